@@ -1,0 +1,215 @@
+"""The frozen settings of each stage, with their limits as data; read from and written to TOML or JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tomllib
+import types
+import typing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from hedgerow.errors import ConfigError
+
+Config = TypeVar("Config", bound="Checked")
+
+
+def setting(default: Any, low: float | None = None, high: float | None = None, about: str = "") -> Any:
+    """A field with its default, its inclusive limits (they hold for each entry of a tuple) and one line of help."""
+    metadata = {"low": low, "high": high, "about": about}
+    if dataclasses.is_dataclass(default):
+        return field(default_factory=lambda: default, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+class Checked:
+    """Checks every field against its annotation and limits when a settings object is made."""
+
+    def __post_init__(self) -> None:
+        hints = typing.get_type_hints(type(self))
+        for item in dataclasses.fields(self):  # type: ignore[arg-type]
+            name = f"{type(self).__name__}.{item.name}"
+            value = _coerce(getattr(self, item.name), hints[item.name], name)
+            _check_limits(value, item.metadata.get("low"), item.metadata.get("high"), name)
+            object.__setattr__(self, item.name, value)
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)  # type: ignore[call-overload]
+
+    @classmethod
+    def from_dict(cls: type[Config], values: dict[str, Any]) -> Config:
+        if not isinstance(values, dict):
+            raise ConfigError(f"{cls.__name__} needs a table of settings, got {type(values).__name__}.")
+        known = {item.name for item in dataclasses.fields(cls)}  # type: ignore[arg-type]
+        unknown = sorted(set(values) - known)
+        if unknown:
+            raise ConfigError(
+                f"{cls.__name__} has no setting {', '.join(map(repr, unknown))}; "
+                f"it knows {', '.join(sorted(known))}."
+            )
+        return cls(**values)
+
+    @classmethod
+    def read(cls: type[Config], path: str | Path) -> Config:
+        """Settings from a .toml or .json file."""
+        path = Path(path)
+        try:
+            text = path.read_text(encoding="utf-8")
+            values = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"cannot read the settings file {path}: {error}.") from error
+        return cls.from_dict(values)
+
+    def write(self, path: str | Path) -> None:
+        """Settings to a .toml or .json file, in the form that `read` takes."""
+        path = Path(path)
+        values = self.to_dict()
+        as_json = path.suffix.lower() == ".json"
+        path.write_text(json.dumps(values, indent=2) + "\n" if as_json else _toml(values), encoding="utf-8")
+
+
+def _coerce(value: Any, hint: Any, name: str) -> Any:
+    """Accept what JSON and TOML can give for `hint` (lists for tuples, tables for settings), refuse the rest."""
+    origin = typing.get_origin(hint)
+    if origin in (types.UnionType, typing.Union):
+        if value is None:
+            return None
+        return _coerce(value, next(h for h in typing.get_args(hint) if h is not type(None)), name)
+    if origin is Literal:
+        if value not in typing.get_args(hint):
+            raise ConfigError(f"{name} is {value!r}; it must be one of {', '.join(typing.get_args(hint))}.")
+        return value
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise ConfigError(f"{name} is {value!r}; it must be a list.")
+        return tuple(_coerce(entry, typing.get_args(hint)[0], name) for entry in value)
+    if isinstance(hint, type) and issubclass(hint, Checked):
+        return value if isinstance(value, hint) else hint.from_dict(value)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if hint is int and hasattr(value, "__index__") and not isinstance(value, bool):
+        return int(value)
+    if not isinstance(value, hint):
+        raise ConfigError(f"{name} is {value!r}; it must be of type {hint.__name__}.")
+    return value
+
+
+def _check_limits(value: Any, low: float | None, high: float | None, name: str) -> None:
+    for entry in value if isinstance(value, tuple) else (value,):
+        if entry is None or isinstance(entry, str | bool | Checked):
+            continue
+        # Written so that NaN fails as well.
+        if (low is not None and not entry >= low) or (high is not None and not entry <= high):
+            limits = f"from {low} to {high}" if high is not None else f"at least {low}"
+            raise ConfigError(f"{name} is {entry}; it must be {limits}.")
+
+
+def _toml(values: dict[str, Any]) -> str:
+    """Our settings are scalars, flat lists and one level of tables: small enough to write by hand."""
+    plain = {k: v for k, v in values.items() if not isinstance(v, dict) and v is not None}
+    lines = [f"{key} = {json.dumps(value)}" for key, value in plain.items()]
+    for key, table in values.items():
+        if isinstance(table, dict):
+            lines += ["", f"[{key}]"]
+            lines += [f"{k} = {json.dumps(v)}" for k, v in table.items() if v is not None]
+    return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True)
+class ContextConfig(Checked):
+    """What a split may look at: the paper's contextual features and their random proposals."""
+
+    window: int = setting(129, 1, 4097, "offsets are drawn within a window of this width in pixels")
+    n_channels: int | None = setting(None, 1, 100_000, "channels drawn at a node; none: the square root of all")
+    n_offsets: int = setting(10, 0, 10_000, "further random offsets tried for each drawn channel")
+    radii: tuple[int, ...] = setting((0,), 0, 256, "box radii a probe may average over; 0 is one pixel")
+    n_probes: int = setting(1, 1, 16, "probes in a split; more than one makes oblique splits")
+    offset_sigma: float = setting(50.0, 1e-3, 1e5, "depth features: standard deviation of offsets, pixels x metres")
+    depth_unit: float = setting(1000.0, 1e-6, 1e9, "depth features: image units in a metre (millimetres: 1000)")
+    nearest: float = setting(0.4, 1e-3, 1e6, "depth features: metres; anything nearer counts as this near")
+    background: float = setting(10.0, 1e-3, 1e6, "depth features: metres given to background and missing pixels")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.window % 2 == 0:
+            raise ConfigError(f"ContextConfig.window is {self.window}; it must be odd, so that it has a centre.")
+        if not self.radii:
+            raise ConfigError("ContextConfig.radii is empty; give at least one radius, e.g. (0,).")
+
+
+@dataclass(frozen=True)
+class SamplingConfig(Checked):
+    """Which labelled pixels train the trees."""
+
+    kind: Literal["grid", "per_class"] = setting("grid", about="a lattice with a random fraction, or a number per class")
+    step: int = setting(3, 1, 1000, "grid: every step-th row and column")
+    fraction: float = setting(0.25, 1e-6, 1.0, "grid: random part of the lattice that is kept")
+    per_class: int = setting(20, 1, 10_000_000, "per_class: pixels of each class from each image")
+
+
+@dataclass(frozen=True)
+class AugmentConfig(Checked):
+    """Random altered copies of every training image, beside the originals."""
+
+    copies: int = setting(2, 0, 100, "extra copies of each image")
+    rotation: float = setting(180.0, 0.0, 180.0, "degrees, drawn within plus or minus")
+    flip: bool = setting(False, about="mirror half of the copies")
+    scale: float = setting(0.0, 0.0, 0.9, "relative size change, drawn within plus or minus")
+    shift: float = setting(0.0, 0.0, 0.9, "part of the image's height and width, within plus or minus")
+    brightness: float = setting(0.0, 0.0, 10.0, "added, in standard deviations of the image, within plus or minus")
+    contrast: float = setting(0.0, 0.0, 0.9, "relative contrast change, within plus or minus")
+
+
+@dataclass(frozen=True)
+class StackConfig(Checked):
+    """A stack of forests and how it is grown."""
+
+    n_levels: int = setting(3, 1, 20, "K, forests in the stack")
+    n_trees: int = setting(16, 1, 10_000, "T, trees in each forest")
+    max_depth: int = setting(12, 1, 30, "D, splits on the longest path")
+    min_split: int = setting(25, 2, 10**9, "a node with fewer samples becomes a leaf")
+    min_leaf: int = setting(1, 1, 10**9, "a split leaves at least this many samples on either side")
+    criterion: Literal["gini", "entropy"] = setting("gini", about="what a split lowers")
+    balance: bool = setting(False, about="weigh classes as if each had as many samples")
+    bootstrap: bool = setting(True, about="each tree draws its samples with replacement")
+    held_out: Literal["trees", "folds", "none"] = setting(
+        "trees",
+        about="how a later level gets predictions of images its input did not train on: trees that each skip "
+        "some images; extra forests on folds of the images; or not at all (the paper's plain way)",
+    )
+    skip: float = setting(0.34, 0.01, 0.9, "held_out=trees: part of the images that each tree skips")
+    n_folds: int = setting(4, 2, 100, "held_out=folds: number of folds")
+    features: Literal["bank", "channels", "depth"] = setting(
+        "bank", about="the filter bank; the image's channels as they are; or scale-invariant depth features"
+    )
+    sigmas: tuple[float, ...] = setting((0.7, 1.0, 1.6, 3.5, 5.0, 10.0), 0.3, 500.0, "scales of the filter bank")
+    context: ContextConfig = setting(ContextConfig())
+    sampling: SamplingConfig = setting(SamplingConfig())
+    augment: AugmentConfig = setting(AugmentConfig())
+    seed: int = setting(0, 0, 2**63 - 1, "same seed, same model, on any number of threads")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.features == "bank" and not self.sigmas:
+            raise ConfigError("StackConfig.sigmas is empty; give at least one scale, e.g. (1.0, 3.5).")
+
+    @classmethod
+    def zebrafish(cls, **changes: Any) -> StackConfig:
+        """The paper's somite experiment: 3 levels, rotated copies, a 129 x 129 window, no held-out predictions."""
+        return dataclasses.replace(cls(held_out="none"), **changes)
+
+    @classmethod
+    def kinect(cls, **changes: Any) -> StackConfig:
+        """The paper's body part experiment: 2 levels of 10 trees on depth features, 20 samples a class an image."""
+        preset = cls(
+            n_levels=2,
+            n_trees=10,
+            features="depth",
+            held_out="none",
+            context=ContextConfig(n_channels=2, n_offsets=49),
+            sampling=SamplingConfig(kind="per_class", per_class=20),
+            augment=AugmentConfig(copies=0),
+        )
+        return dataclasses.replace(preset, **changes)

@@ -1,0 +1,154 @@
+"""Contextual split features: the planes that probes read, their border rule, and how a forest is run over them.
+
+A probe averages a channel over a box around a place at an offset from the pixel. Boxes are averaged once for the
+whole image: what a split reads is then one pixel of a plane, and a plane is a (channel, radius) pair.
+Beyond the image a probe finds the nearest edge pixel, or a constant where the features ask for one (depth).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hedgerow.threads import get_threads, map_threads
+from hedgerow.trees import Forest
+
+
+@dataclass(frozen=True)
+class Region:
+    """Rows top..bottom and columns left..right of an image, ends excluded."""
+
+    top: int
+    bottom: int
+    left: int
+    right: int
+
+    @property
+    def height(self) -> int:
+        return self.bottom - self.top
+
+    @property
+    def width(self) -> int:
+        return self.right - self.left
+
+    def grown(self, margin: int, height: int, width: int) -> Region:
+        """Larger by `margin` on each side, within an image of this size."""
+        return Region(
+            max(self.top - margin, 0),
+            min(self.bottom + margin, height),
+            max(self.left - margin, 0),
+            min(self.right + margin, width),
+        )
+
+    def within(self, outer: Region) -> Region:
+        """The same pixels, counted from the outer region's corner."""
+        return Region(
+            self.top - outer.top, self.bottom - outer.top, self.left - outer.left, self.right - outer.left
+        )
+
+    def of(self, array: np.ndarray) -> np.ndarray:
+        """The view of the last two axes."""
+        return array[..., self.top : self.bottom, self.left : self.right]
+
+
+def box_averaged(plane: np.ndarray, radius: int, outside: float | None = None) -> np.ndarray:
+    """(H,W) mean over the box of `radius` around each pixel; summed in a fixed order, so tiles agree exactly."""
+    from hedgerow.ops import filter_kernels
+
+    if radius == 0:
+        return plane
+    weights = np.zeros((3, 1 + radius + -radius % 4), np.float32)
+    weights[0, : radius + 1] = 1 / (2 * radius + 1)
+    pad = weights.shape[1] - 1
+    edges = {"mode": "edge"} if outside is None else {"mode": "constant", "constant_values": outside}
+    padded = np.pad(plane.astype(np.float32), pad, **edges)  # type: ignore[call-overload]
+    averaged = np.empty(plane.shape, np.float32)
+    filter_kernels.smooth(padded.ravel(), weights, averaged)
+    return averaged
+
+
+def _used_planes(forest: Forest) -> tuple[np.ndarray, np.ndarray]:
+    """The (channel, radius) pairs that splits read, (P,2), and for every probe its plane, (N,J)."""
+    pairs = np.stack([forest.channel, forest.radius], axis=-1)
+    pairs[(forest.weight == 0) | ~forest.is_split[:, None]] = pairs[0, 0]  # unread: any plane will do
+    unique, index = np.unique(pairs.reshape(-1, 2), axis=0, return_inverse=True)
+    return unique, index.reshape(forest.channel.shape).astype(np.int32)
+
+
+def _row_blocks(height: int) -> list[tuple[int, int]]:
+    parts = min(height, 4 * get_threads())
+    edges = np.linspace(0, height, parts + 1).astype(int)
+    return list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
+
+
+def run_forest(
+    forest: Forest,
+    channels: np.ndarray,
+    inner: Region | None = None,
+    reach: np.ndarray | None = None,
+    outside: np.ndarray | None = None,
+) -> np.ndarray:
+    """Class probabilities (C,h,w) float32 of the `inner` region (default: all) of channels (M,H,W).
+
+    Where `channels` ends, the image is taken to end; a caller that cuts tiles leaves the forest's reach around
+    `inner` wherever the image goes on.
+    """
+    from hedgerow.ops import walk_kernels as kernels
+
+    if inner is None:
+        inner = Region(0, channels.shape[1], 0, channels.shape[2])
+    pairs, plane = _used_planes(forest)
+    nodes = np.arange(forest.n_nodes, dtype=np.uint32)
+    child = np.where(forest.is_split, forest.left_child, nodes).astype(np.uint32)
+    threshold = np.where(forest.is_split, forest.threshold, np.inf).astype(np.float32)
+    leaf = np.where(forest.is_split, 0, forest.leaf_index).astype(np.uint32)
+    votes = np.pad(forest.votes.astype(np.float32), ((0, 0), (0, -forest.n_classes % 8)))
+    root, depth = forest.root.astype(np.uint32), forest.depth
+    out = np.empty((forest.n_classes, inner.height, inner.width), np.float32)
+
+    single = forest.weight.shape[1] == 1 and bool((forest.weight[forest.is_split] == 1).all())
+    if single and reach is None and outside is None:
+        margin = forest.reach
+        planes = _padded_planes(channels, pairs, inner, margin)
+        stride, size = planes.shape[2], planes.shape[1] * planes.shape[2]
+        offset = forest.offset[:, 0].astype(np.int64)
+        place = (offset[:, 0] + margin) * stride + offset[:, 1] + margin
+        where = np.where(forest.is_split, plane[:, 0].astype(np.int64) * size + place, 0).astype(np.int32)
+        flat = planes.reshape(-1)
+
+        def walk(rows: tuple[int, int]) -> None:
+            kernels.walk_single_probe(flat, stride, where, threshold, child, leaf, votes, root, depth, *rows, out)
+    else:
+        constants = np.zeros(0, np.float32) if outside is None else outside[pairs[:, 0]]
+        planes = np.stack(
+            [box_averaged(channels[c], r, None if outside is None else float(outside[c])) for c, r in pairs]
+        ).astype(np.float32)
+        planes = planes.reshape(len(pairs), -1)
+        stretch = np.zeros(0, np.float32) if reach is None else np.ascontiguousarray(reach).ravel()
+        probes = (plane, np.ascontiguousarray(forest.offset), np.ascontiguousarray(forest.weight))
+
+        def walk(rows: tuple[int, int]) -> None:
+            kernels.walk_any_probes(
+                planes, channels.shape[1:], stretch, constants, *probes, threshold, child, leaf, votes, root, depth,
+                *rows, (inner.top, inner.left), out,
+            )  # fmt: skip
+
+    list(map_threads(walk, _row_blocks(inner.height)))
+    return out
+
+
+def _padded_planes(channels: np.ndarray, pairs: np.ndarray, inner: Region, margin: int) -> np.ndarray:
+    """(P, h+2m, w+2m): the planes around `inner`, continued beyond the image by the nearest edge pixel."""
+    height, width = channels.shape[1:]
+    has = inner.grown(margin, height, width)
+    rows = (margin - (inner.top - has.top), margin - (has.bottom - inner.bottom))
+    columns = (margin - (inner.left - has.left), margin - (has.right - inner.right))
+    planes = np.empty((len(pairs), inner.height + 2 * margin, inner.width + 2 * margin), channels.dtype)
+
+    def fill(p: int) -> None:
+        channel, radius = pairs[p]
+        planes[p] = np.pad(has.of(box_averaged(channels[channel], int(radius))), (rows, columns), mode="edge")
+
+    list(map_threads(fill, range(len(pairs))))
+    return planes

@@ -1,0 +1,128 @@
+"""Walking a forest over an image: blocks of pixels side by side, one tree level at a time.
+
+A leaf is its own left child with an infinite threshold, so every pixel of a block takes the same number of steps
+and the loop has no branch. Votes are added tree after tree, in order, so the sum does not depend on blocks or tiles.
+Callers guarantee that every read is in range; nothing is checked here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hedgerow.ops.compiling import kernel
+
+BLOCK = 512
+
+
+@kernel
+def _add_votes(node, n_pixels, leaf, votes, total):
+    for i in range(n_pixels):
+        ballot = votes[leaf[node[i]]]
+        box = total[i]
+        for c in range(ballot.shape[0]):
+            box[c] += ballot[c]
+
+
+@kernel
+def _store_normalised(total, n_pixels, n_classes, out, row, column):
+    """total (BLOCK, >=C) to out (C,H,W) at a run of pixels of one row; uniform where nothing was voted for."""
+    for i in range(n_pixels):
+        box = total[i]
+        whole = np.float32(0)
+        for c in range(n_classes):
+            whole += box[c]
+        if whole > 0:
+            for c in range(n_classes):
+                box[c] /= whole
+        else:
+            for c in range(n_classes):
+                box[c] = np.float32(1) / np.float32(n_classes)
+    for c in range(n_classes):
+        line = out[c, row, column : column + n_pixels]
+        for i in range(n_pixels):
+            line[i] = total[i, c]
+
+
+@kernel
+def walk_single_probe(planes, stride, where, threshold, child, leaf, votes, root, depth, first_row, last_row, out):
+    """Rows first_row..last_row of out (C,H,W), for splits of one probe of weight 1 at a fixed offset.
+
+    planes: flat; where (N,): index of the probe for the pixel (0, 0); stride: from one row to the next
+    votes: (L, >=C), padded with zeros to a width that suits the vector unit
+    """
+    n_classes, _, width = out.shape
+    node = np.empty(BLOCK, np.uint32)
+    total = np.empty((BLOCK, votes.shape[1]), np.float32)
+    for row in range(first_row, last_row):
+        for column in range(0, width, BLOCK):
+            n_pixels = min(BLOCK, width - column)
+            base = np.int32(row * stride + column)
+            total[:] = np.float32(0)
+            for t in range(root.shape[0]):
+                for i in range(n_pixels):
+                    node[i] = root[t]
+                for _ in range(depth[t]):
+                    for i in range(n_pixels):
+                        k = node[i]
+                        value = planes[np.uint32(where[k] + base + np.int32(i))]
+                        node[i] = child[k] + np.uint32(value >= threshold[k])
+                _add_votes(node, n_pixels, leaf, votes, total)
+            _store_normalised(total, n_pixels, n_classes, out, row, column)
+
+
+@kernel
+def probe_sum(planes, start, height, width, stretch, outside, plane, offset, weight, row, column):
+    """A node's value at one pixel: the weighted sum of its probes (J,) into planes (P,pixels).
+
+    The image's pixels begin at `start`; stretch: factor for the offsets at this pixel; outside: (P,) constants
+    beyond the border, or empty for the nearest edge pixel.
+    """
+    half = np.float32(0.5)
+    total = np.float32(0)
+    for j in range(plane.shape[0]):
+        if weight[j] == 0:
+            continue
+        r = row + int(np.floor(offset[j, 0] * stretch + half))
+        c = column + int(np.floor(offset[j, 1] * stretch + half))
+        if outside.shape[0] > 0 and (r < 0 or r >= height or c < 0 or c >= width):
+            total += weight[j] * outside[plane[j]]
+        else:
+            r = min(max(r, 0), height - 1)
+            c = min(max(c, 0), width - 1)
+            total += weight[j] * planes[plane[j], start + r * width + c]
+    return total
+
+
+@kernel
+def walk_any_probes(
+    planes, size, reach, outside, plane, offset, weight, threshold, child, leaf, votes, root, depth,
+    first_row, last_row, origin, out,
+):  # fmt: skip
+    """Rows first_row..last_row of out (C,h,w), whose pixel (0, 0) is the planes' `origin` (row, column).
+
+    planes: (P,H*W) of an image of `size` (H,W); reach: (H*W,) factor for the offsets at each pixel, or empty
+    """
+    n_classes, _, width = out.shape
+    stretch = np.float32(1)
+    node = np.empty(BLOCK, np.uint32)
+    total = np.empty((BLOCK, votes.shape[1]), np.float32)
+    for row in range(first_row, last_row):
+        for column in range(0, width, BLOCK):
+            n_pixels = min(BLOCK, width - column)
+            total[:] = np.float32(0)
+            for t in range(root.shape[0]):
+                for i in range(n_pixels):
+                    r, c = origin[0] + row, origin[1] + column + i
+                    if reach.shape[0] > 0:
+                        stretch = reach[r * size[1] + c]
+                    k = root[t]
+                    for _ in range(depth[t]):
+                        if child[k] == k:
+                            break
+                        value = probe_sum(
+                            planes, 0, size[0], size[1], stretch, outside, plane[k], offset[k], weight[k], r, c
+                        )
+                        k = child[k] + np.uint32(value >= threshold[k])
+                    node[i] = k
+                _add_votes(node, n_pixels, leaf, votes, total)
+            _store_normalised(total, n_pixels, n_classes, out, row, column)

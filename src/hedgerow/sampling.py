@@ -1,0 +1,107 @@
+"""Training pixels and augmented copies of training images."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hedgerow.config import AugmentConfig, SamplingConfig
+
+UNLABELLED = 255  # in a target: an index into the classes, or this
+
+
+@dataclass(frozen=True)
+class TrainingImage:
+    """One image to learn from.
+
+    planes: (C,H,W) float32; target: (H,W) uint8 class index, UNLABELLED where there is no label
+    group:  (H,W) int32: pixels of one group are held out together (an image with its copies, or a block of it)
+    copy:   whether this is an altered copy of another image
+    """
+
+    planes: np.ndarray
+    target: np.ndarray
+    group: np.ndarray
+    copy: bool = False
+
+
+def choose_pixels(target: np.ndarray, config: SamplingConfig, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and columns (S,) of the labelled pixels of target (H,W) to train on, in reading order.
+
+    "grid": a random `fraction` of every `step`-th row and column (the paper's zebrafish experiment), at least one
+    pixel of each class that the lattice meets. "per_class": so many of each class, or all there are (its Kinect one).
+    """
+    chosen = np.zeros(target.shape, bool)
+    if config.kind == "grid":
+        lattice = target[:: config.step, :: config.step]
+        kept = (rng.random(lattice.shape) < config.fraction) & (lattice != UNLABELLED)
+        for value in np.setdiff1d(np.unique(lattice), [UNLABELLED, *np.unique(lattice[kept])]):
+            kept.ravel()[rng.choice(np.flatnonzero(lattice == value))] = True
+        chosen[:: config.step, :: config.step] = kept
+    else:
+        for value in np.unique(target[target != UNLABELLED]):
+            places = np.flatnonzero(target == value)
+            chosen.ravel()[rng.choice(places, min(len(places), config.per_class), replace=False)] = True
+    rows, columns = np.nonzero(chosen)
+    return rows, columns
+
+
+def augmented_copy(
+    image: TrainingImage, config: AugmentConfig, rng: np.random.Generator, depth: bool = False
+) -> TrainingImage:
+    """A copy of the same size, turned, flipped, scaled, shifted, and made brighter or darker, at random.
+
+    Labels are looked up, never blended; what comes in from outside the image is unlabelled and shows its mirror image
+    (for `depth`, nothing: 0, and depths are looked up as well).
+    """
+    source = _source_places(image.target.shape, config, rng)
+    nearest = np.floor(source + 0.5).astype(np.int64)
+    inside = np.ones(image.target.shape, bool)
+    for axis, length in enumerate(image.target.shape):
+        inside &= (nearest[axis] >= 0) & (nearest[axis] < length)
+        nearest[axis] = np.clip(nearest[axis], 0, length - 1)
+    target = np.where(inside, image.target[nearest[0], nearest[1]], UNLABELLED).astype(np.uint8)
+    group = image.group[nearest[0], nearest[1]]
+    if depth:
+        planes = np.where(inside, image.planes[:, nearest[0], nearest[1]], 0).astype(np.float32)
+        return TrainingImage(planes, target, group, copy=True)
+    planes = _bilinear(image.planes, source)
+    contrast = 1 + config.contrast * rng.uniform(-1, 1)
+    brightness = config.brightness * rng.uniform(-1, 1)
+    mean = image.planes.mean(axis=(1, 2), keepdims=True, dtype=np.float64).astype(np.float32)
+    spread = image.planes.std(axis=(1, 2), keepdims=True, dtype=np.float64).astype(np.float32)
+    planes = mean + (planes - mean) * np.float32(contrast) + spread * np.float32(brightness)
+    return TrainingImage(planes, target, group, copy=True)
+
+
+def _source_places(shape: tuple[int, ...], config: AugmentConfig, rng: np.random.Generator) -> np.ndarray:
+    """(2,H,W) float64: for each pixel of the copy, the row and column of the original that it shows."""
+    angle = np.deg2rad(config.rotation) * rng.uniform(-1, 1)
+    zoom = 1 + config.scale * rng.uniform(-1, 1)
+    mirror = -1.0 if config.flip and rng.random() < 0.5 else 1.0
+    shift = config.shift * rng.uniform(-1, 1, 2) * shape
+    centre = (np.array(shape) - 1) / 2
+    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    matrix = turn @ np.diag([1.0, mirror]) / zoom
+    rows, columns = np.meshgrid(np.arange(shape[0]), np.arange(shape[1]), indexing="ij")
+    placed = np.stack([rows - centre[0] - shift[0], columns - centre[1] - shift[1]])
+    return np.einsum("ij,jhw->ihw", matrix, placed) + centre[:, None, None]
+
+
+def _bilinear(planes: np.ndarray, source: np.ndarray) -> np.ndarray:
+    """planes (C,H,W) read between pixels at source (2,h,w); beyond the border the image is mirrored."""
+    corner = np.floor(source).astype(np.int64)
+    part = (source - corner).astype(np.float32)
+    low, high = [], []
+    for axis, length in enumerate(planes.shape[1:]):
+        low.append(_mirrored(corner[axis], length))
+        high.append(_mirrored(corner[axis] + 1, length))
+    top = planes[:, low[0], low[1]] * (1 - part[1]) + planes[:, low[0], high[1]] * part[1]
+    bottom = planes[:, high[0], low[1]] * (1 - part[1]) + planes[:, high[0], high[1]] * part[1]
+    return top * (1 - part[0]) + bottom * part[0]
+
+
+def _mirrored(index: np.ndarray, length: int) -> np.ndarray:
+    index = index % (2 * length)
+    return np.where(index < length, index, 2 * length - 1 - index)

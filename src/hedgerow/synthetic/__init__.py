@@ -1,0 +1,60 @@
+"""Drawn data sets with exact labels, to learn, demonstrate and test on without downloading anything.
+
+Two stand-ins for the data of the paper: zebrafish embryos whose somites look alike, and depth images of
+people. In both, what a pixel is follows from what surrounds it more than from what it looks like.
+"""
+
+from collections.abc import Callable
+from numbers import Integral
+
+import numpy as np
+
+from ..errors import ConfigError
+from .bodies import BODY_PART_NAMES, draw_body
+from .somites import SOMITE_NAMES, draw_embryo
+
+__all__ = ["BODY_PART_NAMES", "SOMITE_NAMES", "bodies", "somites"]
+
+SMALLEST_SIDE = 16
+
+ImagesAndLabels = tuple[list[np.ndarray], list[np.ndarray]]
+Draw = Callable[[np.random.Generator, int, int], tuple[np.ndarray, np.ndarray]]
+
+
+def somites(n_images: int = 16, size: tuple[int, int] = (256, 256), seed: int = 0) -> ImagesAndLabels:
+    """Draw embryos with 21 nearly identical somites.
+
+    Returns images, each (H, W) uint8 grey, and labels, each (H, W) uint8: 0 background, 1..21 the somites
+    from head to tail (`SOMITE_NAMES`). Image i depends on the seed, the size and i alone.
+    """
+    return _draw_set(draw_embryo, n_images, size, seed)
+
+
+def bodies(n_images: int = 16, size: tuple[int, int] = (240, 320), seed: int = 0) -> ImagesAndLabels:
+    """Draw depth images of people in random poses.
+
+    Returns images, each (H, W) uint16 depth in millimetres with 0 where nothing was measured, and labels,
+    each (H, W) uint8: parts 0..18, background 19 (`BODY_PART_NAMES`). A part keeps its label where its depth
+    is missing. Left and right are the person's own. Image i depends on the seed, the size and i alone.
+    """
+    return _draw_set(draw_body, n_images, size, seed)
+
+
+def _draw_set(draw: Draw, n_images: int, size: tuple[int, int], seed: int) -> ImagesAndLabels:
+    _check(n_images, size, seed)
+    height, width = (int(side) for side in size)
+    # One generator per image, keyed by its index: a longer set begins with the shorter one.
+    drawn = [draw(np.random.default_rng((int(seed), i)), height, width) for i in range(n_images)]
+    return [image for image, _ in drawn], [labels for _, labels in drawn]
+
+
+def _check(n_images: object, size: object, seed: object) -> None:
+    if not isinstance(n_images, Integral) or n_images < 1:
+        raise ConfigError(f"n_images is {n_images!r}; give a whole number of at least 1.")
+    sides = tuple(size) if isinstance(size, tuple | list) else ()
+    if len(sides) != 2 or not all(isinstance(side, Integral) and side >= SMALLEST_SIDE for side in sides):
+        raise ConfigError(
+            f"size is {size!r}; give (height, width) as two whole numbers of at least {SMALLEST_SIDE}."
+        )
+    if not isinstance(seed, Integral) or seed < 0:
+        raise ConfigError(f"seed is {seed!r}; give a whole number of at least 0.")

@@ -1,0 +1,69 @@
+"""Threads for kernels that release the interpreter lock.
+
+Kernels are plain functions of one block of work, and Python hands out the blocks. So results cannot depend on the
+number of threads, two callers can run at once, and nothing breaks after a fork.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TypeVar
+
+from hedgerow.errors import ConfigError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def _default() -> int:
+    text = os.environ.get("HEDGEROW_THREADS", "")
+    if text.isdigit() and int(text) > 0:
+        return int(text)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+_count = _default()
+
+
+def get_threads() -> int:
+    return _count
+
+
+def set_threads(count: int) -> None:
+    """Use `count` threads from now on. The default is every core this process may use, or HEDGEROW_THREADS."""
+    global _count
+    if count < 1:
+        raise ConfigError(f"the number of threads is {count}; it must be at least 1.")
+    _count = count
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Within the block, use `count` threads."""
+    before = get_threads()
+    set_threads(count)
+    try:
+        yield
+    finally:
+        set_threads(before)
+
+
+def map_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """`work` on each item, results in the items' order; an error in one stops the rest."""
+    items = list(items)
+    if get_threads() == 1 or len(items) < 2:
+        yield from map(work, items)
+        return
+    with ThreadPoolExecutor(min(get_threads(), len(items))) as pool:
+        futures = [pool.submit(work, item) for item in items]
+        try:
+            for position, future in enumerate(futures):
+                yield future.result()
+                futures[position] = None  # type: ignore[call-overload]  # let the result go once it is used
+        finally:
+            for future in futures:
+                if future is not None:
+                    future.cancel()

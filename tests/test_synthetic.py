@@ -1,0 +1,217 @@
+"""The drawn data sets: reproducible, well formed, and hard in the way they are meant to be."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from hedgerow.errors import ConfigError
+from hedgerow.synthetic import BODY_PART_NAMES, SOMITE_NAMES, bodies, somites
+from hedgerow.synthetic.bodies import BACKGROUND, FORWARD, LEFT, UP, RoundCone, _meet, _turn
+
+DRAWINGS = [somites, bodies]
+N_SOMITES = 21
+N_PARTS = 19
+
+
+@pytest.fixture(scope="module")
+def embryos() -> tuple[list[np.ndarray], list[np.ndarray]]:
+    return somites(8, seed=1)
+
+
+@pytest.fixture(scope="module")
+def people() -> tuple[list[np.ndarray], list[np.ndarray]]:
+    return bodies(8, seed=1)
+
+
+def centroid(mask: np.ndarray) -> np.ndarray:
+    """Mean row and column of the true pixels, (2,)."""
+    return np.argwhere(mask).mean(axis=0)
+
+
+@pytest.mark.parametrize("draw", DRAWINGS)
+def test_a_set_is_the_beginning_of_any_longer_one(draw: Callable) -> None:
+    short, long = draw(2, (48, 64), seed=5), draw(4, (48, 64), seed=5)
+    for few, many in zip(short, long, strict=True):
+        assert len(few) == 2
+        assert len(many) == 4
+        for a, b in zip(few, many[:2], strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("draw", DRAWINGS)
+def test_seeds_and_images_of_a_set_differ(draw: Callable) -> None:
+    images, labels = draw(2, (48, 64), seed=0)
+    other_images, other_labels = draw(1, (48, 64), seed=1)
+    for first, second in ((images[0], images[1]), (images[0], other_images[0])):
+        assert (first != second).any()
+    for first, second in ((labels[0], labels[1]), (labels[0], other_labels[0])):
+        assert (first != second).any()
+
+
+@pytest.mark.parametrize("size", [(16, 16), (17, 40), (300, 200), (16, 120), (120, 16)])
+@pytest.mark.parametrize(
+    ("draw", "pixel_type", "n_classes"),
+    [(somites, np.uint8, N_SOMITES + 1), (bodies, np.uint16, N_PARTS + 1)],
+)
+def test_any_size(draw: Callable, pixel_type: type, n_classes: int, size: tuple[int, int]) -> None:
+    images, labels = draw(2, size, seed=3)
+    for image, label in zip(images, labels, strict=True):
+        assert image.shape == label.shape == size
+        assert image.dtype == pixel_type
+        assert label.dtype == np.uint8
+        assert label.max() < n_classes
+        assert len(np.unique(label)) > 2
+
+
+def test_sizes_by_default() -> None:
+    assert somites(1)[0][0].shape == (256, 256)
+    assert bodies(1)[0][0].shape == (240, 320)
+
+
+@pytest.mark.parametrize("draw", DRAWINGS)
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"n_images": 0}, "n_images is 0"),
+        ({"n_images": 1.5}, "n_images is 1.5"),
+        ({"size": (15, 64)}, "size is"),
+        ({"size": (64,)}, "size is"),
+        ({"size": 64}, "size is 64"),
+        ({"size": (64.0, 64)}, "size is"),
+        ({"seed": -1}, "seed is -1"),
+    ],
+)
+def test_settings_outside_their_limits_are_refused(draw: Callable, settings: dict, named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        draw(**settings)
+
+
+def test_class_names() -> None:
+    assert len(SOMITE_NAMES) == N_SOMITES + 1
+    assert SOMITE_NAMES[0] == "background"
+    assert len(BODY_PART_NAMES) == N_PARTS + 1
+    expected = {0: "head", 1: "torso0L", 6: "torso2R", 7: "leg0L", 12: "leg2R", 13: "arm0L", 18: "arm2R"}
+    assert {number: BODY_PART_NAMES[number] for number in expected} == expected
+    assert BODY_PART_NAMES[BACKGROUND] == "background"
+
+
+def test_most_embryos_show_every_somite(embryos: tuple) -> None:
+    shown = np.array([[(label == k).any() for k in range(1, N_SOMITES + 1)] for label in embryos[1]])
+    assert (shown.sum(axis=0) > len(shown) / 2).all()
+    assert shown.mean() > 0.9
+
+
+def test_somites_follow_each_other_along_the_body(embryos: tuple) -> None:
+    nearer = []
+    for label in embryos[1]:
+        at = {k: centroid(label == k) for k in range(1, N_SOMITES + 1) if (label == k).sum() > 20}
+        for k in at:
+            if k + 1 in at and k + 4 in at:
+                nearer.append(np.linalg.norm(at[k] - at[k + 1]) < np.linalg.norm(at[k] - at[k + 4]))
+    assert len(nearer) > 100
+    assert np.mean(nearer) > 0.98
+
+
+def test_grey_values_do_not_name_the_somite(embryos: tuple) -> None:
+    """Mean grey by class, averaged over images, varies less than pixels do within one somite."""
+    means, spreads = [], []
+    for image, label in zip(*embryos, strict=True):
+        inside = image[label > 0].astype(float)
+        scaled = (image - inside.mean()) / inside.std()
+        regions = [scaled[label == k] for k in range(1, N_SOMITES + 1)]
+        means.append([region.mean() if region.size > 20 else np.nan for region in regions])
+        spreads += [region.std() for region in regions if region.size > 20]
+    by_class = np.nanmean(means, axis=0)
+    assert np.nanstd(by_class) < 0.5 * np.mean(spreads)
+
+
+def test_somites_are_chevrons_that_point_to_the_head(embryos: tuple) -> None:
+    """Near the midline a somite reaches further towards the head than at its flanks."""
+    pointing = []
+    for label in embryos[1]:
+        for k in range(4, 16):
+            place = np.argwhere(label == k)
+            if len(place) < 40 or not ((label == k - 3).any() and (label == k + 3).any()):
+                continue
+            tailward = centroid(label == k + 3) - centroid(label == k - 3)
+            tailward /= np.linalg.norm(tailward)
+            local = place - place.mean(axis=0)
+            along, across = local @ tailward, np.abs(local @ [tailward[1], -tailward[0]])
+            middle = across < np.quantile(across, 0.3)
+            flank = across > np.quantile(across, 0.7)
+            pointing.append(along[middle].mean() < along[flank].mean())
+    assert np.mean(pointing) > 0.95
+
+
+def test_every_body_part_is_seen(people: tuple) -> None:
+    seen = np.array([[(label == k).any() for k in range(N_PARTS)] for label in people[1]])
+    assert (seen.sum(axis=0) > len(seen) / 2).all()
+
+
+def test_depth_is_that_of_a_person_in_a_room(people: tuple) -> None:
+    for image, label in zip(*people, strict=True):
+        body = label != BACKGROUND
+        measured = image[image > 0]
+        assert measured.min() > 800
+        assert measured.max() < 6000
+        assert np.ptp(measured.astype(int)) < 2000
+        assert 0.02 < body.mean() < 0.4
+        assert (image[~body] == 0).all()
+        assert 0 < (image[body] == 0).mean() < 0.15
+
+
+def test_depth_noise_grows_with_distance() -> None:
+    """Sensor noise is left over when neighbouring pixels, which see nearly the same surface, are compared."""
+    distances, noises = [], []
+    for image, label in zip(*bodies(12, seed=2), strict=True):
+        torso = (label >= 1) & (label <= 6) & (image > 0)
+        pairs = torso[:, 1:] & torso[:, :-1]
+        difference = np.diff(image.astype(float), axis=1)[pairs]
+        distances.append(np.median(image[torso]))
+        noises.append(np.median(np.abs(difference)))
+    assert np.corrcoef(np.square(distances), noises)[0, 1] > 0.7
+
+
+def test_left_is_the_persons_own() -> None:
+    """Facing the camera, the person's left is at the right of the image."""
+    right_of = []
+    for label in bodies(16, seed=4)[1]:
+        left, right = np.isin(label, (1, 3, 5)), np.isin(label, (2, 4, 6))
+        right_of.append(centroid(left)[1] > centroid(right)[1])
+    assert np.mean(right_of) > 0.9
+
+
+def test_turns_follow_the_right_hand() -> None:
+    np.testing.assert_allclose(_turn(LEFT, 90) @ UP, FORWARD, atol=1e-12)
+    np.testing.assert_allclose(_turn(UP, 90) @ FORWARD, LEFT, atol=1e-12)
+    np.testing.assert_allclose(_turn(FORWARD, 90) @ LEFT, UP, atol=1e-12)
+
+
+def swept_distance(solid: RoundCone, point: np.ndarray) -> float:
+    """Distance from a point to the solid's surface by brute force: the best of many spheres along its axis."""
+    stretch = np.eye(3) + (1 / solid.flatness - 1) * np.outer(solid.flat_axis, solid.flat_axis)
+    along = np.linspace(0, 1, 20001)[:, None]
+    centres = (solid.start + along * (solid.end - solid.start)) @ stretch
+    radii = solid.start_radius + along[:, 0] * (solid.end_radius - solid.start_radius)
+    return float(np.min(np.linalg.norm(stretch @ point - centres, axis=1) - radii))
+
+
+@pytest.mark.parametrize("flatness", [1.0, 0.6])
+@pytest.mark.parametrize("radii", [(0.2, 0.2), (0.3, 0.1), (0.1, 0.25)])
+@pytest.mark.parametrize("end", [(0.5, 0.3, -2.2), (0.0, 0.1, -2.6), (-0.1, 0.0, -1.4)])
+def test_rays_stop_at_the_surface(
+    end: tuple[float, ...], radii: tuple[float, float], flatness: float
+) -> None:
+    """Where a ray stops, a sphere swept from one end to the other begins; before, there is nothing."""
+    axis = np.array([0.6, 0.0, 0.8])
+    solid = RoundCone(0, np.array([0.0, 0.0, -2.0]), np.array(end), *radii, axis, flatness)
+    side = np.linspace(-0.35, 0.35, 12)
+    rays = np.stack([*np.broadcast_arrays(side[None, :], side[:, None], -1.0)], axis=-1).reshape(-1, 3)
+    depth = _meet(solid, rays)
+    assert 10 < np.isfinite(depth).sum() < len(depth)
+    for ray, met in zip(rays, depth, strict=True):
+        before = np.arange(0.5, min(met - 0.01, 3.5), 0.08)
+        assert all(swept_distance(solid, ray * t) > 0 for t in before)
+        if np.isfinite(met):
+            assert abs(swept_distance(solid, ray * met)) < 1e-6
