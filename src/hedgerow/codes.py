@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 N_EDGES = 255
+PROBA_EDGES = ((np.arange(1, N_EDGES + 1) / (N_EDGES + 1)) ** 2).astype(np.float32)
+"""Edges for class probabilities: known beforehand, and finest near 0, where the rare classes are told apart."""
 
 
 def fit_edges(values: np.ndarray) -> np.ndarray:

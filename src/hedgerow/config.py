@@ -117,6 +117,23 @@ def _toml(values: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def documented_toml(config: Checked) -> str:
+    """The settings as TOML, each with its line of help and its limits; what is unset is commented out."""
+    tables = [(None, config), *((f.name, getattr(config, f.name)) for f in dataclasses.fields(config))]  # type: ignore[arg-type]
+    lines: list[str] = []
+    for name, table in tables:
+        if not isinstance(table, Checked):
+            continue
+        lines += ["", f"[{name}]"] if name else []
+        for item in dataclasses.fields(table):  # type: ignore[arg-type]
+            value = getattr(table, item.name)
+            if isinstance(value, Checked):
+                continue
+            lines.append(f"# {item.metadata['about']}")
+            lines.append(f"{item.name} = {json.dumps(value)}" if value is not None else f"# {item.name} =")
+    return "\n".join(lines) + "\n"
+
+
 @dataclass(frozen=True)
 class ContextConfig(Checked):
     """What a split may look at: the paper's contextual features and their random proposals."""
@@ -171,6 +188,9 @@ class StackConfig(Checked):
     max_depth: int = setting(12, 1, 30, "D, splits on the longest path")
     min_split: int = setting(25, 2, 10**9, "a node with fewer samples becomes a leaf")
     min_leaf: int = setting(1, 1, 10**9, "a split leaves at least this many samples on either side")
+    search_samples: int = setting(
+        16_384, 256, 10**9, "a node with more samples seeks its split on an even selection of this many"
+    )
     criterion: Literal["gini", "entropy"] = setting("gini", about="what a split lowers")
     balance: bool = setting(False, about="weigh classes as if each had as many samples")
     bootstrap: bool = setting(True, about="each tree draws its samples with replacement")

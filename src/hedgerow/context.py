@@ -7,6 +7,7 @@ Beyond the image a probe finds the nearest edge pixel, or a constant where the f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,20 +85,21 @@ def _row_blocks(height: int) -> list[tuple[int, int]]:
 
 def run_forest(
     forest: Forest,
-    channels: np.ndarray,
+    channels: Sequence[np.ndarray],
     inner: Region | None = None,
     reach: np.ndarray | None = None,
     outside: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Class probabilities (C,h,w) float32 of the `inner` region (default: all) of channels (M,H,W).
+    """Class probabilities (C,h,w) float32 of the `inner` region (default: all) of the channels, M of (H,W).
 
     Where `channels` ends, the image is taken to end; a caller that cuts tiles leaves the forest's reach around
     `inner` wherever the image goes on.
     """
     from hedgerow.ops import walk_kernels as kernels
 
+    height, width = channels[0].shape
     if inner is None:
-        inner = Region(0, channels.shape[1], 0, channels.shape[2])
+        inner = Region(0, height, 0, width)
     pairs, plane = _used_planes(forest)
     nodes = np.arange(forest.n_nodes, dtype=np.uint32)
     child = np.where(forest.is_split, forest.left_child, nodes).astype(np.uint32)
@@ -130,7 +132,7 @@ def run_forest(
 
         def walk(rows: tuple[int, int]) -> None:
             kernels.walk_any_probes(
-                planes, channels.shape[1:], stretch, constants, *probes, threshold, child, leaf, votes, root, depth,
+                planes, (height, width), stretch, constants, *probes, threshold, child, leaf, votes, root, depth,
                 *rows, (inner.top, inner.left), out,
             )  # fmt: skip
 
@@ -138,13 +140,13 @@ def run_forest(
     return out
 
 
-def _padded_planes(channels: np.ndarray, pairs: np.ndarray, inner: Region, margin: int) -> np.ndarray:
+def _padded_planes(channels: Sequence[np.ndarray], pairs: np.ndarray, inner: Region, margin: int) -> np.ndarray:
     """(P, h+2m, w+2m): the planes around `inner`, continued beyond the image by the nearest edge pixel."""
-    height, width = channels.shape[1:]
+    height, width = channels[0].shape
     has = inner.grown(margin, height, width)
     rows = (margin - (inner.top - has.top), margin - (has.bottom - inner.bottom))
     columns = (margin - (inner.left - has.left), margin - (has.right - inner.right))
-    planes = np.empty((len(pairs), inner.height + 2 * margin, inner.width + 2 * margin), channels.dtype)
+    planes = np.empty((len(pairs), inner.height + 2 * margin, inner.width + 2 * margin), channels[0].dtype)
 
     def fill(p: int) -> None:
         channel, radius = pairs[p]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hedgerow.config import StackConfig
-from hedgerow.errors import InputError
+from hedgerow.errors import InputError, ModelError
 from hedgerow.threads import map_threads
 
 KINDS = (
@@ -167,6 +167,24 @@ class FeatureSet:
             return None
         beyond = (np.array([self.background, 0.0], np.float32) - self.mean) * (np.float32(1) / self.std)
         return np.concatenate([beyond, np.zeros(n_proba, np.float32)]).astype(np.float32)
+
+    def validate(self) -> None:
+        """Raise ModelError unless the settings and statistics are usable and fit each other."""
+        fits = (
+            self.kind in ("bank", "channels", "depth")
+            and 1 <= self.n_inputs <= 100_000
+            and len(self.sigmas) <= 100
+            and all(0.1 <= sigma <= 1000 for sigma in self.sigmas)
+            and 0 < self.depth_unit < np.inf
+            and 0 < self.nearest <= self.background < np.inf
+            and self.nearest >= 1e-3
+            and self.input_mean.shape == self.input_std.shape == (self.n_inputs,)
+            and self.mean.shape == self.std.shape == (self.n_features,)
+            and all(np.isfinite(a).all() for a in (self.input_mean, self.input_std, self.mean, self.std))
+            and bool((self.std > 0).all() and (self.input_std > 0).all())
+        )
+        if not fits:
+            raise ModelError("its feature settings are inconsistent, so it is damaged or was edited.")
 
     def to_dict(self) -> dict[str, Any]:
         """The settings; the statistics are arrays and travel beside them."""

@@ -9,69 +9,8 @@ import numpy as np
 
 from hedgerow.config import StackConfig
 from hedgerow.threads import map_threads
+from hedgerow.training import Samples, TrainingPlanes
 from hedgerow.trees import LEAF, Forest
-
-
-@dataclass(frozen=True)
-class TrainingPlanes:
-    """All that splits may read of I training images, side by side: a plane is a (channel, radius) pair.
-
-    codes:  (P,pixels) uint8, or (0,0) where values are used
-    values: (P,pixels) float32, or (0,0)
-    start, height, width: (I,) int32: where image i begins among the pixels, and its size
-    reach:  (pixels,) float32 factor for offsets, or empty
-    outside: (P,) float32 constants beyond the border, or empty
-    n_radii: planes of one channel
-    """
-
-    codes: np.ndarray
-    values: np.ndarray
-    start: np.ndarray
-    height: np.ndarray
-    width: np.ndarray
-    reach: np.ndarray
-    outside: np.ndarray
-    n_radii: int
-
-    @property
-    def array(self) -> np.ndarray:
-        """Whichever of codes and values is used, (P,pixels)."""
-        return self.codes if len(self.codes) else self.values
-
-    def image(self, i: int) -> np.ndarray:
-        """(P,H,W) view of image i."""
-        part = self.array[:, self.start[i] : self.start[i] + self.height[i] * self.width[i]]
-        return part.reshape(len(part), self.height[i], self.width[i])
-
-    def image_reach(self, i: int) -> np.ndarray | None:
-        """(H,W) view of the offsets' factor in image i, or None."""
-        if not len(self.reach):
-            return None
-        part = self.reach[self.start[i] : self.start[i] + self.height[i] * self.width[i]]
-        return part.reshape(self.height[i], self.width[i])
-
-    def first(self, n_channels: int) -> TrainingPlanes:
-        """The same images with their first channels only."""
-        n = n_channels * self.n_radii
-        return TrainingPlanes(
-            self.codes[:n], self.values[:n], self.start, self.height, self.width, self.reach, self.outside[:n],
-            self.n_radii,
-        )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Samples:
-    """S training pixels. row, column, image, pixel (among all pixels), target, group: (S,) int32."""
-
-    row: np.ndarray
-    column: np.ndarray
-    image: np.ndarray
-    pixel: np.ndarray
-    target: np.ndarray
-    group: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.row)
 
 
 @dataclass(frozen=True)
@@ -140,10 +79,10 @@ def _grow_tree(
     depth = config.features == "depth"
     recipe = kernels.DEPTH if depth else kernels.OBLIQUE if context.n_probes > 1 else kernels.OFFSET
     n_probes = 2 if depth else context.n_probes
-    n_channels = len(planes.array) // planes.n_radii
+    n_channels, n_radii = planes.n_channels, len(planes.radii)
     n_drawn = context.n_channels or int(np.ceil(np.sqrt(n_channels)))
     # With nothing to vary, further candidates on a channel would all be the first one.
-    varied = depth or context.window > 1 or context.n_probes > 1 or planes.n_radii > 1
+    varied = depth or context.window > 1 or context.n_probes > 1 or n_radii > 1
     n_offsets = context.n_offsets if varied else 0
 
     # A split needs two samples, so there are fewer splits than samples.
@@ -160,8 +99,8 @@ def _grow_tree(
     n_nodes = kernels.grow_tree(
         planes.codes, planes.values, planes.start, planes.height, planes.width, planes.reach, planes.outside,
         table, class_weight, config.criterion == "entropy",
-        config.max_depth, config.min_split, config.min_leaf,
-        recipe, n_channels, planes.n_radii, min(n_drawn, n_channels), n_offsets, context.window // 2,
+        config.max_depth, config.min_split, config.min_leaf, config.search_samples,
+        recipe, n_channels, n_radii, min(n_drawn, n_channels), n_offsets, context.window // 2,
         context.offset_sigma, rng.integers(0, 2**63, 1, dtype=np.uint64),
         tree.left_child, tree.threshold, tree.plane, tree.offset, tree.weight, tree.counts,
     )  # fmt: skip

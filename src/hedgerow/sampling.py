@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from hedgerow.config import AugmentConfig, SamplingConfig
+from hedgerow.images import UNLABELLED_INDEX as UNLABELLED
 
-UNLABELLED = 255  # in a target: an index into the classes, or this
+
 
 
 @dataclass(frozen=True)

@@ -84,16 +84,16 @@ def draw_candidate(state, recipe, channel, n_channels, n_radii, half_window, sig
 
 
 @kernel
-def fill_codes(codes, start, height, width, samples, begin, end, plane, offset, bins):
+def fill_codes(codes, start, height, width, samples, begin, n, plane, offset, bins):
     """bins[i] = the code that the probe finds for sample begin+i."""
     line = codes[plane]
     row, column, image, pixel = samples[ROW], samples[COLUMN], samples[IMAGE], samples[PIXEL]
     down, right = np.int32(offset[0]), np.int32(offset[1])
     if down == 0 and right == 0:
-        for i in range(end - begin):
+        for i in range(n):
             bins[i] = line[np.uint32(pixel[begin + i])]
         return
-    for i in range(end - begin):
+    for i in range(n):
         s = begin + i
         m = np.uint32(image[s])
         r = min(max(row[s] + down, 0), height[m] - 1)
@@ -102,10 +102,10 @@ def fill_codes(codes, start, height, width, samples, begin, end, plane, offset, 
 
 
 @kernel
-def fill_values(values, start, height, width, reach, outside, samples, begin, end, plane, offset, weight, found):
+def fill_values(values, start, height, width, reach, outside, samples, begin, n, plane, offset, weight, found):
     """found[i] = the value that the split feature takes for sample begin+i."""
     stretch = np.float32(1)
-    for i in range(end - begin):
+    for i in range(n):
         s = begin + i
         m = samples[IMAGE, s]
         if reach.shape[0] > 0:
@@ -256,6 +256,18 @@ def best_cut(bins, samples, begin, n, n_bins, class_weight, node_counts, entropy
 
 
 @kernel
+def thin_out(samples, begin, n, thin, counts):
+    """Fill thin (6,m) with m of the n samples from `begin`, evenly spaced, and counts (C,) with their classes."""
+    m = thin.shape[1]
+    for f in range(samples.shape[0]):
+        for i in range(m):
+            thin[f, i] = samples[f, begin + (i * n) // m]
+    counts[:] = 0
+    for i in range(m):
+        counts[thin[TARGET, i]] += thin[COUNT, i]
+
+
+@kernel
 def partition(goes_right, samples, begin, end, spare):
     """Move the samples that go left to the front of begin..end, order kept; returns where the right begins."""
     middle = begin
@@ -278,7 +290,7 @@ def partition(goes_right, samples, begin, end, spare):
 @kernel
 def grow_tree(
     codes, values, start, height, width, reach, outside, samples, class_weight, entropy,
-    max_depth, min_split, min_leaf, recipe, n_channels, n_radii, n_drawn, n_offsets, half_window, sigma, state,
+    max_depth, min_split, min_leaf, search_samples, recipe, n_channels, n_radii, n_drawn, n_offsets, half_window, sigma, state,
     left_child, threshold, plane, offset, weight, node_counts,
 ):  # fmt: skip
     """Grow breadth first into the output arrays (each long enough for every node); returns the number of nodes.
@@ -292,6 +304,7 @@ def grow_tree(
     depths = np.zeros(left_child.shape[0], np.int64)
     bins, found = np.empty(n_samples, np.uint8), np.empty(n_samples if not coded else 0, np.float32)
     goes_right, spare = np.empty(n_samples, np.bool_), np.empty(n_samples, np.int32)
+    thin, thin_counts = np.empty((6, min(search_samples, n_samples)), np.int32), np.zeros(n_classes, np.int64)
     edges, best_edges = np.empty(SAMPLED_VALUES, np.float32), np.empty(SAMPLED_VALUES, np.float32)
     work = np.empty(MAX_BINS * n_classes + MAX_BINS + n_samples, np.int32)
     channels = np.arange(n_channels)
@@ -314,7 +327,12 @@ def grow_tree(
             node += 1
             continue
 
-        whole = node_quality(counts, class_weight, entropy)
+        # A node with very many samples is searched on an even selection of them.
+        seen, seen_begin, seen_n, seen_counts = samples, begin, n, counts
+        if n > search_samples:
+            thin_out(samples, begin, n, thin, thin_counts)
+            seen, seen_begin, seen_n, seen_counts = thin, 0, search_samples, thin_counts
+        whole = node_quality(seen_counts, class_weight, entropy)
         best = whole + 1e-9 * abs(whole)
         best_bin, drawn = 0, 0
         # Draw channels without replacement; where none of them splits the node, go on with the others.
@@ -329,16 +347,16 @@ def grow_tree(
                 n_bins = MAX_BINS
                 if coded:
                     fill_codes(
-                        codes, start, height, width, samples, begin, end, try_plane[0], try_offset[0], bins
+                        codes, start, height, width, seen, seen_begin, seen_n, try_plane[0], try_offset[0], bins
                     )
                 else:
                     fill_values(
-                        values, start, height, width, reach, outside, samples, begin, end,
+                        values, start, height, width, reach, outside, seen, seen_begin, seen_n,
                         try_plane, try_offset, try_weight, found,
                     )  # fmt: skip
-                    n_bins = bin_values(found, n, edges, bins)
+                    n_bins = bin_values(found, seen_n, edges, bins)
                 quality, cut = best_cut(
-                    bins, samples, begin, n, n_bins, class_weight, counts, entropy, min_leaf, work
+                    bins, seen, seen_begin, seen_n, n_bins, class_weight, seen_counts, entropy, min_leaf, work
                 )
                 if cut > 0 and quality > best:
                     best, best_bin = quality, cut
@@ -353,13 +371,13 @@ def grow_tree(
 
         if coded:
             threshold[node] = best_bin
-            fill_codes(codes, start, height, width, samples, begin, end, plane[node, 0], offset[node, 0], bins)
+            fill_codes(codes, start, height, width, samples, begin, n, plane[node, 0], offset[node, 0], bins)
             for i in range(n):
                 goes_right[i] = bins[i] >= best_bin
         else:
             threshold[node] = best_edges[best_bin - 1]
             fill_values(
-                values, start, height, width, reach, outside, samples, begin, end,
+                values, start, height, width, reach, outside, samples, begin, n,
                 plane[node], offset[node], weight[node], found,
             )  # fmt: skip
             for i in range(n):

@@ -5,7 +5,6 @@ people. In both, what a pixel is follows from what surrounds it more than from w
 """
 
 from collections.abc import Callable
-from numbers import Integral
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from .somites import SOMITE_NAMES, draw_embryo
 __all__ = ["BODY_PART_NAMES", "SOMITE_NAMES", "bodies", "somites"]
 
 SMALLEST_SIDE = 16
+WHOLE = int | np.integer
 
 ImagesAndLabels = tuple[list[np.ndarray], list[np.ndarray]]
 Draw = Callable[[np.random.Generator, int, int], tuple[np.ndarray, np.ndarray]]
@@ -49,12 +49,12 @@ def _draw_set(draw: Draw, n_images: int, size: tuple[int, int], seed: int) -> Im
 
 
 def _check(n_images: object, size: object, seed: object) -> None:
-    if not isinstance(n_images, Integral) or n_images < 1:
+    if not isinstance(n_images, WHOLE) or n_images < 1:
         raise ConfigError(f"n_images is {n_images!r}; give a whole number of at least 1.")
     sides = tuple(size) if isinstance(size, tuple | list) else ()
-    if len(sides) != 2 or not all(isinstance(side, Integral) and side >= SMALLEST_SIDE for side in sides):
+    if len(sides) != 2 or not all(isinstance(side, WHOLE) and side >= SMALLEST_SIDE for side in sides):
         raise ConfigError(
             f"size is {size!r}; give (height, width) as two whole numbers of at least {SMALLEST_SIDE}."
         )
-    if not isinstance(seed, Integral) or seed < 0:
+    if not isinstance(seed, WHOLE) or seed < 0:
         raise ConfigError(f"seed is {seed!r}; give a whole number of at least 0.")

@@ -5,6 +5,7 @@ the same three for somebody who faces the camera. Metres until the sensor turns 
 """
 
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -94,8 +95,8 @@ def _pose(rng: np.random.Generator, aside: float) -> Person:
 
 def _torso(hips: Frame, chest: Frame, tall: float, stout: float) -> list[RoundCone]:
     chest_forward, hips_forward = chest.axes[:, 2], hips.axes[:, 2]
-    shoulders = [chest.at(side * 0.15 * tall, 0.315 * tall, 0) for side in (-1, 1)]
-    sockets = [hips.at(side * 0.065 * tall, -0.02 * tall, 0) for side in (-1, 1)]
+    shoulders = chest.at(-0.15 * tall, 0.315 * tall, 0), chest.at(0.15 * tall, 0.315 * tall, 0)
+    sockets = hips.at(-0.065 * tall, -0.02 * tall, 0), hips.at(0.065 * tall, -0.02 * tall, 0)
     ribs = chest.at(0, 0.03 * tall, 0), chest.at(0, 0.23 * tall, 0)
     waist = hips.at(0, 0, 0), hips.at(0, 0.13 * tall, 0)
     return [
@@ -195,11 +196,11 @@ def _window(solid: RoundCone, focal: float, height: int, width: int) -> tuple[sl
     """The image rectangle that holds a solid: rows and columns."""
     rows, columns = [], []
     for centre, radius in ((solid.start, solid.start_radius), (solid.end, solid.end_radius)):
-        # Dividing by the depth of the nearest point makes the rectangle generous enough for perspective.
-        scale = focal / max(-centre[2] - radius, 0.1)
-        for sign in (-1, 1):
-            rows.append(height / 2 - (centre[1] + sign * radius) * scale)
-            columns.append(width / 2 + (centre[0] + sign * radius) * scale)
+        # The eight corners of the box around each sphere.
+        for away, aside in product((-radius, radius), repeat=2):
+            scale = focal / max(-centre[2] + away, 0.1)
+            rows.append(height / 2 - (centre[1] + aside) * scale)
+            columns.append(width / 2 + (centre[0] + aside) * scale)
     return _span(rows, height), _span(columns, width)
 
 
@@ -240,7 +241,7 @@ def _meet(solid: RoundCone, rays: np.ndarray) -> np.ndarray:
 
 
 def _root(a: np.ndarray, b: np.ndarray, c: float) -> np.ndarray:
-    """The solution of a t^2 + 2 b t + c = 0 that enters the surface, infinite where there is none in front."""
+    """The solution of a t^2 + 2 b t + c = 0 that enters the surface; infinite if none lies in front."""
     inside = b * b - a * c
     real = (inside >= 0) & (np.abs(a) > 1e-12)
     t = (-b - np.sqrt(np.where(real, inside, 0))) / np.where(real, a, 1)

@@ -74,42 +74,37 @@ def draw_embryo(rng: np.random.Generator, height: int, width: int) -> tuple[np.n
 
 def _draw_midline(rng: np.random.Generator, frame: tuple[float, float]) -> Midline:
     """Bend a body around its yolk, turn it, and place it in the frame."""
-    length = rng.uniform(0.9, 0.99)
+    length = rng.uniform(0.92, 0.98)
     progress = np.linspace(SNOUT, TAIL_TIP, 240)
     step = (progress[1] - progress[0]) * length
     straightening = _ramp(progress, rng.uniform(0.25, 0.35), rng.uniform(0.6, 0.75))
-    bend_at_yolk, bend_at_tail = rng.uniform(2.0, 2.6), rng.uniform(0.2, 1.4)
+    bend_at_yolk, bend_at_tail = rng.uniform(2.1, 2.5), rng.uniform(0.4, 1.2)
     curvatures = bend_at_yolk * (1 - straightening) + bend_at_tail * straightening
-    curvatures += 0.3 * np.sin(2 * np.pi * (progress * rng.uniform(0.8, 1.6) + rng.uniform()))
+    curvatures += 0.2 * np.sin(2 * np.pi * (progress * rng.uniform(0.8, 1.6) + rng.uniform()))
     headings = np.cumsum(curvatures) * step
-    headings += np.deg2rad(rng.uniform(-12, 12)) - headings.mean()
+    headings += np.deg2rad(rng.uniform(-10, 10)) - headings.mean()
     rows, columns = np.cumsum(np.sin(headings)) * step, np.cumsum(np.cos(headings)) * step
 
-    with_somites = (progress >= 0) & (progress <= 1)
-    shrink = min(
-        1.0, *(0.9 * side / np.ptp(at[with_somites]) for side, at in zip(frame, (rows, columns), strict=True))
-    )
+    places = np.stack([rows, columns])
+    shown = places[:, (progress >= 0) & (progress <= 1)]
+    shrink = min(1.0, *(0.9 * np.array(frame) / np.ptp(shown, axis=1)))
     offset = rng.uniform(-0.05, 0.05, 2)
     if rng.uniform() < 0.25:
         # Push one end out of view, so that counting from that end fails.
-        end = rng.choice([0, len(progress) - 1])
-        outward = np.array([rows[end], columns[end]]) - [rows[with_somites].mean(), columns[with_somites].mean()]
+        outward = shown[:, rng.choice([0, -1])] - shown.mean(axis=1)
         offset += rng.uniform(0.08, 0.2) * outward / np.linalg.norm(outward)
-    placed = [
-        (at - (at[with_somites].min() + at[with_somites].max()) / 2) * shrink + side / 2 + push
-        for at, side, push in zip((rows, columns), frame, offset, strict=True)
-    ]
-    return Midline(
-        progress * length * shrink, placed[0], placed[1], headings, curvatures / shrink, length * shrink
-    )
+    centre = (shown.min(axis=1) + shown.max(axis=1)) / 2
+    rows, columns = (places - centre[:, None]) * shrink + (np.array(frame) / 2 + offset)[:, None]
+    length *= shrink
+    return Midline(progress * length, rows, columns, headings, curvatures / shrink, length)
 
 
 def _follow(midline: Midline, rows: np.ndarray, columns: np.ndarray, half_width: float) -> BodyCoordinates:
     """Find the body coordinates of every pixel: nearest point of a coarse grid, then Newton steps."""
     block = 8
-    coarse_rows, coarse_columns = rows[block // 2 :: block], columns[:, block // 2 :: block]
-    squared = (coarse_rows[..., None] - midline.rows) ** 2 + (coarse_columns[..., None] - midline.columns) ** 2
-    nearest = midline.arc[squared.argmin(axis=-1)]
+    down = rows[block // 2 :: block, :, None] - midline.rows
+    right = columns[:, block // 2 :: block, None] - midline.columns
+    nearest = midline.arc[(down**2 + right**2).argmin(axis=-1)]
     block_row = np.minimum(np.arange(len(rows)) // block, nearest.shape[0] - 1)
     block_column = np.minimum(np.arange(columns.shape[1]) // block, nearest.shape[1] - 1)
     along = nearest[block_row[:, None], block_column]
@@ -131,7 +126,7 @@ def _follow(midline: Midline, rows: np.ndarray, columns: np.ndarray, half_width:
 
 def _somite_pattern(rng: np.random.Generator, body: BodyCoordinates, length: float) -> SomitePattern:
     """Divide the trunk into somites that shorten towards the tail and point to the head."""
-    lengths = np.linspace(1.15, 0.85, N_SOMITES) * rng.uniform(0.93, 1.07, N_SOMITES)
+    lengths = np.linspace(1.15, 0.85, N_SOMITES) * rng.uniform(0.95, 1.05, N_SOMITES)
     boundaries = np.concatenate([[0.0], np.cumsum(lengths)]) / lengths.sum() * length
     tip = 0.012
     lag = rng.uniform(0.55, 0.8) * (np.hypot(body.ventral, tip) - tip)
@@ -164,7 +159,7 @@ def _paint(
 
     fibres = _smooth_noise(rng, body.along / 0.035, body.ventral / 0.008)
     cells = _smooth_noise(rng, *_grid(rows / 0.013, columns / 0.013))
-    tissue = 0.5 + 0.05 * fibres + 0.04 * cells
+    tissue = 0.5 + 0.07 * fibres + 0.07 * cells
     tissue += _somite_marks(rng, body, pattern, pixel)
     notochord = np.abs(body.ventral) / np.maximum(0.22 * body.half_width, pixel)
     seen = 0.07 * _ramp(body.progress, -0.12, -0.05)
@@ -250,7 +245,7 @@ def _photograph(rng: np.random.Generator, light: np.ndarray, body: BodyCoordinat
     lamp = 1 + 0.12 * _smooth_noise(rng, *_grid(rows / 0.6, columns.T / 0.6))
     contrast, brightness = rng.uniform(0.7, 1.25), rng.uniform(0.38, 0.6)
     picture = (brightness + contrast * (picture - 0.5)) * lamp
-    photons = rng.uniform(700, 2000)
+    photons = rng.uniform(300, 900)
     picture = picture + rng.normal(size=picture.shape) * np.sqrt(np.clip(picture, 0.02, 1) / photons)
     return np.rint(255 * np.clip(picture, 0, 1)).astype(np.uint8)
 

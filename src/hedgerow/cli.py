@@ -1,0 +1,305 @@
+"""The command line: each command parses, makes one library call, and prints a short table."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hedgerow.errors import HedgerowError, InputError
+
+app = typer.Typer(
+    help="Segment images, pixel by pixel, from a handful of labelled examples.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Images = Annotated[str, typer.Argument(help="Folder, file or glob (in quotes) of images.")]
+Labels = Annotated[str, typer.Argument(help="Folder, file or glob of label maps, named like their images.")]
+Model = Annotated[Path, typer.Argument(help="Model file.")]
+Unlabelled = Annotated[int | None, typer.Option(help="Label value that means: no label here (255 unless told).")]
+
+
+class Features(StrEnum):
+    bank = "bank"
+    channels = "channels"
+    depth = "depth"
+
+
+class ProbaType(StrEnum):
+    float32 = "float32"
+    uint8 = "uint8"
+    uint16 = "uint16"
+
+
+class Format(StrEnum):
+    png = "png"
+    tif = "tif"
+    npy = "npy"
+    zarr = "zarr"
+
+
+class Sample(StrEnum):
+    somites = "somites"
+    bodies = "bodies"
+
+
+@app.callback()
+def _common(
+    threads: Annotated[int | None, typer.Option(help="Threads to use; all cores unless told.")] = None,
+) -> None:
+    if threads is not None:
+        from hedgerow.threads import set_threads
+
+        set_threads(threads)
+
+
+@app.command()
+def train(
+    images: Images,
+    labels: Labels,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write, e.g. model.hedge.")],
+    config: Annotated[Path | None, typer.Option(help="Settings in TOML or JSON; see `hedgerow settings`.")] = None,
+    levels: Annotated[int | None, typer.Option(help="Forests in the stack.")] = None,
+    trees: Annotated[int | None, typer.Option(help="Trees in each forest.")] = None,
+    features: Annotated[Features | None, typer.Option(help="Filter bank, own channels, or depth.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Same seed, same model.")] = None,
+    unlabelled: Unlabelled = 255,
+) -> None:
+    """Grow a stack of forests from images and labels.
+
+    Example: hedgerow train photos/ painted/ -o model.hedge
+    """
+    from hedgerow import model_io
+    from hedgerow.config import StackConfig
+    from hedgerow.images import class_table, pair_files, read_image, read_labels
+    from hedgerow.stack import fit_stack
+
+    settings = StackConfig.read(config) if config else StackConfig()
+    given = {"n_levels": levels, "n_trees": trees, "features": features and features.value, "seed": seed}
+    settings = dataclasses.replace(settings, **{k: v for k, v in given.items() if v is not None})
+    _check_writable(output)
+    pairs = pair_files(images, labels)
+    pictures, maps = [read_image(p.image) for p in pairs], [read_labels(p.label) for p in pairs]
+    names = [str(p.image) for p in pairs]
+    _check_sizes(pictures, maps, pairs, settings.features)
+    unlabelled = 255 if unlabelled is None else unlabelled
+    print(f"{len(pairs)} image(s): {_kinds(pictures)}")
+    print(class_table(maps, unlabelled, [str(p.label) for p in pairs]))
+    stack = fit_stack(pictures, maps, settings, unlabelled=unlabelled, names=names)
+    size = model_io.save(stack, output)
+    for level, score in enumerate(stack.settings["held_out"], start=1):
+        print(f"level {level}: mean Dice {score['mean_dice']:.3f} on training images it did not see")
+    print(f"{output}: {_size(size)}")
+
+
+@app.command()
+def predict(
+    model: Model,
+    images: Images,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the results (made if missing).")],
+    proba: Annotated[bool, typer.Option("--proba", help="Also write the class probabilities.")] = False,
+    proba_type: Annotated[ProbaType, typer.Option(help="Numbers of the probability and confidence files.")] = (
+        ProbaType.float32
+    ),
+    confidence: Annotated[bool, typer.Option("--confidence", help="Also write the winning probability.")] = False,
+    entropy: Annotated[bool, typer.Option("--entropy", help="Also write the entropy, 0 sure to 1 open.")] = False,
+    format: Annotated[Format | None, typer.Option(help="File type; labels png, maps tif unless told.")] = None,
+    tile: Annotated[int | None, typer.Option(help="Side of a tile in pixels; as fits in memory unless told.")] = None,
+) -> None:
+    """Segment images: one label map each, with the class values of the training labels.
+
+    Example: hedgerow predict model.hedge new_photos/ -o segmented/ --proba
+    """
+    from hedgerow import model_io
+    from hedgerow.batch import Outputs, predict_files
+
+    wanted = Outputs(
+        labels=format.value if format else "png",
+        maps="tif" if format is None or (format is Format.png and proba_type is ProbaType.float32) else format.value,
+        proba=proba,
+        confidence=confidence,
+        entropy=entropy,
+        dtype=proba_type.value,
+    )
+    failures = predict_files(model_io.load(model), images, output, wanted, tile=tile, say=print)
+    if failures:
+        for failure in failures:
+            print(f"failed: {failure}", file=sys.stderr)
+        raise InputError(f"{len(failures)} image(s) could not be predicted; the others are in {output}.")
+
+
+@app.command()
+def evaluate(
+    model: Model,
+    images: Images,
+    labels: Labels,
+    json_file: Annotated[str | None, typer.Option("--json", help="Also write the scores here; - prints JSON only.")] = None,
+    background: Annotated[int | None, typer.Option(help="Class to leave out of the balanced accuracy.")] = None,
+    unlabelled: Unlabelled = None,
+) -> None:
+    """Compare predictions with labels: Dice, balanced accuracy, confusion.
+
+    Example: hedgerow evaluate model.hedge test_photos/ test_painted/
+    """
+    from hedgerow import model_io
+    from hedgerow.evaluation import evaluate as evaluate_model
+    from hedgerow.images import pair_files, read_image, read_labels
+
+    loaded = model_io.load(model)
+    pairs = pair_files(images, labels)
+    result = evaluate_model(
+        loaded,
+        [read_image(p.image) for p in pairs],
+        [read_labels(p.label) for p in pairs],
+        unlabelled=unlabelled,
+        names=[str(p.image) for p in pairs],
+    )
+    values = result.to_dict()
+    if background is not None:
+        values["balanced_accuracy_without_background"] = result.balanced_accuracy_without(background)
+    if json_file == "-":
+        print(json.dumps(values))
+        return
+    print(result)
+    print(f"mean Dice {result.mean_dice:.4f}, balanced accuracy {result.balanced_accuracy:.4f}")
+    if background is not None:
+        print(f"balanced accuracy without class {background}: {result.balanced_accuracy_without(background):.4f}")
+    print("confusion (rows: truth)")
+    width = max(len(f"{n}") for n in [*result.confusion.ravel(), *result.classes])
+    for value, row in zip(result.classes, result.confusion, strict=True):
+        print(f"{value:>{width}} |", *(f"{n:>{width}}" for n in row))
+    if json_file is not None:
+        _write_text(Path(json_file), json.dumps(values, indent=2))
+
+
+@app.command()
+def info(
+    model: Model, as_json: Annotated[bool, typer.Option("--json", help="Everything, as JSON.")] = False
+) -> None:
+    """Say what a model is: classes, features, forests, held-out scores.
+
+    Example: hedgerow info model.hedge
+    """
+    from hedgerow import model_io
+
+    stack = model_io.load(model)
+    values = model_io.description(stack)
+    if as_json:
+        print(json.dumps(values))
+        return
+    print(f"{model}: {_size(model.stat().st_size)}, trained on {values.get('n_images', '?')} image(s)")
+    print(f"classes: {', '.join(map(str, stack.classes))}")
+    print(f"features: {stack.features.n_features} ({stack.features.kind}); looks {stack.receptive_field} pixels far")
+    for number, level in enumerate(values["levels"], start=1):
+        held_out = values.get("held_out", [])
+        score = f", held-out mean Dice {held_out[number - 1]['mean_dice']:.3f}" if number <= len(held_out) else ""
+        print(f"level {number}: {level['trees']} trees, {level['leaves']} leaves, depth {level['depth']}{score}")
+
+
+@app.command()
+def settings() -> None:
+    """Print the settings of `train` with their defaults, as a file for its --config.
+
+    Example: hedgerow settings > settings.toml
+    """
+    from hedgerow.config import StackConfig, documented_toml
+
+    print(documented_toml(StackConfig()), end="")
+
+
+@app.command()
+def sample(
+    kind: Annotated[Sample, typer.Argument(help="Which built-in generator.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder: images/ and labels/ are made in it.")],
+    n_images: Annotated[int, typer.Option(help="How many images.")] = 16,
+    seed: Annotated[int, typer.Option(help="Same seed, same images.")] = 0,
+) -> None:
+    """Write labelled images made by the built-in generators, to try things on.
+
+    Example: hedgerow sample somites -o example/
+    """
+    from hedgerow.batch import write_sample
+
+    write_sample(kind.value, output, n_images, seed)
+    print(f"{n_images} image(s) in {output / 'images'}, their labels in {output / 'labels'}")
+
+
+@app.command()
+def demo(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the model and the pictures.")] = Path(
+        "demo-output"
+    ),
+    kind: Annotated[Sample, typer.Option("--data", help="Which built-in images.")] = Sample.somites,
+) -> None:
+    """Grow a stack on built-in images, level by level, and show what each level gains.
+
+    Example: hedgerow demo
+    """
+    from hedgerow.demo import run_demo
+
+    run_demo(kind.value, output, say=print)
+
+
+def _check_writable(output: Path) -> None:
+    """Long work must not end in a refusal to write."""
+    if output.is_dir():
+        raise InputError(f"{output} is a folder; give the name of a file to write, e.g. {output / 'model.hedge'}.")
+    if not output.parent.is_dir():
+        raise InputError(f"there is no folder {output.parent} to write {output.name} in; make it first.")
+
+
+def _check_sizes(pictures: list[Any], maps: list[Any], pairs: list[Any], features: str) -> None:
+    from hedgerow.images import check_pair, to_labels, to_planes
+
+    layout = "channels" if features == "channels" else "image"
+    for picture, labels, pair in zip(pictures, maps, pairs, strict=True):
+        check_pair(to_planes(picture, str(pair.image), layout), to_labels(labels, str(pair.label)), str(pair.image))
+
+
+def _kinds(pictures: list[Any]) -> str:
+    seen = {f"{' x '.join(map(str, p.shape))} {p.dtype}": None for p in pictures}
+    return ", ".join(list(seen)[:3]) + (f" and {len(seen) - 3} more kinds" if len(seen) > 3 else "")
+
+
+def _size(n_bytes: int) -> str:
+    return f"{n_bytes / 1e6:.2f} MB" if n_bytes >= 1e5 else f"{n_bytes / 1e3:.1f} kB"
+
+
+def _write_text(path: Path, text: str) -> None:
+    from hedgerow.images import atomic_path
+
+    with atomic_path(path) as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    """Run; bad input exits 2 with one sentence, a bug shows its traceback only with --debug."""
+    debug = "--debug" in sys.argv
+    sys.argv = [argument for argument in sys.argv if argument != "--debug"]
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    try:
+        app()
+    except HedgerowError as error:
+        if debug:
+            raise
+        print(f"hedgerow: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("hedgerow: interrupted; nothing was left half-written.", file=sys.stderr)
+        sys.exit(130)
+    except Exception as error:
+        if debug:
+            raise
+        print(f"hedgerow: unexpected {type(error).__name__}: {error} (add --debug for the details)", file=sys.stderr)
+        sys.exit(1)
+
+

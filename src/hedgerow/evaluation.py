@@ -1,0 +1,45 @@
+"""A model against labelled images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hedgerow.errors import InputError
+from hedgerow.images import check_pair, to_labels, to_planes
+from hedgerow.metrics import Scores, scores
+from hedgerow.progress import Report, reporting, silent
+from hedgerow.trees import ForestStack
+
+
+def evaluate(
+    model: ForestStack,
+    images: Sequence[np.ndarray],
+    labels: Sequence[np.ndarray],
+    *,
+    unlabelled: int | None = None,
+    names: Sequence[str] | None = None,
+    progress: Report | None = None,
+) -> Scores:
+    """Scores of the model's predictions of images (H,W[,C]) against labels (H,W), pooled over all labelled pixels.
+
+    unlabelled: the label value that means "no label"; None: the one the model was trained with.
+    """
+    if len(images) == 0 or len(images) != len(labels):
+        raise InputError(
+            f"there are {len(images)} image(s) and {len(labels)} label map(s); give one label map for each image."
+        )
+    names = list(names) if names is not None else [f"image {i}" for i in range(len(images))]
+    layout = "channels" if model.features.kind == "channels" else "image"
+    maps = []
+    for image, label, name in zip(images, labels, names, strict=True):
+        maps.append(to_labels(label, f"the labels of {name}"))
+        check_pair(to_planes(image, name, layout), maps[-1], name)
+    predictions: list[np.ndarray] = []
+    with reporting(progress) as report:
+        for i, image in enumerate(images):
+            predictions.append(model.predict(image, progress=silent))
+            report("evaluating", i + 1, len(images))
+    ignored = model.unlabelled if unlabelled is None else unlabelled
+    return scores(maps, predictions, model.classes, ignored)
