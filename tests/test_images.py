@@ -449,6 +449,9 @@ def test_tiff_palette_gives_colours_for_images_and_indices_for_labels(tmp_path):
     path = write_tiff(tmp_path / "a.tif", indices, photometric="palette", colormap=colours)
     assert_same(read_labels(path), indices)
     assert_same(read_image(path), colours[:, indices].transpose(1, 2, 0))
+    options = {"metadata": None, "description": "ImageJ=1.54f\n"}  # where a palette is only for display
+    write_tiff(path, indices, photometric="palette", colormap=colours, **options)
+    assert_same(read_image(path), indices)
 
 
 def test_tiff_pyramid_gives_its_full_size(tmp_path):
@@ -470,6 +473,11 @@ def test_tiff_pages_written_one_by_one_are_channels_and_unequal_ones_are_refused
     assert_same(read_image(write(YX, YX[:2])), YX)
     with pytest.raises(InputError, match="2 images in one file"):
         read_image(write(YX[:2], YX))
+    with tifffile.TiffWriter(tmp_path / "fields.ome.tif", ome=True) as tiff:
+        tiff.write(YX)
+        tiff.write(YX)
+    with pytest.raises(InputError, match="2 images in one file"):
+        read_image(tmp_path / "fields.ome.tif")
 
 
 @pytest.mark.parametrize("axes", ["ZYX", "TYX", "TCYX"])
@@ -479,6 +487,8 @@ def test_stacks_are_refused(tmp_path, axes):
     with pytest.raises(InputError) as problem:
         read_image(path)
     assert_one_sentence(problem, path, axes, "one plane a file")
+    with pytest.raises(InputError, match=r"\(2, 3, 5, 7\)"):
+        read_image(write_tiff(tmp_path / "unnamed.tif", random_array((2, 3, 5, 7), "u1")))
 
 
 @pytest.mark.parametrize(
@@ -696,7 +706,16 @@ def test_uint8_planes_round_and_bear_slight_overshoot(tmp_path):
         read_image(write_planes(tmp_path / "a.png", planes, "uint8")),
         np.array([[0, 255, 128, 255, 0, 0]], np.uint8),
     )
-    assert read_image(write_planes(tmp_path / "b.png", planes[None], "uint16"))[0, 2] == 32768
+    deep = read_image(write_planes(tmp_path / "b.png", planes[None], "uint16"))
+    assert_same(deep, np.array([[0, 65535, 32768, 65535, 0, 66]], np.uint16))
+
+
+def test_what_is_too_large_for_imagej_is_written_as_ome(tmp_path, monkeypatch):
+    monkeypatch.setattr(image_writing, "_IMAGEJ_MAX_BYTES", 100)
+    planes = random_array((3, 4, 5), "f4")
+    with tifffile.TiffFile(write_planes(tmp_path / "a.tif", planes)) as tiff:
+        assert tiff.is_ome
+    assert_same(read_image(tmp_path / "a.tif"), planes.transpose(1, 2, 0))
 
 
 def test_names_of_planes_are_stored(tmp_path):

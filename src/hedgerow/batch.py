@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from hedgerow.errors import HedgerowError, InputError
-from hedgerow.images import find_files, read_image, stem_of, write_labels, write_planes
+from hedgerow.images import find_files, read_input, stem_of, write_labels, write_planes
 from hedgerow.progress import progress_bar, silent
 from hedgerow.tiling import predict_proba
 from hedgerow.trees import ForestStack
@@ -53,7 +53,7 @@ def predict_files(
         for done, file in enumerate(files):
             report("images", done, len(files))
             try:
-                image = read_image(file)
+                image = read_input(file, model.features.kind)
                 _warn_of_other_scale(model, image, file, say)
                 _write_outputs(model, image, outputs, outputs.paths(folder, stem_of(file)), tile)
             except HedgerowError as error:

@@ -80,7 +80,7 @@ def train(
     """
     from hedgerow import model_io
     from hedgerow.config import StackConfig
-    from hedgerow.images import class_table, pair_files, read_image, read_labels
+    from hedgerow.images import class_table, pair_files, read_input, read_labels
     from hedgerow.stack import fit_stack
 
     settings = StackConfig.read(config) if config else StackConfig()
@@ -88,7 +88,8 @@ def train(
     settings = dataclasses.replace(settings, **{k: v for k, v in given.items() if v is not None})
     _check_writable(output)
     pairs = pair_files(images, labels)
-    pictures, maps = [read_image(p.image) for p in pairs], [read_labels(p.label) for p in pairs]
+    pictures = [read_input(p.image, settings.features) for p in pairs]
+    maps = [read_labels(p.label) for p in pairs]
     names = [str(p.image) for p in pairs]
     _check_sizes(pictures, maps, pairs, settings.features)
     unlabelled = 255 if unlabelled is None else unlabelled
@@ -152,13 +153,13 @@ def evaluate(
     """
     from hedgerow import model_io
     from hedgerow.evaluation import evaluate as evaluate_model
-    from hedgerow.images import pair_files, read_image, read_labels
+    from hedgerow.images import pair_files, read_input, read_labels
 
     loaded = model_io.load(model)
     pairs = pair_files(images, labels)
     result = evaluate_model(
         loaded,
-        [read_image(p.image) for p in pairs],
+        [read_input(p.image, loaded.features.kind) for p in pairs],
         [read_labels(p.label) for p in pairs],
         unlabelled=unlabelled,
         names=[str(p.image) for p in pairs],

@@ -57,6 +57,17 @@ def read_image(path: PathLike) -> np.ndarray:
     return _read(Path(path), as_labels=False)
 
 
+def read_channels(path: PathLike) -> np.ndarray:
+    """Read a user's own channels, (F,H,W): an array file just as it is stored, other images channel by channel."""
+    path = Path(path)
+    if ending_of(path) == ".npy":
+        with _reading(path):
+            array = _load_npy(path)
+            return array[None] if array.ndim == 2 else array
+    image = read_image(path)
+    return image[None] if image.ndim == 2 else np.moveaxis(image, -1, 0)
+
+
 def read_label_file(path: PathLike) -> np.ndarray:
     """Read one label map, (H,W), in the dtype of the file; a palette gives its indices, not its colours."""
     path = Path(path)
@@ -238,10 +249,13 @@ def _tifffile_errors(logger: logging.Logger) -> Iterator[list[str]]:
         logger.removeFilter(keep_quiet)
 
 
-def _read_npy(path: Path, as_labels: bool) -> np.ndarray:
+def _load_npy(path: Path) -> np.ndarray:
     with open(path, "rb") as file:
-        array = np.lib.format.read_array(file, allow_pickle=False)
-    return _channels_last(array, "", path)
+        return np.lib.format.read_array(file, allow_pickle=False)
+
+
+def _read_npy(path: Path, as_labels: bool) -> np.ndarray:
+    return _channels_last(_load_npy(path), "", path)
 
 
 def _read_zarr(path: Path, as_labels: bool) -> np.ndarray:

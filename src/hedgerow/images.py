@@ -19,6 +19,7 @@ from hedgerow.image_files import (
     PathLike,
     ending_of,
     is_zarr_folder,
+    read_channels,
     read_image,
     read_label_file,
     unnamed_axes,
@@ -36,7 +37,9 @@ __all__ = [
     "encode_labels",
     "find_files",
     "pair_files",
+    "read_channels",
     "read_image",
+    "read_input",
     "read_labels",
     "stem_of",
     "to_labels",
@@ -131,6 +134,11 @@ def to_labels(labels: np.ndarray, name: str = "labels") -> np.ndarray:
             " numbers; is it an image rather than labels?"
         )
     return whole
+
+
+def read_input(path: PathLike, features: str) -> np.ndarray:
+    """Read an image for a model with these features: its own channels (F,H,W), or a picture (H,W[,C])."""
+    return read_channels(path) if features == "channels" else read_image(path)
 
 
 def read_labels(path: PathLike) -> np.ndarray:

@@ -1,0 +1,62 @@
+"""Pictures of images, labels and predictions, made with Pillow alone."""
+
+from __future__ import annotations
+
+import colorsys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+GAP, TITLE = 6, 22  # pixels between panels, and above the first row
+
+
+def class_colours(n: int) -> np.ndarray:
+    """(n,3) uint8 colours: a rainbow for order, with alternating lightness so that neighbours differ."""
+    hues = np.arange(n) / max(n, 1) * 0.85
+    rgb = [colorsys.hls_to_rgb(h, 0.62 if k % 2 else 0.42, 0.85) for k, h in enumerate(hues)]
+    return (np.array(rgb).reshape(n, 3) * 255).astype(np.uint8)
+
+
+def grey_picture(image: np.ndarray) -> np.ndarray:
+    """(H,W,3) uint8 of an image (H,W[,C]): its range stretched; many channels are shown by their mean."""
+    values = np.asarray(image, np.float32)
+    if values.ndim == 3 and values.shape[2] != 3:
+        values = values.mean(axis=2)
+    low, high = np.percentile(values, (0.5, 99.5))
+    scaled = np.clip((values - low) / max(high - low, 1e-12), 0, 1)
+    grey = (scaled * 255).astype(np.uint8)
+    return grey if grey.ndim == 3 else np.repeat(grey[..., None], 3, axis=2)
+
+
+def label_picture(labels: np.ndarray, classes: Sequence[int], background: int | None = None) -> np.ndarray:
+    """(H,W,3) uint8 of class values (H,W), one colour a class; `background` and unknown values are near black."""
+    colours = class_colours(len(classes) - (background in classes))
+    picture = np.full((*labels.shape, 3), 24, np.uint8)
+    for colour, value in zip(colours, (v for v in classes if v != background), strict=True):
+        picture[labels == value] = colour
+    return picture
+
+
+def save_sheet(path: str | Path, titles: Sequence[str], rows: Sequence[Sequence[np.ndarray]]) -> None:
+    """A PNG of panels (H,W,3) uint8 in rows and columns, with a title above each column."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    from hedgerow.images import atomic_path
+
+    heights = [max(panel.shape[0] for panel in row) for row in rows]
+    widths = [max(row[k].shape[1] for row in rows) for k in range(len(titles))]
+    canvas = Image.new(
+        "RGB", (sum(widths) + GAP * (len(widths) + 1), TITLE + sum(heights) + GAP * (len(heights) + 1)), "white"
+    )
+    draw, font = ImageDraw.Draw(canvas), ImageFont.load_default(14)
+    left = GAP
+    for k, title in enumerate(titles):
+        draw.text((left, 4), title, fill="black", font=font)
+        top = TITLE + GAP
+        for row, height in zip(rows, heights, strict=True):
+            canvas.paste(Image.fromarray(row[k]), (left, top))
+            top += height + GAP
+        left += widths[k] + GAP
+    with atomic_path(path) as temporary:
+        canvas.save(temporary, format="PNG")
