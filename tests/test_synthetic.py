@@ -8,7 +8,7 @@ import pytest
 
 from hedgerow.errors import ConfigError
 from hedgerow.synthetic import BODY_PART_NAMES, SOMITE_NAMES, bodies, somites
-from hedgerow.synthetic.bodies import BACKGROUND, FORWARD, LEFT, UP, RoundCone, _meet, _turn
+from hedgerow.synthetic.people import BACKGROUND, FORWARD, LEFT, UP, RoundCone, _meet, _turn
 
 # The function `bodies` hides the module of that name.
 drawing = sys.modules[RoundCone.__module__]
