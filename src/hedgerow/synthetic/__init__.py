@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..errors import ConfigError
-from .bodies import BODY_PART_NAMES, draw_body
-from .somites import SOMITE_NAMES, draw_embryo
+from hedgerow.errors import ConfigError
+from hedgerow.synthetic.people import BODY_PART_NAMES, draw_body
+from hedgerow.synthetic.fish import SOMITE_NAMES, draw_embryo
 
 __all__ = ["BODY_PART_NAMES", "SOMITE_NAMES", "bodies", "somites"]
 
