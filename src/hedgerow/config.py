@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import numbers
 import tomllib
 import types
 import typing
@@ -14,6 +15,7 @@ from typing import Any, Literal, TypeVar
 from hedgerow.errors import ConfigError
 
 Config = TypeVar("Config", bound="Checked")
+MAX_SIGMAS = 100
 
 
 def setting(default: Any, low: float | None = None, high: float | None = None, about: str = "") -> Any:
@@ -58,16 +60,23 @@ class Checked:
         try:
             text = path.read_text(encoding="utf-8")
             values = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"cannot read the settings file {path}: {error}.") from error
-        return cls.from_dict(values)
+            return cls.from_dict(values)
+        except ConfigError as error:
+            raise ConfigError(f"in the settings file {path}: {error}") from error
+        except OSError as error:
+            raise ConfigError(f"cannot read the settings file {path}: {error.strerror}.") from error
+        except (ValueError, RecursionError) as error:
+            text = " ".join(str(error).split())
+            raise ConfigError(f"cannot read the settings file {path}: {text}.") from error
 
     def write(self, path: str | Path) -> None:
         """Settings to a .toml or .json file, in the form that `read` takes."""
-        path = Path(path)
+        from hedgerow.image_writing import atomic_path
+
         values = self.to_dict()
-        as_json = path.suffix.lower() == ".json"
-        path.write_text(json.dumps(values, indent=2) + "\n" if as_json else _toml(values), encoding="utf-8")
+        as_json = Path(path).suffix.lower() == ".json"
+        with atomic_path(path) as temporary:
+            temporary.write_text(json.dumps(values, indent=2) + "\n" if as_json else _toml(values), encoding="utf-8")
 
 
 def _coerce(value: Any, hint: Any, name: str) -> Any:
@@ -78,7 +87,7 @@ def _coerce(value: Any, hint: Any, name: str) -> Any:
             return None
         return _coerce(value, next(h for h in typing.get_args(hint) if h is not type(None)), name)
     if origin is Literal:
-        if value not in typing.get_args(hint):
+        if not isinstance(value, str) or value not in typing.get_args(hint):
             raise ConfigError(f"{name} is {value!r}; it must be one of {', '.join(typing.get_args(hint))}.")
         return value
     if origin is tuple:
@@ -87,13 +96,21 @@ def _coerce(value: Any, hint: Any, name: str) -> Any:
         return tuple(_coerce(entry, typing.get_args(hint)[0], name) for entry in value)
     if isinstance(hint, type) and issubclass(hint, Checked):
         return value if isinstance(value, hint) else hint.from_dict(value)
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if hint is int and hasattr(value, "__index__") and not isinstance(value, bool):
-        return int(value)
+    if hint in (int, float) and isinstance(value, numbers.Real) and not isinstance(value, bool):
+        return _number(value, hint, name)
     if not isinstance(value, hint):
         raise ConfigError(f"{name} is {value!r}; it must be of type {hint.__name__}.")
     return value
+
+
+def _number(value: Any, hint: type, name: str) -> Any:
+    """A number of any kind, NumPy's included, as an int or a float that has its value."""
+    if hint is int and not isinstance(value, numbers.Integral):
+        raise ConfigError(f"{name} is {value!r}; it must be a whole number.")
+    try:
+        return hint(value)
+    except OverflowError as error:
+        raise ConfigError(f"{name} is too large for a number with a fraction.") from error
 
 
 def _check_limits(value: Any, low: float | None, high: float | None, name: str) -> None:
@@ -152,6 +169,11 @@ class ContextConfig(Checked):
         super().__post_init__()
         if self.window % 2 == 0:
             raise ConfigError(f"ContextConfig.window is {self.window}; it must be odd, so that it has a centre.")
+        if self.nearest > self.background:
+            raise ConfigError(
+                f"ContextConfig.nearest is {self.nearest}, beyond the background at {self.background}; "
+                "it must be at most that."
+            )
         if not self.radii:
             raise ConfigError("ContextConfig.radii is empty; give at least one radius, e.g. (0,).")
 
@@ -214,6 +236,8 @@ class StackConfig(Checked):
         super().__post_init__()
         if self.features == "bank" and not self.sigmas:
             raise ConfigError("StackConfig.sigmas is empty; give at least one scale, e.g. (1.0, 3.5).")
+        if len(self.sigmas) > MAX_SIGMAS:
+            raise ConfigError(f"StackConfig.sigmas has {len(self.sigmas)} scales; it must have at most {MAX_SIGMAS}.")
 
     @classmethod
     def zebrafish(cls, **changes: Any) -> StackConfig:

@@ -15,11 +15,14 @@ import numpy as np
 
 from hedgerow.errors import HedgerowError, ModelError
 from hedgerow.filters import FeatureSet
-from hedgerow.image_writing import atomic_path
+from hedgerow.images import MAX_CLASSES, atomic_path
 from hedgerow.trees import Forest, ForestStack
 
 FORMAT = "hedgerow"
 VERSION = 1
+# What the settings allow. A file that asks for more would only make prediction ask for absurd memory.
+MAX_LEVELS, MAX_OFFSET, MAX_RADIUS = 20, 2048, 256
+INT32 = np.iinfo(np.int32)
 _FOREST_DTYPES = {
     "root": np.int32,
     "left_child": np.int32,
@@ -36,7 +39,7 @@ _STATISTICS = ("input_mean", "input_std", "mean", "std")
 
 def save(model: ForestStack, path: str | Path) -> int:
     """Write a model; returns the size of the file in bytes. An interrupted write leaves what was there before."""
-    from safetensors.numpy import save_file
+    from safetensors.numpy import save as to_bytes
 
     arrays = {f"features.{name}": getattr(model.features, name) for name in _STATISTICS}
     for k, forest in enumerate(model.levels):
@@ -47,14 +50,15 @@ def save(model: ForestStack, path: str | Path) -> int:
         "features": model.features.to_dict(),
         "n_levels": model.n_levels,
         "classes": list(model.classes),
-        "unlabelled": model.unlabelled,
+        "unlabelled": int(model.unlabelled),
         "image_dtype": model.image_dtype,
         "settings": model.settings,
     }
-    text = json.dumps(description)
-    metadata = {"format": FORMAT, "version": str(VERSION), "model": text, "digest": _digest(text, arrays)}
+    document = {"version": VERSION, "model": description, "digest": _digest(VERSION, description, arrays)}
+    # One entry only: safetensors writes several in random order, and the same model must give the same bytes.
+    content = to_bytes(arrays, metadata={FORMAT: json.dumps(document)})
     with atomic_path(path) as temporary:
-        save_file(arrays, temporary, metadata=metadata)
+        temporary.write_bytes(content)
     return Path(path).stat().st_size
 
 
@@ -78,51 +82,106 @@ def _load(path: Path) -> ForestStack:
 
     with safe_open(path, framework="np") as file:
         metadata = file.metadata() or {}
-        if metadata.get("format") != FORMAT:
+        if FORMAT not in metadata:
             raise ModelError("it was not written by Hedgerow; give the file that `hedgerow train` wrote.")
-        version = int(metadata["version"])
+        document = json.loads(metadata[FORMAT])
+        version = _whole(document["version"], 1, INT32.max, "version")
         if version > VERSION:
             raise ModelError(f"it has format version {version} and this is {VERSION}; install a newer Hedgerow.")
         arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    if metadata["digest"] != _digest(metadata["model"], arrays):
+    if document["digest"] != _digest(version, document["model"], arrays):
         raise ModelError("its content does not fit its digest, so it is damaged or was edited; copy it again.")
-    return _rebuild(json.loads(metadata["model"]), arrays)
+    return _rebuild(document["model"], arrays)
 
 
 def _rebuild(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> ForestStack:
-    settings = description["features"]
-    statistics = {name: arrays[f"features.{name}"].astype(np.float32) for name in _STATISTICS}
-    features = FeatureSet(**{**settings, "sigmas": tuple(settings["sigmas"])}, **statistics)
-    features.validate()
-    classes = tuple(int(value) for value in description["classes"])
+    n_levels = _whole(description["n_levels"], 1, MAX_LEVELS, "number of levels")
+    expected = {f"features.{name}" for name in _STATISTICS}
+    expected |= {f"level{k}.{name}" for k in range(n_levels) for name in _FOREST_DTYPES}
+    _require(arrays.keys() == expected, "its arrays are not those of its levels")
+    classes = tuple(_whole(value, INT32.min, INT32.max, "class") for value in description["classes"])
+    _require(2 <= len(classes) <= MAX_CLASSES, "its number of classes is out of range")
+    features = _rebuild_features(description["features"], arrays)
     levels = []
-    for k in range(int(description["n_levels"])):
-        parts = {name: arrays[f"level{k}.{name}"].astype(dtype) for name, dtype in _FOREST_DTYPES.items()}
+    for k in range(n_levels):
+        parts = {name: _widened(arrays[f"level{k}.{name}"], dtype) for name, dtype in _FOREST_DTYPES.items()}
         levels.append(Forest(**parts, n_channels=features.n_features + (len(classes) if k else 0)))
     model = ForestStack(
         features,
         tuple(levels),
         classes,
-        int(description["unlabelled"]),
-        str(description["image_dtype"]),
-        dict(description["settings"]),
+        _whole(description["unlabelled"], INT32.min, INT32.max, "unlabelled value"),
+        _short_text(description["image_dtype"]),
+        _checked_settings(description["settings"]),
     )
     model.validate()
+    for forest in levels:
+        near = features.kind == "depth" or bool((np.abs(forest.offset) <= MAX_OFFSET).all())
+        _require(near and bool((forest.radius <= MAX_RADIUS).all()), "a split looks too far")
     return model
+
+
+def _rebuild_features(settings: dict[str, Any], arrays: dict[str, np.ndarray]) -> FeatureSet:
+    statistics = {name: _widened(arrays[f"features.{name}"], np.float32) for name in _STATISTICS}
+    sigmas = tuple(settings["sigmas"])
+    _require(settings["kind"] != "bank" or len(sigmas) > 0, "its filter bank is empty")
+    # Before anything is made for each feature: there cannot be more of them than statistics.
+    n_inputs, n_means = settings["n_inputs"], statistics["mean"].size
+    _require(max(n_inputs, n_inputs * len(sigmas)) <= n_means, "its features have no statistics")
+    features = FeatureSet(**{**settings, "sigmas": sigmas}, **statistics)
+    features.validate()
+    return features
+
+
+def _checked_settings(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings are for reading; those that are read one by one must be what they should be."""
+    scores = [score[name] for score in settings["held_out"] for name in ("mean_dice", "accuracy")]
+    _require(all(isinstance(score, float) for score in scores), "its held-out scores are no numbers")
+    _whole(settings["n_images"], 1, INT32.max, "number of images")
+    return settings
+
+
+def _require(holds: bool, complaint: str) -> None:
+    if not holds:
+        raise ModelError(f"{complaint}, so it is damaged or was edited; copy it again.")
+
+
+def _whole(value: Any, low: int, high: int, what: str) -> int:
+    _require(type(value) is int and low <= value <= high, f"its {what} is out of range")
+    return value
+
+
+def _short_text(value: Any) -> str:
+    _require(isinstance(value, str) and len(value) <= 20 and value.isprintable(), "its image type is no name")
+    return value
 
 
 def _narrowest(array: np.ndarray) -> np.ndarray:
     """The same values in the smallest type that holds each of them exactly."""
     for dtype in (np.uint8, np.int8, np.uint16, np.int16, np.float16, np.int32, np.float32):
-        with np.errstate(all="ignore"):
-            small = array.astype(dtype)
-        if np.array_equal(small.astype(array.dtype), array) and not np.signbit(array[array == 0]).any():
+        small = _cast(array, dtype)
+        if small is not None and not np.signbit(array[array == 0]).any():
             return np.ascontiguousarray(small)
     return np.ascontiguousarray(array)
 
 
-def _digest(text: str, arrays: dict[str, np.ndarray]) -> str:
-    digest = hashlib.sha256(text.encode())
+def _widened(array: np.ndarray, dtype: type) -> np.ndarray:
+    """The same values in the type that the model works with."""
+    wide = _cast(array, dtype)
+    if wide is None:
+        raise ModelError("an array has values of another type, so it is damaged or was edited; copy it again.")
+    return wide
+
+
+def _cast(array: np.ndarray, dtype: type) -> np.ndarray | None:
+    """The array in another type, or None if that changes a value (NaN counts as changed)."""
+    with np.errstate(all="ignore"):
+        cast = array.astype(dtype)
+        return cast if np.array_equal(cast.astype(array.dtype), array) else None
+
+
+def _digest(version: int, description: dict[str, Any], arrays: dict[str, np.ndarray]) -> str:
+    digest = hashlib.sha256(json.dumps([version, description]).encode())
     for name in sorted(arrays):
         digest.update(f"{name} {arrays[name].dtype.str} {arrays[name].shape}".encode())
         digest.update(np.ascontiguousarray(arrays[name]).tobytes())

@@ -27,9 +27,9 @@ def progress_bar() -> Iterator[Report]:
 
         def report(what: str, done: int, total: int) -> None:
             if what not in tasks:
-                for task in tasks.values():
-                    bar.update(task, visible=False)
                 tasks[what] = bar.add_task(what, total=total)
+            for name, task in tasks.items():
+                bar.update(task, visible=name == what)
             bar.update(tasks[what], completed=done, total=total)
 
         yield report

@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 
 def _default() -> int:
     text = os.environ.get("HEDGEROW_THREADS", "")
-    if text.isdigit() and int(text) > 0:
+    if text.isdecimal() and int(text) > 0:
         return int(text)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 

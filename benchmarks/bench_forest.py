@@ -1,0 +1,219 @@
+"""One forest on a table of samples: training, and class probabilities, beside scikit-learn and its accelerated form.
+
+16 trees of depth 12, at least 25 samples to split, 22 classes, 64 features (smoothed noise), 200,000 training
+samples; then the probabilities of all 760,000. Our training includes cutting the features into codes.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from measure import THREADS, Cost, comparison, in_fresh_process, installed, main, measure, require, verdict
+
+from hedgerow.codes import N_EDGES, encode, fit_edges
+from hedgerow.config import ContextConfig, StackConfig
+from hedgerow.context import run_forest
+from hedgerow.grow import grow_forest
+from hedgerow.ops import plain
+from hedgerow.threads import map_threads, set_threads
+from hedgerow.training import Samples, TrainingPlanes
+from hedgerow.trees import Forest
+
+TITLE = "Forest"
+N_CLASSES, N_TREES, MAX_DEPTH, MIN_SPLIT = 22, 16, 12, 25
+CONFIG = StackConfig(
+    n_trees=N_TREES, max_depth=MAX_DEPTH, min_split=MIN_SPLIT, context=ContextConfig(window=1)
+)
+"""Without offsets, and with the default of as many features drawn at a node as scikit-learn's max_features="sqrt"."""
+OURS, PEER, ACCELERATED, EXTRA = "hedgerow", "scikit-learn", "scikit-learn-intelex", "scikit-learn ExtraTrees"
+ACCURACY_SLACK = {False: 0.002, True: 0.01}
+"""Two forests of the same quality differ by this much from seed to seed; True: in the small run."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one contender needed, and the part of the samples it had not seen that it named correctly."""
+
+    train: Cost
+    predict: Cost
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class Table:
+    """channels: (F,H,W) float32; target: (H,W) int32; chosen: (S,) training pixels, ascending."""
+
+    channels: np.ndarray
+    target: np.ndarray
+    chosen: np.ndarray
+
+    @classmethod
+    def load(cls, folder: Path) -> Table:
+        return cls(*(np.load(folder / f"{name}.npy") for name in ("channels", "target", "chosen")))
+
+    @property
+    def columns(self) -> np.ndarray:
+        """(F,S) float32: the training samples, feature after feature."""
+        return np.ascontiguousarray(self.channels.reshape(len(self.channels), -1)[:, self.chosen])
+
+    @property
+    def labels(self) -> np.ndarray:
+        return self.target.ravel()[self.chosen]
+
+    def accuracy(self, proba: np.ndarray) -> float:
+        """Of probabilities (C,pixels), on the pixels that are not training samples."""
+        unseen = np.ones(self.target.size, bool)
+        unseen[self.chosen] = False
+        return float((proba.argmax(axis=0) == self.target.ravel())[unseen].mean())
+
+
+def make_table(folder: Path, n_features: int, shape: tuple[int, int], n_samples: int) -> None:
+    """Smoothed noise; the class is the largest of 22 sums and products of features, with one label in fifty drawn."""
+    from scipy.ndimage import gaussian_filter
+
+    rng = np.random.default_rng(0)
+    channels = np.empty((n_features, *shape), np.float32)
+    for f, channel in enumerate(channels):
+        channel[:] = gaussian_filter(rng.standard_normal(shape, np.float32), 1 + f % 5)
+        channel /= channel.std()
+    best = np.full(shape, -np.inf, np.float32)
+    target = np.zeros(shape, np.int32)
+    for c in range(N_CLASSES):
+        added, (left, right) = rng.integers(0, n_features, 4), rng.integers(0, n_features, 2)
+        score = channels[added].sum(axis=0) + channels[left] * channels[right]
+        target[score > best] = c
+        np.maximum(best, score, out=best)
+    drawn = rng.random(shape) < 0.02
+    target[drawn] = rng.integers(0, N_CLASSES, int(drawn.sum()))
+    np.save(folder / "channels.npy", channels)
+    np.save(folder / "target.npy", target)
+    np.save(folder / "chosen.npy", np.sort(rng.permutation(target.size)[:n_samples]))
+
+
+def grow_on_table(columns: np.ndarray, labels: np.ndarray) -> Forest:
+    """Our forest of samples (F,S): codes first, then trees, as `fit_stack` does it for images."""
+    n_features, n_samples = columns.shape
+    codes = np.empty((n_features, n_samples), np.uint8)
+    edges = np.empty((n_features, N_EDGES), np.float32)
+
+    def cut(f: int) -> None:
+        edges[f] = fit_edges(columns[f])
+        encode(columns[f], edges[f], codes[f])
+
+    list(map_threads(cut, range(n_features)))
+    planes = TrainingPlanes(
+        codes=codes,
+        values=np.zeros((0, 0), np.float32),
+        edges=edges,
+        start=np.array([0], np.int32),
+        height=np.array([1], np.int32),
+        width=np.array([n_samples], np.int32),
+        reach=np.zeros(0, np.float32),
+        outside=np.zeros(0, np.float32),
+        radii=(0,),
+    )
+    zero, index = np.zeros(n_samples, np.int32), np.arange(n_samples, dtype=np.int32)
+    samples = Samples(zero, index, zero, index, labels.astype(np.int32), zero)
+    nothing_skipped = [np.zeros(0, np.int32)] * N_TREES
+    return planes.finished(grow_forest(planes, samples, nothing_skipped, N_CLASSES, CONFIG, (0,)))
+
+
+def check_walk(forest: Forest, channels: np.ndarray, proba: np.ndarray) -> None:
+    """Some pixels must get what the definition of a forest gives them."""
+    rng = np.random.default_rng(1)
+    for row, column in zip(rng.integers(0, proba.shape[1], 50), rng.integers(0, proba.shape[2], 50), strict=True):
+        expected = plain.forest_proba(forest, channels[:, row : row + 1, column : column + 1])[:, 0, 0]
+        require(np.array_equal(expected, proba[:, row, column]), "the forest's walk differs from its definition.")
+
+
+def run_ours(folder: Path, repeats: int) -> Outcome:
+    set_threads(THREADS)
+    table = Table.load(folder)
+    columns, labels = table.columns, table.labels
+    few = np.ascontiguousarray(columns[:, :2000])
+    run_forest(grow_on_table(few, labels[:2000]), table.channels[:, :8])  # compiles
+    train, forest = measure(lambda: grow_on_table(columns, labels), repeats)
+    predict, proba = measure(lambda: run_forest(forest, table.channels), repeats)
+    check_walk(forest, table.channels, proba)
+    return Outcome(train, predict, table.accuracy(proba.reshape(N_CLASSES, -1)))
+
+
+def run_peer(kind: str, folder: Path, repeats: int) -> Outcome:
+    """A forest with scikit-learn's interface, given samples as rows, ready before the timing."""
+    settings = {
+        "n_estimators": N_TREES,
+        "max_depth": MAX_DEPTH,
+        "min_samples_split": MIN_SPLIT,
+        "max_features": "sqrt",
+        "n_jobs": THREADS,
+        "random_state": 0,
+    }
+    make = _peer_class(kind)
+    table = Table.load(folder)
+    labels = table.labels
+    chosen_rows = np.ascontiguousarray(table.columns.T)
+    all_rows = np.ascontiguousarray(table.channels.reshape(len(table.channels), -1).T)
+    make(**settings).fit(chosen_rows[:2000], labels[:2000]).predict_proba(chosen_rows[:2000])
+    train, model = measure(lambda: make(**settings).fit(chosen_rows, labels), repeats)
+    predict, proba = measure(lambda: model.predict_proba(all_rows), repeats)
+    by_class = np.zeros((N_CLASSES, len(all_rows)), np.float32)
+    by_class[model.classes_] = proba.T
+    return Outcome(train, predict, table.accuracy(by_class))
+
+
+def _peer_class(kind: str) -> Callable:
+    if kind == ACCELERATED:
+        from sklearnex.ensemble import RandomForestClassifier
+
+        return RandomForestClassifier
+    from sklearn import ensemble
+
+    return ensemble.ExtraTreesClassifier if kind == EXTRA else ensemble.RandomForestClassifier
+
+
+def contenders(folder: Path, repeats: int) -> dict[str, Outcome | None]:
+    outcomes: dict[str, Outcome | None] = {OURS: in_fresh_process(run_ours, folder, repeats + 2)}
+    for kind, module in ((PEER, "sklearn"), (ACCELERATED, "sklearnex"), (EXTRA, "sklearn")):
+        times = repeats if kind == PEER else repeats + 1
+        outcomes[kind] = in_fresh_process(run_peer, kind, folder, times) if installed(module) else None
+    return outcomes
+
+
+def run(small: bool = False) -> str:
+    n_features, shape, n_samples = (16, (120, 200), 8000) if small else (64, (800, 950), 200_000)
+    with tempfile.TemporaryDirectory() as name:
+        in_fresh_process(make_table, Path(name), n_features, shape, n_samples)
+        outcomes = contenders(Path(name), 1 if small else 2)
+    ours, peer = outcomes[OURS], outcomes[PEER]
+    require(
+        peer is None or ours.accuracy >= peer.accuracy - ACCURACY_SLACK[small],
+        f"our accuracy is {ours.accuracy:.4f}, scikit-learn's {peer and peer.accuracy:.4f}.",
+    )
+    accuracy = {name: f"{outcome.accuracy:.4f}" for name, outcome in outcomes.items() if outcome}
+    training = {name: outcome and outcome.train for name, outcome in outcomes.items()}
+    predicting = {name: outcome and outcome.predict for name, outcome in outcomes.items()}
+    return "\n".join(
+        [
+            f"{N_TREES} trees, depth {MAX_DEPTH}, min split {MIN_SPLIT}, {N_CLASSES} classes, {n_features} features, "
+            f"{THREADS} threads.",
+            "",
+            f"Training on {n_samples:,} samples; accuracy on the {shape[0] * shape[1] - n_samples:,} others:",
+            "",
+            comparison(training, PEER, accuracy, "accuracy"),
+            "",
+            f"Class probabilities of {shape[0] * shape[1]:,} samples:",
+            "",
+            comparison(predicting, PEER),
+            "",
+            verdict("training", ours.train.cpu, peer and peer.train.cpu, 1 / 6, 1 / 10),
+            verdict("prediction", ours.predict.cpu, peer and peer.predict.cpu, 1 / 3, 1 / 5),
+        ]
+    )
+
+
+if __name__ == "__main__":
+    main(__doc__, run)

@@ -1,0 +1,163 @@
+"""What every benchmark shares: measuring one contender in a process of its own, and printing the comparison.
+
+Wall seconds tell what a user waits, CPU seconds (all threads, and child processes) what the work costs; on a noisy
+machine the second is the one to compare. Peak memory is the operating system's own count of resident memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib.util
+import multiprocessing
+import resource
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+THREADS = 2
+"""Threads or jobs that every contender gets, unless a table says otherwise."""
+MEGABYTE = 1e6
+
+
+class CheckFailed(Exception):
+    """A contender's results are not what they should be, so its timings mean nothing and are not shown."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The best of some repeats.
+
+    wall, cpu: seconds, the least of the repeats
+    added:     megabytes at the peak, above what was resident when the work began
+    peak:      megabytes at the peak, of the whole process with its libraries and data
+    """
+
+    wall: float
+    cpu: float
+    added: float
+    peak: float
+
+
+def measure(work: Callable[[], Result], repeats: int = 1) -> tuple[Cost, Result]:
+    """Run `work` some times; its cost and its last result. Call it where nothing else runs in the process."""
+    walls, cpus, added, peaks = [], [], [], []
+    for _ in range(repeats):
+        result = None
+        gc.collect()
+        _forget_peak()
+        resident, wall, cpu = _memory("VmRSS"), time.perf_counter(), _cpu_seconds()
+        result = work()
+        walls.append(time.perf_counter() - wall)
+        cpus.append(_cpu_seconds() - cpu)
+        peaks.append(_memory("VmHWM"))
+        added.append(peaks[-1] - resident)
+    return Cost(min(walls), min(cpus), max(added), max(peaks)), result  # type: ignore[return-value]
+
+
+def _cpu_seconds() -> float:
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def _memory(field: str) -> float:
+    """Resident megabytes, now (VmRSS) or at the peak (VmHWM); without /proc both are the peak of the process."""
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / MEGABYTE
+    kilobytes = next(line.split()[1] for line in status.splitlines() if line.startswith(field))
+    return int(kilobytes) * 1024 / MEGABYTE
+
+
+def _forget_peak() -> None:
+    """Let the peak count start again from what is resident now; where that is refused, the old peak stands."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return
+
+
+def in_fresh_process(function: Callable[..., Result], *arguments: Any) -> Result:
+    """Call a module's function in a new interpreter: nothing another contender loaded or left behind counts."""
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=spawn) as pool:
+        return pool.submit(function, *arguments).result()
+
+
+def installed(*modules: str) -> bool:
+    return all(importlib.util.find_spec(module) is not None for module in modules)
+
+
+def require(holds: bool, complaint: str) -> None:
+    if not holds:
+        raise CheckFailed(complaint)
+
+
+def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table, padded so that it reads as well on a terminal; the first column is left-aligned."""
+    widths = [max(len(row[i]) for row in (headers, *rows)) for i in range(len(headers))]
+
+    def line(cells: Sequence[str]) -> str:
+        rest = [cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True)]
+        return "| " + " | ".join([cells[0].ljust(widths[0]), *rest]) + " |"
+
+    rule = "|" + "|".join(["-" * (widths[0] + 2), *("-" * (width + 1) + ":" for width in widths[1:])]) + "|"
+    return "\n".join([line(headers), rule, *map(line, rows)])
+
+
+COST_HEADERS = ("wall s", "CPU s", "added MB", "peak MB")
+
+
+def cost_cells(cost: Cost) -> list[str]:
+    return [seconds(cost.wall), seconds(cost.cpu), f"{cost.added:.0f}", f"{cost.peak:.0f}"]
+
+
+def seconds(value: float) -> str:
+    return f"{value:.3f}" if value < 10 else f"{value:.1f}"
+
+
+def comparison(
+    costs: dict[str, Cost | None], peer: str, notes: dict[str, str] | None = None, note_header: str = ""
+) -> str:
+    """A table of contenders, each beside the peer; None stands for one that is not installed, and is said."""
+    reference = costs.get(peer)
+    headers = ["contender", *COST_HEADERS, f"CPU / {peer}"]
+    rows = []
+    for name, cost in costs.items():
+        if cost is None:
+            rows.append([name, *["not installed"], *["-"] * 4])
+        else:
+            ratio = f"{cost.cpu / reference.cpu:.3f}" if reference else "-"
+            rows.append([name, *cost_cells(cost), ratio])
+        if notes is not None:
+            rows[-1].append(notes.get(name, "-"))
+    if notes is not None:
+        headers.append(note_header)
+    return table(headers, rows)
+
+
+def verdict(what: str, ours: float, peer: float | None, limit: float, aim: float | None = None) -> str:
+    """One sentence: our CPU seconds as a part of the peer's, beside the part that we promise."""
+    promise = f"promised at most 1/{1 / limit:g}" + (f", aim 1/{1 / aim:g}" if aim else "")
+    if peer is None:
+        return f"- {what}: nothing to compare with, the peer is not installed ({promise})."
+    kept = "kept" if ours <= limit * peer else "NOT KEPT"
+    return f"- {what}: 1/{peer / ours:.2f} of the peer's CPU seconds; {promise}: {kept}."
+
+
+def main(description: str, run: Callable[[bool], str]) -> None:
+    """The command line of one benchmark."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--small", action="store_true", help="a small size, to see that it works; no fair ratios")
+    try:
+        print(run(parser.parse_args().small))
+    except CheckFailed as failure:
+        sys.exit(f"refused to time: {failure}")
