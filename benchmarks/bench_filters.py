@@ -1,8 +1,8 @@
 """The filter bank beside OpenCV and scipy.ndimage computing the same channels of one 1024 x 1024 image.
 
-OpenCV is run twice: with `sepFilter2D`, its function for separable filters, and with `filter2D` one axis at a time,
-which reuses the three filtered columns as our bank does and turns to Fourier transforms where kernels are long.
-Our figures include standardising the channels, which the others are spared.
+OpenCV is run twice: with `sepFilter2D`, its function for separable filters, and with `filter2D` one axis at a
+time, which reuses the three filtered columns as our bank does and turns to Fourier transforms for long
+kernels. Our figures include standardising the channels, which the others are spared.
 """
 
 from __future__ import annotations
@@ -12,11 +12,23 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from measure import Cost, comparison, in_fresh_process, installed, main, measure, require, seconds, table, verdict
 
 from hedgerow.config import StackConfig
 from hedgerow.filters import DOG_RATIO, KINDS, STRUCTURE_RATIO, TRUNCATE, FeatureSet, gaussian_weights
 from hedgerow.threads import set_threads
+from measure import (
+    THREADS,
+    Cost,
+    comparison,
+    in_fresh_process,
+    installed,
+    main,
+    measure,
+    require,
+    seconds,
+    table,
+    verdict,
+)
 
 TITLE = "Filter bank"
 OURS, SEPARABLE, BY_AXIS, SCIPY = "hedgerow", "OpenCV sepFilter2D", "OpenCV filter2D", "scipy.ndimage"
@@ -35,7 +47,7 @@ def make_image(side: int) -> np.ndarray:
 
 
 def our_bank(sigmas: Sequence[float]) -> FeatureSet:
-    """The bank with nothing subtracted and nothing divided, so that its channels are the filters' own values."""
+    """The bank with nothing subtracted or divided: its channels are the filters' own values."""
     n_features = 1 + len(KINDS) * len(sigmas)
     return FeatureSet(
         kind="bank",
@@ -80,7 +92,8 @@ def _by_axis(plane: np.ndarray, sigma: float) -> list[np.ndarray]:
     down = [cv2.filter2D(plane, cv2.CV_32F, k[:, None], borderType=cv2.BORDER_REFLECT) for k in kernels]
     orders = ((0, 0), (1, 0), (0, 1), (2, 0), (1, 1), (0, 2))
     return [
-        cv2.filter2D(down[r], cv2.CV_32F, kernels[c][None, :], borderType=cv2.BORDER_REFLECT) for r, c in orders
+        cv2.filter2D(down[r], cv2.CV_32F, kernels[c][None, :], borderType=cv2.BORDER_REFLECT)
+        for r, c in orders
     ]
 
 
@@ -118,7 +131,7 @@ def opencv_scale(plane: np.ndarray, sigma: float, out: np.ndarray, separable: bo
     gaussian, d_r, d_c, d_rr, d_rc, d_cc = derivatives(plane, sigma)
     out[0] = gaussian
     cv2.add(d_rr, d_cc, dst=out[1])
-    cv2.magnitude(d_r, d_c, dst=out[2])
+    cv2.magnitude(d_r, d_c, magnitude=out[2])
     cv2.subtract(smooth(plane, DOG_RATIO * sigma), gaussian, dst=out[3])
     products = (cv2.multiply(d_r, d_r), cv2.multiply(d_r, d_c), cv2.multiply(d_c, d_c))
     _opencv_eigenvalues(*(smooth(product, STRUCTURE_RATIO * sigma) for product in products), out[4], out[5])
@@ -145,7 +158,7 @@ def scipy_scale(plane: np.ndarray, sigma: float, out: np.ndarray) -> None:
 def whole_bank(
     scale: ScaleFunction, image: np.ndarray, sigmas: Sequence[float], n_threads: int
 ) -> np.ndarray:
-    """(F,H,W): the image and every scale's channels, the scales shared out to threads, coarse ones first, as ours."""
+    """(F,H,W): the image and every scale's channels; threads share the scales, coarse ones first."""
     features = np.empty((1 + len(KINDS) * len(sigmas), *image.shape), np.float32)
     features[0] = image
 
@@ -195,7 +208,9 @@ def time_bank(name: str, side: int, sigmas: Sequence[float], n_threads: int, rep
 
 
 def _measured(names: Sequence[str], side: int, sigmas: Sequence[float], n_threads: int, repeats: int) -> dict:
-    return {name: in_fresh_process(time_bank, name, side, tuple(sigmas), n_threads, repeats) for name in names}
+    return {
+        name: in_fresh_process(time_bank, name, side, tuple(sigmas), n_threads, repeats) for name in names
+    }
 
 
 def _best_opencv(costs: dict[str, Cost]) -> float | None:
@@ -214,12 +229,13 @@ def run(small: bool = False) -> str:
     lines = [f"{side} x {side} float32, one grey channel; scales {', '.join(f'{s:g}' for s in sigmas)}."]
     if opencv:
         lines[0] += f" OpenCV {importlib.metadata.version('opencv-python-headless')}."
-    for n_threads in (1, 2):
+    for n_threads in (1, THREADS):
+        threads = "1 thread" if n_threads == 1 else f"{n_threads} threads"
         names = [OURS, *(peers if n_threads == 1 else opencv)]
         costs = _measured(names, side, sigmas, n_threads, repeats)
         shown = costs if opencv else {**costs, "OpenCV": None}
-        lines += ["", f"The whole bank, {n_threads} thread{'s'[: n_threads - 1]}:", "", comparison(shown, BY_AXIS)]
-        what = f"filter bank, {n_threads} thread{'s'[: n_threads - 1]}, against OpenCV's faster form"
+        lines += ["", f"The whole bank, {threads}:", "", comparison(shown, BY_AXIS)]
+        what = f"filter bank, {threads}, against OpenCV's faster form"
         lines += ["", verdict(what, costs[OURS].cpu, _best_opencv(costs), 1.0)]
 
     rows = []

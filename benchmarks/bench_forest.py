@@ -1,4 +1,4 @@
-"""One forest on a table of samples: training, and class probabilities, beside scikit-learn and its accelerated form.
+"""One forest on a table of samples: training and probabilities, beside scikit-learn and its accelerated form.
 
 16 trees of depth 12, at least 25 samples to split, 22 classes, 64 features (smoothed noise), 200,000 training
 samples; then the probabilities of all 760,000. Our training includes cutting the features into codes.
@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from measure import THREADS, Cost, comparison, in_fresh_process, installed, main, measure, require, verdict
 
 from hedgerow.codes import N_EDGES, encode, fit_edges
 from hedgerow.config import ContextConfig, StackConfig
@@ -22,13 +21,14 @@ from hedgerow.ops import plain
 from hedgerow.threads import map_threads, set_threads
 from hedgerow.training import Samples, TrainingPlanes
 from hedgerow.trees import Forest
+from measure import THREADS, Cost, comparison, in_fresh_process, installed, main, measure, require, verdict
 
 TITLE = "Forest"
 N_CLASSES, N_TREES, MAX_DEPTH, MIN_SPLIT = 22, 16, 12, 25
 CONFIG = StackConfig(
     n_trees=N_TREES, max_depth=MAX_DEPTH, min_split=MIN_SPLIT, context=ContextConfig(window=1)
 )
-"""Without offsets, and with the default of as many features drawn at a node as scikit-learn's max_features="sqrt"."""
+"""No offsets; by default a node draws as many features as with scikit-learn's max_features="sqrt"."""
 OURS, PEER, ACCELERATED, EXTRA = "hedgerow", "scikit-learn", "scikit-learn-intelex", "scikit-learn ExtraTrees"
 ACCURACY_SLACK = {False: 0.002, True: 0.01}
 """Two forests of the same quality differ by this much from seed to seed; True: in the small run."""
@@ -72,7 +72,7 @@ class Table:
 
 
 def make_table(folder: Path, n_features: int, shape: tuple[int, int], n_samples: int) -> None:
-    """Smoothed noise; the class is the largest of 22 sums and products of features, with one label in fifty drawn."""
+    """Smoothed noise; the class is the largest of 22 functions of them; one label in fifty is random."""
     from scipy.ndimage import gaussian_filter
 
     rng = np.random.default_rng(0)
@@ -125,9 +125,11 @@ def grow_on_table(columns: np.ndarray, labels: np.ndarray) -> Forest:
 def check_walk(forest: Forest, channels: np.ndarray, proba: np.ndarray) -> None:
     """Some pixels must get what the definition of a forest gives them."""
     rng = np.random.default_rng(1)
-    for row, column in zip(rng.integers(0, proba.shape[1], 50), rng.integers(0, proba.shape[2], 50), strict=True):
+    for row, column in rng.integers(0, proba.shape[1:], (50, 2)):
         expected = plain.forest_proba(forest, channels[:, row : row + 1, column : column + 1])[:, 0, 0]
-        require(np.array_equal(expected, proba[:, row, column]), "the forest's walk differs from its definition.")
+        require(
+            np.array_equal(expected, proba[:, row, column]), "our walk differs from a forest's definition."
+        )
 
 
 def run_ours(folder: Path, repeats: int) -> Outcome:
@@ -198,8 +200,8 @@ def run(small: bool = False) -> str:
     predicting = {name: outcome and outcome.predict for name, outcome in outcomes.items()}
     return "\n".join(
         [
-            f"{N_TREES} trees, depth {MAX_DEPTH}, min split {MIN_SPLIT}, {N_CLASSES} classes, {n_features} features, "
-            f"{THREADS} threads.",
+            f"{N_TREES} trees, depth {MAX_DEPTH}, min split {MIN_SPLIT}, {N_CLASSES} classes, "
+            f"{n_features} features, {THREADS} threads.",
             "",
             f"Training on {n_samples:,} samples; accuracy on the {shape[0] * shape[1] - n_samples:,} others:",
             "",

@@ -1,7 +1,7 @@
 """What every benchmark shares: measuring one contender in a process of its own, and printing the comparison.
 
-Wall seconds tell what a user waits, CPU seconds (all threads, and child processes) what the work costs; on a noisy
-machine the second is the one to compare. Peak memory is the operating system's own count of resident memory.
+Wall seconds tell what a user waits, CPU seconds (all threads, and child processes) what the work costs; on a
+noisy machine the second is the one to compare. Peak memory is what the system counts as resident.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _cpu_seconds() -> float:
 
 
 def _memory(field: str) -> float:
-    """Resident megabytes, now (VmRSS) or at the peak (VmHWM); without /proc both are the peak of the process."""
+    """Resident megabytes, now (VmRSS) or at the peak (VmHWM); without /proc both are the peak."""
     try:
         status = Path("/proc/self/status").read_text()
     except OSError:
@@ -78,7 +78,7 @@ def _memory(field: str) -> float:
 
 
 def _forget_peak() -> None:
-    """Let the peak count start again from what is resident now; where that is refused, the old peak stands."""
+    """Let the peak count start again from what is resident; where that is refused, the old peak stands."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:
@@ -86,7 +86,7 @@ def _forget_peak() -> None:
 
 
 def in_fresh_process(function: Callable[..., Result], *arguments: Any) -> Result:
-    """Call a module's function in a new interpreter: nothing another contender loaded or left behind counts."""
+    """Call a module's function in a new interpreter: nothing that another contender left behind counts."""
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn) as pool:
         return pool.submit(function, *arguments).result()
@@ -146,7 +146,8 @@ def comparison(
 
 def verdict(what: str, ours: float, peer: float | None, limit: float, aim: float | None = None) -> str:
     """One sentence: our CPU seconds as a part of the peer's, beside the part that we promise."""
-    promise = f"promised at most 1/{1 / limit:g}" + (f", aim 1/{1 / aim:g}" if aim else "")
+    promise = "promised no more" if limit == 1 else f"promised at most 1/{1 / limit:g}"
+    promise += f", aim 1/{1 / aim:g}" if aim else ""
     if peer is None:
         return f"- {what}: nothing to compare with, the peer is not installed ({promise})."
     kept = "kept" if ours <= limit * peer else "NOT KEPT"
@@ -156,7 +157,7 @@ def verdict(what: str, ours: float, peer: float | None, limit: float, aim: float
 def main(description: str, run: Callable[[bool], str]) -> None:
     """The command line of one benchmark."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--small", action="store_true", help="a small size, to see that it works; no fair ratios")
+    parser.add_argument("--small", action="store_true", help="small sizes, to see that it works")
     try:
         print(run(parser.parse_args().small))
     except CheckFailed as failure:

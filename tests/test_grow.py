@@ -175,7 +175,8 @@ def two_images(rng, n_planes=3):
 def test_codes_are_read_at_offsets_with_the_nearest_edge(offset):
     planes, flat, layout, samples = two_images(np.random.default_rng(0))
     bins = np.zeros(50, np.uint8)
-    kernels.fill_codes(flat, *layout, samples, 9, 50, 2, np.array(offset, np.float32), bins)
+    place = np.zeros(50, np.uint32)
+    kernels.fill_codes(flat, *layout, samples, 9, 50, 2, np.array(offset, np.float32), place, bins)
     for i in range(50):
         row, column, image = samples[:3, 9 + i]
         assert bins[i] == plain.read(planes[image][2], row + offset[0], column + offset[1], None)

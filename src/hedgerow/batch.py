@@ -56,8 +56,8 @@ def predict_files(
                 image = read_input(file, model.features.kind)
                 _warn_of_other_scale(model, image, file, say)
                 _write_outputs(model, image, outputs, outputs.paths(folder, stem_of(file)), tile)
-            except HedgerowError as error:
-                text = str(error)
+            except (HedgerowError, MemoryError) as error:
+                text = str(error) or "it does not fit in memory"
                 failures.append(text if str(file) in text else f"{file}: {text}")
         report("images", len(files), len(files))
     say(f"{len(files) - len(failures)} of {len(files)} image(s) predicted into {folder}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+import math
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -16,11 +17,14 @@ from hedgerow.errors import HedgerowError, InputError
 
 app = typer.Typer(
     help="Segment images, pixel by pixel, from a handful of labelled examples.",
+    epilog="Add --debug to any command to see where an error comes from.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+INTERRUPTED = 130  # the exit code that typer gives to an interrupted command
 
 Images = Annotated[str, typer.Argument(help="Folder, file or glob (in quotes) of images.")]
 Labels = Annotated[str, typer.Argument(help="Folder, file or glob of label maps, named like their images.")]
@@ -80,21 +84,22 @@ def train(
     """
     from hedgerow import model_io
     from hedgerow.config import StackConfig
-    from hedgerow.images import class_table, pair_files, read_input, read_labels
+    from hedgerow.images import pair_files, read_input, read_labels
     from hedgerow.stack import fit_stack
 
     settings = StackConfig.read(config) if config else StackConfig()
     given = {"n_levels": levels, "n_trees": trees, "features": features and features.value, "seed": seed}
     settings = dataclasses.replace(settings, **{k: v for k, v in given.items() if v is not None})
-    _check_writable(output)
     pairs = pair_files(images, labels)
+    _check_writable(output, pairs, config)
     pictures = [read_input(p.image, settings.features) for p in pairs]
     maps = [read_labels(p.label) for p in pairs]
     names = [str(p.image) for p in pairs]
     _check_sizes(pictures, maps, pairs, settings.features)
     unlabelled = 255 if unlabelled is None else unlabelled
+    table = _class_table(maps, unlabelled, pairs, labels)
     print(f"{len(pairs)} image(s): {_kinds(pictures)}")
-    print(class_table(maps, unlabelled, [str(p.label) for p in pairs]))
+    print(table)
     stack = fit_stack(pictures, maps, settings, unlabelled=unlabelled, names=names)
     size = model_io.save(stack, output)
     for level, score in enumerate(stack.settings["held_out"], start=1):
@@ -114,7 +119,7 @@ def predict(
     confidence: Annotated[bool, typer.Option("--confidence", help="Also write the winning probability.")] = False,
     entropy: Annotated[bool, typer.Option("--entropy", help="Also write the entropy, 0 sure to 1 open.")] = False,
     format: Annotated[Format | None, typer.Option(help="File type; labels png, maps tif unless told.")] = None,
-    tile: Annotated[int | None, typer.Option(help="Side of a tile in pixels; as fits in memory unless told.")] = None,
+    tile: Annotated[int | None, typer.Option(min=1, help="Side of a tile in pixels; as fits in memory unless told.")] = None,
 ) -> None:
     """Segment images: one label map each, with the class values of the training labels.
 
@@ -123,19 +128,27 @@ def predict(
     from hedgerow import model_io
     from hedgerow.batch import Outputs, predict_files
 
+    loaded = model_io.load(model)
+    fits_png = 0 <= min(loaded.classes) and max(loaded.classes) <= 65535
+    if format is Format.png and not fits_png:
+        raise InputError(
+            f"{model} has classes from {min(loaded.classes)} to {max(loaded.classes)} and PNG holds 0 to 65535; "
+            "choose --format tif, npy or zarr."
+        )
+    one_plane_png = format is Format.png and not proba and proba_type is not ProbaType.float32
     wanted = Outputs(
-        labels=format.value if format else "png",
-        maps="tif" if format is None or (format is Format.png and proba_type is ProbaType.float32) else format.value,
+        labels=format.value if format else "png" if fits_png else "tif",
+        maps=format.value if format and (format is not Format.png or one_plane_png) else "tif",
         proba=proba,
         confidence=confidence,
         entropy=entropy,
         dtype=proba_type.value,
     )
-    failures = predict_files(model_io.load(model), images, output, wanted, tile=tile, say=print)
+    failures = predict_files(loaded, images, output, wanted, tile=tile, say=print)
     if failures:
         for failure in failures:
             print(f"failed: {failure}", file=sys.stderr)
-        raise InputError(f"{len(failures)} image(s) could not be predicted; the others are in {output}.")
+        raise InputError(f"{len(failures)} image(s) could not be predicted; any others are in {output}.")
 
 
 @app.command()
@@ -157,6 +170,13 @@ def evaluate(
 
     loaded = model_io.load(model)
     pairs = pair_files(images, labels)
+    if json_file not in (None, "-"):
+        _check_writable(Path(json_file), pairs, model)
+    if background is not None and background not in loaded.classes:
+        raise InputError(
+            f"--background is {background}; it must be one of the classes of {model}: "
+            f"{', '.join(map(str, loaded.classes))}."
+        )
     result = evaluate_model(
         loaded,
         [read_input(p.image, loaded.features.kind) for p in pairs],
@@ -166,14 +186,15 @@ def evaluate(
     )
     values = result.to_dict()
     if background is not None:
-        values["balanced_accuracy_without_background"] = result.balanced_accuracy_without(background)
+        without = result.balanced_accuracy_without(background)
+        values["balanced_accuracy_without_background"] = None if math.isnan(without) else without
     if json_file == "-":
         print(json.dumps(values))
         return
     print(result)
     print(f"mean Dice {result.mean_dice:.4f}, balanced accuracy {result.balanced_accuracy:.4f}")
     if background is not None:
-        print(f"balanced accuracy without class {background}: {result.balanced_accuracy_without(background):.4f}")
+        print(f"balanced accuracy without class {background}: {without:.4f}")
     print("confusion (rows: truth)")
     width = max(len(f"{n}") for n in [*result.confusion.ravel(), *result.classes])
     for value, row in zip(result.classes, result.confusion, strict=True):
@@ -250,8 +271,11 @@ def demo(
     run_demo(kind.value, output, say=print)
 
 
-def _check_writable(output: Path) -> None:
-    """Long work must not end in a refusal to write."""
+def _check_writable(output: Path, pairs: list[Any], *others: Path | None) -> None:
+    """Long work must not end in a refusal to write, nor take the place of what it was made from."""
+    inputs = [*(p.image for p in pairs), *(p.label for p in pairs), *(path for path in others if path)]
+    if output.resolve() in {path.resolve() for path in inputs}:
+        raise InputError(f"{output} is one of the files to read; give another name to write.")
     if output.is_dir():
         raise InputError(f"{output} is a folder; give the name of a file to write, e.g. {output / 'model.hedge'}.")
     if not output.parent.is_dir():
@@ -264,6 +288,19 @@ def _check_sizes(pictures: list[Any], maps: list[Any], pairs: list[Any], feature
     layout = "channels" if features == "channels" else "image"
     for picture, labels, pair in zip(pictures, maps, pairs, strict=True):
         check_pair(to_planes(picture, str(pair.image), layout), to_labels(labels, str(pair.label)), str(pair.image))
+
+
+def _class_table(maps: list[Any], unlabelled: int, pairs: list[Any], labels: str) -> Any:
+    """The table of classes; a refusal that is about all the label maps names the place they came from."""
+    from hedgerow.images import class_table
+
+    names = [str(p.label) for p in pairs]
+    try:
+        return class_table(maps, unlabelled, names)
+    except InputError as error:
+        if any(name in str(error) for name in names):
+            raise
+        raise InputError(f"{labels}: {error}") from error
 
 
 def _kinds(pictures: list[Any]) -> str:
@@ -294,9 +331,10 @@ def main() -> None:
             raise
         print(f"hedgerow: {error}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        print("hedgerow: interrupted; nothing was left half-written.", file=sys.stderr)
-        sys.exit(130)
+    except SystemExit as leaving:
+        if leaving.code == INTERRUPTED:
+            print("hedgerow: interrupted; nothing was left half-written.", file=sys.stderr)
+        raise
     except Exception as error:
         if debug:
             raise

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hedgerow.errors import InputError
-from hedgerow.images import check_pair, to_labels, to_planes
+from hedgerow.images import UNLABELLED_INDEX, check_pair, encode_labels, to_labels, to_planes
 from hedgerow.metrics import Scores, scores
 from hedgerow.progress import Report, reporting, silent
 from hedgerow.trees import ForestStack
@@ -32,14 +32,20 @@ def evaluate(
         )
     names = list(names) if names is not None else [f"image {i}" for i in range(len(images))]
     layout = "channels" if model.features.kind == "channels" else "image"
+    ignored = model.unlabelled if unlabelled is None else unlabelled
     maps = []
     for image, label, name in zip(images, labels, names, strict=True):
         maps.append(to_labels(label, f"the labels of {name}"))
         check_pair(to_planes(image, name, layout), maps[-1], name)
+        # Before the long work, and with the name.
+        if (encode_labels(maps[-1], model.classes, ignored, f"the labels of {name}") == UNLABELLED_INDEX).all():
+            raise InputError(
+                f"the labels of {name} have no labelled pixel: all have the unlabelled value {ignored}; "
+                "label some, or leave it out."
+            )
     predictions: list[np.ndarray] = []
     with reporting(progress) as report:
         for i, image in enumerate(images):
             predictions.append(model.predict(image, progress=silent))
             report("evaluating", i + 1, len(images))
-    ignored = model.unlabelled if unlabelled is None else unlabelled
     return scores(maps, predictions, model.classes, ignored)

@@ -66,6 +66,7 @@ def _grow_tree(
     config: StackConfig,
     rng: np.random.Generator,
 ) -> _Tree:
+    from hedgerow.ops import draw_kernels
     from hedgerow.ops import grow_kernels as kernels
 
     fields = (samples.row, samples.column, samples.image, samples.pixel, samples.target)
@@ -77,7 +78,8 @@ def _grow_tree(
 
     context = config.context
     depth = config.features == "depth"
-    recipe = kernels.DEPTH if depth else kernels.OBLIQUE if context.n_probes > 1 else kernels.OFFSET
+    oblique = context.n_probes > 1
+    recipe = draw_kernels.DEPTH if depth else draw_kernels.OBLIQUE if oblique else draw_kernels.OFFSET
     n_probes = 2 if depth else context.n_probes
     n_channels, n_radii = planes.n_channels, len(planes.radii)
     n_drawn = context.n_channels or int(np.ceil(np.sqrt(n_channels)))

@@ -49,7 +49,7 @@ def save(model: ForestStack, path: str | Path) -> int:
         "kind": "stack",
         "features": model.features.to_dict(),
         "n_levels": model.n_levels,
-        "classes": list(model.classes),
+        "classes": [int(value) for value in model.classes],
         "unlabelled": int(model.unlabelled),
         "image_dtype": model.image_dtype,
         "settings": model.settings,
@@ -90,11 +90,12 @@ def _load(path: Path) -> ForestStack:
             raise ModelError(f"it has format version {version} and this is {VERSION}; install a newer Hedgerow.")
         arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     if document["digest"] != _digest(version, document["model"], arrays):
-        raise ModelError("its content does not fit its digest, so it is damaged or was edited; copy it again.")
+        raise ModelError("it does not fit its digest, so it is damaged or was edited; copy it again.")
     return _rebuild(document["model"], arrays)
 
 
 def _rebuild(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> ForestStack:
+    _require(description["kind"] == "stack", "it holds another kind of model")
     n_levels = _whole(description["n_levels"], 1, MAX_LEVELS, "number of levels")
     expected = {f"features.{name}" for name in _STATISTICS}
     expected |= {f"level{k}.{name}" for k in range(n_levels) for name in _FOREST_DTYPES}
@@ -126,18 +127,20 @@ def _rebuild_features(settings: dict[str, Any], arrays: dict[str, np.ndarray]) -
     sigmas = tuple(settings["sigmas"])
     _require(settings["kind"] != "bank" or len(sigmas) > 0, "its filter bank is empty")
     # Before anything is made for each feature: there cannot be more of them than statistics.
-    n_inputs, n_means = settings["n_inputs"], statistics["mean"].size
-    _require(max(n_inputs, n_inputs * len(sigmas)) <= n_means, "its features have no statistics")
-    features = FeatureSet(**{**settings, "sigmas": sigmas}, **statistics)
+    n_means = statistics["mean"].size
+    n_inputs = _whole(settings["n_inputs"], 1, n_means, "number of image channels")
+    _require(n_inputs * len(sigmas) <= n_means, "its features have no statistics")
+    values: dict[str, Any] = {**settings, "sigmas": sigmas, **statistics}
+    features = FeatureSet(**values)
     features.validate()
     return features
 
 
 def _checked_settings(settings: dict[str, Any]) -> dict[str, Any]:
     """The settings are for reading; those that are read one by one must be what they should be."""
-    scores = [score[name] for score in settings["held_out"] for name in ("mean_dice", "accuracy")]
+    scores = [score["mean_dice"] for score in settings.get("held_out", [])]
     _require(all(isinstance(score, float) for score in scores), "its held-out scores are no numbers")
-    _whole(settings["n_images"], 1, INT32.max, "number of images")
+    _whole(settings.get("n_images", 1), 1, INT32.max, "number of images")
     return settings
 
 
@@ -169,14 +172,14 @@ def _widened(array: np.ndarray, dtype: type) -> np.ndarray:
     """The same values in the type that the model works with."""
     wide = _cast(array, dtype)
     if wide is None:
-        raise ModelError("an array has values of another type, so it is damaged or was edited; copy it again.")
+        raise ModelError("an array has values that none can have, so it is damaged or was edited; copy it again.")
     return wide
 
 
 def _cast(array: np.ndarray, dtype: type) -> np.ndarray | None:
     """The array in another type, or None if that changes a value (NaN counts as changed)."""
     with np.errstate(all="ignore"):
-        cast = array.astype(dtype)
+        cast: np.ndarray = array.astype(dtype)
         return cast if np.array_equal(cast.astype(array.dtype), array) else None
 
 

@@ -12,93 +12,33 @@ import math
 import numpy as np
 
 from hedgerow.ops.compiling import kernel
+from hedgerow.ops.draw_kernels import draw_candidate, random_below
 from hedgerow.ops.walk_kernels import probe_sum
 
 MAX_BINS = 256
 SAMPLED_VALUES = 128  # values of a node among which thresholds are sought, where probes are summed
-OFFSET, DEPTH, OBLIQUE = 0, 1, 2  # recipes for candidates
 ROW, COLUMN, IMAGE, PIXEL, TARGET, COUNT = 0, 1, 2, 3, 4, 5  # rows of the samples (6,S) int32
 
 
 @kernel
-def next_random(state):
-    """64 random bits; state (1,) uint64 moves on (the splitmix64 generator)."""
-    state[0] += np.uint64(0x9E3779B97F4A7C15)
-    z = state[0]
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
-
-
-@kernel
-def random_below(state, n):
-    """A random integer in 0..n-1."""
-    return np.int64(((next_random(state) >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
-
-
-@kernel
-def random_normal(state):
-    """A standard normal number (Box and Muller)."""
-    u = (np.float64(next_random(state) >> np.uint64(11)) + 1.0) / 9007199254740992.0
-    v = np.float64(next_random(state) >> np.uint64(11)) / 9007199254740992.0
-    return math.sqrt(-2.0 * math.log(u)) * math.cos(2.0 * math.pi * v)
-
-
-@kernel
-def draw_candidate(state, recipe, channel, n_channels, n_radii, half_window, sigma, first, plane, offset, weight):
-    """Fill plane (J,), offset (J,2), weight (J,) with a random split feature on `channel`; `first`: at the pixel."""
-    for j in range(plane.shape[0]):
-        weight[j] = 0.0
-        plane[j] = 0
-        offset[j, 0] = 0.0
-        offset[j, 1] = 0.0
-    weight[0] = 1.0
-    plane[0] = channel * n_radii + random_below(state, n_radii)
-    if recipe == DEPTH:
-        if not (first and channel != 0):
-            offset[0, 0] = sigma * random_normal(state)
-            offset[0, 1] = sigma * random_normal(state)
-        if channel == 0:  # depth itself only ever as a difference of two places: it must not matter how far one stands
-            weight[1] = -1.0
-            plane[1] = plane[0]
-            if random_below(state, 2) == 1:
-                offset[1, 0] = sigma * random_normal(state)
-                offset[1, 1] = sigma * random_normal(state)
-        return
-    if first:
-        return
-    width = 2 * half_window + 1
-    offset[0, 0] = random_below(state, width) - half_window
-    offset[0, 1] = random_below(state, width) - half_window
-    if recipe == OBLIQUE:
-        norm = 0.0
-        for j in range(plane.shape[0]):
-            weight[j] = random_normal(state)
-            norm += weight[j] * weight[j]
-            if j > 0:
-                plane[j] = random_below(state, n_channels) * n_radii + random_below(state, n_radii)
-                offset[j, 0] = random_below(state, width) - half_window
-                offset[j, 1] = random_below(state, width) - half_window
-        for j in range(plane.shape[0]):
-            weight[j] /= math.sqrt(norm)
-
-
-@kernel
-def fill_codes(codes, start, height, width, samples, begin, n, plane, offset, bins):
-    """bins[i] = the code that the probe finds for sample begin+i."""
+def fill_codes(codes, start, height, width, samples, begin, n, plane, offset, place, bins):
+    """bins[i] = the code that the probe finds for sample begin+i; place (>=n,) uint32 is scratch."""
     line = codes[plane]
-    row, column, image, pixel = samples[ROW], samples[COLUMN], samples[IMAGE], samples[PIXEL]
-    down, right = np.int32(offset[0]), np.int32(offset[1])
+    row, column = samples[ROW, begin : begin + n], samples[COLUMN, begin : begin + n]
+    image, pixel = samples[IMAGE, begin : begin + n], samples[PIXEL, begin : begin + n]
+    down, right, zero, one = np.int32(offset[0]), np.int32(offset[1]), np.int32(0), np.int32(1)
     if down == 0 and right == 0:
         for i in range(n):
-            bins[i] = line[np.uint32(pixel[begin + i])]
+            bins[i] = line[np.uint32(pixel[i])]
         return
+    # Places first, then reads: so short a second loop keeps many cache misses in flight, twice as fast.
     for i in range(n):
-        s = begin + i
-        m = np.uint32(image[s])
-        r = min(max(row[s] + down, 0), height[m] - 1)
-        c = min(max(column[s] + right, 0), width[m] - 1)
-        bins[i] = line[np.uint32(start[m] + r * width[m] + c)]
+        m = np.uint32(image[i])
+        r = min(max(row[i] + down, zero), height[m] - one)
+        c = min(max(column[i] + right, zero), width[m] - one)
+        place[i] = np.uint32(start[m] + r * width[m] + c)
+    for i in range(n):
+        bins[i] = line[place[i]]
 
 
 @kernel
@@ -304,6 +244,7 @@ def grow_tree(
     depths = np.zeros(left_child.shape[0], np.int64)
     bins, found = np.empty(n_samples, np.uint8), np.empty(n_samples if not coded else 0, np.float32)
     goes_right, spare = np.empty(n_samples, np.bool_), np.empty(n_samples, np.int32)
+    place = np.empty(n_samples, np.uint32)
     thin, thin_counts = np.empty((6, min(search_samples, n_samples)), np.int32), np.zeros(n_classes, np.int64)
     edges, best_edges = np.empty(SAMPLED_VALUES, np.float32), np.empty(SAMPLED_VALUES, np.float32)
     work = np.empty(MAX_BINS * n_classes + MAX_BINS + n_samples, np.int32)
@@ -347,7 +288,7 @@ def grow_tree(
                 n_bins = MAX_BINS
                 if coded:
                     fill_codes(
-                        codes, start, height, width, seen, seen_begin, seen_n, try_plane[0], try_offset[0], bins
+                        codes, start, height, width, seen, seen_begin, seen_n, try_plane[0], try_offset[0], place, bins
                     )
                 else:
                     fill_values(
@@ -371,7 +312,9 @@ def grow_tree(
 
         if coded:
             threshold[node] = best_bin
-            fill_codes(codes, start, height, width, samples, begin, n, plane[node, 0], offset[node, 0], bins)
+            fill_codes(
+                codes, start, height, width, samples, begin, n, plane[node, 0], offset[node, 0], place, bins
+            )
             for i in range(n):
                 goes_right[i] = bins[i] >= best_bin
         else:
