@@ -1,7 +1,7 @@
 """One image, a few labelled pixels: the job of a pixel classifier, beside scikit-image with scikit-learn.
 
-1024 x 1024, 3 classes, 5 % labelled, 16 features, 100 trees of depth 10. On the same 16 channels the two forests
-do the same work; beside that, our own filter bank does the whole job from the image.
+1024 x 1024, 3 classes, 5 % labelled, 16 features, 100 trees of depth 10. On the same 16 channels the two
+forests do the same work; beside that, our own filter bank does the whole job from the image.
 """
 
 from __future__ import annotations

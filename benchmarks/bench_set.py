@@ -116,8 +116,8 @@ def run_full(n_images: int = FULL_IMAGES, size: tuple[int, int] = FULL_SIZE) -> 
             "",
             _rows([outcome]),
             "",
-            f"- {outcome.train.wall / 60:.1f} minutes and {outcome.train.peak / 1000:.2f} GB; promised within "
-            f"{MINUTES} minutes and under {MEGABYTES / 1000:g} GB: {'kept' if fits else 'NOT KEPT'}.",
+            f"- {outcome.train.wall / 60:.1f} minutes and {outcome.train.peak / 1000:.2f} GB; promised "
+            f"within {MINUTES} minutes and under {MEGABYTES / 1000:g} GB: {'kept' if fits else 'NOT KEPT'}.",
         ]
     )
 
@@ -135,7 +135,7 @@ def run(small: bool = False) -> str:
     by_size = [measured[count, s] for s in sizes]
     return "\n".join(
         [
-            f"StackConfig.zebrafish(), {THREADS} threads; every image trains with {COPIES - 1} rotated copies.",
+            f"StackConfig.zebrafish(), {THREADS} threads; with {COPIES - 1} rotated copies of every image.",
             "",
             "More images:",
             "",

@@ -1,4 +1,4 @@
-"""Runs the benchmarks one after another, each beside its peers, and prints the tables; `make bench` calls this.
+"""Runs the benchmarks one after another, each beside its peers, and prints the tables: `make bench`.
 
 Nothing is timed, or its timings are thrown away, where the results are not what they should be.
 """
@@ -68,9 +68,9 @@ def surroundings(command: str) -> str:
 
 
 READING = """\
-The least of several runs of each contender, each contender in a process of its own. CPU seconds count all threads;
-the ratio is of CPU seconds. "added MB" is peak memory above what was resident when the work began; "peak MB" is the
-whole process with its libraries and data."""
+The least of several runs of each contender, each contender in a process of its own. CPU seconds count all
+threads; the ratio is of CPU seconds. "added MB" is peak memory above what was resident when the work began;
+"peak MB" is the whole process with its libraries and data."""
 
 
 def section(title: str, run: Callable[[], str]) -> tuple[str, bool]:

@@ -129,7 +129,7 @@ def predict(
     from hedgerow.batch import Outputs, predict_files
 
     loaded = model_io.load(model)
-    fits_png = 0 <= min(loaded.classes) and max(loaded.classes) <= 65535
+    fits_png = min(loaded.classes) >= 0 and max(loaded.classes) <= 65535
     if format is Format.png and not fits_png:
         raise InputError(
             f"{model} has classes from {min(loaded.classes)} to {max(loaded.classes)} and PNG holds 0 to 65535; "

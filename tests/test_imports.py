@@ -1,0 +1,86 @@
+"""What importing costs, and which names are public."""
+
+import subprocess
+import sys
+
+import pytest
+
+import hedgerow
+
+HEAVY = ("numba", "torch", "zarr", "tifffile", "imagecodecs", "PIL", "safetensors", "scipy")
+PUBLIC = [
+    "AugmentConfig",
+    "ConfigError",
+    "ContextConfig",
+    "ForestStack",
+    "HedgerowError",
+    "InputError",
+    "ModelError",
+    "SamplingConfig",
+    "Scores",
+    "StackConfig",
+    "class_table",
+    "evaluate",
+    "fit_stack",
+    "load",
+    "read_image",
+    "read_labels",
+    "save",
+    "set_threads",
+    "synthetic",
+]
+
+
+def loaded_after(code):
+    """The heavy modules that a fresh interpreter has loaded after running the code."""
+    ask = f"import sys\n{code}\nprint('loaded:', *[name for name in {HEAVY!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True, timeout=120)
+    return done.stdout.splitlines()[-1].removeprefix("loaded:").split()
+
+
+def run_main(*arguments):
+    return (
+        f"sys.argv = ['hedgerow', *{arguments!r}]\n"
+        "from hedgerow.cli import main\n"
+        "try:\n    main()\nexcept SystemExit as leaving:\n    assert not leaving.code"
+    )
+
+
+def test_the_probe_sees_a_heavy_module():
+    assert loaded_after("import numba") == ["numba"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import hedgerow",
+        "import hedgerow; hedgerow.StackConfig().to_dict(); hedgerow.InputError, dir(hedgerow)",
+        run_main("--help"),
+        run_main("train", "--help"),
+        run_main("settings"),
+    ],
+)
+def test_what_needs_no_kernels_loads_none(code):
+    assert loaded_after(code) == []
+
+
+def test_describing_a_model_loads_no_kernels(model_file):
+    assert loaded_after(run_main("info", str(model_file))) == ["safetensors"]
+
+
+def test_public_names_are_these_and_each_resolves():
+    assert hedgerow.__all__ == PUBLIC
+    for name in PUBLIC:
+        assert getattr(hedgerow, name) is not None
+    assert set(PUBLIC) <= set(dir(hedgerow))
+
+
+def test_star_import_brings_every_public_name():
+    names: dict[str, object] = {}
+    exec("from hedgerow import *", names)
+    assert set(PUBLIC) <= set(names)
+
+
+def test_unknown_names_are_attribute_errors():
+    with pytest.raises(AttributeError, match="forest_of_wonders"):
+        _ = hedgerow.forest_of_wonders
