@@ -139,7 +139,7 @@ def run_ours(folder: Path, repeats: int) -> Outcome:
     few = np.ascontiguousarray(columns[:, :2000])
     run_forest(grow_on_table(few, labels[:2000]), table.channels[:, :8])  # compiles
     train, forest = measure(lambda: grow_on_table(columns, labels), repeats)
-    predict, proba = measure(lambda: run_forest(forest, table.channels), repeats)
+    predict, proba = measure(lambda: run_forest(forest, table.channels), 2 * repeats)
     check_walk(forest, table.channels, proba)
     return Outcome(train, predict, table.accuracy(proba.reshape(N_CLASSES, -1)))
 
@@ -161,7 +161,7 @@ def run_peer(kind: str, folder: Path, repeats: int) -> Outcome:
     all_rows = np.ascontiguousarray(table.channels.reshape(len(table.channels), -1).T)
     make(**settings).fit(chosen_rows[:2000], labels[:2000]).predict_proba(chosen_rows[:2000])
     train, model = measure(lambda: make(**settings).fit(chosen_rows, labels), repeats)
-    predict, proba = measure(lambda: model.predict_proba(all_rows), repeats)
+    predict, proba = measure(lambda: model.predict_proba(all_rows), 2 * repeats)
     by_class = np.zeros((N_CLASSES, len(all_rows)), np.float32)
     by_class[model.classes_] = proba.T
     return Outcome(train, predict, table.accuracy(by_class))
@@ -178,10 +178,10 @@ def _peer_class(kind: str) -> Callable:
 
 
 def contenders(folder: Path, repeats: int) -> dict[str, Outcome | None]:
-    outcomes: dict[str, Outcome | None] = {OURS: in_fresh_process(run_ours, folder, repeats + 2)}
+    """Every contender as often as the others, since the best of more runs looks better."""
+    outcomes: dict[str, Outcome | None] = {OURS: in_fresh_process(run_ours, folder, repeats)}
     for kind, module in ((PEER, "sklearn"), (ACCELERATED, "sklearnex"), (EXTRA, "sklearn")):
-        times = repeats if kind == PEER else repeats + 1
-        outcomes[kind] = in_fresh_process(run_peer, kind, folder, times) if installed(module) else None
+        outcomes[kind] = in_fresh_process(run_peer, kind, folder, repeats) if installed(module) else None
     return outcomes
 
 
@@ -191,10 +191,11 @@ def run(small: bool = False) -> str:
         in_fresh_process(make_table, Path(name), n_features, shape, n_samples)
         outcomes = contenders(Path(name), 1 if small else 2)
     ours, peer = outcomes[OURS], outcomes[PEER]
-    require(
-        peer is None or ours.accuracy >= peer.accuracy - ACCURACY_SLACK[small],
-        f"our accuracy is {ours.accuracy:.4f}, scikit-learn's {peer and peer.accuracy:.4f}.",
-    )
+    if peer:
+        require(
+            ours.accuracy >= peer.accuracy - ACCURACY_SLACK[small],
+            f"our accuracy is {ours.accuracy:.4f}, scikit-learn's {peer.accuracy:.4f}.",
+        )
     accuracy = {name: f"{outcome.accuracy:.4f}" for name, outcome in outcomes.items() if outcome}
     training = {name: outcome and outcome.train for name, outcome in outcomes.items()}
     predicting = {name: outcome and outcome.predict for name, outcome in outcomes.items()}

@@ -19,7 +19,18 @@ from hedgerow.stack import fit_stack
 from hedgerow.synthetic import somites
 from hedgerow.threads import set_threads, threads
 from hedgerow.trees import ForestStack
-from measure import THREADS, CheckFailed, Cost, cost_cells, in_fresh_process, measure, require, seconds, table
+from measure import (
+    SMALL_WARNING,
+    THREADS,
+    CheckFailed,
+    Cost,
+    cost_cells,
+    in_fresh_process,
+    measure,
+    require,
+    seconds,
+    table,
+)
 
 TITLE = "A training set"
 CONFIG = StackConfig.zebrafish()
@@ -159,6 +170,8 @@ def main() -> None:
     size.add_argument("--small", action="store_true", help="small sizes, to see that it works")
     options = parser.parse_args()
     try:
+        if options.small:
+            print(SMALL_WARNING + "\n")
         print(run_full() if options.full else run(options.small))
     except CheckFailed as failure:
         sys.exit(f"refused to time: {failure}")

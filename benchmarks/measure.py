@@ -24,6 +24,7 @@ Result = TypeVar("Result")
 THREADS = 2
 """Threads or jobs that every contender gets, unless a table says otherwise."""
 MEGABYTE = 1e6
+SMALL_WARNING = "Small sizes, to see that everything works: the promises are made for the full sizes."
 
 
 class CheckFailed(Exception):
@@ -159,6 +160,7 @@ def main(description: str, run: Callable[[bool], str]) -> None:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--small", action="store_true", help="small sizes, to see that it works")
     try:
-        print(run(parser.parse_args().small))
+        small = parser.parse_args().small
+        print(f"{SMALL_WARNING}\n\n{run(small)}" if small else run(small))
     except CheckFailed as failure:
         sys.exit(f"refused to time: {failure}")

@@ -19,7 +19,7 @@ import bench_filters
 import bench_forest
 import bench_pixels
 import bench_set
-from measure import THREADS, CheckFailed
+from measure import SMALL_WARNING, THREADS, CheckFailed
 
 BENCHMARKS = {"forest": bench_forest, "filters": bench_filters, "pixels": bench_pixels, "set": bench_set}
 RESULTS = Path(__file__).parent / "RESULTS.md"
@@ -97,6 +97,7 @@ def main() -> None:
 
     command = " ".join(["python", "benchmarks/run.py", *sys.argv[1:]])
     parts = ["# Benchmarks\n", surroundings(command) + "\n", READING + "\n"]
+    parts += [SMALL_WARNING + "\n"] if options.small else []
     print("\n".join(parts), flush=True)
     jobs = {name: bench for name, bench in BENCHMARKS.items() if not options.only or name in options.only}
     runs = [(bench.TITLE, lambda bench=bench: bench.run(options.small)) for bench in jobs.values()]

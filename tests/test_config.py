@@ -17,7 +17,9 @@ from hedgerow.errors import ConfigError, InputError
 
 CONFIGS = (ContextConfig, SamplingConfig, AugmentConfig, StackConfig)
 LIMITED = [
-    pytest.param(config, item.name, item.metadata["low"], item.metadata["high"], id=f"{config.__name__}.{item.name}")
+    pytest.param(
+        config, item.name, item.metadata["low"], item.metadata["high"], id=f"{config.__name__}.{item.name}"
+    )
     for config in CONFIGS
     for item in dataclasses.fields(config)
     if item.metadata["low"] is not None
@@ -48,7 +50,7 @@ def test_every_number_has_limits():
     for config in CONFIGS:
         for item in dataclasses.fields(config):
             if isinstance(getattr(config(), item.name), int | float | tuple) and item.type != "bool":
-                assert item.metadata["low"] is not None and item.metadata["high"] is not None, item.name
+                assert None not in (item.metadata["low"], item.metadata["high"]), item.name
 
 
 @pytest.mark.parametrize(("config", "name", "low", "high"), LIMITED)
@@ -74,8 +76,8 @@ def test_wrong_types_are_refused(config, name, wrong):
 
 @pytest.mark.parametrize(("config", "name"), REQUIRED)
 def test_only_what_may_be_unset_takes_none(config, name):
-    if name == "n_channels":
-        assert config(**{name: None}).n_channels is None
+    if name in ("n_channels", "n_candidates"):
+        assert getattr(config(**{name: None}), name) is None
     else:
         with pytest.raises(ConfigError):
             config(**{name: None})
@@ -89,7 +91,8 @@ def test_booleans_and_numbers_are_not_mixed_up():
 
 def test_numbers_of_numpy_become_plain():
     config = StackConfig(n_trees=np.int16(4), skip=np.float32(0.25), sigmas=np.array([1.0, 2.0]).tolist())
-    assert type(config.n_trees) is int and type(config.skip) is float
+    assert type(config.n_trees) is int
+    assert type(config.skip) is float
     assert json.loads(json.dumps(config.to_dict()))["skip"] == 0.25
 
 
@@ -214,9 +217,10 @@ def test_whatever_the_bytes_reading_gives_settings_or_a_sentence(tmp_path_factor
     path = tmp_path_factory.getbasetemp() / name
     path.write_bytes(content)
     try:
-        assert isinstance(StackConfig.read(path), StackConfig)
+        answer = repr(StackConfig.read(path))
     except ConfigError as refusal:
-        assert "\n" not in str(refusal)
+        answer = str(refusal)
+    assert "\n" not in answer
 
 
 def test_settings_cannot_be_changed_behind_their_checks():
@@ -243,11 +247,19 @@ def test_kinect_preset_holds_the_papers_values():
     config = StackConfig.kinect()
     assert (config.n_levels, config.n_trees, config.max_depth, config.min_split) == (2, 10, 12, 25)
     assert config.features == "depth"
-    assert config.context.n_channels * (1 + config.context.n_offsets) == 100  # features tried at a node
+    assert config.context.n_candidates == 100
     assert config.context.offset_sigma == 50
     assert (config.sampling.kind, config.sampling.per_class) == ("per_class", 20)
     assert config.augment.copies == 0
     assert config.held_out == "none"
+
+
+@pytest.mark.parametrize(
+    ("preset", "n_samples"),
+    [(StackConfig.zebrafish, 3 * 16 * (800 // 3) * (950 // 3) // 4), (StackConfig.kinect, 2000 * 20 * 20)],
+)
+def test_presets_keep_every_sample_of_the_papers_sets(preset, n_samples):
+    assert preset().sampling.max_samples >= n_samples
 
 
 def test_presets_take_changes_and_check_them():
@@ -268,7 +280,9 @@ def test_threads_are_set_for_a_block_and_given_back():
     assert threads.get_threads() == before
 
 
-@pytest.mark.parametrize(("text", "expected"), [("3", "3"), ("0", None), ("-2", None), ("many", None), ("²", None)])
+@pytest.mark.parametrize(
+    ("text", "expected"), [("3", "3"), ("0", None), ("-2", None), ("many", None), ("²", None)]
+)
 def test_the_environment_may_say_how_many_threads(text, expected):
     ask = "from hedgerow.threads import get_threads; print(get_threads())"
     environment = {**os.environ, "HEDGEROW_THREADS": text, "PYTHONUTF8": "1"}

@@ -34,7 +34,9 @@ PUBLIC = [
 def loaded_after(code):
     """The heavy modules that a fresh interpreter has loaded after running the code."""
     ask = f"import sys\n{code}\nprint('loaded:', *[name for name in {HEAVY!r} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", ask], capture_output=True, text=True, check=True, timeout=120
+    )
     return done.stdout.splitlines()[-1].removeprefix("loaded:").split()
 
 
@@ -47,7 +49,7 @@ def run_main(*arguments):
 
 
 def test_the_probe_sees_a_heavy_module():
-    assert loaded_after("import numba") == ["numba"]
+    assert "numba" in loaded_after("import numba")
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def predict(
     confidence: Annotated[bool, typer.Option("--confidence", help="Also write the winning probability.")] = False,
     entropy: Annotated[bool, typer.Option("--entropy", help="Also write the entropy, 0 sure to 1 open.")] = False,
     format: Annotated[Format | None, typer.Option(help="File type; labels png, maps tif unless told.")] = None,
-    tile: Annotated[int | None, typer.Option(min=1, help="Side of a tile in pixels; as fits in memory unless told.")] = None,
+    tile: Annotated[int | None, typer.Option(min=1, help="Side of a tile; what fits in memory unless told.")] = None,
 ) -> None:
     """Segment images: one label map each, with the class values of the training labels.
 
@@ -132,8 +132,8 @@ def predict(
     fits_png = min(loaded.classes) >= 0 and max(loaded.classes) <= 65535
     if format is Format.png and not fits_png:
         raise InputError(
-            f"{model} has classes from {min(loaded.classes)} to {max(loaded.classes)} and PNG holds 0 to 65535; "
-            "choose --format tif, npy or zarr."
+            f"{model} has classes from {min(loaded.classes)} to {max(loaded.classes)}, and PNG holds 0 to "
+            "65535; choose --format tif, npy or zarr."
         )
     one_plane_png = format is Format.png and not proba and proba_type is not ProbaType.float32
     wanted = Outputs(
@@ -279,7 +279,7 @@ def _check_writable(output: Path, pairs: list[Any], *others: Path | None) -> Non
     if output.is_dir():
         raise InputError(f"{output} is a folder; give the name of a file to write, e.g. {output / 'model.hedge'}.")
     if not output.parent.is_dir():
-        raise InputError(f"there is no folder {output.parent} to write {output.name} in; make it first.")
+        raise InputError(f"cannot write {output}: there is no folder {output.parent}; make it first.")
 
 
 def _check_sizes(pictures: list[Any], maps: list[Any], pairs: list[Any], features: str) -> None:

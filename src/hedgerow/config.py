@@ -38,7 +38,8 @@ class Checked:
             object.__setattr__(self, item.name, value)
 
     def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)  # type: ignore[call-overload]
+        """As JSON and TOML have it: with lists for tuples and tables for settings."""
+        return dataclasses.asdict(self, dict_factory=_with_lists)  # type: ignore[call-overload]
 
     @classmethod
     def from_dict(cls: type[Config], values: dict[str, Any]) -> Config:
@@ -75,8 +76,13 @@ class Checked:
 
         values = self.to_dict()
         as_json = Path(path).suffix.lower() == ".json"
+        text = json.dumps(values, indent=2) + "\n" if as_json else _toml(values)
         with atomic_path(path) as temporary:
-            temporary.write_text(json.dumps(values, indent=2) + "\n" if as_json else _toml(values), encoding="utf-8")
+            temporary.write_text(text, encoding="utf-8")
+
+
+def _with_lists(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in items}
 
 
 def _coerce(value: Any, hint: Any, name: str) -> Any:
@@ -98,7 +104,7 @@ def _coerce(value: Any, hint: Any, name: str) -> Any:
         return value if isinstance(value, hint) else hint.from_dict(value)
     if hint in (int, float) and isinstance(value, numbers.Real) and not isinstance(value, bool):
         return _number(value, hint, name)
-    if not isinstance(value, hint):
+    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
         raise ConfigError(f"{name} is {value!r}; it must be of type {hint.__name__}.")
     return value
 
@@ -158,6 +164,7 @@ class ContextConfig(Checked):
     window: int = setting(129, 1, 4097, "offsets are drawn within a window of this width in pixels")
     n_channels: int | None = setting(None, 1, 100_000, "channels drawn at a node; none: the square root of all")
     n_offsets: int = setting(10, 0, 10_000, "further random offsets tried for each drawn channel")
+    n_candidates: int | None = setting(None, 1, 1_000_000, "candidates at a node in all, in place of n_offsets")
     radii: tuple[int, ...] = setting((0,), 0, 256, "box radii a probe may average over; 0 is one pixel")
     n_probes: int = setting(1, 1, 16, "probes in a split; more than one makes oblique splits")
     offset_sigma: float = setting(50.0, 1e-3, 1e5, "depth features: standard deviation of offsets, pixels x metres")
@@ -185,6 +192,7 @@ class SamplingConfig(Checked):
     kind: Literal["grid", "per_class"] = setting("grid", about="a lattice with a random fraction, or a number per class")
     step: int = setting(3, 1, 1000, "grid: every step-th row and column")
     fraction: float = setting(0.25, 1e-6, 1.0, "grid: random part of the lattice that is kept")
+    max_samples: int = setting(400_000, 100, 10**9, "of more samples than this in all, this many are kept at random")
     per_class: int = setting(20, 1, 10_000_000, "per_class: pixels of each class from each image")
 
 
@@ -237,12 +245,15 @@ class StackConfig(Checked):
         if self.features == "bank" and not self.sigmas:
             raise ConfigError("StackConfig.sigmas is empty; give at least one scale, e.g. (1.0, 3.5).")
         if len(self.sigmas) > MAX_SIGMAS:
-            raise ConfigError(f"StackConfig.sigmas has {len(self.sigmas)} scales; it must have at most {MAX_SIGMAS}.")
+            raise ConfigError(
+                f"StackConfig.sigmas has {len(self.sigmas)} scales; it must have at most {MAX_SIGMAS}."
+            )
 
     @classmethod
     def zebrafish(cls, **changes: Any) -> StackConfig:
         """The paper's somite experiment: 3 levels, rotated copies, a 129 x 129 window, no held-out predictions."""
-        return dataclasses.replace(cls(held_out="none"), **changes)
+        preset = cls(held_out="none", sampling=SamplingConfig(max_samples=10**9))
+        return dataclasses.replace(preset, **changes)
 
     @classmethod
     def kinect(cls, **changes: Any) -> StackConfig:
@@ -252,8 +263,8 @@ class StackConfig(Checked):
             n_trees=10,
             features="depth",
             held_out="none",
-            context=ContextConfig(n_channels=2, n_offsets=49),
-            sampling=SamplingConfig(kind="per_class", per_class=20),
+            context=ContextConfig(n_candidates=100),
+            sampling=SamplingConfig(kind="per_class", per_class=20, max_samples=10**9),
             augment=AugmentConfig(copies=0),
         )
         return dataclasses.replace(preset, **changes)

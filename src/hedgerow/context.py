@@ -8,7 +8,7 @@ Beyond the image a probe finds the nearest edge pixel, or a constant where the f
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -71,10 +71,14 @@ def box_averaged(plane: np.ndarray, radius: int, outside: float | None = None) -
 
 def _used_planes(forest: Forest) -> tuple[np.ndarray, np.ndarray]:
     """The (channel, radius) pairs that splits read, (P,2), and for every probe its plane, (N,J)."""
-    pairs = np.stack([forest.channel, forest.radius], axis=-1)
-    pairs[(forest.weight == 0) | ~forest.is_split[:, None]] = pairs[0, 0]  # unread: any plane will do
-    unique, index = np.unique(pairs.reshape(-1, 2), axis=0, return_inverse=True)
-    return unique, index.reshape(forest.channel.shape).astype(np.int32)
+    base = int(forest.radius.max()) + 1
+    key = forest.channel.astype(np.int64) * base + forest.radius
+    key[(forest.weight == 0) | ~forest.is_split[:, None]] = key[0, 0]  # unread: any plane will do
+    is_used = np.zeros(forest.n_channels * base, bool)
+    is_used[key] = True
+    used = np.flatnonzero(is_used)
+    plane = (np.cumsum(is_used) - 1)[key].astype(np.int32)
+    return np.stack([used // base, used % base], axis=1), plane
 
 
 def _row_blocks(height: int) -> list[tuple[int, int]]:
@@ -101,6 +105,11 @@ def run_forest(
     if inner is None:
         inner = Region(0, height, 0, width)
     pairs, plane = _used_planes(forest)
+    if len(pairs) * (inner.height + 2 * forest.reach) * (inner.width + 2 * forest.reach) >= 2**32 and inner.height > 1:
+        # A probe's place is a 32-bit number: do the upper and the lower half one after the other.
+        middle = (inner.top + inner.bottom) // 2
+        halves = replace(inner, bottom=middle), replace(inner, top=middle)
+        return np.concatenate([run_forest(forest, channels, half, reach, outside) for half in halves], axis=1)
     nodes = np.arange(forest.n_nodes, dtype=np.uint32)
     child = np.where(forest.is_split, forest.left_child, nodes).astype(np.uint32)
     threshold = np.where(forest.is_split, forest.threshold, np.inf).astype(np.float32)
@@ -112,15 +121,20 @@ def run_forest(
     single = forest.weight.shape[1] == 1 and bool((forest.weight[forest.is_split] == 1).all())
     if single and reach is None and outside is None:
         margin = forest.reach
-        planes = _padded_planes(channels, pairs, inner, margin)
+        whole = inner.height == height and inner.width == width
+        if isinstance(channels, np.ndarray) and channels.flags.c_contiguous and whole and forest.reach == 0:
+            planes, plane = channels, forest.channel  # nothing to pad, nothing to copy
+        else:
+            planes = _padded_planes(channels, pairs, inner, margin)
         stride, size = planes.shape[2], planes.shape[1] * planes.shape[2]
         offset = forest.offset[:, 0].astype(np.int64)
         place = (offset[:, 0] + margin) * stride + offset[:, 1] + margin
-        where = np.where(forest.is_split, plane[:, 0].astype(np.int64) * size + place, 0).astype(np.int32)
+        where = np.where(forest.is_split, plane[:, 0].astype(np.int64) * size + place, 0)
+        route = (child.astype(np.uint64) << np.uint64(32)) | where.astype(np.uint64)
         flat = planes.reshape(-1)
 
         def walk(rows: tuple[int, int]) -> None:
-            kernels.walk_single_probe(flat, stride, where, threshold, child, leaf, votes, root, depth, *rows, out)
+            kernels.walk_single_probe(flat, stride, route, threshold, leaf, votes, root, depth, *rows, out)
     else:
         constants = np.zeros(0, np.float32) if outside is None else outside[pairs[:, 0]]
         planes = np.stack(
@@ -144,13 +158,18 @@ def _padded_planes(channels: Sequence[np.ndarray], pairs: np.ndarray, inner: Reg
     """(P, h+2m, w+2m): the planes around `inner`, continued beyond the image by the nearest edge pixel."""
     height, width = channels[0].shape
     has = inner.grown(margin, height, width)
-    rows = (margin - (inner.top - has.top), margin - (has.bottom - inner.bottom))
-    columns = (margin - (inner.left - has.left), margin - (has.right - inner.right))
+    top, left = margin - (inner.top - has.top), margin - (inner.left - has.left)
+    bottom, right = top + has.height, left + has.width
     planes = np.empty((len(pairs), inner.height + 2 * margin, inner.width + 2 * margin), channels[0].dtype)
 
     def fill(p: int) -> None:
         channel, radius = pairs[p]
-        planes[p] = np.pad(has.of(box_averaged(channels[channel], int(radius))), (rows, columns), mode="edge")
+        plane = planes[p]
+        plane[top:bottom, left:right] = has.of(box_averaged(channels[channel], int(radius)))
+        plane[top:bottom, :left] = plane[top:bottom, left : left + 1]
+        plane[top:bottom, right:] = plane[top:bottom, right - 1 : right]
+        plane[:top] = plane[top]
+        plane[bottom:] = plane[bottom - 1]
 
     list(map_threads(fill, range(len(pairs))))
     return planes

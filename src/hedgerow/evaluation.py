@@ -36,9 +36,16 @@ def evaluate(
     maps = []
     for image, label, name in zip(images, labels, names, strict=True):
         maps.append(to_labels(label, f"the labels of {name}"))
-        check_pair(to_planes(image, name, layout), maps[-1], name)
-        # Before the long work, and with the name.
-        if (encode_labels(maps[-1], model.classes, ignored, f"the labels of {name}") == UNLABELLED_INDEX).all():
+        planes = to_planes(image, name, layout)
+        check_pair(planes, maps[-1], name)
+        # All that could stop the work later is found here, where the name is known.
+        if len(planes) != model.features.n_inputs:
+            raise InputError(
+                f"{name} has {len(planes)} channel(s) but the model was trained on "
+                f"{model.features.n_inputs}; give images of the same kind."
+            )
+        indices = encode_labels(maps[-1], model.classes, ignored, f"the labels of {name}")
+        if (indices == UNLABELLED_INDEX).all():
             raise InputError(
                 f"the labels of {name} have no labelled pixel: all have the unlabelled value {ignored}; "
                 "label some, or leave it out."

@@ -82,10 +82,12 @@ def _grow_tree(
     recipe = draw_kernels.DEPTH if depth else draw_kernels.OBLIQUE if oblique else draw_kernels.OFFSET
     n_probes = 2 if depth else context.n_probes
     n_channels, n_radii = planes.n_channels, len(planes.radii)
-    n_drawn = context.n_channels or int(np.ceil(np.sqrt(n_channels)))
+    n_drawn = min(context.n_channels or int(np.ceil(np.sqrt(n_channels))), n_channels)
     # With nothing to vary, further candidates on a channel would all be the first one.
     varied = depth or context.window > 1 or context.n_probes > 1 or n_radii > 1
     n_offsets = context.n_offsets if varied else 0
+    if varied and context.n_candidates is not None:
+        n_offsets = max(context.n_candidates // n_drawn - 1, 0)
 
     # A split needs two samples, so there are fewer splits than samples.
     room = min(2 ** (config.max_depth + 1) - 1, 2 * len(count) - 1)
@@ -102,7 +104,7 @@ def _grow_tree(
         planes.codes, planes.values, planes.start, planes.height, planes.width, planes.reach, planes.outside,
         table, class_weight, config.criterion == "entropy",
         config.max_depth, config.min_split, config.min_leaf, config.search_samples,
-        recipe, n_channels, n_radii, min(n_drawn, n_channels), n_offsets, context.window // 2,
+        recipe, n_channels, n_radii, n_drawn, n_offsets, context.window // 2,
         context.offset_sigma, rng.integers(0, 2**63, 1, dtype=np.uint64),
         tree.left_child, tree.threshold, tree.plane, tree.offset, tree.weight, tree.counts,
     )  # fmt: skip

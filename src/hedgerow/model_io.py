@@ -172,7 +172,7 @@ def _widened(array: np.ndarray, dtype: type) -> np.ndarray:
     """The same values in the type that the model works with."""
     wide = _cast(array, dtype)
     if wide is None:
-        raise ModelError("an array has values that none can have, so it is damaged or was edited; copy it again.")
+        raise ModelError("an array has impossible values, so it is damaged or was edited; copy it again.")
     return wide
 
 

@@ -59,19 +59,16 @@ def fit_stack(
             forest, predictors = _grow_level(here, samples, level, len(classes), config, report)
             levels.append(here.finished(forest))
             last = level + 1 == config.n_levels
-            if last and config.held_out == "none":
+            is_held_out = all(predictor is not forest for predictor in predictors.values())
+            if last and not is_held_out:
                 break
             into = None if last else (planes, features.n_features)
             table = _pass_on(here, prepared, predictors, len(classes), into, report)
-            result = Scores(classes, table)
-            scores.append({"mean_dice": float(result.mean_dice), "accuracy": float(result.accuracy)})
-            kind = "training" if config.held_out == "none" else "held-out"
-            log.info("level %d: %s mean Dice %.4f", level + 1, kind, result.mean_dice)
-    settings = {
-        "config": config.to_dict(),
-        "n_images": len(images),
-        "held_out": [] if config.held_out == "none" else scores,
-    }
+            if is_held_out:
+                result = Scores(classes, table)
+                scores.append({"mean_dice": float(result.mean_dice), "accuracy": float(result.accuracy)})
+                log.info("level %d: held-out mean Dice %.4f", level + 1, result.mean_dice)
+    settings = {"config": config.to_dict(), "n_images": len(images), "held_out": scores}
     stack = ForestStack(
         features, tuple(levels), classes, unlabelled, str(np.asarray(images[0]).dtype), settings
     )
@@ -122,10 +119,9 @@ def _prepare(
 
 def _blocks(shape: tuple[int, ...], side: int) -> np.ndarray:
     """(H,W) int32: number of the block that each pixel lies in, of side x side blocks."""
-    rows = np.arange(shape[0]) * side // shape[0]
-    columns = np.arange(shape[1]) * side // shape[1]
-    _, numbers = np.unique(rows[:, None] * side + columns[None, :], return_inverse=True)
-    return numbers.reshape(shape).astype(np.int32)
+    rows = (np.arange(shape[0]) * side // shape[0]).astype(np.int32)
+    columns = (np.arange(shape[1]) * side // shape[1]).astype(np.int32)
+    return rows[:, None] * side + columns[None, :]
 
 
 def _grow_level(

@@ -10,6 +10,7 @@ import numpy as np
 from hedgerow.codes import N_EDGES, PROBA_EDGES, encode, fit_edges
 from hedgerow.config import StackConfig
 from hedgerow.context import box_averaged
+from hedgerow.errors import InputError
 from hedgerow.filters import FeatureSet
 from hedgerow.sampling import TrainingImage, choose_pixels
 from hedgerow.threads import map_threads
@@ -143,7 +144,12 @@ def draw_samples(images: Sequence[TrainingImage], config: StackConfig) -> Sample
         pixel = start + row * image.target.shape[1] + column
         parts.append([row, column, np.full_like(row, i), pixel, image.target[row, column], image.group[row, column]])
         start += image.target.size
-    return Samples(*(np.concatenate(field).astype(np.int32) for field in zip(*parts, strict=True)))
+    fields = [np.concatenate(field).astype(np.int32) for field in zip(*parts, strict=True)]
+    n, most = len(fields[0]), config.sampling.max_samples
+    if n > most:
+        kept = np.sort(np.random.default_rng((config.seed, 5)).choice(n, most, replace=False))
+        fields = [field[kept] for field in fields]
+    return Samples(*fields)
 
 
 def build_planes(
@@ -153,6 +159,11 @@ def build_planes(
     radii = config.context.radii
     n_channels = features.n_features + n_classes
     pixels = sum(image.target.size for image in images)
+    if pixels >= 2**31:
+        raise InputError(
+            f"the training images and their copies have {pixels:,} pixels and at most {2**31 - 1:,} can be used; "
+            "give fewer images, crop them, or make fewer copies."
+        )
     # Sums of probes need real values; a single probe needs only to be compared.
     summed = config.features == "depth" or config.context.n_probes > 1
     shape, none = (n_channels * len(radii), pixels), (0, 0)

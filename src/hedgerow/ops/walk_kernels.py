@@ -44,10 +44,30 @@ def _store_normalised(total, n_pixels, n_classes, out, row, column):
 
 
 @kernel
-def walk_single_probe(planes, stride, where, threshold, child, leaf, votes, root, depth, first_row, last_row, out):
+def _first_two_steps(planes, base, n_pixels, root, route, threshold, node):
+    """Take a block from the root to its grandchildren: neighbours read neighbours, so this much is vector work."""
+    left = np.uint32(route[root] >> np.uint64(32))
+    right = left + np.uint32(1)
+    at_root = base + np.int64(np.uint32(route[root]))
+    at_left = base + np.int64(np.uint32(route[left]))
+    at_right = base + np.int64(np.uint32(route[right]))
+    of_root, of_left = planes[at_root : at_root + n_pixels], planes[at_left : at_left + n_pixels]
+    of_right = planes[at_right : at_right + n_pixels]
+    cut_root, cut_left, cut_right = threshold[root], threshold[left], threshold[right]
+    left_child, right_child = np.uint32(route[left] >> np.uint64(32)), np.uint32(route[right] >> np.uint64(32))
+    for i in range(n_pixels):
+        on_left = left_child + np.uint32(of_left[i] >= cut_left)
+        on_right = right_child + np.uint32(of_right[i] >= cut_right)
+        node[i] = on_right if of_root[i] >= cut_root else on_left
+
+
+@kernel
+def walk_single_probe(planes, stride, route, threshold, leaf, votes, root, depth, first_row, last_row, out):
     """Rows first_row..last_row of out (C,H,W), for splits of one probe of weight 1 at a fixed offset.
 
-    planes: flat; where (N,): index of the probe for the pixel (0, 0); stride: from one row to the next
+    planes: flat; stride: from one row to the next
+    route: (N,) uint64: left child in the upper half, in the lower half the index of the probe for the pixel (0, 0);
+    side by side they are one read
     votes: (L, >=C), padded with zeros to a width that suits the vector unit
     """
     n_classes, _, width = out.shape
@@ -56,16 +76,22 @@ def walk_single_probe(planes, stride, where, threshold, child, leaf, votes, root
     for row in range(first_row, last_row):
         for column in range(0, width, BLOCK):
             n_pixels = min(BLOCK, width - column)
-            base = np.int32(row * stride + column)
+            base = row * stride + column
             total[:] = np.float32(0)
             for t in range(root.shape[0]):
-                for i in range(n_pixels):
-                    node[i] = root[t]
-                for _ in range(depth[t]):
+                steps = depth[t]
+                if steps >= 2:
+                    _first_two_steps(planes, base, n_pixels, root[t], route, threshold, node)
+                    steps -= 2
+                else:
+                    for i in range(n_pixels):
+                        node[i] = root[t]
+                for _ in range(steps):
                     for i in range(n_pixels):
                         k = node[i]
-                        value = planes[np.uint32(where[k] + base + np.int32(i))]
-                        node[i] = child[k] + np.uint32(value >= threshold[k])
+                        step = route[k]
+                        value = planes[np.uint32(np.uint32(step) + np.uint32(base) + np.uint32(i))]
+                        node[i] = np.uint32(step >> np.uint64(32)) + np.uint32(value >= threshold[k])
                 _add_votes(node, n_pixels, leaf, votes, total)
             _store_normalised(total, n_pixels, n_classes, out, row, column)
 
