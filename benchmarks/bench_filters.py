@@ -67,9 +67,7 @@ def symmetric_kernels(sigma: float) -> list[np.ndarray]:
     """The Gaussian and its two derivatives as odd-length float32 kernels, without our padding."""
     reach = 1 + int(TRUNCATE * sigma + 0.5)
     smooth, first, second = gaussian_weights(sigma)[:, :reach]
-    return [
-        np.concatenate([sign * half[:0:-1], half]) for sign, half in ((1, smooth), (-1, first), (1, second))
-    ]
+    return [np.concatenate([sign * half[:0:-1], half]) for sign, half in ((1, smooth), (-1, first), (1, second))]
 
 
 def _separable(plane: np.ndarray, sigma: float) -> list[np.ndarray]:
@@ -79,8 +77,7 @@ def _separable(plane: np.ndarray, sigma: float) -> list[np.ndarray]:
     kernels = symmetric_kernels(sigma)
     orders = ((0, 0), (1, 0), (0, 1), (2, 0), (1, 1), (0, 2))
     return [
-        cv2.sepFilter2D(plane, cv2.CV_32F, kernels[c], kernels[r], borderType=cv2.BORDER_REFLECT)
-        for r, c in orders
+        cv2.sepFilter2D(plane, cv2.CV_32F, kernels[c], kernels[r], borderType=cv2.BORDER_REFLECT) for r, c in orders
     ]
 
 
@@ -91,10 +88,7 @@ def _by_axis(plane: np.ndarray, sigma: float) -> list[np.ndarray]:
     kernels = symmetric_kernels(sigma)
     down = [cv2.filter2D(plane, cv2.CV_32F, k[:, None], borderType=cv2.BORDER_REFLECT) for k in kernels]
     orders = ((0, 0), (1, 0), (0, 1), (2, 0), (1, 1), (0, 2))
-    return [
-        cv2.filter2D(down[r], cv2.CV_32F, kernels[c][None, :], borderType=cv2.BORDER_REFLECT)
-        for r, c in orders
-    ]
+    return [cv2.filter2D(down[r], cv2.CV_32F, kernels[c][None, :], borderType=cv2.BORDER_REFLECT) for r, c in orders]
 
 
 def _smooth_separable(plane: np.ndarray, sigma: float) -> np.ndarray:
@@ -112,9 +106,7 @@ def _smooth_by_axis(plane: np.ndarray, sigma: float) -> np.ndarray:
     return cv2.filter2D(down, cv2.CV_32F, kernel[None, :], borderType=cv2.BORDER_REFLECT)
 
 
-def _opencv_eigenvalues(
-    rr: np.ndarray, rc: np.ndarray, cc: np.ndarray, high: np.ndarray, low: np.ndarray
-) -> None:
+def _opencv_eigenvalues(rr: np.ndarray, rc: np.ndarray, cc: np.ndarray, high: np.ndarray, low: np.ndarray) -> None:
     import cv2
 
     mean = cv2.addWeighted(rr, 0.5, cc, 0.5, 0)
@@ -155,9 +147,7 @@ def scipy_scale(plane: np.ndarray, sigma: float, out: np.ndarray) -> None:
         out[first], out[first + 1] = mean + root, mean - root
 
 
-def whole_bank(
-    scale: ScaleFunction, image: np.ndarray, sigmas: Sequence[float], n_threads: int
-) -> np.ndarray:
+def whole_bank(scale: ScaleFunction, image: np.ndarray, sigmas: Sequence[float], n_threads: int) -> np.ndarray:
     """(F,H,W): the image and every scale's channels; threads share the scales, coarse ones first."""
     features = np.empty((1 + len(KINDS) * len(sigmas), *image.shape), np.float32)
     features[0] = image
@@ -208,9 +198,7 @@ def time_bank(name: str, side: int, sigmas: Sequence[float], n_threads: int, rep
 
 
 def _measured(names: Sequence[str], side: int, sigmas: Sequence[float], n_threads: int, repeats: int) -> dict:
-    return {
-        name: in_fresh_process(time_bank, name, side, tuple(sigmas), n_threads, repeats) for name in names
-    }
+    return {name: in_fresh_process(time_bank, name, side, tuple(sigmas), n_threads, repeats) for name in names}
 
 
 def _best_opencv(costs: dict[str, Cost]) -> float | None:

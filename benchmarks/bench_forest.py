@@ -25,9 +25,7 @@ from measure import THREADS, Cost, comparison, in_fresh_process, installed, main
 
 TITLE = "Forest"
 N_CLASSES, N_TREES, MAX_DEPTH, MIN_SPLIT = 22, 16, 12, 25
-CONFIG = StackConfig(
-    n_trees=N_TREES, max_depth=MAX_DEPTH, min_split=MIN_SPLIT, context=ContextConfig(window=1)
-)
+CONFIG = StackConfig(n_trees=N_TREES, max_depth=MAX_DEPTH, min_split=MIN_SPLIT, context=ContextConfig(window=1))
 """No offsets; by default a node draws as many features as with scikit-learn's max_features="sqrt"."""
 OURS, PEER, ACCELERATED, EXTRA = "hedgerow", "scikit-learn", "scikit-learn-intelex", "scikit-learn ExtraTrees"
 ACCURACY_SLACK = {False: 0.002, True: 0.01}
@@ -127,9 +125,7 @@ def check_walk(forest: Forest, channels: np.ndarray, proba: np.ndarray) -> None:
     rng = np.random.default_rng(1)
     for row, column in rng.integers(0, proba.shape[1:], (50, 2)):
         expected = plain.forest_proba(forest, channels[:, row : row + 1, column : column + 1])[:, 0, 0]
-        require(
-            np.array_equal(expected, proba[:, row, column]), "our walk differs from a forest's definition."
-        )
+        require(np.array_equal(expected, proba[:, row, column]), "our walk differs from a forest's definition.")
 
 
 def run_ours(folder: Path, repeats: int) -> Outcome:

@@ -157,9 +157,7 @@ def run_own_bank(folder: Path, repeats: int) -> Outcome:
     return Outcome(features, *_fit_and_predict(job.image, job, config, repeats))
 
 
-def _fit_and_predict(
-    image: np.ndarray, job: Job, config: StackConfig, repeats: int
-) -> tuple[Cost, Cost, float]:
+def _fit_and_predict(image: np.ndarray, job: Job, config: StackConfig, repeats: int) -> tuple[Cost, Cost, float]:
     set_threads(THREADS)
     corner = np.ascontiguousarray(image[..., :64, :64])
     halves = np.repeat(np.arange(2, dtype=np.uint8), 32)[:, None].repeat(64, axis=1)

@@ -60,9 +60,7 @@ def surroundings(command: str) -> str:
         f"- processor: {processor()}, {cores} cores in use, {THREADS} threads to each contender",
     ]
     if hasattr(os, "getloadavg"):
-        lines.append(
-            f"- load average at the start: {os.getloadavg()[0]:.2f} (a quiet machine shows less than 0.5)"
-        )
+        lines.append(f"- load average at the start: {os.getloadavg()[0]:.2f} (a quiet machine shows less than 0.5)")
     versions = ", ".join(f"{package} {version(package)}" for package in PACKAGES)
     return "\n".join([*lines, f"- versions: Python {platform.python_version()}, {versions}"])
 
@@ -88,9 +86,7 @@ def main() -> None:
     parser.add_argument("--only", choices=BENCHMARKS, action="append", help="this benchmark; may be repeated")
     parser.add_argument("--small", action="store_true", help="small sizes, to see that it works")
     parser.add_argument("--full", action="store_true", help="also the zebrafish job at full size")
-    parser.add_argument(
-        "--write", action="store_true", help=f"also write {RESULTS.parent.name}/{RESULTS.name}"
-    )
+    parser.add_argument("--write", action="store_true", help=f"also write {RESULTS.parent.name}/{RESULTS.name}")
     options = parser.parse_args()
     if options.write and (options.small or options.only):
         parser.error("--write needs a whole run at full sizes: leave out --small and --only.")

@@ -56,9 +56,7 @@ def train(hedgerow, place):
 
     def run(*options, images="images", labels="labels"):
         settings = () if "--config" in options else ("--config", place / "settings.toml")
-        return hedgerow(
-            "train", place / images, place / labels, "-o", place / "model.hedge", *settings, *options
-        )
+        return hedgerow("train", place / images, place / labels, "-o", place / "model.hedge", *settings, *options)
 
     return run
 
@@ -279,9 +277,7 @@ def test_settings_of_a_file_are_refused_with_its_name(train, place):
 @pytest.mark.parametrize(
     "output", ["", "no/such/folder/model.hedge", "images/a0.png", "labels/a1.png", "settings.toml"]
 )
-def test_an_output_that_cannot_or_must_not_be_is_refused_before_the_work(
-    hedgerow, place, output, monkeypatch
-):
+def test_an_output_that_cannot_or_must_not_be_is_refused_before_the_work(hedgerow, place, output, monkeypatch):
     from hedgerow import stack
 
     monkeypatch.setattr(stack, "fit_stack", lambda *_, **__: pytest.fail("the work was begun"))
@@ -293,9 +289,7 @@ def test_an_output_that_cannot_or_must_not_be_is_refused_before_the_work(
     assert listing(place) == before
 
 
-@pytest.mark.parametrize(
-    "arguments", [(), ("train",), ("train", "a", "b"), ("paint",), ("info", "a", "--colour", "3")]
-)
+@pytest.mark.parametrize("arguments", [(), ("train",), ("train", "a", "b"), ("paint",), ("info", "a", "--colour", "3")])
 def test_wrong_usage_exits_2_without_a_traceback(hedgerow, arguments):
     finished = hedgerow(*arguments)
     assert finished.code == 2
@@ -365,9 +359,7 @@ def test_png_is_refused_at_once_where_it_cannot_hold_the_classes(hedgerow, stack
     import dataclasses
 
     model_io.save(dataclasses.replace(stack, classes=(-1, 0, 1)), place / "model.hedge")
-    finished = hedgerow(
-        "predict", place / "model.hedge", place / "images", "-o", place / "out", "--format", "png"
-    )
+    finished = hedgerow("predict", place / "model.hedge", place / "images", "-o", place / "out", "--format", "png")
     assert_refused(finished, place / "model.hedge", "PNG", "--format")
     assert not (place / "out").exists()
 
@@ -405,9 +397,7 @@ def image_kinds():
     grey = np.stack([draw(seed)[0] for seed in range(2)])
     rng = np.random.default_rng(1)
     colour = np.stack([grey, 255 - grey, rng.integers(0, 255, grey.shape, np.uint8)], axis=-1)
-    many = np.moveaxis(
-        np.repeat(grey[:, None], 5, axis=1) + np.arange(5, dtype=np.uint8)[:, None, None], 1, 1
-    )
+    many = np.moveaxis(np.repeat(grey[:, None], 5, axis=1) + np.arange(5, dtype=np.uint8)[:, None, None], 1, 1)
     return {
         "8-bit grey": (grey, ".png", "bank"),
         "16-bit grey": (grey.astype(np.uint16) * 200 + 5000, ".tif", "bank"),
@@ -480,16 +470,12 @@ def test_predict_writes_what_the_library_predicts(hedgerow, place, model_file, s
     assert "2 of 2 image(s)" in finished.out
     assert sorted(os.listdir(place / "deep" / "out")) == ["a0.png", "a1.png"]
     for number, image in enumerate(example.images):
-        np.testing.assert_array_equal(
-            read_labels(place / "deep" / "out" / f"a{number}.png"), stack.predict(image)
-        )
+        np.testing.assert_array_equal(read_labels(place / "deep" / "out" / f"a{number}.png"), stack.predict(image))
 
 
 @pytest.mark.parametrize("format", [None, "tif", "npy", "zarr"])
 @pytest.mark.parametrize("proba_type", ["float32", "uint8", "uint16"])
-def test_probabilities_confidence_and_entropy(
-    hedgerow, place, model_file, stack, example, format, proba_type
-):
+def test_probabilities_confidence_and_entropy(hedgerow, place, model_file, stack, example, format, proba_type):
     options = ["--proba", "--confidence", "--entropy", "--proba-type", proba_type]
     options += [] if format is None else ["--format", format]
     finished = hedgerow("predict", model_file, place / "images", "-o", place / "out", *options)
@@ -511,9 +497,7 @@ def test_probabilities_confidence_and_entropy(
         assert found.dtype == proba_type
         assert found.shape == expected.shape
         # Rounding to whole steps, no more.
-        assert np.abs(found / scale - expected.astype(np.float64)).max() <= (
-            0 if scale == 1 else 0.5001 / scale
-        )
+        assert np.abs(found / scale - expected.astype(np.float64)).max() <= (0 if scale == 1 else 0.5001 / scale)
     labels = read_labels(place / "out" / f"a0.{ending}")
     np.testing.assert_array_equal(labels, stack.predict(example.images[0]))
     np.testing.assert_array_equal(labels, np.array(CLASSES)[proba.argmax(axis=0)])
@@ -521,9 +505,7 @@ def test_probabilities_confidence_and_entropy(
 
 @pytest.mark.parametrize("proba", [True, False])
 @pytest.mark.parametrize("proba_type", ["float32", "uint8"])
-def test_png_holds_labels_and_single_maps_and_the_rest_goes_to_tiff(
-    hedgerow, place, model_file, proba, proba_type
-):
+def test_png_holds_labels_and_single_maps_and_the_rest_goes_to_tiff(hedgerow, place, model_file, proba, proba_type):
     options = ["--confidence", "--format", "png", "--proba-type", proba_type, *(["--proba"] if proba else [])]
     finished = hedgerow("predict", model_file, place / "images", "-o", place / "out", *options)
     assert finished.code == 0, finished.err
@@ -534,9 +516,7 @@ def test_png_holds_labels_and_single_maps_and_the_rest_goes_to_tiff(
 
 @pytest.mark.parametrize("tile", [7, 1000])
 def test_tiles_do_not_change_the_prediction(hedgerow, place, model_file, stack, example, tile):
-    hedgerow(
-        "predict", model_file, place / "images" / "a0.png", "-o", place / "out", "--tile", tile, "--proba"
-    )
+    hedgerow("predict", model_file, place / "images" / "a0.png", "-o", place / "out", "--tile", tile, "--proba")
     found = np.moveaxis(read_image(place / "out" / "a0_proba.tif"), -1, 0)
     assert found.tobytes() == stack.predict_proba(example.images[0]).tobytes()
 
@@ -549,9 +529,7 @@ def test_impossible_tiles_are_refused_at_once(hedgerow, place, model_file, tile)
     assert not (place / "out").exists()
 
 
-def test_a_batch_goes_on_past_bad_images_and_names_them_at_the_end(
-    hedgerow, place, model_file, stack, example
-):
+def test_a_batch_goes_on_past_bad_images_and_names_them_at_the_end(hedgerow, place, model_file, stack, example):
     bad = [
         break_image_file(place),
         write(place / "images" / "b_nan.npy", np.full((24, 32), np.nan, np.float32)),
@@ -603,10 +581,7 @@ def test_results_never_replace_each_other(hedgerow, place, model_file, example):
 
 def test_results_of_before_are_replaced(hedgerow, place, model_file):
     for _ in range(2):
-        assert (
-            hedgerow("predict", model_file, place / "images", "-o", place / "out", "--format", "zarr").code
-            == 0
-        )
+        assert hedgerow("predict", model_file, place / "images", "-o", place / "out", "--format", "zarr").code == 0
     assert sorted(os.listdir(place / "out")) == ["a0.zarr", "a1.zarr"]
 
 
@@ -638,9 +613,7 @@ def test_a_damaged_model_is_refused(hedgerow, place, model_file, command):
 
 
 @pytest.mark.parametrize("kind", [".tif", ".npy", ".png", ".zarr"])
-def test_an_interrupted_write_leaves_no_part_under_the_final_name(
-    hedgerow, place, model_file, monkeypatch, kind
-):
+def test_an_interrupted_write_leaves_no_part_under_the_final_name(hedgerow, place, model_file, monkeypatch, kind):
     """The interruption comes while the second image is written; the first stays."""
     format = kind[1:]
     finished = hedgerow("predict", model_file, place / "images", "-o", place / "old", "--format", format)
@@ -661,9 +634,7 @@ def test_an_interrupted_write_leaves_no_part_under_the_final_name(
     assert finished.err.strip() == "hedgerow: interrupted; nothing was left half-written."
     assert started == [f"a0{kind}", f"a1{kind}"]
     assert os.listdir(place / "new") == [f"a0{kind}"]
-    assert listing(place / "new") == {
-        p: c for p, c in listing(place / "old").items() if p.parts[0] == f"a0{kind}"
-    }
+    assert listing(place / "new") == {p: c for p, c in listing(place / "old").items() if p.parts[0] == f"a0{kind}"}
 
 
 def test_interrupted_training_leaves_the_old_model(train, place, monkeypatch):

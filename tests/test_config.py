@@ -17,9 +17,7 @@ from hedgerow.errors import ConfigError, InputError
 
 CONFIGS = (ContextConfig, SamplingConfig, AugmentConfig, StackConfig)
 LIMITED = [
-    pytest.param(
-        config, item.name, item.metadata["low"], item.metadata["high"], id=f"{config.__name__}.{item.name}"
-    )
+    pytest.param(config, item.name, item.metadata["low"], item.metadata["high"], id=f"{config.__name__}.{item.name}")
     for config in CONFIGS
     for item in dataclasses.fields(config)
     if item.metadata["low"] is not None
@@ -280,9 +278,7 @@ def test_threads_are_set_for_a_block_and_given_back():
     assert threads.get_threads() == before
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"), [("3", "3"), ("0", None), ("-2", None), ("many", None), ("²", None)]
-)
+@pytest.mark.parametrize(("text", "expected"), [("3", "3"), ("0", None), ("-2", None), ("many", None), ("²", None)])
 def test_the_environment_may_say_how_many_threads(text, expected):
     ask = "from hedgerow.threads import get_threads; print(get_threads())"
     environment = {**os.environ, "HEDGEROW_THREADS": text, "PYTHONUTF8": "1"}

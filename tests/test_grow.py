@@ -230,7 +230,9 @@ def test_thresholds_between_neighbouring_floats():
     for coded in (True, False):
         planes = table_planes(values, coded)
         config = StackConfig(
-            bootstrap=False, min_split=2, context=ContextConfig(window=1, n_offsets=0, n_probes=1 if coded else 2)
+            bootstrap=False,
+            min_split=2,
+            context=ContextConfig(window=1, n_offsets=0, n_probes=1 if coded else 2),
         )
         forest = planes.finished(grow_forest(planes, table_samples(target), [NOTHING], 2, config, (0,)))
         right = values[0] >= forest.threshold[0]
@@ -242,7 +244,9 @@ def test_a_large_node_is_searched_on_a_selection():
     values = rng.standard_normal((3, 4000)).astype(np.float32)
     target = (values[1] > 0.3).astype(int)
     planes = table_planes(values)
-    config = StackConfig(search_samples=500, max_depth=1, bootstrap=False, context=ContextConfig(window=1, n_channels=3))
+    config = StackConfig(
+        search_samples=500, max_depth=1, bootstrap=False, context=ContextConfig(window=1, n_channels=3)
+    )
     forest = planes.finished(grow_forest(planes, table_samples(target), [NOTHING], 2, config, (0,)))
     assert forest.channel[0, 0] == 1
     assert forest.threshold[0] == pytest.approx(0.3, abs=0.05)

@@ -47,11 +47,7 @@ def random_array(shape, dtype, seed=0):
     dtype = np.dtype(dtype)
     if dtype.kind == "b":
         return values > 0.5
-    return (
-        values.astype(dtype)
-        if dtype.kind == "f"
-        else (values * min(np.iinfo(dtype).max, 2**31)).astype(dtype)
-    )
+    return values.astype(dtype) if dtype.kind == "f" else (values * min(np.iinfo(dtype).max, 2**31)).astype(dtype)
 
 
 def assert_same(found, expected):
@@ -89,7 +85,7 @@ def test_planes_of_any_number_type_and_layout(dtype, shape):
     image.setflags(write=False)
     planes = to_planes(image)
     channels_last = image[..., np.newaxis] if len(shape) == 2 else image
-    expected = image if shape == (3, 4, 6) else channels_last.transpose(2, 0, 1)
+    expected = channels_last.transpose(2, 0, 1)
     assert planes.dtype == np.float32
     assert planes.dtype.isnative
     assert planes.flags.c_contiguous
@@ -102,15 +98,13 @@ def test_planes_of_strided_views():
     np.testing.assert_array_equal(to_planes(image), image.transpose(2, 0, 1))
 
 
-def test_layouts_that_do_not_guess():
-    image = random_array((2, 5, 3), "f4")
-    assert to_planes(image).shape == (2, 5, 3)
-    assert to_planes(image, layout="channels_last").shape == (3, 2, 5)
-    assert to_planes(random_array((9, 4, 3), "f4"), layout="channels").shape == (9, 4, 3)
-    with pytest.raises(InputError, match=r"own has shape \(4, 3\), expected \(C,H,W\)"):
-        to_planes(random_array((4, 3), "f4"), "own", layout="channels")
-    with pytest.raises(ValueError, match="layout"):
-        to_planes(image, layout="rgb")
+def test_channels_are_last_and_own_channels_first():
+    image = random_array((2, 5, 3), "f4")  # fewer rows than channels: no guessing from sizes
+    np.testing.assert_array_equal(to_planes(image), image.transpose(2, 0, 1))
+    own = random_array((9, 4, 3), "f4")
+    np.testing.assert_array_equal(to_planes(own, features="channels"), own)
+    with pytest.raises(InputError, match="own has shape"):
+        to_planes(random_array((4, 3), "f4"), "own", features="channels")
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e300])
@@ -212,9 +206,7 @@ def test_class_table_refusals():
 
 def test_encoding_gives_indices_in_the_order_of_the_classes():
     labels = np.array([[9, -2, 255], [0, 9, 9]], np.int32)
-    assert_same(
-        encode_labels(labels, (9, -2, 0), 255), np.array([[0, 1, UNLABELLED_INDEX], [2, 0, 0]], np.uint8)
-    )
+    assert_same(encode_labels(labels, (9, -2, 0), 255), np.array([[0, 1, UNLABELLED_INDEX], [2, 0, 0]], np.uint8))
     assert_same(encode_labels(labels, (-2, 9, 255), 0)[0], np.array([1, 0, 2], np.uint8))
     with pytest.raises(InputError, match=r"2 pixel.*values -2, 0, the first at row 0, column 1; expected 9"):
         encode_labels(labels, (9,), 255)
@@ -551,9 +543,7 @@ def test_labels_stored_as_floats_or_flags(tmp_path):
 
 
 def ome_zarr(path, array, axes, version, dataset="0", wrapped=False):
-    multiscales = [
-        {"axes": [{"name": axis} for axis in axes], "datasets": [{"path": dataset}, {"path": "1"}]}
-    ]
+    multiscales = [{"axes": [{"name": axis} for axis in axes], "datasets": [{"path": dataset}, {"path": "1"}]}]
     attributes = {"multiscales": multiscales} if version == 2 else {"ome": {"multiscales": multiscales}}
     group = zarr.create_group(path, zarr_format=version, attributes={} if wrapped else attributes)
     if wrapped:
@@ -770,9 +760,7 @@ def listing(folder):
 
 @pytest.mark.parametrize("failure", [RuntimeError, KeyboardInterrupt, OSError])
 @pytest.mark.parametrize("ending", [".png", ".tif", ".npy", ".zarr"])
-def test_a_write_that_fails_midway_keeps_the_old_file_and_leaves_nothing(
-    tmp_path, monkeypatch, ending, failure
-):
+def test_a_write_that_fails_midway_keeps_the_old_file_and_leaves_nothing(tmp_path, monkeypatch, ending, failure):
     path = write_labels(tmp_path / f"a{ending}", np.eye(3, dtype=int))
     before = listing(tmp_path)
 
@@ -786,11 +774,7 @@ def test_a_write_that_fails_midway_keeps_the_old_file_and_leaves_nothing(
             Path(temporary).write_bytes(b"half")
         raise failure(28, "No space left on device")
 
-    target = (
-        (np, "save")
-        if ending == ".npy"
-        else (image_writing, f"_write_{path.suffix[1:].replace('tif', 'tiff')}")
-    )
+    target = (np, "save") if ending == ".npy" else (image_writing, f"_write_{path.suffix[1:].replace('tif', 'tiff')}")
     monkeypatch.setattr(*target, write_half)
     for name in (path, tmp_path / f"new{ending}"):
         with pytest.raises(InputError if failure is OSError else failure, match="No space left"):

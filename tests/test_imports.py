@@ -34,9 +34,7 @@ PUBLIC = [
 def loaded_after(code):
     """The heavy modules that a fresh interpreter has loaded after running the code."""
     ask = f"import sys\n{code}\nprint('loaded:', *[name for name in {HEAVY!r} if name in sys.modules])"
-    done = subprocess.run(
-        [sys.executable, "-c", ask], capture_output=True, text=True, check=True, timeout=120
-    )
+    done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True, timeout=120)
     return done.stdout.splitlines()[-1].removeprefix("loaded:").split()
 
 

@@ -92,18 +92,14 @@ def test_every_kind_of_model_comes_back(tiny_config, example, tmp_path, kind):
 )
 def test_hostile_but_legal_numbers_come_back_bit_for_bit(stack, tmp_path, values):
     forest = stack.levels[0]
-    threshold = np.where(
-        forest.is_split, np.resize(np.array(values, np.float32), forest.n_nodes), np.float32(0)
-    )
+    threshold = np.where(forest.is_split, np.resize(np.array(values, np.float32), forest.n_nodes), np.float32(0))
     changed = dataclasses.replace(forest, threshold=threshold)
     stack = dataclasses.replace(stack, levels=(changed, *stack.levels[1:]))
     save(stack, tmp_path / "a.hedge")
     assert_same_model(load(tmp_path / "a.hedge"), stack)
 
 
-@pytest.mark.parametrize(
-    "problem", [OSError(28, "No space left on device"), KeyboardInterrupt(), RuntimeError("?")]
-)
+@pytest.mark.parametrize("problem", [OSError(28, "No space left on device"), KeyboardInterrupt(), RuntimeError("?")])
 def test_a_save_that_fails_leaves_the_old_file_and_nothing_else(stack, tmp_path, monkeypatch, problem):
     path = tmp_path / "model.hedge"
     path.write_bytes(b"the old model")
@@ -434,9 +430,7 @@ MODEL_DECEITS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("key", "value"), [(key, value) for key in MODEL_DECEITS for value in MODEL_DECEITS[key]]
-)
+@pytest.mark.parametrize(("key", "value"), [(key, value) for key in MODEL_DECEITS for value in MODEL_DECEITS[key]])
 def test_descriptions_that_cannot_be_are_refused(contents, tmp_path, key, value):
     contents.model[key] = value
     contents.write(tmp_path / "deceit.hedge")
@@ -467,9 +461,7 @@ FEATURE_DECEITS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("key", "value"), [(key, value) for key in FEATURE_DECEITS for value in FEATURE_DECEITS[key]]
-)
+@pytest.mark.parametrize(("key", "value"), [(key, value) for key in FEATURE_DECEITS for value in FEATURE_DECEITS[key]])
 def test_features_that_cannot_be_are_refused(contents, tmp_path, key, value):
     assume_changed = contents.model["features"].get(key, object())
     assert value != assume_changed or type(value) is not type(assume_changed)
@@ -478,9 +470,7 @@ def test_features_that_cannot_be_are_refused(contents, tmp_path, key, value):
     refused(tmp_path / "deceit.hedge")
 
 
-@pytest.mark.parametrize(
-    "key", ["n_levels", "classes", "unlabelled", "image_dtype", "settings", "kind", "features"]
-)
+@pytest.mark.parametrize("key", ["n_levels", "classes", "unlabelled", "image_dtype", "settings", "kind", "features"])
 def test_missing_entries_are_refused(contents, tmp_path, key):
     del contents.model[key]
     contents.write(tmp_path / "deceit.hedge")
@@ -504,9 +494,7 @@ def test_missing_and_further_arrays_are_refused(contents, tmp_path):
 def test_exchanged_levels_are_refused(contents, tmp_path):
     arrays = contents.arrays
     swap = {"level0": "level1", "level1": "level0"}
-    contents.arrays = {
-        ".".join([swap.get(k.split(".")[0], "features"), k.split(".")[1]]): arrays[k] for k in arrays
-    }
+    contents.arrays = {".".join([swap.get(k.split(".")[0], "features"), k.split(".")[1]]): arrays[k] for k in arrays}
     contents.write(tmp_path / "deceit.hedge")
     refused(tmp_path / "deceit.hedge")
 

@@ -60,7 +60,7 @@ def test_labels_move_with_the_image_and_are_never_blended():
     for seed in range(10):
         copy = augmented_copy(image, config, np.random.default_rng(seed))
         inside = copy.target != UNLABELLED
-        assert 0 < inside.sum()
+        assert inside.sum() > 0
         assert set(np.unique(copy.target[inside])) <= {0, 1, 2}
         # Bilinear values equal the label wherever all four neighbours agree, which is most of a blocky image.
         agree = np.abs(copy.planes[0] / 10 - copy.target)[inside] < 1e-4

@@ -212,9 +212,7 @@ def swept_distance(solid: RoundCone, points: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("flatness", [1.0, 0.6])
 @pytest.mark.parametrize("radii", [(0.2, 0.2), (0.3, 0.1), (0.1, 0.25)])
 @pytest.mark.parametrize("end", [(0.5, 0.3, -2.2), (0.0, 0.1, -2.6), (-0.1, 0.0, -1.4)])
-def test_rays_stop_at_the_surface(
-    end: tuple[float, ...], radii: tuple[float, float], flatness: float
-) -> None:
+def test_rays_stop_at_the_surface(end: tuple[float, ...], radii: tuple[float, float], flatness: float) -> None:
     """Where a ray stops, a sphere swept from one end to the other begins; before, there is nothing."""
     axis = np.array([0.6, 0.0, 0.8])
     solid = RoundCone(0, np.array([0.0, 0.0, -2.0]), np.array(end), *radii, axis, flatness)

@@ -4,11 +4,11 @@ import dataclasses
 
 import numpy as np
 import pytest
-from test_stack import SMALL, blobs
 
 import hedgerow as hr
 from hedgerow.errors import ConfigError
 from hedgerow.tiling import fitting_tile, predict_tiles
+from test_stack import SMALL, blobs
 
 
 @pytest.fixture(scope="module", params=["bank", "windows", "oblique", "depth", "channels"])

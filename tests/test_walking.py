@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from forests import random_forest
 
+from forests import random_forest
 from hedgerow import threads
 from hedgerow.context import Region, box_averaged, run_forest
 from hedgerow.errors import ModelError
@@ -41,7 +41,9 @@ def test_sums_of_probes_equal_the_definition(shape, with_reach, with_outside):
         "outside": rng.standard_normal(4).astype(np.float32) if with_outside else None,
     }
     channels = channels_of(rng, shape)
-    np.testing.assert_array_equal(run_forest(forest, channels, **context), plain.forest_proba(forest, channels, **context))
+    np.testing.assert_array_equal(
+        run_forest(forest, channels, **context), plain.forest_proba(forest, channels, **context)
+    )
 
 
 @pytest.mark.parametrize("radius", [0, 1, 3, 6])

@@ -37,7 +37,11 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'hedgerow' has no attribute {name!r}")
     home = _HOMES[name]
-    value = getattr(importlib.import_module(f"hedgerow.{home}"), name) if home else importlib.import_module(f"hedgerow.{name}")
+    value = (
+        getattr(importlib.import_module(f"hedgerow.{home}"), name)
+        if home
+        else importlib.import_module(f"hedgerow.{name}")
+    )
     globals()[name] = value
     return value
 

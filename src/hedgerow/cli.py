@@ -88,7 +88,7 @@ def train(
     from hedgerow.stack import fit_stack
 
     settings = StackConfig.read(config) if config else StackConfig()
-    given = {"n_levels": levels, "n_trees": trees, "features": features and features.value, "seed": seed}
+    given: dict[str, Any] = {"n_levels": levels, "n_trees": trees, "features": features, "seed": seed}
     settings = dataclasses.replace(settings, **{k: v for k, v in given.items() if v is not None})
     pairs = pair_files(images, labels)
     _check_writable(output, pairs, config)
@@ -156,7 +156,9 @@ def evaluate(
     model: Model,
     images: Images,
     labels: Labels,
-    json_file: Annotated[str | None, typer.Option("--json", help="Also write the scores here; - prints JSON only.")] = None,
+    json_file: Annotated[
+        str | None, typer.Option("--json", help="Also write the scores here; - prints JSON only.")
+    ] = None,
     background: Annotated[int | None, typer.Option(help="Class to leave out of the balanced accuracy.")] = None,
     unlabelled: Unlabelled = None,
 ) -> None:
@@ -204,9 +206,7 @@ def evaluate(
 
 
 @app.command()
-def info(
-    model: Model, as_json: Annotated[bool, typer.Option("--json", help="Everything, as JSON.")] = False
-) -> None:
+def info(model: Model, as_json: Annotated[bool, typer.Option("--json", help="Everything, as JSON.")] = False) -> None:
     """Say what a model is: classes, features, forests, held-out scores.
 
     Example: hedgerow info model.hedge
@@ -285,9 +285,8 @@ def _check_writable(output: Path, pairs: list[Any], *others: Path | None) -> Non
 def _check_sizes(pictures: list[Any], maps: list[Any], pairs: list[Any], features: str) -> None:
     from hedgerow.images import check_pair, to_labels, to_planes
 
-    layout = "channels" if features == "channels" else "image"
     for picture, labels, pair in zip(pictures, maps, pairs, strict=True):
-        check_pair(to_planes(picture, str(pair.image), layout), to_labels(labels, str(pair.label)), str(pair.image))
+        check_pair(to_planes(picture, str(pair.image), features), to_labels(labels, str(pair.label)), str(pair.image))
 
 
 def _class_table(maps: list[Any], unlabelled: int, pairs: list[Any], labels: str) -> Any:
@@ -338,7 +337,8 @@ def main() -> None:
     except Exception as error:
         if debug:
             raise
-        print(f"hedgerow: unexpected {type(error).__name__}: {error} (add --debug for the details)", file=sys.stderr)
+        print(
+            f"hedgerow: unexpected {type(error).__name__}: {error} (add --debug for the details)",
+            file=sys.stderr,
+        )
         sys.exit(1)
-
-

@@ -49,8 +49,7 @@ class Checked:
         unknown = sorted(set(values) - known)
         if unknown:
             raise ConfigError(
-                f"{cls.__name__} has no setting {', '.join(map(repr, unknown))}; "
-                f"it knows {', '.join(sorted(known))}."
+                f"{cls.__name__} has no setting {', '.join(map(repr, unknown))}; it knows {', '.join(sorted(known))}."
             )
         return cls(**values)
 
@@ -189,7 +188,9 @@ class ContextConfig(Checked):
 class SamplingConfig(Checked):
     """Which labelled pixels train the trees."""
 
-    kind: Literal["grid", "per_class"] = setting("grid", about="a lattice with a random fraction, or a number per class")
+    kind: Literal["grid", "per_class"] = setting(
+        "grid", about="a lattice with a random fraction, or a number per class"
+    )
     step: int = setting(3, 1, 1000, "grid: every step-th row and column")
     fraction: float = setting(0.25, 1e-6, 1.0, "grid: random part of the lattice that is kept")
     max_samples: int = setting(400_000, 100, 10**9, "of more samples than this in all, this many are kept at random")
@@ -245,9 +246,7 @@ class StackConfig(Checked):
         if self.features == "bank" and not self.sigmas:
             raise ConfigError("StackConfig.sigmas is empty; give at least one scale, e.g. (1.0, 3.5).")
         if len(self.sigmas) > MAX_SIGMAS:
-            raise ConfigError(
-                f"StackConfig.sigmas has {len(self.sigmas)} scales; it must have at most {MAX_SIGMAS}."
-            )
+            raise ConfigError(f"StackConfig.sigmas has {len(self.sigmas)} scales; it must have at most {MAX_SIGMAS}.")
 
     @classmethod
     def zebrafish(cls, **changes: Any) -> StackConfig:

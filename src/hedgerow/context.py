@@ -44,9 +44,7 @@ class Region:
 
     def within(self, outer: Region) -> Region:
         """The same pixels, counted from the outer region's corner."""
-        return Region(
-            self.top - outer.top, self.bottom - outer.top, self.left - outer.left, self.right - outer.left
-        )
+        return Region(self.top - outer.top, self.bottom - outer.top, self.left - outer.left, self.right - outer.left)
 
     def of(self, array: np.ndarray) -> np.ndarray:
         """The view of the last two axes."""
@@ -63,7 +61,7 @@ def box_averaged(plane: np.ndarray, radius: int, outside: float | None = None) -
     weights[0, : radius + 1] = 1 / (2 * radius + 1)
     pad = weights.shape[1] - 1
     edges = {"mode": "edge"} if outside is None else {"mode": "constant", "constant_values": outside}
-    padded = np.pad(plane.astype(np.float32), pad, **edges)  # type: ignore[call-overload]
+    padded = np.pad(plane.astype(np.float32), pad, **edges)
     averaged = np.empty(plane.shape, np.float32)
     filter_kernels.smooth(padded.ravel(), weights, averaged)
     return averaged
@@ -89,7 +87,7 @@ def _row_blocks(height: int) -> list[tuple[int, int]]:
 
 def run_forest(
     forest: Forest,
-    channels: Sequence[np.ndarray],
+    channels: np.ndarray | Sequence[np.ndarray],
     inner: Region | None = None,
     reach: np.ndarray | None = None,
     outside: np.ndarray | None = None,
@@ -120,14 +118,15 @@ def run_forest(
 
     single = forest.weight.shape[1] == 1 and bool((forest.weight[forest.is_split] == 1).all())
     if single and reach is None and outside is None:
-        margin = forest.reach
+        # Farther than the image is large, every offset ends at its edge.
+        margin = min(forest.reach, max(height, width))
         whole = inner.height == height and inner.width == width
         if isinstance(channels, np.ndarray) and channels.flags.c_contiguous and whole and forest.reach == 0:
             planes, plane = channels, forest.channel  # nothing to pad, nothing to copy
         else:
             planes = _padded_planes(channels, pairs, inner, margin)
         stride, size = planes.shape[2], planes.shape[1] * planes.shape[2]
-        offset = forest.offset[:, 0].astype(np.int64)
+        offset = np.clip(forest.offset[:, 0].astype(np.int64), -margin, margin)
         place = (offset[:, 0] + margin) * stride + offset[:, 1] + margin
         where = np.where(forest.is_split, plane[:, 0].astype(np.int64) * size + place, 0)
         route = (child.astype(np.uint64) << np.uint64(32)) | where.astype(np.uint64)
@@ -154,7 +153,9 @@ def run_forest(
     return out
 
 
-def _padded_planes(channels: Sequence[np.ndarray], pairs: np.ndarray, inner: Region, margin: int) -> np.ndarray:
+def _padded_planes(
+    channels: np.ndarray | Sequence[np.ndarray], pairs: np.ndarray, inner: Region, margin: int
+) -> np.ndarray:
     """(P, h+2m, w+2m): the planes around `inner`, continued beyond the image by the nearest edge pixel."""
     height, width = channels[0].shape
     has = inner.grown(margin, height, width)

@@ -31,12 +31,11 @@ def evaluate(
             f"there are {len(images)} image(s) and {len(labels)} label map(s); give one label map for each image."
         )
     names = list(names) if names is not None else [f"image {i}" for i in range(len(images))]
-    layout = "channels" if model.features.kind == "channels" else "image"
     ignored = model.unlabelled if unlabelled is None else unlabelled
     maps = []
     for image, label, name in zip(images, labels, names, strict=True):
         maps.append(to_labels(label, f"the labels of {name}"))
-        planes = to_planes(image, name, layout)
+        planes = to_planes(image, name, model.features.kind)
         check_pair(planes, maps[-1], name)
         # All that could stop the work later is found here, where the name is known.
         if len(planes) != model.features.n_inputs:

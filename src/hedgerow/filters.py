@@ -98,7 +98,8 @@ class FeatureSet:
 
     @property
     def n_features(self) -> int:
-        return len(self.names)
+        per_input = 1 + len(KINDS) * len(self.sigmas) if self.kind == "bank" else 1
+        return 2 if self.kind == "depth" else self.n_inputs * per_input
 
     @property
     def support(self) -> int:
@@ -153,7 +154,7 @@ class FeatureSet:
         return np.where(image[0] > 0, np.clip(metres, self.nearest, self.background), self.background)
 
     def reach(self, image: np.ndarray) -> np.ndarray | None:
-        """(H,W) float32 factor for the offsets at each pixel: one over its depth in metres. None: offsets as they are."""
+        """(H,W) float32 factor for the offsets at each pixel: one over its depth in metres; None: leave them."""
         if self.kind != "depth":
             return None
         return np.float32(1) / self._metres(image).astype(np.float32)
@@ -174,6 +175,7 @@ class FeatureSet:
             self.kind in ("bank", "channels", "depth")
             and 1 <= self.n_inputs <= 100_000
             and len(self.sigmas) <= 100
+            and (len(self.sigmas) > 0) == (self.kind == "bank")
             and all(0.1 <= sigma <= 1000 for sigma in self.sigmas)
             and 0 < self.depth_unit < np.inf
             and 0 < self.nearest <= self.background < np.inf

@@ -73,8 +73,7 @@ def read_label_file(path: PathLike) -> np.ndarray:
     path = Path(path)
     if ending_of(path) in (".jpg", ".jpeg"):
         raise InputError(
-            f"cannot use {path} as labels: JPEG compression changes class values; save the labels as PNG or"
-            " TIFF"
+            f"cannot use {path} as labels: JPEG compression changes class values; save the labels as PNG or TIFF"
         )
     labels = _read(path, as_labels=True)
     if labels.ndim == 2:
@@ -91,9 +90,7 @@ def read_label_file(path: PathLike) -> np.ndarray:
 def _read(path: Path, as_labels: bool) -> np.ndarray:
     ending = ending_of(path)
     if not ending and os.path.exists(path):
-        raise InputError(
-            f"cannot read {path}: its ending is not one of {', '.join(ENDINGS)}; convert the file"
-        )
+        raise InputError(f"cannot read {path}: its ending is not one of {', '.join(ENDINGS)}; convert the file")
     with _reading(path), naming_missing_package(path):
         array = _READERS[ending](path, as_labels)
         return array.astype(array.dtype.newbyteorder("="), copy=False)
@@ -222,8 +219,7 @@ def _main_series(tiff: Any, path: Path) -> _NamedArray:
         return _NamedArray(np.stack([series.asarray() for series in tiff.series]), "CYX")
     if any(series.size >= first.size for series in others):
         raise InputError(
-            f"cannot read {path}: found {1 + len(others)} images in one file, expected one; save one image a"
-            " file"
+            f"cannot read {path}: found {1 + len(others)} images in one file, expected one; save one image a file"
         )
     return _NamedArray(first.asarray(), first.axes)
 

@@ -80,9 +80,7 @@ def write_labels(path: PathLike, labels: np.ndarray) -> Path:
     fitting = (d for d in candidates if np.iinfo(d).min <= low and high <= np.iinfo(d).max)
     dtype = next(fitting, None)
     if dtype is None:
-        limit = (
-            "PNG holds 0 to 65535; write a TIFF (.tif)" if is_png else "32 bits are the limit; renumber them"
-        )
+        limit = "PNG holds 0 to 65535; write a TIFF (.tif)" if is_png else "32 bits are the limit; renumber them"
         raise InputError(f"cannot write {path}: found class values from {low} to {high}, and {limit}")
     return _write(Path(path), labels.astype(dtype), None)
 
@@ -105,9 +103,7 @@ def write_planes(
         raise InputError(f"cannot write {path}: found dtype {dtype!r}, expected one of {', '.join(_SCALES)}")
     n_planes = planes.shape[0] if planes.ndim == 3 else 1
     if names is not None and len(names) != n_planes:
-        raise InputError(
-            f"cannot write {path}: found {len(names)} names for {n_planes} planes, expected one each"
-        )
+        raise InputError(f"cannot write {path}: found {len(names)} names for {n_planes} planes, expected one each")
     low, high = planes.min(), planes.max()
     if not (low >= -_ROUNDING_SLACK and high <= 1 + _ROUNDING_SLACK):  # also true of NaN
         raise InputError(f"cannot write {path}: found values from {low:g} to {high:g}, expected 0 to 1")
@@ -130,9 +126,7 @@ def _write(path: Path, array: np.ndarray, names: Sequence[str] | None) -> Path:
     if ending not in (".png", ".tif", ".tiff", ".npy", ".zarr"):
         raise InputError(f"cannot write {path}: expected a name that ends in .png, .tif, .npy or .zarr")
     if ending == ".zarr" and path.exists() and not is_zarr_folder(path):
-        raise InputError(
-            f"cannot write {path}: something that is not a Zarr folder has this name; choose another"
-        )
+        raise InputError(f"cannot write {path}: something that is not a Zarr folder has this name; choose another")
     with naming_missing_package(path), atomic_path(path) as temporary:
         if ending == ".png":
             _write_png(temporary, array)
@@ -174,14 +168,10 @@ def _write_zarr(path: Path, array: np.ndarray, names: Sequence[str] | None) -> N
     import zarr
 
     axes = "cyx"[-array.ndim :]
-    chunks = tuple(
-        1 if axis == "c" else min(size, _ZARR_CHUNK) for axis, size in zip(axes, array.shape, strict=True)
-    )
+    chunks = tuple(1 if axis == "c" else min(size, _ZARR_CHUNK) for axis, size in zip(axes, array.shape, strict=True))
     attributes = {"ome": _ome_attributes(axes, array.dtype, names)}
     group = zarr.create_group(path, zarr_format=3, attributes=attributes)
-    stored = group.create_array(
-        "0", shape=array.shape, dtype=array.dtype, chunks=chunks, dimension_names=tuple(axes)
-    )
+    stored = group.create_array("0", shape=array.shape, dtype=array.dtype, chunks=chunks, dimension_names=tuple(axes))
     stored[...] = array
 
 
@@ -195,7 +185,5 @@ def _ome_attributes(axes: str, dtype: np.dtype, names: Sequence[str] | None) -> 
     if names is not None:
         full = _SCALES[dtype.name]
         window = {"min": 0, "max": full, "start": 0, "end": full}
-        attributes["omero"] = {
-            "channels": [{"label": name, "color": "FFFFFF", "window": window} for name in names]
-        }
+        attributes["omero"] = {"channels": [{"label": name, "color": "FFFFFF", "window": window} for name in names]}
     return attributes

@@ -22,7 +22,6 @@ from hedgerow.image_files import (
     read_channels,
     read_image,
     read_label_file,
-    unnamed_axes,
 )
 from hedgerow.image_writing import atomic_path, write_labels, write_planes
 
@@ -52,28 +51,24 @@ UNLABELLED_INDEX = 255
 MAX_CLASSES = 255
 FilesSpec = PathLike | Sequence[PathLike]
 
-_LAYOUTS = ("image", "channels_last", "channels")
 _LABEL_SUFFIX = re.compile(r"[ ._-](labels?|masks?|seg|segmentation|annotations?|gt)$", re.IGNORECASE)
 _BINCOUNT_RANGE = 2**16  # values within such a range are counted without sorting the pixels
 
 
-def to_planes(image: np.ndarray, name: str = "image", layout: str = "image") -> np.ndarray:
+def to_planes(image: np.ndarray, name: str = "image", features: str = "bank") -> np.ndarray:
     """Check an image and return its planes, (C,H,W) float32, contiguous and writable.
 
-    layout "image" takes (H,W), (H,W,C) or (C,H,W), and for the last two guesses: the channel axis is the
-    smaller of first and last, the last on a tie. "channels_last" takes (H,W) or (H,W,C), which is what
-    `read_image` returns, and "channels" takes (C,H,W); neither guesses. Memory is shared where possible.
+    An image is (H,W) or (H,W,C), as `read_image` gives it; with features "channels" it is (F,H,W), the user's own.
+    Memory is shared where possible.
     """
-    if layout not in _LAYOUTS:
-        raise ValueError(f"layout is {layout!r}, expected one of {', '.join(_LAYOUTS)}")
     array = _numeric_array(image, name)
-    dimensions = (3,) if layout == "channels" else (2, 3)
-    if array.ndim not in dimensions:
-        expected = "(C,H,W)" if layout == "channels" else "(H,W) or (H,W,C)"
+    own_channels = features == "channels"
+    if array.ndim not in ((3,) if own_channels else (2, 3)):
+        expected = "(F,H,W)" if own_channels else "(H,W) or (H,W,C)"
         raise InputError(f"{name} has shape {array.shape}, expected {expected}; pass one 2-D image at a time")
     if array.ndim == 2:
         array = array[np.newaxis]
-    elif layout == "channels_last" or (layout == "image" and unnamed_axes(array.shape) == "YXC"):
+    elif not own_channels:
         array = np.moveaxis(array, 2, 0)
     with np.errstate(over="ignore"):  # what overflows is reported below
         planes = np.require(array, np.float32, ["C", "A", "W"])
@@ -174,9 +169,7 @@ def _expand(spec: PathLike) -> list[Path]:
         return _supported([path], text)
     if any(character in text for character in "*?["):
         return _supported([Path(match) for match in glob.glob(text, recursive=True)], text)
-    raise InputError(
-        f"cannot find {text}: there is no such file or folder; check the spelling, or quote a glob"
-    )
+    raise InputError(f"cannot find {text}: there is no such file or folder; check the spelling, or quote a glob")
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -258,9 +251,7 @@ def _by_stem(paths: Iterable[Path]) -> dict[str, Path]:
     for path in paths:
         stem = stem_of(path)
         if stem in by_stem:
-            raise InputError(
-                f"{by_stem[stem]} and {path} have the same name but for the ending; rename or remove one"
-            )
+            raise InputError(f"{by_stem[stem]} and {path} have the same name but for the ending; rename or remove one")
         by_stem[stem] = path
     return by_stem
 
@@ -290,9 +281,7 @@ class ClassTable:
         return "\n".join(f"{a:>{first}}  {b:>{second}}  {c:>{third}}" for a, b, c in rows)
 
 
-def class_table(
-    labels: Sequence[np.ndarray], unlabelled: int = 255, names: Sequence[str] | None = None
-) -> ClassTable:
+def class_table(labels: Sequence[np.ndarray], unlabelled: int = 255, names: Sequence[str] | None = None) -> ClassTable:
     """Count the classes of label maps, each (H,W); refuse what cannot be learned from."""
     total: Counter[int] = Counter()
     for index, one in enumerate(labels):

@@ -16,9 +16,7 @@ def confusion(truth: np.ndarray, predicted: np.ndarray, n_classes: int) -> np.nd
     """
     truth, predicted = np.asarray(truth), np.asarray(predicted)
     if truth.shape != predicted.shape:
-        raise InputError(
-            f"the truth has shape {truth.shape} and the prediction {predicted.shape}, expected the same"
-        )
+        raise InputError(f"the truth has shape {truth.shape} and the prediction {predicted.shape}, expected the same")
     labelled = truth != UNLABELLED_INDEX
     rows = truth[labelled].astype(np.int64)
     columns = predicted[labelled].astype(np.int64)
@@ -105,9 +103,7 @@ class Scores:
             rows.append((str(value), f"{count:,}", _text(dice), _text(recall)))
         rows.append(("mean", f"{pixels.sum():,}", _text(self.mean_dice), _text(self.balanced_accuracy)))
         widths = [max(len(row[i]) for row in rows) for i in range(4)]
-        lines = [
-            "  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows
-        ]
+        lines = ["  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows]
         return "\n".join([*lines, f"pixel accuracy {_text(self.accuracy)}"])
 
 
@@ -123,7 +119,7 @@ def scores(
     total = np.zeros((len(classes), len(classes)), dtype=np.int64)
     for number, (truth, predicted) in enumerate(zip(truths, predictions, strict=True), start=1):
         true_indices = encode_labels(truth, classes, unlabelled, f"label map {number}")
-        predicted_indices = encode_labels(predicted, classes, unlabelled, f"prediction {number}")
+        predicted_indices = encode_labels(predicted, classes, None, f"prediction {number}")
         total += confusion(true_indices, predicted_indices, len(classes))
     return Scores(tuple(int(value) for value in classes), total)
 

@@ -209,4 +209,3 @@ def description(model: ForestStack) -> dict[str, Any]:
         ],
         **{key: model.settings[key] for key in ("n_images", "held_out", "config") if key in model.settings},
     }
-

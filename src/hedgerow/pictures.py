@@ -47,7 +47,9 @@ def save_sheet(path: str | Path, titles: Sequence[str], rows: Sequence[Sequence[
     heights = [max(panel.shape[0] for panel in row) for row in rows]
     widths = [max(row[k].shape[1] for row in rows) for k in range(len(titles))]
     canvas = Image.new(
-        "RGB", (sum(widths) + GAP * (len(widths) + 1), TITLE + sum(heights) + GAP * (len(heights) + 1)), "white"
+        "RGB",
+        (sum(widths) + GAP * (len(widths) + 1), TITLE + sum(heights) + GAP * (len(heights) + 1)),
+        "white",
     )
     draw, font = ImageDraw.Draw(canvas), ImageFont.load_default(14)
     left = GAP

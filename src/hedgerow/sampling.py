@@ -10,8 +10,6 @@ from hedgerow.config import AugmentConfig, SamplingConfig
 from hedgerow.images import UNLABELLED_INDEX as UNLABELLED
 
 
-
-
 @dataclass(frozen=True)
 class TrainingImage:
     """One image to learn from.
@@ -27,7 +25,9 @@ class TrainingImage:
     copy: bool = False
 
 
-def choose_pixels(target: np.ndarray, config: SamplingConfig, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def choose_pixels(
+    target: np.ndarray, config: SamplingConfig, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
     """Rows and columns (S,) of the labelled pixels of target (H,W) to train on, in reading order.
 
     "grid": a random `fraction` of every `step`-th row and column (the paper's zebrafish experiment), at least one

@@ -69,9 +69,7 @@ def fit_stack(
                 scores.append({"mean_dice": float(result.mean_dice), "accuracy": float(result.accuracy)})
                 log.info("level %d: held-out mean Dice %.4f", level + 1, result.mean_dice)
     settings = {"config": config.to_dict(), "n_images": len(images), "held_out": scores}
-    stack = ForestStack(
-        features, tuple(levels), classes, unlabelled, str(np.asarray(images[0]).dtype), settings
-    )
+    stack = ForestStack(features, tuple(levels), classes, unlabelled, str(np.asarray(images[0]).dtype), settings)
     stack.validate()
     return stack
 
@@ -89,8 +87,7 @@ def _prepare(
             f"there are {len(images)} image(s) and {len(labels)} label map(s); give one label map for each image."
         )
     names = list(names) if names is not None else [f"image {i}" for i in range(len(images))]
-    layout = "channels" if config.features == "channels" else "image"
-    planes = [to_planes(image, name, layout) for image, name in zip(images, names, strict=True)]
+    planes = [to_planes(image, name, config.features) for image, name in zip(images, names, strict=True)]
     maps = [to_labels(label, f"the labels of {name}") for label, name in zip(labels, names, strict=True)]
     for i, name in enumerate(names):
         check_pair(planes[i], maps[i], name)
@@ -149,7 +146,7 @@ def _grow_level(
         return forest, {g: forest.select(trees) for g, trees in never.items()}
     forest = grow([nothing] * config.n_trees, 0)
     if config.held_out == "folds" and len(groups) > 1:
-        predictors = {}
+        predictors: dict[int, Forest] = {}
         for fold in range(n_folds):
             held = order[fold::n_folds]
             other = grow([held] * config.n_trees, fold + 1)

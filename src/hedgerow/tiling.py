@@ -66,8 +66,7 @@ def predict_tiles(
     progress: Report | None = None,
 ) -> Iterator[tuple[Region, list[np.ndarray], tuple[int, int]]]:
     """Tile by tile: its region, the levels' class probabilities (C,h,w) there, and the image's size (H,W)."""
-    layout = "channels" if stack.features.kind == "channels" else "image"
-    planes = to_planes(image, layout=layout)
+    planes = to_planes(image, features=stack.features.kind)
     height, width = planes.shape[1:]
     if tile is None:
         tile = fitting_tile(stack, memory)

@@ -153,7 +153,11 @@ def draw_samples(images: Sequence[TrainingImage], config: StackConfig) -> Sample
 
 
 def build_planes(
-    images: Sequence[TrainingImage], features: FeatureSet, samples: Samples, n_classes: int, config: StackConfig
+    images: Sequence[TrainingImage],
+    features: FeatureSet,
+    samples: Samples,
+    n_classes: int,
+    config: StackConfig,
 ) -> TrainingPlanes:
     """Planes with the features in place; those of the class probabilities (n_classes, after them) are still empty."""
     radii = config.context.radii

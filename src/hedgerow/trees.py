@@ -147,14 +147,20 @@ class Forest:
         """Raise ModelError unless the arrays describe trees that are safe to walk."""
         n, shape = self.n_nodes, self.channel.shape
         _require(n >= 1 and len(shape) == 2 and shape[0] == n and 1 <= shape[1] <= 64, "probe arrays do not fit")
-        _require(self.votes.ndim == 2 and self.n_leaves >= 1 and self.n_classes >= 1, "votes are not (leaves, classes)")
+        _require(
+            self.votes.ndim == 2 and self.n_leaves >= 1 and self.n_classes >= 1,
+            "votes are not (leaves, classes)",
+        )
         for name, expected in {
             "threshold": (n,), "leaf_index": (n,), "offset": (*shape, 2), "radius": shape, "weight": shape,
         }.items():  # fmt: skip
             _require(getattr(self, name).shape == expected, f"{name} has the wrong shape")
         for name in ("threshold", "offset", "weight", "votes"):
             _require(bool(np.isfinite(getattr(self, name)).all()), f"{name} is not finite")
-        _require(self.root.ndim == 1 and self.n_trees >= 1 and self.root[0] == 0, "the first tree does not start at 0")
+        _require(
+            self.root.ndim == 1 and self.n_trees >= 1 and self.root[0] == 0,
+            "the first tree does not start at 0",
+        )
         _require(bool((np.diff(self.root) > 0).all()) and self.root[-1] < n, "trees do not follow each other")
         _require(bool(((self.channel >= 0) & (self.channel < self.n_channels)).all()), "a channel does not exist")
         _require(bool(((self.radius >= 0) & (self.radius <= 4096)).all()), "a radius is out of range")
@@ -164,7 +170,10 @@ class Forest:
     def _validate_structure(self) -> None:
         splits = np.flatnonzero(self.is_split)
         left = self.left_child[splits].astype(np.int64)
-        _require(bool((left > splits).all()) and bool((left + 1 < self.n_nodes).all()), "a child precedes its parent")
+        _require(
+            bool((left > splits).all()) and bool((left + 1 < self.n_nodes).all()),
+            "a child precedes its parent",
+        )
         children = np.concatenate([left, left + 1])
         _require(len(np.unique(children)) == len(children), "a node has two parents")
         tree_of = np.searchsorted(self.root, np.arange(self.n_nodes), side="right")

@@ -63,9 +63,7 @@ def _filter_line(source, centre, step, width, weights, order0, order1, order2):
         order1[i] = np.float32(0.0)
         order2[i] = w2 * middle[i]
     for k in range(1, weights.shape[1], 4):
-        _four_taps(
-            source, centre + k * step, centre - k * step, step, width, weights, k, order0, order1, order2
-        )
+        _four_taps(source, centre + k * step, centre - k * step, step, width, weights, k, order0, order1, order2)
 
 
 @kernel

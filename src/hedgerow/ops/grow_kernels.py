@@ -288,7 +288,17 @@ def grow_tree(
                 n_bins = MAX_BINS
                 if coded:
                     fill_codes(
-                        codes, start, height, width, seen, seen_begin, seen_n, try_plane[0], try_offset[0], place, bins
+                        codes,
+                        start,
+                        height,
+                        width,
+                        seen,
+                        seen_begin,
+                        seen_n,
+                        try_plane[0],
+                        try_offset[0],
+                        place,
+                        bins,
                     )
                 else:
                     fill_values(
@@ -312,9 +322,7 @@ def grow_tree(
 
         if coded:
             threshold[node] = best_bin
-            fill_codes(
-                codes, start, height, width, samples, begin, n, plane[node, 0], offset[node, 0], place, bins
-            )
+            fill_codes(codes, start, height, width, samples, begin, n, plane[node, 0], offset[node, 0], place, bins)
             for i in range(n):
                 goes_right[i] = bins[i] >= best_bin
         else:

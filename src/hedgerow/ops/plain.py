@@ -36,7 +36,7 @@ def split_value(
     column: int,
     reach: np.ndarray | None = None,
     outside: np.ndarray | None = None,
-) -> float:
+) -> np.float32:
     """What a node compares with its threshold at one pixel: the weighted sum of its probes into channels (M,H,W)."""
     stretch = np.float32(1) if reach is None else reach[row, column]
     total = np.float32(0)
@@ -52,7 +52,9 @@ def split_value(
     return total
 
 
-def leaf_of(forest: Forest, tree: int, channels: np.ndarray, row: int, column: int, **context: np.ndarray | None) -> int:
+def leaf_of(
+    forest: Forest, tree: int, channels: np.ndarray, row: int, column: int, **context: np.ndarray | None
+) -> int:
     """leaf(x): the row of `votes` that a pixel reaches in one tree."""
     node = int(forest.root[tree])
     while forest.left_child[node] != LEAF:

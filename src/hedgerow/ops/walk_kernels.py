@@ -54,7 +54,10 @@ def _first_two_steps(planes, base, n_pixels, root, route, threshold, node):
     of_root, of_left = planes[at_root : at_root + n_pixels], planes[at_left : at_left + n_pixels]
     of_right = planes[at_right : at_right + n_pixels]
     cut_root, cut_left, cut_right = threshold[root], threshold[left], threshold[right]
-    left_child, right_child = np.uint32(route[left] >> np.uint64(32)), np.uint32(route[right] >> np.uint64(32))
+    left_child, right_child = (
+        np.uint32(route[left] >> np.uint64(32)),
+        np.uint32(route[right] >> np.uint64(32)),
+    )
     for i in range(n_pixels):
         on_left = left_child + np.uint32(of_left[i] >= cut_left)
         on_right = right_child + np.uint32(of_right[i] >= cut_right)
@@ -146,7 +149,17 @@ def walk_any_probes(
                         if child[k] == k:
                             break
                         value = probe_sum(
-                            planes, 0, size[0], size[1], stretch, outside, plane[k], offset[k], weight[k], r, c
+                            planes,
+                            0,
+                            size[0],
+                            size[1],
+                            stretch,
+                            outside,
+                            plane[k],
+                            offset[k],
+                            weight[k],
+                            r,
+                            c,
                         )
                         k = child[k] + np.uint32(value >= threshold[k])
                     node[i] = k

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import numpy as np
 
 from hedgerow.errors import ConfigError
-from hedgerow.synthetic.people import BODY_PART_NAMES, draw_body
 from hedgerow.synthetic.fish import SOMITE_NAMES, draw_embryo
+from hedgerow.synthetic.people import BODY_PART_NAMES, draw_body
 
 __all__ = ["BODY_PART_NAMES", "SOMITE_NAMES", "bodies", "somites"]
 
@@ -53,8 +53,6 @@ def _check(n_images: object, size: object, seed: object) -> None:
         raise ConfigError(f"n_images is {n_images!r}; give a whole number of at least 1.")
     sides = tuple(size) if isinstance(size, tuple | list) else ()
     if len(sides) != 2 or not all(isinstance(side, WHOLE) and side >= SMALLEST_SIDE for side in sides):
-        raise ConfigError(
-            f"size is {size!r}; give (height, width) as two whole numbers of at least {SMALLEST_SIDE}."
-        )
+        raise ConfigError(f"size is {size!r}; give (height, width) as two whole numbers of at least {SMALLEST_SIDE}.")
     if not isinstance(seed, WHOLE) or seed < 0:
         raise ConfigError(f"seed is {seed!r}; give a whole number of at least 0.")

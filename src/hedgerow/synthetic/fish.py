@@ -175,9 +175,7 @@ def _paint(
     return light + _relief(rng, thickness, pixel)
 
 
-def _somite_marks(
-    rng: np.random.Generator, body: BodyCoordinates, pattern: SomitePattern, pixel: float
-) -> np.ndarray:
+def _somite_marks(rng: np.random.Generator, body: BodyCoordinates, pattern: SomitePattern, pixel: float) -> np.ndarray:
     """Dark clefts between somites and a random tone of each, (H, W); fainter towards one end at times."""
     after = np.clip(np.searchsorted(pattern.boundaries, pattern.chevron), 1, N_SOMITES)
     to_previous = np.abs(pattern.chevron - pattern.boundaries[after - 1])

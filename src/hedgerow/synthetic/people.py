@@ -118,9 +118,7 @@ def _head(rng: np.random.Generator, chest: Frame, tall: float) -> list[RoundCone
     ]
 
 
-def _arm(
-    rng: np.random.Generator, chest: Frame, side: str, outward: int, tall: float, stout: float
-) -> list[RoundCone]:
+def _arm(rng: np.random.Generator, chest: Frame, side: str, outward: int, tall: float, stout: float) -> list[RoundCone]:
     """Upper arm, forearm and hand. Gestures: hanging, sideways, raised, reaching forward."""
     lift, swing, flex = [
         (rng.uniform(5, 30), rng.normal(0, 18), rng.uniform(5, 60)),
@@ -143,9 +141,7 @@ def _arm(
     ]
 
 
-def _leg(
-    rng: np.random.Generator, hips: Frame, side: str, outward: int, tall: float, stout: float
-) -> list[RoundCone]:
+def _leg(rng: np.random.Generator, hips: Frame, side: str, outward: int, tall: float, stout: float) -> list[RoundCone]:
     """Thigh, shin and foot, standing or stepping with a bent knee."""
     swing, flex = [
         (rng.normal(3, 8), rng.uniform(0, 20)),
