@@ -86,7 +86,7 @@ def test_training_pixels_go_where_prediction_sends_them():
     """Codes route in training as thresholds do in prediction: growing on its own training set must not differ."""
     images, labels = blobs(4)
     config = dataclasses.replace(SMALL, n_levels=1, held_out="none", augment=hr.AugmentConfig(copies=0))
-    prepared, classes = stack_module._prepare(images, labels, config, 255, None)
+    prepared, _ = stack_module._prepare(images, labels, config, 255, None)
     features = stack_module.fit_features([p.planes for p in prepared], config)
     samples = stack_module.draw_samples(prepared, config)
     planes = stack_module.build_planes(prepared, features, samples, 0, config)

@@ -10,7 +10,7 @@ import numpy as np
 
 from hedgerow.errors import HedgerowError, InputError
 from hedgerow.images import find_files, read_input, stem_of, write_labels, write_planes
-from hedgerow.progress import progress_bar, silent
+from hedgerow.progress import Report, progress_bar
 from hedgerow.tiling import predict_proba
 from hedgerow.trees import ForestStack
 
@@ -50,12 +50,17 @@ def predict_files(
         raise InputError(f"cannot make the folder {folder}: {error.strerror}; choose another place.") from error
     failures = []
     with progress_bar() as report:
+
+        def tiles(what: str, done: int, total: int) -> None:
+            if total > 1:  # a large image: show how far it is
+                report("tiles of this image", done, total)
+
         for done, file in enumerate(files):
             report("images", done, len(files))
             try:
                 image = read_input(file, model.features.kind)
                 _warn_of_other_scale(model, image, file, say)
-                _write_outputs(model, image, outputs, outputs.paths(folder, stem_of(file)), tile)
+                _write_outputs(model, image, outputs, outputs.paths(folder, stem_of(file)), tile, tiles)
             except (HedgerowError, MemoryError) as error:
                 text = str(error) or "it does not fit in memory"
                 failures.append(text if str(file) in text else f"{file}: {text}")
@@ -83,12 +88,17 @@ def _warn_of_other_scale(model: ForestStack, image: np.ndarray, file: Path, say:
 
 
 def _write_outputs(
-    model: ForestStack, image: np.ndarray, outputs: Outputs, paths: dict[str, Path], tile: int | None
+    model: ForestStack,
+    image: np.ndarray,
+    outputs: Outputs,
+    paths: dict[str, Path],
+    tile: int | None,
+    progress: Report,
 ) -> None:
     if paths.keys() == {"labels"}:
-        write_labels(paths["labels"], model.predict(image, tile=tile, progress=silent))
+        write_labels(paths["labels"], model.predict(image, tile=tile, progress=progress))
         return
-    proba = predict_proba(model, image, tile=tile, progress=silent)
+    proba = predict_proba(model, image, tile=tile, progress=progress)
     names = [f"class {value}" for value in model.classes]
     if "proba" in paths:
         write_planes(paths["proba"], proba, outputs.dtype, names)

@@ -106,7 +106,7 @@ def region_outputs(stack: ForestStack, planes: np.ndarray, region: Region) -> li
     outputs: list[np.ndarray] = []
     for level, forest in enumerate(stack.levels):
         here = reads[level].within(reads[0])
-        channels = [*here.of(features), *(outputs[-1] if outputs else ())]
+        channels = [*here.of(features), *outputs[-1]] if outputs else here.of(features)
         outputs.append(
             run_forest(
                 forest,

@@ -230,7 +230,8 @@ def partition(goes_right, samples, begin, end, spare):
 @kernel
 def grow_tree(
     codes, values, start, height, width, reach, outside, samples, class_weight, entropy,
-    max_depth, min_split, min_leaf, search_samples, recipe, n_channels, n_radii, n_drawn, n_offsets, half_window, sigma, state,
+    max_depth, min_split, min_leaf, search_samples,
+    recipe, n_channels, n_radii, n_drawn, n_offsets, half_window, sigma, state,
     left_child, threshold, plane, offset, weight, node_counts,
 ):  # fmt: skip
     """Grow breadth first into the output arrays (each long enough for every node); returns the number of nodes.
