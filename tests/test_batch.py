@@ -52,10 +52,10 @@ def test_a_folder_is_predicted_and_told_of(folder, stack, example):
 def test_one_failure_does_not_stop_the_batch(folder, stack, monkeypatch, problem):
     write = batch._write_outputs
 
-    def fail_on_b(model, image, outputs, paths, tile):
+    def fail_on_b(model, image, outputs, paths, *rest):
         if paths["labels"].stem == "b":
             raise problem
-        write(model, image, outputs, paths, tile)
+        write(model, image, outputs, paths, *rest)
 
     monkeypatch.setattr(batch, "_write_outputs", fail_on_b)
     failures = predict_files(stack, folder / "images", folder / "out", Outputs())

@@ -82,12 +82,15 @@ def predict_tiles(
 
 
 def fitting_tile(stack: ForestStack, memory: int) -> int:
-    """The side of the largest tile whose work takes about `memory` bytes; never so small that halo is all it does."""
+    """The side of a tile whose work takes about `memory` bytes at most, or less where the halo is small anyway."""
     channels = stack.features.n_features + stack.n_classes
     # The features, the planes padded from them for one level, and two levels' probabilities.
     bytes_per_pixel = 4 * (2 * channels + 2 * stack.n_classes)
-    side = int(np.sqrt(memory / bytes_per_pixel))
-    return max(side - 2 * stack.receptive_field, stack.receptive_field // 2, 64)
+    halo = stack.receptive_field
+    affordable = int(np.sqrt(memory / bytes_per_pixel)) - 2 * halo
+    # With eight times the halo a tile does half as much again as its own pixels need; larger ones gain little.
+    # However little memory there is, a tile must not be mostly halo.
+    return max(min(affordable, max(8 * halo, 512)), halo // 2, 64)
 
 
 def region_outputs(stack: ForestStack, planes: np.ndarray, region: Region) -> list[np.ndarray]:
