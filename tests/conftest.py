@@ -1,4 +1,4 @@
-"""Small images and a small model that many tests share; made once a session, never changed."""
+"""Small images and a small model, made once a session; a folder to train in; the command line in this process."""
 
 import sys
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import hedgerow as hr
+from files import write
 from hedgerow.cli import main
 
 CLASSES = (3, 77, 200)
@@ -85,5 +86,26 @@ def hedgerow(monkeypatch, capsys):
         except SystemExit as leaving:
             code = leaving.code
         return Finished(code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def place(tmp_path, example, tiny_config):
+    """A folder with images/, labels/ and settings.toml, ready to train."""
+    for number, (image, labels) in enumerate(zip(example.images, example.labels, strict=True)):
+        write(tmp_path / "images" / f"a{number}.png", image)
+        write(tmp_path / "labels" / f"a{number}.png", labels.astype(np.uint8))
+    tiny_config.write(tmp_path / "settings.toml")
+    return tmp_path
+
+
+@pytest.fixture
+def train(hedgerow, place):
+    """Trains on the folder: train("--seed", 3) -> Finished, the model in model.hedge."""
+
+    def run(*options, images="images", labels="labels"):
+        settings = () if "--config" in options else ("--config", place / "settings.toml")
+        return hedgerow("train", place / images, place / labels, "-o", place / "model.hedge", *settings, *options)
 
     return run

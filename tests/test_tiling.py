@@ -80,6 +80,8 @@ def test_tiles_come_one_by_one_and_cover_the_image():
 def test_tile_size_follows_memory():
     images, labels = blobs(4)
     stack = hr.fit_stack(images, labels, SMALL)
-    assert fitting_tile(stack, 1 << 32) > fitting_tile(stack, 1 << 28) >= 64
+    assert fitting_tile(stack, 1 << 32) > fitting_tile(stack, 1 << 25) >= 64
+    assert fitting_tile(stack, 1 << 32) == fitting_tile(stack, 1 << 40), "no larger than its halo justifies"
+    assert fitting_tile(stack, 0) == max(64, stack.receptive_field // 2)
     with pytest.raises(ConfigError, match="tile"):
         stack.predict(images[0], tile=0)
