@@ -191,8 +191,8 @@ class SamplingConfig(Checked):
     kind: Literal["grid", "per_class"] = setting(
         "grid", about="a lattice with a random fraction, or a number per class"
     )
-    step: int = setting(3, 1, 1000, "grid: every step-th row and column")
-    fraction: float = setting(0.25, 1e-6, 1.0, "grid: random part of the lattice that is kept")
+    step: int = setting(2, 1, 1000, "grid: every step-th row and column")
+    fraction: float = setting(1.0, 1e-6, 1.0, "grid: random part of the lattice that is kept")
     max_samples: int = setting(400_000, 100, 10**9, "of more samples than this in all, this many are kept at random")
     per_class: int = setting(20, 1, 10_000_000, "per_class: pixels of each class from each image")
 
@@ -201,7 +201,7 @@ class SamplingConfig(Checked):
 class AugmentConfig(Checked):
     """Random altered copies of every training image, beside the originals."""
 
-    copies: int = setting(2, 0, 100, "extra copies of each image")
+    copies: int = setting(0, 0, 100, "extra copies of each image")
     rotation: float = setting(180.0, 0.0, 180.0, "degrees, drawn within plus or minus")
     flip: bool = setting(False, about="mirror half of the copies")
     scale: float = setting(0.0, 0.0, 0.9, "relative size change, drawn within plus or minus")
@@ -226,12 +226,12 @@ class StackConfig(Checked):
     balance: bool = setting(False, about="weigh classes as if each had as many samples")
     bootstrap: bool = setting(True, about="each tree draws its samples with replacement")
     held_out: Literal["trees", "folds", "none"] = setting(
-        "trees",
+        "folds",
         about="how a later level gets predictions of images its input did not train on: trees that each skip "
         "some images; extra forests on folds of the images; or not at all (the paper's plain way)",
     )
     skip: float = setting(0.34, 0.01, 0.9, "held_out=trees: part of the images that each tree skips")
-    n_folds: int = setting(4, 2, 100, "held_out=folds: number of folds")
+    n_folds: int = setting(2, 2, 100, "held_out=folds: number of folds")
     features: Literal["bank", "channels", "depth"] = setting(
         "bank", about="the filter bank; the image's channels as they are; or scale-invariant depth features"
     )
@@ -251,7 +251,12 @@ class StackConfig(Checked):
     @classmethod
     def zebrafish(cls, **changes: Any) -> StackConfig:
         """The paper's somite experiment: 3 levels, rotated copies, a 129 x 129 window, no held-out predictions."""
-        preset = cls(held_out="none", sampling=SamplingConfig(max_samples=10**9))
+        preset = cls(
+            held_out="none",
+            search_samples=10**9,
+            sampling=SamplingConfig(step=3, fraction=0.25, max_samples=10**9),
+            augment=AugmentConfig(copies=2),
+        )
         return dataclasses.replace(preset, **changes)
 
     @classmethod
@@ -262,6 +267,7 @@ class StackConfig(Checked):
             n_trees=10,
             features="depth",
             held_out="none",
+            search_samples=10**9,
             context=ContextConfig(n_candidates=100),
             sampling=SamplingConfig(kind="per_class", per_class=20, max_samples=10**9),
             augment=AugmentConfig(copies=0),

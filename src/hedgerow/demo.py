@@ -35,7 +35,7 @@ def run_demo(kind: str, folder: Path, say: Callable[[str], None]) -> None:
     say(f"{N_TRAIN} images to learn from, {N_TEST} others to test on; classes and pixels of the labels:")
     say(str(class_table(labels)))
 
-    config = StackConfig() if kind == "somites" else StackConfig(features="depth")
+    config = StackConfig() if kind == "somites" else StackConfig.kinect(held_out="folds")
     start = time.perf_counter()
     stack = fit_stack(images, labels, config)
     trained = time.perf_counter() - start

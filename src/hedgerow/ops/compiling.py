@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+from numba import config as numba_config
 from numba import njit
 from numba.core import event
 
 log = logging.getLogger("hedgerow")
+config: Any = numba_config  # its attributes are made at run time
 
 
 class _SayOnce(event.Listener):
@@ -31,6 +37,35 @@ class _SayOnce(event.Listener):
 event.register("numba:compile", _SayOnce())
 
 
+def _cache_folder() -> str:
+    """Where compiled kernels are kept: a folder for this state of the sources.
+
+    Numba looks only at the file of the function itself, yet a kernel holds the code of every kernel it calls: after an
+    upgrade that touched another file it would go on using the old one.
+    """
+    here = Path(__file__).parent
+    digest = hashlib.sha256()
+    for source in sorted(here.glob("*.py")):
+        digest.update(source.read_bytes())
+    name = f"hedgerow-{digest.hexdigest()[:16]}"
+    if config.CACHE_DIR:
+        return str(Path(config.CACHE_DIR) / name)
+    beside = here / "__pycache__"
+    with suppress(OSError):
+        beside.mkdir(exist_ok=True)
+    if os.access(beside, os.W_OK):
+        return str(beside / name)
+    return str(Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "hedgerow" / name)
+
+
+_FOLDER = _cache_folder()
+
+
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile on first use. No fast-math: a value must not depend on how a row was cut into vectors."""
-    return njit(cache=True, nogil=True, error_model="numpy")(function)
+    before = config.CACHE_DIR
+    config.CACHE_DIR = _FOLDER  # read when the function is made; other packages' kernels go where they went
+    try:
+        return njit(cache=True, nogil=True, error_model="numpy")(function)
+    finally:
+        config.CACHE_DIR = before
