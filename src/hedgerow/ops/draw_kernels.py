@@ -43,9 +43,6 @@ def draw_candidate(state, recipe, channel, n_channels, n_radii, half_window, sig
         plane[j] = 0
         offset[j, 0] = 0.0
         offset[j, 1] = 0.0
-    # At later levels depth is one channel among many classes: half of all candidates are its own nevertheless.
-    if recipe == DEPTH and n_channels > 2 and not first and random_below(state, 2) == 1:
-        channel = 0
     weight[0] = 1.0
     plane[0] = channel * n_radii + random_below(state, n_radii)
     if recipe == DEPTH:
