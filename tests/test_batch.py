@@ -100,12 +100,12 @@ def test_the_label_map_comes_last(folder, stack, monkeypatch):
 
 def test_results_in_the_place_of_inputs_are_refused(folder, stack):
     before = (folder / "images" / "a.npy").read_bytes()
-    with pytest.raises(InputError, match="replace an input"):
+    with pytest.raises(InputError, match="holds the images themselves"):
         predict_files(stack, folder / "images", folder / "images", Outputs(labels="npy"))
     assert (folder / "images" / "a.npy").read_bytes() == before
-    # Beside them is fine.
-    assert predict_files(stack, folder / "images", folder / "images", Outputs()) == []
-    assert (folder / "images" / "a.npy").read_bytes() == before
+    with pytest.raises(InputError, match="looks like a file"):
+        predict_files(stack, folder / "images", folder / "out.png", Outputs())
+    assert not (folder / "out.png").exists()
 
 
 def test_a_stop_from_the_progress_report_ends_the_batch(folder, stack, monkeypatch):

@@ -100,11 +100,9 @@ def test_demo_tells_what_each_level_gains(hedgerow, tmp_path, monkeypatch, tiny_
         def __call__(self, n_images, seed):
             return self.draw(n_images=n_images, seed=seed, size=(32, 40))
 
-    def small_config(**changes):
-        return dataclasses.replace(tiny_config, **changes)
-
     monkeypatch.setattr(synthetic, kind, SmallImages(getattr(synthetic, kind)))
-    monkeypatch.setattr(demo, "StackConfig", small_config)
+    features = "depth" if kind == "bodies" else "bank"
+    monkeypatch.setitem(demo.CONFIGS, kind, dataclasses.replace(tiny_config, features=features))
     monkeypatch.setattr(demo, "N_TRAIN", 3)
     monkeypatch.setattr(demo, "N_TEST", 2)
     finished = hedgerow("demo", "-o", tmp_path / "demo", "--data", kind)

@@ -122,7 +122,7 @@ def test_a_batch_goes_on_past_bad_images_and_names_them_at_the_end(hedgerow, pla
 def test_results_never_replace_inputs(hedgerow, place, model_file, images, output):
     (place / "link").symlink_to(place / "images", target_is_directory=True)
     before = listing(place)
-    assert_refused(hedgerow("predict", model_file, place / images, "-o", place / output), "replace an input")
+    assert_refused(hedgerow("predict", model_file, place / images, "-o", place / output), "holds the images themselves")
     assert listing(place) == before
 
 

@@ -25,12 +25,21 @@ def test_grid_keeps_its_fraction_of_the_lattice():
     assert (np.diff(rows * 303 + columns) > 0).all(), "in reading order"
 
 
-def test_grid_does_not_lose_a_rare_class():
+@pytest.mark.parametrize("place", [(30, 60), (31, 61)])
+def test_grid_does_not_lose_a_rare_class_on_or_beside_the_lattice(place):
     target = np.zeros((90, 90), np.uint8)
-    target[30, 60] = 1
+    target[place] = 1
     for seed in range(5):
         rows, columns = choose_pixels(target, SamplingConfig(step=3, fraction=0.01), np.random.default_rng(seed))
         assert (target[rows, columns] == 1).sum() == 1
+
+
+def test_grid_takes_enough_of_a_scribble_that_runs_between_its_lines():
+    target = np.full((50, 50), UNLABELLED, np.uint8)
+    target[11, 5:25] = 0
+    target[21, :] = 1
+    rows, columns = choose_pixels(target, SamplingConfig(step=2, at_least=30), np.random.default_rng(0))
+    assert np.bincount(target[rows, columns]).tolist() == [20, 30]
 
 
 def test_a_fixed_number_per_class():

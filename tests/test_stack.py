@@ -142,13 +142,12 @@ def test_groups_are_images_or_blocks_of_few_images():
     assert len(np.unique(prepared[0].group)) == stack_module.BLOCKS**2
 
 
-@pytest.mark.parametrize(("n_groups", "n_trees", "skip"), [(2, 1, 0.3), (5, 16, 0.34), (30, 4, 0.1), (16, 16, 0.9)])
+@pytest.mark.parametrize(("n_groups", "n_trees", "skip"), [(2, 2, 0.3), (5, 16, 0.34), (30, 4, 0.1), (16, 16, 0.9)])
 def test_every_group_is_skipped_by_a_tree_and_no_tree_skips_all(n_groups, n_trees, skip):
     skipped = stack_module._skipped_groups(np.arange(n_groups), n_trees, skip)
     assert len(skipped) == n_trees
     assert all(0 < len(set(groups)) < n_groups for groups in skipped)
-    if n_trees > 1:
-        assert set(np.concatenate(skipped)) == set(range(n_groups))
+    assert set(np.concatenate(skipped)) == set(range(n_groups))
 
 
 def test_context_helps_where_it_must():
@@ -270,3 +269,25 @@ def test_bad_input_is_refused_by_name(complaint):
     images, labels = BAD_SETS[complaint](*blobs(4))
     with pytest.raises(InputError, match=complaint):
         hr.fit_stack(images, labels, SMALL)
+
+
+def test_a_rare_class_survives_the_limit_on_samples():
+    images, labels = blobs(4)
+    for label in labels:
+        label[label == 2] = 0
+    labels[0][3, 3:8] = 2
+    config = dataclasses.replace(SMALL, sampling=hr.SamplingConfig(step=1, max_samples=100))
+    prepared, _ = stack_module._prepare(images, labels, config, 255, None)
+    samples = stack_module.draw_samples(prepared, config)
+    assert len(samples) <= 100 + 3 * config.sampling.at_least
+    assert (samples.target == 2).sum() >= 5
+
+
+def test_what_is_no_settings_object_and_what_cannot_work_is_refused():
+    images, labels = blobs(4)
+    with pytest.raises(hr.ConfigError, match="StackConfig"):
+        hr.fit_stack(images, labels, {"n_trees": 3})
+    with pytest.raises(hr.ConfigError, match="at least 2"):
+        hr.StackConfig(held_out="trees", n_trees=1)
+    with pytest.raises(InputError, match="name"):
+        hr.fit_stack(images, labels, SMALL, names=["only one"])

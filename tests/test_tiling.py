@@ -82,6 +82,6 @@ def test_tile_size_follows_memory():
     stack = hr.fit_stack(images, labels, SMALL)
     assert fitting_tile(stack, 1 << 32) > fitting_tile(stack, 1 << 25) >= 64
     assert fitting_tile(stack, 1 << 32) == fitting_tile(stack, 1 << 40), "no larger than its halo justifies"
-    assert fitting_tile(stack, 0) == max(64, stack.receptive_field // 2)
+    assert fitting_tile(stack, 0) == max(64, 2 * stack.receptive_field)
     with pytest.raises(ConfigError, match="tile"):
         stack.predict(images[0], tile=0)

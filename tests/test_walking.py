@@ -116,6 +116,15 @@ def test_select_keeps_the_trees():
     np.testing.assert_allclose(run_forest(part, channels), normalise(summed), rtol=1e-6)
 
 
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 3.3e38])
+def test_a_pixel_without_a_sensible_value_reaches_a_leaf_of_its_tree(value):
+    rng = np.random.default_rng(3)
+    forest = random_forest(rng, n_trees=4)
+    channels = channels_of(rng, (8, 9))
+    channels[:, :2, :2] = value
+    np.testing.assert_array_equal(run_forest(forest, channels), plain.forest_proba(forest, channels))
+
+
 def test_no_votes_at_all_is_uniform():
     forest = random_forest(np.random.default_rng(0))
     forest = replace(forest, votes=np.zeros_like(forest.votes))

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from hedgerow.errors import HedgerowError, InputError
-from hedgerow.images import find_files, read_input, stem_of, write_labels, write_planes
+from hedgerow.image_files import ending_of
+from hedgerow.images import find_files, make_folder, read_input, stem_of, write_labels, write_planes
 from hedgerow.progress import Report, progress_bar
-from hedgerow.tiling import predict_proba
+from hedgerow.tiling import predict_tiles
 from hedgerow.trees import ForestStack
 
 
@@ -44,10 +45,7 @@ def predict_files(
     """Predict every image of a folder, file or glob into `folder`; returns a sentence for each that failed."""
     files = find_files(images)
     _check_names(files, folder, outputs)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make the folder {folder}: {error.strerror}; choose another place.") from error
+    make_folder(folder)
     failures = []
     with progress_bar() as report:
 
@@ -70,13 +68,14 @@ def predict_files(
 
 
 def _check_names(files: list[Path], folder: Path, outputs: Outputs) -> None:
-    """No result may take the place of an input, or of another image's result."""
-    inputs = {file.resolve() for file in files}
+    """Results go into a folder of their own, where none is taken for an input later or for another image's."""
+    if ending_of(folder) and not folder.is_dir():
+        raise InputError(f"{folder} looks like a file; give a folder for the results, e.g. {folder.with_suffix('')}.")
+    if folder.resolve() in {file.resolve().parent for file in files}:
+        raise InputError(f"{folder} holds the images themselves; choose another folder for the results.")
     taken: dict[Path, Path] = {}
     for file in files:
         for path in outputs.paths(folder, stem_of(file)).values():
-            if path.resolve() in inputs:
-                raise InputError(f"the result {path} would replace an input image; choose another folder.")
             if path in taken:
                 raise InputError(f"{taken[path]} and {file} would both be written to {path}; rename one of them.")
             taken[path] = file
@@ -95,19 +94,27 @@ def _write_outputs(
     tile: int | None,
     progress: Report,
 ) -> None:
-    if paths.keys() == {"labels"}:
-        write_labels(paths["labels"], model.predict(image, tile=tile, progress=progress))
-        return
-    proba = predict_proba(model, image, tile=tile, progress=progress)
+    values = np.array(model.classes)
+    found: dict[str, np.ndarray] = {}
+    # Tile by tile, so that beside what is asked for only one tile's probabilities are held.
+    for region, levels, size in predict_tiles(model, image, tile=tile, progress=progress):
+        proba = levels[-1]
+        parts = {"labels": values[proba.argmax(axis=0)], "proba": proba}
+        if "confidence" in paths:
+            parts["confidence"] = proba.max(axis=0)
+        if "entropy" in paths:
+            parts["entropy"] = relative_entropy(proba)
+        for what in paths:
+            part = parts[what]
+            if what not in found:
+                found[what] = np.empty((*part.shape[:-2], *size), part.dtype)
+            region.of(found[what])[...] = part
     names = [f"class {value}" for value in model.classes]
-    if "proba" in paths:
-        write_planes(paths["proba"], proba, outputs.dtype, names)
-    if "confidence" in paths:
-        write_planes(paths["confidence"], proba.max(axis=0), outputs.dtype)
-    if "entropy" in paths:
-        write_planes(paths["entropy"], relative_entropy(proba), outputs.dtype)
+    for what in ("proba", "confidence", "entropy"):
+        if what in paths:
+            write_planes(paths[what], found[what], outputs.dtype, names if what == "proba" else None)
     # Last: where the label map exists, everything else does too.
-    write_labels(paths["labels"], np.array(model.classes)[proba.argmax(axis=0)])
+    write_labels(paths["labels"], found["labels"])
 
 
 def relative_entropy(proba: np.ndarray) -> np.ndarray:
@@ -123,10 +130,7 @@ def write_sample(kind: str, folder: Path, n_images: int, seed: int) -> None:
 
     images, labels = getattr(synthetic, kind)(n_images=n_images, seed=seed)
     for name in ("images", "labels"):
-        try:
-            (folder / name).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"cannot make the folder {folder / name}: {error.strerror}.") from error
+        make_folder(folder / name)
     for i, (image, label) in enumerate(zip(images, labels, strict=True)):
         write_labels(folder / "images" / f"{kind}_{i:03d}.png", image)
         write_labels(folder / "labels" / f"{kind}_{i:03d}.png", label)

@@ -76,7 +76,8 @@ def train(
     trees: Annotated[int | None, typer.Option(help="Trees in each forest.")] = None,
     features: Annotated[Features | None, typer.Option(help="Filter bank, own channels, or depth.")] = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, same model.")] = None,
-    unlabelled: Unlabelled = 255,
+    unlabelled: Annotated[int, typer.Option(help="Label value that means: no label here.")] = 255,
+    max_classes: Annotated[int, typer.Option(help="Refuse labels with more classes than this.")] = 64,
 ) -> None:
     """Grow a stack of forests from images and labels.
 
@@ -85,7 +86,7 @@ def train(
     from hedgerow import model_io
     from hedgerow.config import StackConfig
     from hedgerow.images import pair_files, read_input, read_labels
-    from hedgerow.stack import fit_stack
+    from hedgerow.stack import FEW_IMAGES, fit_stack
 
     settings = StackConfig.read(config) if config else StackConfig()
     given: dict[str, Any] = {"n_levels": levels, "n_trees": trees, "features": features, "seed": seed}
@@ -96,14 +97,21 @@ def train(
     maps = [read_labels(p.label) for p in pairs]
     names = [str(p.image) for p in pairs]
     _check_sizes(pictures, maps, pairs, settings.features)
-    unlabelled = 255 if unlabelled is None else unlabelled
     table = _class_table(maps, unlabelled, pairs, labels)
+    if len(table.values) > max_classes:
+        raise InputError(
+            f"the labels in {labels} have {len(table.values)} different values and at most {max_classes} classes were "
+            "expected: are the folders swapped, or the labels smoothed at their edges? If not, raise --max-classes."
+        )
     print(f"{len(pairs)} image(s): {_kinds(pictures)}")
+    if len({p.dtype for p in pictures}) > 1:
+        print("note: the images have different number types; the same value must mean the same in all of them")
     print(table)
     stack = fit_stack(pictures, maps, settings, unlabelled=unlabelled, names=names)
     size = model_io.save(stack, output)
+    unseen = "training images" if len(pairs) >= FEW_IMAGES else "blocks of the training images"
     for level, score in enumerate(stack.settings["held_out"], start=1):
-        print(f"level {level}: mean Dice {score['mean_dice']:.3f} on training images it did not see")
+        print(f"level {level}: mean Dice {score['mean_dice']:.3f} on {unseen} it did not see")
     print(f"{output}: {_size(size)}")
 
 
@@ -253,6 +261,8 @@ def sample(
 
     write_sample(kind.value, output, n_images, seed)
     print(f"{n_images} image(s) in {output / 'images'}, their labels in {output / 'labels'}")
+    depth = " --features depth" if kind is Sample.bodies else ""
+    print(f"next: hedgerow train {output / 'images'} {output / 'labels'} -o model.hedge{depth}")
 
 
 @app.command()
@@ -273,6 +283,8 @@ def demo(
 
 def _check_writable(output: Path, pairs: list[Any], *others: Path | None) -> None:
     """Long work must not end in a refusal to write, nor take the place of what it was made from."""
+    from hedgerow.images import check_folder_writable
+
     inputs = [*(p.image for p in pairs), *(p.label for p in pairs), *(path for path in others if path)]
     if output.resolve() in {path.resolve() for path in inputs}:
         raise InputError(f"{output} is one of the files to read; give another name to write.")
@@ -280,6 +292,7 @@ def _check_writable(output: Path, pairs: list[Any], *others: Path | None) -> Non
         raise InputError(f"{output} is a folder; give the name of a file to write, e.g. {output / 'model.hedge'}.")
     if not output.parent.is_dir():
         raise InputError(f"cannot write {output}: there is no folder {output.parent}; make it first.")
+    check_folder_writable(output.parent)
 
 
 def _check_sizes(pictures: list[Any], maps: list[Any], pairs: list[Any], features: str) -> None:
@@ -322,6 +335,9 @@ def main() -> None:
     """Run; bad input exits 2 with one sentence, a bug shows its traceback only with --debug."""
     debug = "--debug" in sys.argv
     sys.argv = [argument for argument in sys.argv if argument != "--debug"]
+    if "--threads" in sys.argv[2:]:  # common to all commands, so it may also follow the command's name
+        at = sys.argv.index("--threads")
+        sys.argv[1:] = [*sys.argv[at : at + 2], *sys.argv[1:at], *sys.argv[at + 2 :]]
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     try:
         app()

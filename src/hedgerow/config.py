@@ -193,6 +193,7 @@ class SamplingConfig(Checked):
     )
     step: int = setting(2, 1, 1000, "grid: every step-th row and column")
     fraction: float = setting(1.0, 1e-6, 1.0, "grid: random part of the lattice that is kept")
+    at_least: int = setting(20, 1, 10**9, "grid: of each class from each image, also beside the lattice, if there are")
     max_samples: int = setting(400_000, 100, 10**9, "of more samples than this in all, this many are kept at random")
     per_class: int = setting(20, 1, 10_000_000, "per_class: pixels of each class from each image")
 
@@ -245,6 +246,10 @@ class StackConfig(Checked):
         super().__post_init__()
         if self.features == "bank" and not self.sigmas:
             raise ConfigError("StackConfig.sigmas is empty; give at least one scale, e.g. (1.0, 3.5).")
+        if self.held_out == "trees" and self.n_trees < 2:
+            raise ConfigError(
+                "StackConfig.held_out is 'trees', which needs n_trees of at least 2; raise it, or use 'folds'."
+            )
         if len(self.sigmas) > MAX_SIGMAS:
             raise ConfigError(f"StackConfig.sigmas has {len(self.sigmas)} scales; it must have at most {MAX_SIGMAS}.")
 
@@ -254,7 +259,7 @@ class StackConfig(Checked):
         preset = cls(
             held_out="none",
             search_samples=10**9,
-            sampling=SamplingConfig(step=3, fraction=0.25, max_samples=10**9),
+            sampling=SamplingConfig(step=3, fraction=0.25, at_least=1, max_samples=10**9),
             augment=AugmentConfig(copies=2),
         )
         return dataclasses.replace(preset, **changes)

@@ -103,14 +103,17 @@ def run_forest(
     if inner is None:
         inner = Region(0, height, 0, width)
     pairs, plane = _used_planes(forest)
-    if len(pairs) * (inner.height + 2 * forest.reach) * (inner.width + 2 * forest.reach) >= 2**32 and inner.height > 1:
+    # Farther than the image is large, every offset ends at its edge.
+    margin = min(forest.reach, max(height, width))
+    if len(pairs) * (inner.height + 2 * margin) * (inner.width + 2 * margin) >= 2**32 and inner.height > 1:
         # A probe's place is a 32-bit number: do the upper and the lower half one after the other.
         middle = (inner.top + inner.bottom) // 2
         halves = replace(inner, bottom=middle), replace(inner, top=middle)
         return np.concatenate([run_forest(forest, channels, half, reach, outside) for half in halves], axis=1)
     nodes = np.arange(forest.n_nodes, dtype=np.uint32)
     child = np.where(forest.is_split, forest.left_child, nodes).astype(np.uint32)
-    threshold = np.where(forest.is_split, forest.threshold, np.inf).astype(np.float32)
+    # Nothing is >= NaN: whatever a pixel holds, a leaf sends it to its own left child, itself.
+    threshold = np.where(forest.is_split, forest.threshold, np.nan).astype(np.float32)
     leaf = np.where(forest.is_split, 0, forest.leaf_index).astype(np.uint32)
     votes = np.pad(forest.votes.astype(np.float32), ((0, 0), (0, -forest.n_classes % 8)))
     root, depth = forest.root.astype(np.uint32), forest.depth
@@ -118,10 +121,9 @@ def run_forest(
 
     single = forest.weight.shape[1] == 1 and bool((forest.weight[forest.is_split] == 1).all())
     if single and reach is None and outside is None:
-        # Farther than the image is large, every offset ends at its edge.
-        margin = min(forest.reach, max(height, width))
         whole = inner.height == height and inner.width == width
-        if isinstance(channels, np.ndarray) and channels.flags.c_contiguous and whole and forest.reach == 0:
+        small = isinstance(channels, np.ndarray) and channels.flags.c_contiguous and channels.size < 2**32
+        if isinstance(channels, np.ndarray) and small and whole and forest.reach == 0:
             planes, plane = channels, forest.channel  # nothing to pad, nothing to copy
         else:
             planes = _padded_planes(channels, pairs, inner, margin)

@@ -11,23 +11,20 @@ import numpy as np
 from hedgerow import model_io, synthetic
 from hedgerow.batch import write_sample
 from hedgerow.config import StackConfig
-from hedgerow.errors import InputError
-from hedgerow.images import class_table
+from hedgerow.images import class_table, make_folder
 from hedgerow.metrics import scores
 from hedgerow.pictures import grey_picture, label_picture, save_sheet
 from hedgerow.progress import silent
 from hedgerow.stack import fit_stack
 
+CONFIGS = {"somites": StackConfig(), "bodies": StackConfig.kinect(held_out="folds")}
 BACKGROUND = {"somites": 0, "bodies": 19}
 N_TRAIN, N_TEST = 16, 8
 
 
 def run_demo(kind: str, folder: Path, say: Callable[[str], None]) -> None:
     """Train on built-in images of one kind, test on others, write images, model and picture into `folder`."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make the folder {folder}: {error.strerror}; choose another place.") from error
+    make_folder(folder)
     make = getattr(synthetic, kind)
     images, labels = make(n_images=N_TRAIN, seed=0)
     test_images, test_labels = make(n_images=N_TEST, seed=1)
@@ -35,9 +32,8 @@ def run_demo(kind: str, folder: Path, say: Callable[[str], None]) -> None:
     say(f"{N_TRAIN} images to learn from, {N_TEST} others to test on; classes and pixels of the labels:")
     say(str(class_table(labels)))
 
-    config = StackConfig() if kind == "somites" else StackConfig.kinect(held_out="folds")
     start = time.perf_counter()
-    stack = fit_stack(images, labels, config)
+    stack = fit_stack(images, labels, CONFIGS[kind])
     trained = time.perf_counter() - start
     start = time.perf_counter()
     outputs = [stack.level_outputs(image, progress=silent) for image in test_images]

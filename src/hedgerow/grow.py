@@ -44,8 +44,6 @@ def grow_forest(
     def grow(t: int) -> _Tree:
         rng = np.random.default_rng((*seed, t))
         usable = np.flatnonzero(~np.isin(samples.group, skipped_groups[t]))
-        if not len(usable):  # every labelled pixel lies in the groups to skip
-            usable = np.arange(len(samples))
         count = np.ones(len(usable), np.int32)
         if config.bootstrap:
             count = np.bincount(rng.integers(0, len(usable), len(usable)), minlength=len(usable)).astype(np.int32)

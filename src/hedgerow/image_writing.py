@@ -43,6 +43,26 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
         _remove(temporary)
 
 
+def check_folder_writable(folder: Path) -> None:
+    """Raise InputError unless files can be made in the folder."""
+    probe = folder / f".hedgerow-{uuid.uuid4().hex}.tmp"
+    try:
+        probe.touch()
+    except OSError as problem:
+        raise InputError(f"cannot write in {folder}: {one_line(problem)}; choose another place") from problem
+    finally:
+        _remove(probe)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder for results, with those above it, and see that it can be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise InputError(f"cannot make the folder {folder}: {one_line(problem)}; choose another place") from problem
+    check_folder_writable(folder)
+
+
 def _move_into_place(temporary: Path, final: Path) -> None:
     if not (temporary.is_dir() and final.exists()):
         os.replace(temporary, final)

@@ -6,6 +6,7 @@ The names for reading and writing files are at hand here too: one import serves 
 import glob
 import os
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from hedgerow.image_files import (
     read_image,
     read_label_file,
 )
-from hedgerow.image_writing import atomic_path, write_labels, write_planes
+from hedgerow.image_writing import atomic_path, check_folder_writable, make_folder, write_labels, write_planes
 
 __all__ = [
     "MAX_CLASSES",
@@ -31,10 +32,12 @@ __all__ = [
     "ClassTable",
     "Pair",
     "atomic_path",
+    "check_folder_writable",
     "check_pair",
     "class_table",
     "encode_labels",
     "find_files",
+    "make_folder",
     "pair_files",
     "read_channels",
     "read_image",
@@ -49,6 +52,7 @@ __all__ = [
 
 UNLABELLED_INDEX = 255
 MAX_CLASSES = 255
+MAX_VALUE = 1e15  # squares of it, and sums of them, are still float32 numbers
 FilesSpec = PathLike | Sequence[PathLike]
 
 _LABEL_SUFFIX = re.compile(r"[ ._-](labels?|masks?|seg|segmentation|annotations?|gt)$", re.IGNORECASE)
@@ -90,16 +94,16 @@ def _numeric_array(values: np.ndarray, name: str) -> np.ndarray:
 
 
 def _check_finite(planes: np.ndarray, original: np.ndarray, name: str) -> None:
-    """Refuse NaN, infinities, and values too large for float32; say how many and where the first is."""
+    """Refuse NaN, infinities, and values too large to compute with; say how many and where the first is."""
     if original.dtype.kind != "f":
         return
-    bad = ~np.isfinite(planes)
+    bad = ~(np.abs(planes) <= MAX_VALUE)  # NaN is not <= anything
     n_bad = int(np.count_nonzero(bad))
     if n_bad == 0:
         return
     channel, row, column = (int(i) for i in np.unravel_index(np.argmax(bad), bad.shape))
     value = original[channel, row, column]
-    kind = f"too large for float32 ({value:g})" if np.isfinite(value) else "NaN or infinite"
+    kind = f"too large ({value:g}, a fill value?)" if np.isfinite(value) else "NaN or infinite"
     raise InputError(
         f"{name} has {n_bad} value(s) that cannot be used, the first {kind} at row {row}, column {column} of"
         f" channel {channel}; replace them by finite numbers or rescale the image"
@@ -197,7 +201,7 @@ def _natural_key(path: Path) -> tuple[list[str | int], str]:
 
 def stem_of(path: PathLike) -> str:
     """The name without folder and supported ending: "a" for a.ome.tif, b/a.PNG and a.ome.zarr."""
-    name = Path(path).name
+    name = unicodedata.normalize("NFC", Path(path).name)  # macOS spells accents in two characters
     ending = next((ending for ending in ENDINGS if name.lower().endswith(ending)), "")
     stem = name[: len(name) - len(ending)]
     return stem[:-4] if ending in (".tif", ".tiff", ".zarr") and stem.lower().endswith(".ome") else stem
@@ -300,7 +304,7 @@ def class_table(labels: Sequence[np.ndarray], unlabelled: int = 255, names: Sequ
         found = f"only the class value {values[0]}" if values else "no label map"
         raise InputError(
             f"the labels have {found} besides the unlabelled value {unlabelled}, expected at least 2 classes;"
-            " label a second class, or set the unlabelled value if it is another"
+            " label a second class, or, if that value is a class of yours, set another unlabelled value such as -1"
         )
     if len(values) > MAX_CLASSES:
         raise InputError(

@@ -30,16 +30,20 @@ def choose_pixels(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rows and columns (S,) of the labelled pixels of target (H,W) to train on, in reading order.
 
-    "grid": a random `fraction` of every `step`-th row and column (the paper's zebrafish experiment), at least one
-    pixel of each class that the lattice meets. "per_class": so many of each class, or all there are (its Kinect one).
+    "grid": a random `fraction` of every `step`-th row and column (the paper's zebrafish experiment), and `at_least` so
+    many of each class wherever they lie, so that thin scribbles and small objects are not lost between the lines.
+    "per_class": so many of each class, or all there are (the paper's Kinect experiment).
     """
     chosen = np.zeros(target.shape, bool)
     if config.kind == "grid":
         lattice = target[:: config.step, :: config.step]
         kept = (rng.random(lattice.shape) < config.fraction) & (lattice != UNLABELLED)
-        for value in np.setdiff1d(np.unique(lattice), [UNLABELLED, *np.unique(lattice[kept])]):
-            kept.ravel()[rng.choice(np.flatnonzero(lattice == value))] = True
         chosen[:: config.step, :: config.step] = kept
+        for value in np.unique(target[target != UNLABELLED]):
+            places = np.flatnonzero((target == value) & ~chosen)
+            missing = config.at_least - int(np.count_nonzero(lattice[kept] == value))
+            if missing > 0:
+                chosen.ravel()[rng.choice(places, min(missing, len(places)), replace=False)] = True
     else:
         for value in np.unique(target[target != UNLABELLED]):
             places = np.flatnonzero(target == value)

@@ -14,7 +14,7 @@ import numpy as np
 
 from hedgerow.config import StackConfig
 from hedgerow.context import Region, run_forest
-from hedgerow.errors import InputError
+from hedgerow.errors import ConfigError, InputError
 from hedgerow.filters import fit_features
 from hedgerow.grow import grow_forest
 from hedgerow.images import check_pair, class_table, encode_labels, to_labels, to_planes
@@ -44,6 +44,8 @@ def fit_stack(
     names: of the images, for messages; progress: report function, None for a bar on the terminal.
     """
     config = config or StackConfig()
+    if not isinstance(config, StackConfig):
+        raise ConfigError(f"config is a {type(config).__name__}; give a StackConfig, e.g. StackConfig(n_trees=16).")
     prepared, classes = _prepare(images, labels, config, unlabelled, names)
     with reporting(progress) as report:
         report("features", 0, 2)
@@ -87,6 +89,8 @@ def _prepare(
             f"there are {len(images)} image(s) and {len(labels)} label map(s); give one label map for each image."
         )
     names = list(names) if names is not None else [f"image {i}" for i in range(len(images))]
+    if len(names) != len(images):
+        raise InputError(f"there are {len(names)} name(s) for {len(images)} image(s); give one for each.")
     planes = [to_planes(image, name, config.features) for image, name in zip(images, names, strict=True)]
     maps = [to_labels(label, f"the labels of {name}") for label, name in zip(labels, names, strict=True)]
     for i, name in enumerate(names):
@@ -177,7 +181,7 @@ def _pass_on(
     for i, image in enumerate(images):
         proba = np.empty((n_classes, *image.target.shape), np.float32)
         for g in np.unique(image.group).tolist():
-            # A group without a labelled pixel was seen by no tree: all may predict it.
+            # A group without a sample was seen by no tree: any forest may predict it.
             forest = predictors.get(g, any_forest)
             mine = image.group == g
             box = _bounding_box(mine)

@@ -7,6 +7,7 @@ of `filters` and `context` hold; an edge of a tile that is not the image's edge 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import numpy as np
@@ -17,7 +18,14 @@ from hedgerow.images import to_planes
 from hedgerow.progress import Report, reporting
 from hedgerow.trees import ForestStack
 
-MEMORY = 1 << 30  # bytes that the work on one tile may take, unless told
+
+def default_memory() -> int:
+    """Bytes that the work on one tile may take, unless told: an eighth of the machine's, 1 to 8 GB."""
+    try:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # not on every system
+        total = 0
+    return min(max(total // 8, 1 << 30), 8 << 30)
 
 
 def predict(stack: ForestStack, image: np.ndarray, **options: int | Report | None) -> np.ndarray:
@@ -62,14 +70,14 @@ def predict_tiles(
     stack: ForestStack,
     image: np.ndarray,
     tile: int | None = None,
-    memory: int = MEMORY,
+    memory: int | None = None,
     progress: Report | None = None,
 ) -> Iterator[tuple[Region, list[np.ndarray], tuple[int, int]]]:
     """Tile by tile: its region, the levels' class probabilities (C,h,w) there, and the image's size (H,W)."""
     planes = to_planes(image, features=stack.features.kind)
     height, width = planes.shape[1:]
     if tile is None:
-        tile = fitting_tile(stack, memory)
+        tile = fitting_tile(stack, default_memory() if memory is None else memory)
     if tile < 1:
         raise ConfigError(f"the tile size is {tile}; it must be at least 1 pixel.")
     tops, lefts = range(0, height, tile), range(0, width, tile)
@@ -90,7 +98,7 @@ def fitting_tile(stack: ForestStack, memory: int) -> int:
     affordable = int(np.sqrt(memory / bytes_per_pixel)) - 2 * halo
     # With eight times the halo a tile does half as much again as its own pixels need; larger ones gain little.
     # However little memory there is, a tile must not be mostly halo.
-    return max(min(affordable, max(8 * halo, 512)), halo // 2, 64)
+    return max(min(affordable, max(8 * halo, 512)), 2 * halo, 64)
 
 
 def region_outputs(stack: ForestStack, planes: np.ndarray, region: Region) -> list[np.ndarray]:

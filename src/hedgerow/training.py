@@ -147,7 +147,12 @@ def draw_samples(images: Sequence[TrainingImage], config: StackConfig) -> Sample
     fields = [np.concatenate(field).astype(np.int32) for field in zip(*parts, strict=True)]
     n, most = len(fields[0]), config.sampling.max_samples
     if n > most:
-        kept = np.sort(np.random.default_rng((config.seed, 5)).choice(n, most, replace=False))
+        rng = np.random.default_rng((config.seed, 5))
+        kept = np.zeros(n, bool)
+        kept[rng.choice(n, most, replace=False)] = True
+        target = fields[4]
+        for value in np.unique(target):  # a rare class must not vanish
+            kept[rng.permutation(np.flatnonzero(target == value))[: config.sampling.at_least]] = True
         fields = [field[kept] for field in fields]
     return Samples(*fields)
 

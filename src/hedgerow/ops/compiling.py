@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import logging
 import os
@@ -26,9 +27,10 @@ class _SayOnce(event.Listener):
         self._said = threading.Event()
 
     def on_start(self, event: Any) -> None:
-        if not self._said.is_set():
+        ours = event.data["dispatcher"].py_func.__module__.startswith("hedgerow.")
+        if ours and not self._said.is_set():
             self._said.set()
-            log.warning("compiling kernels: once after an install, under half a minute ...")
+            log.warning("compiling kernels for this step: only once after an install, under half a minute ...")
 
     def on_end(self, event: Any) -> None:
         pass
@@ -61,11 +63,20 @@ def _cache_folder() -> str:
 _FOLDER = _cache_folder()
 
 
+@functools.cache  # said once, not for every kernel
+def _say_that_nothing_is_kept() -> None:
+    log.warning("no folder can be written to keep compiled kernels; set NUMBA_CACHE_DIR to one that can")
+
+
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile on first use. No fast-math: a value must not depend on how a row was cut into vectors."""
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
     before = config.CACHE_DIR
     config.CACHE_DIR = _FOLDER  # read when the function is made; other packages' kernels go where they went
     try:
-        return njit(cache=True, nogil=True, error_model="numpy")(function)
+        return njit(cache=True, **options)(function)
+    except RuntimeError:  # no folder to be found that can be written
+        _say_that_nothing_is_kept()
+        return njit(**options)(function)
     finally:
         config.CACHE_DIR = before

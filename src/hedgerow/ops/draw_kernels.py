@@ -1,4 +1,4 @@
-"""Random proposals for splits: a small generator of our own, so that a seed means the same on every machine."""
+"""Random proposals for splits: a small generator of our own, whose stream depends on the seed alone."""
 
 from __future__ import annotations
 

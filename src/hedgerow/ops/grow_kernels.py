@@ -270,10 +270,11 @@ def grow_tree(
             continue
 
         # A node with very many samples is searched on an even selection of them.
-        seen, seen_begin, seen_n, seen_counts = samples, begin, n, counts
+        seen, seen_begin, seen_n, seen_counts, least = samples, begin, n, counts, min_leaf
         if n > search_samples:
             thin_out(samples, begin, n, thin, thin_counts)
             seen, seen_begin, seen_n, seen_counts = thin, 0, search_samples, thin_counts
+            least = max(1, min_leaf * search_samples // n)
         whole = node_quality(seen_counts, class_weight, entropy)
         best = whole + 1e-9 * abs(whole)
         best_bin, drawn = 0, 0
@@ -308,7 +309,7 @@ def grow_tree(
                     )  # fmt: skip
                     n_bins = bin_values(found, seen_n, edges, bins)
                 quality, cut = best_cut(
-                    bins, seen, seen_begin, seen_n, n_bins, class_weight, seen_counts, entropy, min_leaf, work
+                    bins, seen, seen_begin, seen_n, n_bins, class_weight, seen_counts, entropy, least, work
                 )
                 if cut > 0 and quality > best:
                     best, best_bin = quality, cut

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hedgerow.trees import LEAF, Forest
+from hedgerow.trees import LEAF, Forest, normalise
 
 
 def read(plane: np.ndarray, row: int, column: int, outside: float | None) -> np.float32:
@@ -66,14 +66,9 @@ def leaf_of(
 def forest_proba(forest: Forest, channels: np.ndarray, **context: np.ndarray | None) -> np.ndarray:
     """p(c|x) of every pixel, (C,H,W): the normalised sum over trees of the votes of the leaf that is reached."""
     height, width = channels.shape[1:]
-    proba = np.empty((forest.n_classes, height, width), np.float32)
+    scores = np.zeros((forest.n_classes, height, width), np.float32)
     for row in range(height):
         for column in range(width):
-            votes = np.zeros(forest.n_classes, np.float32)
             for tree in range(forest.n_trees):
-                votes = votes + forest.votes[leaf_of(forest, tree, channels, row, column, **context)]
-            total = np.float32(0)
-            for vote in votes:
-                total = total + vote
-            proba[:, row, column] = votes / total if total > 0 else np.float32(1) / np.float32(len(votes))
-    return proba
+                scores[:, row, column] += forest.votes[leaf_of(forest, tree, channels, row, column, **context)]
+    return normalise(scores)

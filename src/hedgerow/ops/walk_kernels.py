@@ -1,7 +1,8 @@
 """Walking a forest over an image: blocks of pixels side by side, one tree level at a time.
 
-A leaf is its own left child with an infinite threshold, so every pixel of a block takes the same number of steps
-and the loop has no branch. Votes are added tree after tree, in order, so the sum does not depend on blocks or tiles.
+A leaf is its own left child with a threshold that nothing reaches (NaN), so every pixel of a block takes the same
+number of steps and the loop has no branch. Votes are added tree after tree, in order, so the sum does not depend on
+blocks or tiles.
 Callers guarantee that every read is in range; nothing is checked here.
 """
 
