@@ -12,6 +12,7 @@ from conftest import CLASSES
 from files import listing
 from hedgerow import stack
 from hedgerow.config import StackConfig
+from hedgerow.images import write_labels
 from hedgerow.threads import get_threads, threads
 from refusals import assert_refused
 
@@ -111,3 +112,32 @@ def test_interrupted_training_leaves_the_old_model(train, place, monkeypatch):
     assert finished.code == 130
     assert (place / "model.hedge").read_bytes() == b"old"
     assert set(os.listdir(place)) == {"images", "labels", "settings.toml", "model.hedge"}
+
+
+def test_labels_that_look_like_pictures_are_refused(hedgerow, place):
+    rng = np.random.default_rng(0)
+    (place / "pictures").mkdir()
+    for name in os.listdir(place / "labels"):
+        picture = rng.integers(0, 200, (24, 32)).astype(np.uint8)
+        write_labels(place / "pictures" / name, picture)
+    given = ("train", place / "images", place / "pictures", "-o", place / "model.hedge")
+    assert_refused(hedgerow(*given), "swapped", "--max-classes", place / "pictures")
+    assert not (place / "model.hedge").exists()
+
+
+def test_threads_may_follow_the_command(hedgerow, place):
+    with threads(get_threads()):
+        finished = hedgerow(
+            *("train", place / "images", place / "labels", "-o", place / "model.hedge"),
+            *("--threads", 1, "--config", place / "settings.toml"),
+        )
+    assert finished.code == 0, finished.err
+
+
+def test_different_number_types_in_one_set_are_pointed_out(train, place):
+    names = sorted(os.listdir(place / "images"))
+    image = hr.read_image(place / "images" / names[0])
+    write_labels(place / "images" / names[0], image.astype(np.int64) * 256)
+    finished = train()
+    assert finished.code == 0, finished.err
+    assert "different number types" in finished.out
