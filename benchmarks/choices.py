@@ -5,7 +5,8 @@
 
 `somites`: 16 drawn images to learn from and 8 others to score on. A folder has images/, labels/ and train.txt: three
 quarters of its training images are learned from and the last quarter is scored.
-Test images are never read here. docs/choices.md holds the results.
+Test images are read only with --test, which is for the end: all training images are learned from and the test images
+scored. docs/choices.md holds the results.
 """
 
 from __future__ import annotations
@@ -54,15 +55,16 @@ VARIANTS: dict[str, dict[str, object]] = {
     "windows": {"context": ContextConfig(radii=(0, 3)), **FOLDS3},
     "entropy": {"criterion": "entropy", **FOLDS3},
     "search4096": {"search_samples": 4096, **FOLDS3},
+    "zebrafish": StackConfig.zebrafish().to_dict(),
     "kinect": StackConfig.kinect().to_dict(),
     "kinect_folds": StackConfig.kinect(held_out="folds").to_dict(),
 }
 
 
-def labelled_folder(folder: Path, half: bool) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """The training images and labels of a folder, in the order of train.txt; `half`: at half resolution."""
+def labelled_folder(folder: Path, part: str, half: bool) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """The images and labels of a folder that train.txt or test.txt (`part`) lists; `half`: at half resolution."""
     images, labels = [], []
-    for stem in (folder / "train.txt").read_text().split():
+    for stem in (folder / f"{part}.txt").read_text().split():
         image = hr.read_image(folder / "images" / f"{stem}.png")
         label = hr.read_labels(folder / "labels" / f"{stem}.png")
         if half:
@@ -75,6 +77,20 @@ def labelled_folder(folder: Path, half: bool) -> tuple[list[np.ndarray], list[np
     return images, labels
 
 
+def load(given: argparse.Namespace) -> tuple[list[np.ndarray], list[np.ndarray], int]:
+    """Images and labels, those to learn from first, and how many these are."""
+    if given.data == "somites":
+        images, labels = hr.synthetic.somites(16 if given.test else 24, seed=0)
+        tests = hr.synthetic.somites(16, seed=1000) if given.test else ([], [])
+        return images + tests[0], labels + tests[1], 16
+    images, labels = labelled_folder(Path(given.data), "train", given.half)
+    images, labels = images[:: given.every], labels[:: given.every]
+    if not given.test:
+        return images, labels, len(images) * 3 // 4
+    tests = labelled_folder(Path(given.data), "test", given.half)
+    return images + tests[0], labels + tests[1], len(images)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", help="'somites', or a folder with images/, labels/ and train.txt")
@@ -82,14 +98,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--half", action="store_true", help="use the folder's images at half resolution")
     parser.add_argument("--every", type=int, default=1, help="use every n-th training image of the folder")
+    parser.add_argument("--test", action="store_true", help="score on the test images: once, at the end")
     given = parser.parse_args()
-    if given.data == "somites":
-        images, labels = hr.synthetic.somites(24, seed=0)
-        n_train = 16
-    else:
-        images, labels = labelled_folder(Path(given.data), given.half)
-        images, labels = images[:: given.every], labels[:: given.every]
-        n_train = len(images) * 3 // 4
+    images, labels, n_train = load(given)
     for variant in given.variants:
         for seed in given.seeds:
             config = StackConfig.from_dict({**VARIANTS[variant], "seed": seed})
