@@ -3,7 +3,9 @@
 import dataclasses
 import io
 import os
+import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -227,9 +229,20 @@ class Terminal(io.StringIO):
 def test_there_is_no_bar_where_there_is_no_terminal(monkeypatch):
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     with progress.progress_bar() as report:
-        assert report is progress.silent
         report("work", 1, 2)
     assert sys.stderr.getvalue() == ""
+
+
+def test_an_interrupt_that_was_dropped_stops_the_work_at_the_next_report(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with progress.heeding_interrupts(), progress.progress_bar() as report:
+        report("work", 1, 3)
+        with suppress(KeyboardInterrupt):  # as a compiler's callback does
+            signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            report("work", 2, 3)
+    with progress.progress_bar() as report:
+        report("work", 3, 3)  # it is over with the block
 
 
 def test_the_bar_shows_the_present_work_also_when_it_returns(monkeypatch):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from forests import random_forest
-from hedgerow import threads
+from hedgerow import context, threads
 from hedgerow.context import Region, box_averaged, run_forest
 from hedgerow.errors import ModelError
 from hedgerow.ops import plain
@@ -72,6 +72,21 @@ def test_part_of_an_image_equals_the_whole():
         seen = inner.grown(forest.reach, 40, 50)
         cut = run_forest(forest, seen.of(channels), inner.within(seen))
         np.testing.assert_array_equal(cut, inner.of(whole))
+
+
+@pytest.mark.parametrize("shape", [(23, 9), (5, 40)])
+@pytest.mark.parametrize("reach", [0, 4])
+def test_work_too_large_for_32_bits_is_done_in_halves(monkeypatch, shape, reach):
+    rng = np.random.default_rng(7)
+    forest = random_forest(rng, reach=reach)
+    channels = rng.standard_normal((4, *shape)).astype(np.float32)
+    whole = run_forest(forest, channels)
+    calls = []
+    true_halves = Region.halves
+    monkeypatch.setattr(Region, "halves", lambda region: calls.append(region) or true_halves(region))
+    monkeypatch.setattr(context, "MAX_PLACES", 4 * (6 + 2 * reach) ** 2)
+    np.testing.assert_array_equal(run_forest(forest, channels), whole)
+    assert len(calls) > 2
 
 
 @pytest.mark.parametrize("n_probes", [1, 2])

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from hedgerow.errors import HedgerowError, InputError
+from hedgerow.progress import heeding_interrupts
 
 app = typer.Typer(
     help="Segment images, pixel by pixel, from a handful of labelled examples.",
@@ -340,7 +341,8 @@ def main() -> None:
         sys.argv[1:] = [*sys.argv[at : at + 2], *sys.argv[1:at], *sys.argv[at + 2 :]]
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     try:
-        app()
+        with heeding_interrupts():
+            app()
     except HedgerowError as error:
         if debug:
             raise

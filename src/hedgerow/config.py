@@ -73,9 +73,8 @@ class Checked:
         """Settings to a .toml or .json file, in the form that `read` takes."""
         from hedgerow.image_writing import atomic_path
 
-        values = self.to_dict()
         as_json = Path(path).suffix.lower() == ".json"
-        text = json.dumps(values, indent=2) + "\n" if as_json else _toml(values)
+        text = json.dumps(self.to_dict(), indent=2) + "\n" if as_json else documented_toml(self)
         with atomic_path(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
 
@@ -128,19 +127,8 @@ def _check_limits(value: Any, low: float | None, high: float | None, name: str) 
             raise ConfigError(f"{name} is {entry}; it must be {limits}.")
 
 
-def _toml(values: dict[str, Any]) -> str:
-    """Our settings are scalars, flat lists and one level of tables: small enough to write by hand."""
-    plain = {k: v for k, v in values.items() if not isinstance(v, dict) and v is not None}
-    lines = [f"{key} = {json.dumps(value)}" for key, value in plain.items()]
-    for key, table in values.items():
-        if isinstance(table, dict):
-            lines += ["", f"[{key}]"]
-            lines += [f"{k} = {json.dumps(v)}" for k, v in table.items() if v is not None]
-    return "\n".join(lines) + "\n"
-
-
 def documented_toml(config: Checked) -> str:
-    """The settings as TOML, each with its line of help and its limits; what is unset is commented out."""
+    """The settings as TOML, each with its line of help; what is unset is commented out."""
     tables = [(None, config), *((f.name, getattr(config, f.name)) for f in dataclasses.fields(config))]  # type: ignore[arg-type]
     lines: list[str] = []
     for name, table in tables:

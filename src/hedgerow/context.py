@@ -15,6 +15,8 @@ import numpy as np
 from hedgerow.threads import get_threads, map_threads
 from hedgerow.trees import Forest
 
+MAX_PLACES = 2**32  # a probe's place among the planes is a 32-bit number; larger work is done in halves
+
 
 @dataclass(frozen=True)
 class Region:
@@ -45,6 +47,14 @@ class Region:
     def within(self, outer: Region) -> Region:
         """The same pixels, counted from the outer region's corner."""
         return Region(self.top - outer.top, self.bottom - outer.top, self.left - outer.left, self.right - outer.left)
+
+    def halves(self) -> tuple[tuple[Region, Region], int]:
+        """The two halves of the longer side, and the axis they follow each other along."""
+        if self.height >= self.width:
+            middle = (self.top + self.bottom) // 2
+            return (replace(self, bottom=middle), replace(self, top=middle)), 0
+        middle = (self.left + self.right) // 2
+        return (replace(self, right=middle), replace(self, left=middle)), 1
 
     def of(self, array: np.ndarray) -> np.ndarray:
         """The view of the last two axes."""
@@ -105,11 +115,10 @@ def run_forest(
     pairs, plane = _used_planes(forest)
     # Farther than the image is large, every offset ends at its edge.
     margin = min(forest.reach, max(height, width))
-    if len(pairs) * (inner.height + 2 * margin) * (inner.width + 2 * margin) >= 2**32 and inner.height > 1:
-        # A probe's place is a 32-bit number: do the upper and the lower half one after the other.
-        middle = (inner.top + inner.bottom) // 2
-        halves = replace(inner, bottom=middle), replace(inner, top=middle)
-        return np.concatenate([run_forest(forest, channels, half, reach, outside) for half in halves], axis=1)
+    places = len(pairs) * (inner.height + 2 * margin) * (inner.width + 2 * margin)
+    if places >= MAX_PLACES and max(inner.height, inner.width) > 1:
+        halves, axis = inner.halves()
+        return np.concatenate([run_forest(forest, channels, half, reach, outside) for half in halves], axis=1 + axis)
     nodes = np.arange(forest.n_nodes, dtype=np.uint32)
     child = np.where(forest.is_split, forest.left_child, nodes).astype(np.uint32)
     # Nothing is >= NaN: whatever a pixel holds, a leaf sends it to its own left child, itself.
@@ -122,9 +131,9 @@ def run_forest(
     single = forest.weight.shape[1] == 1 and bool((forest.weight[forest.is_split] == 1).all())
     if single and reach is None and outside is None:
         whole = inner.height == height and inner.width == width
-        small = isinstance(channels, np.ndarray) and channels.flags.c_contiguous and channels.size < 2**32
-        if isinstance(channels, np.ndarray) and small and whole and forest.reach == 0:
-            planes, plane = channels, forest.channel  # nothing to pad, nothing to copy
+        shared = isinstance(channels, np.ndarray) and channels.flags.c_contiguous and channels.size < MAX_PLACES
+        if shared and whole and forest.reach == 0:
+            planes, plane = np.asarray(channels), forest.channel  # nothing to pad, nothing to copy
         else:
             planes = _padded_planes(channels, pairs, inner, margin)
         stride, size = planes.shape[2], planes.shape[1] * planes.shape[2]

@@ -75,14 +75,6 @@ class Scores:
         n_pixels = int(self.confusion.sum())
         return int(np.trace(self.confusion)) / n_pixels if n_pixels else float("nan")
 
-    def __add__(self, other: "Scores") -> "Scores":
-        """The scores of both sets of images together."""
-        if not isinstance(other, Scores):
-            return NotImplemented
-        if self.classes != other.classes:
-            raise InputError(f"scores of classes {self.classes} and {other.classes} cannot be merged")
-        return Scores(self.classes, self.confusion + other.confusion)
-
     def to_dict(self) -> dict[str, object]:
         """Everything as plain Python values, ready for JSON; None stands for NaN."""
         return {

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 Report = Callable[[str, int, int], None]
+_interrupted = threading.Event()
 
 
 def silent(what: str, done: int, total: int) -> None:
@@ -14,10 +17,39 @@ def silent(what: str, done: int, total: int) -> None:
 
 
 @contextmanager
+def heeding_interrupts() -> Iterator[None]:
+    """While the block runs, an interrupt stops the work at the next report at the latest.
+
+    Python drops an exception that is raised in a callback of a compiler or of the system: without this, an interrupt
+    during compilation would be lost.
+    """
+
+    def interrupt(number: int, frame: object) -> None:
+        _interrupted.set()
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        _interrupted.clear()
+
+
+def _heeding(report: Report) -> Report:
+    def heeding(what: str, done: int, total: int) -> None:
+        if _interrupted.is_set():
+            raise KeyboardInterrupt
+        report(what, done, total)
+
+    return heeding
+
+
+@contextmanager
 def progress_bar() -> Iterator[Report]:
     """A bar on the terminal while the block runs; nothing where the output is not a terminal."""
     if not sys.stderr.isatty():
-        yield silent
+        yield _heeding(silent)
         return
     from rich.console import Console
     from rich.progress import Progress, TaskID
@@ -32,7 +64,7 @@ def progress_bar() -> Iterator[Report]:
                 bar.update(task, visible=name == what)
             bar.update(tasks[what], completed=done, total=total)
 
-        yield report
+        yield _heeding(report)
 
 
 @contextmanager
