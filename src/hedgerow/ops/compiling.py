@@ -70,7 +70,21 @@ def _say_that_nothing_is_kept() -> None:
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile on first use. No fast-math: a value must not depend on how a row was cut into vectors."""
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+    return _compiled(function)
+
+
+def multiply_add_kernel(function: Callable[..., Any]) -> Any:
+    """A kernel in which a product and the sum that takes it may be rounded once, each in its place."""
+    return _compiled(function, fastmath={"contract"})
+
+
+def reducing_kernel(function: Callable[..., Any]) -> Any:
+    """A kernel whose sums over pixels may be taken in any order, the same at every run; only for gradients."""
+    return _compiled(function, fastmath={"contract", "reassoc", "nsz"})
+
+
+def _compiled(function: Callable[..., Any], **options: Any) -> Any:
+    options |= {"nogil": True, "error_model": "numpy"}
     before = config.CACHE_DIR
     config.CACHE_DIR = _FOLDER  # read when the function is made; other packages' kernels go where they went
     try:

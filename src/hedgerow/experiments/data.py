@@ -1,0 +1,64 @@
+"""Labelled images for experiments: drawn sets, and folders with images/, labels/, train.txt and test.txt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from hedgerow import synthetic
+from hedgerow.errors import InputError
+from hedgerow.images import pair_files, read_image, read_labels
+
+DRAWN = {"somites": synthetic.somites, "bodies": synthetic.bodies}
+N_DRAWN = 16
+TRAIN_SEED, TEST_SEED = 0, 1000
+
+
+@dataclass(frozen=True)
+class LabelledImages:
+    """Images, each (H,W[,C]), and their label maps, each (H,W), in the same order."""
+
+    images: list[np.ndarray]
+    labels: list[np.ndarray]
+
+
+def labelled_images(data: str, part: str, half: bool = False, depth: bool = False) -> LabelledImages:
+    """The `part`, "train" or "test", of "somites", "bodies" or a folder; `half` and `depth` as in `halved`."""
+    if data in DRAWN:
+        found = LabelledImages(*DRAWN[data](N_DRAWN, seed=TRAIN_SEED if part == "train" else TEST_SEED))
+    else:
+        found = _listed_in_folder(Path(data), part)
+    if not half:
+        return found
+    return LabelledImages([halved(image, depth) for image in found.images], [label[::2, ::2] for label in found.labels])
+
+
+def _listed_in_folder(folder: Path, part: str) -> LabelledImages:
+    """Those that `part`.txt of the folder lists by their stems."""
+    listing = folder / f"{part}.txt"
+    try:
+        stems = listing.read_text(encoding="utf-8").split()
+    except OSError as problem:
+        raise InputError(
+            f"cannot read {listing}: {problem.strerror}; list the image names in it, a line each"
+        ) from None
+    pairs = {pair.stem: pair for pair in pair_files(folder / "images", folder / "labels")}
+    missing = [stem for stem in stems if stem not in pairs]
+    if missing:
+        raise InputError(f"{listing} lists {missing[0]}, but {folder / 'images'} has no such image; correct the list")
+    chosen = [pairs[stem] for stem in stems]
+    return LabelledImages([read_image(pair.image) for pair in chosen], [read_labels(pair.label) for pair in chosen])
+
+
+def halved(image: np.ndarray, depth: bool = False) -> np.ndarray:
+    """An image (H,W[,C]) at half resolution, rounded up: the mean of every 2 x 2 pixels, float32.
+
+    `depth`: the first of them, since the mean of a depth and a missing one is neither. So are labels to be halved.
+    """
+    if depth:
+        return image[::2, ::2]
+    odd = [(0, side % 2) for side in image.shape[:2]] + [(0, 0)] * (image.ndim - 2)
+    whole = np.pad(image.astype(np.float32), odd, mode="edge")
+    return (whole[::2, ::2] + whole[1::2, ::2] + whole[::2, 1::2] + whole[1::2, 1::2]) / 4
