@@ -13,7 +13,7 @@ from hedgerow.image_files import ending_of
 from hedgerow.images import find_files, make_folder, read_input, stem_of, write_labels, write_planes
 from hedgerow.progress import Report, progress_bar
 from hedgerow.tiling import predict_tiles
-from hedgerow.trees import ForestStack
+from hedgerow.trees import Model
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Outputs:
 
 
 def predict_files(
-    model: ForestStack,
+    model: Model,
     images: str | Path,
     folder: Path,
     outputs: Outputs,
@@ -81,13 +81,13 @@ def _check_names(files: list[Path], folder: Path, outputs: Outputs) -> None:
             taken[path] = file
 
 
-def _warn_of_other_scale(model: ForestStack, image: np.ndarray, file: Path, say: Callable[[str], None]) -> None:
+def _warn_of_other_scale(model: Model, image: np.ndarray, file: Path, say: Callable[[str], None]) -> None:
     if model.image_dtype and str(image.dtype) != model.image_dtype:
         say(f"note: {file} is {image.dtype} but the model learned from {model.image_dtype}; values must mean the same")
 
 
 def _write_outputs(
-    model: ForestStack,
+    model: Model,
     image: np.ndarray,
     outputs: Outputs,
     paths: dict[str, Path],

@@ -145,6 +145,15 @@ def documented_toml(config: Checked) -> str:
 
 
 @dataclass(frozen=True)
+class Sharpness(Checked):
+    """Factors of one level of the network: the paper's alpha_1, alpha_2 and alpha_3."""
+
+    split: float = setting(30.0, 1e-6, 1e6, "of the splits' weights and biases: how sudden a decision is")
+    leaf: float = setting(1.0, 1e-6, 1e6, "of the weights between splits and leaves, and the leaves' biases")
+    vote: float = setting(0.5, 1e-6, 1e6, "of the votes")
+
+
+@dataclass(frozen=True)
 class ContextConfig(Checked):
     """What a split may look at: the paper's contextual features and their random proposals."""
 

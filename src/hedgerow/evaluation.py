@@ -10,11 +10,11 @@ from hedgerow.errors import InputError
 from hedgerow.images import UNLABELLED_INDEX, check_pair, encode_labels, to_labels, to_planes
 from hedgerow.metrics import Scores, scores
 from hedgerow.progress import Report, reporting, silent
-from hedgerow.trees import ForestStack
+from hedgerow.trees import Model
 
 
 def evaluate(
-    model: ForestStack,
+    model: Model,
     images: Sequence[np.ndarray],
     labels: Sequence[np.ndarray],
     *,

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hedgerow.context import Region, run_forest
+from hedgerow.context import Region
 from hedgerow.errors import ConfigError
 from hedgerow.images import to_planes
 from hedgerow.progress import Report, reporting
-from hedgerow.trees import ForestStack
+from hedgerow.trees import Model
 
 
 def default_memory() -> int:
@@ -28,56 +28,56 @@ def default_memory() -> int:
     return min(max(total // 8, 1 << 30), 8 << 30)
 
 
-def predict(stack: ForestStack, image: np.ndarray, **options: int | Report | None) -> np.ndarray:
+def predict(model: Model, image: np.ndarray, **options: int | Report | None) -> np.ndarray:
     """(H,W) class values of an image (H,W[,C]); the first of equally likely classes.
 
     tile:     side of a tile in pixels; None: as large as fits in `memory` bytes
     progress: report function; None: a bar on the terminal
     """
     result: np.ndarray | None = None
-    for region, outputs, size in predict_tiles(stack, image, **options):  # type: ignore[arg-type]
+    for region, outputs, size in predict_tiles(model, image, **options):  # type: ignore[arg-type]
         if result is None:
-            values = np.array(stack.classes)
+            values = np.array(model.classes)
             result = np.empty(size, np.min_scalar_type(values.max()) if values.min() >= 0 else values.dtype)
         region.of(result)[...] = values[outputs[-1].argmax(axis=0)]
     assert result is not None
     return result
 
 
-def predict_proba(stack: ForestStack, image: np.ndarray, **options: int | Report | None) -> np.ndarray:
+def predict_proba(model: Model, image: np.ndarray, **options: int | Report | None) -> np.ndarray:
     """(C,H,W) float32 class probabilities of an image (H,W[,C]); options as in `predict`."""
     result: np.ndarray | None = None
-    for region, outputs, size in predict_tiles(stack, image, **options):  # type: ignore[arg-type]
+    for region, outputs, size in predict_tiles(model, image, **options):  # type: ignore[arg-type]
         if result is None:
-            result = np.empty((stack.n_classes, *size), np.float32)
+            result = np.empty((model.n_classes, *size), np.float32)
         region.of(result)[...] = outputs[-1]
     assert result is not None
     return result
 
 
-def level_outputs(stack: ForestStack, image: np.ndarray, **options: int | Report | None) -> list[np.ndarray]:
+def level_outputs(model: Model, image: np.ndarray, **options: int | Report | None) -> list[np.ndarray]:
     """(C,H,W) float32 class probabilities after each level; options as in `predict`."""
     results: list[np.ndarray] = []
-    for region, outputs, size in predict_tiles(stack, image, **options):  # type: ignore[arg-type]
+    for region, outputs, size in predict_tiles(model, image, **options):  # type: ignore[arg-type]
         if not results:
-            results = [np.empty((stack.n_classes, *size), np.float32) for _ in outputs]
+            results = [np.empty((model.n_classes, *size), np.float32) for _ in outputs]
         for result, output in zip(results, outputs, strict=True):
             region.of(result)[...] = output
     return results
 
 
 def predict_tiles(
-    stack: ForestStack,
+    model: Model,
     image: np.ndarray,
     tile: int | None = None,
     memory: int | None = None,
     progress: Report | None = None,
 ) -> Iterator[tuple[Region, list[np.ndarray], tuple[int, int]]]:
     """Tile by tile: its region, the levels' class probabilities (C,h,w) there, and the image's size (H,W)."""
-    planes = to_planes(image, features=stack.features.kind)
+    planes = to_planes(image, features=model.features.kind)
     height, width = planes.shape[1:]
     if tile is None:
-        tile = fitting_tile(stack, default_memory() if memory is None else memory)
+        tile = fitting_tile(model, default_memory() if memory is None else memory)
     if tile < 1:
         raise ConfigError(f"the tile size is {tile}; it must be at least 1 pixel.")
     tops, lefts = range(0, height, tile), range(0, width, tile)
@@ -85,46 +85,46 @@ def predict_tiles(
     with reporting(progress) as report:
         for done, (top, left) in enumerate((t, c) for t in tops for c in lefts):
             region = Region(top, min(top + tile, height), left, min(left + tile, width))
-            yield region, region_outputs(stack, planes, region), (height, width)
+            yield region, region_outputs(model, planes, region), (height, width)
             report("predicting", done + 1, total)
 
 
-def fitting_tile(stack: ForestStack, memory: int) -> int:
+def fitting_tile(model: Model, memory: int) -> int:
     """The side of a tile whose work takes about `memory` bytes at most, or less where the halo is small anyway."""
-    channels = stack.features.n_features + stack.n_classes
+    channels = model.features.n_features + model.n_classes
     # The features, the planes padded from them for one level, and two levels' probabilities.
-    bytes_per_pixel = 4 * (2 * channels + 2 * stack.n_classes)
-    halo = stack.receptive_field
+    bytes_per_pixel = 4 * (2 * channels + 2 * model.n_classes)
+    halo = model.receptive_field
     affordable = int(np.sqrt(memory / bytes_per_pixel)) - 2 * halo
     # With eight times the halo a tile does half as much again as its own pixels need; larger ones gain little.
     # However little memory there is, a tile must not be mostly halo.
     return max(min(affordable, max(8 * halo, 512)), 2 * halo, 64)
 
 
-def region_outputs(stack: ForestStack, planes: np.ndarray, region: Region) -> list[np.ndarray]:
+def region_outputs(model: Model, planes: np.ndarray, region: Region) -> list[np.ndarray]:
     """Class probabilities (C,h,w) after each level in one region of an image (C,H,W)."""
     size = planes.shape[1:]
     computed = [region]  # what each level must be computed on, last level first
-    for level in reversed(range(stack.n_levels)):
-        computed.insert(0, computed[0].grown(stack.level_reach(level), *size))
+    for level in reversed(range(model.n_levels)):
+        computed.insert(0, computed[0].grown(model.level_reach(level), *size))
     reads, computed = computed[:-1], computed[1:]
 
-    seen = reads[0].grown(stack.features.support, *size)
-    features = reads[0].within(seen).of(stack.features.compute(seen.of(planes)))
-    reach = stack.features.reach(reads[0].of(planes))
-    outside = stack.features.outside(stack.n_classes)
+    seen = reads[0].grown(model.features.support, *size)
+    features = reads[0].within(seen).of(model.features.compute(seen.of(planes)))
+    reach = model.features.reach(reads[0].of(planes))
+    outside = model.features.outside(model.n_classes)
 
     outputs: list[np.ndarray] = []
-    for level, forest in enumerate(stack.levels):
+    for level in range(model.n_levels):
         here = reads[level].within(reads[0])
         channels = [*here.of(features), *outputs[-1]] if outputs else here.of(features)
         outputs.append(
-            run_forest(
-                forest,
+            model.run_level(
+                level,
                 channels,
                 computed[level].within(reads[level]),
                 None if reach is None else here.of(reach),
-                None if outside is None else outside[: forest.n_channels],
+                None if outside is None else outside[: len(channels)],
             )
         )
     return [region.within(where).of(output) for where, output in zip(computed, outputs, strict=True)]

@@ -5,14 +5,16 @@ A sample goes RIGHT iff value >= threshold, else left; the two children of a nod
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from hedgerow.errors import ModelError
 
 if TYPE_CHECKING:
+    from hedgerow.context import Region
     from hedgerow.filters import FeatureSet
 
 LEAF = -1
@@ -190,17 +192,79 @@ def _require(holds: bool, complaint: str) -> None:
         raise ModelError(f"the forest is inconsistent: {complaint}; the model file is damaged or was edited.")
 
 
+SMALLEST_SUM = 1e-6  # of scores that are divided by their sum; what is summed is of the order of one vote
+CANCELLED = 0.1  # part of the sum of the scores' sizes that their sum counts as, at least
+
+
 def normalise(scores: np.ndarray) -> np.ndarray:
-    """Summed votes (C,...) to class probabilities; uniform where nothing was voted for."""
-    total = np.zeros_like(scores[0])
+    """Summed votes (C,...) to class probabilities, sum one: votes divided by their sum; uniform without any vote.
+
+    Votes refined by a network can be negative and cancel. So the divisor is at least a tenth of the sum of their sizes:
+    results stay between -10 and 10. `ops.reference.normalise` is the same function for the network.
+    """
+    total, sizes = np.zeros_like(scores[0]), np.zeros_like(scores[0])
     for plane in scores:
         total = total + plane
-    safe = np.where(total > 0, total, 1)
-    return np.where(total > 0, scores / safe, np.float32(1) / np.float32(len(scores))).astype(scores.dtype)
+        sizes = sizes + np.abs(plane)
+    total = np.maximum(total, scores.dtype.type(CANCELLED) * sizes)
+    divisor = np.maximum(total, scores.dtype.type(SMALLEST_SUM))
+    lacking = (1 - total / divisor) / scores.dtype.type(len(scores))
+    return (scores / divisor + lacking).astype(scores.dtype)
+
+
+class Model(Protocol):
+    """What prediction needs to know of a stack or a network."""
+
+    @property
+    def features(self) -> FeatureSet: ...
+    @property
+    def classes(self) -> tuple[int, ...]: ...
+    @property
+    def unlabelled(self) -> int: ...
+    @property
+    def image_dtype(self) -> str: ...
+    @property
+    def n_levels(self) -> int: ...
+    @property
+    def n_classes(self) -> int: ...
+    @property
+    def receptive_field(self) -> int: ...
+    def level_reach(self, level: int) -> int: ...
+    def predict(self, image: np.ndarray, **options: Any) -> np.ndarray: ...
+    def run_level(
+        self,
+        level: int,
+        channels: np.ndarray | Sequence[np.ndarray],
+        inner: Region,
+        reach: np.ndarray | None,
+        outside: np.ndarray | None,
+    ) -> np.ndarray: ...
+
+
+class Predictor:
+    """What a stack and a network have in common: all that the tiled prediction offers."""
+
+    def predict(self: Model, image: np.ndarray, **options: Any) -> np.ndarray:
+        """(H,W) class values of an image (H,W[,C]); options as in `tiling.predict`."""
+        from hedgerow import tiling
+
+        return tiling.predict(self, image, **options)
+
+    def predict_proba(self: Model, image: np.ndarray, **options: Any) -> np.ndarray:
+        """(C,H,W) float32 class probabilities of an image (H,W[,C])."""
+        from hedgerow import tiling
+
+        return tiling.predict_proba(self, image, **options)
+
+    def level_outputs(self: Model, image: np.ndarray, **options: Any) -> list[np.ndarray]:
+        """(C,H,W) float32 class probabilities after each level."""
+        from hedgerow import tiling
+
+        return tiling.level_outputs(self, image, **options)
 
 
 @dataclass(frozen=True)
-class ForestStack:
+class ForestStack(Predictor):
     """K forests: level k reads the features and, from the second level on, the class probabilities of level k-1.
 
     classes:     (C,) class values as the user's labels gave them
@@ -238,23 +302,18 @@ class ForestStack:
         """How far, in pixels, the image can influence a prediction."""
         return self.features.support + sum(self.level_reach(k) for k in range(self.n_levels))
 
-    def predict(self, image: np.ndarray, **options: Any) -> np.ndarray:
-        """(H,W) class values of an image (H,W[,C]); options as in `tiling.predict`."""
-        from hedgerow import tiling
+    def run_level(
+        self,
+        level: int,
+        channels: np.ndarray | Sequence[np.ndarray],
+        inner: Region,
+        reach: np.ndarray | None,
+        outside: np.ndarray | None,
+    ) -> np.ndarray:
+        """(C,h,w) output of one level in a region of its channels; see `context.run_forest`."""
+        from hedgerow.context import run_forest
 
-        return tiling.predict(self, image, **options)
-
-    def predict_proba(self, image: np.ndarray, **options: Any) -> np.ndarray:
-        """(C,H,W) float32 class probabilities of an image (H,W[,C])."""
-        from hedgerow import tiling
-
-        return tiling.predict_proba(self, image, **options)
-
-    def level_outputs(self, image: np.ndarray, **options: Any) -> list[np.ndarray]:
-        """(C,H,W) float32 class probabilities after each level."""
-        from hedgerow import tiling
-
-        return tiling.level_outputs(self, image, **options)
+        return run_forest(self.levels[level], channels, inner, reach, outside)
 
     def validate(self) -> None:
         """Raise ModelError unless every level fits the features, the classes and the level before."""

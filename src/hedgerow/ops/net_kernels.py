@@ -1,9 +1,9 @@
 """The network of one level, fused: probe, split, leaf and vote over a block of pixels, and the same way back.
 
-A block is ROWS x COLUMNS neighbouring pixels of the grid (what it has beyond the grid's end is computed and dropped), and
-every inner loop runs over its pixels. A tree is worked through generation by generation, and each node passes on to its
-children what the path so far amounts to (the "carry": a product of branch probabilities, or for tanh a sum), so no path
-is walked twice. The backward pass goes through the same list of nodes from its end. What is stored is of the size
+A block is ROWS x COLUMNS neighbouring pixels of the grid (what it has beyond the grid's end is computed and dropped),
+and every inner loop runs over its pixels. A tree is worked through generation by generation, and each node passes on to
+its children what the path so far amounts to (the "carry": a product of branch probabilities, or for tanh a sum), so no
+path is walked twice. The backward pass goes through the same list of nodes from its end. What is stored is of the size
 block x nodes of one tree.
 
 A branch that carries no more than `tolerance` at a pixel is dropped there: exactly nothing is lost at 0, and at each
@@ -12,6 +12,8 @@ Callers guarantee that every read is in range; nothing is checked here.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
@@ -26,14 +28,16 @@ HARD, TANH, SOFT, CRELU = range(4)
 ONE, ZERO = np.float32(1), np.float32(0)
 
 
-@intrinsic
-def _as_float(typing_context, bits):
+def _float_of_bits(typing_context, bits):
     """The float32 that has these 32 bits."""
 
     def generate(context, builder, signature, arguments):
         return builder.bitcast(arguments[0], ir.FloatType())
 
     return types.float32(types.int32), generate
+
+
+_as_float: Any = intrinsic(_float_of_bits)
 
 
 @multiply_add_kernel

@@ -38,7 +38,7 @@ def level_scores(
     tolerance: branches that carry no more than this at a pixel are left out there; 0: nothing is
     """
     work = _Work(reads, wiring, KINDS[split], np.float32(leaf_sharpness), activation == "softmax", tolerance)
-    scores: Tensor = _LevelScores.apply(values, split_weight, split_bias, vote_weight, work)  # type: ignore[no-untyped-call]
+    scores: Tensor = _LevelScores.apply(values, split_weight, split_bias, vote_weight, work)
     return scores
 
 

@@ -12,6 +12,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from hedgerow.ops.wiring import UNUSED, Reads, Wiring, places
+from hedgerow.trees import CANCELLED, SMALLEST_SUM
 
 BLOCK_VALUES = 2**25  # of pixels x edges, that one block holds at most
 
@@ -103,6 +104,13 @@ def level_scores(
 
 def _edges(wiring: Wiring) -> tuple:
     return wiring.edge_split, wiring.edge_leaf, wiring.edge_sign > 0
+
+
+def normalise(scores: Tensor) -> Tensor:
+    """Scores (C,...) to inner outputs H_3k, sum one; see `trees.normalise`. Its gradient is finite everywhere."""
+    total = torch.maximum(scores.sum(0), CANCELLED * scores.abs().sum(0))
+    divisor = total.clamp(min=SMALLEST_SUM)
+    return scores / divisor + (1 - total / divisor) / len(scores)
 
 
 def mapped_edges(wiring: Wiring, split: str, sharpness: float) -> tuple[Tensor, Tensor]:

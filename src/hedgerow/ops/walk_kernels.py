@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from hedgerow.ops.compiling import kernel
+from hedgerow.trees import CANCELLED, SMALLEST_SUM
 
 BLOCK = 512
 
@@ -26,18 +27,18 @@ def _add_votes(node, n_pixels, leaf, votes, total):
 
 @kernel
 def _store_normalised(total, n_pixels, n_classes, out, row, column):
-    """total (BLOCK, >=C) to out (C,H,W) at a run of pixels of one row; uniform where nothing was voted for."""
+    """total (BLOCK, >=C) to out (C,H,W) at a run of pixels of one row, normalised as `trees.normalise` does."""
     for i in range(n_pixels):
         box = total[i]
-        whole = np.float32(0)
+        whole, sizes = np.float32(0), np.float32(0)
         for c in range(n_classes):
             whole += box[c]
-        if whole > 0:
-            for c in range(n_classes):
-                box[c] /= whole
-        else:
-            for c in range(n_classes):
-                box[c] = np.float32(1) / np.float32(n_classes)
+            sizes += abs(box[c])
+        whole = max(whole, np.float32(CANCELLED) * sizes)
+        divisor = max(whole, np.float32(SMALLEST_SUM))
+        lacking = (np.float32(1) - whole / divisor) / np.float32(n_classes)
+        for c in range(n_classes):
+            box[c] = box[c] / divisor + lacking
     for c in range(n_classes):
         line = out[c, row, column : column + n_pixels]
         for i in range(n_pixels):

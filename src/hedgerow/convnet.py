@@ -1,0 +1,222 @@
+"""`StackNet`: a stack of forests as the deep ConvNet that computes the same thing. No training code here.
+
+Each level is a `LevelNet` of two hidden layers: H_{3k-2}, one neuron a split, and H_{3k-1}, one neuron a leaf. The
+outputs of inner levels, H_{3k}, are normalised and become inputs of the next level, beside the features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from hedgerow.config import Sharpness
+from hedgerow.context import Region
+from hedgerow.errors import ConfigError
+from hedgerow.filters import FeatureSet
+from hedgerow.layout import Grid, Source, lay_out, region_grid
+from hedgerow.ops import reference
+from hedgerow.ops.wiring import Wiring, wire
+from hedgerow.trees import Forest, ForestStack, Predictor
+
+SPLITS = ("hard", "tanh", "soft", "crelu")
+ACTIVATIONS = {"hard": ("step",), "tanh": ("sigmoid",), "soft": ("exp", "softmax"), "crelu": ("softmax",)}
+CONNECTIONS = ("frozen", "sparse", "full")
+FULL_LIMIT = 2**26  # weights between H1 and H2 that a fully connected level may have
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer for people to read: the paper's name, what its neurons are, how many, and how many weights lead in."""
+
+    name: str
+    about: str
+    neurons: int
+    weights: int
+
+
+class LevelNet(nn.Module):
+    """One forest as a network: splits, leaves, votes.
+
+    split_weight: (N,J) probe weights times alpha_1; split_bias: (N,) -alpha_1 theta; vote_weight: (L,C) alpha_3 votes
+    leaf_weight:  between H1 and H2: (E,) on the edges of the tree, or (N,L) (soft and crelu: (2N,L)) fully connected
+    leaf_bias:    (L,)
+    Those two train only if `connections` is "sparse" or "full".
+    """
+
+    def __init__(self, forest: Forest, split: str, activation: str, sharpness: Sharpness, connections: str) -> None:
+        super().__init__()
+        self.forest, self.wiring = forest, wire(forest)
+        self.split, self.activation, self.sharpness, self.connections = split, activation, sharpness, connections
+        self.tolerance = 0.0
+        splits, leaves = self.wiring.node_split, forest.leaf_index[self.wiring.node_leaf]
+        alpha = torch.tensor(sharpness.split, dtype=torch.float32)
+        self.split_weight = nn.Parameter(alpha * torch.from_numpy(forest.weight[splits]))
+        self.split_bias = nn.Parameter(-alpha * torch.from_numpy(forest.threshold[splits]))
+        self.vote_weight = nn.Parameter(sharpness.vote * torch.from_numpy(forest.votes[leaves]))
+        weight, bias = reference.mapped_edges(self.wiring, split, sharpness.leaf)
+        if connections == "full":
+            weight = _dense(weight, self.wiring, paired=split in ("soft", "crelu"))
+        trains = connections != "frozen"
+        self.leaf_weight = nn.Parameter(weight, requires_grad=trains)
+        self.leaf_bias = nn.Parameter(bias, requires_grad=trains)
+
+    def forward(self, source: Source, grid: Grid, leaf_sum: bool = False) -> Tensor:
+        """Scores (C,h,w) on a grid, before normalisation or softmax; with `leaf_sum` one plane more, sum_l a_H2(l)."""
+        values, reads = lay_out(self.forest, self.wiring, source, grid)
+        votes: Tensor = self.vote_weight
+        if leaf_sum:
+            votes = torch.cat([votes, votes.new_ones(len(votes), 1)], dim=1)
+        kinds = (self.split, self.activation)
+        given = (reads, self.wiring, self.split_weight, self.split_bias)
+        if self.is_fused(values):
+            from hedgerow.ops import numba_cpu
+
+            leaf, tolerance = self.sharpness.leaf, self.tolerance
+            scores = numba_cpu.level_scores(values, *given, votes, *kinds, leaf, tolerance)
+        else:
+            scores = reference.level_scores(values, *given, self.leaf_weight, self.leaf_bias, votes, *kinds)
+        return scores.reshape(votes.shape[1], *grid.size)
+
+    def is_fused(self, values: Tensor) -> bool:
+        """Whether the fused kernels can do it: on the CPU, in float32, with the tree frozen."""
+        return self.connections == "frozen" and values.device.type == "cpu" and values.dtype == torch.float32
+
+    def layers(self, number: int) -> list[Layer]:
+        """H_{3k-2} and H_{3k-1}, and the level's output, for level k = `number`."""
+        n_probes = int((self.forest.weight[self.wiring.node_split] != 0).sum())
+        pair = 2 if self.split in ("soft", "crelu") else 1
+        first, n_splits, n_leaves = 3 * number - 2, self.wiring.n_splits, self.wiring.n_leaves
+        between = self.leaf_weight.numel()
+        about = "splits, right and left" if pair == 2 else "splits"
+        return [
+            Layer(f"H{first}", about, pair * n_splits, n_probes + n_splits),
+            Layer(f"H{first + 1}", "leaves", n_leaves, between + n_leaves),
+            Layer(f"H{first + 2}", "level output", self.vote_weight.shape[1], self.vote_weight.numel()),
+        ]
+
+
+def _dense(weight: Tensor, wiring: Wiring, paired: bool) -> Tensor:
+    """(N,L) or (2N,L): the tree's edges in a matrix of zeros; in pairs, right sides first, then left sides."""
+    n, n_leaves = wiring.n_splits, wiring.n_leaves
+    if (1 + paired) * n * n_leaves > FULL_LIMIT:
+        raise ConfigError(
+            f"a fully connected level of {n:,} splits and {n_leaves:,} leaves has too many weights; "
+            "use fewer or shallower trees, or connections='sparse'."
+        )
+    dense = torch.zeros((1 + paired) * n, n_leaves)
+    row = wiring.edge_split + (n * (wiring.edge_sign < 0) if paired else 0)
+    dense[torch.from_numpy(row), torch.from_numpy(wiring.edge_leaf)] = weight
+    return dense
+
+
+class StackNet(nn.Module, Predictor):
+    """The network of a stack of forests, of 3K-1 hidden layers.
+
+    stack:    the forests that it was mapped from
+    output:   what follows the last level's scores: "softmax", or "normalise" as after the inner levels
+    settings: how it was made and refined, for reading
+    """
+
+    def __init__(self, stack: ForestStack, levels: Sequence[LevelNet], output: str) -> None:
+        super().__init__()
+        self.stack, self.output = stack, output
+        self.levels = nn.ModuleList(levels)
+        self.settings: dict[str, Any] = dict(stack.settings)
+
+    @property
+    def features(self) -> FeatureSet:
+        return self.stack.features
+
+    @property
+    def classes(self) -> tuple[int, ...]:
+        return self.stack.classes
+
+    @property
+    def unlabelled(self) -> int:
+        return self.stack.unlabelled
+
+    @property
+    def image_dtype(self) -> str:
+        return self.stack.image_dtype
+
+    @property
+    def n_levels(self) -> int:
+        return self.stack.n_levels
+
+    @property
+    def n_classes(self) -> int:
+        return self.stack.n_classes
+
+    @property
+    def receptive_field(self) -> int:
+        return self.stack.receptive_field
+
+    def level_reach(self, level: int) -> int:
+        """How far, in pixels, this level reads its channels from a pixel."""
+        return self.stack.level_reach(level)
+
+    @property
+    def split(self) -> str:
+        return self.level(0).split
+
+    def level(self, number: int) -> LevelNet:
+        net = self.levels[number]
+        assert isinstance(net, LevelNet)
+        return net
+
+    @property
+    def device(self) -> torch.device:
+        return self.level(0).vote_weight.device
+
+    def set_tolerance(self, tolerance: float) -> None:
+        """Leave out branches that carry no more than this at a pixel (fused kernels, soft and crelu); 0: none."""
+        for number in range(self.n_levels):
+            self.level(number).tolerance = tolerance
+
+    def layers(self) -> list[Layer]:
+        """The 3K-1 hidden layers and the output layer, in order."""
+        layers = [layer for number in range(self.n_levels) for layer in self.level(number).layers(number + 1)]
+        last = layers[-1]
+        return [*layers[:-1], Layer("output", f"classes, {self.output}", last.neurons, last.weights)]
+
+    def forward(self, source: Source, grids: Sequence[Grid], leaf_sums: list[Tensor] | None = None) -> list[Tensor]:
+        """Outputs (C,h,w) of the levels, each on its grid: inner ones normalised, the last one's scores as they are.
+
+        A list given as `leaf_sums` gets each level's sum of leaf activations, (h,w).
+        """
+        outputs: list[Tensor] = []
+        for number, grid in enumerate(grids):
+            if outputs:
+                source = Source(source.features, outputs[-1], grids[number - 1], source.stretch, source.outside)
+            scores = self.level(number)(source, grid, leaf_sums is not None)
+            if leaf_sums is not None:
+                leaf_sums.append(scores[-1])
+                scores = scores[:-1]
+            outputs.append(scores if number + 1 == self.n_levels else reference.normalise(scores))
+        return outputs
+
+    def run_level(
+        self,
+        level: int,
+        channels: np.ndarray | Sequence[np.ndarray],
+        inner: Region,
+        reach: np.ndarray | None,
+        outside: np.ndarray | None,
+    ) -> np.ndarray:
+        """(C,h,w) float32 output of one level in a region of its channels, as `ForestStack.run_level`."""
+        n_features, device = self.features.n_features, self.device
+        planes = torch.from_numpy(np.stack(list(channels[:n_features]))).to(device)
+        before, known = None, None
+        if len(channels) > n_features:
+            before = torch.from_numpy(np.stack(list(channels[n_features:]))).to(device)
+            known = Grid(0, 0, *planes.shape[1:])
+        with torch.no_grad():
+            scores = self.level(level)(Source(planes, before, known, reach, outside), region_grid(inner))
+            if level + 1 == self.n_levels and self.output == "softmax":
+                return torch.softmax(scores, dim=0).cpu().numpy()
+            return reference.normalise(scores).cpu().numpy()

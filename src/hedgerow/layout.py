@@ -1,0 +1,199 @@
+"""What a level of the network reads, laid out flat: planes of features and of the level before, and who reads where.
+
+A level is computed on a grid of pixels: all of an image, a part of it, or a lattice (every step-th row and column). On
+a lattice the features are still read at their exact places; the level before is known on the lattice only, and is read
+at its nearest point. So that neighbours on the grid are neighbours in memory, a plane holds what one probe sees at all
+pixels of the grid: a channel, averaged over a box, shifted by less than one step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from hedgerow.context import Region, box_averaged
+from hedgerow.ops.wiring import UNUSED, Reads, Wiring, fixed_reads
+from hedgerow.trees import Forest
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The pixels (top + step * i, left + step * k) of an image, i < height, k < width."""
+
+    top: int
+    left: int
+    height: int
+    width: int
+    step: int = 1
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return self.height, self.width
+
+    @property
+    def rows(self) -> np.ndarray:
+        """(height,) int64"""
+        return self.top + self.step * np.arange(self.height)
+
+    @property
+    def columns(self) -> np.ndarray:
+        """(width,) int64"""
+        return self.left + self.step * np.arange(self.width)
+
+    def of(self, array: np.ndarray) -> np.ndarray:
+        """The grid's pixels of the last two axes of an image's array."""
+        return array[..., self.top :: self.step, self.left :: self.step][..., : self.height, : self.width]
+
+
+def region_grid(region: Region) -> Grid:
+    """Every pixel of a region."""
+    return Grid(region.top, region.left, region.height, region.width)
+
+
+def lattice(height: int, width: int, step: int, top: int = 0, left: int = 0) -> Grid:
+    """Every step-th row and column of an image, from (top, left) on."""
+    return Grid(top, left, -(-(height - top) // step), -(-(width - left) // step), step)
+
+
+@dataclass(frozen=True)
+class Source:
+    """What can be read of an image: features (F,H,W), and from the second level on the level before.
+
+    before:  (C,h,w) on the grid `known`, or None
+    stretch: (H,W) float32 factor for the offsets at each pixel, or None; outside: (F+C,) constants, or None
+    """
+
+    features: Tensor
+    before: Tensor | None = None
+    known: Grid | None = None
+    stretch: np.ndarray | None = None
+    outside: np.ndarray | None = None
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        return self.features.shape[1], self.features.shape[2]
+
+
+def lay_out(forest: Forest, wiring: Wiring, source: Source, grid: Grid) -> tuple[Tensor, Reads]:
+    """The values (V,) that the probes of a level read on a grid, and where each of them does."""
+    splits = wiring.node_split
+    channel, offset, radius = forest.channel[splits], forest.offset[splits], forest.radius[splits]
+    used = forest.weight[splits] != 0
+    if source.stretch is not None or source.outside is not None:
+        return _stretched(channel, offset, radius, used, source, grid)
+    return _fixed(channel, offset.astype(np.int64), radius, used, source, grid)
+
+
+def _fixed(
+    channel: np.ndarray, offset: np.ndarray, radius: np.ndarray, used: np.ndarray, source: Source, grid: Grid
+) -> tuple[Tensor, Reads]:
+    n_features, step = len(source.features), grid.step
+    # Farther than the image is large, every offset ends at its edge.
+    farthest = max(source.extent)
+    offset = np.clip(offset, -farthest, farthest)
+    is_before = (channel >= n_features)[..., None]
+    shift = np.where(is_before, (offset + step // 2) // step, offset // step)
+    phase = np.where(is_before, 0, offset % step)
+    pad = int(np.abs(shift[used]).max(initial=0))
+    stride, n_rows = grid.width + 2 * pad, grid.height + 2 * pad
+
+    key = np.concatenate([channel[..., None], radius[..., None], phase], axis=-1)
+    planes, plane = np.unique(key[used], axis=0, return_inverse=True)
+    place = np.full(channel.shape, UNUSED, np.int64)
+    inner = (shift[used][:, 0] + pad) * stride + shift[used][:, 1] + pad
+    place[used] = plane.reshape(-1) * (n_rows * stride) + inner
+
+    # The planes' grid, beyond the image as well.
+    wide = Grid(grid.top - step * pad, grid.left - step * pad, n_rows, stride, step)
+    channels = _Channels(source, step)
+    values = []
+    for c, r, down, right in planes.tolist():
+        array, known = channels.averaged(c, r)
+        rows = np.clip((wide.rows + down - known.top) // known.step, 0, known.height - 1)
+        columns = np.clip((wide.columns + right - known.left) // known.step, 0, known.width - 1)
+        values.append(_taken(array, rows, columns))
+    carried = int((planes[:, 0] < n_features).sum()) * n_rows * stride
+    return _flat(values, source.features), fixed_reads(grid.size, place, stride, carried)
+
+
+def _stretched(
+    channel: np.ndarray, offset: np.ndarray, radius: np.ndarray, used: np.ndarray, source: Source, grid: Grid
+) -> tuple[Tensor, Reads]:
+    n_features = len(source.features)
+    planes, plane = np.unique(np.stack([channel[used], radius[used]], axis=-1), axis=0, return_inverse=True)
+    place = np.full(channel.shape, UNUSED, np.int64)
+    place[used] = plane.reshape(-1)
+    channels = _Channels(source, grid.step)
+    values, table, start = [], [], 0
+    for c, r in planes.tolist():
+        array, known = channels.averaged(c, r)
+        constant = 0.0 if source.outside is None else float(source.outside[c])
+        values.append(torch.cat([array.reshape(-1), array.new_tensor([constant])]))
+        table.append([start, known.height, known.width, known.top, known.left, known.step])
+        start += known.height * known.width + 1
+    carried = sum(h * w + 1 for (c, _), (_, h, w, *_) in zip(planes.tolist(), table, strict=True) if c < n_features)
+    rows, columns = np.meshgrid(grid.rows, grid.columns, indexing="ij")
+    stretch = np.ones(source.extent, np.float32) if source.stretch is None else source.stretch
+    reads = Reads(
+        size=grid.size,
+        place=place,
+        stride=0,
+        carried=carried,
+        offset=np.ascontiguousarray(offset),
+        row=rows.ravel(),
+        column=columns.ravel(),
+        stretch=np.ascontiguousarray(grid.of(stretch)).ravel(),
+        planes=np.array(table, np.int64).reshape(-1, 6),
+        extent=source.extent,
+    )
+    return _flat(values, source.features), reads
+
+
+class _Channels:
+    """A source's channels by number, averaged over boxes, each with the grid on which it is known."""
+
+    def __init__(self, source: Source, step: int) -> None:
+        self._source, self._step = source, step
+
+    def averaged(self, channel: int, radius: int) -> tuple[Tensor, Grid]:
+        source = self._source
+        n_features = len(source.features)
+        outside = None if source.outside is None else float(source.outside[channel])
+        if channel < n_features:
+            return _box(source.features[channel], radius, outside), Grid(0, 0, *source.extent)
+        assert source.before is not None
+        assert source.known is not None
+        # On a lattice a box holds the lattice's points that lie in it.
+        return _box(source.before[channel - n_features], radius // self._step, outside), source.known
+
+
+def _box(plane: Tensor, radius: int, outside: float | None) -> Tensor:
+    if radius == 0:
+        return plane
+    if not plane.requires_grad:  # the forest's own code, so that its ties are ours
+        return torch.as_tensor(box_averaged(plane.cpu().numpy(), radius, outside), device=plane.device)
+    around = (radius,) * 4
+    padded = plane[None, None]
+    if outside is None:
+        rows = torch.arange(-radius, plane.shape[0] + radius, device=plane.device).clamp(0, plane.shape[0] - 1)
+        columns = torch.arange(-radius, plane.shape[1] + radius, device=plane.device).clamp(0, plane.shape[1] - 1)
+        padded = plane[rows][:, columns][None, None]
+    else:
+        padded = functional.pad(padded, around, value=outside)
+    return functional.avg_pool2d(padded, 2 * radius + 1, stride=1)[0, 0]
+
+
+def _taken(plane: Tensor, rows: np.ndarray, columns: np.ndarray) -> Tensor:
+    """The product of rows and columns of a plane, flat."""
+    if plane.device.type == "cpu" and not plane.requires_grad:
+        return torch.from_numpy(plane.numpy()[rows[:, None], columns]).reshape(-1)
+    taken = plane.index_select(0, torch.as_tensor(rows, device=plane.device))
+    return taken.index_select(1, torch.as_tensor(columns, device=plane.device)).reshape(-1)
+
+
+def _flat(values: list[Tensor], like: Tensor) -> Tensor:
+    return torch.cat(values) if values else like.new_zeros(1)  # a forest of leaves alone reads nothing
