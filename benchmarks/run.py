@@ -17,11 +17,18 @@ from pathlib import Path
 
 import bench_filters
 import bench_forest
+import bench_net
 import bench_pixels
 import bench_set
 from measure import SMALL_WARNING, THREADS, CheckFailed
 
-BENCHMARKS = {"forest": bench_forest, "filters": bench_filters, "pixels": bench_pixels, "set": bench_set}
+BENCHMARKS = {
+    "forest": bench_forest,
+    "filters": bench_filters,
+    "pixels": bench_pixels,
+    "set": bench_set,
+    "network": bench_net,
+}
 RESULTS = Path(__file__).parent / "RESULTS.md"
 PACKAGES = (
     "hedgerow",
@@ -32,6 +39,7 @@ PACKAGES = (
     "scikit-learn-intelex",
     "scikit-image",
     "opencv-python-headless",
+    "torch",
 )
 
 

@@ -87,7 +87,8 @@ def train(
     from hedgerow import model_io
     from hedgerow.config import StackConfig
     from hedgerow.images import pair_files, read_input, read_labels
-    from hedgerow.stack import FEW_IMAGES, fit_stack
+    from hedgerow.sampling import FEW_IMAGES
+    from hedgerow.stack import fit_stack
 
     settings = StackConfig.read(config) if config else StackConfig()
     given: dict[str, Any] = {"n_levels": levels, "n_trees": trees, "features": features, "seed": seed}

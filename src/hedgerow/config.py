@@ -208,6 +208,9 @@ class AugmentConfig(Checked):
     contrast: float = setting(0.0, 0.0, 0.9, "relative contrast change, within plus or minus")
 
 
+UNALTERED = AugmentConfig(rotation=0.0)
+
+
 @dataclass(frozen=True)
 class StackConfig(Checked):
     """A stack of forests and how it is grown."""
@@ -274,4 +277,59 @@ class StackConfig(Checked):
             sampling=SamplingConfig(kind="per_class", per_class=20, max_samples=10**9),
             augment=AugmentConfig(copies=0),
         )
+        return dataclasses.replace(preset, **changes)
+
+
+@dataclass(frozen=True)
+class RefineConfig(Checked):
+    """How a network is refined: one image a step, freshly altered, on a lattice of its pixels."""
+
+    n_steps: int = setting(300, 1, 10**7, "images shown, one a step")
+    optimiser: Literal["adam", "sgd"] = setting("adam", about="sgd is the paper's")
+    learning_rate: float = setting(0.01, 1e-12, 1e3, "a; adam: of the votes, as a part of their sharpness")
+    split_rate: float = setting(0.1, 0.0, 1e3, "adam: rate of the splits, as a part of the votes' rate")
+    decay: Literal["cosine", "halving"] = setting("cosine", about="to zero at the end; or a / (1 + step / b)")
+    halving_steps: float = setting(96.0, 1e-6, 1e9, "b, the step at which the halving rate is half of a")
+    max_momentum: float = setting(0.95, 0.0, 0.9999, "sgd: momentum rises as 1 - 3 / (step + 5) up to this")
+    first_momentum: float | None = setting(None, 0.0, 0.9999, "sgd: in place of the rise, this momentum at first")
+    momentum_steps: int = setting(96, 0, 10**7, "sgd: so long, then max_momentum, where first_momentum is given")
+    loss: Literal["cross_entropy", "balanced"] = setting(
+        "cross_entropy", about="mean over labelled pixels; balanced: classes weigh the same"
+    )
+    dice: float = setting(1.0, 0.0, 1e3, "weight of the Dice loss beside it, which counts classes, not pixels")
+    leaf_l1: float = setting(0.0, 0.0, 1e3, "weight of the sum of leaf activations; tanh splits only")
+    stride: int | None = setting(None, 1, 1000, "train on every stride-th row and column; none: about 8,000 pixels")
+    crop: int | None = setting(None, 16, 100_000, "train on random crops of this side; none: whole images")
+    trim: bool = setting(False, about="depth images: leave out the empty border")
+    augment: AugmentConfig = setting(AugmentConfig(rotation=15.0, scale=0.1, shift=0.1, brightness=0.2, contrast=0.2))
+    held_out: float = setting(0.15, 0.0, 0.9, "part of the training images that only scores the network")
+    check_every: int = setting(25, 1, 10**7, "steps between two scores, each followed by a checkpoint")
+    patience: int | None = setting(None, 1, 10**6, "stop after so many scores without a better one")
+    keep: Literal["last", "best"] = setting("last", about="which network is returned: the last, or the best score's")
+    average: float = setting(0.0, 0.0, 0.9999, "decay of the running mean of the weights that is kept; 0: none")
+    tolerance: float = setting(1e-4, 0.0, 0.5, "branches that carry less than this at a pixel are left out")
+    seed: int = setting(0, 0, 2**63 - 1, "same seed, same network")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.augment.copies:
+            raise ConfigError("RefineConfig.augment alters every image anew, so copies mean nothing; leave them at 0.")
+
+    @classmethod
+    def kinect(cls, **changes: Any) -> RefineConfig:
+        """The paper's body part experiment; 25 times fewer pixels is every fifth row and column."""
+        preset = cls(
+            n_steps=8000, optimiser="sgd", learning_rate=0.01, decay="halving", halving_steps=400.0, max_momentum=0.95,
+            dice=0.0, stride=5, trim=True, augment=UNALTERED, held_out=0.0, tolerance=0.0,
+        )  # fmt: skip
+        return dataclasses.replace(preset, **changes)
+
+    @classmethod
+    def zebrafish(cls, **changes: Any) -> RefineConfig:
+        """The paper's somite experiment: two passes over 48 images."""
+        preset = cls(
+            n_steps=96, optimiser="sgd", learning_rate=0.01, decay="halving", halving_steps=96.0, max_momentum=0.7,
+            first_momentum=0.4, momentum_steps=96, loss="balanced", dice=0.0, stride=9, augment=UNALTERED,
+            held_out=0.0, tolerance=0.0,
+        )  # fmt: skip
         return dataclasses.replace(preset, **changes)

@@ -184,6 +184,13 @@ class StackNet(nn.Module, Predictor):
         last = layers[-1]
         return [*layers[:-1], Layer("output", f"classes, {self.output}", last.neurons, last.weights)]
 
+    def grids(self, extent: tuple[int, int], last: Grid) -> list[Grid]:
+        """Where each level must be known so that the last one is on the grid `last` of an image of this size."""
+        grids = [last]
+        for number in range(self.n_levels - 1, 0, -1):
+            grids.insert(0, grids[0].grown(self.level_reach(number), *extent))
+        return grids
+
     def forward(self, source: Source, grids: Sequence[Grid], leaf_sums: list[Tensor] | None = None) -> list[Tensor]:
         """Outputs (C,h,w) of the levels, each on its grid: inner ones normalised, the last one's scores as they are.
 

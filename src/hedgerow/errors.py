@@ -15,3 +15,11 @@ class ConfigError(HedgerowError):
 
 class ModelError(HedgerowError):
     """A model file that is damaged, foreign, or of a newer version."""
+
+
+class DivergenceError(HedgerowError):
+    """Refinement that left the numbers; `network` is the last good one."""
+
+    def __init__(self, message: str, network: object) -> None:
+        super().__init__(message)
+        self.network = network

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,6 +12,49 @@ from hedgerow.images import UNLABELLED_INDEX, check_pair, encode_labels, to_labe
 from hedgerow.metrics import Scores, scores
 from hedgerow.progress import Report, reporting, silent
 from hedgerow.trees import Model
+
+
+@dataclass(frozen=True)
+class LabelledImage:
+    """planes: (C,H,W) float32; labels: (H,W) class values; target: (H,W) uint8 class index, or UNLABELLED_INDEX"""
+
+    planes: np.ndarray
+    labels: np.ndarray
+    target: np.ndarray
+
+
+def labelled_images(
+    model: Model,
+    images: Sequence[np.ndarray],
+    labels: Sequence[np.ndarray],
+    unlabelled: int | None = None,
+    names: Sequence[str] | None = None,
+) -> list[LabelledImage]:
+    """Images and labels for a model, checked: whatever is wrong with one is said here, with its name."""
+    if len(images) == 0 or len(images) != len(labels):
+        raise InputError(
+            f"there are {len(images)} image(s) and {len(labels)} label map(s); give one label map for each image."
+        )
+    names = list(names) if names is not None else [f"image {i}" for i in range(len(images))]
+    ignored = model.unlabelled if unlabelled is None else unlabelled
+    found = []
+    for image, label, name in zip(images, labels, names, strict=True):
+        label = to_labels(label, f"the labels of {name}")
+        planes = to_planes(image, name, model.features.kind)
+        check_pair(planes, label, name)
+        if len(planes) != model.features.n_inputs:
+            raise InputError(
+                f"{name} has {len(planes)} channel(s) but the model was trained on "
+                f"{model.features.n_inputs}; give images of the same kind."
+            )
+        target = encode_labels(label, model.classes, ignored, f"the labels of {name}")
+        if (target == UNLABELLED_INDEX).all():
+            raise InputError(
+                f"the labels of {name} have no labelled pixel: all have the unlabelled value {ignored}; "
+                "label some, or leave it out."
+            )
+        found.append(LabelledImage(planes, label, target))
+    return found
 
 
 def evaluate(
@@ -26,29 +70,8 @@ def evaluate(
 
     unlabelled: the label value that means "no label"; None: the one the model was trained with.
     """
-    if len(images) == 0 or len(images) != len(labels):
-        raise InputError(
-            f"there are {len(images)} image(s) and {len(labels)} label map(s); give one label map for each image."
-        )
-    names = list(names) if names is not None else [f"image {i}" for i in range(len(images))]
     ignored = model.unlabelled if unlabelled is None else unlabelled
-    maps = []
-    for image, label, name in zip(images, labels, names, strict=True):
-        maps.append(to_labels(label, f"the labels of {name}"))
-        planes = to_planes(image, name, model.features.kind)
-        check_pair(planes, maps[-1], name)
-        # All that could stop the work later is found here, where the name is known.
-        if len(planes) != model.features.n_inputs:
-            raise InputError(
-                f"{name} has {len(planes)} channel(s) but the model was trained on "
-                f"{model.features.n_inputs}; give images of the same kind."
-            )
-        indices = encode_labels(maps[-1], model.classes, ignored, f"the labels of {name}")
-        if (indices == UNLABELLED_INDEX).all():
-            raise InputError(
-                f"the labels of {name} have no labelled pixel: all have the unlabelled value {ignored}; "
-                "label some, or leave it out."
-            )
+    maps = [each.labels for each in labelled_images(model, images, labels, unlabelled, names)]
     predictions: list[np.ndarray] = []
     with reporting(progress) as report:
         for i, image in enumerate(images):

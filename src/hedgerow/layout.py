@@ -44,6 +44,22 @@ class Grid:
         """(width,) int64"""
         return self.left + self.step * np.arange(self.width)
 
+    def grown(self, margin: int, height: int, width: int) -> Grid:
+        """The same lattice with at least `margin` pixels more on each side, within an image of this size."""
+        more = -(-margin // self.step)
+        before = min(more, self.top // self.step), min(more, self.left // self.step)
+        after = (
+            min(more, (height - 1 - self.top) // self.step - (self.height - 1)),
+            min(more, (width - 1 - self.left) // self.step - (self.width - 1)),
+        )
+        return Grid(
+            self.top - before[0] * self.step,
+            self.left - before[1] * self.step,
+            self.height + before[0] + after[0],
+            self.width + before[1] + after[1],
+            self.step,
+        )
+
     def of(self, array: np.ndarray) -> np.ndarray:
         """The grid's pixels of the last two axes of an image's array."""
         return array[..., self.top :: self.step, self.left :: self.step][..., : self.height, : self.width]

@@ -13,8 +13,8 @@ from hedgerow.trees import ForestStack
 DEFAULT_SHARPNESS = {
     "hard": Sharpness(1.0, 1.0, 1.0),
     "tanh": Sharpness(100.0, 5.0, 0.5),
-    "soft": Sharpness(30.0, 1.0, 0.5),
-    "crelu": Sharpness(30.0, 1.0, 0.5),
+    "soft": Sharpness(100.0, 1.0, 0.5),
+    "crelu": Sharpness(100.0, 1.0, 0.5),
 }
 
 

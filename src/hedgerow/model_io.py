@@ -6,10 +6,11 @@ made to deceive cannot make a kernel read out of range).
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from hedgerow.errors import HedgerowError, ModelError
 from hedgerow.filters import FeatureSet
 from hedgerow.images import MAX_CLASSES, atomic_path
 from hedgerow.trees import Forest, ForestStack
+
+if TYPE_CHECKING:
+    from hedgerow.convnet import StackNet
 
 FORMAT = "hedgerow"
 VERSION = 1
@@ -37,23 +41,30 @@ _FOREST_DTYPES = {
 _STATISTICS = ("input_mean", "input_std", "mean", "std")
 
 
-def save(model: ForestStack, path: str | Path) -> int:
+def save(model: ForestStack | StackNet, path: str | Path) -> int:
     """Write a model; returns the size of the file in bytes. An interrupted write leaves what was there before."""
     from safetensors.numpy import save as to_bytes
 
-    arrays = {f"features.{name}": getattr(model.features, name) for name in _STATISTICS}
-    for k, forest in enumerate(model.levels):
+    # A network is kept with the forests that it was mapped from.
+    stack = model if isinstance(model, ForestStack) else model.stack
+    arrays = {f"features.{name}": getattr(stack.features, name) for name in _STATISTICS}
+    for k, forest in enumerate(stack.levels):
         arrays |= {f"level{k}.{name}": getattr(forest, name) for name in _FOREST_DTYPES}
-    arrays = {name: _narrowest(array) for name, array in arrays.items()}
     description = {
         "kind": "stack",
-        "features": model.features.to_dict(),
-        "n_levels": model.n_levels,
-        "classes": [int(value) for value in model.classes],
-        "unlabelled": int(model.unlabelled),
-        "image_dtype": model.image_dtype,
-        "settings": model.settings,
+        "features": stack.features.to_dict(),
+        "n_levels": stack.n_levels,
+        "classes": [int(value) for value in stack.classes],
+        "unlabelled": int(stack.unlabelled),
+        "image_dtype": stack.image_dtype,
+        "settings": stack.settings,
     }
+    if not isinstance(model, ForestStack):
+        from hedgerow import net_io
+
+        description |= {"kind": "net", "net": net_io.description(model)}
+        arrays |= net_io.arrays(model)
+    arrays = {name: _narrowest(array) for name, array in arrays.items()}
     document = {"version": VERSION, "model": description, "digest": _digest(VERSION, description, arrays)}
     # One entry only: safetensors writes several in random order, and the same model must give the same bytes.
     content = to_bytes(arrays, metadata={FORMAT: json.dumps(document)})
@@ -62,7 +73,7 @@ def save(model: ForestStack, path: str | Path) -> int:
     return Path(path).stat().st_size
 
 
-def load(path: str | Path) -> ForestStack:
+def load(path: str | Path) -> ForestStack | StackNet:
     """Read a model that `save` wrote; a damaged, edited or foreign file is refused with a ModelError."""
     path = Path(path)
     if not path.is_file():
@@ -77,7 +88,7 @@ def load(path: str | Path) -> ForestStack:
         ) from error
 
 
-def _load(path: Path) -> ForestStack:
+def _load(path: Path) -> ForestStack | StackNet:
     from safetensors import safe_open
 
     with safe_open(path, framework="np") as file:
@@ -94,8 +105,27 @@ def _load(path: Path) -> ForestStack:
     return _rebuild(document["model"], arrays)
 
 
-def _rebuild(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> ForestStack:
-    _require(description["kind"] == "stack", "it holds another kind of model")
+def _rebuild(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> ForestStack | StackNet:
+    _require(description["kind"] in ("stack", "net"), "it holds another kind of model")
+    if description["kind"] == "stack":
+        return _rebuild_stack(description, arrays)
+    _require_torch()
+    from hedgerow import net_io
+
+    of_net = {name: array for name, array in arrays.items() if name.startswith("net")}
+    stack = _rebuild_stack(description, {name: array for name, array in arrays.items() if name not in of_net})
+    _require(isinstance(description["net"], dict), "its network is not described")
+    return net_io.rebuild(stack, description["net"], {name: _widened(a, np.float32) for name, a in of_net.items()})
+
+
+def _require_torch() -> None:
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        raise ModelError("it is a network, which needs PyTorch: pip install 'hedgerow[net]'") from error
+
+
+def _rebuild_stack(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> ForestStack:
     n_levels = _whole(description["n_levels"], 1, MAX_LEVELS, "number of levels")
     expected = {f"features.{name}" for name in _STATISTICS}
     expected |= {f"level{k}.{name}" for k in range(n_levels) for name in _FOREST_DTYPES}
@@ -191,9 +221,18 @@ def _digest(version: int, description: dict[str, Any], arrays: dict[str, np.ndar
     return digest.hexdigest()
 
 
-def description(model: ForestStack) -> dict[str, Any]:
+def description(model: ForestStack | StackNet) -> dict[str, Any]:
     """What `hedgerow info` shows, JSON-ready."""
-    return {
+    network: dict[str, Any] = {}
+    if not isinstance(model, ForestStack):
+        network = {
+            "split": model.split,
+            "layers": [dataclasses.asdict(layer) for layer in model.layers()],
+            "sharpness": [model.level(k).sharpness.to_dict() for k in range(model.n_levels)],
+            "refined": model.settings.get("refined", []),
+        }
+        model = model.stack
+    return network | {
         "classes": list(model.classes),
         "features": model.features.to_dict() | {"names": list(model.features.names)},
         "receptive_field": model.receptive_field,

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from hedgerow.config import AugmentConfig, SamplingConfig
+from hedgerow.errors import InputError
 from hedgerow.images import UNLABELLED_INDEX as UNLABELLED
+
+FEW_IMAGES = 4  # with fewer, groups are blocks of images instead of images
+BLOCKS = 4  # along each side of such an image
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,51 @@ class TrainingImage:
     target: np.ndarray
     group: np.ndarray
     copy: bool = False
+
+
+def blocks(shape: tuple[int, ...], side: int) -> np.ndarray:
+    """(H,W) int32: number of the block that each pixel lies in, of side x side blocks."""
+    rows = (np.arange(shape[0]) * side // shape[0]).astype(np.int32)
+    columns = (np.arange(shape[1]) * side // shape[1]).astype(np.int32)
+    return rows[:, None] * side + columns[None, :]
+
+
+def hold_out(
+    images: Sequence[np.ndarray],
+    train: list[TrainingImage],
+    labels: list[np.ndarray],
+    ignored: int,
+    part: float,
+    seed: int,
+) -> tuple[list[TrainingImage], list[tuple[np.ndarray, np.ndarray]]]:
+    """The images to train on, and those that score; of few images, blocks of each are held out instead."""
+    if part == 0:
+        return train, []
+    rng = np.random.default_rng((seed, 5))
+    if len(train) >= FEW_IMAGES:
+        n = min(max(round(part * len(train)), 1), len(train) - 1)
+        chosen = set(rng.permutation(len(train))[:n].tolist())
+        held = [(np.asarray(images[i]), labels[i]) for i in sorted(chosen)]
+        return [image for i, image in enumerate(train) if i not in chosen], held
+    kept, held = [], []
+    for image, picture, label in zip(train, images, labels, strict=True):
+        block = blocks(image.target.shape, BLOCKS)
+        known = np.unique(block[image.target != UNLABELLED])
+        n = min(max(round(part * len(known)), 1), len(known) - 1)
+        is_held = np.isin(block, rng.permutation(known)[:n])
+        kept.append(TrainingImage(image.planes, np.where(is_held, UNLABELLED, image.target).astype(np.uint8), block))
+        if n:
+            held.append((np.asarray(picture), np.where(is_held, label, ignored)))
+    return kept, held
+
+
+def trimmed(image: TrainingImage) -> TrainingImage:
+    """The part of a depth image in which anything was seen."""
+    rows, columns = np.flatnonzero(image.planes[0].any(axis=1)), np.flatnonzero(image.planes[0].any(axis=0))
+    if not len(rows):
+        raise InputError("a depth image shows nothing at all; leave it out.")
+    part = np.s_[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    return TrainingImage(np.ascontiguousarray(image.planes[:, *part]), image.target[part], image.group[part])
 
 
 def choose_pixels(

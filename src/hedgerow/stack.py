@@ -20,13 +20,11 @@ from hedgerow.grow import grow_forest
 from hedgerow.images import check_pair, class_table, encode_labels, to_labels, to_planes
 from hedgerow.metrics import Scores, confusion
 from hedgerow.progress import Report, reporting
-from hedgerow.sampling import TrainingImage, augmented_copy
+from hedgerow.sampling import BLOCKS, FEW_IMAGES, TrainingImage, augmented_copy, blocks
 from hedgerow.training import Samples, TrainingPlanes, build_planes, draw_samples
 from hedgerow.trees import Forest, ForestStack
 
 log = logging.getLogger("hedgerow")
-FEW_IMAGES = 4  # with fewer, groups are blocks of images instead of images
-BLOCKS = 4  # along each side of such an image
 
 
 def fit_stack(
@@ -107,7 +105,7 @@ def _prepare(
     copies: list[TrainingImage] = []
     first_group = 0
     for i, image in enumerate(planes):
-        group = first_group + _blocks(image.shape[1:], 1 if len(planes) >= FEW_IMAGES else BLOCKS)
+        group = first_group + blocks(image.shape[1:], 1 if len(planes) >= FEW_IMAGES else BLOCKS)
         first_group = int(group.max()) + 1
         target = encode_labels(maps[i], table.values, unlabelled)
         originals.append(TrainingImage(image, target, group))
@@ -116,13 +114,6 @@ def _prepare(
             depth = config.features == "depth"
             copies.append(augmented_copy(originals[-1], config.augment, rng, depth))
     return originals + copies, table.values
-
-
-def _blocks(shape: tuple[int, ...], side: int) -> np.ndarray:
-    """(H,W) int32: number of the block that each pixel lies in, of side x side blocks."""
-    rows = (np.arange(shape[0]) * side // shape[0]).astype(np.int32)
-    columns = (np.arange(shape[1]) * side // shape[1]).astype(np.int32)
-    return rows[:, None] * side + columns[None, :]
 
 
 def _grow_level(

@@ -1,0 +1,310 @@
+"""Refinement: the network trained end to end, whole images one at a time, its trees frozen.
+
+Every step draws what it needs from the seed and its own number, so a run that is resumed equals one that was not.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hedgerow import checkpoints
+from hedgerow.checkpoints import State
+from hedgerow.config import RefineConfig
+from hedgerow.convnet import StackNet
+from hedgerow.errors import ConfigError, DivergenceError
+from hedgerow.evaluation import evaluate, labelled_images
+from hedgerow.images import UNLABELLED_INDEX
+from hedgerow.layout import Grid, Source, lattice
+from hedgerow.losses import class_weights, pixel_loss
+from hedgerow.metrics import Scores, confusion
+from hedgerow.progress import Report, reporting, silent
+from hedgerow.sampling import TrainingImage, augmented_copy, hold_out, trimmed
+from hedgerow.schedules import learning_rate, make_optimiser, momentum
+from hedgerow.trees import Model
+
+log = logging.getLogger("hedgerow")
+PIXELS = 8000  # of an image that one step sees, unless the stride is given
+DIVERGED = 3.0  # times the first loss, plus one: a mean loss beyond this will not come back
+Pair = tuple[np.ndarray, np.ndarray]
+
+
+def refine(
+    net: StackNet,
+    images: Sequence[np.ndarray],
+    labels: Sequence[np.ndarray],
+    config: RefineConfig | None = None,
+    *,
+    validation: tuple[Sequence[np.ndarray], Sequence[np.ndarray]] | None = None,
+    unlabelled: int | None = None,
+    names: Sequence[str] | None = None,
+    checkpoint: str | Path | None = None,
+    progress: Report | None = None,
+) -> StackNet:
+    """A refined copy of the network; images (H,W[,C]) of any sizes, labels (H,W).
+
+    validation: images and labels that score the network, in place of a part of the training images
+    checkpoint: file that keeps the state; a run that was interrupted goes on from there, a finished one removes it
+    The copy's settings["refined"] holds the scores of the stack, of the network before and after, and the history.
+    """
+    config = config or RefineConfig()
+    if not isinstance(config, RefineConfig):
+        raise ConfigError(f"config is a {type(config).__name__}; give a RefineConfig, e.g. RefineConfig(n_steps=300).")
+    _check_trainable(net, config)
+    ignored = net.unlabelled if unlabelled is None else unlabelled
+    checked = labelled_images(net, images, labels, ignored, names)
+    if validation is not None:
+        labelled_images(net, *validation, ignored)
+        train, held = _training(checked), list(zip(*validation, strict=True))
+    else:
+        maps = [each.labels for each in checked]
+        train, held = hold_out(images, _training(checked), maps, ignored, config.held_out, config.seed)
+    run = _Refinement(copy.deepcopy(net), train, held, ignored, config)
+    mark = checkpoints.fingerprint(
+        config.to_dict(), *net.state_dict().values(), *(a for t in train for a in (t.planes, t.target)),
+        *(np.asarray(a) for pair in held for a in pair),
+    )  # fmt: skip
+    path = None if checkpoint is None else Path(checkpoint)
+    with reporting(progress) as report, _steady_sums(net):
+        run.start(path, mark, report)
+        run.go_on(path, mark, report)
+        refined = run.finish(report)
+    if path is not None:
+        path.unlink(missing_ok=True)
+    return refined
+
+
+class _Refinement:
+    """One refinement on its way."""
+
+    def __init__(
+        self, net: StackNet, train: list[TrainingImage], held: list[Pair], ignored: int, config: RefineConfig
+    ) -> None:
+        self.net, self.held, self.ignored, self.config = net, held, ignored, config
+        self.train = [trimmed(image) for image in train] if config.trim else train
+        for number in range(net.n_levels):
+            net.level(number).tolerance = config.tolerance
+        self.scored = labelled_images(net, *_unzipped(held), ignored) if held else []
+        self.optimiser = make_optimiser(net, config)
+        targets = [image.target for image in self.train]
+        balanced = config.loss == "balanced"
+        self.weight = class_weights(targets, net.n_classes).to(net.device) if balanced else None
+        self.state = State(0, {})
+        self.scores: dict[str, float | None] = {}
+        self.losses: list[float] = []
+
+    def start(self, path: Path | None, mark: str, report: Report) -> None:
+        """Score the stack and the mapped network; or take up the checkpoint."""
+        self.state = State(0, self._weights())
+        if path is not None and path.exists():
+            self.state = checkpoints.load(path, mark)
+            self._put(self.state.weights)
+            checkpoints.restore_moments(self.optimiser, self.state.moments)
+            log.warning("going on from step %d of %s", self.state.step, path)
+            self.scores = dict(self.state.history[0]["scores"])
+            return
+        self.scores = {what: self._score(model) for what, model in (("stack", self.net.stack), ("mapped", self.net))}
+        self.state.history = [{"step": 0, "loss": None, "mean_dice": self._check(), "scores": dict(self.scores)}]
+        report("refining", 0, self.config.n_steps)
+
+    def go_on(self, path: Path | None, mark: str, report: Report) -> None:
+        config, state = self.config, self.state
+        good, first_loss = copy.deepcopy(state), _first_loss(state)
+        while state.step < config.n_steps and not self._is_stale():
+            loss = self._step(state.step)
+            state.step += 1
+            self.losses.append(loss)
+            first_loss = loss if first_loss is None else first_loss
+            mean = float(np.mean(self.losses))
+            if not math.isfinite(loss) or not self._is_finite():
+                self._give_up(good, f"the numbers left their range at step {state.step}")
+            self._follow_average()
+            latest = state.history[-1]["mean_dice"]
+            score = f", held-out Dice {latest:.3f}" if latest is not None else ""
+            report(f"refining: loss {mean:.3f}{score}", state.step, config.n_steps)
+            if state.step % config.check_every and state.step < config.n_steps:
+                continue
+            if mean > DIVERGED * first_loss + 1:
+                self._give_up(good, f"the loss grew from {first_loss:.3f} to {mean:.3f} by step {state.step}")
+            self._note(mean)
+            state.weights, state.moments = self._weights(), checkpoints.moments_of(self.optimiser)
+            good = copy.deepcopy(state)
+            if path is not None:
+                checkpoints.save(path, state, mark)
+            self.losses = []
+
+    def finish(self, report: Report) -> StackNet:
+        """The network to return, scored."""
+        state, net = self.state, self.net
+        if self.config.keep == "best" and state.best:
+            self._put(state.best)
+        elif state.average:
+            self._put(state.average)
+        self.scores["refined"] = self._score(net)
+        record = {"config": self.config.to_dict(), "scores": self.scores, "history": state.history}
+        net.settings = {**net.settings, "refined": [*net.settings.get("refined", []), record]}
+        return net
+
+    def _step(self, step: int) -> float:
+        """Show the network one image; returns the loss."""
+        config, net = self.config, self.net
+        image, grid = self._drawn(step)
+        features = torch.from_numpy(net.features.compute(image.planes)).to(net.device)
+        reach, outside = net.features.reach(image.planes), net.features.outside(net.n_classes)
+        source = Source(features, stretch=reach, outside=outside)
+        leaf_sums: list[Tensor] | None = [] if config.leaf_l1 else None
+        outputs = net(source, net.grids(source.extent, grid), leaf_sums)
+        target = torch.from_numpy(np.ascontiguousarray(grid.of(image.target)).astype(np.int64)).to(net.device)
+        loss = pixel_loss(outputs[-1].reshape(net.n_classes, -1), target.reshape(-1), self.weight, config.dice)
+        if leaf_sums:
+            loss = loss + config.leaf_l1 * torch.stack([total.mean() for total in leaf_sums]).sum()
+        rate = learning_rate(config, step)
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate * group["factor"]
+            if config.optimiser == "sgd":
+                group["momentum"] = momentum(config, step)
+        self.optimiser.zero_grad()
+        loss.backward()
+        self.optimiser.step()
+        return float(loss.detach())
+
+    def _drawn(self, step: int) -> tuple[TrainingImage, Grid]:
+        """The image of a step, altered, and the part of its pixels that is trained on."""
+        config, n = self.config, len(self.train)
+        order = np.random.default_rng((config.seed, 6, step // n)).permutation(n)
+        rng = np.random.default_rng((config.seed, 7, step))
+        original = self.train[order[step % n]]
+        image = augmented_copy(original, config.augment, rng, self.net.features.kind == "depth")
+        if (image.target == UNLABELLED_INDEX).all():  # all that was labelled was moved out
+            image = original
+        height, width = image.target.shape
+        top, left = 0, 0
+        if config.crop is not None:
+            # Around a labelled pixel: elsewhere there is nothing to learn.
+            labelled = np.argwhere(image.target != UNLABELLED_INDEX)
+            row, column = labelled[rng.integers(len(labelled))]
+            top = int(np.clip(row - rng.integers(config.crop), 0, max(height - config.crop, 0)))
+            left = int(np.clip(column - rng.integers(config.crop), 0, max(width - config.crop, 0)))
+            height, width = min(config.crop, height), min(config.crop, width)
+        step_size = self._stride(height, width)
+        shift = rng.integers(0, min(step_size, height, width), 2)
+        inner = image.target[top : top + height, left : left + width]
+        if (inner[shift[0] :: step_size, shift[1] :: step_size] == UNLABELLED_INDEX).all():
+            shift = np.argwhere(inner != UNLABELLED_INDEX)[0] % step_size  # a scribble between the lattice's lines
+        grid = lattice(height, width, step_size, int(shift[0]), int(shift[1]))
+        return image, Grid(grid.top + top, grid.left + left, grid.height, grid.width, step_size)
+
+    def _stride(self, height: int, width: int) -> int:
+        return self.config.stride or max(1, round(math.sqrt(height * width / PIXELS)))
+
+    def _score(self, model: Model) -> float | None:
+        """Mean Dice on the held-out images, at every pixel."""
+        if not self.held:
+            return None
+        return float(evaluate(model, *_unzipped(self.held), unlabelled=self.ignored, progress=silent).mean_dice)
+
+    def _check(self) -> float | None:
+        """Mean Dice of the network as it would be kept, on a lattice of the held-out images."""
+        if not self.scored:
+            return None
+        current = self._weights()
+        if self.state.average:
+            self._put(self.state.average)
+        net, table = self.net, np.zeros((self.net.n_classes,) * 2, np.int64)
+        for image in self.scored:
+            grid = lattice(
+                *image.target.shape, self.config.stride or max(1, round(math.sqrt(image.target.size / PIXELS)))
+            )
+            features = torch.from_numpy(net.features.compute(image.planes)).to(net.device)
+            reach, outside = net.features.reach(image.planes), net.features.outside(net.n_classes)
+            with torch.no_grad():
+                scores = net(Source(features, stretch=reach, outside=outside), [grid] * net.n_levels)[-1]
+            found = scores.argmax(0).cpu().numpy().astype(np.uint8)
+            table += confusion(np.ascontiguousarray(grid.of(image.target)), found, net.n_classes)
+        self._put(current)
+        return float(Scores(net.classes, table).mean_dice)
+
+    def _note(self, loss: float) -> None:
+        """Score the network and remember it if it is the best so far."""
+        state, score = self.state, self._check()
+        earlier = [entry["mean_dice"] for entry in state.history]
+        state.history.append({"step": state.step, "loss": loss, "mean_dice": score})
+        if score is not None and score > max(earlier):
+            state.best = dict(state.average) if state.average else self._weights()
+
+    def _is_stale(self) -> bool:
+        """Whether the last scores brought nothing better, for as long as the settings wait."""
+        scores = [entry["mean_dice"] for entry in self.state.history]
+        patience = self.config.patience
+        if patience is None or scores[0] is None:
+            return False
+        return len(scores) - 1 - int(np.argmax(scores)) >= patience
+
+    def _follow_average(self) -> None:
+        decay = self.config.average
+        if decay:
+            before = self.state.average or self._weights()
+            now = self._weights()
+            self.state.average = {name: decay * before[name] + (1 - decay) * now[name] for name in now}
+
+    def _is_finite(self) -> bool:
+        return all(bool(torch.isfinite(p).all()) for p in self.net.parameters())
+
+    def _give_up(self, good: State, what: str) -> None:
+        self._put(good.average or good.weights)
+        raise DivergenceError(
+            f"{what}, so refinement stopped; the network of step {good.step} is kept: lower the learning rate "
+            f"({self.config.learning_rate:g}), or the sharpness.",
+            self.net,
+        )
+
+    def _weights(self) -> dict[str, Tensor]:
+        return {name: tensor.detach().clone() for name, tensor in self.net.state_dict().items()}
+
+    def _put(self, weights: dict[str, Tensor]) -> None:
+        self.net.load_state_dict(weights)
+
+
+def _check_trainable(net: StackNet, config: RefineConfig) -> None:
+    if net.split == "hard":
+        raise ConfigError("hard splits have no gradient; map the stack with split='soft', 'tanh' or 'crelu'.")
+    if config.leaf_l1 and net.split != "tanh":
+        raise ConfigError(
+            f"the leaf activations of {net.split!r} splits sum to one, so their L1 norm cannot shrink; "
+            "set leaf_l1 to 0, or map with split='tanh'."
+        )
+    if config.trim and net.features.kind != "depth":
+        raise ConfigError("trim is for depth images, whose background is 0; set trim to false.")
+
+
+def _training(checked: Sequence[Any]) -> list[TrainingImage]:
+    return [TrainingImage(each.planes, each.target, np.zeros(each.target.shape, np.int32)) for each in checked]
+
+
+def _unzipped(pairs: list[Pair]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+
+
+def _first_loss(state: State) -> float | None:
+    return next((entry["loss"] for entry in state.history if entry["loss"] is not None), None)
+
+
+@contextmanager
+def _steady_sums(net: StackNet) -> Iterator[None]:
+    """On the CPU, sums that PyTorch shares out to threads would depend on their number; the kernels have their own."""
+    before = torch.get_num_threads()
+    if net.device.type == "cpu" and net.level(0).connections == "frozen":
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

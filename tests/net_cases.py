@@ -1,0 +1,102 @@
+"""Levels of the network for tests: a random forest, what it reads on a grid, and parameters near its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from forests import random_forest
+from hedgerow.layout import Grid, Source, lattice, lay_out
+from hedgerow.ops import numba_cpu, reference
+from hedgerow.ops.wiring import Reads, Wiring, wire
+from hedgerow.trees import Forest
+
+N_FEATURES = 2
+PARAMETERS = ("values", "split_weight", "split_bias", "vote_weight")
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level on a grid; arrays are float32. values: (V,); the parameters as in `LevelNet`."""
+
+    forest: Forest
+    wiring: Wiring
+    source: Source
+    grid: Grid
+    reads: Reads
+    values: torch.Tensor
+    split_weight: torch.Tensor
+    split_bias: torch.Tensor
+    vote_weight: torch.Tensor
+
+    @property
+    def channels(self):
+        """(M,H,W) float32: what the level reads, where every pixel of the image is on the grid."""
+        return np.concatenate([self.source.features.numpy(), self.source.before.numpy()])
+
+    def on(self, grid):
+        """The same level on another grid of its image."""
+        values, reads = lay_out(self.forest, self.wiring, self.source, grid)
+        return replace(self, grid=grid, values=values, reads=reads)
+
+
+def level_case(
+    seed=0, size=(7, 13), step=1, corner=(0, 0), stretched=False, outside=True, unused=False, sharpness=3.0,
+    n_classes=3, n_carried=2, signed=True, **shape,
+):  # fmt: skip
+    """A level on a grid of this size, from `corner` on, of an image that ends a little after it."""
+    rng = np.random.default_rng(seed)
+    forest = random_forest(rng, n_channels=N_FEATURES + n_carried, n_classes=n_classes, **shape)
+    if unused:
+        forest.weight[rng.random(forest.weight.shape) < 0.4] = 0
+    # As many pixels after the last of the lattice as there can be.
+    height, width = corner[0] + step * size[0], corner[1] + step * size[1]
+    grid = lattice(height, width, step, *corner)
+    assert grid.size == size
+    normal = lambda *dims: torch.from_numpy(rng.standard_normal(dims).astype(np.float32))  # noqa: E731
+    source = Source(
+        normal(N_FEATURES, height, width),
+        normal(n_carried, *size),
+        grid,
+        rng.uniform(0.2, 2.5, (height, width)).astype(np.float32) if stretched else None,
+        rng.standard_normal(N_FEATURES + n_carried).astype(np.float32) if stretched and outside else None,
+    )
+    wiring = wire(forest)
+    values, reads = lay_out(forest, wiring, source, grid)
+    votes = torch.from_numpy(forest.votes)
+    return Level(
+        forest, wiring, source, grid, reads, values,
+        split_weight=sharpness * torch.from_numpy(forest.weight[wiring.node_split]),
+        split_bias=-sharpness * torch.from_numpy(forest.threshold[wiring.node_split]),
+        vote_weight=votes - 0.5 if signed else votes,
+    )  # fmt: skip
+
+
+def level_scores(backend, level, split, activation, leaf=1.0, tolerance=0.0):
+    """Scores (C,S) by "reference" in the precision of the level's tensors, or by "numba"."""
+    given = (level.values, level.reads, level.wiring, level.split_weight, level.split_bias)
+    if backend == "numba":
+        return numba_cpu.level_scores(*given, level.vote_weight, split, activation, leaf, tolerance)
+    edges = (edge.to(level.values.dtype) for edge in reference.mapped_edges(level.wiring, split, leaf))
+    return reference.level_scores(*given, *edges, level.vote_weight, split, activation)
+
+
+def precise(level):
+    """The level with every tensor in float64."""
+    return replace(level, **{name: getattr(level, name).double() for name in PARAMETERS})
+
+
+def fitting(backend, level):
+    """The level as the backend takes it: the definition is run in float64."""
+    return level if backend == "numba" else precise(level)
+
+
+def gradients(backend, level, split, activation, slope, leaf=1.0, tolerance=0.0):
+    """Scores, and the gradients of PARAMETERS when the scores' own is `slope`, all as NumPy arrays."""
+    leaves = {name: getattr(level, name).clone().requires_grad_() for name in PARAMETERS}
+    scores = level_scores(backend, replace(level, **leaves), split, activation, leaf, tolerance)
+    scores.backward(slope.to(scores.dtype))
+    given = {name: tensor.grad if tensor.grad is not None else torch.zeros(()) for name, tensor in leaves.items()}
+    return scores.detach().numpy(), {name: gradient.numpy() for name, gradient in given.items()}
