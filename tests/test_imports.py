@@ -7,27 +7,34 @@ import pytest
 
 import hedgerow
 
-HEAVY = ("numba", "torch", "zarr", "tifffile", "imagecodecs", "PIL", "safetensors", "scipy")
+HEAVY = ("numba", "torch", "matplotlib", "zarr", "tifffile", "imagecodecs", "PIL", "safetensors", "scipy")
 PUBLIC = [
     "AugmentConfig",
     "ConfigError",
     "ContextConfig",
+    "DivergenceError",
     "ForestStack",
     "HedgerowError",
     "InputError",
     "ModelError",
+    "RefineConfig",
     "SamplingConfig",
     "Scores",
+    "Sharpness",
     "StackConfig",
+    "StackNet",
     "class_table",
     "evaluate",
     "fit_stack",
     "load",
+    "look",
     "read_image",
     "read_labels",
+    "refine",
     "save",
     "set_threads",
     "synthetic",
+    "to_convnet",
 ]
 
 

@@ -13,6 +13,19 @@ from typing import Annotated, Any
 
 import typer
 
+from hedgerow import cli_network
+from hedgerow.cli_parts import (
+    Images,
+    Labels,
+    Model,
+    Unlabelled,
+    check_sizes,
+    check_writable,
+    class_table,
+    kinds,
+    megabytes,
+    write_text,
+)
 from hedgerow.errors import HedgerowError, InputError
 from hedgerow.progress import heeding_interrupts
 
@@ -26,11 +39,6 @@ app = typer.Typer(
 )
 
 INTERRUPTED = 130  # the exit code that typer gives to an interrupted command
-
-Images = Annotated[str, typer.Argument(help="Folder, file or glob (in quotes) of images.")]
-Labels = Annotated[str, typer.Argument(help="Folder, file or glob of label maps, named like their images.")]
-Model = Annotated[Path, typer.Argument(help="Model file.")]
-Unlabelled = Annotated[int | None, typer.Option(help="Label value that means: no label here (255 unless told).")]
 
 
 class Features(StrEnum):
@@ -50,6 +58,11 @@ class Format(StrEnum):
     tif = "tif"
     npy = "npy"
     zarr = "zarr"
+
+
+class Stage(StrEnum):
+    train = "train"
+    refine = "refine"
 
 
 class Sample(StrEnum):
@@ -94,18 +107,18 @@ def train(
     given: dict[str, Any] = {"n_levels": levels, "n_trees": trees, "features": features, "seed": seed}
     settings = dataclasses.replace(settings, **{k: v for k, v in given.items() if v is not None})
     pairs = pair_files(images, labels)
-    _check_writable(output, pairs, config)
+    check_writable(output, pairs, config)
     pictures = [read_input(p.image, settings.features) for p in pairs]
     maps = [read_labels(p.label) for p in pairs]
     names = [str(p.image) for p in pairs]
-    _check_sizes(pictures, maps, pairs, settings.features)
-    table = _class_table(maps, unlabelled, pairs, labels)
+    check_sizes(pictures, maps, pairs, settings.features)
+    table = class_table(maps, unlabelled, pairs, labels)
     if len(table.values) > max_classes:
         raise InputError(
             f"the labels in {labels} have {len(table.values)} different values and at most {max_classes} classes were "
             "expected: are the folders swapped, or the labels smoothed at their edges? If not, raise --max-classes."
         )
-    print(f"{len(pairs)} image(s): {_kinds(pictures)}")
+    print(f"{len(pairs)} image(s): {kinds(pictures)}")
     if len({p.dtype for p in pictures}) > 1:
         print("note: the images have different number types; the same value must mean the same in all of them")
     print(table)
@@ -114,7 +127,7 @@ def train(
     unseen = "training images" if len(pairs) >= FEW_IMAGES else "blocks of the training images"
     for level, score in enumerate(stack.settings["held_out"], start=1):
         print(f"level {level}: mean Dice {score['mean_dice']:.3f} on {unseen} it did not see")
-    print(f"{output}: {_size(size)}")
+    print(f"{output}: {megabytes(size)}")
 
 
 @app.command()
@@ -183,7 +196,7 @@ def evaluate(
     loaded = model_io.load(model)
     pairs = pair_files(images, labels)
     if json_file not in (None, "-"):
-        _check_writable(Path(json_file), pairs, model)
+        check_writable(Path(json_file), pairs, model)
     if background is not None and background not in loaded.classes:
         raise InputError(
             f"--background is {background}; it must be one of the classes of {model}: "
@@ -212,40 +225,48 @@ def evaluate(
     for value, row in zip(result.classes, result.confusion, strict=True):
         print(f"{value:>{width}} |", *(f"{n:>{width}}" for n in row))
     if json_file is not None:
-        _write_text(Path(json_file), json.dumps(values, indent=2))
+        write_text(Path(json_file), json.dumps(values, indent=2))
 
 
 @app.command()
 def info(model: Model, as_json: Annotated[bool, typer.Option("--json", help="Everything, as JSON.")] = False) -> None:
-    """Say what a model is: classes, features, forests, held-out scores.
+    """Say what a model is: classes, features, forests, held-out scores, and the layers of a network.
 
     Example: hedgerow info model.hedge
     """
     from hedgerow import model_io
 
-    stack = model_io.load(model)
-    values = model_io.description(stack)
+    loaded = model_io.load(model)
+    values = model_io.description(loaded)
     if as_json:
         print(json.dumps(values))
         return
-    print(f"{model}: {_size(model.stat().st_size)}, trained on {values.get('n_images', '?')} image(s)")
-    print(f"classes: {', '.join(map(str, stack.classes))}")
-    print(f"features: {stack.features.n_features} ({stack.features.kind}); looks {stack.receptive_field} pixels far")
+    print(f"{model}: {megabytes(model.stat().st_size)}, trained on {values.get('n_images', '?')} image(s)")
+    print(f"classes: {', '.join(map(str, loaded.classes))}")
+    print(f"features: {loaded.features.n_features} ({loaded.features.kind}); looks {loaded.receptive_field} pixels far")
     for number, level in enumerate(values["levels"], start=1):
         held_out = values.get("held_out", [])
         score = f", held-out mean Dice {held_out[number - 1]['mean_dice']:.3f}" if number <= len(held_out) else ""
         print(f"level {number}: {level['trees']} trees, {level['leaves']} leaves, depth {level['depth']}{score}")
+    if "layers" in values:
+        cli_network.print_network(values)
 
 
 @app.command()
-def settings() -> None:
-    """Print the settings of `train` with their defaults, as a file for its --config.
+def settings(
+    command: Annotated[Stage, typer.Argument(help="The command they are for.")] = Stage.train,
+) -> None:
+    """Print the settings of `train` or `refine` with their defaults, as a file for its --config.
 
     Example: hedgerow settings > settings.toml
     """
-    from hedgerow.config import StackConfig, documented_toml
+    from hedgerow.config import RefineConfig, StackConfig, documented_toml
 
-    print(documented_toml(StackConfig()), end="")
+    print(documented_toml(StackConfig() if command is Stage.train else RefineConfig()), end="")
+
+
+app.command()(cli_network.refine)
+app.command()(cli_network.look)
 
 
 @app.command()
@@ -281,56 +302,6 @@ def demo(
     from hedgerow.demo import run_demo
 
     run_demo(kind.value, output, say=print)
-
-
-def _check_writable(output: Path, pairs: list[Any], *others: Path | None) -> None:
-    """Long work must not end in a refusal to write, nor take the place of what it was made from."""
-    from hedgerow.images import check_folder_writable
-
-    inputs = [*(p.image for p in pairs), *(p.label for p in pairs), *(path for path in others if path)]
-    if output.resolve() in {path.resolve() for path in inputs}:
-        raise InputError(f"{output} is one of the files to read; give another name to write.")
-    if output.is_dir():
-        raise InputError(f"{output} is a folder; give the name of a file to write, e.g. {output / 'model.hedge'}.")
-    if not output.parent.is_dir():
-        raise InputError(f"cannot write {output}: there is no folder {output.parent}; make it first.")
-    check_folder_writable(output.parent)
-
-
-def _check_sizes(pictures: list[Any], maps: list[Any], pairs: list[Any], features: str) -> None:
-    from hedgerow.images import check_pair, to_labels, to_planes
-
-    for picture, labels, pair in zip(pictures, maps, pairs, strict=True):
-        check_pair(to_planes(picture, str(pair.image), features), to_labels(labels, str(pair.label)), str(pair.image))
-
-
-def _class_table(maps: list[Any], unlabelled: int, pairs: list[Any], labels: str) -> Any:
-    """The table of classes; a refusal that is about all the label maps names the place they came from."""
-    from hedgerow.images import class_table
-
-    names = [str(p.label) for p in pairs]
-    try:
-        return class_table(maps, unlabelled, names)
-    except InputError as error:
-        if any(name in str(error) for name in names):
-            raise
-        raise InputError(f"{labels}: {error}") from error
-
-
-def _kinds(pictures: list[Any]) -> str:
-    seen = {f"{' x '.join(map(str, p.shape))} {p.dtype}": None for p in pictures}
-    return ", ".join(list(seen)[:3]) + (f" and {len(seen) - 3} more kinds" if len(seen) > 3 else "")
-
-
-def _size(n_bytes: int) -> str:
-    return f"{n_bytes / 1e6:.2f} MB" if n_bytes >= 1e5 else f"{n_bytes / 1e3:.1f} kB"
-
-
-def _write_text(path: Path, text: str) -> None:
-    from hedgerow.images import atomic_path
-
-    with atomic_path(path) as temporary:
-        temporary.write_text(text + "\n", encoding="utf-8")
 
 
 def main() -> None:

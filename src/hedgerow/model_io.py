@@ -232,7 +232,7 @@ def description(model: ForestStack | StackNet) -> dict[str, Any]:
             "refined": model.settings.get("refined", []),
         }
         model = model.stack
-    return network | {
+    forests: dict[str, Any] = {
         "classes": list(model.classes),
         "features": model.features.to_dict() | {"names": list(model.features.names)},
         "receptive_field": model.receptive_field,
@@ -248,3 +248,4 @@ def description(model: ForestStack | StackNet) -> dict[str, Any]:
         ],
         **{key: model.settings[key] for key in ("n_images", "held_out", "config") if key in model.settings},
     }
+    return network | forests

@@ -221,9 +221,8 @@ class _Refinement:
             self._put(self.state.average)
         net, table = self.net, np.zeros((self.net.n_classes,) * 2, np.int64)
         for image in self.scored:
-            grid = lattice(
-                *image.target.shape, self.config.stride or max(1, round(math.sqrt(image.target.size / PIXELS)))
-            )
+            height, width = image.target.shape
+            grid = lattice(height, width, self._stride(height, width))
             features = torch.from_numpy(net.features.compute(image.planes)).to(net.device)
             reach, outside = net.features.reach(image.planes), net.features.outside(net.n_classes)
             with torch.no_grad():

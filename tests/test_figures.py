@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hedgerow import look as looking
+from hedgerow import figures as looking
 from hedgerow.errors import HedgerowError, InputError, ModelError
-from hedgerow.look import Row, Scale, beyond, draw, look, most_frequent, plan_rows, scale_of
+from hedgerow.figures import Row, Scale, beyond, draw, look, most_frequent, plan_rows, scale_of
 from refusals import assert_one_sentence
 
 matplotlib = pytest.importorskip("matplotlib")

@@ -1,0 +1,178 @@
+"""The commands about networks: refine, look."""
+
+from __future__ import annotations
+
+import dataclasses
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hedgerow.cli_parts import Images, Labels, Model, Unlabelled, check_sizes, check_writable, megabytes
+from hedgerow.errors import ConfigError, DivergenceError, HedgerowError, InputError
+
+
+class Split(StrEnum):
+    soft = "soft"
+    tanh = "tanh"
+    crelu = "crelu"
+
+
+class Preset(StrEnum):
+    default = "default"
+    kinect = "kinect"
+    zebrafish = "zebrafish"
+
+
+def _require_torch() -> None:
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        raise HedgerowError("networks need PyTorch, which is not installed: pip install 'hedgerow[net]'") from error
+
+
+def refine(
+    model: Model,
+    images: Images,
+    labels: Labels,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Network file to write, e.g. net.hedge.")],
+    config: Annotated[Path | None, typer.Option(help="Settings; see `hedgerow settings refine`.")] = None,
+    preset: Annotated[Preset, typer.Option(help="Settings of an experiment of the paper.")] = Preset.default,
+    split: Annotated[Split | None, typer.Option(help="Kind of split of a stack's network; soft unless told.")] = None,
+    sharpness: Annotated[
+        str | None, typer.Option(help="Of splits, leaves and votes, e.g. 100,1,0.5; as measured unless told.")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="Images shown, one a step.")] = None,
+    stride: Annotated[int | None, typer.Option(help="Train on every so many rows and columns.")] = None,
+    validation: Annotated[
+        tuple[str, str] | None,
+        typer.Option(help="Images and labels that score the network, in place of a part of the training images."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Same seed, same network.")] = None,
+    unlabelled: Unlabelled = None,
+    restart: Annotated[bool, typer.Option("--restart", help="Forget an interrupted run of the same output.")] = False,
+) -> None:
+    """Map a stack to its ConvNet and refine that end to end; or refine a network further.
+
+    An interrupted run goes on where it stopped when the same command is given again.
+
+    Example: hedgerow refine model.hedge photos/ painted/ -o net.hedge
+    """
+    _require_torch()
+    from hedgerow import model_io
+    from hedgerow.config import RefineConfig
+    from hedgerow.images import pair_files
+    from hedgerow.refinement import refine as refine_network
+    from hedgerow.trees import ForestStack
+
+    if config is not None and preset is not Preset.default:
+        raise ConfigError("--config and --preset were both given; give one of them.")
+    presets: dict[str, Any] = {
+        "default": RefineConfig,
+        "kinect": RefineConfig.kinect,
+        "zebrafish": RefineConfig.zebrafish,
+    }
+    settings = RefineConfig.read(config) if config else presets[preset.value]()
+    given = {"n_steps": steps, "stride": stride, "seed": seed}
+    settings = dataclasses.replace(settings, **{k: v for k, v in given.items() if v is not None})
+    loaded = model_io.load(model)
+    pairs = pair_files(images, labels)
+    check_writable(output, pairs, model, config)
+    read = _read(pairs, loaded.features.kind)
+    held = None if validation is None else _read(pair_files(*validation), loaded.features.kind)
+    if isinstance(loaded, ForestStack):
+        from hedgerow.mapping import to_convnet
+
+        net = to_convnet(loaded, (split or Split.soft).value, _sharpness(sharpness))
+    elif split is not None or sharpness is not None:
+        raise InputError(f"{model} is a network already; --split and --sharpness are for a stack of forests.")
+    else:
+        net = loaded
+    checkpoint = output.with_name(output.name + ".checkpoint")
+    if restart:
+        checkpoint.unlink(missing_ok=True)
+    names = [str(pair.image) for pair in pairs]
+    try:
+        refined = refine_network(
+            net, *read, settings, validation=held, unlabelled=unlabelled, names=names, checkpoint=checkpoint
+        )
+    except DivergenceError as error:
+        model_io.save(error.network, output)  # type: ignore[arg-type]
+        checkpoint.unlink(missing_ok=True)
+        raise
+    n_bytes = model_io.save(refined, output)
+    _print_scores(refined.settings["refined"][-1], validation is not None)
+    print(f"{output}: {megabytes(n_bytes)}")
+
+
+def look(
+    model: Model,
+    image: Annotated[str, typer.Argument(help="Image file.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Figure to write: .png, .pdf or .svg.")],
+    truth: Annotated[str | None, typer.Option(help="Label map to show beside the predictions.")] = None,
+    classes: Annotated[list[int] | None, typer.Option("--class", help="Class to show; may be repeated.")] = None,
+) -> None:
+    """Draw what each level says, class by class: the forests' probabilities beside the network's activations.
+
+    Example: hedgerow look net.hedge photo.png -o inside.png
+    """
+    from hedgerow import model_io
+    from hedgerow.figures import look as draw
+    from hedgerow.images import find_files, read_input, read_labels
+
+    loaded = model_io.load(model)
+    files = find_files(image)
+    if len(files) != 1:
+        raise InputError(f"{image} holds {len(files)} images; give one.")
+    labels = None if truth is None else read_labels(Path(truth))
+    picture = read_input(files[0], loaded.features.kind)
+    draw(loaded, picture, output, classes=classes, truth=labels, title=files[0].name)
+    print(f"{output}: {len(loaded.classes)} classes, {loaded.n_levels} level(s)")
+
+
+def print_network(values: dict[str, Any]) -> None:
+    """The layers of a network and how it was refined, from `model_io.description`."""
+    hidden = len(values["layers"]) - 1
+    print(f"network: {values['split']} splits, {hidden} hidden layers")
+    for layer in values["layers"]:
+        print(f"  {layer['name']:<7} {layer['neurons']:>9,} neurons  {layer['weights']:>11,} weights  {layer['about']}")
+    for number, one in enumerate(values["sharpness"], start=1):
+        print(f"  sharpness of level {number}: split {one['split']:g}, leaf {one['leaf']:g}, vote {one['vote']:g}")
+    for record in values["refined"]:
+        scores = {what: score for what, score in record["scores"].items() if score is not None}
+        text = ", ".join(f"{what} {score:.3f}" for what, score in scores.items())
+        print(f"refined for {record['history'][-1]['step']} steps" + (f"; mean Dice: {text}" if text else ""))
+
+
+def _print_scores(record: dict[str, Any], is_unseen: bool) -> None:
+    scores = record["scores"]
+    if scores["refined"] is None:
+        return
+    where = "the validation images" if is_unseen else "held-out training images"
+    print(f"mean Dice on {where}:")
+    for what, name in (("stack", "stack"), ("mapped", "network before"), ("refined", "network after")):
+        print(f"  {name:<15} {scores[what]:.3f}")
+    if not is_unseen:
+        print("  (the forests were grown on these images too, so the stack's score flatters it)")
+
+
+def _sharpness(text: str | None) -> Any:
+    from hedgerow.config import Sharpness
+
+    if text is None:
+        return None
+    try:
+        split, leaf, vote = (float(part) for part in text.split(","))
+    except ValueError as error:
+        raise ConfigError(f"--sharpness is {text!r}; give three numbers, e.g. 100,1,0.5.") from error
+    return Sharpness(split, leaf, vote)
+
+
+def _read(pairs: list[Any], features: str) -> tuple[list[Any], list[Any]]:
+    """Images and label maps, checked against each other."""
+    from hedgerow.images import read_input, read_labels
+
+    pictures, maps = [read_input(p.image, features) for p in pairs], [read_labels(p.label) for p in pairs]
+    check_sizes(pictures, maps, pairs, features)
+    return pictures, maps
