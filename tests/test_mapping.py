@@ -229,13 +229,6 @@ def test_hard_is_the_stack_where_values_meet_thresholds(seed, case):
     assert_ties_are_decided_alike(random_stack(seed, n_levels=3, image=image, **case), image)
 
 
-CONTRACTED = pytest.mark.xfail(
-    strict=True,
-    reason="BUG: _split_input inherits fastmath 'contract' from descend, so sums of probes are rounded differently",
-)
-
-
-@CONTRACTED
 @pytest.mark.parametrize("radii", [(0,), (0, 2)])
 def test_hard_is_the_stack_where_sums_of_probes_meet_thresholds(radii):
     for seed in range(3):
@@ -243,10 +236,8 @@ def test_hard_is_the_stack_where_sums_of_probes_meet_thresholds(radii):
         assert_ties_are_decided_alike(random_stack(seed, n_levels=3, image=image, n_probes=3, radii=radii), image)
 
 
-def test_hard_is_the_grown_stack_where_values_meet_thresholds(grown, request):
+def test_hard_is_the_grown_stack_where_values_meet_thresholds(grown):
     stack, image = grown
-    if stack.levels[0].weight.shape[1] > 2:
-        request.applymarker(CONTRACTED)
     rng = np.random.default_rng(0)
     for level, forest in enumerate(stack.levels):
         channels, reach, outside = read_by(stack, image, level)
@@ -255,11 +246,6 @@ def test_hard_is_the_grown_stack_where_values_meet_thresholds(grown, request):
     assert_ties_are_decided_alike(stack, image)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="BUG: reference.normalise sums classes in PyTorch's order, trees.normalise one after the other, so outputs "
-    "that meet a threshold of the next level differ in their last bit",
-)
 def test_hard_is_the_stack_with_many_classes():
     image = whole_numbers(5)
     assert_same_decisions(random_stack(5, n_levels=4, n_classes=22, image=image), image)
@@ -394,9 +380,6 @@ def test_gradients_flow_from_the_last_level_to_the_first():
             assert parameter.grad.abs().max() > 1e-5, name
 
 
-ELSEWHERE = pytest.mark.xfail(
-    strict=True, reason="BUG: PyTorch's sum and softmax over classes depend on where a pixel lies in the array"
-)
 TOLERANCES = [("hard", 0.0), ("tanh", 0.0), ("soft", 0.0), ("soft", 1e-3), ("crelu", 1e-3)]
 
 
@@ -411,9 +394,7 @@ def test_tiles_equal_the_whole_bit_for_bit_at_inner_levels(grown, split, toleran
     np.testing.assert_allclose(parts[-1], whole[-1], atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("split", "tolerance"), [TOLERANCES[0], *(pytest.param(*case, marks=ELSEWHERE) for case in TOLERANCES[1:])]
-)
+@pytest.mark.parametrize(("split", "tolerance"), TOLERANCES)
 def test_tiles_equal_the_whole_bit_for_bit(grown, split, tolerance):
     stack, image = grown
     net = to_convnet(stack, split)
@@ -428,7 +409,6 @@ def test_tiles_equal_the_whole_bit_for_bit(grown, split, tolerance):
     np.testing.assert_array_equal(net.predict(image), expected)
 
 
-@ELSEWHERE
 @pytest.mark.parametrize("split", SPLITS)
 def test_tiles_equal_the_whole_with_many_classes(split):
     image = whole_numbers(8)

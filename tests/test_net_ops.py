@@ -255,19 +255,7 @@ def test_leaf_input_is_alpha_at_the_true_leaf_and_at_most_minus_alpha_elsewhere(
     assert activations[~true].max() <= 1 / (1 + np.exp(alpha)) + 4 * EPS
 
 
-@pytest.mark.parametrize(
-    "n_probes",
-    [
-        1,
-        pytest.param(
-            3,
-            marks=pytest.mark.xfail(
-                strict=True,
-                reason="BUG: _split_input inherits fastmath 'contract' from descend: z is rounded once, not twice",
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize("n_probes", [1, 3])
 def test_hard_kernels_decide_as_the_definition_where_values_meet_thresholds(n_probes):
     level = level_case(size=(16, 33), n_trees=6, max_depth=6, n_probes=n_probes, sharpness=1.0)
     index = torch.as_tensor(places(level.reads, 0, 16 * 33))
@@ -326,11 +314,7 @@ def undecided(size=(9, 17)):
     ("split", "activation"),
     [
         ("soft", "exp"),
-        pytest.param(
-            "soft",
-            "softmax",
-            marks=pytest.mark.xfail(strict=True, reason="BUG: 0 * (1 / 0) where every leaf of a pixel is dropped"),
-        ),
+        ("soft", "softmax"),
         ("crelu", "softmax"),
     ],
 )
@@ -401,7 +385,6 @@ def test_values_that_no_probe_reads_do_not_matter(split, activation, stretched):
     )
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: the one-probe path reads values[-1 ...] for a probe that is UNUSED")
 @pytest.mark.parametrize(("split", "activation"), KINDS)
 def test_a_single_probe_may_be_unused(split, activation):
     level = level_case(size=(9, 17), unused=True)
@@ -423,21 +406,9 @@ def test_extreme_inputs_give_finite_scores_and_gradients(backend, split, activat
     assert np.abs(scores).max() <= level.wiring.n_trees * 0.5 * (1 + 8 * EPS)
 
 
-def swallowed(backend, kind, name):
-    broken = backend == "numba" and kind in DROPPING and name != "vote_weight"
-    mark = pytest.mark.xfail(strict=True, reason="BUG: a branch that carries NaN is dropped as if it carried nothing")
-    return pytest.param(backend, *kind, name, marks=mark if broken else ())
-
-
-@pytest.mark.parametrize(
-    ("backend", "split", "activation", "name"),
-    [
-        swallowed(backend, kind, name)
-        for backend in BACKENDS
-        for kind in SMOOTH
-        for name in ("split_weight", "split_bias", "vote_weight")
-    ],
-)
+@pytest.mark.parametrize("name", ["split_weight", "split_bias", "vote_weight"])
+@pytest.mark.parametrize(("split", "activation"), SMOOTH)
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_not_a_number_is_not_hidden(backend, split, activation, name):
     level = level_case()
     broken = getattr(level, name).clone()
@@ -476,7 +447,6 @@ def test_votes_that_are_not_negative_are_divided_by_their_sum():
     np.testing.assert_allclose(expected.sum(axis=0), 1, atol=4 * EPS)
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: the missing part is counted from the raised sum, so (1,-1) sums to 0")
 @pytest.mark.parametrize("normalise", [trees.normalise, lambda s: reference.normalise(torch.from_numpy(s)).numpy()])
 def test_normalised_scores_sum_to_one_whatever_they_were(normalise):
     np.testing.assert_allclose(normalise(hostile_scores(np.float64)).sum(axis=0), 1, atol=1e-9)

@@ -165,7 +165,6 @@ def test_probes_read_what_the_definition_reads(case):
     assert_reads_are_plain(level)
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: stretched offsets without `outside` read 0 beyond the image, not its edge")
 def test_stretched_probes_without_a_constant_read_the_edge():
     assert_reads_are_plain(level_case(size=(7, 9), n_trees=2, stretched=True, outside=False))
 

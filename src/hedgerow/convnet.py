@@ -175,6 +175,8 @@ class StackNet(nn.Module, Predictor):
 
     def set_tolerance(self, tolerance: float) -> None:
         """Leave out branches that carry no more than this at a pixel (fused kernels, soft and crelu); 0: none."""
+        if not 0 <= tolerance < 1:
+            raise ConfigError(f"the tolerance is {tolerance}; it must be at least 0 and less than 1.")
         for number in range(self.n_levels):
             self.level(number).tolerance = tolerance
 
@@ -225,5 +227,5 @@ class StackNet(nn.Module, Predictor):
         with torch.no_grad():
             scores = self.level(level)(Source(planes, before, known, reach, outside), region_grid(inner))
             if level + 1 == self.n_levels and self.output == "softmax":
-                return torch.softmax(scores, dim=0).cpu().numpy()
+                return reference.softmax(scores).cpu().numpy()
             return reference.normalise(scores).cpu().numpy()

@@ -163,8 +163,8 @@ def _stretched(
         row=rows.ravel(),
         column=columns.ravel(),
         stretch=np.ascontiguousarray(grid.of(stretch)).ravel(),
-        planes=np.array(table, np.int64).reshape(-1, 6),
-        extent=source.extent,
+        planes=np.array(table or [[0, 1, 1, 0, 0, 1]], np.int64),
+        extent=(0, 0) if source.outside is None else source.extent,
     )
     return _flat(values, source.features), reads
 

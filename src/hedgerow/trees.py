@@ -199,16 +199,17 @@ CANCELLED = 0.1  # part of the sum of the scores' sizes that their sum counts as
 def normalise(scores: np.ndarray) -> np.ndarray:
     """Summed votes (C,...) to class probabilities, sum one: votes divided by their sum; uniform without any vote.
 
-    Votes refined by a network can be negative and cancel. So the divisor is at least a tenth of the sum of their sizes:
-    results stay between -10 and 10. `ops.reference.normalise` is the same function for the network.
+    Votes refined by a network can be negative and cancel. So the divisor is at least a tenth of the sum of their sizes
+    (results stay within about 10), and what the sum then lacks to one is shared out evenly. `ops.reference.normalise`
+    is the same function for the network.
     """
     total, sizes = np.zeros_like(scores[0]), np.zeros_like(scores[0])
     for plane in scores:
         total = total + plane
         sizes = sizes + np.abs(plane)
-    total = np.maximum(total, scores.dtype.type(CANCELLED) * sizes)
-    divisor = np.maximum(total, scores.dtype.type(SMALLEST_SUM))
-    lacking = (1 - total / divisor) / scores.dtype.type(len(scores))
+    real = scores.dtype.type
+    divisor = np.maximum(np.maximum(total, real(CANCELLED) * sizes), real(SMALLEST_SUM))
+    lacking = (1 - total / divisor) / real(len(scores))
     return (scores / divisor + lacking).astype(scores.dtype)
 
 

@@ -70,7 +70,7 @@ def _say_that_nothing_is_kept() -> None:
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile on first use. No fast-math: a value must not depend on how a row was cut into vectors."""
-    return _compiled(function)
+    return _compiled(function, fastmath=False)  # said outright, or a kernel would take its caller's
 
 
 def multiply_add_kernel(function: Callable[..., Any]) -> Any:

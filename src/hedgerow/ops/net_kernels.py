@@ -75,7 +75,7 @@ def read_stretched(values, plane, down, right, size, row, column, stretch, exten
         s = min(i + p // COLUMNS, size[0] - 1) * size[1] + min(k + p % COLUMNS, size[1] - 1)
         r = row[s] + np.int64(np.floor(down * stretch[s] + np.float32(0.5)))
         c = column[s] + np.int64(np.floor(right * stretch[s] + np.float32(0.5)))
-        if r < 0 or r >= extent[0] or c < 0 or c >= extent[1]:
+        if extent[0] > 0 and (r < 0 or r >= extent[0] or c < 0 or c >= extent[1]):
             index[p] = start + h * w
         else:
             if step > 1:
@@ -92,7 +92,7 @@ def _split_input(
 ):  # fmt: skip
     """z_H1 of split n: probes added in the forest's order and never contracted, so that hard decisions are the same."""
     b = bias[n]
-    if place.shape[1] == 1 and stride > 0:  # the most common case, in one pass
+    if place.shape[1] == 1 and stride > 0 and place[n, 0] >= 0:  # the most common case, in one pass
         w, at = weight[n, 0], place[n, 0] + i * stride + k
         for r in range(ROWS):
             source, line = values[at + r * stride : at + r * stride + COLUMNS], z[r * COLUMNS : (r + 1) * COLUMNS]
@@ -123,6 +123,7 @@ def _branch(kind, leaf, tolerance, carry, gate, right, left):
 
     Returns where anything is carried: 0 nowhere, 1 left only, 2 right only, 3 both.
     """
+    # Written so that NaN counts as carried: it must show.
     some_right, some_left = np.int32(0), np.int32(0)
     if kind == TANH:
         for p in range(BLOCK):
@@ -143,19 +144,19 @@ def _branch(kind, leaf, tolerance, carry, gate, right, left):
             to_right, to_left = (likely, unlikely) if z >= 0 else (unlikely, likely)
             gate[p] = to_right
             up, down = carry[p] * to_right, carry[p] * to_left
-            right[p] = up if up > tolerance else ZERO
-            left[p] = down if down > tolerance else ZERO
-            some_right += np.int32(up > tolerance)
-            some_left += np.int32(down > tolerance)
+            right[p] = ZERO if up <= tolerance else up
+            left[p] = ZERO if down <= tolerance else down
+            some_right += np.int32(not up <= tolerance)
+            some_left += np.int32(not down <= tolerance)
     elif kind == CRELU:
         for p in range(BLOCK):
             z = gate[p]
             lost = carry[p] * _exp(-leaf * abs(z))
             up, down = carry[p] if z >= 0 else lost, carry[p] if z <= 0 else lost
-            right[p] = up if up > tolerance else ZERO
-            left[p] = down if down > tolerance else ZERO
-            some_right += np.int32(up > tolerance)
-            some_left += np.int32(down > tolerance)
+            right[p] = ZERO if up <= tolerance else up
+            left[p] = ZERO if down <= tolerance else down
+            some_right += np.int32(not up <= tolerance)
+            some_left += np.int32(not down <= tolerance)
     else:
         for p in range(BLOCK):
             right[p] = carry[p] if gate[p] >= 0 else ZERO
@@ -227,8 +228,8 @@ def descend(
             a = carry[leaves[q]]
             for p in range(BLOCK):
                 total[p] += a[p]
-        for p in range(BLOCK):
-            total[p] = ONE / total[p]
+        for p in range(BLOCK):  # 0: every leaf was dropped
+            total[p] = ONE / total[p] if total[p] != 0 else ZERO
         for q in range(n_leaves):
             a = carry[leaves[q]]
             for p in range(BLOCK):

@@ -108,9 +108,23 @@ def _edges(wiring: Wiring) -> tuple:
 
 def normalise(scores: Tensor) -> Tensor:
     """Scores (C,...) to inner outputs H_3k, sum one; see `trees.normalise`. Its gradient is finite everywhere."""
-    total = torch.maximum(scores.sum(0), CANCELLED * scores.abs().sum(0))
-    divisor = total.clamp(min=SMALLEST_SUM)
+    total = _sum_of_planes(scores)
+    divisor = torch.maximum(total, CANCELLED * _sum_of_planes(scores.abs())).clamp(min=SMALLEST_SUM)
     return scores / divisor + (1 - total / divisor) / len(scores)
+
+
+def softmax(scores: Tensor) -> Tensor:
+    """Scores (C,...) to class probabilities, the same at a pixel wherever it lies in the array."""
+    grown = torch.exp(scores - scores.amax(0))
+    return grown / _sum_of_planes(grown)
+
+
+def _sum_of_planes(planes: Tensor) -> Tensor:
+    """In order, as the forest's kernels add; `sum` may take another order at another place of the array."""
+    total = planes[0]
+    for plane in planes[1:]:
+        total = total + plane
+    return total
 
 
 def mapped_edges(wiring: Wiring, split: str, sharpness: float) -> tuple[Tensor, Tensor]:

@@ -34,8 +34,7 @@ def _store_normalised(total, n_pixels, n_classes, out, row, column):
         for c in range(n_classes):
             whole += box[c]
             sizes += abs(box[c])
-        whole = max(whole, np.float32(CANCELLED) * sizes)
-        divisor = max(whole, np.float32(SMALLEST_SUM))
+        divisor = max(max(whole, np.float32(CANCELLED) * sizes), np.float32(SMALLEST_SUM))
         lacking = (np.float32(1) - whole / divisor) / np.float32(n_classes)
         for c in range(n_classes):
             box[c] = box[c] / divisor + lacking

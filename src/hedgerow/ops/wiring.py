@@ -106,7 +106,7 @@ class Reads:
     carried: first value that comes from the level before; gradients of the values before it are not computed
     offset:  (N,J,2) float32; row, column: (S,) int64 of the pixels; stretch: (S,) float32; all empty if fixed
     planes:  (P,6) int64 of each plane: start, height, width, top, left, step of its grid; empty if fixed
-    extent:  (H,W) of the image in pixels, for stretched offsets
+    extent:  (H,W) of the image in pixels, where stretched offsets end in a constant; (0,0) where at the edge
     """
 
     size: tuple[int, int]
@@ -142,6 +142,7 @@ def places(reads: Reads, first: int, last: int) -> np.ndarray:
     shift = np.floor(reads.offset[..., None, :] * stretch + np.float32(0.5)).astype(np.int64)
     row, column = reads.row[first:last] + shift[..., 0], reads.column[first:last] + shift[..., 1]
     is_inside = (row >= 0) & (row < reads.extent[0]) & (column >= 0) & (column < reads.extent[1])
+    is_inside |= reads.extent[0] == 0
     # The nearest point of the plane's grid; one value after each plane holds what lies outside the image.
     i = np.clip((row - top + step // 2) // step, 0, height - 1)
     k = np.clip((column - left + step // 2) // step, 0, width - 1)
