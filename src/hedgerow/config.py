@@ -151,6 +151,9 @@ class Sharpness(Checked):
     split: float = setting(30.0, 1e-6, 1e6, "of the splits' weights and biases: how sudden a decision is")
     leaf: float = setting(1.0, 1e-6, 1e6, "of the weights between splits and leaves, and the leaves' biases")
     vote: float = setting(0.5, 1e-6, 1e6, "of the votes")
+    proba: float = setting(
+        1.0, 1e-6, 1e6, "further factor of splits that read the level before: probabilities spread less than features"
+    )
 
 
 @dataclass(frozen=True)

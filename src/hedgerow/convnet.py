@@ -48,14 +48,16 @@ class LevelNet(nn.Module):
     Those two train only if `connections` is "sparse" or "full".
     """
 
-    def __init__(self, forest: Forest, split: str, activation: str, sharpness: Sharpness, connections: str) -> None:
+    def __init__(
+        self, forest: Forest, n_features: int, split: str, activation: str, sharpness: Sharpness, connections: str
+    ) -> None:
         super().__init__()
-        self.forest, self.wiring = forest, wire(forest)
+        self.forest, self.n_features, self.wiring = forest, n_features, wire(forest)
         self.split, self.activation, self.sharpness, self.connections = split, activation, sharpness, connections
         self.tolerance = 0.0
         splits, leaves = self.wiring.node_split, forest.leaf_index[self.wiring.node_leaf]
-        alpha = torch.tensor(sharpness.split, dtype=torch.float32)
-        self.split_weight = nn.Parameter(alpha * torch.from_numpy(forest.weight[splits]))
+        alpha = self.split_sharpness()
+        self.split_weight = nn.Parameter(alpha[:, None] * torch.from_numpy(forest.weight[splits]))
         self.split_bias = nn.Parameter(-alpha * torch.from_numpy(forest.threshold[splits]))
         self.vote_weight = nn.Parameter(sharpness.vote * torch.from_numpy(forest.votes[leaves]))
         weight, bias = reference.mapped_edges(self.wiring, split, sharpness.leaf)
@@ -81,6 +83,13 @@ class LevelNet(nn.Module):
         else:
             scores = reference.level_scores(values, *given, self.leaf_weight, self.leaf_bias, votes, *kinds)
         return scores.reshape(votes.shape[1], *grid.size)
+
+    def split_sharpness(self) -> Tensor:
+        """(N,) alpha_1 of each split."""
+        splits = self.wiring.node_split
+        reads_before = (self.forest.channel[splits] >= self.n_features) | (self.forest.weight[splits] == 0)
+        factor = np.where(reads_before.all(axis=1), self.sharpness.proba, 1)
+        return torch.tensor(self.sharpness.split * factor, dtype=torch.float32)
 
     def is_fused(self, values: Tensor) -> bool:
         """Whether the fused kernels can do it: on the CPU, in float32, with the tree frozen."""

@@ -83,6 +83,12 @@ def reducing_kernel(function: Callable[..., Any]) -> Any:
     return _compiled(function, fastmath={"contract", "reassoc", "nsz"})
 
 
+def reducing_part(function: Callable[..., Any]) -> Any:
+    """A part of a reducing kernel, written into it. Compiled by itself it could take its sums in another order, and
+    which of the two is run would depend on whether the kernel came from the cache."""
+    return njit(inline="always", error_model="numpy")(function)
+
+
 def _compiled(function: Callable[..., Any], **options: Any) -> Any:
     options |= {"nogil": True, "error_model": "numpy"}
     before = config.CACHE_DIR

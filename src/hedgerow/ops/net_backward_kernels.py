@@ -7,8 +7,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from hedgerow.ops.compiling import kernel, multiply_add_kernel, reducing_kernel
-from hedgerow.ops.net_kernels import BLOCK, COLUMNS, ONE, ROWS, SOFT, TANH, ZERO, descend, read_fixed, read_stretched
+from hedgerow.ops.compiling import multiply_add_kernel, reducing_kernel, reducing_part
+from hedgerow.ops.net_kernels import (
+    AHEAD,
+    BLOCK,
+    COLUMNS,
+    ONE,
+    ROWS,
+    SOFT,
+    TANH,
+    ZERO,
+    descend,
+    prefetch_fixed,
+    read_fixed,
+    read_stretched,
+)
 
 
 @multiply_add_kernel
@@ -33,7 +46,7 @@ def _leaf_slopes(n_leaves, leaves, node, leaf_of, votes, slope, out):
             s += 1
 
 
-@reducing_kernel
+@reducing_part
 def _add_dots(a, b, slope, of_a, of_b):
     """Add to the votes' gradients, of_a and of_b (C,), of two leaves with activations a and b (BLOCK,)."""
     s = 0
@@ -51,24 +64,13 @@ def _add_dots(a, b, slope, of_a, of_b):
         of_b[s + 1] += bh
         s += 2
     if s < slope.shape[0]:
-        of_a[s] += _dot(a, slope[s])
-        of_b[s] += _dot(b, slope[s])
-
-
-@reducing_kernel
-def _dot(a, b):
-    total = ZERO
-    for p in range(BLOCK):
-        total += a[p] * b[p]
-    return total
-
-
-@reducing_kernel
-def _sum(a):
-    total = ZERO
-    for p in range(BLOCK):
-        total += a[p]
-    return total
+        g = slope[s]
+        ag, bg = ZERO, ZERO
+        for p in range(BLOCK):
+            ag += a[p] * g[p]
+            bg += b[p] * g[p]
+        of_a[s] += ag
+        of_b[s] += bg
 
 
 @multiply_add_kernel
@@ -109,13 +111,16 @@ def _through_split(kind, leaf, gate, right, left, own, dz):
             dz[p] = leaf * ((right[p] if gate[p] < 0 else ZERO) - (left[p] if gate[p] > 0 else ZERO))
 
 
-@multiply_add_kernel
+@reducing_part
 def _through_probes(
     values, place, stride, size, offset, row, column, stretch, planes, extent, n, i, k,
     weight, carried, index, probe, dz, d_weight, d_bias, d_values,
 ):  # fmt: skip
     """Add the gradients of split n's weights and bias, and of the values it reads beyond `carried`."""
-    d_bias[n] += _sum(dz)
+    total = ZERO
+    for p in range(BLOCK):
+        total += dz[p]
+    d_bias[n] += total
     for j in range(place.shape[1]):
         if place[n, j] < 0:
             continue
@@ -136,10 +141,13 @@ def _through_probes(
             if plane[0] >= carried:
                 for p in range(BLOCK):
                     d_values[index[p] - carried] += w * dz[p]
-        d_weight[n, j] += _dot(dz, probe)
+        total = ZERO
+        for p in range(BLOCK):
+            total += dz[p] * probe[p]
+        d_weight[n, j] += total
 
 
-@kernel
+@reducing_kernel
 def backward(
     values, place, stride, size, offset, row, column, stretch, planes, extent,
     root, left_child, split_of, leaf_of, largest, weight, bias, votes, kind, leaf, normalised, tolerance,
@@ -180,6 +188,12 @@ def backward(
                     _add_dots(carry[a], carry[a], here, d_votes[leaf_of[node[a]]], unused)
                 _through_leaves(n_leaves, leaves, kind, leaf, normalised, carry, slopes, z)
                 for at in range(count - 1, -1, -1):
+                    if stride > 0 and at >= AHEAD:
+                        soon = split_of[node[at - AHEAD]]
+                        if soon >= 0:
+                            for j in range(place.shape[1]):
+                                if place[soon, j] >= 0:
+                                    prefetch_fixed(values, place[soon, j] + i * stride + k, stride)
                     n = split_of[node[at]]
                     if n < 0:
                         continue

@@ -40,6 +40,33 @@ def _float_of_bits(typing_context, bits):
 _as_float: Any = intrinsic(_float_of_bits)
 
 
+def _start_reading(typing_context, array, at):
+    """Ask for the cache line of array[at], without waiting for it."""
+
+    def generate(context, builder, signature, arguments):
+        held = context.make_array(signature.args[0])(context, builder, arguments[0])
+        pointer = builder.bitcast(builder.gep(held.data, [arguments[1]]), ir.IntType(8).as_pointer())
+        number = ir.IntType(32)
+        signature_of = ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number])
+        function = builder.module.declare_intrinsic("llvm.prefetch.p0", (), signature_of)
+        builder.call(function, [pointer, number(0), number(3), number(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64), generate
+
+
+_prefetch: Any = intrinsic(_start_reading)
+AHEAD = 8  # splits whose values are asked for before they are needed
+
+
+@kernel
+def prefetch_fixed(values, at, stride):
+    """Ask for a block of values, first and last pixel of each row."""
+    for r in range(ROWS):
+        _prefetch(values, at + r * stride)
+        _prefetch(values, at + r * stride + COLUMNS - 1)
+
+
 @multiply_add_kernel
 def _exp(x):
     """exp of a float32 that is not positive, to 2e-7; straight code, so that loops over it become vector code."""
@@ -185,6 +212,12 @@ def descend(
         end = count
         # All reads of a generation first: they do not wait for each other.
         for at in range(begin, end):
+            if stride > 0 and at + AHEAD < end:
+                soon = split_of[node[at + AHEAD]]
+                if soon >= 0:
+                    for j in range(place.shape[1]):
+                        if place[soon, j] >= 0:
+                            prefetch_fixed(values, place[soon, j] + i * stride + k, stride)
             n = split_of[node[at]]
             if n >= 0:
                 _split_input(
@@ -264,7 +297,7 @@ def _add_votes(n_leaves, leaves, node, leaf_of, carry, votes, out):
 def forward(
     values, place, stride, size, offset, row, column, stretch, planes, extent,
     root, left_child, split_of, leaf_of, largest, weight, bias, votes, kind, leaf, normalised, tolerance,
-    first_row, last_row, out,
+    leaf_group, first_row, last_row, out,
 ):  # fmt: skip
     """Rows first_row..last_row of the scores, out (C,h,w)."""
     index = np.empty(BLOCK, np.int64)
@@ -273,7 +306,7 @@ def forward(
     child = np.empty((largest, 2), np.int32)
     # Two rows more: children are written before it is known whether they carry anything.
     carry, gate = np.empty((largest + 2, BLOCK), np.float32), np.empty((largest, BLOCK), np.float32)
-    total = np.empty((votes.shape[1], BLOCK), np.float32)
+    total, part = np.empty((votes.shape[1], BLOCK), np.float32), np.empty((votes.shape[1], BLOCK), np.float32)
     for i in range(first_row, last_row, ROWS):
         for k in range(0, size[1], COLUMNS):
             total[:] = ZERO
@@ -283,7 +316,19 @@ def forward(
                     root[t], left_child, split_of, weight, bias, kind, leaf, normalised, tolerance,
                     index, probe, z, node, child, carry, gate, leaves,
                 )  # fmt: skip
-                _add_votes(n_leaves, leaves, node, leaf_of, carry, votes, total)
+                # Some leaves at a time: a leaf's small part would be lost in the sum over all trees. Which ones is the
+                # tree's affair, not the block's, so that a pixel's sum does not depend on what shares its block.
+                end = 0
+                while end < n_leaves:
+                    begin, which = end, leaf_group[leaf_of[node[leaves[end]]]]
+                    while end < n_leaves and leaf_group[leaf_of[node[leaves[end]]]] == which:
+                        end += 1
+                    some = leaves[begin:end]
+                    part[:] = ZERO
+                    _add_votes(len(some), some, node, leaf_of, carry, votes, part)
+                    for s in range(total.shape[0]):
+                        for p in range(BLOCK):
+                            total[s, p] += part[s, p]
             for s in range(out.shape[0]):
                 for r in range(min(ROWS, last_row - i)):
                     for c in range(min(COLUMNS, size[1] - k)):

@@ -52,6 +52,7 @@ class _Work:
             reads.planes, reads.extent,
         )  # fmt: skip
         self.tree = (wiring.root, wiring.left_child, wiring.split_of, wiring.leaf_of, wiring.largest_tree)
+        self.groups = wiring.leaf_group
         self.activations = (kind, leaf, normalised, np.float32(max(tolerance, SMALLEST)))
 
         # A block that ends beyond the grid reads, and adds nothing to, what lies there.
@@ -71,13 +72,14 @@ class _Work:
 class _LevelScores(torch.autograd.Function):
     @staticmethod
     def forward(context: Any, values: Tensor, weight: Tensor, bias: Tensor, votes: Tensor, work: _Work) -> Tensor:
-        context.save_for_backward(values, weight, bias, votes)
-        context.work = work
         arrays = work.arrays(values, weight, bias, votes)
+        context.work, context.arrays = work, arrays
         out = np.empty((votes.shape[1], *work.reads.size), np.float32)
 
         def run(rows: tuple[int, int]) -> None:
-            kernels.forward(arrays[0], *work.reading, *work.tree, *arrays[1:], *work.activations, *rows, out)
+            kernels.forward(
+                arrays[0], *work.reading, *work.tree, *arrays[1:], *work.activations, work.groups, *rows, out
+            )
 
         # Small bands, so that threads end together.
         list(map_threads(run, work.bands(4 * PARTS)))
@@ -86,7 +88,7 @@ class _LevelScores(torch.autograd.Function):
     @staticmethod
     def backward(context: Any, *slopes: Tensor) -> Any:
         work: _Work = context.work
-        arrays = work.arrays(*context.saved_tensors)
+        arrays: list[np.ndarray] = context.arrays
         slope = _array(slopes[0]).reshape(-1, *work.reads.size)
         carried = work.carried if context.needs_input_grad[0] else arrays[0].size
 

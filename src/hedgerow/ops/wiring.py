@@ -9,6 +9,7 @@ import numpy as np
 from hedgerow.trees import LEAF, Forest
 
 UNUSED = -1
+TOGETHER = 256  # leaves that are summed before they are added to the others
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,7 @@ class Wiring:
     split_of:   (nodes,) int32 number of the node's neuron in H1, or UNUSED; leaf_of: the same for H2
     node_split, node_leaf: (N,) and (L,) int32, the nodes of the neurons
     leaf_tree:  (L,) int64, tree of each leaf
+    leaf_group: (L,) int32, leaves that are summed together; ascending as generations follow each other
     edge_split, edge_leaf: (E,) int64; edge_sign: (E,) int8, +1 where the path goes right, -1 where it goes left
     path_length: (L,) int64, |P(l)|
     """
@@ -30,6 +32,7 @@ class Wiring:
     node_split: np.ndarray
     node_leaf: np.ndarray
     leaf_tree: np.ndarray
+    leaf_group: np.ndarray
     edge_split: np.ndarray
     edge_leaf: np.ndarray
     edge_sign: np.ndarray
@@ -74,6 +77,7 @@ def wire(forest: Forest) -> Wiring:
         signs.append(np.where(below == forest.left_child[above], -1, 1))
         rounds.append(np.full(len(leaf), -step))
         below, step = above, step + 1
+    leaf_tree = np.searchsorted(forest.root, node_leaf, side="right").astype(np.int64) - 1
     order = np.lexsort((np.concatenate(rounds), np.concatenate(leaves)))
     edge_leaf = np.concatenate(leaves)[order].astype(np.int64)
     return Wiring(
@@ -83,12 +87,29 @@ def wire(forest: Forest) -> Wiring:
         leaf_of=leaf_of,
         node_split=node_split.astype(np.int32),
         node_leaf=node_leaf.astype(np.int32),
-        leaf_tree=np.searchsorted(forest.root, node_leaf, side="right").astype(np.int64) - 1,
+        leaf_tree=leaf_tree,
+        leaf_group=_leaf_groups(forest, leaf_of),
         edge_split=np.concatenate(splits)[order].astype(np.int64),
         edge_leaf=edge_leaf,
         edge_sign=np.concatenate(signs)[order].astype(np.int8),
         path_length=np.bincount(edge_leaf, minlength=len(node_leaf)),
     )
+
+
+def _leaf_groups(forest: Forest, leaf_of: np.ndarray) -> np.ndarray:
+    """(L,) int32: number of TOGETHER leaves of a tree that follow each other, generation after generation."""
+    group = np.empty(int((leaf_of != UNUSED).sum()), np.int32)
+    first = 0
+    for root in forest.root:
+        generation, rank = np.array([root]), 0
+        while len(generation):
+            leaves = generation[~forest.is_split[generation]]
+            group[leaf_of[leaves]] = first + (rank + np.arange(len(leaves))) // TOGETHER
+            rank += len(leaves)
+            left = forest.left_child[generation[forest.is_split[generation]]]
+            generation = np.stack([left, left + 1], axis=1).ravel()
+        first += -(-rank // TOGETHER)
+    return group
 
 
 @dataclass(frozen=True)
