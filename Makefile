@@ -39,9 +39,9 @@ $(CORE): $(BIN)/python pyproject.toml constraints.txt
 	touch $@
 
 $(DEV): $(CORE)
-	$(PIP) --editable '.[dev]'
+	$(PIP) --editable '.[dev,net]'
 	touch $@
 
 $(BENCH): $(CORE)
-	$(PIP) --editable '.[bench]'
+	$(PIP) --editable '.[bench,net]'
 	touch $@

@@ -86,7 +86,7 @@ def test_training_pixels_go_where_prediction_sends_them():
     """Codes route in training as thresholds do in prediction: growing on its own training set must not differ."""
     images, labels = blobs(4)
     config = dataclasses.replace(SMALL, n_levels=1, held_out="none", augment=hr.AugmentConfig(copies=0))
-    prepared, _ = stack_module._prepare(images, labels, config, 255, None)
+    prepared, _ = stack_module.prepare(images, labels, config, 255, None)
     features = stack_module.fit_features([p.planes for p in prepared], config)
     samples = stack_module.draw_samples(prepared, config)
     planes = stack_module.build_planes(prepared, features, samples, 0, config)
@@ -134,11 +134,11 @@ def test_passed_on_predictions_come_from_trees_that_did_not_see_the_group(monkey
 
 def test_groups_are_images_or_blocks_of_few_images():
     images, labels = blobs(5)
-    prepared, _ = stack_module._prepare(images, labels, SMALL, 255, None)
+    prepared, _ = stack_module.prepare(images, labels, SMALL, 255, None)
     assert [len(np.unique(p.group)) for p in prepared[:5]] == [1] * 5
     assert len({int(p.group[0, 0]) for p in prepared[:5]}) == 5
     assert {int(p.group[0, 0]) for p in prepared[5:]} == {int(p.group[0, 0]) for p in prepared[:5]}
-    prepared, _ = stack_module._prepare(images[:1], labels[:1], SMALL, 255, None)
+    prepared, _ = stack_module.prepare(images[:1], labels[:1], SMALL, 255, None)
     assert len(np.unique(prepared[0].group)) == stack_module.BLOCKS**2
 
 
@@ -277,7 +277,7 @@ def test_a_rare_class_survives_the_limit_on_samples():
         label[label == 2] = 0
     labels[0][3, 3:8] = 2
     config = dataclasses.replace(SMALL, sampling=hr.SamplingConfig(step=1, max_samples=100))
-    prepared, _ = stack_module._prepare(images, labels, config, 255, None)
+    prepared, _ = stack_module.prepare(images, labels, config, 255, None)
     samples = stack_module.draw_samples(prepared, config)
     assert len(samples) <= 100 + 3 * config.sampling.at_least
     assert (samples.target == 2).sum() >= 5

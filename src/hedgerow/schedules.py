@@ -25,6 +25,18 @@ def momentum(config: RefineConfig, step: int) -> float:
     return min(config.max_momentum, 1 - 3 / (step + 5))
 
 
+class ScaledAdam(torch.optim.Adam):
+    """Adam whose every weight has a rate of its own: the group's times its `scale`, a tensor of the weight's shape."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        before = [[weight.clone() for weight in group["params"]] for group in self.param_groups]
+        super().step(closure)
+        for group, olds in zip(self.param_groups, before, strict=True):
+            for weight, old, scale in zip(group["params"], olds, group["scale"], strict=True):
+                weight.copy_(old + (weight - old) * scale)
+
+
 def make_optimiser(net: StackNet, config: RefineConfig) -> torch.optim.Optimizer:
     """Adam moves every weight by about its rate, so rates follow the size of what they change; SGD has one rate."""
     if config.optimiser == "sgd":
@@ -33,12 +45,13 @@ def make_optimiser(net: StackNet, config: RefineConfig) -> torch.optim.Optimizer
     groups: list[dict[str, Any]] = []
     for number in range(net.n_levels):
         level = net.level(number)
-        sharpness = level.sharpness
-        groups.append({"params": [level.vote_weight], "factor": sharpness.vote})
-        splits = config.split_rate * sharpness.split
-        groups.append({"params": [level.split_weight, level.split_bias], "factor": splits})
+        alpha = level.split_sharpness().to(net.device)
+        one = torch.ones((), device=net.device)
+        groups.append({"params": [level.vote_weight], "scale": [level.sharpness.vote * one], "factor": 1.0})
+        splits = [level.split_weight, level.split_bias]
+        groups.append({"params": splits, "scale": [alpha[:, None], alpha], "factor": config.split_rate})
         if level.leaf_weight.requires_grad:
-            groups.append(
-                {"params": [level.leaf_weight, level.leaf_bias], "factor": config.split_rate * sharpness.leaf}
-            )
-    return torch.optim.Adam(groups, lr=config.learning_rate, eps=1e-12)
+            leaf = level.sharpness.leaf * one
+            leaves = [level.leaf_weight, level.leaf_bias]
+            groups.append({"params": leaves, "scale": [leaf, leaf], "factor": config.split_rate})
+    return ScaledAdam(groups, lr=config.learning_rate, eps=1e-12)

@@ -44,7 +44,7 @@ def fit_stack(
     config = config or StackConfig()
     if not isinstance(config, StackConfig):
         raise ConfigError(f"config is a {type(config).__name__}; give a StackConfig, e.g. StackConfig(n_trees=16).")
-    prepared, classes = _prepare(images, labels, config, unlabelled, names)
+    prepared, classes = prepare(images, labels, config, unlabelled, names)
     with reporting(progress) as report:
         report("features", 0, 2)
         features = fit_features([image.planes for image in prepared], config)
@@ -74,7 +74,7 @@ def fit_stack(
     return stack
 
 
-def _prepare(
+def prepare(
     images: Sequence[np.ndarray],
     labels: Sequence[np.ndarray],
     config: StackConfig,

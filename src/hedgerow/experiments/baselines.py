@@ -31,7 +31,7 @@ from hedgerow.images import UNLABELLED_INDEX, to_planes
 from hedgerow.metrics import Scores, confusion, scores
 from hedgerow.progress import Report, reporting
 from hedgerow.sampling import TrainingImage, augmented_copy
-from hedgerow.stack import _prepare
+from hedgerow.stack import prepare
 
 log = logging.getLogger("hedgerow")
 FUSED = 3  # strides whose class scores the FCN adds up
@@ -247,7 +247,7 @@ def fit_baseline(
         raise ConfigError(f"config is a {type(config).__name__}; give a BaselineConfig, e.g. BaselineConfig(base=16).")
     depth = config.images == "depth"
     checks = StackConfig(features="depth" if depth else "bank", augment=AugmentConfig(copies=0))
-    prepared, classes = _prepare(images, labels, checks, unlabelled, names)
+    prepared, classes = prepare(images, labels, checks, unlabelled, names)
     if depth and len(prepared[0].planes) != 1:
         raise InputError(
             f"depth images have one channel, and these have {len(prepared[0].planes)}; "
