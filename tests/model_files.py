@@ -1,16 +1,41 @@
 """What model files are held to: the same model comes back, or one sentence refuses the file."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
+from safetensors import safe_open
+from safetensors.numpy import save as to_bytes
 
+from hedgerow import model_io
 from hedgerow.errors import ModelError
 from hedgerow.model_io import load
 from refusals import assert_one_sentence
 
 FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@dataclasses.dataclass
+class Contents:
+    """What a model file holds, open to change."""
+
+    version: object
+    model: dict
+    arrays: dict
+
+    @classmethod
+    def of(cls, path):
+        with safe_open(path, framework="np") as file:
+            document = json.loads(file.metadata()["hedgerow"])
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        return cls(document["version"], document["model"], arrays)
+
+    def write(self, path, digest=None):
+        digest = digest or model_io._digest(self.version, self.model, self.arrays)
+        document = {"version": self.version, "model": self.model, "digest": digest}
+        path.write_bytes(to_bytes(self.arrays, metadata={"hedgerow": json.dumps(document)}))
 
 
 def assert_same_model(found, expected):

@@ -1,7 +1,6 @@
 """Model files made to deceive: code for data, and whole files (the digest fits) around a model that must not run."""
 
 import copy
-import dataclasses
 import hashlib
 import json
 import pickle
@@ -11,35 +10,16 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from safetensors import safe_open
 from safetensors.numpy import save as to_bytes
 
-from hedgerow import model_io
 from hedgerow.errors import ModelError
 from hedgerow.model_io import load
-from model_files import FEW, assert_same_model, refused
-
-
-@dataclasses.dataclass
-class Contents:
-    """What a model file holds, open to change."""
-
-    version: object
-    model: dict
-    arrays: dict
-
-    def write(self, path, digest=None):
-        digest = digest or model_io._digest(self.version, self.model, self.arrays)
-        document = {"version": self.version, "model": self.model, "digest": digest}
-        path.write_bytes(to_bytes(self.arrays, metadata={"hedgerow": json.dumps(document)}))
+from model_files import FEW, Contents, assert_same_model, refused
 
 
 @pytest.fixture
 def contents(model_file):
-    with safe_open(model_file, framework="np") as file:
-        document = json.loads(file.metadata()["hedgerow"])
-        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    return Contents(document["version"], document["model"], arrays)
+    return Contents.of(model_file)
 
 
 def test_pickles_are_never_opened(tmp_path):

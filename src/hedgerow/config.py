@@ -148,12 +148,9 @@ def documented_toml(config: Checked) -> str:
 class Sharpness(Checked):
     """Factors of one level of the network: the paper's alpha_1, alpha_2 and alpha_3."""
 
-    split: float = setting(30.0, 1e-6, 1e6, "of the splits' weights and biases: how sudden a decision is")
+    split: float = setting(100.0, 1e-6, 1e6, "of the splits' weights and biases: how sudden a decision is")
     leaf: float = setting(1.0, 1e-6, 1e6, "of the weights between splits and leaves, and the leaves' biases")
     vote: float = setting(0.5, 1e-6, 1e6, "of the votes")
-    proba: float = setting(
-        1.0, 1e-6, 1e6, "further factor of splits that read the level before: probabilities spread less than features"
-    )
 
 
 @dataclass(frozen=True)
@@ -296,6 +293,7 @@ class RefineConfig(Checked):
     max_momentum: float = setting(0.95, 0.0, 0.9999, "sgd: momentum rises as 1 - 3 / (step + 5) up to this")
     first_momentum: float | None = setting(None, 0.0, 0.9999, "sgd: in place of the rise, this momentum at first")
     momentum_steps: int = setting(96, 0, 10**7, "sgd: so long, then max_momentum, where first_momentum is given")
+    relax: float = setting(0.4, 1e-6, 1.0, "the splits of a newly mapped network are first softened by this factor")
     loss: Literal["cross_entropy", "balanced"] = setting(
         "cross_entropy", about="mean over labelled pixels; balanced: classes weigh the same"
     )
@@ -310,7 +308,7 @@ class RefineConfig(Checked):
     patience: int | None = setting(None, 1, 10**6, "stop after so many scores without a better one")
     keep: Literal["last", "best"] = setting("last", about="which network is returned: the last, or the best score's")
     average: float = setting(0.0, 0.0, 0.9999, "decay of the running mean of the weights that is kept; 0: none")
-    tolerance: float = setting(1e-4, 0.0, 0.5, "branches that carry less than this at a pixel are left out")
+    tolerance: float = setting(1e-3, 0.0, 0.5, "branches that carry less than this at a pixel are left out")
     seed: int = setting(0, 0, 2**63 - 1, "same seed, same network")
 
     def __post_init__(self) -> None:
@@ -323,7 +321,7 @@ class RefineConfig(Checked):
         """The paper's body part experiment; 25 times fewer pixels is every fifth row and column."""
         preset = cls(
             n_steps=8000, optimiser="sgd", learning_rate=0.01, decay="halving", halving_steps=400.0, max_momentum=0.95,
-            dice=0.0, stride=5, trim=True, augment=UNALTERED, held_out=0.0, tolerance=0.0,
+            relax=1.0, dice=0.0, stride=5, trim=True, augment=UNALTERED, held_out=0.0, tolerance=0.0,
         )  # fmt: skip
         return dataclasses.replace(preset, **changes)
 
@@ -332,7 +330,7 @@ class RefineConfig(Checked):
         """The paper's somite experiment: two passes over 48 images."""
         preset = cls(
             n_steps=96, optimiser="sgd", learning_rate=0.01, decay="halving", halving_steps=96.0, max_momentum=0.7,
-            first_momentum=0.4, momentum_steps=96, loss="balanced", dice=0.0, stride=9, augment=UNALTERED,
+            first_momentum=0.4, momentum_steps=96, relax=1.0, loss="balanced", dice=0.0, stride=9, augment=UNALTERED,
             held_out=0.0, tolerance=0.0,
         )  # fmt: skip
         return dataclasses.replace(preset, **changes)

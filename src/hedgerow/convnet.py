@@ -7,7 +7,7 @@ outputs of inner levels, H_{3k}, are normalised and become inputs of the next le
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -48,16 +48,14 @@ class LevelNet(nn.Module):
     Those two train only if `connections` is "sparse" or "full".
     """
 
-    def __init__(
-        self, forest: Forest, n_features: int, split: str, activation: str, sharpness: Sharpness, connections: str
-    ) -> None:
+    def __init__(self, forest: Forest, split: str, activation: str, sharpness: Sharpness, connections: str) -> None:
         super().__init__()
-        self.forest, self.n_features, self.wiring = forest, n_features, wire(forest)
+        self.forest, self.wiring = forest, wire(forest)
         self.split, self.activation, self.sharpness, self.connections = split, activation, sharpness, connections
         self.tolerance = 0.0
         splits, leaves = self.wiring.node_split, forest.leaf_index[self.wiring.node_leaf]
-        alpha = self.split_sharpness()
-        self.split_weight = nn.Parameter(alpha[:, None] * torch.from_numpy(forest.weight[splits]))
+        alpha = sharpness.split
+        self.split_weight = nn.Parameter(alpha * torch.from_numpy(forest.weight[splits]))
         self.split_bias = nn.Parameter(-alpha * torch.from_numpy(forest.threshold[splits]))
         self.vote_weight = nn.Parameter(sharpness.vote * torch.from_numpy(forest.votes[leaves]))
         weight, bias = reference.mapped_edges(self.wiring, split, sharpness.leaf)
@@ -84,12 +82,12 @@ class LevelNet(nn.Module):
             scores = reference.level_scores(values, *given, self.leaf_weight, self.leaf_bias, votes, *kinds)
         return scores.reshape(votes.shape[1], *grid.size)
 
-    def split_sharpness(self) -> Tensor:
-        """(N,) alpha_1 of each split."""
-        splits = self.wiring.node_split
-        reads_before = (self.forest.channel[splits] >= self.n_features) | (self.forest.weight[splits] == 0)
-        factor = np.where(reads_before.all(axis=1), self.sharpness.proba, 1)
-        return torch.tensor(self.sharpness.split * factor, dtype=torch.float32)
+    def relax(self, factor: float) -> None:
+        """Soften the splits: weights, biases and with them the sharpness, times a factor."""
+        with torch.no_grad():
+            self.split_weight.mul_(factor)
+            self.split_bias.mul_(factor)
+        self.sharpness = replace(self.sharpness, split=self.sharpness.split * factor)
 
     def is_fused(self, values: Tensor) -> bool:
         """Whether the fused kernels can do it: on the CPU, in float32, with the tree frozen."""

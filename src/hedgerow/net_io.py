@@ -39,6 +39,7 @@ def description(net: StackNet) -> dict[str, Any]:
         "split": first.split,
         "activation": first.activation,
         "connections": first.connections,
+        "tolerance": first.tolerance,
         "sharpness": [net.level(k).sharpness.to_dict() for k in range(net.n_levels)],
         "refined": net.settings.get("refined", []),
     }
@@ -54,6 +55,10 @@ def rebuild(stack: ForestStack, described: dict[str, Any], given: dict[str, np.n
         activation=described["activation"],
         connections=described["connections"],
     )
+    tolerance = described["tolerance"]
+    if not isinstance(tolerance, float | int):
+        raise ModelError("its tolerance is no number, so it is damaged or was edited; copy it again.")
+    net.set_tolerance(tolerance)
     names = [f"net{k}.{name}" for k in range(stack.n_levels) for name in _names(described["connections"])]
     if given.keys() != set(names):
         raise ModelError("its weights are not those of its levels, so it is damaged or was edited; copy it again.")

@@ -91,10 +91,8 @@ class _Refinement:
     ) -> None:
         self.net, self.held, self.ignored, self.config = net, held, ignored, config
         self.train = [trimmed(image) for image in train] if config.trim else train
-        for number in range(net.n_levels):
-            net.level(number).tolerance = config.tolerance
+        net.set_tolerance(config.tolerance)
         self.scored = labelled_images(net, *_unzipped(held), ignored) if held else []
-        self.optimiser = make_optimiser(net, config)
         targets = [image.target for image in self.train]
         balanced = config.loss == "balanced"
         self.weight = class_weights(targets, net.n_classes).to(net.device) if balanced else None
@@ -103,18 +101,25 @@ class _Refinement:
         self.losses: list[float] = []
 
     def start(self, path: Path | None, mark: str, report: Report) -> None:
-        """Score the stack and the mapped network; or take up the checkpoint."""
-        self.state = State(0, self._weights())
-        if path is not None and path.exists():
-            self.state = checkpoints.load(path, mark)
+        """Score the stack and the mapped network, and relax it; or take up the checkpoint."""
+        resumed = checkpoints.load(path, mark) if path is not None and path.exists() else None
+        if resumed is None:
+            models = (("stack", self.net.stack), ("mapped", self.net))
+            self.scores = {what: self._score(model) for what, model in models}
+        if not self.net.settings.get("refined"):
+            for number in range(self.net.n_levels):
+                self.net.level(number).relax(self.config.relax)
+        self.optimiser = make_optimiser(self.net, self.config)
+        if resumed is None:
+            self.state = State(0, self._weights())
+            self.state.history = [{"step": 0, "loss": None, "mean_dice": self._check(), "scores": dict(self.scores)}]
+        else:
+            self.state = resumed
             self._put(self.state.weights)
             checkpoints.restore_moments(self.optimiser, self.state.moments)
-            log.warning("going on from step %d of %s", self.state.step, path)
             self.scores = dict(self.state.history[0]["scores"])
-            return
-        self.scores = {what: self._score(model) for what, model in (("stack", self.net.stack), ("mapped", self.net))}
-        self.state.history = [{"step": 0, "loss": None, "mean_dice": self._check(), "scores": dict(self.scores)}]
-        report("refining", 0, self.config.n_steps)
+            log.warning("going on from step %d of %s", self.state.step, path)
+        report("refining", self.state.step, self.config.n_steps)
 
     def go_on(self, path: Path | None, mark: str, report: Report) -> None:
         config, state = self.config, self.state

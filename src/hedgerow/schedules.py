@@ -25,18 +25,6 @@ def momentum(config: RefineConfig, step: int) -> float:
     return min(config.max_momentum, 1 - 3 / (step + 5))
 
 
-class ScaledAdam(torch.optim.Adam):
-    """Adam whose every weight has a rate of its own: the group's times its `scale`, a tensor of the weight's shape."""
-
-    @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        before = [[weight.clone() for weight in group["params"]] for group in self.param_groups]
-        super().step(closure)
-        for group, olds in zip(self.param_groups, before, strict=True):
-            for weight, old, scale in zip(group["params"], olds, group["scale"], strict=True):
-                weight.copy_(old + (weight - old) * scale)
-
-
 def make_optimiser(net: StackNet, config: RefineConfig) -> torch.optim.Optimizer:
     """Adam moves every weight by about its rate, so rates follow the size of what they change; SGD has one rate."""
     if config.optimiser == "sgd":
@@ -45,13 +33,10 @@ def make_optimiser(net: StackNet, config: RefineConfig) -> torch.optim.Optimizer
     groups: list[dict[str, Any]] = []
     for number in range(net.n_levels):
         level = net.level(number)
-        alpha = level.split_sharpness().to(net.device)
-        one = torch.ones((), device=net.device)
-        groups.append({"params": [level.vote_weight], "scale": [level.sharpness.vote * one], "factor": 1.0})
-        splits = [level.split_weight, level.split_bias]
-        groups.append({"params": splits, "scale": [alpha[:, None], alpha], "factor": config.split_rate})
+        sharpness, splits = level.sharpness, config.split_rate * level.sharpness.split
+        groups.append({"params": [level.vote_weight], "factor": sharpness.vote})
+        groups.append({"params": [level.split_weight, level.split_bias], "factor": splits})
         if level.leaf_weight.requires_grad:
-            leaf = level.sharpness.leaf * one
-            leaves = [level.leaf_weight, level.leaf_bias]
-            groups.append({"params": leaves, "scale": [leaf, leaf], "factor": config.split_rate})
-    return ScaledAdam(groups, lr=config.learning_rate, eps=1e-12)
+            leaves = config.split_rate * sharpness.leaf
+            groups.append({"params": [level.leaf_weight, level.leaf_bias], "factor": leaves})
+    return torch.optim.Adam(groups, lr=config.learning_rate, eps=1e-12)
