@@ -284,9 +284,9 @@ class StackConfig(Checked):
 class RefineConfig(Checked):
     """How a network is refined: one image a step, freshly altered, on a lattice of its pixels."""
 
-    n_steps: int = setting(300, 1, 10**7, "images shown, one a step")
+    n_steps: int = setting(200, 1, 10**7, "images shown, one a step")
     optimiser: Literal["adam", "sgd"] = setting("adam", about="sgd is the paper's")
-    learning_rate: float = setting(0.01, 1e-12, 1e3, "a; adam: of the votes, as a part of their sharpness")
+    learning_rate: float = setting(0.02, 1e-12, 1e3, "a; adam: of the votes, as a part of their sharpness")
     split_rate: float = setting(0.1, 0.0, 1e3, "adam: rate of the splits, as a part of the votes' rate")
     decay: Literal["cosine", "halving"] = setting("cosine", about="to zero at the end; or a / (1 + step / b)")
     halving_steps: float = setting(96.0, 1e-6, 1e9, "b, the step at which the halving rate is half of a")

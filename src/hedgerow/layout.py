@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from hedgerow.context import Region, box_averaged
 from hedgerow.ops.wiring import UNUSED, Reads, Wiring, fixed_reads
+from hedgerow.threads import map_threads
 from hedgerow.trees import Forest
 
 
@@ -126,14 +127,38 @@ def _fixed(
     # The planes' grid, beyond the image as well.
     wide = Grid(grid.top - step * pad, grid.left - step * pad, n_rows, stride, step)
     channels = _Channels(source, step)
+    n_fixed = int((planes[:, 0] < n_features).sum())
     values = []
+    if n_fixed and not source.features.requires_grad and source.features.device.type == "cpu":
+        values.append(_feature_planes(planes[:n_fixed].tolist(), channels, wide))
+        planes = planes[n_fixed:]
     for c, r, down, right in planes.tolist():
         array, known = channels.averaged(c, r)
         rows = np.clip((wide.rows + down - known.top) // known.step, 0, known.height - 1)
         columns = np.clip((wide.columns + right - known.left) // known.step, 0, known.width - 1)
         values.append(_taken(array, rows, columns))
-    carried = int((planes[:, 0] < n_features).sum()) * n_rows * stride
-    return _flat(values, source.features), fixed_reads(grid.size, place, stride, carried)
+    return _flat(values, source.features), fixed_reads(grid.size, place, stride, n_fixed * n_rows * stride)
+
+
+def _feature_planes(planes: list[list[int]], channels: _Channels, wide: Grid) -> Tensor:
+    """The planes (channel, radius, row and column shift) of features that do not train, flat.
+
+    A channel is taken once for all shifts: its pixels as (row, shift, column, shift), whose slices are the planes.
+    """
+    out = np.empty((len(planes), wide.height, wide.width), np.float32)
+    firsts = [k for k, plane in enumerate(planes) if k == 0 or plane[:2] != planes[k - 1][:2]]
+
+    def fill(ends: tuple[int, int]) -> None:
+        array, known = channels.averaged(planes[ends[0]][0], planes[ends[0]][1])
+        rows = np.clip(wide.top + np.arange(wide.height * wide.step), 0, known.height - 1)
+        columns = np.clip(wide.left + np.arange(wide.width * wide.step), 0, known.width - 1)
+        pixels = array.numpy()[rows][:, columns].reshape(wide.height, wide.step, wide.width, wide.step)
+        for k in range(*ends):
+            _, _, down, right = planes[k]
+            out[k] = pixels[:, down, :, right]
+
+    list(map_threads(fill, list(zip(firsts, [*firsts[1:], len(planes)], strict=True))))
+    return torch.from_numpy(out).reshape(-1)
 
 
 def _stretched(
