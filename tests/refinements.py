@@ -4,8 +4,15 @@ import torch
 
 from hedgerow.config import RefineConfig
 from hedgerow.model_io import save
+from hedgerow.progress import silent
+from hedgerow.refinement import refine
 
-SHORT = RefineConfig(n_steps=6, check_every=2, stride=2)
+SHORT = RefineConfig(n_steps=6, check_every=2, stride=2, learning_rate=0.02, relax=0.4)
+
+
+def run(net, example, config=SHORT, **options):
+    """The example's images refine the network, without a progress bar unless told."""
+    return refine(net, example.images, example.labels, config, **{"progress": silent, **options})
 
 
 class Stopped(Exception):

@@ -46,7 +46,7 @@ def test_maths_names_code_that_exists(name):
     if name == "scipy.ndimage":
         return
     module, attribute = name.split(".")
-    if module in ("convnet", "layout", "mapping", "reference"):
+    if module in ("convnet", "layout", "losses", "mapping", "reference", "refinement", "schedules"):
         pytest.importorskip("torch")
     in_ops = module in ("plain", "reference", "wiring") or module.endswith("_kernels")
     home = "hedgerow.ops" if in_ops else "hedgerow"

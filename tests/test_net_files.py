@@ -252,7 +252,7 @@ def one_sharpness(**change):
 
 DECEITS = {
     "split": ["firm", "SOFT", "", None, 3, ["soft"], {"soft": 1}, True, "soft\n", "tanh"],
-    "activation": ["sigmoid", "relu", "", 3, ["exp"], {}],
+    "activation": ["sigmoid", "relu", "", None, 3, ["exp"], {}],
     "connections": ["loose", "", None, 3, ["frozen"], "full", "sparse"],
     "tolerance": [-1e-9, 1.0, 2, float("nan"), float("inf"), "0", None, [0.0], {}],
     "sharpness": [
@@ -314,7 +314,6 @@ REFINED = {
 }
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: of the history only its being a list is checked, and `info` then fails")
 @pytest.mark.parametrize("case", REFINED)
 def test_a_history_that_cannot_be_is_refused_or_shown(contents, hedgerow, tmp_path, case):
     contents.model["net"]["refined"] = REFINED[case]

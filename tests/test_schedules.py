@@ -81,7 +81,7 @@ def test_the_zebrafish_settings_are_the_papers():
     assert (config.first_momentum, config.momentum_steps, config.max_momentum) == (0.4, 96, 0.7)
     assert config.loss == "balanced"
     assert config.stride == 9
-    assert config.n_steps in (48, 96), "one or two passes over 16 images and their 32 copies"
+    assert config.n_steps == 2 * 96, "two passes over 16 images and their 32 copies at each momentum"
     assert not config.trim
     assert config.augment == UNALTERED
     assert config.relax == 1

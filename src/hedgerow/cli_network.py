@@ -78,9 +78,10 @@ def refine(
     settings = dataclasses.replace(settings, **{k: v for k, v in given.items() if v is not None})
     loaded = model_io.load(model)
     pairs = pair_files(images, labels)
-    check_writable(output, pairs, model, config)
+    validation_pairs = [] if validation is None else pair_files(*validation)
+    check_writable(output, [*pairs, *validation_pairs], model, config)
     read = _read(pairs, loaded.features.kind)
-    held = None if validation is None else _read(pair_files(*validation), loaded.features.kind)
+    held = None if validation is None else _read(validation_pairs, loaded.features.kind)
     if isinstance(loaded, ForestStack):
         from hedgerow.mapping import to_convnet
 
@@ -92,16 +93,18 @@ def refine(
     checkpoint = output.with_name(output.name + ".checkpoint")
     if restart:
         checkpoint.unlink(missing_ok=True)
-    names = [str(pair.image) for pair in pairs]
+    names, validation_names = ([str(pair.image) for pair in some] for some in (pairs, validation_pairs))
     try:
         refined = refine_network(
-            net, *read, settings, validation=held, unlabelled=unlabelled, names=names, checkpoint=checkpoint
-        )
+            net, *read, settings, validation=held, unlabelled=unlabelled, names=names,
+            validation_names=validation_names, checkpoint=checkpoint, keep_checkpoint=True,
+        )  # fmt: skip
     except DivergenceError as error:
         model_io.save(error.network, output)  # type: ignore[arg-type]
         checkpoint.unlink(missing_ok=True)
         raise
     n_bytes = model_io.save(refined, output)
+    checkpoint.unlink(missing_ok=True)  # only now: a disk that is full must not cost the run
     _print_scores(refined.settings["refined"][-1], validation is not None)
     print(f"{output}: {megabytes(n_bytes)}")
 

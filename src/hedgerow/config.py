@@ -151,6 +151,9 @@ class Sharpness(Checked):
     split: float = setting(100.0, 1e-6, 1e6, "of the splits' weights and biases: how sudden a decision is")
     leaf: float = setting(1.0, 1e-6, 1e6, "of the weights between splits and leaves, and the leaves' biases")
     vote: float = setting(0.5, 1e-6, 1e6, "of the votes")
+    proba: float = setting(
+        0.0, 0.0, 1.0, "splits that read probabilities are sharper by this over their threshold's distance from 0 or 1"
+    )
 
 
 @dataclass(frozen=True)
@@ -287,13 +290,13 @@ class RefineConfig(Checked):
     n_steps: int = setting(200, 1, 10**7, "images shown, one a step")
     optimiser: Literal["adam", "sgd"] = setting("adam", about="sgd is the paper's")
     learning_rate: float = setting(0.02, 1e-12, 1e3, "a; adam: of the votes, as a part of their sharpness")
-    split_rate: float = setting(0.1, 0.0, 1e3, "adam: rate of the splits, as a part of the votes' rate")
+    split_rate: float = setting(0.5, 0.0, 1e3, "adam: rate of the splits, as a part of the votes' rate")
     decay: Literal["cosine", "halving"] = setting("cosine", about="to zero at the end; or a / (1 + step / b)")
     halving_steps: float = setting(96.0, 1e-6, 1e9, "b, the step at which the halving rate is half of a")
     max_momentum: float = setting(0.95, 0.0, 0.9999, "sgd: momentum rises as 1 - 3 / (step + 5) up to this")
     first_momentum: float | None = setting(None, 0.0, 0.9999, "sgd: in place of the rise, this momentum at first")
     momentum_steps: int = setting(96, 0, 10**7, "sgd: so long, then max_momentum, where first_momentum is given")
-    relax: float = setting(0.4, 1e-6, 1.0, "the splits of a newly mapped network are first softened by this factor")
+    relax: float = setting(0.2, 1e-6, 1.0, "the splits of a newly mapped network are first softened by this factor")
     loss: Literal["cross_entropy", "balanced"] = setting(
         "cross_entropy", about="mean over labelled pixels; balanced: classes weigh the same"
     )
@@ -327,9 +330,9 @@ class RefineConfig(Checked):
 
     @classmethod
     def zebrafish(cls, **changes: Any) -> RefineConfig:
-        """The paper's somite experiment: two passes over 48 images."""
+        """The paper's somite experiment: two passes over 48 images at each momentum."""
         preset = cls(
-            n_steps=96, optimiser="sgd", learning_rate=0.01, decay="halving", halving_steps=96.0, max_momentum=0.7,
+            n_steps=192, optimiser="sgd", learning_rate=0.01, decay="halving", halving_steps=96.0, max_momentum=0.7,
             first_momentum=0.4, momentum_steps=96, relax=1.0, loss="balanced", dice=0.0, stride=9, augment=UNALTERED,
             held_out=0.0, tolerance=0.0,
         )  # fmt: skip

@@ -48,14 +48,16 @@ class LevelNet(nn.Module):
     Those two train only if `connections` is "sparse" or "full".
     """
 
-    def __init__(self, forest: Forest, split: str, activation: str, sharpness: Sharpness, connections: str) -> None:
+    def __init__(
+        self, forest: Forest, n_features: int, split: str, activation: str, sharpness: Sharpness, connections: str
+    ) -> None:
         super().__init__()
         self.forest, self.wiring = forest, wire(forest)
         self.split, self.activation, self.sharpness, self.connections = split, activation, sharpness, connections
         self.tolerance = 0.0
         splits, leaves = self.wiring.node_split, forest.leaf_index[self.wiring.node_leaf]
-        alpha = sharpness.split
-        self.split_weight = nn.Parameter(alpha * torch.from_numpy(forest.weight[splits]))
+        alpha = _split_sharpness(forest, splits, n_features, sharpness)
+        self.split_weight = nn.Parameter(alpha[:, None] * torch.from_numpy(forest.weight[splits]))
         self.split_bias = nn.Parameter(-alpha * torch.from_numpy(forest.threshold[splits]))
         self.vote_weight = nn.Parameter(sharpness.vote * torch.from_numpy(forest.votes[leaves]))
         weight, bias = reference.mapped_edges(self.wiring, split, sharpness.leaf)
@@ -105,6 +107,19 @@ class LevelNet(nn.Module):
             Layer(f"H{first + 1}", "leaves", n_leaves, between + n_leaves),
             Layer(f"H{first + 2}", "level output", self.vote_weight.shape[1], self.vote_weight.numel()),
         ]
+
+
+def _split_sharpness(forest: Forest, splits: np.ndarray, n_features: int, sharpness: Sharpness) -> Tensor:
+    """(N,) alpha_1 of each split.
+
+    A forest tells a probability of 0 from one of 0.002, and builds on it; with one sharpness for all, such a split would
+    be undecided. So near 0 and 1 the scale is the threshold's own distance from there.
+    """
+    reads_before = ((forest.channel[splits] >= n_features) | (forest.weight[splits] == 0)).all(axis=1)
+    threshold = forest.threshold[splits]
+    distance = np.maximum(np.minimum(np.abs(threshold), np.abs(1 - threshold)), 1e-3)
+    factor = np.where(reads_before, np.maximum(1, sharpness.proba / distance), 1)
+    return torch.tensor(sharpness.split * factor, dtype=torch.float32)
 
 
 def _dense(weight: Tensor, wiring: Wiring, paired: bool) -> Tensor:

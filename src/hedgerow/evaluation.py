@@ -16,11 +16,15 @@ from hedgerow.trees import Model
 
 @dataclass(frozen=True)
 class LabelledImage:
-    """planes: (C,H,W) float32; labels: (H,W) class values; target: (H,W) uint8 class index, or UNLABELLED_INDEX"""
+    """planes: (C,H,W) float32; labels: (H,W) class values; target: (H,W) uint8 class index, or UNLABELLED_INDEX
+
+    name: of the image, for messages
+    """
 
     planes: np.ndarray
     labels: np.ndarray
     target: np.ndarray
+    name: str
 
 
 def labelled_images(
@@ -53,7 +57,7 @@ def labelled_images(
                 f"the labels of {name} have no labelled pixel: all have the unlabelled value {ignored}; "
                 "label some, or leave it out."
             )
-        found.append(LabelledImage(planes, label, target))
+        found.append(LabelledImage(planes, label, target, name))
     return found
 
 

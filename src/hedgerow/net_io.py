@@ -47,6 +47,8 @@ def description(net: StackNet) -> dict[str, Any]:
 
 def rebuild(stack: ForestStack, described: dict[str, Any], given: dict[str, np.ndarray]) -> StackNet:
     """The network of a file; a ModelError unless its weights fit the forests and are finite."""
+    if not isinstance(described["activation"], str):
+        raise ModelError("its activation is no name, so it is damaged or was edited; copy it again.")
     sharpness = [Sharpness.from_dict(values) for values in described["sharpness"]]
     net = to_convnet(
         stack,
@@ -70,7 +72,18 @@ def rebuild(stack: ForestStack, described: dict[str, Any], given: dict[str, np.n
         with torch.no_grad():
             weights.copy_(torch.from_numpy(given[name]))
     refined = described["refined"]
-    if not isinstance(refined, list):
-        raise ModelError("its history is no list, so it is damaged or was edited; copy it again.")
+    if not isinstance(refined, list) or not all(_is_record(each) for each in refined):
+        raise ModelError("its history is no list of refinements, so it is damaged or was edited; copy it again.")
     net.settings = {**stack.settings, "refined": refined} if refined else dict(stack.settings)
     return net
+
+
+def _is_record(value: Any) -> bool:
+    """Whether this tells of a refinement what is read one by one: its scores, and the steps of its history."""
+    if not isinstance(value, dict):
+        return False
+    scores, history = value.get("scores"), value.get("history")
+    if not isinstance(scores, dict) or not isinstance(history, list) or not history:
+        return False
+    are_numbers = all(score is None or type(score) in (int, float) for score in scores.values())
+    return are_numbers and all(isinstance(entry, dict) and type(entry.get("step")) is int for entry in history)

@@ -58,11 +58,12 @@ def progress_bar() -> Iterator[Report]:
         tasks: dict[str, TaskID] = {}
 
         def report(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = bar.add_task(what, total=total)
+            work = what.partition(":")[0]  # what follows may change as the work goes on: a loss, a score
+            if work not in tasks:
+                tasks[work] = bar.add_task(what, total=total)
             for name, task in tasks.items():
-                bar.update(task, visible=name == what)
-            bar.update(tasks[what], completed=done, total=total)
+                bar.update(task, visible=name == work)
+            bar.update(tasks[work], description=what, completed=done, total=total)
 
         yield _heeding(report)
 

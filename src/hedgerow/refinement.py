@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -19,9 +19,9 @@ from torch import Tensor
 
 from hedgerow import checkpoints
 from hedgerow.checkpoints import State
-from hedgerow.config import RefineConfig
+from hedgerow.config import UNALTERED, RefineConfig
 from hedgerow.convnet import StackNet
-from hedgerow.errors import ConfigError, DivergenceError
+from hedgerow.errors import ConfigError, DivergenceError, InputError
 from hedgerow.evaluation import evaluate, labelled_images
 from hedgerow.images import UNLABELLED_INDEX
 from hedgerow.layout import Grid, Source, lattice
@@ -47,30 +47,37 @@ def refine(
     validation: tuple[Sequence[np.ndarray], Sequence[np.ndarray]] | None = None,
     unlabelled: int | None = None,
     names: Sequence[str] | None = None,
+    validation_names: Sequence[str] | None = None,
     checkpoint: str | Path | None = None,
+    keep_checkpoint: bool = False,
     progress: Report | None = None,
 ) -> StackNet:
     """A refined copy of the network; images (H,W[,C]) of any sizes, labels (H,W).
 
     validation: images and labels that score the network, in place of a part of the training images
+    names, validation_names: what messages call the images
     checkpoint: file that keeps the state; a run that was interrupted goes on from there, a finished one removes it
+    keep_checkpoint: leave it there, for a caller that removes it once the network is safe
     The copy's settings["refined"] holds the scores of the stack, of the network before and after, and the history.
     """
-    config = config or RefineConfig()
+    if not isinstance(net, StackNet):
+        raise InputError(f"a {type(net).__name__} was given to refine; give a network, e.g. of to_convnet(stack).")
+    config = RefineConfig() if config is None else config
     if not isinstance(config, RefineConfig):
         raise ConfigError(f"config is a {type(config).__name__}; give a RefineConfig, e.g. RefineConfig(n_steps=300).")
     _check_trainable(net, config)
     ignored = net.unlabelled if unlabelled is None else unlabelled
     checked = labelled_images(net, images, labels, ignored, names)
     if validation is not None:
-        labelled_images(net, *validation, ignored)
+        called = validation_names or [f"validation image {i}" for i in range(len(validation[0]))]
+        labelled_images(net, *validation, ignored, called)
         train, held = _training(checked), list(zip(*validation, strict=True))
     else:
         maps = [each.labels for each in checked]
         train, held = hold_out(images, _training(checked), maps, ignored, config.held_out, config.seed)
     run = _Refinement(copy.deepcopy(net), train, held, ignored, config)
     mark = checkpoints.fingerprint(
-        config.to_dict(), *net.state_dict().values(), *(a for t in train for a in (t.planes, t.target)),
+        config.to_dict(), *_kind(net), *net.state_dict().values(), *(a for t in train for a in (t.planes, t.target)),
         *(np.asarray(a) for pair in held for a in pair),
     )  # fmt: skip
     path = None if checkpoint is None else Path(checkpoint)
@@ -78,7 +85,7 @@ def refine(
         run.start(path, mark, report)
         run.go_on(path, mark, report)
         refined = run.finish(report)
-    if path is not None:
+    if path is not None and not keep_checkpoint:
         path.unlink(missing_ok=True)
     return refined
 
@@ -102,62 +109,74 @@ class _Refinement:
 
     def start(self, path: Path | None, mark: str, report: Report) -> None:
         """Score the stack and the mapped network, and relax it; or take up the checkpoint."""
-        resumed = checkpoints.load(path, mark) if path is not None and path.exists() else None
-        if resumed is None:
+        is_resumed = path is not None and path.exists()
+        if not is_resumed:
             models = (("stack", self.net.stack), ("mapped", self.net))
             self.scores = {what: self._score(model) for what, model in models}
         if not self.net.settings.get("refined"):
             for number in range(self.net.n_levels):
                 self.net.level(number).relax(self.config.relax)
         self.optimiser = make_optimiser(self.net, self.config)
-        if resumed is None:
-            self.state = State(0, self._weights())
-            self.state.history = [{"step": 0, "loss": None, "mean_dice": self._check(), "scores": dict(self.scores)}]
-        else:
-            self.state = resumed
+        begun = self._weights()
+        if path is not None and is_resumed:
+            self.state = checkpoints.load(path, mark, begun, self.optimiser, self.config.n_steps)
             self._put(self.state.weights)
-            checkpoints.restore_moments(self.optimiser, self.state.moments)
             self.scores = dict(self.state.history[0]["scores"])
             log.warning("going on from step %d of %s", self.state.step, path)
+        else:
+            score = self._check()
+            self.state = State(0, begun, best={} if score is None else begun, good=begun)
+            self.state.history = [{"step": 0, "loss": None, "mean_dice": score, "scores": dict(self.scores)}]
         report("refining", self.state.step, self.config.n_steps)
 
     def go_on(self, path: Path | None, mark: str, report: Report) -> None:
+        """Train until the steps or the patience are used up; the state is saved after every check."""
         config, state = self.config, self.state
-        good, first_loss = copy.deepcopy(state), _first_loss(state)
+        start = state.history[0]
+        unproven = (state.average or state.weights, state.step)
         while state.step < config.n_steps and not self._is_stale():
             loss = self._step(state.step)
             state.step += 1
-            self.losses.append(loss)
-            first_loss = loss if first_loss is None else first_loss
-            mean = float(np.mean(self.losses))
             if not math.isfinite(loss) or not self._is_finite():
-                self._give_up(good, f"the numbers left their range at step {state.step}")
+                self._give_up(f"the numbers left their range at step {state.step}")
+            self.losses.append(loss)
+            if start["loss"] is None:
+                start["loss"] = loss  # a step's loss is that of the network before it
+            mean = float(np.mean(self.losses))
             self._follow_average()
             latest = state.history[-1]["mean_dice"]
             score = f", held-out Dice {latest:.3f}" if latest is not None else ""
             report(f"refining: loss {mean:.3f}{score}", state.step, config.n_steps)
             if state.step % config.check_every and state.step < config.n_steps:
                 continue
-            if mean > DIVERGED * first_loss + 1:
-                self._give_up(good, f"the loss grew from {first_loss:.3f} to {mean:.3f} by step {state.step}")
+            if mean > DIVERGED * start["loss"] + 1:
+                self._give_up(f"the loss grew from {start['loss']:.3f} to {mean:.3f} by step {state.step}")
+            # The losses since the last check speak for the network of that check, not yet for this one.
+            state.good, state.good_step = unproven
             self._note(mean)
             state.weights, state.moments = self._weights(), checkpoints.moments_of(self.optimiser)
-            good = copy.deepcopy(state)
+            unproven = (state.average or state.weights, state.step)
             if path is not None:
                 checkpoints.save(path, state, mark)
             self.losses = []
 
     def finish(self, report: Report) -> StackNet:
         """The network to return, scored."""
-        state, net = self.state, self.net
+        state = self.state
         if self.config.keep == "best" and state.best:
             self._put(state.best)
         elif state.average:
             self._put(state.average)
-        self.scores["refined"] = self._score(net)
-        record = {"config": self.config.to_dict(), "scores": self.scores, "history": state.history}
+        self._record(self._score(self.net), state.step)
+        return self.net
+
+    def _record(self, score: float | None, step: int) -> None:
+        """Write into the network's settings how it was refined, up to this step."""
+        net = self.net
+        history = [entry for entry in self.state.history if entry["step"] <= step]
+        scores = {**self.scores, "refined": score}
+        record = {"config": self.config.to_dict(), "scores": scores, "history": history}
         net.settings = {**net.settings, "refined": [*net.settings.get("refined", []), record]}
-        return net
 
     def _step(self, step: int) -> float:
         """Show the network one image; returns the loss."""
@@ -188,7 +207,9 @@ class _Refinement:
         order = np.random.default_rng((config.seed, 6, step // n)).permutation(n)
         rng = np.random.default_rng((config.seed, 7, step))
         original = self.train[order[step % n]]
-        image = augmented_copy(original, config.augment, rng, self.net.features.kind == "depth")
+        image = original
+        if config.augment != UNALTERED:  # reading between pixels could change them by a rounding
+            image = augmented_copy(original, config.augment, rng, self.net.features.kind == "depth")
         if (image.target == UNLABELLED_INDEX).all():  # all that was labelled was moved out
             image = original
         height, width = image.target.shape
@@ -258,15 +279,18 @@ class _Refinement:
         if decay:
             before = self.state.average or self._weights()
             now = self._weights()
-            self.state.average = {name: decay * before[name] + (1 - decay) * now[name] for name in now}
+            # Written so that the mean of a weight that does not train is that weight to the last bit.
+            self.state.average = {name: before[name] + (1 - decay) * (now[name] - before[name]) for name in now}
 
     def _is_finite(self) -> bool:
         return all(bool(torch.isfinite(p).all()) for p in self.net.parameters())
 
-    def _give_up(self, good: State, what: str) -> None:
-        self._put(good.average or good.weights)
+    def _give_up(self, what: str) -> NoReturn:
+        state = self.state
+        self._put(state.good)
+        self._record(None, state.good_step)  # so that it is not taken for newly mapped, and relaxed again
         raise DivergenceError(
-            f"{what}, so refinement stopped; the network of step {good.step} is kept: lower the learning rate "
+            f"{what}, so refinement stopped; the network of step {state.good_step} is kept: lower the learning rate "
             f"({self.config.learning_rate:g}), or the sharpness.",
             self.net,
         )
@@ -291,15 +315,23 @@ def _check_trainable(net: StackNet, config: RefineConfig) -> None:
 
 
 def _training(checked: Sequence[Any]) -> list[TrainingImage]:
-    return [TrainingImage(each.planes, each.target, np.zeros(each.target.shape, np.int32)) for each in checked]
+    return [
+        TrainingImage(each.planes, each.target, np.zeros(each.target.shape, np.int32), name=each.name)
+        for each in checked
+    ]
 
 
 def _unzipped(pairs: list[Pair]) -> tuple[list[np.ndarray], list[np.ndarray]]:
     return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
 
 
-def _first_loss(state: State) -> float | None:
-    return next((entry["loss"] for entry in state.history if entry["loss"] is not None), None)
+def _kind(net: StackNet) -> Iterator[Any]:
+    """What a network does with its weights: the settings of each level, and the arrays of its forest."""
+    for number in range(net.n_levels):
+        level = net.level(number)
+        yield [level.split, level.activation, level.connections, level.sharpness.to_dict()]
+        forest = level.forest
+        yield from (forest.root, forest.left_child, forest.channel, forest.offset, forest.radius)
 
 
 @contextmanager

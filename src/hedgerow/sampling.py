@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,12 +22,14 @@ class TrainingImage:
     planes: (C,H,W) float32; target: (H,W) uint8 class index, UNLABELLED where there is no label
     group:  (H,W) int32: pixels of one group are held out together (an image with its copies, or a block of it)
     copy:   whether this is an altered copy of another image
+    name:   for messages
     """
 
     planes: np.ndarray
     target: np.ndarray
     group: np.ndarray
     copy: bool = False
+    name: str = "a depth image"
 
 
 def blocks(shape: tuple[int, ...], side: int) -> np.ndarray:
@@ -60,19 +62,26 @@ def hold_out(
         known = np.unique(block[image.target != UNLABELLED])
         n = min(max(round(part * len(known)), 1), len(known) - 1)
         is_held = np.isin(block, rng.permutation(known)[:n])
-        kept.append(TrainingImage(image.planes, np.where(is_held, UNLABELLED, image.target).astype(np.uint8), block))
+        target = np.where(is_held, UNLABELLED, image.target).astype(np.uint8)
+        kept.append(replace(image, target=target, group=block))
         if n:
             held.append((np.asarray(picture), np.where(is_held, label, ignored)))
     return kept, held
 
 
 def trimmed(image: TrainingImage) -> TrainingImage:
-    """The part of a depth image in which anything was seen."""
+    """The part of a depth image (H,W) in which anything was seen, (h,w)."""
     rows, columns = np.flatnonzero(image.planes[0].any(axis=1)), np.flatnonzero(image.planes[0].any(axis=0))
     if not len(rows):
-        raise InputError("a depth image shows nothing at all; leave it out.")
+        raise InputError(f"{image.name} shows nothing at all; leave it out.")
     part = np.s_[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-    return TrainingImage(np.ascontiguousarray(image.planes[:, *part]), image.target[part], image.group[part])
+    if (image.target[part] == UNLABELLED).all():
+        raise InputError(
+            f"the labels of {image.name} to train on all lie in its empty border, which trim leaves out; "
+            "set trim to false, or label what was seen."
+        )
+    planes = np.ascontiguousarray(image.planes[:, *part])
+    return replace(image, planes=planes, target=image.target[part], group=image.group[part])
 
 
 def choose_pixels(

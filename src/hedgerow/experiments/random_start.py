@@ -47,7 +47,7 @@ def schedule(steps: int, seed: int) -> RefineConfig:
     return RefineConfig(
         n_steps=steps, optimiser="sgd", learning_rate=3e-5, decay="halving", halving_steps=96.0, first_momentum=0.4,
         momentum_steps=96, max_momentum=0.99, loss="balanced", dice=0.0, stride=9, augment=UNALTERED, held_out=0.0,
-        check_every=100, tolerance=0.0, seed=seed,
+        check_every=100, relax=1.0, tolerance=0.0, seed=seed,
     )  # fmt: skip
 
 
