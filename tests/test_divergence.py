@@ -13,7 +13,16 @@ from hedgerow import refinement  # noqa: E402
 from hedgerow.config import RefineConfig  # noqa: E402
 from hedgerow.errors import DivergenceError  # noqa: E402
 from hedgerow.mapping import to_convnet  # noqa: E402
-from refinements import SHORT, Stopped, assert_same_refinement, assert_same_weights, is_finite, record, run, stop_at  # noqa: E402
+from refinements import (  # noqa: E402
+    SHORT,
+    Stopped,
+    assert_same_refinement,
+    assert_same_weights,
+    is_finite,
+    record,
+    run,
+    stop_at,
+    weights,
 )
 from refusals import assert_one_sentence  # noqa: E402
 

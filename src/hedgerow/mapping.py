@@ -13,8 +13,8 @@ from hedgerow.trees import ForestStack
 DEFAULT_SHARPNESS = {
     "hard": Sharpness(1.0, 1.0, 1.0),
     "tanh": Sharpness(100.0, 5.0, 0.5),
-    "soft": Sharpness(100.0, 1.0, 0.5, proba=0.1),
-    "crelu": Sharpness(100.0, 1.0, 0.5, proba=0.1),
+    "soft": Sharpness(100.0, 1.0, 0.5, proba=0.3),
+    "crelu": Sharpness(100.0, 1.0, 0.5, proba=0.3),
 }
 
 
@@ -43,7 +43,7 @@ def to_convnet(
     if len(each) != stack.n_levels:
         raise ConfigError(f"there are {len(each)} sharpnesses for {stack.n_levels} levels; give one, or one a level.")
     for one in each:
-        if (split == "hard" and one.split != 1) or one.proba != 0:
+        if split == "hard" and (one.split != 1 or one.proba != 0):
             raise ConfigError("a hard split is a step, which has no sharpness; leave Sharpness.split at 1.")
         if split == "soft" and one.leaf != 1:
             raise ConfigError("the branches of a fuzzy tree multiply as they are; leave Sharpness.leaf at 1.")
