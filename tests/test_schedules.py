@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 from hedgerow.config import UNALTERED, AugmentConfig, RefineConfig, documented_toml  # noqa: E402
 from hedgerow.errors import ConfigError  # noqa: E402
 from hedgerow.mapping import to_convnet  # noqa: E402
-from hedgerow.schedules import learning_rate, make_optimiser, momentum  # noqa: E402
+from hedgerow.schedules import CONNECTION_RATE, learning_rate, make_optimiser, momentum  # noqa: E402
 from refusals import assert_one_sentence  # noqa: E402
 
 STEPS = (0, 1, 2, 7, 55, 95, 96, 97, 400, 7999)
@@ -193,7 +193,7 @@ def test_adam_moves_weights_by_a_part_of_their_sharpness(stack, connections, rat
     found = moved(net, config)
     for number in range(net.n_levels):
         level, prefix = net.level(number), f"levels.{number}."
-        leaf = 0.0 if connections == "frozen" else 0.3 * rate * level.sharpness.leaf
+        leaf = 0.0 if connections == "frozen" else CONNECTION_RATE * rate * level.sharpness.leaf
         expected = {
             "vote_weight": rate * level.sharpness.vote,
             "split_weight": 0.3 * rate * level.sharpness.split,

@@ -112,8 +112,8 @@ class LevelNet(nn.Module):
 def _split_sharpness(forest: Forest, splits: np.ndarray, n_features: int, sharpness: Sharpness) -> Tensor:
     """(N,) alpha_1 of each split.
 
-    A forest tells a probability of 0 from one of 0.002, and builds on it; with one sharpness for all, such a split would
-    be undecided. So near 0 and 1 the scale is the threshold's own distance from there.
+    A forest tells a probability of 0 from one of 0.002, and builds on it; with one sharpness for all, such a split
+    would be undecided. So near 0 and 1 the scale is the threshold's own distance from there.
     """
     reads_before = ((forest.channel[splits] >= n_features) | (forest.weight[splits] == 0)).all(axis=1)
     threshold = forest.threshold[splits]

@@ -11,6 +11,9 @@ from hedgerow.config import RefineConfig
 from hedgerow.convnet import StackNet
 
 
+CONNECTION_RATE = 0.1  # of the weights between H1 and H2, as a part of the votes' rate: each moves a whole path
+
+
 def learning_rate(config: RefineConfig, step: int) -> float:
     """r(i), i = step: a / (1 + i / b), or a half cosine from a to 0."""
     if config.decay == "halving":
@@ -37,6 +40,6 @@ def make_optimiser(net: StackNet, config: RefineConfig) -> torch.optim.Optimizer
         groups.append({"params": [level.vote_weight], "factor": sharpness.vote})
         groups.append({"params": [level.split_weight, level.split_bias], "factor": splits})
         if level.leaf_weight.requires_grad:
-            leaves = config.split_rate * sharpness.leaf
+            leaves = CONNECTION_RATE * sharpness.leaf
             groups.append({"params": [level.leaf_weight, level.leaf_bias], "factor": leaves})
     return torch.optim.Adam(groups, lr=config.learning_rate, eps=1e-12)
