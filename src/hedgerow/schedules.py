@@ -10,7 +10,6 @@ import torch
 from hedgerow.config import RefineConfig
 from hedgerow.convnet import StackNet
 
-
 CONNECTION_RATE = 0.1  # of the weights between H1 and H2, as a part of the votes' rate: each moves a whole path
 
 
