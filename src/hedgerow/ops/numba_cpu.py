@@ -59,7 +59,8 @@ class _Work:
         self.beyond = (kernels.ROWS + 1) * reads.stride + kernels.COLUMNS
 
     def arrays(self, values: Tensor, *parameters: Tensor) -> list[np.ndarray]:
-        return [np.pad(values.detach().numpy(), (0, self.beyond)), *(_array(tensor) for tensor in parameters)]
+        padded = np.concatenate([values.detach().numpy(), np.zeros(self.beyond, np.float32)])
+        return [padded, *(_array(tensor) for tensor in parameters)]
 
     def bands(self, parts: int) -> list[tuple[int, int]]:
         """Rows of blocks, shared out in at most so many parts."""
@@ -107,8 +108,13 @@ class _LevelScores(torch.autograd.Function):
                 continue
             for total, part in zip(totals, parts, strict=True):
                 total += part
-        weight, bias, votes, read = (torch.from_numpy(total) for total in totals)
-        values = torch.cat([torch.zeros(carried), read])[: -work.beyond] if context.needs_input_grad[0] else None
+        weight, bias, votes = (torch.from_numpy(total) for total in totals[:3])
+        read = totals[3]
+        values = None
+        if context.needs_input_grad[0]:
+            slope_of_values = np.zeros(arrays[0].size - work.beyond, np.float32)  # only what is touched takes memory
+            slope_of_values[carried:] = read[: -work.beyond]
+            values = torch.from_numpy(slope_of_values)
         return values, weight, bias, votes, None
 
 
