@@ -14,12 +14,12 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from pathlib import Path
 
 import numpy as np
 
 import hedgerow as hr
 from hedgerow.config import AugmentConfig, ContextConfig, SamplingConfig, StackConfig
+from hedgerow.experiments.data import load_set
 from hedgerow.metrics import scores
 from hedgerow.progress import silent
 
@@ -61,34 +61,18 @@ VARIANTS: dict[str, dict[str, object]] = {
 }
 
 
-def labelled_folder(folder: Path, part: str, half: bool) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """The images and labels of a folder that train.txt or test.txt (`part`) lists; `half`: at half resolution."""
-    images, labels = [], []
-    for stem in (folder / f"{part}.txt").read_text().split():
-        image = hr.read_image(folder / "images" / f"{stem}.png")
-        label = hr.read_labels(folder / "labels" / f"{stem}.png")
-        if half:
-            height, width = (side // 2 for side in image.shape)
-            image = image[: 2 * height, : 2 * width].astype(np.float32)
-            image = image.reshape(height, 2, width, 2).mean(axis=(1, 3))
-            label = label[: 2 * height : 2, : 2 * width : 2]
-        images.append(image)
-        labels.append(label)
-    return images, labels
-
-
 def load(given: argparse.Namespace) -> tuple[list[np.ndarray], list[np.ndarray], int]:
     """Images and labels, those to learn from first, and how many these are."""
     if given.data == "somites":
         images, labels = hr.synthetic.somites(16 if given.test else 24, seed=0)
         tests = hr.synthetic.somites(16, seed=1000) if given.test else ([], [])
         return images + tests[0], labels + tests[1], 16
-    images, labels = labelled_folder(Path(given.data), "train", given.half)
-    images, labels = images[:: given.every], labels[:: given.every]
+    found = load_set(given.data, "train", given.half)
+    images, labels = found.images[:: given.every], found.labels[:: given.every]
     if not given.test:
         return images, labels, len(images) * 3 // 4
-    tests = labelled_folder(Path(given.data), "test", given.half)
-    return images + tests[0], labels + tests[1], len(images)
+    tests = load_set(given.data, "test", given.half)
+    return images + tests.images, labels + tests.labels, len(images)
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from conftest import CLASSES, draw
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.experiments import baselines
 from hedgerow.experiments.baselines import FCN, BaselineConfig, UNet, fit_baseline
-from hedgerow.experiments.data import halved, labelled_images
+from hedgerow.experiments.data import halved, load_set
 from hedgerow.metrics import scores
 from hedgerow.progress import silent
 from hedgerow.sampling import TrainingImage
@@ -260,7 +260,7 @@ def test_command_line_refuses_in_one_sentence(folder, capsys):
 
 def test_a_folder_without_its_list_is_refused(place):
     with pytest.raises(InputError) as problem:
-        labelled_images(str(place), "train")
+        load_set(str(place), "train")
     assert_one_sentence(problem, "train.txt")
 
 

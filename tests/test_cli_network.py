@@ -328,5 +328,5 @@ def test_without_pytorch_refine_says_how_to_get_it(run, place, monkeypatch):
 
     monkeypatch.setitem(sys.modules, "torch", None)
     before = listing(place)
-    assert_refused(run(), "PyTorch", "pip install")
+    assert_refused(run(), "torch", "pip install")
     unchanged(place, before)

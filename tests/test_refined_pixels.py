@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 
 import hedgerow as hr  # noqa: E402
 from conftest import CLASSES, draw  # noqa: E402
-from hedgerow import refinement  # noqa: E402
+from hedgerow import refinement, sampling  # noqa: E402
 from hedgerow.config import UNALTERED, AugmentConfig  # noqa: E402
 from hedgerow.errors import InputError  # noqa: E402
 from hedgerow.layout import Grid, Source, lattice  # noqa: E402
@@ -208,5 +208,5 @@ def test_images_of_different_sizes_train_together(net):
 
 
 def test_an_image_that_is_not_altered_trains_as_it_is(net, example, monkeypatch):
-    monkeypatch.setattr(refinement, "augmented_copy", lambda *_: pytest.fail("the image was resampled"))
+    monkeypatch.setattr(sampling, "augmented_copy", lambda *_: pytest.fail("the image was resampled"))
     run(net, example, replace(SHORT, augment=UNALTERED))

@@ -5,12 +5,16 @@ from __future__ import annotations
 import dataclasses
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hedgerow import extras
 from hedgerow.cli_parts import Images, Labels, Model, Unlabelled, check_sizes, check_writable, megabytes
-from hedgerow.errors import ConfigError, DivergenceError, HedgerowError, InputError
+from hedgerow.errors import ConfigError, DivergenceError, InputError
+
+if TYPE_CHECKING:
+    from hedgerow.convnet import StackNet
 
 
 class Split(StrEnum):
@@ -23,13 +27,6 @@ class Preset(StrEnum):
     default = "default"
     kinect = "kinect"
     zebrafish = "zebrafish"
-
-
-def _require_torch() -> None:
-    try:
-        import torch  # noqa: F401
-    except ImportError as error:
-        raise HedgerowError("networks need PyTorch, which is not installed: pip install 'hedgerow[net]'") from error
 
 
 def refine(
@@ -59,7 +56,7 @@ def refine(
 
     Example: hedgerow refine model.hedge photos/ painted/ -o net.hedge
     """
-    _require_torch()
+    extras.require("torch", "refinement")
     from hedgerow import model_io
     from hedgerow.config import RefineConfig
     from hedgerow.images import pair_files
@@ -90,6 +87,7 @@ def refine(
         raise InputError(f"{model} is a network already; --split and --sharpness are for a stack of forests.")
     else:
         net = loaded
+    print(f"network of {len(net.layers()) - 1} hidden layers, {net.split} splits; {_sharpness_text(net)}")
     checkpoint = output.with_name(output.name + ".checkpoint")
     if restart:
         checkpoint.unlink(missing_ok=True)
@@ -158,6 +156,11 @@ def _print_scores(record: dict[str, Any], is_unseen: bool) -> None:
         print(f"  {name:<15} {scores[what]:.3f}")
     if not is_unseen:
         print("  (the forests were grown on these images too, so the stack's score flatters it)")
+
+
+def _sharpness_text(net: StackNet) -> str:
+    each = [net.level(k).sharpness for k in range(net.n_levels)]
+    return "sharpness " + ", ".join(dict.fromkeys(f"{one.split:g}/{one.leaf:g}/{one.vote:g}" for one in each))
 
 
 def _sharpness(text: str | None) -> Any:

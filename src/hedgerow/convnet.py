@@ -208,6 +208,11 @@ class StackNet(nn.Module, Predictor):
         last = layers[-1]
         return [*layers[:-1], Layer("output", f"classes, {self.output}", last.neurons, last.weights)]
 
+    def source(self, planes: np.ndarray) -> Source:
+        """What the first level reads of an image (C,H,W) float32."""
+        features = torch.from_numpy(self.features.compute(planes)).to(self.device)
+        return Source(features, stretch=self.features.reach(planes), outside=self.features.outside(self.n_classes))
+
     def grids(self, extent: tuple[int, int], last: Grid) -> list[Grid]:
         """Where each level must be known so that the last one is on the grid `last` of an image of this size."""
         grids = [last]

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hedgerow.errors import HedgerowError, InputError, ModelError
+from hedgerow import extras
+from hedgerow.errors import InputError, ModelError
 from hedgerow.image_files import PathLike
 from hedgerow.images import atomic_path, check_folder_writable, check_pair, to_labels, to_planes
 from hedgerow.pictures import class_colours, grey_picture, label_picture
@@ -83,10 +84,7 @@ def look(
         truth = to_labels(truth, "the truth")
         check_pair(sides["image"][..., 0], truth, "the truth")
         sides["truth"] = label_picture(truth, model.classes)
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as problem:
-        raise HedgerowError("a figure needs matplotlib, which is missing; pip install 'hedgerow[net]'") from problem
+    extras.require("matplotlib", "a figure")
     check_folder_writable(Path(path).parent)  # before the prediction, which may take minutes
 
     outputs = model.level_outputs(image)

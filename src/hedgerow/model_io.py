@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hedgerow import extras
 from hedgerow.errors import HedgerowError, ModelError
 from hedgerow.filters import FeatureSet
 from hedgerow.images import MAX_CLASSES, atomic_path
@@ -106,32 +107,25 @@ def _load(path: Path) -> ForestStack | StackNet:
 
 
 def _rebuild(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> ForestStack | StackNet:
-    _require(description["kind"] in ("stack", "net"), "it holds another kind of model")
+    require(description["kind"] in ("stack", "net"), "it holds another kind of model")
     if description["kind"] == "stack":
         return _rebuild_stack(description, arrays)
-    _require_torch()
+    extras.require("torch", "a network")
     from hedgerow import net_io
 
     of_net = {name: array for name, array in arrays.items() if name.startswith("net")}
     stack = _rebuild_stack(description, {name: array for name, array in arrays.items() if name not in of_net})
-    _require(isinstance(description["net"], dict), "its network is not described")
+    require(isinstance(description["net"], dict), "its network is not described")
     return net_io.rebuild(stack, description["net"], {name: _widened(a, np.float32) for name, a in of_net.items()})
-
-
-def _require_torch() -> None:
-    try:
-        import torch  # noqa: F401
-    except ImportError as error:
-        raise ModelError("it is a network, which needs PyTorch: pip install 'hedgerow[net]'") from error
 
 
 def _rebuild_stack(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> ForestStack:
     n_levels = _whole(description["n_levels"], 1, MAX_LEVELS, "number of levels")
     expected = {f"features.{name}" for name in _STATISTICS}
     expected |= {f"level{k}.{name}" for k in range(n_levels) for name in _FOREST_DTYPES}
-    _require(arrays.keys() == expected, "its arrays are not those of its levels")
+    require(arrays.keys() == expected, "its arrays are not those of its levels")
     classes = tuple(_whole(value, INT32.min, INT32.max, "class") for value in description["classes"])
-    _require(2 <= len(classes) <= MAX_CLASSES, "its number of classes is out of range")
+    require(2 <= len(classes) <= MAX_CLASSES, "its number of classes is out of range")
     features = _rebuild_features(description["features"], arrays)
     levels = []
     for k in range(n_levels):
@@ -148,18 +142,18 @@ def _rebuild_stack(description: dict[str, Any], arrays: dict[str, np.ndarray]) -
     model.validate()
     for forest in levels:
         near = features.kind == "depth" or bool((np.abs(forest.offset) <= MAX_OFFSET).all())
-        _require(near and bool((forest.radius <= MAX_RADIUS).all()), "a split looks too far")
+        require(near and bool((forest.radius <= MAX_RADIUS).all()), "a split looks too far")
     return model
 
 
 def _rebuild_features(settings: dict[str, Any], arrays: dict[str, np.ndarray]) -> FeatureSet:
     statistics = {name: _widened(arrays[f"features.{name}"], np.float32) for name in _STATISTICS}
     sigmas = tuple(settings["sigmas"])
-    _require(settings["kind"] != "bank" or len(sigmas) > 0, "its filter bank is empty")
+    require(settings["kind"] != "bank" or len(sigmas) > 0, "its filter bank is empty")
     # Before anything is made for each feature: there cannot be more of them than statistics.
     n_means = statistics["mean"].size
     n_inputs = _whole(settings["n_inputs"], 1, n_means, "number of image channels")
-    _require(n_inputs * len(sigmas) <= n_means, "its features have no statistics")
+    require(n_inputs * len(sigmas) <= n_means, "its features have no statistics")
     values: dict[str, Any] = {**settings, "sigmas": sigmas, **statistics}
     features = FeatureSet(**values)
     features.validate()
@@ -169,23 +163,24 @@ def _rebuild_features(settings: dict[str, Any], arrays: dict[str, np.ndarray]) -
 def _checked_settings(settings: dict[str, Any]) -> dict[str, Any]:
     """The settings are for reading; those that are read one by one must be what they should be."""
     scores = [score["mean_dice"] for score in settings.get("held_out", [])]
-    _require(all(isinstance(score, float) for score in scores), "its held-out scores are no numbers")
+    require(all(isinstance(score, float) for score in scores), "its held-out scores are no numbers")
     _whole(settings.get("n_images", 1), 1, INT32.max, "number of images")
     return settings
 
 
-def _require(holds: bool, complaint: str) -> None:
+def require(holds: bool, complaint: str) -> None:
+    """Refuse a file that says something impossible."""
     if not holds:
         raise ModelError(f"{complaint}, so it is damaged or was edited; copy it again.")
 
 
 def _whole(value: Any, low: int, high: int, what: str) -> int:
-    _require(type(value) is int and low <= value <= high, f"its {what} is out of range")
+    require(type(value) is int and low <= value <= high, f"its {what} is out of range")
     return value
 
 
 def _short_text(value: Any) -> str:
-    _require(isinstance(value, str) and len(value) <= 20 and value.isprintable(), "its image type is no name")
+    require(isinstance(value, str) and len(value) <= 20 and value.isprintable(), "its image type is no name")
     return value
 
 

@@ -9,8 +9,8 @@ import torch
 
 from hedgerow.config import Sharpness
 from hedgerow.convnet import StackNet
-from hedgerow.errors import ModelError
 from hedgerow.mapping import to_convnet
+from hedgerow.model_io import require
 from hedgerow.trees import ForestStack
 
 TRAINED = ("split_weight", "split_bias", "vote_weight")
@@ -47,8 +47,7 @@ def description(net: StackNet) -> dict[str, Any]:
 
 def rebuild(stack: ForestStack, described: dict[str, Any], given: dict[str, np.ndarray]) -> StackNet:
     """The network of a file; a ModelError unless its weights fit the forests and are finite."""
-    if not isinstance(described["activation"], str):
-        raise ModelError("its activation is no name, so it is damaged or was edited; copy it again.")
+    require(isinstance(described["activation"], str), "its activation is no name")
     sharpness = [Sharpness.from_dict(values) for values in described["sharpness"]]
     net = to_convnet(
         stack,
@@ -58,22 +57,20 @@ def rebuild(stack: ForestStack, described: dict[str, Any], given: dict[str, np.n
         connections=described["connections"],
     )
     tolerance = described["tolerance"]
-    if not isinstance(tolerance, float | int):
-        raise ModelError("its tolerance is no number, so it is damaged or was edited; copy it again.")
+    require(isinstance(tolerance, float | int), "its tolerance is no number")
     net.set_tolerance(tolerance)
     names = [f"net{k}.{name}" for k in range(stack.n_levels) for name in _names(described["connections"])]
-    if given.keys() != set(names):
-        raise ModelError("its weights are not those of its levels, so it is damaged or was edited; copy it again.")
+    require(given.keys() == set(names), "its weights are not those of its levels")
     for name in names:
         number, _, what = name.removeprefix("net").partition(".")
         weights = getattr(net.level(int(number)), what)
-        if given[name].shape != tuple(weights.shape) or not np.isfinite(given[name]).all():
-            raise ModelError(f"{name} does not fit its forest, so it is damaged or was edited; copy it again.")
+        fits = given[name].shape == tuple(weights.shape) and bool(np.isfinite(given[name]).all())
+        require(fits, f"{name} does not fit its forest")
         with torch.no_grad():
             weights.copy_(torch.from_numpy(given[name]))
     refined = described["refined"]
-    if not isinstance(refined, list) or not all(_is_record(each) for each in refined):
-        raise ModelError("its history is no list of refinements, so it is damaged or was edited; copy it again.")
+    is_history = isinstance(refined, list) and all(_is_record(each) for each in refined)
+    require(is_history, "its history is no list of refinements")
     net.settings = {**stack.settings, "refined": refined} if refined else dict(stack.settings)
     return net
 

@@ -19,16 +19,16 @@ from torch import Tensor
 
 from hedgerow import checkpoints
 from hedgerow.checkpoints import State
-from hedgerow.config import UNALTERED, RefineConfig
+from hedgerow.config import RefineConfig
 from hedgerow.convnet import StackNet
 from hedgerow.errors import ConfigError, DivergenceError, InputError
 from hedgerow.evaluation import evaluate, labelled_images
 from hedgerow.images import UNLABELLED_INDEX
-from hedgerow.layout import Grid, Source, lattice
+from hedgerow.layout import Grid, lattice
 from hedgerow.losses import class_weights, pixel_loss
 from hedgerow.metrics import Scores, confusion
 from hedgerow.progress import Report, reporting, silent
-from hedgerow.sampling import TrainingImage, augmented_copy, hold_out, trimmed
+from hedgerow.sampling import TrainingImage, altered, hold_out, labelled_corner, trimmed
 from hedgerow.schedules import learning_rate, make_optimiser, momentum
 from hedgerow.trees import Model
 
@@ -84,7 +84,7 @@ def refine(
     with reporting(progress) as report, _steady_sums(net):
         run.start(path, mark, report)
         run.go_on(path, mark, report)
-        refined = run.finish(report)
+        refined = run.finish()
     if path is not None and not keep_checkpoint:
         path.unlink(missing_ok=True)
     return refined
@@ -160,7 +160,7 @@ class _Refinement:
                 checkpoints.save(path, state, mark)
             self.losses = []
 
-    def finish(self, report: Report) -> StackNet:
+    def finish(self) -> StackNet:
         """The network to return, scored."""
         state = self.state
         if self.config.keep == "best" and state.best:
@@ -182,9 +182,7 @@ class _Refinement:
         """Show the network one image; returns the loss."""
         config, net = self.config, self.net
         image, grid = self._drawn(step)
-        features = torch.from_numpy(net.features.compute(image.planes)).to(net.device)
-        reach, outside = net.features.reach(image.planes), net.features.outside(net.n_classes)
-        source = Source(features, stretch=reach, outside=outside)
+        source = net.source(image.planes)
         leaf_sums: list[Tensor] | None = [] if config.leaf_l1 else None
         outputs = net(source, net.grids(source.extent, grid), leaf_sums)
         target = torch.from_numpy(np.ascontiguousarray(grid.of(image.target)).astype(np.int64)).to(net.device)
@@ -206,20 +204,11 @@ class _Refinement:
         config, n = self.config, len(self.train)
         order = np.random.default_rng((config.seed, 6, step // n)).permutation(n)
         rng = np.random.default_rng((config.seed, 7, step))
-        original = self.train[order[step % n]]
-        image = original
-        if config.augment != UNALTERED:  # reading between pixels could change them by a rounding
-            image = augmented_copy(original, config.augment, rng, self.net.features.kind == "depth")
-        if (image.target == UNLABELLED_INDEX).all():  # all that was labelled was moved out
-            image = original
+        image = altered(self.train[order[step % n]], config.augment, rng, self.net.features.kind == "depth")
         height, width = image.target.shape
         top, left = 0, 0
         if config.crop is not None:
-            # Around a labelled pixel: elsewhere there is nothing to learn.
-            labelled = np.argwhere(image.target != UNLABELLED_INDEX)
-            row, column = labelled[rng.integers(len(labelled))]
-            top = int(np.clip(row - rng.integers(config.crop), 0, max(height - config.crop, 0)))
-            left = int(np.clip(column - rng.integers(config.crop), 0, max(width - config.crop, 0)))
+            top, left = labelled_corner(image.target, config.crop, rng)
             height, width = min(config.crop, height), min(config.crop, width)
         step_size = self._stride(height, width)
         shift = rng.integers(0, min(step_size, height, width), 2)
@@ -249,10 +238,8 @@ class _Refinement:
         for image in self.scored:
             height, width = image.target.shape
             grid = lattice(height, width, self._stride(height, width))
-            features = torch.from_numpy(net.features.compute(image.planes)).to(net.device)
-            reach, outside = net.features.reach(image.planes), net.features.outside(net.n_classes)
             with torch.no_grad():
-                scores = net(Source(features, stretch=reach, outside=outside), [grid] * net.n_levels)[-1]
+                scores = net(net.source(image.planes), [grid] * net.n_levels)[-1]
             found = scores.argmax(0).cpu().numpy().astype(np.uint8)
             table += confusion(np.ascontiguousarray(grid.of(image.target)), found, net.n_classes)
         self._put(current)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hedgerow.config import AugmentConfig, SamplingConfig
+from hedgerow.config import UNALTERED, AugmentConfig, SamplingConfig
 from hedgerow.errors import InputError
 from hedgerow.images import UNLABELLED_INDEX as UNLABELLED
 
@@ -29,7 +29,7 @@ class TrainingImage:
     target: np.ndarray
     group: np.ndarray
     copy: bool = False
-    name: str = "a depth image"
+    name: str = "an image"
 
 
 def blocks(shape: tuple[int, ...], side: int) -> np.ndarray:
@@ -137,6 +137,26 @@ def augmented_copy(
     spread = image.planes.std(axis=(1, 2), keepdims=True, dtype=np.float64).astype(np.float32)
     planes = mean + (planes - mean) * np.float32(contrast) + spread * np.float32(brightness)
     return TrainingImage(planes, target, group, copy=True)
+
+
+def altered(
+    image: TrainingImage, config: AugmentConfig, rng: np.random.Generator, depth: bool = False
+) -> TrainingImage:
+    """A random copy for one step of training, with at least one labelled pixel if the image has any."""
+    if config == UNALTERED:  # reading between pixels could change them by a rounding
+        return image
+    copy = augmented_copy(image, config, rng, depth)
+    return image if (copy.target == UNLABELLED).all() else copy  # all that was labelled was moved out of sight
+
+
+def labelled_corner(target: np.ndarray, side: int, rng: np.random.Generator) -> tuple[int, int]:
+    """Top row and left column of a random square of this side around a labelled pixel of target (H,W): elsewhere
+    there is nothing to learn."""
+    labelled = np.argwhere(target != UNLABELLED)
+    place = labelled[rng.integers(len(labelled))]
+    last = np.maximum(np.array(target.shape) - side, 0)
+    top, left = np.clip(place - rng.integers(side, size=2), 0, last)
+    return int(top), int(left)
 
 
 def _source_places(shape: tuple[int, ...], config: AugmentConfig, rng: np.random.Generator) -> np.ndarray:

@@ -26,11 +26,12 @@ from torch.nn import functional
 
 from hedgerow.config import AugmentConfig, Checked, StackConfig, setting
 from hedgerow.errors import ConfigError, HedgerowError, InputError
-from hedgerow.experiments.data import labelled_images
+from hedgerow.experiments.data import load_set
 from hedgerow.images import UNLABELLED_INDEX, to_planes
+from hedgerow.losses import class_weights
 from hedgerow.metrics import Scores, confusion, scores
 from hedgerow.progress import Report, reporting
-from hedgerow.sampling import TrainingImage, augmented_copy
+from hedgerow.sampling import TrainingImage, altered, labelled_corner
 from hedgerow.stack import prepare
 
 log = logging.getLogger("hedgerow")
@@ -285,7 +286,8 @@ def _train(
     network = model.network
     optimiser = torch.optim.AdamW(network.parameters(), config.learning_rate, weight_decay=config.weight_decay)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, config.steps)
-    weight = 1 / (model.n_classes * _class_share(training, model.n_classes)) if config.class_balanced else None
+    targets = [image.target for image in training]
+    weight = class_weights(targets, model.n_classes) if config.class_balanced else None
     best_dice, best_weights, checks_since = -1.0, None, 0
     losses: list[float] = []
     for step in range(1, config.steps + 1):
@@ -320,21 +322,16 @@ def _train(
 
 def _next_image(image: TrainingImage, config: BaselineConfig, rng: np.random.Generator) -> TrainingImage:
     """A newly altered copy of the image, or a random part of it that has a labelled pixel."""
-    altered = augmented_copy(image, config.augment, rng, config.images == "depth")
-    if (altered.target == UNLABELLED_INDEX).all():
-        altered = image  # its few labels were moved out of sight
+    copy = altered(image, config.augment, rng, config.images == "depth")
     if config.crop is None:
-        return altered
-    labelled = np.argwhere(altered.target != UNLABELLED_INDEX)
-    place = labelled[rng.integers(len(labelled))]
-    last = np.maximum(np.array(altered.target.shape) - config.crop, 0)
-    row, column = np.clip(place - rng.integers(config.crop, size=2), 0, last)
+        return copy
+    row, column = labelled_corner(copy.target, config.crop, rng)
     rows, columns = slice(row, row + config.crop), slice(column, column + config.crop)
     return replace(
-        altered,
-        planes=altered.planes[:, rows, columns],
-        target=altered.target[rows, columns],
-        group=altered.group[rows, columns],
+        copy,
+        planes=copy.planes[:, rows, columns],
+        target=copy.target[rows, columns],
+        group=copy.group[rows, columns],
     )
 
 
@@ -373,7 +370,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if given.depth_images or given.data == "bodies":
             config = replace(config, images="depth")
         depth = config.images == "depth"
-        train, test = (labelled_images(given.data, part, given.half, depth) for part in ("train", "test"))
+        train, test = (load_set(given.data, part, given.half, depth) for part in ("train", "test"))
         start = time.perf_counter()
         model = fit_baseline(train.images, train.labels, config)
         seconds = time.perf_counter() - start

@@ -17,25 +17,25 @@ TRAIN_SEED, TEST_SEED = 0, 1000
 
 
 @dataclass(frozen=True)
-class LabelledImages:
+class ImageSet:
     """Images, each (H,W[,C]), and their label maps, each (H,W), in the same order."""
 
     images: list[np.ndarray]
     labels: list[np.ndarray]
 
 
-def labelled_images(data: str, part: str, half: bool = False, depth: bool = False) -> LabelledImages:
+def load_set(data: str, part: str, half: bool = False, depth: bool = False) -> ImageSet:
     """The `part`, "train" or "test", of "somites", "bodies" or a folder; `half` and `depth` as in `halved`."""
     if data in DRAWN:
-        found = LabelledImages(*DRAWN[data](N_DRAWN, seed=TRAIN_SEED if part == "train" else TEST_SEED))
+        found = ImageSet(*DRAWN[data](N_DRAWN, seed=TRAIN_SEED if part == "train" else TEST_SEED))
     else:
         found = _listed_in_folder(Path(data), part)
     if not half:
         return found
-    return LabelledImages([halved(image, depth) for image in found.images], [label[::2, ::2] for label in found.labels])
+    return ImageSet([halved(image, depth) for image in found.images], [label[::2, ::2] for label in found.labels])
 
 
-def _listed_in_folder(folder: Path, part: str) -> LabelledImages:
+def _listed_in_folder(folder: Path, part: str) -> ImageSet:
     """Those that `part`.txt of the folder lists by their stems."""
     listing = folder / f"{part}.txt"
     try:
@@ -49,7 +49,7 @@ def _listed_in_folder(folder: Path, part: str) -> LabelledImages:
     if missing:
         raise InputError(f"{listing} lists {missing[0]}, but {folder / 'images'} has no such image; correct the list")
     chosen = [pairs[stem] for stem in stems]
-    return LabelledImages([read_image(pair.image) for pair in chosen], [read_labels(pair.label) for pair in chosen])
+    return ImageSet([read_image(pair.image) for pair in chosen], [read_labels(pair.label) for pair in chosen])
 
 
 def halved(image: np.ndarray, depth: bool = False) -> np.ndarray:

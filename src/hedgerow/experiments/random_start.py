@@ -21,7 +21,7 @@ from hedgerow.config import UNALTERED, RefineConfig, StackConfig
 from hedgerow.convnet import StackNet
 from hedgerow.errors import HedgerowError
 from hedgerow.evaluation import evaluate
-from hedgerow.experiments.data import labelled_images
+from hedgerow.experiments.data import load_set
 from hedgerow.mapping import to_convnet
 from hedgerow.refinement import refine
 from hedgerow.stack import fit_stack
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args(arguments)
     try:
-        train, test = (labelled_images(given.data, part) for part in ("train", "test"))
+        train, test = (load_set(given.data, part) for part in ("train", "test"))
         start = time.perf_counter()
         stack = fit_stack(
             train.images, train.labels, StackConfig(n_trees=given.trees, max_depth=given.depth, seed=given.seed)

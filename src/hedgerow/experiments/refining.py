@@ -21,7 +21,7 @@ from typing import Any
 from hedgerow.config import RefineConfig, StackConfig
 from hedgerow.errors import HedgerowError
 from hedgerow.evaluation import evaluate
-from hedgerow.experiments.data import LabelledImages, labelled_images
+from hedgerow.experiments.data import ImageSet, load_set
 from hedgerow.mapping import to_convnet
 from hedgerow.model_io import save
 from hedgerow.progress import silent
@@ -30,7 +30,7 @@ from hedgerow.stack import fit_stack
 
 
 def compare(
-    train: LabelledImages, test: LabelledImages, stack_config: StackConfig, config: RefineConfig, split: str = "soft"
+    train: ImageSet, test: ImageSet, stack_config: StackConfig, config: RefineConfig, split: str = "soft"
 ) -> tuple[dict[str, Any], Any]:
     """Grow, map and refine on `train`; scores on `test` with the seconds they took, and the refined network."""
     start = time.perf_counter()
@@ -65,14 +65,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     depth = given.depth_images or given.data == "bodies"
     try:
-        train = labelled_images(given.data, "train", given.half, depth)
-        train = LabelledImages(train.images[:: given.every], train.labels[:: given.every])
+        train = load_set(given.data, "train", given.half, depth)
+        train = ImageSet(train.images[:: given.every], train.labels[:: given.every])
         if given.develop:
             n = len(train.images) * 3 // 4
-            test = LabelledImages(train.images[n:], train.labels[n:])
-            train = LabelledImages(train.images[:n], train.labels[:n])
+            test = ImageSet(train.images[n:], train.labels[n:])
+            train = ImageSet(train.images[:n], train.labels[:n])
         else:
-            test = labelled_images(given.data, "test", given.half, depth)
+            test = load_set(given.data, "test", given.half, depth)
         base = RefineConfig.read(given.config) if given.config else RefineConfig()
         for seed in given.seeds:
             stack = StackConfig.kinect(held_out="folds", seed=seed) if depth else StackConfig(seed=seed)

@@ -54,7 +54,6 @@ class _Work:
         self.tree = (wiring.root, wiring.left_child, wiring.split_of, wiring.leaf_of, wiring.largest_tree)
         self.groups = wiring.leaf_group
         self.activations = (kind, leaf, normalised, np.float32(max(tolerance, SMALLEST)))
-
         # A block that ends beyond the grid reads, and adds nothing to, what lies there.
         self.beyond = (kernels.ROWS + 1) * reads.stride + kernels.COLUMNS
 
@@ -74,7 +73,8 @@ class _LevelScores(torch.autograd.Function):
     @staticmethod
     def forward(context: Any, values: Tensor, weight: Tensor, bias: Tensor, votes: Tensor, work: _Work) -> Tensor:
         arrays = work.arrays(values, weight, bias, votes)
-        context.work, context.arrays = work, arrays
+        context.save_for_backward(values, weight, bias, votes)
+        context.work, context.padded = work, arrays[0]  # padded once for both ways
         out = np.empty((votes.shape[1], *work.reads.size), np.float32)
 
         def run(rows: tuple[int, int]) -> None:
@@ -89,7 +89,8 @@ class _LevelScores(torch.autograd.Function):
     @staticmethod
     def backward(context: Any, *slopes: Tensor) -> Any:
         work: _Work = context.work
-        arrays: list[np.ndarray] = context.arrays
+        # Read through autograd, which refuses weights that were changed in between.
+        arrays = [context.padded, *(_array(tensor) for tensor in context.saved_tensors[1:])]
         slope = _array(slopes[0]).reshape(-1, *work.reads.size)
         carried = work.carried if context.needs_input_grad[0] else arrays[0].size
 
