@@ -1,5 +1,6 @@
-"""Small images and a small model, made once a session; a folder to train in; the command line in this process."""
+"""Small images and a small model, made once a session; networks; folders to work in; the command line, in process."""
 
+import shutil
 import sys
 from dataclasses import dataclass
 
@@ -8,6 +9,7 @@ import pytest
 
 import hedgerow as hr
 from files import write
+from forests import GROWN, grown_stack
 from hedgerow.cli import main
 
 CLASSES = (3, 77, 200)
@@ -66,11 +68,59 @@ def stack(example, tiny_config):
     return hr.fit_stack(example.images, example.labels, tiny_config)
 
 
+@pytest.fixture(scope="module", params=GROWN)
+def grown(request):
+    """A grown stack of every kind of feature, and an image of whole numbers that it has not seen."""
+    return grown_stack(request.param)
+
+
+@pytest.fixture(scope="session")
+def unseen():
+    """Images that the forests were not grown on, as `validation` takes them."""
+    drawn = [draw(seed) for seed in (50, 51)]
+    return [image for image, _ in drawn], [labels for _, labels in drawn]
+
+
+# Networks need PyTorch, which may be missing, and can be changed, so each module of tests has its own.
+
+
+@pytest.fixture(scope="module")
+def net(stack):
+    pytest.importorskip("torch")
+    return hr.to_convnet(stack)
+
+
+@pytest.fixture(scope="module")
+def blurred_net(stack):
+    """A network of splits so dull that it mistakes a part of the pixels."""
+    pytest.importorskip("torch")
+    return hr.to_convnet(stack, "soft", hr.Sharpness(1.0, 1.0, 0.5))
+
+
+@pytest.fixture(scope="module")
+def refined(net, example):
+    """The network after a short refinement."""
+    from refinements import run
+
+    return run(net, example)
+
+
 @pytest.fixture(scope="session")
 def model_file(stack, tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "model.hedge"
     hr.save(stack, path)
     return path
+
+
+def finish(command, capsys, *arguments):
+    """Runs a command in this process -> Finished."""
+    capsys.readouterr()
+    try:
+        command(*arguments)
+        code = 0
+    except SystemExit as leaving:
+        code = leaving.code
+    return Finished(code, *capsys.readouterr())
 
 
 @pytest.fixture
@@ -79,15 +129,15 @@ def hedgerow(monkeypatch, capsys):
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["hedgerow", *map(str, arguments)])
-        capsys.readouterr()
-        try:
-            main()
-            code = 0
-        except SystemExit as leaving:
-            code = leaving.code
-        return Finished(code, *capsys.readouterr())
+        return finish(main, capsys)
 
     return run
+
+
+@pytest.fixture
+def experiment(capsys):
+    """Runs the command of an experiment in this process: experiment(refining.main, folder) -> Finished."""
+    return lambda command, *arguments: finish(command, capsys, [str(each) for each in arguments])
 
 
 @pytest.fixture
@@ -98,6 +148,32 @@ def place(tmp_path, example, tiny_config):
         write(tmp_path / "labels" / f"a{number}.png", labels.astype(np.uint8))
     tiny_config.write(tmp_path / "settings.toml")
     return tmp_path
+
+
+@pytest.fixture
+def trained_place(place, model_file):
+    """The folder of `place`, with the model grown on it and settings for a short refinement."""
+    pytest.importorskip("torch")
+    from refinements import SHORT
+
+    shutil.copy(model_file, place / "model.hedge")
+    SHORT.write(place / "short.toml")
+    return place
+
+
+@pytest.fixture
+def listed_place(place):
+    """The folder of `place`, with lists of one training and one test image, as experiments take it."""
+    (place / "train.txt").write_text("a0\n")
+    (place / "test.txt").write_text("a1\n")
+    return place
+
+
+@pytest.fixture
+def net_file(refined, trained_place):
+    """The refined network in a file of `trained_place`."""
+    hr.save(refined, trained_place / "made.hedge")
+    return trained_place / "made.hedge"
 
 
 @pytest.fixture

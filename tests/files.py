@@ -42,3 +42,10 @@ def touch(*paths):
 def listing(folder):
     """Every file below a folder with its content."""
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def unchanged(folder, before):
+    """No output, no checkpoint, nothing half-written, and every input as it was when it was listed."""
+    now = listing(folder)
+    differing = sorted(name for name in now.keys() | before.keys() if now.get(name) != before.get(name))
+    assert not differing, differing

@@ -1,10 +1,16 @@
-"""Random forests for tests: any shape the representation allows."""
+"""Forests for tests: random ones of any shape the representation allows, and stacks grown on every kind of image."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import cache
+
 import numpy as np
 
-from hedgerow.trees import LEAF, Forest
+import hedgerow as hr
+from hedgerow.trees import LEAF, Forest, ForestStack
+
+GROWN = ("offsets", "windows", "oblique", "depth", "colour", "channels")
 
 
 def random_forest(
@@ -45,3 +51,35 @@ def random_forest(
         votes=rng.random((int(is_leaf.sum()), n_classes)).astype(np.float32),
         n_channels=n_channels,
     )
+
+
+@cache
+def grown_stack(kind: str) -> tuple[ForestStack, np.ndarray]:
+    """A stack grown on images of a kind of GROWN, and an image of whole numbers that it has not seen."""
+    rng = np.random.default_rng(7)
+    images, labels = [], []
+    for _ in range(3):
+        label = np.zeros((20, 24), np.int64)
+        label[:, 8:], label[10:, 16:] = 1, 2
+        image = (1000 * (1 + label) + 200 * rng.integers(-3, 4, label.shape)).astype(np.uint16)
+        if kind == "depth":
+            image[:, :2] = 0  # nothing seen
+        if kind == "colour":
+            image = np.stack([image, image[::-1], rng.integers(0, 9, image.shape).astype(np.uint16)], axis=-1)
+        if kind == "channels":
+            image = np.stack([image, rng.integers(0, 3, image.shape).astype(np.uint16)]).astype(np.float32)
+        images.append(image)
+        labels.append(label)
+    context = hr.ContextConfig(window=9, n_offsets=3)
+    changes = {
+        "offsets": {},
+        "windows": {"context": replace(context, radii=(0, 1, 3))},
+        "oblique": {"context": replace(context, n_probes=3)},
+        "depth": {"features": "depth", "context": replace(context, offset_sigma=12.0)},
+        "colour": {},
+        "channels": {"features": "channels"},
+    }[kind]
+    settings = {"n_levels": 3, "n_trees": 3, "max_depth": 6, "min_split": 3, "sigmas": (0.7, 1.6), "context": context}
+    sampling = hr.SamplingConfig(step=1)
+    config = hr.StackConfig(sampling=sampling, **{**settings, **changes})
+    return hr.fit_stack(images[:2], labels[:2], config), images[2]

@@ -14,6 +14,10 @@ from hedgerow.ops.wiring import Reads, Wiring, wire
 from hedgerow.trees import Forest
 
 N_FEATURES = 2
+EPS = np.finfo(np.float32).eps
+BACKENDS = ("reference", "numba")
+KINDS = [("hard", "step"), ("tanh", "sigmoid"), ("soft", "exp"), ("soft", "softmax"), ("crelu", "softmax")]
+SMOOTH = KINDS[1:]
 PARAMETERS = ("values", "split_weight", "split_bias", "vote_weight")
 
 
@@ -100,3 +104,15 @@ def gradients(backend, level, split, activation, slope, leaf=1.0, tolerance=0.0)
     scores.backward(slope.to(scores.dtype))
     given = {name: tensor.grad if tensor.grad is not None else torch.zeros(()) for name, tensor in leaves.items()}
     return scores.detach().numpy(), {name: gradient.numpy() for name, gradient in given.items()}
+
+
+def slope_of(level, seed=1):
+    """A gradient for the scores, (C,S)."""
+    n_pixels = level.grid.height * level.grid.width
+    return torch.randn(level.vote_weight.shape[1], n_pixels, generator=torch.Generator().manual_seed(seed))
+
+
+def leaf_activations(backend, level, split, activation, leaf=1.0, tolerance=0.0):
+    """a_H2 (L,S): every leaf votes for a class of its own."""
+    level = replace(level, vote_weight=torch.eye(level.wiring.n_leaves, dtype=level.vote_weight.dtype))
+    return level_scores(backend, fitting(backend, level), split, activation, leaf, tolerance).numpy()

@@ -18,7 +18,7 @@ from hedgerow.experiments.data import halved, load_set
 from hedgerow.metrics import scores
 from hedgerow.progress import silent
 from hedgerow.sampling import TrainingImage
-from refusals import assert_one_sentence
+from refusals import assert_one_sentence, assert_refused
 
 STILL = hr.AugmentConfig(rotation=0.0)
 SMALL = BaselineConfig(base=8, depth=2, steps=80, check_every=20, learning_rate=0.01)
@@ -231,31 +231,26 @@ def test_settings_survive_a_file(tmp_path):
 
 
 @pytest.fixture
-def folder(place):
-    """The folder of `place` with a list of training and test images, and brief settings."""
-    (place / "train.txt").write_text("a0\n")
-    (place / "test.txt").write_text("a1\n")
-    BRIEF.write(place / "brief.toml")
-    return place
+def folder(listed_place):
+    """A folder for experiments, with brief settings."""
+    BRIEF.write(listed_place / "brief.toml")
+    return listed_place
 
 
-def test_runs_from_the_command_line(folder, capsys):
-    baselines.main(["fcn", "--data", str(folder), "--half", "--config", str(folder / "brief.toml"), "--steps", "4"])
-    result = json.loads(capsys.readouterr().out)
+def test_runs_from_the_command_line(folder, experiment):
+    options = ("--half", "--config", folder / "brief.toml", "--steps", 4)
+    finished = experiment(baselines.main, "fcn", "--data", folder, *options)
+    assert finished.code == 0, finished.err
+    result = json.loads(finished.out)
     assert result["network"] == "fcn"
     assert result["steps"] == 4
     assert result["held_out"] is None
     assert 0 <= result["test"] <= 1
 
 
-def test_command_line_refuses_in_one_sentence(folder, capsys):
+def test_command_line_refuses_in_one_sentence(folder, experiment):
     (folder / "test.txt").write_text("a1\nabsent\n")
-    with pytest.raises(SystemExit) as leaving:
-        baselines.main(["unet", "--data", str(folder)])
-    assert leaving.value.code == 2
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 1
-    assert "absent" in lines[0]
+    assert_refused(experiment(baselines.main, "unet", "--data", folder), "absent")
 
 
 def test_a_folder_without_its_list_is_refused(place):

@@ -12,7 +12,7 @@ from safetensors import safe_open  # noqa: E402
 from safetensors.torch import save_file  # noqa: E402
 
 import hedgerow as hr  # noqa: E402
-from conftest import CLASSES, draw  # noqa: E402
+from conftest import CLASSES  # noqa: E402
 from hedgerow import checkpoints, refinement  # noqa: E402
 from hedgerow.config import Sharpness  # noqa: E402
 from hedgerow.errors import DivergenceError, ModelError  # noqa: E402
@@ -21,19 +21,6 @@ from hedgerow.progress import silent  # noqa: E402
 from hedgerow.refinement import refine  # noqa: E402
 from refinements import SHORT, Stopped, assert_same_refinement, record, run, stop_at  # noqa: E402
 from refusals import assert_one_sentence  # noqa: E402
-
-
-@pytest.fixture(scope="module")
-def net(stack):
-    return to_convnet(stack)
-
-
-@pytest.fixture(scope="module")
-def unseen():
-    """Images that the forests were not grown on, as `validation` takes them."""
-    drawn = [draw(seed) for seed in (50, 51)]
-    return [image for image, _ in drawn], [labels for _, labels in drawn]
-
 
 RESUMED = {
     "adam": {},

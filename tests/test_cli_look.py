@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -12,36 +11,11 @@ torch = pytest.importorskip("torch")
 
 import hedgerow as hr  # noqa: E402
 from conftest import CLASSES  # noqa: E402
-from files import listing  # noqa: E402
+from files import listing, unchanged  # noqa: E402
 from hedgerow import model_io  # noqa: E402
 from hedgerow.mapping import to_convnet  # noqa: E402
-from hedgerow.progress import silent  # noqa: E402
-from refinements import SHORT, record  # noqa: E402
+from refinements import record  # noqa: E402
 from refusals import assert_refused  # noqa: E402
-
-
-@pytest.fixture
-def place(place, model_file):
-    """The folder to train in, with the model grown on it and settings for a short refinement."""
-    shutil.copy(model_file, place / "model.hedge")
-    SHORT.write(place / "short.toml")
-    return place
-
-
-@pytest.fixture(scope="module")
-def refined(stack, example):
-    return hr.refine(to_convnet(stack), example.images, example.labels, SHORT, progress=silent)
-
-
-@pytest.fixture
-def net_file(refined, place):
-    model_io.save(refined, place / "made.hedge")
-    return place / "made.hedge"
-
-
-def unchanged(place, before):
-    """No output, no checkpoint, nothing half-written, and every input as it was."""
-    assert listing(place) == before
 
 
 def test_predict_and_evaluate_take_a_network(hedgerow, net_file, place, refined, example):

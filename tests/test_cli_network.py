@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 import hedgerow as hr  # noqa: E402
 from conftest import CLASSES, draw  # noqa: E402
-from files import listing, write  # noqa: E402
+from files import listing, unchanged, write  # noqa: E402
 from hedgerow import checkpoints, model_io, refinement  # noqa: E402
 from hedgerow.config import RefineConfig, Sharpness  # noqa: E402
 from hedgerow.convnet import StackNet  # noqa: E402
@@ -23,39 +22,16 @@ from refusals import assert_refused  # noqa: E402
 
 
 @pytest.fixture
-def place(place, model_file):
-    """The folder to train in, with the model grown on it and settings for a short refinement."""
-    shutil.copy(model_file, place / "model.hedge")
-    SHORT.write(place / "short.toml")
-    return place
-
-
-@pytest.fixture
-def run(hedgerow, place):
-    """Refines: run("--steps", 3) -> Finished, the network in net.hedge."""
+def run(hedgerow, trained_place):
+    """Refines the model of the folder: run("--steps", 3) -> Finished, the network in net.hedge."""
 
     def refine(*options, model="model.hedge", images="images", labels="labels", output="net.hedge"):
-        quick = () if {"--config", "--preset"} & set(options) else ("--config", place / "short.toml")
-        given = (place / model, place / images, place / labels, "-o", place / output)
+        quick = () if {"--config", "--preset"} & set(options) else ("--config", trained_place / "short.toml")
+        model, images, labels, output = (trained_place / name for name in (model, images, labels, output))
+        given = (model, images, labels, "-o", output)
         return hedgerow("refine", *given, *quick, *options)
 
     return refine
-
-
-@pytest.fixture(scope="module")
-def refined(stack, example):
-    return hr.refine(to_convnet(stack), example.images, example.labels, SHORT, progress=silent)
-
-
-@pytest.fixture
-def net_file(refined, place):
-    model_io.save(refined, place / "made.hedge")
-    return place / "made.hedge"
-
-
-def unchanged(place, before):
-    """No output, no checkpoint, nothing half-written, and every input as it was."""
-    assert listing(place) == before
 
 
 # refine

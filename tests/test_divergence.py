@@ -27,11 +27,6 @@ from refinements import (  # noqa: E402
 from refusals import assert_one_sentence  # noqa: E402
 
 
-@pytest.fixture(scope="module")
-def net(stack):
-    return to_convnet(stack)
-
-
 def assert_usable(network, image):
     assert is_finite(network)
     proba = network.predict_proba(image)

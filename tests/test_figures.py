@@ -16,6 +16,7 @@ matplotlib = pytest.importorskip("matplotlib")
 
 @pytest.fixture
 def net(stack):
+    """A network for each test, since some change it."""
     pytest.importorskip("torch")
     from hedgerow.mapping import to_convnet
 

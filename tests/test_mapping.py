@@ -8,128 +8,22 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import hedgerow as hr  # noqa: E402
-from forests import random_forest  # noqa: E402
 from hedgerow import convnet  # noqa: E402
 from hedgerow.config import Sharpness  # noqa: E402
-from hedgerow.context import box_averaged, run_forest  # noqa: E402
 from hedgerow.errors import ConfigError  # noqa: E402
-from hedgerow.filters import FeatureSet  # noqa: E402
-from hedgerow.layout import Grid, Source, lay_out  # noqa: E402
+from hedgerow.layout import Grid, Source  # noqa: E402
 from hedgerow.mapping import DEFAULT_SHARPNESS, to_convnet  # noqa: E402
-from hedgerow.ops import plain, reference  # noqa: E402
-from hedgerow.ops.wiring import places  # noqa: E402
-from hedgerow.trees import ForestStack, normalise  # noqa: E402
-
-SPLITS = ("hard", "tanh", "soft", "crelu")
-SIZE = (21, 19)
-
-
-def own_channels(n_inputs):
-    """Features that are the image's channels, as they are."""
-    zeros, ones = np.zeros(n_inputs, np.float32), np.ones(n_inputs, np.float32)
-    return FeatureSet("channels", n_inputs, (), 1000.0, 0.4, 10.0, zeros, ones, zeros, ones)
-
-
-def whole_numbers(seed, n_inputs=2, size=SIZE):
-    """An image (C,H,W) of few different values."""
-    return np.random.default_rng(seed).integers(-3, 4, (n_inputs, *size)).astype(np.float32)
-
-
-def tied(forest, channels, rng, reach=None, outside=None):
-    """The forest with thresholds that its splits meet exactly: each one's own value at some pixel."""
-    radii = np.unique(forest.radius)
-    beyond = [None] * len(channels) if outside is None else outside.tolist()
-    # Averaged over boxes first, as the kernels do: in float32, so that they are met to the last bit.
-    planes = np.concatenate(
-        [[box_averaged(c, int(radius), b) for c, b in zip(channels, beyond, strict=True)] for radius in radii]
-    )
-    channel = forest.channel + len(channels) * np.searchsorted(radii, forest.radius)
-    single = replace(forest, channel=channel, radius=np.zeros_like(forest.radius))
-    constants = None if outside is None else np.tile(outside, len(radii))
-    threshold = forest.threshold.copy()
-    for node in np.flatnonzero(forest.is_split):
-        row, column = (rng.integers(0, size) for size in channels.shape[1:])
-        threshold[node] = plain.split_value(single, node, planes, row, column, reach, constants)
-    return replace(forest, threshold=threshold)
-
-
-def random_stack(seed=0, n_levels=2, n_inputs=2, n_classes=3, image=None, **shape):
-    """Random forests, of as many classes; with an image, full of ties on it."""
-    rng = np.random.default_rng(seed)
-    levels, channels = [], image
-    for level in range(n_levels):
-        n_channels = n_inputs + (n_classes if level else 0)
-        forest = random_forest(rng, n_channels=n_channels, n_classes=n_classes, **{"max_depth": 4, **shape})
-        if image is not None:
-            forest = tied(forest, channels, rng)
-            channels = np.concatenate([image, run_forest(forest, channels)])
-        levels.append(forest)
-    return ForestStack(own_channels(n_inputs), tuple(levels), tuple(range(10, 10 + n_classes)))
-
-
-def read_by(stack, image, level):
-    """The channels (M,H,W) that a level of the stack reads of an image, and its reach and outside."""
-    planes = np.moveaxis(image, -1, 0) if image.ndim == 3 and stack.features.kind == "bank" else image
-    planes = (planes if planes.ndim == 3 else planes[None]).astype(np.float32)
-    channels = stack.features.compute(planes)
-    if level:
-        channels = np.concatenate([channels, stack.level_outputs(image)[level - 1]])
-    outside = stack.features.outside(stack.n_classes)
-    return channels, stack.features.reach(planes), None if outside is None else outside[: len(channels)]
-
-
-def split_inputs(stack, image, level):
-    """z_H1 (N,S) of the hard network of a level, given what the stack gives it to read."""
-    net = to_convnet(stack, "hard").level(level)
-    channels, reach, outside = read_by(stack, image, level)
-    features, grid = stack.features.n_features, Grid(0, 0, *channels.shape[1:])
-    before = torch.from_numpy(channels[features:]) if level else None
-    source = Source(torch.from_numpy(channels[:features]), before, grid, reach, outside)
-    values, reads = lay_out(net.forest, net.wiring, source, grid)
-    index = torch.from_numpy(places(reads, 0, grid.height * grid.width))
-    return reference.split_input(values, index, net.split_weight.detach(), net.split_bias.detach()).numpy()
-
-
-def scores_of(net, image):
-    """Outputs of the levels on a whole image: inner ones normalised, the last one's scores."""
-    channels, reach, outside = read_by(net.stack, image, 0)
-    grid = Grid(0, 0, *channels.shape[1:])
-    whole = net.features.outside(net.n_classes)
-    source = Source(torch.from_numpy(channels), None, None, reach, outside if net.n_levels == 1 else whole)
-    return net(source, [grid] * net.n_levels)
-
-
-@pytest.fixture(scope="module", params=["offsets", "windows", "oblique", "depth", "colour", "channels"])
-def grown(request):
-    """A grown stack of every kind of feature, and an image of whole numbers that it has not seen."""
-    rng = np.random.default_rng(7)
-    images, labels = [], []
-    for _ in range(3):
-        label = np.zeros((20, 24), np.int64)
-        label[:, 8:], label[10:, 16:] = 1, 2
-        image = (1000 * (1 + label) + 200 * rng.integers(-3, 4, label.shape)).astype(np.uint16)
-        if request.param == "depth":
-            image[:, :2] = 0  # nothing seen
-        if request.param == "colour":
-            image = np.stack([image, image[::-1], rng.integers(0, 9, image.shape).astype(np.uint16)], axis=-1)
-        if request.param == "channels":
-            image = np.stack([image, rng.integers(0, 3, image.shape).astype(np.uint16)]).astype(np.float32)
-        images.append(image)
-        labels.append(label)
-    context = hr.ContextConfig(window=9, n_offsets=3)
-    changes = {
-        "offsets": {},
-        "windows": {"context": replace(context, radii=(0, 1, 3))},
-        "oblique": {"context": replace(context, n_probes=3)},
-        "depth": {"features": "depth", "context": replace(context, offset_sigma=12.0)},
-        "colour": {},
-        "channels": {"features": "channels"},
-    }[request.param]
-    settings = {"n_levels": 3, "n_trees": 3, "max_depth": 6, "min_split": 3, "sigmas": (0.7, 1.6), "context": context}
-    sampling = hr.SamplingConfig(step=1)
-    config = hr.StackConfig(sampling=sampling, **{**settings, **changes})
-    return hr.fit_stack(images[:2], labels[:2], config), images[2]
+from hedgerow.trees import normalise  # noqa: E402
+from net_stacks import (  # noqa: E402
+    SIZE,
+    SPLITS,
+    random_stack,
+    read_by,
+    scores_of,
+    split_inputs,
+    tied,
+    whole_numbers,
+)
 
 
 @pytest.mark.parametrize("split", SPLITS)
@@ -378,90 +272,6 @@ def test_gradients_flow_from_the_last_level_to_the_first():
     for name, parameter in net.named_parameters():
         if parameter.requires_grad:
             assert parameter.grad.abs().max() > 1e-5, name
-
-
-TOLERANCES = [("hard", 0.0), ("tanh", 0.0), ("soft", 0.0), ("soft", 1e-3), ("crelu", 1e-3)]
-
-
-@pytest.mark.parametrize(("split", "tolerance"), TOLERANCES)
-def test_tiles_equal_the_whole_bit_for_bit_at_inner_levels(grown, split, tolerance):
-    stack, image = grown
-    net = to_convnet(stack, split)
-    net.set_tolerance(tolerance)
-    whole, parts = net.level_outputs(image, tile=1000), net.level_outputs(image, tile=9)
-    for level, part in zip(whole[:-1], parts[:-1], strict=True):
-        np.testing.assert_array_equal(level, part)
-    np.testing.assert_allclose(parts[-1], whole[-1], atol=1e-6)
-
-
-@pytest.mark.parametrize(("split", "tolerance"), TOLERANCES)
-def test_tiles_equal_the_whole_bit_for_bit(grown, split, tolerance):
-    stack, image = grown
-    net = to_convnet(stack, split)
-    net.set_tolerance(tolerance)
-    whole = net.level_outputs(image, tile=1000)
-    expected = np.array(stack.classes)[whole[-1].argmax(axis=0)]
-    for tile in (9, 16):
-        for level, part in zip(whole, net.level_outputs(image, tile=tile), strict=True):
-            np.testing.assert_array_equal(level, part)
-    np.testing.assert_array_equal(net.predict_proba(image, tile=11), whole[-1])
-    np.testing.assert_array_equal(net.predict(image, tile=11), expected)
-    np.testing.assert_array_equal(net.predict(image), expected)
-
-
-@pytest.mark.parametrize("split", SPLITS)
-def test_tiles_equal_the_whole_with_many_classes(split):
-    image = whole_numbers(8)
-    net = to_convnet(random_stack(8, n_classes=22), split)
-    whole = net.level_outputs(image, tile=1000)
-    for tile in (5, 16):
-        for level, part in zip(whole, net.level_outputs(image, tile=tile), strict=True):
-            np.testing.assert_array_equal(level, part)
-
-
-@pytest.mark.parametrize("split", SPLITS)
-@pytest.mark.parametrize("size", [(1, 1), (1, 30), (17, 1)])
-def test_any_size_can_be_predicted(split, size):
-    image = whole_numbers(9, size=size)
-    net = to_convnet(random_stack(9), split)
-    np.testing.assert_array_equal(net.predict(image, tile=3), net.predict(image))
-    np.testing.assert_allclose(net.predict_proba(image).sum(axis=0), 1, atol=1e-5)
-
-
-def test_a_network_answers_as_its_stack_does(grown):
-    stack, image = grown
-    for split in SPLITS:
-        net = to_convnet(stack, split)
-        assert net.classes == stack.classes
-        assert net.receptive_field == stack.receptive_field
-        assert [net.level_reach(k) for k in range(3)] == [stack.level_reach(k) for k in range(3)]
-        assert (net.n_levels, net.n_classes, net.unlabelled) == (stack.n_levels, stack.n_classes, stack.unlabelled)
-        assert net.image_dtype == stack.image_dtype
-        proba = net.predict_proba(image)
-        assert proba.dtype == np.float32
-        assert proba.shape == (3, 20, 24)
-        np.testing.assert_allclose(proba.sum(axis=0), 1, atol=1e-5)
-        assert set(np.unique(net.predict(image))) <= set(stack.classes)
-
-
-def test_default_networks_start_near_their_stack(grown):
-    stack, image = grown
-    for split in ("tanh", "soft", "crelu"):
-        assert (to_convnet(stack, split).predict(image) == stack.predict(image)).mean() > 0.8, split
-
-
-@pytest.mark.parametrize("split", ["tanh", "soft", "crelu"])
-def test_softmax_preserves_the_most_likely_class(split):
-    image, stack = whole_numbers(7), random_stack(7, n_classes=5)
-    net = to_convnet(stack, split)
-    assert net.output == "softmax"
-    with torch.no_grad():
-        scores = scores_of(net, image)[-1].numpy()
-    proba = net.predict_proba(image)
-    exact = np.exp(scores.astype(np.float64))
-    np.testing.assert_allclose(proba, exact / exact.sum(axis=0), atol=1e-6)
-    np.testing.assert_array_equal(proba.argmax(axis=0), scores.argmax(axis=0))
-    np.testing.assert_array_equal(net.predict(image), np.array(net.classes)[scores.argmax(axis=0)])
 
 
 def test_mapping_leaves_the_stack_as_it_was():

@@ -17,15 +17,8 @@ from hedgerow.convnet import StackNet  # noqa: E402
 from hedgerow.errors import ModelError  # noqa: E402
 from hedgerow.mapping import to_convnet  # noqa: E402
 from hedgerow.model_io import load, save  # noqa: E402
-from hedgerow.progress import silent  # noqa: E402
-from hedgerow.refinement import refine  # noqa: E402
 from model_files import Contents, assert_same_model, refused  # noqa: E402
-from refinements import SHORT, assert_same_weights  # noqa: E402
-
-
-@pytest.fixture(scope="module")
-def refined(stack, example):
-    return refine(to_convnet(stack), example.images, example.labels, SHORT, progress=silent)
+from refinements import assert_same_weights  # noqa: E402
 
 
 @pytest.fixture(scope="module")

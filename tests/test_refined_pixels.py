@@ -28,11 +28,6 @@ from refusals import assert_one_sentence  # noqa: E402
 
 
 @pytest.fixture(scope="module")
-def net(stack):
-    return to_convnet(stack)
-
-
-@pytest.fixture(scope="module")
 def depth(tiny_config):
     """Depth images with an empty border, their labels, and a network."""
     images, labels = [], []

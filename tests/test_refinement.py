@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import hedgerow as hr  # noqa: E402
-from conftest import CLASSES, draw  # noqa: E402
+from conftest import CLASSES  # noqa: E402
 from hedgerow import refinement  # noqa: E402
 from hedgerow.config import UNALTERED, RefineConfig, Sharpness  # noqa: E402
 from hedgerow.errors import ConfigError, HedgerowError, InputError  # noqa: E402
@@ -31,25 +31,6 @@ from refinements import (  # noqa: E402
     weights,
 )
 from refusals import assert_one_sentence  # noqa: E402
-
-
-@pytest.fixture(scope="module")
-def net(stack):
-    return to_convnet(stack)
-
-
-@pytest.fixture(scope="module")
-def unseen():
-    """Images that the forests were not grown on, as `validation` takes them."""
-    drawn = [draw(seed) for seed in (50, 51)]
-    return [image for image, _ in drawn], [labels for _, labels in drawn]
-
-
-@pytest.fixture(scope="module")
-def blurred_net(stack):
-    """A network of splits so dull that it mistakes a part of the pixels."""
-    return to_convnet(stack, "soft", Sharpness(1.0, 1.0, 0.5))
-
 
 # It learns
 

@@ -7,36 +7,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import hedgerow as hr  # noqa: E402
-from conftest import draw  # noqa: E402
 from hedgerow import refinement  # noqa: E402
-from hedgerow.config import RefineConfig, Sharpness  # noqa: E402
-from hedgerow.mapping import to_convnet  # noqa: E402
+from hedgerow.config import RefineConfig  # noqa: E402
 from hedgerow.progress import silent  # noqa: E402
 from hedgerow.refinement import refine  # noqa: E402
-from refinements import (  # noqa: E402
-    SHORT,
-    assert_same_weights,
-    record,
-    run,
-)
-
-
-@pytest.fixture(scope="module")
-def net(stack):
-    return to_convnet(stack)
-
-
-@pytest.fixture(scope="module")
-def unseen():
-    """Images that the forests were not grown on, as `validation` takes them."""
-    drawn = [draw(seed) for seed in (50, 51)]
-    return [image for image, _ in drawn], [labels for _, labels in drawn]
-
-
-@pytest.fixture(scope="module")
-def blurred_net(stack):
-    """A network of splits so dull that it mistakes a part of the pixels."""
-    return to_convnet(stack, "soft", Sharpness(1.0, 1.0, 0.5))
+from refinements import SHORT, assert_same_weights, record, run  # noqa: E402
 
 
 def test_one_image_is_scored_on_blocks_that_do_not_train(net, example):

@@ -52,7 +52,6 @@ def test_neurons_know_their_nodes_and_trees(shape):
     for tree, (first, last) in enumerate(zip(forest.root, ends, strict=True)):
         inside = (wiring.node_leaf >= first) & (wiring.node_leaf < last)
         np.testing.assert_array_equal(wiring.leaf_tree == tree, inside)
-    assert wiring.largest_tree == max(np.diff([*forest.root, forest.n_nodes]))
 
 
 def test_leaves_may_be_numbered_in_any_order():

@@ -42,12 +42,14 @@ def _listed_in_folder(folder: Path, part: str) -> ImageSet:
         stems = listing.read_text(encoding="utf-8").split()
     except OSError as problem:
         raise InputError(
-            f"cannot read {listing}: {problem.strerror}; list the image names in it, a line each"
+            f"cannot read {listing}: {problem.strerror}; list the image names in it, a line each."
         ) from None
+    if not stems:
+        raise InputError(f"{listing} is empty; list the names of the {part} images in it, a line each.")
     pairs = {pair.stem: pair for pair in pair_files(folder / "images", folder / "labels")}
     missing = [stem for stem in stems if stem not in pairs]
     if missing:
-        raise InputError(f"{listing} lists {missing[0]}, but {folder / 'images'} has no such image; correct the list")
+        raise InputError(f"{listing} lists {missing[0]}, but {folder / 'images'} has no such image; correct the list.")
     chosen = [pairs[stem] for stem in stems]
     return ImageSet([read_image(pair.image) for pair in chosen], [read_labels(pair.label) for pair in chosen])
 

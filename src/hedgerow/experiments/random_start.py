@@ -14,6 +14,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
@@ -36,6 +37,8 @@ def random_start(stack: ForestStack, connections: str, seed: int, sigma: float =
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, weights in net.named_parameters():
+            if not weights.requires_grad:  # the frozen tree
+                continue
             drawn = sigma * torch.randn(weights.shape, generator=generator)
             # A probe that the forest does not have stays without weight.
             weights.copy_(torch.where(weights != 0, drawn, 0) if name.endswith("split_weight") else drawn)
@@ -62,13 +65,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args(arguments)
     try:
+        config = schedule(given.steps, given.seed)
+        preset = StackConfig.kinect() if given.data == "bodies" else StackConfig()
+        shape = replace(preset, n_trees=given.trees, max_depth=given.depth, seed=given.seed)
         train, test = (load_set(given.data, part) for part in ("train", "test"))
         start = time.perf_counter()
-        stack = fit_stack(
-            train.images, train.labels, StackConfig(n_trees=given.trees, max_depth=given.depth, seed=given.seed)
-        )
+        stack = fit_stack(train.images, train.labels, shape)
         net = random_start(stack, given.connections, given.seed)
-        refined = refine(net, train.images, train.labels, schedule(given.steps, given.seed))
+        refined = refine(net, train.images, train.labels, config)
         result = {"connections": given.connections, "seed": given.seed, "steps": given.steps}
         for what, model in (("stack", stack), ("random", net), ("trained", refined)):
             result[what] = round(evaluate(model, test.images, test.labels).mean_dice, 4)

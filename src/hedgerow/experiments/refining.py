@@ -16,12 +16,14 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from hedgerow.config import RefineConfig, StackConfig
-from hedgerow.errors import HedgerowError
+from hedgerow.errors import HedgerowError, InputError
 from hedgerow.evaluation import evaluate
 from hedgerow.experiments.data import ImageSet, load_set
+from hedgerow.images import check_folder_writable
 from hedgerow.mapping import to_convnet
 from hedgerow.model_io import save
 from hedgerow.progress import silent
@@ -48,6 +50,20 @@ def compare(
     return result, refined
 
 
+def _sets(data: str, half: bool, depth: bool, every: int, develop: bool) -> tuple[ImageSet, ImageSet]:
+    """What is trained on, and what is scored on."""
+    if every < 1:
+        raise InputError(f"--every {every} takes no images; give 1 or more.")
+    train = load_set(data, "train", half, depth)
+    train = ImageSet(train.images[::every], train.labels[::every])
+    if not develop:
+        return train, load_set(data, "test", half, depth)
+    n = len(train.images) * 3 // 4
+    if n == 0:
+        raise InputError("--develop needs at least two training images, to train on and to score on.")
+    return ImageSet(train.images[:n], train.labels[:n]), ImageSet(train.images[n:], train.labels[n:])
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Compare for every seed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -65,15 +81,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     depth = given.depth_images or given.data == "bodies"
     try:
-        train = load_set(given.data, "train", given.half, depth)
-        train = ImageSet(train.images[:: given.every], train.labels[:: given.every])
-        if given.develop:
-            n = len(train.images) * 3 // 4
-            test = ImageSet(train.images[n:], train.labels[n:])
-            train = ImageSet(train.images[:n], train.labels[:n])
-        else:
-            test = load_set(given.data, "test", given.half, depth)
         base = RefineConfig.read(given.config) if given.config else RefineConfig()
+        if given.save:
+            check_folder_writable(Path(given.save))
+        train, test = _sets(given.data, given.half, depth, given.every, given.develop)
         for seed in given.seeds:
             stack = StackConfig.kinect(held_out="folds", seed=seed) if depth else StackConfig(seed=seed)
             result, net = compare(train, test, stack, replace(base, seed=seed), given.split)

@@ -73,14 +73,21 @@ def kernel(function: Callable[..., Any]) -> Any:
     return _compiled(function, fastmath=False)  # said outright, or a kernel would take its caller's
 
 
-def multiply_add_kernel(function: Callable[..., Any]) -> Any:
-    """A kernel in which a product and the sum that takes it may be rounded once, each in its place."""
-    return _compiled(function, fastmath={"contract"})
+# The parts of a larger kernel make no arrays, so they need not count who holds one: at every row of an array that is
+# handed on, counting took as long as the work on it.
+def kernel_part(function: Callable[..., Any]) -> Any:
+    """A part of a kernel, which makes no arrays."""
+    return _compiled(function, fastmath=False, _nrt=False)
+
+
+def multiply_add_part(function: Callable[..., Any]) -> Any:
+    """A kernel or part in which a product and the sum that takes it may be rounded once, each in its place."""
+    return _compiled(function, fastmath={"contract"}, _nrt=False)
 
 
 def reducing_kernel(function: Callable[..., Any]) -> Any:
     """A kernel whose sums over pixels may be taken in any order, the same at every run; only for gradients."""
-    return _compiled(function, fastmath={"contract", "reassoc", "nsz"})
+    return _compiled(function, fastmath={"contract", "reassoc", "nsz"}, _nrt=False)
 
 
 def reducing_part(function: Callable[..., Any]) -> Any:

@@ -1,122 +1,146 @@
 """The way back through the network of one level: gradients of weights, biases, votes and of the values that are read.
 
-Everything that the forward pass knew is computed again for one block and one tree at a time; see `net_kernels`.
+Everything that the forward pass knew is computed again for one block and one piece of a tree at a time; see
+`net_kernels`.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from hedgerow.ops.compiling import multiply_add_kernel, reducing_kernel, reducing_part
-from hedgerow.ops.net_kernels import (
-    AHEAD,
-    BLOCK,
-    COLUMNS,
-    ONE,
-    ROWS,
-    SOFT,
-    TANH,
-    ZERO,
-    descend,
-    prefetch_fixed,
-    read_fixed,
-    read_stretched,
-)
+from hedgerow.ops.blocks import BLOCK, COLUMNS, ONE, ROWS, WIDTH, ZERO, copy_row, invert, mix_four
+from hedgerow.ops.compiling import multiply_add_part, reducing_kernel, reducing_part
+from hedgerow.ops.net_kernels import SOFT, TANH, add_tree, descend, next_piece, read_fixed, read_stretched, start_tree
 
 
-@multiply_add_kernel
-def _leaf_slopes(n_leaves, leaves, node, leaf_of, votes, slope, out):
-    """out (leaves,BLOCK): gradient of a_H2, the votes times slope (C,BLOCK), four classes to a pass."""
+def make_room(n_classes: int) -> tuple[np.ndarray, ...]:
+    """Room for one thread beyond that of the forward pass.
+
+    four (4,) leaves; back (4*BLOCK,); z, mean (BLOCK,), mean being 0 where nothing is normalised; nothing (BLOCK,) 0
+    given, here (C,BLOCK)
+    """
+    rows = (n_classes, BLOCK)
+    return (
+        np.empty(4, np.int64), np.empty(4 * BLOCK, np.float32), np.empty(BLOCK, np.float32),
+        np.zeros(BLOCK, np.float32), np.zeros(BLOCK, np.float32),
+        np.empty(rows, np.float32), np.empty(rows, np.float32),
+    )  # fmt: skip
+
+
+@multiply_add_part
+def _leaf_slopes(four, votes, slope, out):
+    """out (4*BLOCK,): gradients of a_H2 of four leaves, their votes times slope (C,BLOCK)."""
     n_classes = votes.shape[1]
-    for q in range(n_leaves):
-        row, v = out[q], votes[leaf_of[node[leaves[q]]]]
+    va, vb, vc, vd = votes[four[0]], votes[four[1]], votes[four[2]], votes[four[3]]
+    rows = slope.reshape(-1)
+    out[:] = ZERO
+    s = 0
+    while s + 4 <= n_classes:
+        mix_four(
+            va[s], va[s + 1], va[s + 2], va[s + 3], vb[s], vb[s + 1], vb[s + 2], vb[s + 3],
+            vc[s], vc[s + 1], vc[s + 2], vc[s + 3], vd[s], vd[s + 1], vd[s + 2], vd[s + 3],
+            rows[s * BLOCK : (s + 4) * BLOCK], out,
+        )  # fmt: skip
+        s += 4
+    while s < n_classes:
+        row = slope[s]
+        wa, wb, wc, wd = va[s], vb[s], vc[s], vd[s]
         for p in range(BLOCK):
-            row[p] = ZERO
-        s = 0
-        while s + 4 <= n_classes:
-            a, b, c, d = slope[s], slope[s + 1], slope[s + 2], slope[s + 3]
-            wa, wb, wc, wd = v[s], v[s + 1], v[s + 2], v[s + 3]
-            for p in range(BLOCK):
-                row[p] = (((row[p] + wa * a[p]) + wb * b[p]) + wc * c[p]) + wd * d[p]
-            s += 4
-        while s < n_classes:
-            a, wa = slope[s], v[s]
-            for p in range(BLOCK):
-                row[p] += wa * a[p]
-            s += 1
+            out[p] += wa * row[p]
+            out[p + BLOCK] += wb * row[p]
+            out[p + 2 * BLOCK] += wc * row[p]
+            out[p + 3 * BLOCK] += wd * row[p]
+        s += 1
 
 
 @reducing_part
-def _add_dots(a, b, slope, of_a, of_b):
-    """Add to the votes' gradients, of_a and of_b (C,), of two leaves with activations a and b (BLOCK,)."""
+def _add_dots(four, active, slope, d_votes):
+    """Add to the votes' gradients, d_votes (L,C), of four leaves with activations active (4*BLOCK,)."""
+    rows, n_classes = slope.reshape(-1), slope.shape[0]
+    oa, ob, oc, od = d_votes[four[0]], d_votes[four[1]], d_votes[four[2]], d_votes[four[3]]
     s = 0
-    while s + 2 <= slope.shape[0]:
-        g, h = slope[s], slope[s + 1]
-        ag, ah, bg, bh = ZERO, ZERO, ZERO, ZERO
-        for p in range(BLOCK):  # four sums at once: what is read serves twice
-            ag += a[p] * g[p]
-            ah += a[p] * h[p]
-            bg += b[p] * g[p]
-            bh += b[p] * h[p]
-        of_a[s] += ag
-        of_a[s + 1] += ah
-        of_b[s] += bg
-        of_b[s + 1] += bh
-        s += 2
-    if s < slope.shape[0]:
+    while s + 4 <= n_classes:
+        g = rows[s * BLOCK : (s + 4) * BLOCK]
+        aw, ax, ay, az, bw, bx, by, bz = ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO
+        cw, cx, cy, cz, dw, dx, dy, dz = ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO
+        for p in range(BLOCK):  # sixteen sums at once: what is read serves four times
+            a, b, c, d = active[p], active[p + BLOCK], active[p + 2 * BLOCK], active[p + 3 * BLOCK]
+            w, x, y, z = g[p], g[p + BLOCK], g[p + 2 * BLOCK], g[p + 3 * BLOCK]
+            aw, ax, ay, az = aw + a * w, ax + a * x, ay + a * y, az + a * z
+            bw, bx, by, bz = bw + b * w, bx + b * x, by + b * y, bz + b * z
+            cw, cx, cy, cz = cw + c * w, cx + c * x, cy + c * y, cz + c * z
+            dw, dx, dy, dz = dw + d * w, dx + d * x, dy + d * y, dz + d * z
+        oa[s], oa[s + 1], oa[s + 2], oa[s + 3] = oa[s] + aw, oa[s + 1] + ax, oa[s + 2] + ay, oa[s + 3] + az
+        ob[s], ob[s + 1], ob[s + 2], ob[s + 3] = ob[s] + bw, ob[s + 1] + bx, ob[s + 2] + by, ob[s + 3] + bz
+        oc[s], oc[s + 1], oc[s + 2], oc[s + 3] = oc[s] + cw, oc[s + 1] + cx, oc[s + 2] + cy, oc[s + 3] + cz
+        od[s], od[s + 1], od[s + 2], od[s + 3] = od[s] + dw, od[s + 1] + dx, od[s + 2] + dy, od[s + 3] + dz
+        s += 4
+    while s < n_classes:
         g = slope[s]
-        ag, bg = ZERO, ZERO
+        aw, bw, cw, dw = ZERO, ZERO, ZERO, ZERO
         for p in range(BLOCK):
-            ag += a[p] * g[p]
-            bg += b[p] * g[p]
-        of_a[s] += ag
-        of_b[s] += bg
+            w = g[p]
+            aw += active[p] * w
+            bw += active[p + BLOCK] * w
+            cw += active[p + 2 * BLOCK] * w
+            dw += active[p + 3 * BLOCK] * w
+        oa[s] += aw
+        ob[s] += bw
+        oc[s] += cw
+        od[s] += dw
+        s += 1
 
 
-@multiply_add_kernel
-def _through_leaves(n_leaves, leaves, kind, leaf, normalised, carry, slopes, mean):
-    """Replace a_H2 in `carry` by the gradient of z_H2, given the gradients of a_H2 (leaves,BLOCK)."""
-    if kind == TANH:
-        for q in range(n_leaves):
-            a, d = carry[leaves[q]], slopes[q]
-            for p in range(BLOCK):
-                a[p] = leaf * a[p] * (ONE - a[p]) * d[p]
-        return
-    for p in range(BLOCK):
-        mean[p] = ZERO
-    if normalised:
-        for q in range(n_leaves):
-            a, d = carry[leaves[q]], slopes[q]
-            for p in range(BLOCK):
-                mean[p] += a[p] * d[p]
-    for q in range(n_leaves):
-        a, d = carry[leaves[q]], slopes[q]
-        for p in range(BLOCK):
-            a[p] = a[p] * (d[p] - mean[p])
+@reducing_part
+def _through_leaves(
+    n_leaves, leaves, node, leaf_of, kind, leaf, votes, slope, mean, carry, four, active, back, d_votes
+):
+    """Replace a_H2 in `carry` by the gradient of z_H2, and add the votes' gradients, four leaves at a time.
+
+    slope: (C,BLOCK) gradient of the tree's sums; mean: (BLOCK,) what a softmax takes off the gradients of a_H2, or 0
+    """
+    for first in range(0, n_leaves, 4):
+        n = min(4, n_leaves - first)
+        active[:] = ZERO  # where there are fewer than four, one that is not active fills the place
+        for u in range(4):
+            at = leaves[min(first + u, n_leaves - 1)]
+            four[u] = leaf_of[node[at]]
+            if u < n:
+                copy_row(carry[at], active[u * BLOCK : (u + 1) * BLOCK])
+        _leaf_slopes(four, votes, slope, back)
+        _add_dots(four, active, slope, d_votes)
+        for u in range(n):
+            row, d = carry[leaves[first + u]], back[u * BLOCK : (u + 1) * BLOCK]
+            if kind == TANH:
+                for p in range(BLOCK):
+                    row[p] = leaf * row[p] * (ONE - row[p]) * d[p]
+            else:
+                for p in range(BLOCK):
+                    row[p] = row[p] * (d[p] - mean[p])
 
 
-@multiply_add_kernel
+@multiply_add_part
 def _through_split(kind, leaf, gate, right, left, own, dz):
     """Gradient of z_H1 from the sums of the gradients of z_H2 over the leaves on either side; their sum to `own`."""
+    if kind == SOFT:
+        for p in range(BLOCK):
+            own[p] = right[p] + left[p]
+            dz[p] = (ONE - gate[p]) * right[p] - gate[p] * left[p]
+        return
     for p in range(BLOCK):
         own[p] = right[p] + left[p]
     if kind == TANH:
         for p in range(BLOCK):
             dz[p] = (ONE - gate[p] * gate[p]) * (right[p] - left[p])
-    elif kind == SOFT:
-        for p in range(BLOCK):
-            dz[p] = (ONE - gate[p]) * right[p] - gate[p] * left[p]
     else:
         for p in range(BLOCK):
             dz[p] = leaf * ((right[p] if gate[p] < 0 else ZERO) - (left[p] if gate[p] > 0 else ZERO))
 
 
 @reducing_part
-def _through_probes(
-    values, place, stride, size, offset, row, column, stretch, planes, extent, n, i, k,
-    weight, carried, index, probe, dz, d_weight, d_bias, d_values,
-):  # fmt: skip
+def _through_probes(reading, weight, n, i, k, carried, index, probe, dz, d_weight, d_bias, d_values):
     """Add the gradients of split n's weights and bias, and of the values it reads beyond `carried`."""
+    values, place, stride, planes = reading[0], reading[1], reading[2], reading[8]
     total = ZERO
     for p in range(BLOCK):
         total += dz[p]
@@ -130,15 +154,12 @@ def _through_probes(
             read_fixed(values, at, stride, probe)
             if at >= carried:
                 for r in range(ROWS):
-                    start = at - carried + r * stride
-                    target, line = d_values[start : start + COLUMNS], dz[r * COLUMNS : (r + 1) * COLUMNS]
-                    for c in range(COLUMNS):
-                        target[c] += w * line[c]
+                    target, line = np.uint64(at - carried + r * stride), np.uint64(r * COLUMNS)
+                    for c in range(WIDTH):
+                        d_values[target + c] += w * dz[line + c]
         else:
-            plane = planes[place[n, j]]
-            down, right = offset[n, j, 0], offset[n, j, 1]
-            read_stretched(values, plane, down, right, size, row, column, stretch, extent, i, k, index, probe)
-            if plane[0] >= carried:
+            read_stretched(reading, n, j, i, k, index, probe)
+            if planes[place[n, j], 0] >= carried:
                 for p in range(BLOCK):
                     d_values[index[p] - carried] += w * dz[p]
         total = ZERO
@@ -147,60 +168,76 @@ def _through_probes(
         d_weight[n, j] += total
 
 
+@reducing_part
+def _through_piece(
+    reading, split_of, weight, kind, leaf, room, f, i, k, carried, z, nothing, d_weight, d_bias, d_values
+):
+    """Sum the gradients of z_H2 up to the top of piece f, and send them through its splits."""
+    node, child, carry, gate, index, probe = room[0][f], room[1][f], room[2][f], room[3][f], room[7], room[8]
+    for at in range(room[6][f, 0] - 1, -1, -1):
+        n = split_of[node[at]]
+        if n >= 0:
+            left = carry[child[at, 0]] if child[at, 0] >= 0 else nothing
+            right = carry[child[at, 1]] if child[at, 1] >= 0 else nothing
+            _through_split(kind, leaf, gate[at], right, left, carry[at], z)
+            _through_probes(reading, weight, n, i, k, carried, index, probe, z, d_weight, d_bias, d_values)
+
+
+@multiply_add_part
+def _through_softmax(slope, sums, mass, out, mean):
+    """The gradient of a tree's sums over its leaves, out (C,BLOCK), where they are divided by the mass; and `mean`."""
+    invert(mass)
+    mean[:] = ZERO
+    for s in range(slope.shape[0]):
+        for p in range(BLOCK):
+            out[s, p] = slope[s, p] * mass[p]
+            mean[p] += out[s, p] * sums[s, p] * mass[p]
+
+
 @reducing_kernel
 def backward(
-    values, place, stride, size, offset, row, column, stretch, planes, extent,
-    root, left_child, split_of, leaf_of, largest, weight, bias, votes, kind, leaf, normalised, tolerance,
-    carried, first_row, last_row, slope, d_weight, d_bias, d_votes, d_values,
+    reading, tree, weights, activations, room, more_room, carried, first_row, last_row, slope,
+    d_weight, d_bias, d_votes, d_values,
 ):  # fmt: skip
     """Add the gradients that the scores' gradient, slope (C,h,w), has in the rows first_row..last_row.
 
     d_values: (V - carried,)
     """
-    n_classes = votes.shape[1]
-    index = np.empty(BLOCK, np.int64)
-    probe, z = np.empty(BLOCK, np.float32), np.empty(BLOCK, np.float32)
-    node, leaves = np.empty(largest, np.int32), np.empty(largest, np.int32)
-    child = np.empty((largest, 2), np.int32)
-    carry, gate = np.empty((largest + 2, BLOCK), np.float32), np.empty((largest, BLOCK), np.float32)
-    slopes = np.empty((largest // 2 + 1, BLOCK), np.float32)
-    here = np.empty((n_classes, BLOCK), np.float32)
-    nothing, unused = np.zeros(BLOCK, np.float32), np.zeros(n_classes, np.float32)
+    size, weight, votes = reading[3], weights[0], weights[2]
+    root, split_of, leaf_of = tree[0], tree[2], tree[3]
+    kind, leaf, normalised = activations[0], activations[1], activations[2]
+    node, carry, leaves, open_ends, progress = room[0], room[2], room[4], room[5], room[6]
+    mass, active, sums = room[9], room[10], room[12]
+    four, back, z, mean, nothing, given, here = more_room
     for i in range(first_row, last_row, ROWS):
         for k in range(0, size[1], COLUMNS):
-            here[:] = ZERO  # beyond the grid nothing has a gradient
-            for s in range(n_classes):
+            given[:] = ZERO  # beyond the grid nothing has a gradient
+            for s in range(slope.shape[0]):
                 for r in range(min(ROWS, last_row - i)):
                     for c in range(min(COLUMNS, size[1] - k)):
-                        here[s, r * COLUMNS + c] = slope[s, i + r, k + c]
+                        given[s, r * COLUMNS + c] = slope[s, i + r, k + c]
+            for s in range(slope.shape[0]):
+                copy_row(given[s], here[s])
             for t in range(root.shape[0]):
-                count, n_leaves = descend(
-                    values, place, stride, size, offset, row, column, stretch, planes, extent, i, k,
-                    root[t], left_child, split_of, weight, bias, kind, leaf, normalised, tolerance,
-                    index, probe, z, node, child, carry, gate, leaves,
-                )  # fmt: skip
-                _leaf_slopes(n_leaves, leaves, node, leaf_of, votes, here, slopes)
-                for q in range(0, n_leaves - 1, 2):
-                    a, b = leaves[q], leaves[q + 1]
-                    _add_dots(carry[a], carry[b], here, d_votes[leaf_of[node[a]]], d_votes[leaf_of[node[b]]])
-                if n_leaves % 2:
-                    a = leaves[n_leaves - 1]
-                    _add_dots(carry[a], carry[a], here, d_votes[leaf_of[node[a]]], unused)
-                _through_leaves(n_leaves, leaves, kind, leaf, normalised, carry, slopes, z)
-                for at in range(count - 1, -1, -1):
-                    if stride > 0 and at >= AHEAD:
-                        soon = split_of[node[at - AHEAD]]
-                        if soon >= 0:
-                            for j in range(place.shape[1]):
-                                if place[soon, j] >= 0:
-                                    prefetch_fixed(values, place[soon, j] + i * stride + k, stride)
-                    n = split_of[node[at]]
-                    if n < 0:
-                        continue
-                    left = carry[child[at, 0]] if child[at, 0] >= 0 else nothing
-                    right = carry[child[at, 1]] if child[at, 1] >= 0 else nothing
-                    _through_split(kind, leaf, gate[at], right, left, carry[at], z)
-                    _through_probes(
-                        values, place, stride, size, offset, row, column, stretch, planes, extent, n, i, k,
-                        weight, carried, index, probe, z, d_weight, d_bias, d_values,
-                    )  # fmt: skip
+                if normalised:
+                    sums[:] = ZERO
+                    add_tree(reading, tree, weights, activations, room, i, k, t, sums)
+                    _through_softmax(given, sums, mass, here, mean)
+                f = 0
+                start_tree(kind, root[t], node, carry, progress)
+                while f >= 0:
+                    if progress[f, 2] < 0:
+                        n_leaves = descend(reading, tree, weights, activations, room, i, k, f)
+                        _through_leaves(
+                            n_leaves, leaves[f], node[f], leaf_of, kind, leaf, votes, here, mean, carry[f],
+                            four, active, back, d_votes,
+                        )  # fmt: skip
+                    following = next_piece(f, node, carry, open_ends, progress)
+                    if following < f:  # all that lies below is done
+                        _through_piece(
+                            reading, split_of, weight, kind, leaf, room, f, i, k, carried, z, nothing,
+                            d_weight, d_bias, d_values,
+                        )  # fmt: skip
+                        if f > 0:
+                            copy_row(carry[f, 0], carry[f - 1, open_ends[f - 1, progress[f - 1, 2] - 1]])
+                    f = following

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from hedgerow.ops import net_backward_kernels
 from hedgerow.ops import net_kernels as kernels
-from hedgerow.ops.wiring import Reads, Wiring
+from hedgerow.ops.blocks import BLOCK, COLUMNS, ROWS
+from hedgerow.ops.wiring import GENERATIONS, Reads, Wiring
 from hedgerow.threads import map_threads
 
 KINDS = {"hard": kernels.HARD, "tanh": kernels.TANH, "soft": kernels.SOFT, "crelu": kernels.CRELU}
@@ -51,11 +52,11 @@ class _Work:
             reads.place, reads.stride, reads.size, reads.offset, reads.row, reads.column, reads.stretch,
             reads.planes, reads.extent,
         )  # fmt: skip
-        self.tree = (wiring.root, wiring.left_child, wiring.split_of, wiring.leaf_of, wiring.largest_tree)
-        self.groups = wiring.leaf_group
+        self.tree = (wiring.root, wiring.left_child, wiring.split_of, wiring.leaf_of, wiring.leaf_group)
+        self.n_pieces = 1 + max(int(wiring.path_length.max()) - 1, 0) // GENERATIONS  # that lie above each other
         self.activations = (kind, leaf, normalised, np.float32(max(tolerance, SMALLEST)))
         # A block that ends beyond the grid reads, and adds nothing to, what lies there.
-        self.beyond = (kernels.ROWS + 1) * reads.stride + kernels.COLUMNS
+        self.beyond = (ROWS + 1) * reads.stride + COLUMNS
 
     def arrays(self, values: Tensor, *parameters: Tensor) -> list[np.ndarray]:
         padded = np.concatenate([values.detach().numpy(), np.zeros(self.beyond, np.float32)])
@@ -64,8 +65,8 @@ class _Work:
     def bands(self, parts: int) -> list[tuple[int, int]]:
         """Rows of blocks, shared out in at most so many parts."""
         height = self.reads.size[0]
-        blocks = -(-height // kernels.ROWS)
-        edges = np.minimum(np.linspace(0, blocks, min(parts, blocks) + 1).astype(int) * kernels.ROWS, height)
+        blocks = -(-height // ROWS)
+        edges = np.minimum(np.linspace(0, blocks, min(parts, blocks) + 1).astype(int) * ROWS, height)
         return list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
 
 
@@ -77,10 +78,12 @@ class _LevelScores(torch.autograd.Function):
         context.work, context.padded = work, arrays[0]  # padded once for both ways
         out = np.empty((votes.shape[1], *work.reads.size), np.float32)
 
+        reading, weights = (arrays[0], *work.reading), tuple(arrays[1:])
+
         def run(rows: tuple[int, int]) -> None:
-            kernels.forward(
-                arrays[0], *work.reading, *work.tree, *arrays[1:], *work.activations, work.groups, *rows, out
-            )
+            room = kernels.make_room(work.n_pieces, len(out))
+            total = np.empty((len(out), BLOCK), np.float32)
+            kernels.forward(reading, work.tree, weights, work.activations, room, *rows, total, out)
 
         # Small bands, so that threads end together.
         list(map_threads(run, work.bands(4 * PARTS)))
@@ -92,13 +95,15 @@ class _LevelScores(torch.autograd.Function):
         # Read through autograd, which refuses weights that were changed in between.
         arrays = [context.padded, *(_array(tensor) for tensor in context.saved_tensors[1:])]
         slope = _array(slopes[0]).reshape(-1, *work.reads.size)
+        reading, weights = (arrays[0], *work.reading), tuple(arrays[1:])
         carried = work.carried if context.needs_input_grad[0] else arrays[0].size
 
         def run(rows: tuple[int, int]) -> list[np.ndarray]:
             parts = [np.zeros_like(array) for array in arrays[1:]]
             parts.append(np.zeros(arrays[0].size - carried, np.float32))
+            room = kernels.make_room(work.n_pieces, len(slope)), net_backward_kernels.make_room(len(slope))
             net_backward_kernels.backward(
-                arrays[0], *work.reading, *work.tree, *arrays[1:], *work.activations, carried, *rows, slope, *parts
+                reading, work.tree, weights, work.activations, *room, carried, *rows, slope, *parts
             )
             return parts
 

@@ -9,6 +9,7 @@ import numpy as np
 from hedgerow.trees import LEAF, Forest
 
 UNUSED = -1
+GENERATIONS = 6  # of a tree that are worked through together, a "piece" of it
 TOGETHER = 256  # leaves that are summed before they are added to the others
 
 
@@ -20,7 +21,7 @@ class Wiring:
     split_of:   (nodes,) int32 number of the node's neuron in H1, or UNUSED; leaf_of: the same for H2
     node_split, node_leaf: (N,) and (L,) int32, the nodes of the neurons
     leaf_tree:  (L,) int64, tree of each leaf
-    leaf_group: (L,) int32, leaves that are summed together; ascending as generations follow each other
+    leaf_group: (L,) int32, leaves that are summed together; ascending as pieces of a tree follow each other
     edge_split, edge_leaf: (E,) int64; edge_sign: (E,) int8, +1 where the path goes right, -1 where it goes left
     path_length: (L,) int64, |P(l)|
     """
@@ -49,11 +50,6 @@ class Wiring:
     @property
     def n_trees(self) -> int:
         return len(self.root)
-
-    @property
-    def largest_tree(self) -> int:
-        """Nodes of the largest tree."""
-        return int(np.diff(np.append(self.root, len(self.left_child))).max())
 
 
 def wire(forest: Forest) -> Wiring:
@@ -97,17 +93,23 @@ def wire(forest: Forest) -> Wiring:
 
 
 def _leaf_groups(forest: Forest, leaf_of: np.ndarray) -> np.ndarray:
-    """(L,) int32: number of TOGETHER leaves of a tree that follow each other, generation after generation."""
-    group = np.empty(int((leaf_of != UNUSED).sum()), np.int32)
+    """(L,) int32: number of TOGETHER leaves of a tree that follow each other, piece after piece."""
+    group, splits = np.empty(int((leaf_of != UNUSED).sum()), np.int32), forest.is_split
     first = 0
     for root in forest.root:
-        generation, rank = np.array([root]), 0
-        while len(generation):
-            leaves = generation[~forest.is_split[generation]]
-            group[leaf_of[leaves]] = first + (rank + np.arange(len(leaves))) // TOGETHER
-            rank += len(leaves)
-            left = forest.left_child[generation[forest.is_split[generation]]]
-            generation = np.stack([left, left + 1], axis=1).ravel()
+        tops, rank = [root], 0
+        while tops:
+            generation = np.array([tops.pop()])
+            for level in range(GENERATIONS + 1):
+                is_split = splits[generation]
+                leaves = generation[~is_split]
+                group[leaf_of[leaves]] = first + (rank + np.arange(len(leaves))) // TOGETHER
+                rank += len(leaves)
+                generation = generation[is_split]
+                if level < GENERATIONS:
+                    left = forest.left_child[generation]
+                    generation = np.stack([left, left + 1], axis=1).ravel()
+            tops.extend(generation[::-1])
         first += -(-rank // TOGETHER)
     return group
 
