@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         base = RefineConfig.read(given.config) if given.config else RefineConfig()
         if given.save:
-            check_folder_writable(Path(given.save))
+            check_folder_writable(Path(given.save).parent)
         train, test = _sets(given.data, given.half, depth, given.every, given.develop)
         for seed in given.seeds:
             stack = StackConfig.kinect(held_out="folds", seed=seed) if depth else StackConfig(seed=seed)
