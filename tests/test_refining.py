@@ -233,7 +233,8 @@ def test_lists_that_cannot_be_are_refused_in_one_sentence(folder, experiment, pa
 def test_a_network_that_cannot_be_saved_is_refused_in_one_sentence(folder, experiment):
     options = ("--half", "--config", folder / "short.toml", "--save", folder / "none" / "net.hedge")
     finished = experiment(refining.main, folder, *options)
-    assert_refused(finished, folder / "none" / "net.hedge")
+    assert_refused(finished, folder / "none")
+    assert finished.out == ""
 
 
 def test_a_refinement_that_diverges_is_refused_in_one_sentence(folder, experiment):
