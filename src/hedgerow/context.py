@@ -101,11 +101,15 @@ def run_forest(
     inner: Region | None = None,
     reach: np.ndarray | None = None,
     outside: np.ndarray | None = None,
+    is_softmax: bool = False,
+    tolerance: float = 0.0,
 ) -> np.ndarray:
     """Class probabilities (C,h,w) float32 of the `inner` region (default: all) of the channels, M of (H,W).
 
     Where `channels` ends, the image is taken to end; a caller that cuts tiles leaves the forest's reach around
     `inner` wherever the image goes on.
+    is_softmax: the summed votes go through softmax; else they are normalised
+    tolerance:  soft splits: branches that are reached with no more than this probability are left out
     """
     from hedgerow.ops import walk_kernels as kernels
 
@@ -118,18 +122,15 @@ def run_forest(
     places = len(pairs) * (inner.height + 2 * margin) * (inner.width + 2 * margin)
     if places >= MAX_PLACES and max(inner.height, inner.width) > 1:
         halves, axis = inner.halves()
-        return np.concatenate([run_forest(forest, channels, half, reach, outside) for half in halves], axis=1 + axis)
-    nodes = np.arange(forest.n_nodes, dtype=np.uint32)
-    child = np.where(forest.is_split, forest.left_child, nodes).astype(np.uint32)
-    # Nothing is >= NaN: whatever a pixel holds, a leaf sends it to its own left child, itself.
-    threshold = np.where(forest.is_split, forest.threshold, np.nan).astype(np.float32)
-    leaf = np.where(forest.is_split, 0, forest.leaf_index).astype(np.uint32)
+        parts = [run_forest(forest, channels, half, reach, outside, is_softmax, tolerance) for half in halves]
+        return np.concatenate(parts, axis=1 + axis)
+    child, threshold, leaf = _walkable(forest)
     votes = np.pad(forest.votes.astype(np.float32), ((0, 0), (0, -forest.n_classes % 8)))
     root, depth = forest.root.astype(np.uint32), forest.depth
     out = np.empty((forest.n_classes, inner.height, inner.width), np.float32)
-
     single = forest.weight.shape[1] == 1 and bool((forest.weight[forest.is_split] == 1).all())
-    if single and reach is None and outside is None:
+    is_fixed = reach is None and outside is None
+    if is_fixed and (single or forest.sharpness is not None):
         whole = inner.height == height and inner.width == width
         shared = isinstance(channels, np.ndarray) and channels.flags.c_contiguous and channels.size < MAX_PLACES
         if shared and whole and forest.reach == 0:
@@ -137,31 +138,85 @@ def run_forest(
         else:
             planes = _padded_planes(channels, pairs, inner, margin)
         stride, size = planes.shape[2], planes.shape[1] * planes.shape[2]
-        offset = np.clip(forest.offset[:, 0].astype(np.int64), -margin, margin)
-        place = (offset[:, 0] + margin) * stride + offset[:, 1] + margin
-        where = np.where(forest.is_split, plane[:, 0].astype(np.int64) * size + place, 0)
-        route = (child.astype(np.uint64) << np.uint64(32)) | where.astype(np.uint64)
+        offset = np.clip(forest.offset.astype(np.int64), -margin, margin)
+        place = plane.astype(np.int64) * size + (offset[..., 0] + margin) * stride + offset[..., 1] + margin
+        place = np.where(forest.is_split[:, None], place, 0)
         flat = planes.reshape(-1)
+    if forest.sharpness is None and is_fixed and single:
+        route = (child.astype(np.uint64) << np.uint64(32)) | place[:, 0].astype(np.uint64)
 
         def walk(rows: tuple[int, int]) -> None:
-            kernels.walk_single_probe(flat, stride, route, threshold, leaf, votes, root, depth, *rows, out)
-    else:
-        constants = np.zeros(0, np.float32) if outside is None else outside[pairs[:, 0]]
-        planes = np.stack(
-            [box_averaged(channels[c], r, None if outside is None else float(outside[c])) for c, r in pairs]
-        ).astype(np.float32)
-        planes = planes.reshape(len(pairs), -1)
-        stretch = np.zeros(0, np.float32) if reach is None else np.ascontiguousarray(reach).ravel()
-        probes = (plane, np.ascontiguousarray(forest.offset), np.ascontiguousarray(forest.weight))
+            kernels.walk_single_probe(flat, stride, route, threshold, leaf, votes, root, depth, is_softmax, *rows, out)
+    elif forest.sharpness is None:
+        given = _any_planes(forest, channels, pairs, plane, reach, outside)
 
         def walk(rows: tuple[int, int]) -> None:
             kernels.walk_any_probes(
-                planes, (height, width), stretch, constants, *probes, threshold, child, leaf, votes, root, depth,
-                *rows, (inner.top, inner.left), out,
+                *given, threshold, child, leaf, votes, root, depth, is_softmax, *rows, (inner.top, inner.left), out
+            )
+    else:
+        if is_fixed:
+            read = (flat, stride, (height, width), *[np.zeros(0, np.float32)] * 2, place)
+        else:
+            averaged, *more = _any_planes(forest, channels, pairs, plane, reach, outside)[:4]
+            read = (averaged, 0, *more, np.zeros((0, 0), np.int64))
+
+        def walk(rows: tuple[int, int]) -> None:
+            kernels.walk_soft(
+                *read, plane, forest.offset, forest.weight, forest.threshold, forest.sharpness, child, leaf, votes,
+                root, int(depth.max()), np.float32(tolerance), is_softmax, *rows, (inner.top, inner.left), out,
             )  # fmt: skip
 
     list(map_threads(walk, _row_blocks(inner.height)))
     return out
+
+
+def reached_leaves(
+    forest: Forest,
+    channels: np.ndarray | Sequence[np.ndarray],
+    reach: np.ndarray | None = None,
+    outside: np.ndarray | None = None,
+) -> np.ndarray:
+    """leaf(x) of every tree and pixel: the row of `votes` that is reached by hard splits, (T,H,W) int32."""
+    from hedgerow.ops import walk_kernels as kernels
+
+    child, threshold, leaf = _walkable(forest)
+    given = _any_planes(forest, channels, *_used_planes(forest), reach, outside)
+    root, depth = forest.root.astype(np.uint32), forest.depth
+    out = np.empty((forest.n_trees, *channels[0].shape), np.int32)
+
+    def find(rows: tuple[int, int]) -> None:
+        kernels.find_leaves(*given, threshold, child, leaf, root, depth, *rows, (0, 0), out)
+
+    list(map_threads(find, _row_blocks(out.shape[1])))
+    return out
+
+
+def _walkable(forest: Forest) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(N,) each: left children, thresholds and rows of votes; a leaf is its own left child."""
+    nodes = np.arange(forest.n_nodes, dtype=np.uint32)
+    child = np.where(forest.is_split, forest.left_child, nodes).astype(np.uint32)
+    # Nothing is >= NaN: whatever a pixel holds, a leaf sends it to its own left child, itself.
+    threshold = np.where(forest.is_split, forest.threshold, np.nan).astype(np.float32)
+    return child, threshold, np.where(forest.is_split, 0, forest.leaf_index).astype(np.uint32)
+
+
+def _any_planes(
+    forest: Forest,
+    channels: np.ndarray | Sequence[np.ndarray],
+    pairs: np.ndarray,
+    plane: np.ndarray,
+    reach: np.ndarray | None,
+    outside: np.ndarray | None,
+) -> tuple:
+    """What `walk_any_probes` reads: planes (P,H*W), size, stretch (H*W,), constants (P,), and the probes (N,J)."""
+    constants = np.zeros(0, np.float32) if outside is None else outside[pairs[:, 0]]
+    planes = np.stack(
+        [box_averaged(channels[c], r, None if outside is None else float(outside[c])) for c, r in pairs]
+    ).astype(np.float32)
+    stretch = np.zeros(0, np.float32) if reach is None else np.ascontiguousarray(reach).ravel()
+    probes = (plane, np.ascontiguousarray(forest.offset), np.ascontiguousarray(forest.weight))
+    return planes.reshape(len(pairs), -1), channels[0].shape, stretch, constants, *probes
 
 
 def _padded_planes(

@@ -51,6 +51,8 @@ def save(model: ForestStack | StackNet, path: str | Path) -> int:
     arrays = {f"features.{name}": getattr(stack.features, name) for name in _STATISTICS}
     for k, forest in enumerate(stack.levels):
         arrays |= {f"level{k}.{name}": getattr(forest, name) for name in _FOREST_DTYPES}
+        if forest.sharpness is not None:
+            arrays[f"level{k}.sharpness"] = forest.sharpness
     description = {
         "kind": "stack",
         "features": stack.features.to_dict(),
@@ -60,6 +62,9 @@ def save(model: ForestStack | StackNet, path: str | Path) -> int:
         "image_dtype": stack.image_dtype,
         "settings": stack.settings,
     }
+    # Only what a forest mapped back from a network has; a plain forest's file says nothing of it.
+    description |= {"output": stack.output} if stack.output != "normalise" else {}
+    description |= {"soft": True, "tolerance": stack.tolerance} if stack.is_soft else {}
     if not isinstance(model, ForestStack):
         from hedgerow import net_io
 
@@ -122,14 +127,15 @@ def _rebuild(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> Fore
 def _rebuild_stack(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> ForestStack:
     n_levels = _whole(description["n_levels"], 1, MAX_LEVELS, "number of levels")
     expected = {f"features.{name}" for name in _STATISTICS}
-    expected |= {f"level{k}.{name}" for k in range(n_levels) for name in _FOREST_DTYPES}
+    dtypes = _FOREST_DTYPES | ({"sharpness": np.float32} if description.get("soft") is True else {})
+    expected |= {f"level{k}.{name}" for k in range(n_levels) for name in dtypes}
     require(arrays.keys() == expected, "its arrays are not those of its levels")
     classes = tuple(_whole(value, INT32.min, INT32.max, "class") for value in description["classes"])
     require(2 <= len(classes) <= MAX_CLASSES, "its number of classes is out of range")
     features = _rebuild_features(description["features"], arrays)
     levels = []
     for k in range(n_levels):
-        parts = {name: _widened(arrays[f"level{k}.{name}"], dtype) for name, dtype in _FOREST_DTYPES.items()}
+        parts = {name: _widened(arrays[f"level{k}.{name}"], dtype) for name, dtype in dtypes.items()}
         levels.append(Forest(**parts, n_channels=features.n_features + (len(classes) if k else 0)))
     model = ForestStack(
         features,
@@ -138,6 +144,8 @@ def _rebuild_stack(description: dict[str, Any], arrays: dict[str, np.ndarray]) -
         _whole(description["unlabelled"], INT32.min, INT32.max, "unlabelled value"),
         _short_text(description["image_dtype"]),
         _checked_settings(description["settings"]),
+        _short_text(description.get("output", "normalise")),
+        _number(description.get("tolerance", 0.0), "tolerance"),
     )
     model.validate()
     for forest in levels:
@@ -177,6 +185,11 @@ def require(holds: bool, complaint: str) -> None:
 def _whole(value: Any, low: int, high: int, what: str) -> int:
     require(type(value) is int and low <= value <= high, f"its {what} is out of range")
     return value
+
+
+def _number(value: Any, what: str) -> float:
+    require(type(value) in (int, float), f"its {what} is no number")
+    return float(value)
 
 
 def _short_text(value: Any) -> str:

@@ -1,6 +1,7 @@
 """Forests as flat arrays: the representation that every other part is a pass from or to.
 
 A sample goes RIGHT iff value >= threshold, else left; the two children of a node are neighbours in the arrays.
+A soft split sends it both ways: right with probability sigmoid(sharpness * (value - threshold)).
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ class Forest:
     leaf_index: (N,) int32, row of `votes`; LEAF at a split
     votes:      (L,C) float32
     n_channels: M
+    sharpness:  (N,) float32, of soft splits; None: all splits are hard
     """
 
     root: np.ndarray
@@ -58,6 +60,7 @@ class Forest:
     leaf_index: np.ndarray
     votes: np.ndarray
     n_channels: int
+    sharpness: np.ndarray | None = None
 
     @property
     def n_trees(self) -> int:
@@ -143,6 +146,7 @@ class Forest:
             leaf_index=self.leaf_index[keep],
             votes=self.votes,
             n_channels=self.n_channels,
+            sharpness=None if self.sharpness is None else self.sharpness[keep],
         )
 
     def validate(self) -> None:
@@ -159,6 +163,9 @@ class Forest:
             _require(getattr(self, name).shape == expected, f"{name} has the wrong shape")
         for name in ("threshold", "offset", "weight", "votes"):
             _require(bool(np.isfinite(getattr(self, name)).all()), f"{name} is not finite")
+        if self.sharpness is not None:
+            _require(self.sharpness.shape == (n,), "sharpness has the wrong shape")
+            _require(bool((np.isfinite(self.sharpness) & (self.sharpness > 0)).all()), "a sharpness is out of range")
         _require(
             self.root.ndim == 1 and self.n_trees >= 1 and self.root[0] == 0,
             "the first tree does not start at 0",
@@ -192,6 +199,7 @@ def _require(holds: bool, complaint: str) -> None:
         raise ModelError(f"the forest is inconsistent: {complaint}; the model file is damaged or was edited.")
 
 
+OUTPUTS = ("normalise", "softmax")
 SMALLEST_SUM = 1e-6  # of scores that are divided by their sum; what is summed is of the order of one vote
 CANCELLED = 0.1  # part of the sum of the scores' sizes that their sum counts as, at least
 
@@ -272,6 +280,9 @@ class ForestStack(Predictor):
     unlabelled:  the label value that meant "no label"
     image_dtype: of the training images, to notice a set on another scale
     settings:    how it was grown, and its held-out scores: for reading, not for computing
+    output:      what follows the last level's summed votes: "normalise", as after the others, or "softmax", where they
+                 are a network's
+    tolerance:   soft splits: a branch is entered only where the probability of reaching it exceeds this
     """
 
     features: FeatureSet
@@ -280,6 +291,8 @@ class ForestStack(Predictor):
     unlabelled: int = 255
     image_dtype: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
+    output: str = "normalise"
+    tolerance: float = 0.0
 
     @property
     def n_levels(self) -> int:
@@ -314,10 +327,18 @@ class ForestStack(Predictor):
         """(C,h,w) output of one level in a region of its channels; see `context.run_forest`."""
         from hedgerow.context import run_forest
 
-        return run_forest(self.levels[level], channels, inner, reach, outside)
+        is_softmax = self.output == "softmax" and level + 1 == self.n_levels
+        return run_forest(self.levels[level], channels, inner, reach, outside, is_softmax, self.tolerance)
+
+    @property
+    def is_soft(self) -> bool:
+        """Whether splits are soft; those of all levels are, or none."""
+        return self.levels[0].sharpness is not None
 
     def validate(self) -> None:
         """Raise ModelError unless every level fits the features, the classes and the level before."""
+        _require(self.output in OUTPUTS and 0 <= self.tolerance < 1, "its output or tolerance is out of range")
+        _require(len({forest.sharpness is None for forest in self.levels}) <= 1, "only some levels are soft")
         _require(self.n_levels >= 1 and len(set(self.classes)) == self.n_classes, "levels or classes are missing")
         for level, forest in enumerate(self.levels):
             _require(forest.n_classes == self.n_classes, "a level has other classes")

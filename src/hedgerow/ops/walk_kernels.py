@@ -2,7 +2,7 @@
 
 A leaf is its own left child with a threshold that nothing reaches (NaN), so every pixel of a block takes the same
 number of steps and the loop has no branch. Votes are added tree after tree, in order, so the sum does not depend on
-blocks or tiles.
+blocks or tiles. Soft splits are walked pixel by pixel, since each pixel enters other branches.
 Callers guarantee that every read is in range; nothing is checked here.
 """
 
@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from hedgerow.ops.compiling import kernel
+from hedgerow.ops.blocks import exp
+from hedgerow.ops.compiling import kernel, kernel_part
 from hedgerow.trees import CANCELLED, SMALLEST_SUM
 
 BLOCK = 512
+SOFT_BLOCK = 64  # fewer: a pixel works through many nodes of a tree before its neighbour reads the same
 
 
 @kernel
@@ -26,10 +28,20 @@ def _add_votes(node, n_pixels, leaf, votes, total):
 
 
 @kernel
-def _store_normalised(total, n_pixels, n_classes, out, row, column):
-    """total (BLOCK, >=C) to out (C,H,W) at a run of pixels of one row, normalised as `trees.normalise` does."""
+def _store(total, n_pixels, n_classes, is_softmax, out, row, column):
+    """total (BLOCK, >=C) to out (C,H,W) at a run of pixels of one row; softmax, or as `trees.normalise` does it."""
     for i in range(n_pixels):
         box = total[i]
+        if is_softmax:
+            highest, whole = box[0], np.float32(0)
+            for c in range(1, n_classes):
+                highest = max(highest, box[c])
+            for c in range(n_classes):
+                box[c] = np.exp(box[c] - highest)
+                whole += box[c]
+            for c in range(n_classes):
+                box[c] /= whole
+            continue
         whole, sizes = np.float32(0), np.float32(0)
         for c in range(n_classes):
             whole += box[c]
@@ -66,7 +78,9 @@ def _first_two_steps(planes, base, n_pixels, root, route, threshold, node):
 
 
 @kernel
-def walk_single_probe(planes, stride, route, threshold, leaf, votes, root, depth, first_row, last_row, out):
+def walk_single_probe(
+    planes, stride, route, threshold, leaf, votes, root, depth, is_softmax, first_row, last_row, out
+):  # fmt: skip
     """Rows first_row..last_row of out (C,H,W), for splits of one probe of weight 1 at a fixed offset.
 
     planes: flat; stride: from one row to the next
@@ -97,7 +111,7 @@ def walk_single_probe(planes, stride, route, threshold, leaf, votes, root, depth
                         value = planes[np.uint32(np.uint32(step) + np.uint32(base) + np.uint32(i))]
                         node[i] = np.uint32(step >> np.uint64(32)) + np.uint32(value >= threshold[k])
                 _add_votes(node, n_pixels, leaf, votes, total)
-            _store_normalised(total, n_pixels, n_classes, out, row, column)
+            _store(total, n_pixels, n_classes, is_softmax, out, row, column)
 
 
 @kernel
@@ -124,8 +138,21 @@ def probe_sum(planes, start, height, width, stretch, outside, plane, offset, wei
 
 
 @kernel
+def _reached(planes, size, stretch, outside, plane, offset, weight, threshold, child, k, depth, row, column):
+    """The leaf's node that a pixel reaches from node k on."""
+    for _ in range(depth):
+        if child[k] == k:
+            break
+        value = probe_sum(
+            planes, 0, size[0], size[1], stretch, outside, plane[k], offset[k], weight[k], row, column
+        )  # fmt: skip
+        k = child[k] + np.uint32(value >= threshold[k])
+    return k
+
+
+@kernel
 def walk_any_probes(
-    planes, size, reach, outside, plane, offset, weight, threshold, child, leaf, votes, root, depth,
+    planes, size, reach, outside, plane, offset, weight, threshold, child, leaf, votes, root, depth, is_softmax,
     first_row, last_row, origin, out,
 ):  # fmt: skip
     """Rows first_row..last_row of out (C,h,w), whose pixel (0, 0) is the planes' `origin` (row, column).
@@ -145,24 +172,97 @@ def walk_any_probes(
                     r, c = origin[0] + row, origin[1] + column + i
                     if reach.shape[0] > 0:
                         stretch = reach[r * size[1] + c]
-                    k = root[t]
-                    for _ in range(depth[t]):
-                        if child[k] == k:
-                            break
-                        value = probe_sum(
-                            planes,
-                            0,
-                            size[0],
-                            size[1],
-                            stretch,
-                            outside,
-                            plane[k],
-                            offset[k],
-                            weight[k],
-                            r,
-                            c,
-                        )
-                        k = child[k] + np.uint32(value >= threshold[k])
-                    node[i] = k
+                    node[i] = _reached(
+                        planes, size, stretch, outside, plane, offset, weight, threshold, child, root[t], depth[t], r, c
+                    )  # fmt: skip
                 _add_votes(node, n_pixels, leaf, votes, total)
-            _store_normalised(total, n_pixels, n_classes, out, row, column)
+            _store(total, n_pixels, n_classes, is_softmax, out, row, column)
+
+
+@kernel
+def find_leaves(
+    planes, size, reach, outside, plane, offset, weight, threshold, child, leaf, root, depth,
+    first_row, last_row, origin, out,
+):  # fmt: skip
+    """Rows first_row..last_row of out (T,h,w): the row of `votes` that each pixel reaches; see `walk_any_probes`."""
+    stretch = np.float32(1)
+    for t in range(root.shape[0]):
+        for row in range(first_row, last_row):
+            for column in range(out.shape[2]):
+                r, c = origin[0] + row, origin[1] + column
+                if reach.shape[0] > 0:
+                    stretch = reach[r * size[1] + c]
+                k = _reached(
+                    planes, size, stretch, outside, plane, offset, weight, threshold, child, root[t], depth[t], r, c
+                )  # fmt: skip
+                out[t, row, column] = leaf[k]
+
+
+@kernel_part
+def _walk_softly(
+    planes, stride, base, size, stretch, outside, place, plane, offset, weight, threshold, sharpness, child, leaf,
+    votes, root, tolerance, row, column, waiting, carried, box,
+):  # fmt: skip
+    """Add to box (>=C) the votes of every leaf of a tree that one pixel reaches, times the probability of reaching it.
+
+    The likelier branch is followed, the other waits its turn, if either is more probable than `tolerance`.
+    """
+    waiting[0], carried[0], n = root, np.float32(1), 1
+    while n > 0:
+        n -= 1
+        k, mass = waiting[n], carried[n]
+        while child[k] != k:
+            if stride > 0:
+                value = np.float32(0)
+                for j in range(weight.shape[1]):
+                    value += weight[k, j] * planes[place[k, j] + base]
+            else:
+                value = probe_sum(
+                    planes, 0, size[0], size[1], stretch, outside, plane[k], offset[k], weight[k], row, column
+                )  # fmt: skip
+            # The network's own numbers: its weights are these, scaled by a power of two.
+            z = sharpness[k] * (value - threshold[k])
+            away = exp(-abs(z))
+            likely = np.float32(1) / (np.float32(1) + away)
+            aside, mass = mass * away * likely, mass * likely
+            goes_right = np.uint32(z >= 0)
+            if not aside <= tolerance:  # so that NaN shows
+                waiting[n], carried[n] = child[k] + np.uint32(1) - goes_right, aside
+                n += 1
+            if mass <= tolerance:
+                break
+            k = child[k] + goes_right
+        if child[k] == k:
+            ballot = votes[leaf[k]]
+            for c in range(box.shape[0]):
+                box[c] += mass * ballot[c]
+
+
+@kernel
+def walk_soft(
+    planes, stride, size, reach, outside, place, plane, offset, weight, threshold, sharpness, child, leaf, votes, root,
+    deepest, tolerance, is_softmax, first_row, last_row, origin, out,
+):  # fmt: skip
+    """Rows first_row..last_row of out (C,h,w) of soft trees.
+
+    stride > 0: planes are flat and padded, and probe j of node n reads for the pixel (0, 0) at place[n, j]
+    stride 0: as in `walk_any_probes`
+    """
+    n_classes, _, width = out.shape
+    stretch = np.float32(1)
+    waiting, carried = np.empty(deepest + 1, np.uint32), np.empty(deepest + 1, np.float32)
+    total = np.empty((SOFT_BLOCK, votes.shape[1]), np.float32)
+    for row in range(first_row, last_row):
+        for column in range(0, width, SOFT_BLOCK):
+            n_pixels = min(SOFT_BLOCK, width - column)
+            total[:] = np.float32(0)
+            for t in range(root.shape[0]):
+                for i in range(n_pixels):
+                    r, c = origin[0] + row, origin[1] + column + i
+                    if reach.shape[0] > 0:
+                        stretch = reach[r * size[1] + c]
+                    _walk_softly(
+                        planes, stride, row * stride + column + i, size, stretch, outside, place, plane, offset, weight,
+                        threshold, sharpness, child, leaf, votes, root[t], tolerance, r, c, waiting, carried, total[i],
+                    )  # fmt: skip
+            _store(total, n_pixels, n_classes, is_softmax, out, row, column)
