@@ -7,7 +7,7 @@ import pytest
 
 import hedgerow
 
-HEAVY = ("numba", "torch", "matplotlib", "zarr", "tifffile", "imagecodecs", "PIL", "safetensors", "scipy")
+HEAVY = ("numba", "torch", "matplotlib", "zarr", "tifffile", "imagecodecs", "PIL", "safetensors", "scipy", "sklearn")
 PUBLIC = [
     "AugmentConfig",
     "ConfigError",
@@ -17,6 +17,7 @@ PUBLIC = [
     "HedgerowError",
     "InputError",
     "ModelError",
+    "NeuralForestClassifier",
     "RefineConfig",
     "SamplingConfig",
     "Scores",
@@ -26,6 +27,7 @@ PUBLIC = [
     "class_table",
     "evaluate",
     "fit_stack",
+    "from_sklearn",
     "load",
     "look",
     "read_image",
@@ -35,6 +37,8 @@ PUBLIC = [
     "set_threads",
     "synthetic",
     "to_convnet",
+    "to_forest",
+    "to_sklearn",
 ]
 
 

@@ -17,6 +17,7 @@ _HOMES = {
     "HedgerowError": "errors",
     "InputError": "errors",
     "ModelError": "errors",
+    "NeuralForestClassifier": "tables",
     "RefineConfig": "config",
     "SamplingConfig": "config",
     "Scores": "metrics",
@@ -26,6 +27,7 @@ _HOMES = {
     "class_table": "images",
     "evaluate": "evaluation",
     "fit_stack": "stack",
+    "from_sklearn": "interop",
     "load": "model_io",
     "look": "figures",
     "read_image": "images",
@@ -35,6 +37,8 @@ _HOMES = {
     "set_threads": "threads",
     "synthetic": "",
     "to_convnet": "mapping",
+    "to_forest": "mapping",
+    "to_sklearn": "interop",
 }
 
 __all__ = sorted(_HOMES)

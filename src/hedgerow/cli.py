@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hedgerow import cli_network
+from hedgerow import cli_export, cli_network
 from hedgerow.cli_parts import (
     Images,
     Labels,
@@ -248,6 +248,9 @@ def info(model: Model, as_json: Annotated[bool, typer.Option("--json", help="Eve
         held_out = values.get("held_out", [])
         score = f", held-out mean Dice {held_out[number - 1]['mean_dice']:.3f}" if number <= len(held_out) else ""
         print(f"level {number}: {level['trees']} trees, {level['leaves']} leaves, depth {level['depth']}{score}")
+    if "mapped_back" in values:
+        soft = f"; soft splits, tolerance {values['tolerance']:g}" if values["soft"] else ""
+        print(f"mapped back from a network by {values['mapped_back']}{soft}")
     if "layers" in values:
         cli_network.print_network(values)
 
@@ -266,7 +269,9 @@ def settings(
 
 
 app.command()(cli_network.refine)
+app.command()(cli_network.back)
 app.command()(cli_network.look)
+app.command()(cli_export.export)
 
 
 @app.command()

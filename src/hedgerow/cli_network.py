@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,12 +16,22 @@ from hedgerow.errors import ConfigError, DivergenceError, InputError
 
 if TYPE_CHECKING:
     from hedgerow.convnet import StackNet
+    from hedgerow.trees import ForestStack
 
 
 class Split(StrEnum):
     soft = "soft"
     tanh = "tanh"
     crelu = "crelu"
+
+
+MOST_COMPARED = 4  # images that show what a tolerance changes: the network without one is slow
+
+
+class Method(StrEnum):
+    leaf_mean = "leaf_mean"
+    weights = "weights"
+    soft = "soft"
 
 
 class Preset(StrEnum):
@@ -105,6 +116,76 @@ def refine(
     checkpoint.unlink(missing_ok=True)  # only now: a disk that is full must not cost the run
     _print_scores(refined.settings["refined"][-1], validation is not None)
     print(f"{output}: {megabytes(n_bytes)}")
+
+
+def back(
+    model: Model,
+    images: Annotated[
+        str | None, typer.Argument(help="Folder, file or glob of images; leaf_mean takes its votes from them.")
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write.")] = Path("forest.hedge"),
+    method: Annotated[
+        Method, typer.Option(help="Map Back 2, Map Back 1, or soft splits: exactly the network.")
+    ] = Method.leaf_mean,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(help="soft: leave out branches that a pixel reaches with no more than this probability."),
+    ] = None,
+) -> None:
+    """Map a network back to forests, which run without PyTorch; labels are not needed.
+
+    With --method soft and images, says how many pixels of the images change class through the tolerance.
+
+    Example: hedgerow back net.hedge photos/ -o small.hedge
+    """
+    extras.require("torch", "mapping back")
+    from hedgerow import model_io
+    from hedgerow.images import find_files
+    from hedgerow.mapping import to_forest
+    from hedgerow.trees import ForestStack
+
+    loaded = model_io.load(model)
+    if isinstance(loaded, ForestStack):
+        raise InputError(f"{model} holds forests already; give a network, e.g. of `hedgerow refine`.")
+    files = find_files(images) if images is not None else []
+    check_writable(output, [], model, *files)
+    pictures = _Pictures(files, loaded.features.kind)
+    if method is Method.leaf_mean and not pictures:
+        raise InputError("leaf_mean takes its votes from images; name them after the model, or use --method weights.")
+    stack = to_forest(loaded, pictures if method is Method.leaf_mean else (), method.value, tolerance=tolerance)
+    n_bytes = model_io.save(stack, output)
+    leaves = sum(forest.n_leaves for forest in stack.levels)
+    print(f"{stack.n_levels} level(s), {leaves:,} leaves, votes by {method.value}")
+    if stack.is_soft:
+        print(f"soft splits; branches of probability {stack.tolerance:g} or less are left out")
+        if pictures and stack.tolerance:
+            some = pictures[:MOST_COMPARED]
+            print(f"pixels of the first {len(some)} that change class by that: {_changed(loaded, stack, some):.3%}")
+    print(f"{output}: {megabytes(n_bytes)}")
+
+
+class _Pictures(Sequence[Any]):
+    """Images that are read when they are asked for, so that one at a time is in memory."""
+
+    def __init__(self, files: Sequence[Path], features: str) -> None:
+        self.files, self.features = files, features
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, i: Any) -> Any:
+        from hedgerow.images import read_input
+
+        if isinstance(i, slice):
+            return _Pictures(self.files[i], self.features)
+        return read_input(self.files[i], self.features)
+
+
+def _changed(net: StackNet, stack: ForestStack, pictures: Sequence[Any]) -> float:
+    """The part of all pixels that the soft stack, with its tolerance, labels otherwise than the network without one."""
+    net.set_tolerance(0.0)
+    pairs = [(net.predict(picture), stack.predict(picture)) for picture in pictures]
+    return sum(int((a != b).sum()) for a, b in pairs) / sum(a.size for a, _ in pairs)
 
 
 def look(

@@ -287,16 +287,16 @@ class StackConfig(Checked):
 class RefineConfig(Checked):
     """How a network is refined: one image a step, freshly altered, on a lattice of its pixels."""
 
-    n_steps: int = setting(200, 1, 10**7, "images shown, one a step")
+    n_steps: int = setting(300, 1, 10**7, "images shown, one a step")
     optimiser: Literal["adam", "sgd"] = setting("adam", about="sgd is the paper's")
-    learning_rate: float = setting(0.02, 1e-12, 1e3, "a; adam: of the votes, as a part of their sharpness")
+    learning_rate: float = setting(0.03, 1e-12, 1e3, "a; adam: of the votes, as a part of their sharpness")
     split_rate: float = setting(0.5, 0.0, 1e3, "adam: rate of the splits, as a part of the votes' rate")
     decay: Literal["cosine", "halving"] = setting("cosine", about="to zero at the end; or a / (1 + step / b)")
     halving_steps: float = setting(96.0, 1e-6, 1e9, "b, the step at which the halving rate is half of a")
     max_momentum: float = setting(0.95, 0.0, 0.9999, "sgd: momentum rises as 1 - 3 / (step + 5) up to this")
     first_momentum: float | None = setting(None, 0.0, 0.9999, "sgd: in place of the rise, this momentum at first")
     momentum_steps: int = setting(96, 0, 10**7, "sgd: so long, then max_momentum, where first_momentum is given")
-    relax: float = setting(0.2, 1e-6, 1.0, "the splits of a newly mapped network are first softened by this factor")
+    relax: float = setting(0.1, 1e-6, 1.0, "the splits of a newly mapped network are first softened by this factor")
     loss: Literal["cross_entropy", "balanced"] = setting(
         "cross_entropy", about="mean over labelled pixels; balanced: classes weigh the same"
     )

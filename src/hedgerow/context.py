@@ -77,7 +77,7 @@ def box_averaged(plane: np.ndarray, radius: int, outside: float | None = None) -
     return averaged
 
 
-def _used_planes(forest: Forest) -> tuple[np.ndarray, np.ndarray]:
+def used_planes(forest: Forest) -> tuple[np.ndarray, np.ndarray]:
     """The (channel, radius) pairs that splits read, (P,2), and for every probe its plane, (N,J)."""
     base = int(forest.radius.max()) + 1
     key = forest.channel.astype(np.int64) * base + forest.radius
@@ -89,8 +89,8 @@ def _used_planes(forest: Forest) -> tuple[np.ndarray, np.ndarray]:
     return np.stack([used // base, used % base], axis=1), plane
 
 
-def _row_blocks(height: int) -> list[tuple[int, int]]:
-    parts = min(height, 4 * get_threads())
+def row_blocks(height: int, per_thread: int = 4) -> list[tuple[int, int]]:
+    parts = min(height, per_thread * get_threads())
     edges = np.linspace(0, height, parts + 1).astype(int)
     return list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
 
@@ -116,83 +116,93 @@ def run_forest(
     height, width = channels[0].shape
     if inner is None:
         inner = Region(0, height, 0, width)
-    pairs, plane = _used_planes(forest)
-    # Farther than the image is large, every offset ends at its edge.
-    margin = min(forest.reach, max(height, width))
+    if forest.sharpness is not None:
+        from hedgerow.soft_walk import run_soft_forest
+
+        return run_soft_forest(forest, channels, inner, reach, outside, is_softmax, tolerance)
+    pairs, plane = used_planes(forest)
+    margin = _margin(forest, channels)
     places = len(pairs) * (inner.height + 2 * margin) * (inner.width + 2 * margin)
     if places >= MAX_PLACES and max(inner.height, inner.width) > 1:
         halves, axis = inner.halves()
-        parts = [run_forest(forest, channels, half, reach, outside, is_softmax, tolerance) for half in halves]
+        parts = [run_forest(forest, channels, half, reach, outside, is_softmax) for half in halves]
         return np.concatenate(parts, axis=1 + axis)
-    child, threshold, leaf = _walkable(forest)
+    child, threshold, leaf = walkable(forest)
     votes = np.pad(forest.votes.astype(np.float32), ((0, 0), (0, -forest.n_classes % 8)))
     root, depth = forest.root.astype(np.uint32), forest.depth
     out = np.empty((forest.n_classes, inner.height, inner.width), np.float32)
     single = forest.weight.shape[1] == 1 and bool((forest.weight[forest.is_split] == 1).all())
-    is_fixed = reach is None and outside is None
-    if is_fixed and (single or forest.sharpness is not None):
-        whole = inner.height == height and inner.width == width
-        shared = isinstance(channels, np.ndarray) and channels.flags.c_contiguous and channels.size < MAX_PLACES
-        if shared and whole and forest.reach == 0:
-            planes, plane = np.asarray(channels), forest.channel  # nothing to pad, nothing to copy
-        else:
-            planes = _padded_planes(channels, pairs, inner, margin)
-        stride, size = planes.shape[2], planes.shape[1] * planes.shape[2]
-        offset = np.clip(forest.offset.astype(np.int64), -margin, margin)
-        place = plane.astype(np.int64) * size + (offset[..., 0] + margin) * stride + offset[..., 1] + margin
-        place = np.where(forest.is_split[:, None], place, 0)
-        flat = planes.reshape(-1)
-    if forest.sharpness is None and is_fixed and single:
+    if single and reach is None and outside is None:
+        planes, place = fixed_places(forest, channels, pairs, plane, inner)
         route = (child.astype(np.uint64) << np.uint64(32)) | place[:, 0].astype(np.uint64)
+        flat, stride = planes.reshape(-1), planes.shape[2]
 
         def walk(rows: tuple[int, int]) -> None:
             kernels.walk_single_probe(flat, stride, route, threshold, leaf, votes, root, depth, is_softmax, *rows, out)
-    elif forest.sharpness is None:
-        given = _any_planes(forest, channels, pairs, plane, reach, outside)
+    else:
+        given = any_planes(forest, channels, pairs, plane, reach, outside)
 
         def walk(rows: tuple[int, int]) -> None:
             kernels.walk_any_probes(
                 *given, threshold, child, leaf, votes, root, depth, is_softmax, *rows, (inner.top, inner.left), out
             )
-    else:
-        if is_fixed:
-            read = (flat, stride, (height, width), *[np.zeros(0, np.float32)] * 2, place)
-        else:
-            averaged, *more = _any_planes(forest, channels, pairs, plane, reach, outside)[:4]
-            read = (averaged, 0, *more, np.zeros((0, 0), np.int64))
 
-        def walk(rows: tuple[int, int]) -> None:
-            kernels.walk_soft(
-                *read, plane, forest.offset, forest.weight, forest.threshold, forest.sharpness, child, leaf, votes,
-                root, int(depth.max()), np.float32(tolerance), is_softmax, *rows, (inner.top, inner.left), out,
-            )  # fmt: skip
-
-    list(map_threads(walk, _row_blocks(inner.height)))
+    list(map_threads(walk, row_blocks(inner.height)))
     return out
+
+
+def _margin(forest: Forest, channels: np.ndarray | Sequence[np.ndarray]) -> int:
+    """How far a forest reads; farther than the image is large, every offset ends at its edge."""
+    return min(forest.reach, max(channels[0].shape))
+
+
+def fixed_places(
+    forest: Forest,
+    channels: np.ndarray | Sequence[np.ndarray],
+    pairs: np.ndarray,
+    plane: np.ndarray,
+    inner: Region,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Planes (P,h,w) in which no probe for a pixel of `inner` leaves its plane, and the places (N,J) int64, counted
+    through all the planes, that the probes read for the first pixel; at a leaf 0."""
+    margin = _margin(forest, channels)
+    whole = (inner.height, inner.width) == channels[0].shape
+    shared = isinstance(channels, np.ndarray) and channels.flags.c_contiguous and channels.size < MAX_PLACES
+    if shared and whole and forest.reach == 0:
+        planes, plane = np.asarray(channels), forest.channel  # nothing to pad, nothing to copy
+    else:
+        planes = _padded_planes(channels, pairs, inner, margin)
+    stride, size = planes.shape[2], planes.shape[1] * planes.shape[2]
+    offset = np.clip(forest.offset.astype(np.int64), -margin, margin)
+    place = plane.astype(np.int64) * size + (offset[..., 0] + margin) * stride + offset[..., 1] + margin
+    return planes, np.where(forest.is_split[:, None], place, 0)
 
 
 def reached_leaves(
     forest: Forest,
     channels: np.ndarray | Sequence[np.ndarray],
+    inner: Region | None = None,
     reach: np.ndarray | None = None,
     outside: np.ndarray | None = None,
 ) -> np.ndarray:
-    """leaf(x) of every tree and pixel: the row of `votes` that is reached by hard splits, (T,H,W) int32."""
+    """leaf(x) of every tree and pixel of `inner`: the row of `votes` that hard splits lead to, (T,h,w) int32."""
     from hedgerow.ops import walk_kernels as kernels
 
-    child, threshold, leaf = _walkable(forest)
-    given = _any_planes(forest, channels, *_used_planes(forest), reach, outside)
+    if inner is None:
+        inner = Region(0, channels[0].shape[0], 0, channels[0].shape[1])
+    child, threshold, leaf = walkable(forest)
+    given = any_planes(forest, channels, *used_planes(forest), reach, outside)
     root, depth = forest.root.astype(np.uint32), forest.depth
-    out = np.empty((forest.n_trees, *channels[0].shape), np.int32)
+    out = np.empty((forest.n_trees, inner.height, inner.width), np.int32)
 
     def find(rows: tuple[int, int]) -> None:
-        kernels.find_leaves(*given, threshold, child, leaf, root, depth, *rows, (0, 0), out)
+        kernels.find_leaves(*given, threshold, child, leaf, root, depth, *rows, (inner.top, inner.left), out)
 
-    list(map_threads(find, _row_blocks(out.shape[1])))
+    list(map_threads(find, row_blocks(out.shape[1])))
     return out
 
 
-def _walkable(forest: Forest) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def walkable(forest: Forest) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(N,) each: left children, thresholds and rows of votes; a leaf is its own left child."""
     nodes = np.arange(forest.n_nodes, dtype=np.uint32)
     child = np.where(forest.is_split, forest.left_child, nodes).astype(np.uint32)
@@ -201,7 +211,7 @@ def _walkable(forest: Forest) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return child, threshold, np.where(forest.is_split, 0, forest.leaf_index).astype(np.uint32)
 
 
-def _any_planes(
+def any_planes(
     forest: Forest,
     channels: np.ndarray | Sequence[np.ndarray],
     pairs: np.ndarray,

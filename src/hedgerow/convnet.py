@@ -6,7 +6,7 @@ outputs of inner levels, H_{3k}, are normalised and become inputs of the next le
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from hedgerow.errors import ConfigError
 from hedgerow.filters import FeatureSet
 from hedgerow.layout import Grid, Source, lay_out, region_grid
 from hedgerow.ops import reference
-from hedgerow.ops.wiring import Wiring, wire
+from hedgerow.ops.wiring import Reads, Wiring, wire
 from hedgerow.trees import Forest, ForestStack, Predictor
 
 SPLITS = ("hard", "tanh", "soft", "crelu")
@@ -49,23 +49,48 @@ class LevelNet(nn.Module):
     """
 
     def __init__(
-        self, forest: Forest, n_features: int, split: str, activation: str, sharpness: Sharpness, connections: str
+        self,
+        forest: Forest,
+        n_features: int,
+        split: str,
+        activation: str,
+        sharpness: Sharpness | None,
+        connections: str,
     ) -> None:
+        """sharpness: None for a forest of soft splits, which has its own."""
         super().__init__()
-        self.forest, self.wiring = forest, wire(forest)
+        self.forest, self.n_features, self.wiring = forest, n_features, wire(forest)
+        splits, leaves = self.wiring.node_split, forest.leaf_index[self.wiring.node_leaf]
+        self.is_own = sharpness is None
+        if sharpness is None:
+            assert forest.sharpness is not None
+            # For reading, and for the rates of training; what the splits have is the forest's.
+            middle = float(np.median(forest.sharpness[splits])) if len(splits) else 1.0
+            sharpness = Sharpness(min(max(middle, 1e-6), 1e6), 1.0, 1.0)
         self.split, self.activation, self.sharpness, self.connections = split, activation, sharpness, connections
         self.tolerance = 0.0
-        splits, leaves = self.wiring.node_split, forest.leaf_index[self.wiring.node_leaf]
-        alpha = _split_sharpness(forest, splits, n_features, sharpness)
-        self.split_weight = nn.Parameter(alpha[:, None] * torch.from_numpy(forest.weight[splits]))
-        self.split_bias = nn.Parameter(-alpha * torch.from_numpy(forest.threshold[splits]))
+        weight, bias = self.mapped_splits()
+        self.split_weight, self.split_bias = (
+            nn.Parameter(torch.from_numpy(weight)),
+            nn.Parameter(torch.from_numpy(bias)),
+        )
         self.vote_weight = nn.Parameter(sharpness.vote * torch.from_numpy(forest.votes[leaves]))
-        weight, bias = reference.mapped_edges(self.wiring, split, sharpness.leaf)
+        edges, offsets = reference.mapped_edges(self.wiring, split, sharpness.leaf)
         if connections == "full":
-            weight = _dense(weight, self.wiring, paired=split in ("soft", "crelu"))
+            edges = _dense(edges, self.wiring, paired=split in ("soft", "crelu"))
         trains = connections != "frozen"
-        self.leaf_weight = nn.Parameter(weight, requires_grad=trains)
-        self.leaf_bias = nn.Parameter(bias, requires_grad=trains)
+        self.leaf_weight = nn.Parameter(edges, requires_grad=trains)
+        self.leaf_bias = nn.Parameter(offsets, requires_grad=trains)
+
+    def mapped_splits(self) -> tuple[np.ndarray, np.ndarray]:
+        """split_weight (N,J) and split_bias (N,) before any training: alpha_1 w and -alpha_1 theta."""
+        splits = self.wiring.node_split
+        if self.is_own:
+            assert self.forest.sharpness is not None
+            alpha = self.forest.sharpness[splits]
+        else:
+            alpha = _split_sharpness(self.forest, splits, self.n_features, self.sharpness)
+        return alpha[:, None] * self.forest.weight[splits], -alpha * self.forest.threshold[splits]
 
     def forward(self, source: Source, grid: Grid, leaf_sum: bool = False) -> Tensor:
         """Scores (C,h,w) on a grid, before normalisation or softmax; with `leaf_sum` one plane more, sum_l a_H2(l)."""
@@ -73,16 +98,29 @@ class LevelNet(nn.Module):
         votes: Tensor = self.vote_weight
         if leaf_sum:
             votes = torch.cat([votes, votes.new_ones(len(votes), 1)], dim=1)
-        kinds = (self.split, self.activation)
-        given = (reads, self.wiring, self.split_weight, self.split_bias)
-        if self.is_fused(values):
-            from hedgerow.ops import numba_cpu
+        return self._scores(values, reads, self.wiring, votes).reshape(votes.shape[1], *grid.size)
 
-            leaf, tolerance = self.sharpness.leaf, self.tolerance
-            scores = numba_cpu.level_scores(values, *given, votes, *kinds, leaf, tolerance)
-        else:
-            scores = reference.level_scores(values, *given, self.leaf_weight, self.leaf_bias, votes, *kinds)
-        return scores.reshape(votes.shape[1], *grid.size)
+    def _scores(self, values: Tensor, reads: Reads, wiring: Wiring, votes: Tensor) -> Tensor:
+        kinds, given = (self.split, self.activation), (reads, wiring, self.split_weight, self.split_bias)
+        if not self.is_fused(values):
+            return reference.level_scores(values, *given, self.leaf_weight, self.leaf_bias, votes, *kinds)
+        from hedgerow.ops import numba_cpu
+
+        return numba_cpu.level_scores(values, *given, votes, *kinds, self.sharpness.leaf, self.tolerance)
+
+    def tree_scores(self, source: Source, grid: Grid) -> Iterator[Tensor]:
+        """Scores (C,h,w) of each tree by itself; their sum is `forward`."""
+        values, reads = lay_out(self.forest, self.wiring, source, grid)
+        for tree in range(self.wiring.n_trees):
+            if self.is_fused(values):
+                wiring = replace(self.wiring, root=self.wiring.root[tree : tree + 1])
+                scores = self._scores(values, reads, wiring, self.vote_weight)
+            else:
+                is_its_leaf = torch.as_tensor(self.wiring.leaf_tree == tree, device=values.device)
+                scores = self._scores(
+                    values, reads, self.wiring, torch.where(is_its_leaf[:, None], self.vote_weight, 0)
+                )
+            yield scores.reshape(-1, *grid.size)
 
     def relax(self, factor: float) -> None:
         """Soften the splits: weights, biases and with them the sharpness, times a factor."""
@@ -109,7 +147,7 @@ class LevelNet(nn.Module):
         ]
 
 
-def _split_sharpness(forest: Forest, splits: np.ndarray, n_features: int, sharpness: Sharpness) -> Tensor:
+def _split_sharpness(forest: Forest, splits: np.ndarray, n_features: int, sharpness: Sharpness) -> np.ndarray:
     """(N,) alpha_1 of each split.
 
     A forest tells a probability of 0 from one of 0.002, and builds on it; with one sharpness for all, such a split
@@ -119,7 +157,7 @@ def _split_sharpness(forest: Forest, splits: np.ndarray, n_features: int, sharpn
     threshold = forest.threshold[splits]
     distance = np.maximum(np.minimum(np.abs(threshold), np.abs(1 - threshold)), 1e-3)
     factor = np.where(reads_before, np.maximum(1, sharpness.proba / distance), 1)
-    return torch.tensor(sharpness.split * factor, dtype=torch.float32)
+    return (sharpness.split * factor).astype(np.float32)
 
 
 def _dense(weight: Tensor, wiring: Wiring, paired: bool) -> Tensor:
@@ -236,6 +274,18 @@ class StackNet(nn.Module, Predictor):
             outputs.append(scores if number + 1 == self.n_levels else reference.normalise(scores))
         return outputs
 
+    def region_source(
+        self, channels: np.ndarray | Sequence[np.ndarray], reach: np.ndarray | None, outside: np.ndarray | None
+    ) -> Source:
+        """What a level reads, from the channels of a region as `run_level` gets them."""
+        n_features, device = self.features.n_features, self.device
+        planes = torch.from_numpy(np.stack(list(channels[:n_features]))).to(device)
+        before, known = None, None
+        if len(channels) > n_features:
+            before = torch.from_numpy(np.stack(list(channels[n_features:]))).to(device)
+            known = Grid(0, 0, *planes.shape[1:])
+        return Source(planes, before, known, reach, outside)
+
     def run_level(
         self,
         level: int,
@@ -245,14 +295,8 @@ class StackNet(nn.Module, Predictor):
         outside: np.ndarray | None,
     ) -> np.ndarray:
         """(C,h,w) float32 output of one level in a region of its channels, as `ForestStack.run_level`."""
-        n_features, device = self.features.n_features, self.device
-        planes = torch.from_numpy(np.stack(list(channels[:n_features]))).to(device)
-        before, known = None, None
-        if len(channels) > n_features:
-            before = torch.from_numpy(np.stack(list(channels[n_features:]))).to(device)
-            known = Grid(0, 0, *planes.shape[1:])
         with torch.no_grad():
-            scores = self.level(level)(Source(planes, before, known, reach, outside), region_grid(inner))
+            scores = self.level(level)(self.region_source(channels, reach, outside), region_grid(inner))
             if level + 1 == self.n_levels and self.output == "softmax":
                 return reference.softmax(scores).cpu().numpy()
             return reference.normalise(scores).cpu().numpy()

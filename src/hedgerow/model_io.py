@@ -18,7 +18,7 @@ from hedgerow import extras
 from hedgerow.errors import HedgerowError, ModelError
 from hedgerow.filters import FeatureSet
 from hedgerow.images import MAX_CLASSES, atomic_path
-from hedgerow.trees import Forest, ForestStack
+from hedgerow.trees import OUTPUTS, Forest, ForestStack
 
 if TYPE_CHECKING:
     from hedgerow.convnet import StackNet
@@ -144,7 +144,7 @@ def _rebuild_stack(description: dict[str, Any], arrays: dict[str, np.ndarray]) -
         _whole(description["unlabelled"], INT32.min, INT32.max, "unlabelled value"),
         _short_text(description["image_dtype"]),
         _checked_settings(description["settings"]),
-        _short_text(description.get("output", "normalise")),
+        _choice(description.get("output", "normalise"), OUTPUTS, "output"),
         _number(description.get("tolerance", 0.0), "tolerance"),
     )
     model.validate()
@@ -173,7 +173,21 @@ def _checked_settings(settings: dict[str, Any]) -> dict[str, Any]:
     scores = [score["mean_dice"] for score in settings.get("held_out", [])]
     require(all(isinstance(score, float) for score in scores), "its held-out scores are no numbers")
     _whole(settings.get("n_images", 1), 1, INT32.max, "number of images")
+    _short_text(settings.get("mapped_back", ""))
+    refined = settings.get("refined", [])  # of the network that a soft forest was
+    require(isinstance(refined, list) and all(is_record(each) for each in refined), "its history is none")
     return settings
+
+
+def is_record(value: Any) -> bool:
+    """Whether this tells of a refinement what is read one by one: its scores, and the steps of its history."""
+    if not isinstance(value, dict):
+        return False
+    scores, history = value.get("scores"), value.get("history")
+    if not isinstance(scores, dict) or not isinstance(history, list) or not history:
+        return False
+    are_numbers = all(score is None or type(score) in (int, float) for score in scores.values())
+    return are_numbers and all(isinstance(entry, dict) and type(entry.get("step")) is int for entry in history)
 
 
 def require(holds: bool, complaint: str) -> None:
@@ -185,6 +199,11 @@ def require(holds: bool, complaint: str) -> None:
 def _whole(value: Any, low: int, high: int, what: str) -> int:
     require(type(value) is int and low <= value <= high, f"its {what} is out of range")
     return value
+
+
+def _choice(value: Any, known: tuple[str, ...], what: str) -> str:
+    require(isinstance(value, str) and value in known, f"its {what} is unknown")
+    return str(value)
 
 
 def _number(value: Any, what: str) -> float:
@@ -256,4 +275,6 @@ def description(model: ForestStack | StackNet) -> dict[str, Any]:
         ],
         **{key: model.settings[key] for key in ("n_images", "held_out", "config") if key in model.settings},
     }
+    if "mapped_back" in model.settings:
+        forests |= {"mapped_back": model.settings["mapped_back"], "soft": model.is_soft, "tolerance": model.tolerance}
     return network | forests

@@ -10,7 +10,7 @@ import torch
 from hedgerow.config import Sharpness
 from hedgerow.convnet import StackNet
 from hedgerow.mapping import to_convnet
-from hedgerow.model_io import require
+from hedgerow.model_io import is_record, require
 from hedgerow.trees import ForestStack
 
 TRAINED = ("split_weight", "split_bias", "vote_weight")
@@ -69,18 +69,7 @@ def rebuild(stack: ForestStack, described: dict[str, Any], given: dict[str, np.n
         with torch.no_grad():
             weights.copy_(torch.from_numpy(given[name]))
     refined = described["refined"]
-    is_history = isinstance(refined, list) and all(_is_record(each) for each in refined)
+    is_history = isinstance(refined, list) and all(is_record(each) for each in refined)
     require(is_history, "its history is no list of refinements")
     net.settings = {**stack.settings, "refined": refined} if refined else dict(stack.settings)
     return net
-
-
-def _is_record(value: Any) -> bool:
-    """Whether this tells of a refinement what is read one by one: its scores, and the steps of its history."""
-    if not isinstance(value, dict):
-        return False
-    scores, history = value.get("scores"), value.get("history")
-    if not isinstance(scores, dict) or not isinstance(history, list) or not history:
-        return False
-    are_numbers = all(score is None or type(score) in (int, float) for score in scores.values())
-    return are_numbers and all(isinstance(entry, dict) and type(entry.get("step")) is int for entry in history)

@@ -81,7 +81,7 @@ def refine(
         *(np.asarray(a) for pair in held for a in pair),
     )  # fmt: skip
     path = None if checkpoint is None else Path(checkpoint)
-    with reporting(progress) as report, _steady_sums(net):
+    with reporting(progress) as report, steady_sums(net):
         run.start(path, mark, report)
         run.go_on(path, mark, report)
         refined = run.finish()
@@ -322,7 +322,7 @@ def _kind(net: StackNet) -> Iterator[Any]:
 
 
 @contextmanager
-def _steady_sums(net: StackNet) -> Iterator[None]:
+def steady_sums(net: StackNet) -> Iterator[None]:
     """On the CPU, sums that PyTorch shares out to threads would depend on their number; the kernels have their own."""
     before = torch.get_num_threads()
     if net.device.type == "cpu" and net.level(0).connections == "frozen":

@@ -8,7 +8,7 @@ of `filters` and `context` hold; an edge of a tile that is not the image's edge 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from hedgerow.errors import ConfigError
 from hedgerow.images import to_planes
 from hedgerow.progress import Report, reporting
 from hedgerow.trees import Model
+
+# What `Model.run_level` takes: channels, the region to compute, factors for the offsets, constants beyond the image.
+LevelInput = tuple[np.ndarray | Sequence[np.ndarray], Region, np.ndarray | None, np.ndarray | None]
 
 
 def default_memory() -> int:
@@ -103,28 +106,44 @@ def fitting_tile(model: Model, memory: int) -> int:
 
 def region_outputs(model: Model, planes: np.ndarray, region: Region) -> list[np.ndarray]:
     """Class probabilities (C,h,w) after each level in one region of an image (C,H,W)."""
-    size = planes.shape[1:]
-    computed = [region]  # what each level must be computed on, last level first
-    for level in reversed(range(model.n_levels)):
-        computed.insert(0, computed[0].grown(model.level_reach(level), *size))
-    reads, computed = computed[:-1], computed[1:]
-
-    seen = reads[0].grown(model.features.support, *size)
-    features = reads[0].within(seen).of(model.features.compute(seen.of(planes)))
-    reach = model.features.reach(reads[0].of(planes))
-    outside = model.features.outside(model.n_classes)
-
+    plan = _Plan(model, planes, region, model.n_levels)
     outputs: list[np.ndarray] = []
     for level in range(model.n_levels):
-        here = reads[level].within(reads[0])
-        channels = [*here.of(features), *outputs[-1]] if outputs else here.of(features)
-        outputs.append(
-            model.run_level(
-                level,
-                channels,
-                computed[level].within(reads[level]),
-                None if reach is None else here.of(reach),
-                None if outside is None else outside[: len(channels)],
-            )
+        outputs.append(model.run_level(level, *plan.read(level, outputs[-1] if outputs else None)))
+    return [region.within(where).of(output) for where, output in zip(plan.computed, outputs, strict=True)]
+
+
+def level_input(model: Model, planes: np.ndarray, region: Region, level: int) -> LevelInput:
+    """What a level reads for one region of an image (C,H,W), after the levels below it have run."""
+    plan = _Plan(model, planes, region, level + 1)
+    before = None
+    for below in range(level):
+        before = model.run_level(below, *plan.read(below, before))
+    return plan.read(level, before)
+
+
+class _Plan:
+    """What the first levels must compute, and read, so that the last of them is known in a region."""
+
+    def __init__(self, model: Model, planes: np.ndarray, region: Region, n_levels: int) -> None:
+        size = planes.shape[1:]
+        computed = [region]  # what each level must be computed on, last level first
+        for level in reversed(range(n_levels)):
+            computed.insert(0, computed[0].grown(model.level_reach(level), *size))
+        self.reads, self.computed = computed[:-1], computed[1:]
+        first = self.reads[0]
+        seen = first.grown(model.features.support, *size)
+        self.features = first.within(seen).of(model.features.compute(seen.of(planes)))
+        self.reach = model.features.reach(first.of(planes))
+        self.outside = model.features.outside(model.n_classes)
+
+    def read(self, level: int, before: np.ndarray | None) -> LevelInput:
+        """before: (C,h,w) output of the level below, where it was computed"""
+        here = self.reads[level].within(self.reads[0])
+        channels = here.of(self.features) if before is None else [*here.of(self.features), *before]
+        return (
+            channels,
+            self.computed[level].within(self.reads[level]),
+            None if self.reach is None else here.of(self.reach),
+            None if self.outside is None else self.outside[: len(channels)],
         )
-    return [region.within(where).of(output) for where, output in zip(computed, outputs, strict=True)]

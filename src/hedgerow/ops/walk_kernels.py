@@ -2,7 +2,7 @@
 
 A leaf is its own left child with a threshold that nothing reaches (NaN), so every pixel of a block takes the same
 number of steps and the loop has no branch. Votes are added tree after tree, in order, so the sum does not depend on
-blocks or tiles. Soft splits are walked pixel by pixel, since each pixel enters other branches.
+blocks or tiles.
 Callers guarantee that every read is in range; nothing is checked here.
 """
 
@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from hedgerow.ops.blocks import exp
 from hedgerow.ops.compiling import kernel, kernel_part
 from hedgerow.trees import CANCELLED, SMALLEST_SUM
 
 BLOCK = 512
-SOFT_BLOCK = 64  # fewer: a pixel works through many nodes of a tree before its neighbour reads the same
 
 
 @kernel
@@ -27,8 +25,8 @@ def _add_votes(node, n_pixels, leaf, votes, total):
             box[c] += ballot[c]
 
 
-@kernel
-def _store(total, n_pixels, n_classes, is_softmax, out, row, column):
+@kernel_part
+def store(total, n_pixels, n_classes, is_softmax, out, row, column):
     """total (BLOCK, >=C) to out (C,H,W) at a run of pixels of one row; softmax, or as `trees.normalise` does it."""
     for i in range(n_pixels):
         box = total[i]
@@ -111,10 +109,10 @@ def walk_single_probe(
                         value = planes[np.uint32(np.uint32(step) + np.uint32(base) + np.uint32(i))]
                         node[i] = np.uint32(step >> np.uint64(32)) + np.uint32(value >= threshold[k])
                 _add_votes(node, n_pixels, leaf, votes, total)
-            _store(total, n_pixels, n_classes, is_softmax, out, row, column)
+            store(total, n_pixels, n_classes, is_softmax, out, row, column)
 
 
-@kernel
+@kernel_part
 def probe_sum(planes, start, height, width, stretch, outside, plane, offset, weight, row, column):
     """A node's value at one pixel: the weighted sum of its probes (J,) into planes (P,pixels).
 
@@ -137,7 +135,7 @@ def probe_sum(planes, start, height, width, stretch, outside, plane, offset, wei
     return total
 
 
-@kernel
+@kernel_part
 def _reached(planes, size, stretch, outside, plane, offset, weight, threshold, child, k, depth, row, column):
     """The leaf's node that a pixel reaches from node k on."""
     for _ in range(depth):
@@ -176,7 +174,7 @@ def walk_any_probes(
                         planes, size, stretch, outside, plane, offset, weight, threshold, child, root[t], depth[t], r, c
                     )  # fmt: skip
                 _add_votes(node, n_pixels, leaf, votes, total)
-            _store(total, n_pixels, n_classes, is_softmax, out, row, column)
+            store(total, n_pixels, n_classes, is_softmax, out, row, column)
 
 
 @kernel
@@ -196,73 +194,3 @@ def find_leaves(
                     planes, size, stretch, outside, plane, offset, weight, threshold, child, root[t], depth[t], r, c
                 )  # fmt: skip
                 out[t, row, column] = leaf[k]
-
-
-@kernel_part
-def _walk_softly(
-    planes, stride, base, size, stretch, outside, place, plane, offset, weight, threshold, sharpness, child, leaf,
-    votes, root, tolerance, row, column, waiting, carried, box,
-):  # fmt: skip
-    """Add to box (>=C) the votes of every leaf of a tree that one pixel reaches, times the probability of reaching it.
-
-    The likelier branch is followed, the other waits its turn, if either is more probable than `tolerance`.
-    """
-    waiting[0], carried[0], n = root, np.float32(1), 1
-    while n > 0:
-        n -= 1
-        k, mass = waiting[n], carried[n]
-        while child[k] != k:
-            if stride > 0:
-                value = np.float32(0)
-                for j in range(weight.shape[1]):
-                    value += weight[k, j] * planes[place[k, j] + base]
-            else:
-                value = probe_sum(
-                    planes, 0, size[0], size[1], stretch, outside, plane[k], offset[k], weight[k], row, column
-                )  # fmt: skip
-            # The network's own numbers: its weights are these, scaled by a power of two.
-            z = sharpness[k] * (value - threshold[k])
-            away = exp(-abs(z))
-            likely = np.float32(1) / (np.float32(1) + away)
-            aside, mass = mass * away * likely, mass * likely
-            goes_right = np.uint32(z >= 0)
-            if not aside <= tolerance:  # so that NaN shows
-                waiting[n], carried[n] = child[k] + np.uint32(1) - goes_right, aside
-                n += 1
-            if mass <= tolerance:
-                break
-            k = child[k] + goes_right
-        if child[k] == k:
-            ballot = votes[leaf[k]]
-            for c in range(box.shape[0]):
-                box[c] += mass * ballot[c]
-
-
-@kernel
-def walk_soft(
-    planes, stride, size, reach, outside, place, plane, offset, weight, threshold, sharpness, child, leaf, votes, root,
-    deepest, tolerance, is_softmax, first_row, last_row, origin, out,
-):  # fmt: skip
-    """Rows first_row..last_row of out (C,h,w) of soft trees.
-
-    stride > 0: planes are flat and padded, and probe j of node n reads for the pixel (0, 0) at place[n, j]
-    stride 0: as in `walk_any_probes`
-    """
-    n_classes, _, width = out.shape
-    stretch = np.float32(1)
-    waiting, carried = np.empty(deepest + 1, np.uint32), np.empty(deepest + 1, np.float32)
-    total = np.empty((SOFT_BLOCK, votes.shape[1]), np.float32)
-    for row in range(first_row, last_row):
-        for column in range(0, width, SOFT_BLOCK):
-            n_pixels = min(SOFT_BLOCK, width - column)
-            total[:] = np.float32(0)
-            for t in range(root.shape[0]):
-                for i in range(n_pixels):
-                    r, c = origin[0] + row, origin[1] + column + i
-                    if reach.shape[0] > 0:
-                        stretch = reach[r * size[1] + c]
-                    _walk_softly(
-                        planes, stride, row * stride + column + i, size, stretch, outside, place, plane, offset, weight,
-                        threshold, sharpness, child, leaf, votes, root[t], tolerance, r, c, waiting, carried, total[i],
-                    )  # fmt: skip
-            _store(total, n_pixels, n_classes, is_softmax, out, row, column)

@@ -1,0 +1,160 @@
+"""A stack as one C99 file and its header: a small fixed runtime, and the model as constant tables; for small devices.
+
+The runtime is the text of hedgerow/c/, of which a file gets the parts that its model needs. It mirrors the kernels'
+float32 arithmetic, order included, so that the labels are Python's own.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hedgerow.errors import InputError
+from hedgerow.export_c_tables import Tables, add_features, add_forests, initialiser, real
+from hedgerow.image_writing import atomic_path
+from hedgerow.trees import CANCELLED, SMALLEST_SUM, ForestStack
+
+if TYPE_CHECKING:
+    from hedgerow.convnet import StackNet
+
+COMPILE = "cc -std=c99 -O3 -ffp-contract=off"
+LARGEST_SIDE = 2**24  # of an image: a place plus an offset is still a 32-bit number
+BANK_PLANES, BANK_LINES, BOX_LINES = 3, 6, 2  # scratch memory of the filters, beside what the levels hold
+HARD_SPACE = "\u00a0"
+ABOUT_REACH = """
+ * reach: (H,W) what offsets are stretched by, one over the depth in metres"""
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
+_FILE = re.compile(r"[\w .+-]+\.c")  # its header's name stands between quotes in it
+
+
+def export_c(
+    model: ForestStack | StackNet, path: str | Path, name: str = "hedgerow_model", filters: bool = True
+) -> tuple[Path, Path]:
+    """Write a stack as C to `path`, which ends in .c, and its header beside it; returns both paths.
+
+    name:    what every public name in C begins with
+    filters: features are computed in C too; else the caller gives them
+    """
+    source = Path(path)
+    header = source.with_suffix(".h")
+    if not isinstance(model, ForestStack):
+        raise InputError("C is written from forests, and this is a network; map it back first: `hedgerow back`.")
+    if not _NAME.fullmatch(name):
+        raise InputError(
+            f"the name {name!r} cannot begin names in C; give up to 40 letters, digits and underscores, a letter first."
+        )
+    if not _FILE.fullmatch(source.name):
+        raise InputError(
+            f"cannot write {str(source)!r}: expected a file name of letters, digits, spaces and _.+- that ends in .c."
+        )
+    model.validate()
+    tables = Tables()
+    add_features(tables, model.features, filters)
+    add_forests(tables, model)
+    tables.constants |= _memory(model, tables, filters)
+    words = _words(model, name)
+    # Neither takes its name before both are complete.
+    with atomic_path(source) as code, atomic_path(header) as declarations:
+        code.write_text(_source(model, tables, words, header.name, filters), encoding="utf-8", newline="\n")
+        declarations.write_text(_header(model, tables, words, filters), encoding="utf-8", newline="\n")
+    return source, header
+
+
+def _memory(model: ForestStack, tables: Tables, filters: bool) -> dict[str, int | str]:
+    """What the workspace holds: planes of an image's size, and lines of its width and twice the margin."""
+    is_depth, has_bank = model.features.kind == "depth", filters and model.features.kind == "bank"
+    feature_planes = model.features.n_features + is_depth if filters else 0
+    held = int(tables.constants["KEPT"]) * model.n_classes + int(tables.constants["MOST_BOXES"])
+    # The filters' scratch memory is free again when the levels begin.
+    return {
+        "FEATURE_PLANES": feature_planes,
+        "PLANES": feature_planes + max(held, BANK_PLANES * has_bank),
+        "LINES": max(model.n_classes + BOX_LINES, BANK_LINES * has_bank),
+        "MARGIN": tables.margin,
+        "LARGEST_SIDE": LARGEST_SIDE,
+    }
+
+
+def _words(model: ForestStack, name: str) -> dict[str, str]:
+    """What the @words@ of hedgerow/c/ stand for."""
+    features, is_depth = model.features, model.features.kind == "depth"
+    fits_byte = min(model.classes) >= 0 and max(model.classes) <= 255
+    return {
+        "name": name,
+        "NAME": name.upper(),
+        "label": "uint8_t" if fits_byte else "int32_t",
+        "n_levels": str(model.n_levels),
+        "n_classes": str(model.n_classes),
+        "n_inputs": str(features.n_inputs),
+        "n_features": str(features.n_features),
+        "receptive_field": str(model.receptive_field),
+        "cancelled": real(CANCELLED),
+        "smallest_sum": real(SMALLEST_SUM),
+        "depth_unit": real(features.depth_unit),
+        "nearest": real(features.nearest),
+        "background": real(features.background),
+        "reach_argument": " const float *reach," if is_depth else "",
+        "about_reach": ABOUT_REACH if is_depth else "",
+        "no_reach": " !reach ||" if is_depth else "",
+        "reach": "reach" if is_depth else "NULL",
+        "computed_reach": f"features + {features.n_features} * size.pixels" if is_depth else "NULL",
+    }
+
+
+def _part(file: str, words: dict[str, str]) -> str:
+    """A text of hedgerow/c/, filled in."""
+    text = resources.files("hedgerow").joinpath("c", file).read_text(encoding="utf-8")
+    return re.sub(r"@(\w+)@", lambda match: words[match[1]], text)
+
+
+def _source(model: ForestStack, tables: Tables, words: dict[str, str], header: str, filters: bool) -> str:
+    kind = model.features.kind
+    values = initialiser([int(value) for value in model.classes])
+    has_smoothing = bool(tables.constants["BOXES"]) or (filters and kind == "bank")
+    parts = [
+        *(["smooth.c.in"] if has_smoothing else []),
+        "probes.c.in",
+        "soft.c.in" if model.is_soft else "hard.c.in",
+        "levels.c.in",
+        *([f"{kind}.c.in", "predict.c.in"] if filters else []),
+    ]
+    sections = [
+        f'/* Written by `hedgerow export`; what it is and how to use it stands in {header}. */\n#include "{header}"',
+        "#include <math.h>\n#include <string.h>",
+        "/* What this model needs of the runtime, and the sizes of its tables and its workspace. */\n"
+        + "\n".join(f"#define {name} {value}" for name, value in sorted(tables.constants.items())),
+        "\n".join(f"typedef {_c_type(dtype)} {what}_number;" for what, dtype in tables.types.items()),
+        _part("types.c.in", words),
+        f"const {words['name']}_label {words['name']}_class_values[{model.n_classes}] = {values};",
+        "\n".join(tables.lines),
+        *(_part(file, words) for file in parts),
+    ]
+    return "\n\n".join(section.strip("\n") for section in sections) + "\n"
+
+
+def _c_type(dtype: np.dtype) -> str:
+    return "float" if dtype.kind == "f" else f"{dtype.name}_t"
+
+
+def _header(model: ForestStack, tables: Tables, words: dict[str, str], filters: bool) -> str:
+    n_trees = ", ".join(str(forest.n_trees) for forest in model.levels)
+    splits = "soft" if model.is_soft else "hard"
+    numbered = ", ".join(f"{f}: {name}".replace(" ", HARD_SPACE) for f, name in enumerate(model.features.names))
+    about = [
+        f"{model.n_levels} level(s) of {n_trees} trees with {splits} splits; {model.n_classes} classes.",
+        f"Constant tables: {tables.n_bytes:,} bytes. Workspace: {4 * int(tables.constants['PLANES']):,} bytes a pixel, "
+        "and a few lines.",
+        f"Features: {numbered}.",
+    ]
+    lines = [f" * {line}" for text in about for line in textwrap.wrap(text, 115, break_on_hyphens=False)]
+    declarations = [*(["predict.h.in"] if filters else []), "features.h.in"]
+    added = {
+        "about": "\n".join(lines).replace(HARD_SPACE, " "),
+        "declarations": "\n\n".join(_part(file, words).strip("\n") for file in declarations),
+    }
+    return _part("header.h.in", words | added)

@@ -1,0 +1,115 @@
+"""A model as an ONNX file, which runs without Hedgerow, without Python even.
+
+The graph is written node by node (`onnx.helper`), not traced by `torch.onnx.export`: a forest needs no PyTorch then,
+the graph stays small however large the forest is, height and width are free, and every sum of the filters and of a hard
+forest is taken in the order of our own code, so that it decides the same to the last bit.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hedgerow.errors import ConfigError
+from hedgerow.extras import require
+from hedgerow.images import PathLike, atomic_path
+from hedgerow.trees import Forest, ForestStack
+
+if TYPE_CHECKING:
+    import onnx
+
+    from hedgerow.convnet import LevelNet, StackNet
+    from hedgerow.onnx_levels import Level
+
+
+def export_onnx(model: ForestStack | StackNet, path: PathLike, filters: bool = True) -> Path:
+    """Write the model to `path` as ONNX, for images of any height and width.
+
+    Input:   "image" (C,H,W) float32, as `predict` takes it but channels first and as they are; with filters=False
+             "features" (F,H,W) float32, standardised, as `model.features.compute` gives them, and for depth images
+             "reach" (H,W) float32, as `model.features.reach` gives it
+    Outputs: "proba" (classes,H,W) float32, "labels" (H,W) int64, class values as in the training labels
+    """
+    require("onnx", "the export to ONNX")
+    data = build(model, filters).SerializeToString(deterministic=True)
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(data)
+    return Path(path)
+
+
+def build(model: ForestStack | StackNet, filters: bool) -> onnx.ModelProto:
+    """The ONNX model; see `export_onnx`."""
+    from onnx import helper
+
+    from hedgerow.onnx_features import given_features, image_features
+    from hedgerow.onnx_graph import INT, REAL, Graph
+    from hedgerow.onnx_levels import level_scores, normalised
+
+    graph, features, size = Graph(), model.features, ["height", "width"]
+    if filters:
+        inputs = [helper.make_tensor_value_info("image", REAL, [features.n_inputs, *size])]
+        scene = image_features(graph, "image", features, model.n_classes)
+    else:
+        inputs, reach = [helper.make_tensor_value_info("features", REAL, [features.n_features, *size])], None
+        if features.kind == "depth":
+            reach = "reach"
+            inputs.append(helper.make_tensor_value_info(reach, REAL, size))
+        scene = given_features(graph, "features", reach, features, model.n_classes)
+    levels = _forest_levels(model) if isinstance(model, ForestStack) else _network_levels(model)
+    proba = ""
+    for number, level in enumerate(levels):
+        channels = graph.node("Concat", scene.features, proba, axis=0) if number else scene.features
+        scores = level_scores(graph, scene, channels, level)
+        if number + 1 == len(levels) and model.output == "softmax":
+            proba = graph.node("Softmax", scores, axis=0)
+        else:
+            proba = normalised(graph, scores, model.n_classes)
+    graph.rename(proba, "proba")
+    best = graph.node("ArgMax", proba, axis=0, keepdims=0)
+    graph.rename(graph.node("Gather", np.array(model.classes, np.int64), best), "labels")
+    outputs = [
+        helper.make_tensor_value_info("proba", REAL, [model.n_classes, *size]),
+        helper.make_tensor_value_info("labels", INT, size),
+    ]
+    about = {"classes": json.dumps(list(model.classes)), "receptive_field": str(model.receptive_field)}
+    return graph.model(inputs, outputs, about)
+
+
+def _forest_levels(stack: ForestStack) -> list[Level]:
+    from hedgerow.onnx_levels import Level
+
+    if not stack.is_soft:
+        return [Level(forest, "hard", "step") for forest in stack.levels]
+    return [Level(forest, "soft", "exp", tolerance=stack.tolerance) for forest in stack.levels]
+
+
+def _network_levels(net: StackNet) -> list[Level]:
+    from hedgerow.onnx_levels import Level
+
+    levels = []
+    for number in range(net.n_levels):
+        one = net.level(number)
+        if one.connections != "frozen":
+            raise ConfigError(
+                f"the network's connections are {one.connections!r}, and only frozen ones can be exported to ONNX; "
+                "map the stack with connections='frozen'."
+            )
+        tolerance = one.tolerance if one.split in ("soft", "crelu") else 0.0
+        levels.append(Level(_with_weights(one), one.split, one.activation, one.sharpness.leaf, tolerance))
+    return levels
+
+
+def _with_weights(level: LevelNet) -> Forest:
+    """The forest of a level, with the network's weights as its own, and thresholds where the splits' inputs are 0."""
+    forest, wiring = level.forest, level.wiring
+    weight, bias, votes = (
+        tensor.detach().cpu().numpy() for tensor in (level.split_weight, level.split_bias, level.vote_weight)
+    )
+    weights, thresholds = np.zeros_like(forest.weight), np.zeros_like(forest.threshold)
+    weights[wiring.node_split] = np.where(forest.weight[wiring.node_split] != 0, weight, 0)  # others are not read
+    thresholds[wiring.node_split] = -bias
+    return replace(forest, weight=weights, threshold=thresholds, votes=votes, leaf_index=wiring.leaf_of, sharpness=None)

@@ -1,0 +1,82 @@
+"""Map Back 2: each leaf gets the mean of what the network's tree says of the pixels that reach it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from hedgerow.context import Region, reached_leaves
+from hedgerow.convnet import StackNet
+from hedgerow.images import to_planes
+from hedgerow.layout import region_grid
+from hedgerow.progress import Report, reporting
+from hedgerow.tiling import default_memory, fitting_tile, level_input
+from hedgerow.trees import Forest, ForestStack
+
+
+def leaf_means(
+    net: StackNet, stack: ForestStack, images: Sequence[np.ndarray], progress: Report | None = None
+) -> ForestStack:
+    """The paper's Algorithm 1: level by level, the votes of `stack`, whose levels below have been updated already.
+
+    stack: Map Back 1 of the network. Nothing is kept of an image but sums over leaves; the network is run again for
+    every level.
+    """
+    total = net.n_levels * len(images)
+    with reporting(progress) as report:
+        for level in range(net.n_levels):
+            sums = LeafSums(stack.levels[level])
+            for done, image in enumerate(images):
+                report("mapping back", level * len(images) + done, total)
+                planes = to_planes(image, f"image {done}", net.features.kind)
+                for region in _tiles(net, planes.shape[1:]):
+                    _add_region(sums, net, stack, level, planes, region)
+            forest = sums.updated(stack.levels[level])
+            stack = replace(stack, levels=(*stack.levels[:level], forest, *stack.levels[level + 1 :]))
+        report("mapping back", total, total)
+    return stack
+
+
+class LeafSums:
+    """Sums of a network's tree scores, (L,C), and the numbers of samples, (L,), over those that reach each leaf."""
+
+    def __init__(self, forest: Forest) -> None:
+        self.scores, self.counts = np.zeros(forest.votes.shape), np.zeros(forest.n_leaves, np.int64)
+
+    def add(self, leaf: np.ndarray, scores: np.ndarray) -> None:
+        """leaf: (H,W) of one tree; scores: (C,H,W), what the network's tree says there."""
+        reached, n_leaves = leaf.ravel(), len(self.counts)
+        self.counts += np.bincount(reached, minlength=n_leaves)
+        for c, plane in enumerate(scores):
+            self.scores[:, c] += np.bincount(reached, plane.ravel(), minlength=n_leaves)
+
+    def updated(self, forest: Forest) -> Forest:
+        """With the means as votes; a leaf that no sample reaches keeps its own."""
+        means = self.scores / np.maximum(self.counts, 1)[:, None]
+        votes = np.where(self.counts[:, None] > 0, means, forest.votes).astype(np.float32)
+        return replace(forest, votes=votes)
+
+
+def _tiles(net: StackNet, size: tuple[int, ...]) -> list[Region]:
+    side = fitting_tile(net, default_memory())
+    return [
+        Region(top, min(top + side, size[0]), left, min(left + side, size[1]))
+        for top in range(0, size[0], side)
+        for left in range(0, size[1], side)
+    ]
+
+
+def _add_region(
+    sums: LeafSums, net: StackNet, stack: ForestStack, level: int, planes: np.ndarray, region: Region
+) -> None:
+    """Add a region of an image (C,H,W): the stack says which leaves are reached, the network what its trees say."""
+    channels, inner, reach, outside = level_input(stack, planes, region, level)
+    leaves = reached_leaves(stack.levels[level], channels, inner, reach, outside)
+    channels, inner, reach, outside = level_input(net, planes, region, level)
+    with torch.no_grad():
+        source = net.region_source(channels, reach, outside)
+        for leaf, scores in zip(leaves, net.level(level).tree_scores(source, region_grid(inner)), strict=True):
+            sums.add(leaf, scores.cpu().numpy())

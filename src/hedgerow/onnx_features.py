@@ -1,0 +1,107 @@
+"""The input features of an image as ONNX nodes; `filters.FeatureSet.compute` is the definition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hedgerow.filters import DOG_RATIO, STRUCTURE_RATIO, FeatureSet, gaussian_weights
+from hedgerow.onnx_filters import Border, down_columns, mirrored, smoothed, turned
+from hedgerow.onnx_graph import REAL, Graph
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What the levels read of an image, by the names of tensors.
+
+    features: (F,H,W) float32; height, width: int64 scalars
+    stretch:  (H,W) float32 factor for the offsets at each pixel, or None; outside: (F+C,) constants, or None
+    """
+
+    features: str
+    height: str
+    width: str
+    stretch: str | None = None
+    outside: np.ndarray | None = None
+
+
+def given_features(graph: Graph, planes: str, stretch: str | None, features: FeatureSet, n_classes: int) -> Scene:
+    """The scene of features (F,H,W) that were computed elsewhere; `stretch` as well, if they are of depth."""
+    return Scene(planes, *_size(graph, planes), stretch, features.outside(n_classes))
+
+
+def image_features(graph: Graph, image: str, features: FeatureSet, n_classes: int) -> Scene:
+    """The scene of an image (C,H,W)."""
+    height, width = _size(graph, image)
+    stretch = None
+    if features.kind == "depth":
+        raw, stretch = _depth(graph, image, features)
+    elif features.kind == "channels":
+        raw = image
+    else:
+        raw = _bank(graph, image, height, width, features)
+    shape = (-1, 1, 1)
+    centred = graph.node("Sub", raw, features.mean.reshape(shape))
+    standardised = graph.node("Mul", centred, (np.float32(1) / features.std).reshape(shape))
+    return Scene(standardised, height, width, stretch, features.outside(n_classes))
+
+
+def _size(graph: Graph, planes: str) -> tuple[str, str]:
+    shape = graph.node("Shape", planes)
+    return graph.node("Gather", shape, 1), graph.node("Gather", shape, 2)
+
+
+def _depth(graph: Graph, image: str, features: FeatureSet) -> tuple[str, str]:
+    """Metres and presence, (2,H,W), and one over the metres, (H,W)."""
+    is_present = graph.node("Greater", image, 0.0)
+    metres = graph.node("Div", image, features.depth_unit)
+    metres = graph.node("Clip", metres, features.nearest, features.background)
+    metres = graph.node("Where", is_present, metres, features.background)
+    stretch = graph.node("Squeeze", graph.node("Div", 1.0, metres), [0])
+    return graph.node("Concat", metres, graph.node("Cast", is_present, to=REAL), axis=0), stretch
+
+
+def _bank(graph: Graph, image: str, height: str, width: str, features: FeatureSet) -> str:
+    """(F,H,W): for every image channel its intensity and `filters.KINDS` at each scale."""
+    shape, n = (-1, 1, 1), features.n_inputs
+    centred = graph.node("Sub", image, features.input_mean.reshape(shape))
+    centred = graph.node("Div", centred, features.input_std.reshape(shape))
+    widest = max(gaussian_weights(sigma).shape[1] - 1 for sigma in features.sigmas)
+    bank = _Bank(graph, mirrored(graph, height, widest), mirrored(graph, width, widest), n)
+    kinds = [centred, *(kind for sigma in features.sigmas for kind in bank.scale(centred, sigma))]
+    order = np.arange(len(kinds) * n).reshape(-1, n).T.ravel()  # all of the first channel, then of the second
+    return graph.node("Gather", graph.node("Concat", *kinds, axis=0), order, axis=0)
+
+
+class _Bank:
+    """Gaussian filters of planes; all the image's channels at once. Borders mirror, edge pixel included."""
+
+    def __init__(self, graph: Graph, rows: Border, columns: Border, n_inputs: int) -> None:
+        self.graph, self.rows, self.columns, self.n_inputs = graph, rows, columns, n_inputs
+
+    def scale(self, planes: str, sigma: float) -> list[str]:
+        """`filters.KINDS` at one scale, each (C,H,W) as the planes are."""
+        graph, node, n = self.graph, self.graph.node, self.n_inputs
+        weights = gaussian_weights(sigma)
+        down = node("Concat", *down_columns(graph, planes, self.rows, weights), axis=0)
+        # Three orders along the rows of each of the three: six are needed.
+        both = [turned(graph, each) for each in down_columns(graph, turned(graph, down), self.columns, weights)]
+        (smooth, d_r, d_rr), (d_c, d_rc, _), (d_cc, *_) = (graph.pieces(each, 3, each=n) for each in both)
+        rr, rc, cc = node("Mul", d_r, d_r), node("Mul", d_r, d_c), node("Mul", d_c, d_c)
+        gradient = node("Sqrt", node("Add", rr, cc))
+        laplacian = node("Add", d_rr, d_cc)
+        dog = node("Sub", self._smoothed(planes, DOG_RATIO * sigma), smooth)
+        tensor = self._smoothed(node("Concat", rr, rc, cc, axis=0), STRUCTURE_RATIO * sigma)
+        structure = self._eigenvalues(*graph.pieces(tensor, 3, each=n))
+        return [smooth, laplacian, gradient, dog, *structure, *self._eigenvalues(d_rr, d_rc, d_cc)]
+
+    def _smoothed(self, planes: str, sigma: float) -> str:
+        return smoothed(self.graph, planes, self.rows, self.columns, gaussian_weights(sigma)[:1])
+
+    def _eigenvalues(self, rr: str, rc: str, cc: str) -> tuple[str, str]:
+        node = self.graph.node
+        mean = node("Mul", node("Add", rr, cc), 0.5)
+        spread = node("Mul", node("Sub", rr, cc), 0.5)
+        root = node("Sqrt", node("Add", node("Mul", spread, spread), node("Mul", rc, rc)))
+        return node("Add", mean, root), node("Sub", mean, root)

@@ -1,0 +1,224 @@
+"""The levels of a stack or a network as ONNX nodes; `context.run_forest` and `ops.reference` are the definition.
+
+A level works through the pixels in blocks, in a loop of the graph: what it stores is of the size of a block times the
+nodes of its trees, whatever the image. Hard splits are walked, all trees at once, in a loop over the depth. Soft ones
+are carried from parents to children, all trees at once, generation after generation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from hedgerow.onnx_features import Scene
+from hedgerow.onnx_graph import INT, Graph
+from hedgerow.onnx_reads import Pick, Reads, reads_of
+from hedgerow.trees import CANCELLED, SMALLEST_SUM, Forest
+
+WALKED_VALUES, CARRIED_VALUES = 2**16, 2**20  # pixels x trees, and pixels x splits, of a block
+LEAST = -70.0  # whose exponential still is a normal float32, and is felt nowhere
+SMALLEST_LEAF_SUM = 1e-30  # divides the leaves of a tree whose every branch was left out
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level, of a stack or of a network, as a forest.
+
+    forest:         a network's holds its weights; its thresholds are the biases' negatives
+    split:          "hard", "soft", "tanh", "crelu"; activation: of the leaves, as in `LevelNet`
+    leaf_sharpness: alpha_2
+    tolerance:      a soft branch is left out where it carries no more than this
+    """
+
+    forest: Forest
+    split: str
+    activation: str
+    leaf_sharpness: float = 1.0
+    tolerance: float = 0.0
+
+
+def level_scores(graph: Graph, scene: Scene, channels: str, level: Level) -> str:
+    """(C,H,W): the summed votes of a level that reads channels (M,H,W)."""
+    forest = level.forest
+    if level.split == "hard":
+        reads = reads_of(graph, scene, channels, forest, np.arange(forest.n_nodes))
+        walk = _walk(graph, forest, reads)
+        return _in_blocks(graph, scene, forest.n_classes, WALKED_VALUES // forest.n_trees, walk)
+    splits = np.flatnonzero(forest.is_split)
+    reads = reads_of(graph, scene, channels, forest, splits)
+    carry = _carry(level, splits, reads)
+    return _in_blocks(graph, scene, forest.n_classes, CARRIED_VALUES // max(len(splits), 1), carry)
+
+
+def normalised(graph: Graph, scores: str, n_classes: int) -> str:
+    """(C,H,W) class probabilities as `trees.normalise` makes them, sums in the same order."""
+    node = graph.node
+    total = graph.sum_in_order(scores, n_classes)
+    sizes = graph.sum_in_order(node("Abs", scores), n_classes)
+    divisor = node("Max", total, node("Mul", sizes, CANCELLED), SMALLEST_SUM)
+    lacking = node("Div", node("Sub", 1.0, node("Div", total, divisor)), float(n_classes))
+    return node("Add", node("Div", scores, divisor), lacking)
+
+
+Scores = Callable[[Graph, str], str]
+"""Nodes that make scores (C,B) of the numbers (B,) of pixels."""
+
+
+def _in_blocks(graph: Graph, scene: Scene, n_classes: int, most: int, scores: Scores) -> str:
+    """(C,H,W) scores, computed for at most so many pixels at a time."""
+    node = graph.node
+    n_pixels = node("Mul", scene.height, scene.width)
+    last = node("Sub", n_pixels, 1)
+    size = node("Min", n_pixels, max(most, 1))
+    n_blocks = node("Add", node("Div", last, size), 1)
+    within = node("Range", 0, size, 1)
+
+    def block(inner: Graph, number: str) -> list[str]:
+        pixel = inner.node("Add", inner.node("Mul", number, size), within)
+        return [scores(inner, inner.node("Min", pixel, last))]  # the last block repeats the last pixel
+
+    blocks = graph.loop(n_blocks, block, n_collected=1)[0]
+    planes = node("Reshape", node("Transpose", blocks, perm=[1, 0, 2]), [n_classes, -1])
+    planes = node("Slice", planes, [0], node("Unsqueeze", n_pixels, [0]), [1])
+    size_of_image = (node("Unsqueeze", each, [0]) for each in (scene.height, scene.width))
+    return node("Reshape", planes, node("Concat", [n_classes], *size_of_image, axis=0))
+
+
+def _split_value(graph: Graph, forest: Forest, reads: Reads, pick: Pick, weight: str, block: tuple[str, ...]) -> str:
+    """The weighted sum of the probes, in the order of the forest's own code: a hard decision must not differ."""
+    values = reads.values(graph, pick, block)
+    if forest.weight.shape[1] > 1 or (forest.weight[forest.is_split] != 1).any():
+        values = graph.node("Mul", values, pick(weight))
+    return graph.sum_in_order(values, forest.weight.shape[1])
+
+
+def _walk(graph: Graph, forest: Forest, reads: Reads) -> Scores:
+    # A leaf is its own left child, and nothing is >= NaN: whatever a pixel holds, it stays there.
+    nodes = np.arange(forest.n_nodes)
+    left = graph.table(np.where(forest.is_split, forest.left_child, nodes))
+    threshold = np.where(forest.is_split, forest.threshold, np.nan).astype(np.float32)
+    first = forest.n_nodes * np.arange(forest.weight.shape[1]).reshape(-1, 1, 1)  # of each probe, in a flat table
+    leaf = graph.table(np.where(forest.is_split, 0, forest.leaf_index))
+    weight = graph.node("Identity", np.ascontiguousarray(forest.weight.T))
+
+    def scores(block: Graph, pixel: str) -> str:
+        here = reads.of_block(block, pixel)
+
+        def step(inner: Graph, number: str, at: str) -> list[str]:
+            place = inner.node("Add", inner.node("Unsqueeze", at, [0]), first)
+            columns = lambda table: inner.look_up(inner.node("Reshape", table, [-1]), place)  # noqa: E731
+            value = _split_value(inner, forest, reads, columns, weight, here)
+            goes_right = inner.node("GreaterOrEqual", value, inner.look_up(threshold, at))
+            return [inner.node("Add", inner.look_up(left, at), inner.node("Cast", goes_right, to=INT))]
+
+        start = block.node("Expand", forest.root.astype(np.int64)[:, None], block.node("Shape", pixel))
+        reached = block.loop(int(forest.depth.max()), step, [start], INT)[0]
+        votes = block.node("Gather", forest.votes, block.look_up(leaf, reached))
+        return block.node("Transpose", block.sum_in_order(votes, forest.n_trees), perm=[1, 0])
+
+    return scores
+
+
+@dataclass(frozen=True)
+class _Generation:
+    """Nodes of the same depth, of all trees: which of them are leaves, and where their children's carry comes from.
+
+    leaf_place: (l,) int32, places of its leaves among its nodes; leaves: (l,) their nodes
+    parent:     (m,) int32, for the nodes of the next generation, the place of the parent among these
+    side:       (m,) int32, the same for the side they lie on: a split's number for its right, plus N for its left
+    """
+
+    leaf_place: np.ndarray
+    leaves: np.ndarray
+    parent: np.ndarray
+    side: np.ndarray
+
+
+def _generations(forest: Forest) -> list[_Generation]:
+    number = np.cumsum(forest.is_split) - 1
+    n_splits, nodes, generations = int(forest.is_split.sum()), forest.root, []
+    while len(nodes):
+        is_split = forest.is_split[nodes]
+        leaf_place, split_place = np.flatnonzero(~is_split), np.flatnonzero(is_split)
+        splits = nodes[is_split]
+        places = leaf_place, np.tile(split_place, 2), np.concatenate([number[splits], number[splits] + n_splits])
+        of_leaves, parent, side = (each.astype(np.int32) for each in places)
+        generations.append(_Generation(of_leaves, nodes[~is_split], parent, side))
+        nodes = np.concatenate([forest.left_child[splits] + 1, forest.left_child[splits]])
+    return generations
+
+
+def _carry(level: Level, splits: np.ndarray, reads: Reads) -> Scores:
+    forest, generations = level.forest, _generations(level.forest)
+    weight = np.ascontiguousarray(forest.weight[splits].T)
+    leaves = np.concatenate([generation.leaves for generation in generations])
+    votes = np.ascontiguousarray(forest.votes[forest.leaf_index[leaves]].T)
+    is_sum = level.split == "tanh"
+
+    def split_input(graph: Graph, pixel: str) -> str:
+        """z_H1 (N,B)"""
+        node = graph.node
+        here = reads.of_block(graph, pixel)
+        columns = lambda table: node("Unsqueeze", table, [2])  # noqa: E731
+        value = _split_value(graph, forest, reads, columns, node("Identity", weight), here)
+        z = node("Sub", value, forest.threshold[splits][:, None])
+        return z if forest.sharpness is None else node("Mul", z, forest.sharpness[splits][:, None])
+
+    def scores(graph: Graph, pixel: str) -> str:
+        node, found = graph.node, []
+        sides = node("Concat", *_sides(graph, level, split_input(graph, pixel)), axis=0) if len(splits) else ""
+        start = np.full((forest.n_trees, 1), 0 if is_sum else 1, np.float32)
+        carried = node("Expand", start, node("Shape", pixel))
+        for generation in generations:
+            if len(generation.leaves):
+                found.append(node("Gather", carried, generation.leaf_place, axis=0))
+            if len(generation.parent):
+                above = node("Gather", carried, generation.parent, axis=0)
+                carried = node("Add" if is_sum else "Mul", above, node("Gather", sides, generation.side, axis=0))
+                if level.tolerance:
+                    carried = node("Where", node("LessOrEqual", carried, level.tolerance), 0.0, carried)
+        active = _leaf_activation(graph, level, node("Concat", *found, axis=0), leaves)
+        return node("MatMul", votes, active)
+
+    return scores
+
+
+def _sides(graph: Graph, level: Level, z: str) -> tuple[str, str]:
+    """What a split with input z does to what is carried to its right and to its left: tanh adds, the others multiply.
+
+    exp(min(z, 0)) and exp(min(-z, 0)) are the sides of crelu; divided by their sum they are the sigmoids of z and -z,
+    and tanh(z) - 1 is -2 sigmoid(-2z).
+    """
+    node = graph.node
+    if level.split != "soft":
+        z = node("Mul", z, 2.0 if level.split == "tanh" else level.leaf_sharpness)
+    right, left = (node("Exp", node("Clip", side, LEAST, 0.0)) for side in (z, node("Neg", z)))
+    if level.split == "crelu":
+        return right, left
+    both = node("Add", right, left)
+    right, left = node("Div", right, both), node("Div", left, both)
+    if level.split == "soft":
+        return right, left
+    return node("Mul", left, -2.0), node("Mul", right, -2.0)
+
+
+def _leaf_activation(graph: Graph, level: Level, carried: str, leaves: np.ndarray) -> str:
+    """a_H2 (L,B) of what is carried to the leaves, the nodes `leaves`."""
+    node = graph.node
+    if level.activation == "sigmoid":
+        z = node("Mul", node("Add", carried, 1.0), -level.leaf_sharpness)
+        return node("Reciprocal", node("Add", node("Exp", z), 1.0))  # a runtime's Sigmoid may end at 1e-8
+    if level.activation == "exp":
+        return carried
+    # Softmax over the leaves of each tree. The largest is never small, so nothing need be taken away before. A row of
+    # zeros makes trees equally long: ScatterND could add them up as they are, but onnxruntime's threads lose parts.
+    tree = np.searchsorted(level.forest.root, leaves, side="right") - 1
+    count = np.bincount(tree)
+    of_tree = np.full((len(count), count.max()), len(leaves), np.int32)
+    of_tree[np.arange(count.max()) < count[:, None]] = np.argsort(tree, kind="stable")
+    zeros = node("Expand", np.zeros((1, 1), np.float32), node("Shape", node("Gather", carried, 0)))
+    by_tree = node("Gather", node("Concat", carried, zeros, axis=0), of_tree, axis=0)
+    sums = node("Max", node("ReduceSum", by_tree, [1], keepdims=0), SMALLEST_LEAF_SUM)
+    return node("Div", carried, node("Gather", sums, tree.astype(np.int32), axis=0))

@@ -1,0 +1,129 @@
+"""What the probes of a level read, as ONNX nodes; `context` and `walk_kernels.probe_sum` are the definition.
+
+Planes are laid out once a level, flat; a read is then one Gather. Tables have one row a probe and one column a node,
+(J,N); whoever reads picks the columns: `pick` makes of a table what goes with a block of B pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from hedgerow.onnx_features import Scene
+from hedgerow.onnx_filters import clamped, padded, smoothed
+from hedgerow.onnx_graph import INT, Graph
+from hedgerow.trees import Forest
+
+Pick = Callable[[str], str]
+"""From a table (J,N) to what goes with a block: (J,T,B), columns for every tree and pixel, or (J,N,1), all of them."""
+
+
+class Reads(Protocol):
+    def of_block(self, graph: Graph, pixel: str) -> tuple[str, ...]:
+        """What `values` needs to know of pixels, given their numbers (B,)."""
+
+    def values(self, graph: Graph, pick: Pick, block: tuple[str, ...]) -> str:
+        """What the probes read, of the shape that `pick` gives."""
+
+
+def reads_of(graph: Graph, scene: Scene, channels: str, forest: Forest, nodes: np.ndarray) -> Reads:
+    """Where the probes of these nodes of a forest read the channels (M,H,W)."""
+    used = ((forest.weight != 0) & forest.is_split[:, None])[nodes].T
+    channel, radius = forest.channel[nodes].T, forest.radius[nodes].T
+    # By radius, then by what lies outside, so that each kind of averaging is done once.
+    constants = np.zeros(forest.n_channels, np.float32) if scene.outside is None else scene.outside
+    keys = np.stack([radius, np.unique(constants, return_inverse=True)[1][channel], channel], axis=-1)[used]
+    wanted, plane_of_used = np.unique(keys, axis=0, return_inverse=True) if used.any() else (np.zeros((1, 3), int), 0)
+    plane = np.zeros(used.shape, np.int64)  # a probe that is not used reads something, and counts for nothing
+    plane[used] = np.ravel(plane_of_used)
+    offset = np.where(used[..., None], forest.offset[nodes].transpose(1, 0, 2), 0)
+    planes = []
+    for r, kind in np.unique(wanted[:, :2], axis=0).tolist():
+        alike = wanted[(wanted[:, :2] == (r, kind)).all(axis=1), 2]
+        some = graph.node("Gather", channels, alike, axis=0)
+        planes.append(_box_averaged(graph, scene, some, r, float(constants[alike[0]])) if r else some)
+    laid_out = graph.node("Concat", *planes, axis=0)
+    if scene.stretch is None:
+        return _FixedReads(graph, scene, laid_out, plane, offset.astype(np.int64), forest.reach)
+    return _StretchedReads(graph, scene, scene.stretch, laid_out, constants[wanted[:, 2]], plane, offset)
+
+
+class _FixedReads:
+    """The same offset at every pixel: planes are padded, and a probe's place is a constant away from the pixel's."""
+
+    def __init__(
+        self, graph: Graph, scene: Scene, planes: str, plane: np.ndarray, offset: np.ndarray, reach: int
+    ) -> None:
+        node = graph.node
+        # Farther than the image is large, every offset ends at its edge.
+        margin = node("Min", reach, node("Max", scene.height, scene.width))
+        laid_out = node("Pad", planes, node("Mul", margin, [0, 1, 1, 0, 1, 1]), mode="edge")
+        stride = node("Add", scene.width, node("Mul", margin, 2))
+        area = node("Mul", stride, node("Add", scene.height, node("Mul", margin, 2)))
+        down, right = (
+            node("Add", node("Max", node("Min", graph.table(each), margin), node("Neg", margin)), margin)
+            for each in (offset[..., 0], offset[..., 1])
+        )
+        place = node("Add", node("Mul", graph.table(plane), area), node("Mul", down, stride))
+        self._place, self._flat = node("Add", place, right), node("Reshape", laid_out, [-1])
+        self._width, self._stride = scene.width, stride
+
+    def of_block(self, graph: Graph, pixel: str) -> tuple[str, ...]:
+        row = graph.node("Div", pixel, self._width)
+        column = graph.node("Mod", pixel, self._width)
+        return (graph.node("Add", graph.node("Mul", row, self._stride), column),)
+
+    def values(self, graph: Graph, pick: Pick, block: tuple[str, ...]) -> str:
+        return graph.look_up(self._flat, graph.node("Add", pick(self._place), block[0]))
+
+
+class _StretchedReads:
+    """Offsets stretched at each pixel: the planes are as large as the image, each followed by what lies outside."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        scene: Scene,
+        stretch: str,
+        planes: str,
+        constants: np.ndarray,
+        plane: np.ndarray,
+        offset: np.ndarray,
+    ) -> None:
+        node = graph.node
+        self._size, self._area = (scene.height, scene.width), node("Mul", scene.height, scene.width)
+        flat = node("Reshape", planes, [len(constants), -1])
+        self._flat = node("Reshape", node("Concat", flat, constants.reshape(-1, 1), axis=1), [-1])
+        self._start = node("Mul", graph.table(plane), node("Add", self._area, 1))
+        self._offset = [node("Identity", np.ascontiguousarray(offset[..., axis])) for axis in (0, 1)]
+        self._stretch = node("Reshape", stretch, [-1])
+
+    def of_block(self, graph: Graph, pixel: str) -> tuple[str, ...]:
+        row, column = graph.node("Div", pixel, self._size[1]), graph.node("Mod", pixel, self._size[1])
+        return row, column, graph.look_up(self._stretch, pixel)
+
+    def values(self, graph: Graph, pick: Pick, block: tuple[str, ...]) -> str:
+        node, places, tests = graph.node, [], []
+        for position, offset, length in zip(block[:2], self._offset, self._size, strict=True):
+            shift = node("Floor", node("Add", node("Mul", pick(offset), block[2]), 0.5))
+            place = node("Add", node("Cast", shift, to=INT), position)
+            tests += [node("GreaterOrEqual", place, 0), node("Less", place, length)]
+            places.append(place)
+        is_inside = node("And", node("And", tests[0], tests[1]), node("And", tests[2], tests[3]))
+        place = node("Add", node("Mul", places[0], self._size[1]), places[1])
+        place = node("Add", node("Where", is_inside, place, self._area), pick(self._start))
+        return graph.look_up(self._flat, place)
+
+
+def _box_averaged(graph: Graph, scene: Scene, planes: str, radius: int, outside: float) -> str:
+    """(P,H,W) mean over the box of `radius` around each pixel; see `context.box_averaged`."""
+    weights = np.zeros((1, 1 + radius + -radius % 4), np.float32)
+    weights[0, : radius + 1] = 1 / (2 * radius + 1)
+    margin = weights.shape[1] - 1
+    if scene.outside is not None:
+        planes = graph.node("Pad", planes, [0, margin, margin, 0, margin, margin], outside)
+    border = clamped if scene.outside is None else padded
+    rows, columns = border(graph, scene.height, margin), border(graph, scene.width, margin)
+    return smoothed(graph, planes, rows, columns, weights)
