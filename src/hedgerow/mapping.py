@@ -15,7 +15,8 @@ from hedgerow.errors import ConfigError, InputError, ModelError
 from hedgerow.progress import Report
 from hedgerow.trees import LEAF, Forest, ForestStack
 
-# Chosen by measurement, see docs/choices.md. A step has no sharpness; its votes stay as they are.
+# That of soft splits is chosen by measurement (docs/choices.md), and crelu takes it over; tanh needs a leaf sharpness
+# that lets the true leaf hold most of a tree's activation. A step has none; its votes stay as they are.
 DEFAULT_SHARPNESS = {
     "hard": Sharpness(1.0, 1.0, 1.0),
     "tanh": Sharpness(100.0, 5.0, 0.5),
