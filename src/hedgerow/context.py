@@ -173,7 +173,7 @@ def fixed_places(
     else:
         planes = _padded_planes(channels, pairs, inner, margin)
     stride, size = planes.shape[2], planes.shape[1] * planes.shape[2]
-    offset = np.clip(forest.offset.astype(np.int64), -margin, margin)
+    offset = np.clip(np.floor(forest.offset + np.float32(0.5)).astype(np.int64), -margin, margin)
     place = plane.astype(np.int64) * size + (offset[..., 0] + margin) * stride + offset[..., 1] + margin
     return planes, np.where(forest.is_split[:, None], place, 0)
 

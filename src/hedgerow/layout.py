@@ -102,7 +102,7 @@ def lay_out(forest: Forest, wiring: Wiring, source: Source, grid: Grid) -> tuple
     used = forest.weight[splits] != 0
     if source.stretch is not None or source.outside is not None:
         return _stretched(channel, offset, radius, used, source, grid)
-    return _fixed(channel, offset.astype(np.int64), radius, used, source, grid)
+    return _fixed(channel, np.floor(offset + np.float32(0.5)).astype(np.int64), radius, used, source, grid)
 
 
 def _fixed(
