@@ -15,7 +15,7 @@ from hedgerow.ops.blocks import ONE, ZERO, exp
 from hedgerow.ops.compiling import kernel, kernel_part, multiply_add_part
 from hedgerow.ops.walk_kernels import probe_sum, store
 
-ROWS, COLUMNS = 64, 64  # large, so that many pixels share a node: a list of few costs as much as one of many
+ROWS, COLUMNS = 64, 128  # large, so that many pixels share a node: a list of few costs as much as one of many
 BLOCK = ROWS * COLUMNS
 VECTOR = 16
 
