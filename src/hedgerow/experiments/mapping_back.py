@@ -60,6 +60,7 @@ def compare(net: StackNet, train: ImageSet, test: ImageSet, tolerance: float) ->
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for name, model in models(net, train, tolerance):
+            model.predict(test.images[0], progress=silent)  # compiles, if it must
             start = time.process_time()
             found = [model.predict(image, progress=silent) for image in test.images]
             seconds = time.process_time() - start
