@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 import hedgerow as hr  # noqa: E402
 from forests import grown_stack, random_forest  # noqa: E402
 from fuzzy_trees import PARAMETERS, algorithm_1, altered, hard_twin  # noqa: E402
-from hedgerow import mapback  # noqa: E402
+from hedgerow import tiling  # noqa: E402
 from hedgerow.context import reached_leaves  # noqa: E402
 from hedgerow.errors import ConfigError, InputError, ModelError  # noqa: E402
 from hedgerow.layout import Grid  # noqa: E402
@@ -224,7 +224,7 @@ def test_every_network_has_a_map_back_2(kind, stack, example):
 def test_tiles_and_order_of_the_images_do_not_change_the_means(stack, net, example, monkeypatch):
     whole = to_forest(net, example.images, progress=silent)
     reverse = to_forest(net, example.images[::-1], progress=silent)
-    monkeypatch.setattr(mapback, "fitting_tile", lambda *_: 11)
+    monkeypatch.setattr(tiling, "fitting_tile", lambda *_: 11)
     tiled = to_forest(net, example.images, progress=silent)
     for mine in (reverse, tiled):
         for found, expected in zip(mine.levels, whole.levels, strict=True):

@@ -186,15 +186,20 @@ CHANGES = {
 }
 
 
+def refused_with(contents, name, change, folder):
+    """The file with one array changed is refused."""
+    bad = copy.copy(contents)
+    array = contents.arrays[name].astype(np.float32)
+    bad.arrays = {**contents.arrays, name: np.ascontiguousarray(CHANGES[change](array))}
+    bad.write(folder / "bad.hedge")
+    refused(folder / "bad.hedge")
+
+
 @pytest.mark.parametrize("name", WEIGHTS)
 @pytest.mark.parametrize("change", CHANGES)
 def test_weights_that_do_not_fit_are_refused(contents, tmp_path, name, change):
     for level in ("net0", "net1"):
-        bad = copy.copy(contents)
-        array = contents.arrays[f"{level}.{name}"].astype(np.float32)
-        bad.arrays = {**contents.arrays, f"{level}.{name}": np.ascontiguousarray(CHANGES[change](array))}
-        bad.write(tmp_path / "bad.hedge")
-        refused(tmp_path / "bad.hedge")
+        refused_with(contents, f"{level}.{name}", change, tmp_path)
 
 
 @pytest.mark.parametrize("connections", ["sparse", "full"])
@@ -203,11 +208,7 @@ def test_connections_that_do_not_fit_are_refused(stack, tmp_path, connections, c
     save(to_convnet(stack, "tanh", connections=connections), tmp_path / "net.hedge")
     contents = Contents.of(tmp_path / "net.hedge")
     for name in ("leaf_weight", "leaf_bias"):
-        bad = copy.copy(contents)
-        array = contents.arrays[f"net1.{name}"].astype(np.float32)
-        bad.arrays = {**contents.arrays, f"net1.{name}": np.ascontiguousarray(CHANGES[change](array))}
-        bad.write(tmp_path / "bad.hedge")
-        refused(tmp_path / "bad.hedge")
+        refused_with(contents, f"net1.{name}", change, tmp_path)
 
 
 def test_missing_and_further_arrays_are_refused(contents, tmp_path):

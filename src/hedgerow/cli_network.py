@@ -120,10 +120,10 @@ def refine(
 
 def back(
     model: Model,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write, e.g. small.hedge.")],
     images: Annotated[
         str | None, typer.Argument(help="Folder, file or glob of images; leaf_mean takes its votes from them.")
     ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write.")] = Path("forest.hedge"),
     method: Annotated[
         Method, typer.Option(help="Map Back 2, Map Back 1, or soft splits: exactly the network.")
     ] = Method.leaf_mean,

@@ -13,7 +13,7 @@ from hedgerow.convnet import StackNet
 from hedgerow.images import to_planes
 from hedgerow.layout import region_grid
 from hedgerow.progress import Report, reporting
-from hedgerow.tiling import default_memory, fitting_tile, level_input
+from hedgerow.tiling import level_input, tiles
 from hedgerow.trees import Forest, ForestStack
 
 
@@ -32,7 +32,7 @@ def leaf_means(
             for done, image in enumerate(images):
                 report("mapping back", level * len(images) + done, total)
                 planes = to_planes(image, f"image {done}", net.features.kind)
-                for region in _tiles(net, planes.shape[1:]):
+                for region in tiles(net, (planes.shape[1], planes.shape[2])):
                     _add_region(sums, net, stack, level, planes, region)
             forest = sums.updated(stack.levels[level])
             stack = replace(stack, levels=(*stack.levels[:level], forest, *stack.levels[level + 1 :]))
@@ -58,15 +58,6 @@ class LeafSums:
         means = self.scores / np.maximum(self.counts, 1)[:, None]
         votes = np.where(self.counts[:, None] > 0, means, forest.votes).astype(np.float32)
         return replace(forest, votes=votes)
-
-
-def _tiles(net: StackNet, size: tuple[int, ...]) -> list[Region]:
-    side = fitting_tile(net, default_memory())
-    return [
-        Region(top, min(top + side, size[0]), left, min(left + side, size[1]))
-        for top in range(0, size[0], side)
-        for left in range(0, size[1], side)
-    ]
 
 
 def _add_region(

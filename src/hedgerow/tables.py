@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -22,7 +21,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch.nn import functional
 
-from hedgerow.config import Checked, Sharpness, StackConfig, setting
+from hedgerow.config import Checked, RefineConfig, Sharpness, StackConfig, setting
 from hedgerow.context import Region
 from hedgerow.convnet import StackNet
 from hedgerow.filters import fit_features
@@ -33,6 +32,7 @@ from hedgerow.mapping import to_convnet, to_forest
 from hedgerow.ops.blocks import COLUMNS
 from hedgerow.progress import silent
 from hedgerow.refinement import steady_sums
+from hedgerow.schedules import learning_rate, make_optimiser
 from hedgerow.trees import Forest, ForestStack
 
 # Measured, see docs/tables.md.
@@ -176,25 +176,18 @@ def _refine(net: StackNet, planes: np.ndarray, target: np.ndarray, config: Table
 
     Adam's steps are bounded by the rate, whose limit keeps the numbers in float32's range.
     """
-    level, n_samples = net.level(0), planes.shape[1]
-    votes, splits = level.sharpness.vote, SPLIT_RATE * level.sharpness.split
-    # Adam moves every weight by about its rate, so rates follow the size of what they change.
-    optimiser = torch.optim.Adam(
-        [
-            {"params": [level.vote_weight], "factor": votes},
-            {"params": [level.split_weight, level.split_bias], "factor": splits},
-        ],
-        eps=1e-12,
-    )
-    rng, classes = np.random.default_rng(seed), torch.from_numpy(target.astype(np.int64))
+    n_samples = planes.shape[1]
     starts = range(0, n_samples, config.batch_size)
+    n_steps = max(config.epochs * len(starts), 1)
+    rates = RefineConfig(n_steps=n_steps, learning_rate=config.learning_rate, split_rate=SPLIT_RATE)
+    optimiser = make_optimiser(net, rates)
+    rng, classes = np.random.default_rng(seed), torch.from_numpy(target.astype(np.int64))
     for epoch in range(config.epochs):
         order = rng.permutation(n_samples)
         for number, start in enumerate(starts):
             batch = order[start : start + config.batch_size]
-            done = (epoch + number / len(starts)) / config.epochs
             for group in optimiser.param_groups:
-                group["lr"] = group["factor"] * config.learning_rate * 0.5 * (1 + math.cos(math.pi * done))
+                group["lr"] = group["factor"] * learning_rate(rates, epoch * len(starts) + number)
             samples = _folded(planes[:, batch])
             scores = net(Source(torch.from_numpy(samples)), [Grid(0, 0, *samples.shape[1:])])[-1]
             loss = functional.cross_entropy(scores.reshape(net.n_classes, -1)[:, : len(batch)].T, classes[batch])

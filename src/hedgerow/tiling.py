@@ -79,17 +79,25 @@ def predict_tiles(
     """Tile by tile: its region, the levels' class probabilities (C,h,w) there, and the image's size (H,W)."""
     planes = to_planes(image, features=model.features.kind)
     height, width = planes.shape[1:]
+    regions = tiles(model, (height, width), tile, memory)
+    with reporting(progress) as report:
+        for done, region in enumerate(regions):
+            yield region, region_outputs(model, planes, region), (height, width)
+            report("predicting", done + 1, len(regions))
+
+
+def tiles(model: Model, size: tuple[int, int], tile: int | None = None, memory: int | None = None) -> list[Region]:
+    """The tiles of an image of this size (H,W), row after row; `tile` and `memory` as in `predict`."""
     if tile is None:
         tile = fitting_tile(model, default_memory() if memory is None else memory)
     if tile < 1:
         raise ConfigError(f"the tile size is {tile}; it must be at least 1 pixel.")
-    tops, lefts = range(0, height, tile), range(0, width, tile)
-    total = len(tops) * len(lefts)
-    with reporting(progress) as report:
-        for done, (top, left) in enumerate((t, c) for t in tops for c in lefts):
-            region = Region(top, min(top + tile, height), left, min(left + tile, width))
-            yield region, region_outputs(model, planes, region), (height, width)
-            report("predicting", done + 1, total)
+    height, width = size
+    return [
+        Region(top, min(top + tile, height), left, min(left + tile, width))
+        for top in range(0, height, tile)
+        for left in range(0, width, tile)
+    ]
 
 
 def fitting_tile(model: Model, memory: int) -> int:
