@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from forests import GROWN, grown_stack, random_forest
-from hedgerow.export_c import export_c
+from hedgerow.export.c import export_c
 from hedgerow.filters import FeatureSet
 from hedgerow.images import to_planes
 from hedgerow.trees import ForestStack

@@ -12,9 +12,9 @@ import pytest
 
 from c_models import CASES, STRICT, build, compile_c, compiler, picture, pointer, stack_of
 from forests import grown_stack
-from hedgerow import export_c as module
 from hedgerow.errors import InputError, ModelError
-from hedgerow.export_c import export_c
+from hedgerow.export import c as module
+from hedgerow.export.c import export_c
 from hedgerow.images import to_planes
 from hedgerow.progress import silent
 from refusals import assert_one_sentence, assert_refused

@@ -13,11 +13,11 @@ onnxruntime = pytest.importorskip("onnxruntime")
 
 import hedgerow as hr  # noqa: E402
 from forests import grown_stack, random_forest  # noqa: E402
-from hedgerow import onnx_levels  # noqa: E402
-from hedgerow.export_onnx import build, export_onnx  # noqa: E402
+from hedgerow.export import onnx_levels  # noqa: E402
+from hedgerow.export.onnx_features import image_features  # noqa: E402
+from hedgerow.export.onnx_graph import REAL, Graph  # noqa: E402
+from hedgerow.export.onnx_model import build, export_onnx  # noqa: E402
 from hedgerow.images import to_planes  # noqa: E402
-from hedgerow.onnx_features import image_features  # noqa: E402
-from hedgerow.onnx_graph import REAL, Graph  # noqa: E402
 from hedgerow.trees import ForestStack  # noqa: E402
 from refusals import assert_one_sentence  # noqa: E402
 

@@ -41,12 +41,12 @@ def export(
     loaded = model_io.load(model)
     check_writable(target, [], model)
     if to is Target.onnx:
-        from hedgerow.export_onnx import export_onnx
+        from hedgerow.export.onnx_model import export_onnx
 
         export_onnx(loaded, target, filters=not no_filters)
         print(f"{target}: {megabytes(target.stat().st_size)}")
         return
-    from hedgerow.export_c import COMPILE, export_c
+    from hedgerow.export.c import COMPILE, export_c
 
     names = {} if name is None else {"name": name}
     for written in export_c(loaded, target, **names, filters=not no_filters):

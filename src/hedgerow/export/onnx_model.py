@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import onnx
 
     from hedgerow.convnet import LevelNet, StackNet
-    from hedgerow.onnx_levels import Level
+    from hedgerow.export.onnx_levels import Level
 
 
 def export_onnx(model: ForestStack | StackNet, path: PathLike, filters: bool = True) -> Path:
@@ -45,9 +45,9 @@ def build(model: ForestStack | StackNet, filters: bool) -> onnx.ModelProto:
     """The ONNX model; see `export_onnx`."""
     from onnx import helper
 
-    from hedgerow.onnx_features import given_features, image_features
-    from hedgerow.onnx_graph import INT, REAL, Graph
-    from hedgerow.onnx_levels import level_scores, normalised
+    from hedgerow.export.onnx_features import given_features, image_features
+    from hedgerow.export.onnx_graph import INT, REAL, Graph
+    from hedgerow.export.onnx_levels import level_scores, normalised
 
     graph, features, size = Graph(), model.features, ["height", "width"]
     if filters:
@@ -80,7 +80,7 @@ def build(model: ForestStack | StackNet, filters: bool) -> onnx.ModelProto:
 
 
 def _forest_levels(stack: ForestStack) -> list[Level]:
-    from hedgerow.onnx_levels import Level
+    from hedgerow.export.onnx_levels import Level
 
     if not stack.is_soft:
         return [Level(forest, "hard", "step") for forest in stack.levels]
@@ -88,7 +88,7 @@ def _forest_levels(stack: ForestStack) -> list[Level]:
 
 
 def _network_levels(net: StackNet) -> list[Level]:
-    from hedgerow.onnx_levels import Level
+    from hedgerow.export.onnx_levels import Level
 
     levels = []
     for number in range(net.n_levels):

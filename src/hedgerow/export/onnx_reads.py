@@ -11,9 +11,9 @@ from typing import Protocol
 
 import numpy as np
 
-from hedgerow.onnx_features import Scene
-from hedgerow.onnx_filters import clamped, padded, smoothed
-from hedgerow.onnx_graph import INT, Graph
+from hedgerow.export.onnx_features import Scene
+from hedgerow.export.onnx_filters import clamped, padded, smoothed
+from hedgerow.export.onnx_graph import INT, Graph
 from hedgerow.trees import Forest
 
 Pick = Callable[[str], str]

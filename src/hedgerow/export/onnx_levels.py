@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hedgerow.onnx_features import Scene
-from hedgerow.onnx_graph import INT, Graph
-from hedgerow.onnx_reads import Pick, Reads, reads_of
+from hedgerow.export.onnx_features import Scene
+from hedgerow.export.onnx_graph import INT, Graph
+from hedgerow.export.onnx_reads import Pick, Reads, reads_of
 from hedgerow.trees import CANCELLED, SMALLEST_SUM, Forest
 
 WALKED_VALUES, CARRIED_VALUES = 2**16, 2**20  # pixels x trees, and pixels x splits, of a block

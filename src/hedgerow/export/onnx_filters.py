@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hedgerow.onnx_graph import Graph
+from hedgerow.export.onnx_graph import Graph
 
 
 @dataclass(frozen=True)

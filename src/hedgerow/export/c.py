@@ -1,6 +1,6 @@
 """A stack as one C99 file and its header: a small fixed runtime, and the model as constant tables; for small devices.
 
-The runtime is the text of hedgerow/c/, of which a file gets the parts that its model needs. It mirrors the kernels'
+The runtime is the text of c_source/, of which a file gets the parts that its model needs. It mirrors the kernels'
 float32 arithmetic, order included, so that the labels are Python's own.
 """
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hedgerow.errors import InputError
-from hedgerow.export_c_tables import Tables, add_features, add_forests, initialiser, real
+from hedgerow.export.c_tables import Tables, add_features, add_forests, initialiser, real
 from hedgerow.image_writing import atomic_path
 from hedgerow.trees import CANCELLED, SMALLEST_SUM, ForestStack
 
@@ -81,7 +81,7 @@ def _memory(model: ForestStack, tables: Tables, filters: bool) -> dict[str, int 
 
 
 def _words(model: ForestStack, name: str) -> dict[str, str]:
-    """What the @words@ of hedgerow/c/ stand for."""
+    """What the @words@ of c_source/ stand for."""
     features, is_depth = model.features, model.features.kind == "depth"
     fits_byte = min(model.classes) >= 0 and max(model.classes) <= 255
     return {
@@ -107,8 +107,8 @@ def _words(model: ForestStack, name: str) -> dict[str, str]:
 
 
 def _part(file: str, words: dict[str, str]) -> str:
-    """A text of hedgerow/c/, filled in."""
-    text = resources.files("hedgerow").joinpath("c", file).read_text(encoding="utf-8")
+    """A text of c_source/, filled in."""
+    text = resources.files("hedgerow.export").joinpath("c_source", file).read_text(encoding="utf-8")
     return re.sub(r"@(\w+)@", lambda match: words[match[1]], text)
 
 

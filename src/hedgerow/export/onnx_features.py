@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hedgerow.export.onnx_filters import Border, down_columns, mirrored, smoothed, turned
+from hedgerow.export.onnx_graph import REAL, Graph
 from hedgerow.filters import DOG_RATIO, STRUCTURE_RATIO, FeatureSet, gaussian_weights
-from hedgerow.onnx_filters import Border, down_columns, mirrored, smoothed, turned
-from hedgerow.onnx_graph import REAL, Graph
 
 
 @dataclass(frozen=True)

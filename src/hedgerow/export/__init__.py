@@ -1,0 +1,1 @@
+"""Models taken elsewhere: plain C for small devices, and ONNX."""
