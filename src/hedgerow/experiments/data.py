@@ -35,6 +35,13 @@ def load_set(data: str, part: str, half: bool = False, depth: bool = False) -> I
     return ImageSet([halved(image, depth) for image in found.images], [label[::2, ::2] for label in found.labels])
 
 
+def every_nth(found: ImageSet, n: int) -> ImageSet:
+    """Every n-th image with its labels, from the first on."""
+    if n < 1:
+        raise InputError(f"every {n}-th image was asked for (--every); give 1 or more.")
+    return ImageSet(found.images[::n], found.labels[::n])
+
+
 def _listed_in_folder(folder: Path, part: str) -> ImageSet:
     """Those that `part`.txt of the folder lists by their stems."""
     listing = folder / f"{part}.txt"

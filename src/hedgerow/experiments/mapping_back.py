@@ -22,7 +22,7 @@ import numpy as np
 from hedgerow.convnet import StackNet
 from hedgerow.errors import HedgerowError, InputError
 from hedgerow.evaluation import evaluate
-from hedgerow.experiments.data import ImageSet, load_set
+from hedgerow.experiments.data import ImageSet, every_nth, load_set
 from hedgerow.mapping import to_forest
 from hedgerow.model_io import load, save
 from hedgerow.progress import silent
@@ -100,14 +100,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     depth = given.depth_images or given.data == "bodies"
     try:
-        if min(given.every, given.every_test) < 1:
-            raise InputError("--every and --every-test take every n-th image; give 1 or more.")
         net = load(given.net)
         if not isinstance(net, StackNet):
             raise InputError(f"{given.net} holds forests; give a network, e.g. of `hedgerow refine`.")
-        train, test = (load_set(given.data, part, given.half, depth) for part in ("train", "test"))
-        train = ImageSet(train.images[:: given.every], train.labels[:: given.every])
-        test = ImageSet(test.images[:: given.every_test], test.labels[:: given.every_test])
+        parts = (("train", given.every), ("test", given.every_test))
+        train, test = (every_nth(load_set(given.data, part, given.half, depth), n) for part, n in parts)
         print(table(compare(net, train, test, given.tolerance)))
     except HedgerowError as error:
         print(f"hedgerow: {error}", file=sys.stderr)

@@ -22,7 +22,7 @@ from typing import Any
 from hedgerow.config import RefineConfig, StackConfig
 from hedgerow.errors import HedgerowError, InputError
 from hedgerow.evaluation import evaluate
-from hedgerow.experiments.data import ImageSet, load_set
+from hedgerow.experiments.data import ImageSet, every_nth, load_set
 from hedgerow.images import check_folder_writable
 from hedgerow.mapping import to_convnet
 from hedgerow.model_io import save
@@ -52,10 +52,7 @@ def compare(
 
 def _sets(data: str, half: bool, depth: bool, every: int, develop: bool) -> tuple[ImageSet, ImageSet]:
     """What is trained on, and what is scored on."""
-    if every < 1:
-        raise InputError(f"--every {every} takes no images; give 1 or more.")
-    train = load_set(data, "train", half, depth)
-    train = ImageSet(train.images[::every], train.labels[::every])
+    train = every_nth(load_set(data, "train", half, depth), every)
     if not develop:
         return train, load_set(data, "test", half, depth)
     n = len(train.images) * 3 // 4
