@@ -39,6 +39,7 @@ PUBLIC = [
     "to_convnet",
     "to_forest",
     "to_sklearn",
+    "write_report",
 ]
 
 

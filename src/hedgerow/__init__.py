@@ -39,6 +39,7 @@ _HOMES = {
     "to_convnet": "mapping",
     "to_forest": "mapping",
     "to_sklearn": "interop",
+    "write_report": "report",
 }
 
 __all__ = sorted(_HOMES)

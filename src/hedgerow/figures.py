@@ -15,7 +15,7 @@ from hedgerow import extras
 from hedgerow.errors import InputError, ModelError
 from hedgerow.image_files import PathLike
 from hedgerow.images import atomic_path, check_folder_writable, check_pair, to_labels, to_planes
-from hedgerow.pictures import class_colours, grey_picture, label_picture
+from hedgerow.pictures import class_palette, grey_picture, label_picture, painted
 from hedgerow.trees import ForestStack
 
 if TYPE_CHECKING:
@@ -168,15 +168,21 @@ def beyond(rows: Sequence[Row]) -> str:
 
 
 def draw(
-    rows: Sequence[Row], shown: Sequence[int], classes: Sequence[int], sides: Mapping[str, np.ndarray], title: str = ""
+    rows: Sequence[Row],
+    shown: Sequence[int],
+    classes: Sequence[int],
+    sides: Mapping[str, np.ndarray],
+    title: str = "",
+    background: int | None = None,
 ) -> Figure:
     """The figure: at the left pictures (H,W,3) by name, then blocks of rows, at most PER_BLOCK classes each, and a key.
 
-    Lengths are in inches and follow from the panels: text stays legible however many there are.
+    `background` is a class that is drawn near black. Lengths are in inches and follow from the panels: text stays legible however many there are.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    palette = class_palette(classes, background)
     n_blocks = -(-len(shown) // PER_BLOCK)
     across = -(-len(shown) // n_blocks)
     slope = np.sqrt(np.clip(np.divide(*rows[0].labels.shape), 1 / 4, 4))
@@ -205,9 +211,9 @@ def draw(
     for block in range(n_blocks):
         part = slice(block * across, (block + 1) * across)
         some = [replace(row, maps=row.maps[part]) for row in rows]
-        _draw_block(figure, some, shown[part], classes, left, top + block * (cell[1] * len(rows) + LINE), cell)
+        _draw_block(figure, some, shown[part], palette, left, top + block * (cell[1] * len(rows) + LINE), cell)
     for number, value in enumerate(classes):
-        _write_class(figure, left + step * (number % per_line), below + LINE * (number // per_line), value, classes)
+        _write_class(figure, left + step * (number % per_line), below + LINE * (number // per_line), value, palette)
     for number, note in enumerate(notes):
         _write(figure, left, bottom - LINE * (len(notes) - number), note)
     return figure
@@ -227,7 +233,7 @@ def _draw_block(
     figure: Figure,
     rows: Sequence[Row],
     shown: Sequence[int],
-    classes: Sequence[int],
+    palette: Mapping[int, np.ndarray],
     left: float,
     top: float,
     cell: np.ndarray,
@@ -237,14 +243,14 @@ def _draw_block(
 
     _write(figure, left, top - LINE, "labels")
     for column, value in enumerate(shown, 1):
-        _write_class(figure, left + column * cell[0], top - LINE, value, classes, "class ")
+        _write_class(figure, left + column * cell[0], top - LINE, value, palette, "class ")
     for scale, run in groupby(rows, key=lambda row: row.scale):
         same = list(run)
         cmap = DIVERGING if scale.diverging else SEQUENTIAL
         norm = FuncNorm((_signed_root, _signed_square), scale.low, scale.high)
         for number, row in enumerate(same):
             axes = _axes(figure, left, top + number * cell[1], *(cell - GAP))
-            axes.imshow(label_picture(row.labels, classes))
+            axes.imshow(painted(row.labels, palette))
             axes.set_ylabel(row.name.replace(" ", "\n", 1), fontsize=FONT)
             for column, panel in enumerate(row.maps, 1):
                 axes = _axes(figure, left + column * cell[0], top + number * cell[1], *(cell - GAP))
@@ -278,7 +284,9 @@ def _write(figure: Figure, x: float, y: float, text: str, **style: Any) -> None:
     figure.text(x / across, 1 - y / down, text, va="top", parse_math=False, **{"fontsize": FONT} | style)
 
 
-def _write_class(figure: Figure, x: float, y: float, value: int, classes: Sequence[int], before: str = "") -> None:
+def _write_class(
+    figure: Figure, x: float, y: float, value: int, palette: Mapping[int, np.ndarray], before: str = ""
+) -> None:
     """A class value behind a square of its colour."""
-    _write(figure, x, y, "\N{BLACK SQUARE}", color=class_colours(len(classes))[classes.index(value)] / 255)
+    _write(figure, x, y, "\N{BLACK SQUARE}", color=palette[value] / 255)
     _write(figure, x + 0.14, y, f"{before}{value}")

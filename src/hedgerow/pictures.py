@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import colorsys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 GAP, TITLE = 6, 22  # pixels between panels, and above the first row
+DARK = 24  # grey value of the background and of unknown classes
 
 
 def class_colours(n: int) -> np.ndarray:
@@ -16,6 +17,12 @@ def class_colours(n: int) -> np.ndarray:
     hues = np.arange(n) / max(n, 1) * 0.85
     rgb = [colorsys.hls_to_rgb(h, 0.62 if k % 2 else 0.42, 0.85) for k, h in enumerate(hues)]
     return (np.array(rgb).reshape(n, 3) * 255).astype(np.uint8)
+
+
+def class_palette(classes: Sequence[int], background: int | None = None) -> dict[int, np.ndarray]:
+    """The (3,) uint8 colour of each class value; `background` is near black and takes none of the rainbow."""
+    rainbow = iter(class_colours(len(classes) - (background in classes)))
+    return {value: np.full(3, DARK, np.uint8) if value == background else next(rainbow) for value in classes}
 
 
 def grey_picture(image: np.ndarray) -> np.ndarray:
@@ -31,9 +38,13 @@ def grey_picture(image: np.ndarray) -> np.ndarray:
 
 def label_picture(labels: np.ndarray, classes: Sequence[int], background: int | None = None) -> np.ndarray:
     """(H,W,3) uint8 of class values (H,W), one colour a class; `background` and unknown values are near black."""
-    colours = class_colours(len(classes) - (background in classes))
-    picture = np.full((*labels.shape, 3), 24, np.uint8)
-    for colour, value in zip(colours, (v for v in classes if v != background), strict=True):
+    return painted(labels, class_palette(classes, background))
+
+
+def painted(labels: np.ndarray, palette: Mapping[int, np.ndarray]) -> np.ndarray:
+    """(H,W,3) uint8 of values (H,W) in the (3,) uint8 colours of a palette; unknown values are near black."""
+    picture = np.full((*labels.shape, 3), DARK, np.uint8)
+    for value, colour in palette.items():
         picture[labels == value] = colour
     return picture
 

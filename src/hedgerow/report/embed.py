@@ -1,0 +1,85 @@
+"""Pictures as text: PNG and SVG in data: addresses, so that a page needs no other file."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Colours that charts are drawn in, and what becomes of them where the reader prefers a dark page.
+INK, FAINT, RULE = "#27302a", "#5d685f", "#d3d9d1"
+IN_THE_DARK = {INK: "#e6ebe4", FAINT: "#a3aea4", RULE: "#3a443d"}
+# Read by matplotlib when a figure is saved. Text stays text; the salt makes equal charts equal bytes.
+SAVING: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "hedgerow", "font.family": "sans-serif"}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image of the page: its data: address, what it shows in words, its size in CSS pixels, and a colour key.
+
+    key: text to CSS colour; title: above the picture; caption: below it
+    """
+
+    src: str
+    alt: str
+    width: int
+    height: int
+    title: str = ""
+    caption: str = ""
+    key: Mapping[str, str] = field(default_factory=dict)
+
+
+def png(picture: np.ndarray, alt: str) -> Picture:
+    """A picture (H,W,3) uint8; grey ones are stored as such."""
+    from PIL import Image
+
+    grey = bool((picture == picture[..., :1]).all())
+    stored = io.BytesIO()
+    Image.fromarray(picture[..., 0] if grey else picture).save(stored, format="PNG", optimize=True)
+    return Picture(_address(stored.getvalue(), "image/png"), alt, picture.shape[1], picture.shape[0])
+
+
+def figure_png(figure: Figure, alt: str, dpi: int = 110) -> Picture:
+    """A figure of pixels: it stays light on a dark page."""
+    stored = io.BytesIO()
+    figure.savefig(stored, format="png", dpi=dpi, facecolor="white")
+    width, height = (int(side * dpi) for side in figure.get_size_inches())
+    return Picture(_address(stored.getvalue(), "image/png"), alt, width, height)
+
+
+def svg(figure: Figure, alt: str, title: str = "", caption: str = "", key: Mapping[str, str] | None = None) -> Picture:
+    """A chart of lines and text, without a ground of its own, that follows the page from light to dark."""
+    import matplotlib
+
+    stored = io.StringIO()
+    with matplotlib.rc_context(SAVING):
+        figure.savefig(
+            stored, format="svg", transparent=True, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        )
+    # An address may hold no line ends.
+    text = stored.getvalue().replace("\n", " ")
+    text = text[text.index("<svg") :]
+    head, _, rest = text.partition(">")
+    rules = "".join(
+        f'[style*="{what}: {light}"]{{{what}:{dark}!important}}'
+        for light, dark in IN_THE_DARK.items()
+        for what in ("fill", "stroke")
+    )
+    text = f"{head}><style>@media (prefers-color-scheme:dark){{{rules}}}</style>{rest}"
+    width, height = (round(side * 96) for side in figure.get_size_inches())
+    return Picture(f"data:image/svg+xml,{quote(text, safe=_SAFE)}", alt, width, height, title, caption, key or {})
+
+
+_SAFE = " =:;,/()!*+?@[]{}|~$^-_."  # what needs no escape between double quotes in an attribute
+
+
+def _address(content: bytes, kind: str) -> str:
+    return f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"

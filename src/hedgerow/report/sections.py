@@ -1,0 +1,223 @@
+"""The sections of the page: what was measured, in pictures and tables. One without data is None."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hedgerow import figures
+from hedgerow.progress import silent
+from hedgerow.report import charts
+from hedgerow.report.choices import LevelChoices, OffsetMap, stack_choices
+from hedgerow.report.embed import Picture, figure_png
+from hedgerow.report.measure import Measured
+from hedgerow.report.words import counted, listed
+from hedgerow.trees import ForestStack
+
+if TYPE_CHECKING:
+    from hedgerow.convnet import StackNet
+
+MOST_LAYERS = 768  # pixels of a side whose inner layers are drawn: all levels of two models are in memory at once
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading, a few sentences, and pictures that share out the width; `key`: text to CSS colour."""
+
+    id: str
+    title: str
+    text: str
+    pictures: tuple[Picture, ...]
+    key: Mapping[str, str]
+    is_wide: bool = False
+
+
+def levels(measured: Sequence[Measured], colours: Mapping[str, str]) -> Section | None:
+    """The score after each level, of models with more than one."""
+    deep = [one for one in measured if one.model.n_levels > 1]
+    if not deep:
+        return None
+    lines: dict[str, charts.Line] = {
+        one.name: [(k, scores.mean_dice, 0.0) for k, scores in enumerate(one.per_level, 1)] for one in deep
+    }
+    told = "; ".join(f"{one.name} {', '.join(f'{scores.mean_dice:.3f}' for scores in one.per_level)}" for one in deep)
+    alt = f"Mean Dice on the test images after each level: {told}"
+    drawn = charts.line_chart(lines, "level", "mean Dice", alt, colours)
+    text = f"Each level reads what the level before it said of the surroundings. Mean Dice after each: {told}."
+    return Section("levels", "What each level adds", text, (drawn,), drawn.key)
+
+
+def training(measured: Sequence[Measured], colours: Mapping[str, str]) -> Section | None:
+    """Loss, score and learning rate of every refinement that a model remembers."""
+    histories: dict[str, list[dict[str, Any]]] = {}
+    notes = []
+    for one in measured:
+        records = one.model.settings.get("refined", [])
+        entries = _joined(records)
+        if not entries or entries in histories.values():
+            continue  # a soft forest remembers the refinement of the network that it was
+        histories[one.name] = entries
+        scores = {what: score for what, score in records[-1]["scores"].items() if score is not None}
+        if scores:
+            told = ", ".join(f"{_SCORED.get(what, what)} {score:.3f}" for what, score in scores.items())
+            notes.append(f"{one.name}: mean Dice {told}.")
+    pictures = []
+    for what, label in (("loss", "loss"), ("mean_dice", "mean Dice"), ("learning_rate", "learning rate")):
+        lines: dict[str, charts.Line] = {}
+        for name, entries in histories.items():
+            points = [(e["step"], float(e[what]), 0.0) for e in entries if type(e.get(what)) in (int, float)]
+            if len(points) > 1:
+                lines[name] = points
+        if lines:
+            told = "; ".join(f"{name} from {points[0][1]:.3g} to {points[-1][1]:.3g}" for name, points in lines.items())
+            alt = f"{label} over the steps of refinement: {told}"
+            pictures.append(charts.line_chart(lines, "step", label, alt, colours))
+    if not pictures:
+        return None
+    text = (
+        "Measured during refinement, on images that were kept aside or given for validation, not on those of this page."
+    )
+    key = {name: colours[name] for name in histories}
+    return Section("training", "Refinement", " ".join([text, *notes]), tuple(pictures), key)
+
+
+_SCORED = {"stack": "of its forests", "mapped": "of the network before", "refined": "after"}
+
+
+def _joined(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The histories of successive refinements, their steps counted on."""
+    entries: list[dict[str, Any]] = []
+    for record in records:
+        start = entries[-1]["step"] if entries else 0
+        entries += [{**entry, "step": start + entry["step"]} for entry in record["history"][bool(entries) :]]
+    return entries
+
+
+def confusions(first: Measured, best: Measured, names: Sequence[str], colours: Mapping[str, str]) -> Section:
+    pictures = []
+    for one in [first] if best is first else [first, best]:
+        worst = _mistakes(one, names)
+        alt = f"Confusion matrix of {one.name}; rows are the true classes, each row sums to one. {worst}"
+        pictures.append(charts.confusion_chart(one.scores.confusion, names, colours[one.name], alt, one.name, worst))
+    text = "Each row shares out the pixels of a true class among the classes predicted. The diagonal is what is right."
+    return Section("confusion", "What is mistaken for what", text, tuple(pictures), {})
+
+
+def _mistakes(one: Measured, names: Sequence[str]) -> str:
+    """The most frequent mistakes in words, as parts of their true class."""
+    matrix = one.scores.confusion
+    totals = np.maximum(matrix.sum(axis=1, keepdims=True), 1)
+    parts = matrix / totals
+    np.fill_diagonal(parts, 0)
+    order = np.argsort(-parts, axis=None, kind="stable")[:3]
+    found = [(int(i) // len(names), int(i) % len(names)) for i in order if parts.flat[i] >= 0.005]
+    if not found:
+        return "Hardly anything is mistaken."
+    told = [f"{names[row]} for {names[column]} ({parts[row, column]:.0%})" for row, column in found]
+    return f"Most often it takes {listed(told)}.".replace("%", " %")
+
+
+def layers(chosen: Measured, image: np.ndarray, truth: np.ndarray, name: str, background: int | None) -> Section:
+    """The figure of `look`. image: (H,W[,C]) or (F,H,W); truth: (H,W) class values"""
+    model: ForestStack | StackNet = chosen.model
+    own_channels = model.features.kind == "channels"
+    rows, columns = (_middle(side) for side in truth.shape)
+    is_whole = (rows.stop - rows.start, columns.stop - columns.start) == truth.shape
+    image, truth = (image[:, rows, columns] if own_channels else image[rows, columns]), truth[rows, columns]
+    outputs = model.level_outputs(image, progress=silent)
+    is_forest = isinstance(model, ForestStack)
+    forests, nets = (outputs, []) if is_forest else (chosen.stack.level_outputs(image, progress=silent), outputs)
+    shown = figures.most_frequent(outputs[-1], model.classes)
+    sides = {
+        "image": figures.input_picture(image, model.features.kind),
+        "truth": figures.label_picture(truth, model.classes, background),
+    }
+    drawn = figures.draw(
+        figures.plan_rows(forests, nets, model.classes, shown), shown, model.classes, sides, background=background
+    )
+    what = (
+        "probabilities after each level" if is_forest else "probabilities of the forests beside layers of the network"
+    )
+    alt = f"Class by class, the {what} of {chosen.name} on {name}"
+    text = (
+        f"What every level of {chosen.name} makes of {name}, class by class. "
+        "Bright is strong; the first column shows the likeliest class."
+    )
+    text += "" if is_whole else f" Drawn is the middle of the image, {truth.shape[0]} by {truth.shape[1]} pixels."
+    return Section("layers", "Inside the model", text, (figure_png(figure=drawn, alt=alt),), {}, is_wide=True)
+
+
+def _middle(side: int) -> slice:
+    start = max((side - MOST_LAYERS) // 2, 0)
+    return slice(start, min(start + MOST_LAYERS, side))
+
+
+def calibration(measured: Sequence[Measured], colours: Mapping[str, str]) -> Section:
+    pictures = []
+    for one in measured:
+        found = one.calibration
+        sure = float(found.confidence.sum() / found.pixels.sum())
+        caption = f"Expected calibration error {found.expected_error:.3f}; mean confidence {sure:.3f}, "
+        caption += f"pixels right {one.scores.accuracy:.3f}."
+        alt = f"Reliability diagram and histogram of confidence of {one.name}. {caption}"
+        pictures.append(charts.reliability_chart(found, colours[one.name], alt, one.name, caption))
+    text = (
+        "A model is calibrated if, of the pixels that it is 80 % sure of, 80 % are right: points on the dashed line. "
+        "Above the line it is better than it believes, below it is too sure. The bars count the labelled pixels."
+    )
+    return Section("calibration", "How sure, and how rightly", text, tuple(pictures), {})
+
+
+def choices(one: Measured) -> list[Section]:
+    """Which channels, and which offsets, the forests of a model chose."""
+    stack = one.stack
+    found = stack_choices(stack)
+    if not any(level.shares.weighted.any() for level in found):
+        return []
+    n_features, names = stack.features.n_features, stack.channel_names
+    of_channels, of_offsets = [], []
+    for number, level in enumerate(found, 1):
+        if level.shares.weighted.any():
+            of_channels.append(_channel_picture(number, level, names, n_features))
+        of_offsets += [
+            _offset_picture(number, part, is_feature, stack.features.kind == "depth")
+            for part, is_feature in ((level.of_features, True), (level.of_classes, False))
+            if part is not None
+        ]
+    key = {"features of the image": charts.LEAF}
+    key |= {"classes, as the level before sees them": charts.BERRY} if stack.n_levels > 1 else {}
+    counts = (
+        f"The splits of {one.name}. A split counts half as much as the one above it, as if each sent half of its "
+        "pixels either way: that is the bar. The dash marks the part of all splits, high or low."
+    )
+    radius = max(int(forest.radius.max()) for forest in stack.levels)
+    where = "Where splits look, seen from the pixel in the middle: the context they use. All maps have one scale. "
+    if stack.features.kind == "depth":
+        where += "Offsets are divided by the depth at the pixel: as drawn at one metre, half as long at two. "
+    if radius:
+        where += f"They read means over boxes of up to {2 * radius + 1} pixels a side."
+    return [
+        Section("channels", "Which channels the forests chose", counts, tuple(of_channels), key),
+        Section("offsets", "Which offsets the forests chose", where.strip(), tuple(of_offsets), key),
+    ]
+
+
+def _channel_picture(number: int, level: LevelChoices, names: Sequence[str], n_features: int) -> Picture:
+    weighted = level.shares.weighted
+    first = [names[c] for c in np.argsort(-weighted, kind="stable")[:3] if weighted[c] > 0]
+    of_classes = f"; {weighted[n_features:].sum():.0%} read the level before" if len(weighted) > n_features else ""
+    caption = f"Above all {listed(first)}{of_classes}.".replace("%", " %")
+    alt = f"Bar chart of the channels that the splits of level {number} read. {caption}"
+    return charts.channel_chart(level.shares, names, n_features, alt, f"Level {number}", caption)
+
+
+def _offset_picture(number: int, part: OffsetMap, is_feature: bool, is_depth: bool) -> Picture:
+    title = f"Level {number}, {'features' if is_feature else 'classes of the level before'}"
+    unit = " at one metre" if is_depth else ""
+    half = "at the pixel itself" if part.median < 0.5 else f"within {counted(round(part.median), 'pixel')}{unit}"
+    caption = f"{part.share:.0%} of its looks, half of them {half}.".replace("%", " %")
+    alt = f"Map of the offsets at which splits look. {title}: {caption}"
+    return charts.offset_chart(part, is_feature, unit, alt, title, caption)
