@@ -32,11 +32,12 @@ def run_soft_forest(
         if tolerance < DENSE:
             scores = _all_branches(forest, planes, place, inner, tolerance)
             return _softmax(scores) if is_softmax else normalise(scores)
-        nothing = np.zeros(0, np.float32)
-        read = (planes.reshape(1, -1), planes.shape[2], channels[0].shape, nothing, nothing, place)
+        read = (planes.reshape(-1), planes.shape[2], channels[0].shape, -1, np.zeros(0, np.float32), place)
     else:
-        averaged, *more = any_planes(forest, channels, pairs, plane, reach, outside)[:4]
-        read = (averaged, 0, *more, np.zeros((0, 0), np.int64))
+        averaged, size, stretch, constants = any_planes(forest, channels, pairs, plane, reach, outside)[:4]
+        values = np.concatenate([averaged.reshape(-1), constants])
+        beyond = averaged.size if len(constants) else -1
+        read = (values, 0, size, beyond, stretch, np.zeros((0, 0), np.int64))
     child, _, leaf = walkable(forest)
     votes = np.pad(forest.votes.astype(np.float32), ((0, 0), (0, -forest.n_classes % 8)))
     nodes = (plane, forest.offset, forest.weight, forest.threshold, forest.sharpness, child, leaf, votes)

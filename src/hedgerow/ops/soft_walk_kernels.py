@@ -9,36 +9,103 @@ Callers guarantee that every read is in range; nothing is checked here.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
 
 from hedgerow.ops.blocks import ONE, ZERO, exp
 from hedgerow.ops.compiling import kernel, kernel_part, multiply_add_part
-from hedgerow.ops.walk_kernels import probe_sum, store
+from hedgerow.ops.walk_kernels import store
 
 ROWS, COLUMNS = 64, 128  # large, so that many pixels share a node: a list of few costs as much as one of many
 BLOCK = ROWS * COLUMNS
+# Pixel p of a block is in its row p >> SHIFT and column p & MASK: cheaper than to look it up.
+SHIFT, MASK = np.uint32(7), np.uint32(COLUMNS - 1)
 VECTOR = 16
+EIGHT = 8  # votes that are added at once; their rows are padded to whole eights
+
+
+def _add_scaled_eight(typing_context, target, at, factor, source, start):
+    """target[at : at + 8] += factor * source[start : start + 8]; in a loop the compiler checks first if they overlap,
+    which takes longer than the sum."""
+
+    def generate(context, builder, signature, arguments):
+        eight, whole = ir.VectorType(ir.FloatType(), EIGHT), ir.IntType(32)
+
+        def place(array, index):
+            held = context.make_array(signature.args[array])(context, builder, arguments[array])
+            return builder.bitcast(builder.gep(held.data, [arguments[index]]), eight.as_pointer())
+
+        first = builder.insert_element(ir.Constant(eight, ir.Undefined), arguments[2], whole(0))
+        factors = builder.shuffle_vector(first, first, ir.Constant(ir.VectorType(whole, EIGHT), [0] * EIGHT))
+        into, once = place(0, 1), ("contract",)
+        added = builder.fmul(factors, builder.load(place(3, 4), align=4), flags=once)
+        builder.store(builder.fadd(builder.load(into, align=4), added, flags=once), into, align=4)
+        return context.get_dummy_value()
+
+    return types.void(target, types.int64, types.float32, source, types.int64), generate
+
+
+add_scaled_eight: Any = intrinsic(_add_scaled_eight)
 
 
 @kernel_part
-def _node_values(
-    planes, stride, size, outside, place, plane, offset, weight, k, n, pixel, first, row, column, stretch, out
-):
-    """What node k compares with its threshold at n pixels of the block, to out (>=n,)."""
-    if stride > 0:
-        joined, at, w = planes[0], place[k, 0], weight[k, 0]
-        for e in range(n):
-            out[e] = w * joined[np.uint64(at + first[np.uint32(pixel[e])])]
-        for j in range(1, weight.shape[1]):
-            at, w = place[k, j], weight[k, j]
+def _add_votes(n, pixel, mass, leaf, votes, total):
+    """Add the votes of a leaf, times the probability of reaching it, at the n pixels of a list."""
+    width, all_votes, boxes = votes.shape[1], votes.reshape(-1), total.reshape(-1)
+    for e in range(n):
+        m, at = mass[e], pixel[e] * width
+        for c in range(0, width, EIGHT):
+            add_scaled_eight(boxes, at + c, m, all_votes, leaf * width + c)
+
+
+@kernel_part
+def _fixed_values(values, stride, at, weight, n, pixel, out):
+    """The weighted sum of probes that read at the places at (J,) for the block's first pixel, at n pixels to out."""
+    step = np.uint32(stride)
+    for j in range(weight.shape[0]):
+        start, w = np.uint64(at[j]), weight[j]
+        if j == 0:
             for e in range(n):
-                out[e] += w * joined[np.uint64(at + first[np.uint32(pixel[e])])]
-    else:
+                p = np.uint32(pixel[e])
+                out[e] = w * values[start + np.uint64(np.uint32((p >> SHIFT) * step) + (p & MASK))]
+        else:
+            for e in range(n):
+                p = np.uint32(pixel[e])
+                out[e] += w * values[start + np.uint64(np.uint32((p >> SHIFT) * step) + (p & MASK))]
+
+
+@kernel_part
+def _stretched_values(values, size, constants, corner, stretch, plane, offset, weight, n, pixel, place, out):
+    """The weighted sum of the probes (J,) of a node whose offsets are stretched, at n pixels to out; as `probe_sum`.
+
+    constants: where in `values` those begin that lie beyond the border of each plane; -1: the nearest edge pixel
+    """
+    height, width = np.int32(size[0]), np.int32(size[1])
+    top, left, half = np.int32(corner[0]), np.int32(corner[1]), np.float32(0.5)
+    for e in range(n):
+        out[e] = ZERO
+    for j in range(weight.shape[0]):
+        w = weight[j]
+        if w == 0:
+            continue
+        down, right, start = offset[j, 0], offset[j, 1], plane[j] * size[0] * size[1]
         for e in range(n):
-            p = pixel[e]
-            out[e] = probe_sum(
-                planes, 0, size[0], size[1], stretch[p], outside, plane[k], offset[k], weight[k], row[p], column[p]
-            )  # fmt: skip
+            p = np.uint32(pixel[e])
+            s = stretch[p]
+            row = np.int32(top + np.int32(p >> SHIFT) + np.int32(np.floor(down * s + half)))
+            column = np.int32(left + np.int32(p & MASK) + np.int32(np.floor(right * s + half)))
+            if constants < 0:
+                row = min(max(row, np.int32(0)), height - np.int32(1))
+                column = min(max(column, np.int32(0)), width - np.int32(1))
+            is_inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
+            inside = start + np.int64(row) * width + column
+            place[e] = inside if is_inside else constants + plane[j]
+        for e in range(n):
+            out[e] += w * values[np.uint64(place[e])]
 
 
 @multiply_add_part
@@ -57,85 +124,95 @@ def _branch(sharpness, threshold, n, mass, value, right):
 
 
 @kernel_part
-def _walk_tree(reading, nodes, root, n_pixels, at, row, column, stretch, tolerance, room, total):
-    """Add to total (BLOCK,>=C) the votes of the leaves that pixels reach, times the probability of reaching them."""
-    planes, stride, size, _, outside, place = reading
+def _part(n, tolerance, pixel, mass, left, right, right_pixel, right_mass):
+    """Share a list of n pixels out to the two children: the left child's takes its place. Their lengths."""
+    n_left, n_right = np.uint64(0), np.uint64(0)  # unsigned: no look whether they count from the end
+    for e in range(n):
+        # Written whether it stays or not; only what stays moves the end. Not "greater": NaN must show.
+        p, up, down = pixel[e], right[e], left[e]
+        right_pixel[n_right], right_mass[n_right] = p, up
+        n_right += np.uint64(not up <= tolerance)
+        pixel[n_left], mass[n_left] = p, down
+        n_left += np.uint64(not down <= tolerance)
+    return np.int64(n_left), np.int64(n_right)
+
+
+@kernel_part
+def _walk_tree(reading, nodes, root, n_rows, n_columns, corner, stretch, tolerance, room, total):
+    """Add to total (BLOCK,>=C) the votes of the leaves that pixels reach, times the probability of reaching them.
+
+    The lists lie in two piles. A node's list is on top of one of them; its left child's takes its place there, its
+    right child's goes on top of the other.
+    """
+    values, stride, size, constants, _, place = reading
     plane, offset, weight, threshold, sharpness, child, leaf, votes = nodes
-    waiting, begin, pixel, mass, value, right, right_pixel = room
-    for p in range(n_pixels):
-        pixel[p], mass[p] = p, ONE
-    waiting[0], begin[0], n_waiting, end = root, 0, 1, n_pixels
+    waiting, top, pixels, masses, at, value, right = room
+    n = 0
+    for i in range(n_rows):
+        for j in range(n_columns):
+            pixels[0, n], masses[0, n] = i * COLUMNS + j, ONE
+            n += 1
+    # Of each node that waits: its number, the pile of its list, where that begins, and its length.
+    waiting[0, 0], waiting[0, 1], waiting[0, 2], waiting[0, 3], n_waiting = root, 0, 0, n, 1
+    top[0], top[1] = n, 0
     while n_waiting > 0:
         n_waiting -= 1
-        k, first = waiting[n_waiting], begin[n_waiting]
-        n = end - first
+        k, mine, first, n = waiting[n_waiting]
+        other = 1 - mine
+        pixel, mass, last = pixels[mine, first:], masses[mine, first:], top[other]
         if child[k] == k:
-            ballot = votes[leaf[k]]
-            for e in range(first, end):
-                box, m = total[pixel[e]], mass[e]
-                for c in range(ballot.shape[0]):
-                    box[c] += m * ballot[c]
-            end = first
+            _add_votes(n, pixel, mass, leaf[k], votes, total)
+            top[mine] = first
             continue
-        here, carried = pixel[first:], mass[first:]
-        _node_values(
-            planes, stride, size, outside, place, plane, offset, weight, k, n, here, at, row, column, stretch, value
-        )  # fmt: skip
-        _branch(sharpness[k], threshold[k], n, carried, value, right)
-        # Written whether it stays or not; only what stays moves the end. Not "greater": NaN must show.
-        n_left, n_right = 0, 0
-        for e in range(n):
-            p, up, down = here[e], right[e], value[e]
-            right_pixel[n_right], right[n_right] = p, up
-            n_right += not up <= tolerance
-            here[n_left], carried[n_left] = p, down
-            n_left += not down <= tolerance
-        for e in range(n_right):
-            here[n_left + e], carried[n_left + e] = right_pixel[e], right[e]
-        end = first
-        if n_left > 0:
-            waiting[n_waiting], begin[n_waiting] = child[k], first
-            n_waiting, end = n_waiting + 1, first + n_left
-        if n_right > 0:
-            waiting[n_waiting], begin[n_waiting] = child[k] + np.uint32(1), first + n_left
-            n_waiting, end = n_waiting + 1, first + n_left + n_right
+        if stride > 0:
+            for j in range(place.shape[1]):
+                at[j] = place[k, j] + corner[0] * stride + corner[1]
+            _fixed_values(values, stride, at, weight[k], n, pixel, value)
+        else:
+            _stretched_values(
+                values, size, constants, corner, stretch, plane[k], offset[k], weight[k], n, pixel, at, value
+            )  # fmt: skip
+        _branch(sharpness[k], threshold[k], n, mass, value, right)
+        n_left, n_right = _part(n, tolerance, pixel, mass, value, right, pixels[other, last:], masses[other, last:])
+        top[mine], top[other] = first + n_left, last + n_right
+        for c, pile, begin, length in ((0, mine, first, n_left), (1, other, last, n_right)):
+            if length > 0:
+                waiting[n_waiting, 0], waiting[n_waiting, 1] = child[k] + c, pile
+                waiting[n_waiting, 2], waiting[n_waiting, 3] = begin, length
+                n_waiting += 1
 
 
 @kernel
 def walk_soft(reading, nodes, root, deepest, tolerance, is_softmax, first_row, last_row, origin, out):
     """Rows first_row..last_row of out (C,h,w) of soft trees.
 
-    reading: planes, stride, size, reach, outside, place: with a stride, planes (1,P) are padded and joined, and probe j
-             of node n reads for the pixel (0, 0) at place[n, j]; without (0), as `walk_kernels.walk_any_probes` does
+    reading: values, stride, size, constants, reach, place: with a stride, probe j of node n reads for the pixel (0, 0)
+             at place[n, j]; without (0), values are planes of `size` (H,W), in which the pixel (0, 0) is at `origin`,
+             reach (H*W,) or empty stretches the offsets, and constants are as in `_stretched_values`
     nodes:   plane, offset, weight (N,J); threshold, sharpness, child, leaf (N,); votes (L,>=C)
     """
     n_classes, _, width = out.shape
-    stride, size, reach, votes = reading[1], reading[2], reading[3], nodes[7]
+    stride, size, reach, votes = reading[1], reading[2], reading[4], nodes[7]
     total = np.empty((BLOCK, votes.shape[1]), np.float32)
-    row, column, at = np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64)
     stretch = np.ones(BLOCK, np.float32)
     # A pixel waits at most once in each generation, and once more for the children that are being made.
-    room_size = (deepest + 2) * BLOCK + VECTOR
+    length = (deepest + 2) * BLOCK + VECTOR
     room = (
-        np.empty(deepest + 2, np.uint32), np.empty(deepest + 2, np.int64),
-        np.empty(room_size, np.int32), np.zeros(room_size, np.float32),
-        np.zeros(BLOCK + VECTOR, np.float32), np.zeros(BLOCK + VECTOR, np.float32), np.empty(BLOCK, np.int32),
+        np.empty((deepest + 2, 4), np.int64), np.empty(2, np.int64),
+        np.empty((2, length), np.int32), np.zeros((2, length), np.float32), np.empty(BLOCK, np.int64),
+        np.zeros(BLOCK + VECTOR, np.float32), np.zeros(BLOCK + VECTOR, np.float32),
     )  # fmt: skip
     for top in range(first_row, last_row, ROWS):
         n_rows = min(ROWS, last_row - top)
         for left in range(0, width, COLUMNS):
             n_columns = min(COLUMNS, width - left)
-            n_pixels = n_rows * n_columns
-            for p in range(n_pixels):
-                row[p], column[p] = top + p // n_columns, left + p % n_columns
-                at[p] = row[p] * stride + column[p]
-                if stride == 0:  # places in the image; with a stride, those in the region
-                    row[p] += origin[0]
-                    column[p] += origin[1]
-                if reach.shape[0] > 0:
-                    stretch[p] = reach[row[p] * size[1] + column[p]]
+            corner = (top, left) if stride > 0 else (top + origin[0], left + origin[1])
+            if reach.shape[0] > 0:
+                for i in range(n_rows):
+                    for j in range(n_columns):
+                        stretch[i * COLUMNS + j] = reach[(corner[0] + i) * size[1] + corner[1] + j]
             total[:] = ZERO
             for t in range(root.shape[0]):
-                _walk_tree(reading, nodes, root[t], n_pixels, at, row, column, stretch, tolerance, room, total)
+                _walk_tree(reading, nodes, root[t], n_rows, n_columns, corner, stretch, tolerance, room, total)
             for i in range(n_rows):
-                store(total[i * n_columns :], n_columns, n_classes, is_softmax, out, top + i, left)
+                store(total[i * COLUMNS :], n_columns, n_classes, is_softmax, out, top + i, left)
