@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from hedgerow import synthetic
+from hedgerow.config import AugmentConfig
 from hedgerow.errors import InputError
-from hedgerow.images import pair_files, read_image, read_labels
+from hedgerow.images import UNLABELLED_INDEX, pair_files, read_image, read_labels, to_planes
+from hedgerow.sampling import TrainingImage, augmented_copy
 
 DRAWN = {"somites": synthetic.somites, "bodies": synthetic.bodies}
 N_DRAWN = 16
@@ -33,6 +35,14 @@ def load_set(data: str, part: str, half: bool = False, depth: bool = False) -> I
     if not half:
         return found
     return ImageSet([halved(image, depth) for image in found.images], [label[::2, ::2] for label in found.labels])
+
+
+def spread(found: ImageSet, n: int | None) -> ImageSet:
+    """n of the images, evenly chosen; all of them if there are no more, or for None."""
+    if n is None or n >= len(found.images):
+        return found
+    chosen = [i * len(found.images) // n for i in range(n)]
+    return ImageSet([found.images[i] for i in chosen], [found.labels[i] for i in chosen])
 
 
 def every_nth(found: ImageSet, n: int) -> ImageSet:
@@ -71,3 +81,25 @@ def halved(image: np.ndarray, depth: bool = False) -> np.ndarray:
     odd = [(0, side % 2) for side in image.shape[:2]] + [(0, 0)] * (image.ndim - 2)
     whole = np.pad(image.astype(np.float32), odd, mode="edge")
     return (whole[::2, ::2] + whole[1::2, ::2] + whole[::2, 1::2] + whole[1::2, 1::2]) / 4
+
+
+def with_rotated_copies(train: ImageSet, copies: int, seed: int, unlabelled: int = 255) -> ImageSet:
+    """The images, each followed by copies at random angles, as the paper's training set; corners are unlabelled."""
+    images, labels = [], []
+    turned = AugmentConfig(rotation=180.0)
+    for i, (image, label) in enumerate(zip(train.images, train.labels, strict=True)):
+        images.append(image)
+        labels.append(label)
+        # The place of each pixel stands in for its label, so that any class values can be turned.
+        whole = TrainingImage(to_planes(image), np.zeros(label.shape, np.uint8), _places(label))
+        for number in range(copies):
+            copy = augmented_copy(whole, turned, np.random.default_rng((seed, i, number)))
+            planes = np.moveaxis(copy.planes, 0, 2) if image.ndim == 3 else copy.planes[0]
+            is_whole = np.issubdtype(image.dtype, np.integer)
+            images.append((np.rint(planes) if is_whole else planes).astype(image.dtype))
+            labels.append(np.where(copy.target == UNLABELLED_INDEX, unlabelled, label.ravel()[copy.group]))
+    return ImageSet(images, labels)
+
+
+def _places(label: np.ndarray) -> np.ndarray:
+    return np.arange(label.size, dtype=np.int32).reshape(label.shape)

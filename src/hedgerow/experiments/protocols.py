@@ -1,0 +1,152 @@
+"""The paper's experiments as data: what is trained on what, with which settings, and what the paper reports.
+
+"zebrafish" and "kinect" have the parameters of the paper as it gives them, on drawn images unless a folder is named;
+"vnc" takes those of the zebrafish experiment to a folder of real images. Beside each stand Hedgerow's own settings.
+A scale makes an experiment smaller: fewer trees, images and steps, never other rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from hedgerow.config import RefineConfig, Sharpness, StackConfig
+
+PAPER_SHARPNESS = Sharpness(100.0, 1.0, 0.1)  # alpha_1, alpha_2, alpha_3 of every level
+CURVE = (1, 2, 4, 8, 16)  # training images
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large an experiment is.
+
+    n_train, n_test: images; of a folder the first ones that it lists; None: all
+    size:            (H,W) of drawn images
+    shrink:          images of a folder are made smaller by this, along each side
+    n_trees:         at most so many in a forest
+    paper_steps, steps, random_steps, network_steps: of the paper's refinement, of ours, from a random start, and of
+                     U-Net and FCN
+    """
+
+    n_train: int | None
+    n_test: int | None
+    size: tuple[int, int]
+    shrink: int
+    n_trees: int
+    paper_steps: int
+    steps: int
+    random_steps: int
+    network_steps: int
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """One experiment.
+
+    data:       drawn images by name, or None where a folder must be given
+    is_depth:   depth images, whose background is the class `background`
+    stack, refine:         the paper's settings; `copies` rotated copies of every training image are added first
+    own_stack, own_refine: Hedgerow's
+    measure:    which score the paper reports: "mean_dice", or "foreground_accuracy" (recall, mean without background)
+    reported:   the paper's own figures by model
+    """
+
+    name: str
+    data: str | None
+    is_depth: bool
+    background: int | None
+    stack: StackConfig
+    refine: RefineConfig
+    copies: int
+    own_stack: StackConfig
+    own_refine: RefineConfig
+    measure: str
+    reported: Mapping[str, float]
+    scales: Mapping[str, Scale]
+
+    def scaled(self, scale: Scale) -> Protocol:
+        """With no more trees and steps than the scale has."""
+        n_trees = min(self.stack.n_trees, scale.n_trees)
+        part = scale.paper_steps / self.refine.n_steps
+        shorter = replace(
+            self.refine,
+            n_steps=scale.paper_steps,
+            halving_steps=self.refine.halving_steps * part,
+            momentum_steps=round(self.refine.momentum_steps * part),
+        )
+        return replace(
+            self,
+            stack=replace(self.stack, n_trees=n_trees),
+            own_stack=replace(self.own_stack, n_trees=n_trees),
+            refine=shorter,
+            own_refine=replace(self.own_refine, n_steps=scale.steps),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every setting, for reading and for telling experiments apart."""
+        return {
+            **{name: getattr(self, name) for name in ("name", "data", "background", "copies", "measure")},
+            "paper": {"stack": self.stack.to_dict(), "refine": self.refine.to_dict(), "reported": dict(self.reported)},
+            "hedgerow": {"stack": self.own_stack.to_dict(), "refine": self.own_refine.to_dict()},
+            "sharpness": asdict(PAPER_SHARPNESS),
+        }
+
+
+# The copies are made before training, since the network is trained on them too.
+_ZEBRAFISH_STACK = replace(StackConfig.zebrafish(), augment=StackConfig().augment)
+
+ZEBRAFISH = Protocol(
+    name="zebrafish",
+    data="somites",
+    is_depth=False,
+    background=0,
+    stack=_ZEBRAFISH_STACK,
+    refine=RefineConfig.zebrafish(),
+    copies=2,
+    own_stack=StackConfig(),
+    own_refine=RefineConfig(),
+    measure="mean_dice",
+    reported={
+        "DF": 0.60,
+        "ConvNet": 0.66,
+        "MB1": 0.59,
+        "MB2": 0.63,
+        "random start, sparse": 0.04,
+        "random start, full": 0.15,
+        "FCN": 0.18,
+    },
+    scales={
+        "small": Scale(16, 8, (192, 192), 1, 8, 96, 100, 100, 300),
+        "full": Scale(16, 16, (800, 950), 1, 16, 192, 300, 2500, 2000),
+    },
+)
+KINECT = Protocol(
+    name="kinect",
+    data="bodies",
+    is_depth=True,
+    background=19,
+    stack=StackConfig.kinect(),
+    refine=RefineConfig.kinect(),
+    copies=0,
+    own_stack=StackConfig.kinect(held_out="folds"),
+    own_refine=RefineConfig(),
+    measure="foreground_accuracy",
+    reported={"DF": 0.82, "ConvNet": 0.91, "MB1": 0.74, "MB2": 0.85},
+    scales={
+        "small": Scale(40, 20, (240, 320), 2, 10, 200, 150, 100, 300),
+        "full": Scale(2000, 500, (240, 320), 1, 10, 8000, 300, 2500, 2000),
+    },
+)
+VNC = replace(
+    ZEBRAFISH,
+    name="vnc",
+    data=None,
+    background=None,
+    reported={},
+    scales={
+        "small": Scale(None, None, (0, 0), 4, 8, 96, 100, 100, 300),
+        "full": Scale(None, None, (0, 0), 2, 16, 192, 300, 2500, 2000),
+    },
+)
+PROTOCOLS = {protocol.name: protocol for protocol in (ZEBRAFISH, KINECT, VNC)}
