@@ -4,13 +4,14 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # The stamps note what is installed, so that a target installs only what is missing.
 CORE := $(VENV)/.hedgerow-core
+NET := $(VENV)/.hedgerow-net
 DEV := $(VENV)/.hedgerow-dev
 BENCH := $(VENV)/.hedgerow-bench
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: demo test test-all check bench clean
 
-demo: $(CORE)
+demo: $(NET)
 	$(BIN)/hedgerow demo
 
 test: $(DEV)
@@ -36,6 +37,10 @@ $(BIN)/python:
 
 $(CORE): $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) --editable .
+	touch $@
+
+$(NET): $(CORE)
+	$(PIP) --editable '.[net]'
 	touch $@
 
 $(DEV): $(CORE)

@@ -1,59 +1,140 @@
-"""The demo: a stack grown on built-in images, and what each level gains on images it has not seen."""
+"""The demo: the whole pipeline on built-in images, and what each step gains on images that it has not seen."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from hedgerow import model_io, synthetic
+from hedgerow import extras, model_io, synthetic
 from hedgerow.batch import write_sample
-from hedgerow.config import StackConfig
+from hedgerow.config import RefineConfig, StackConfig
+from hedgerow.figures import input_picture
 from hedgerow.images import class_table, make_folder
 from hedgerow.metrics import scores
-from hedgerow.pictures import grey_picture, label_picture, save_sheet
+from hedgerow.pictures import label_picture, save_sheet
 from hedgerow.progress import silent
 from hedgerow.stack import fit_stack
 
 CONFIGS = {"somites": StackConfig(), "bodies": StackConfig.kinect(held_out="folds")}
+STEPS = {"somites": 120, "bodies": 120}  # fewer than the default, for people who watch
 BACKGROUND = {"somites": 0, "bodies": 19}
+NAMES = {"somites": synthetic.SOMITE_NAMES, "bodies": synthetic.BODY_PART_NAMES}
 N_TRAIN, N_TEST = 16, 8
+SHOWN = 3  # test images in the picture
+
+
+@dataclass(frozen=True)
+class Images:
+    """Drawn images (H,W) with labels (H,W): to learn from, and to test on."""
+
+    kind: str
+    images: list[np.ndarray]
+    labels: list[np.ndarray]
+    test_images: list[np.ndarray]
+    test_labels: list[np.ndarray]
 
 
 def run_demo(kind: str, folder: Path, say: Callable[[str], None]) -> None:
-    """Train on built-in images of one kind, test on others, write images, model and picture into `folder`."""
+    """Train on built-in images of one kind, test on others; write images, models, pictures and the report."""
     make_folder(folder)
     make = getattr(synthetic, kind)
-    images, labels = make(n_images=N_TRAIN, seed=0)
-    test_images, test_labels = make(n_images=N_TEST, seed=1)
+    data = Images(kind, *make(n_images=N_TRAIN, seed=0), *make(n_images=N_TEST, seed=1))
     write_sample(kind, folder, N_TRAIN, 0)
-    say(f"{N_TRAIN} images to learn from, {N_TEST} others to test on; classes and pixels of the labels:")
-    say(str(class_table(labels)))
+    n_classes = len(class_table(data.labels).values)
+    say(f"{N_TRAIN} images of {n_classes} classes to learn from, {N_TEST} others to test on: {folder / 'images'}")
 
     start = time.perf_counter()
-    stack = fit_stack(images, labels, CONFIGS[kind])
-    trained = time.perf_counter() - start
+    stack = fit_stack(data.images, data.labels, CONFIGS[kind])
+    seconds = {"DF": time.perf_counter() - start}
+    values, levels = (
+        np.array(stack.classes),
+        [stack.level_outputs(image, progress=silent) for image in data.test_images],
+    )
+    found = {f"level {k + 1}": [values[output[k].argmax(axis=0)] for output in levels] for k in range(stack.n_levels)}
+    say("\nmean Dice on the test images, level after level")
+    for name, maps in found.items():
+        say(f"{name:<10} {scores(data.test_labels, maps, stack.classes).mean_dice:.3f}")
+    models: dict[str, Any] = {"DF": stack}
+    if extras.is_there("torch"):
+        models |= _refined(stack, data, seconds)
+    else:
+        say("\nPyTorch is not installed, so the stack is not refined: pip install 'hedgerow[net]' for all of the demo.")
+    found |= _table(models, data, seconds, folder, say)
+    _pictures(found, data, stack.classes, folder)
+    written = ["comparison.png"]
+    if extras.is_there("torch") and extras.is_there("jinja2"):
+        _report(models, data, seconds, folder)
+        written.append("report.html")
+    say(f"\nlook at: {', '.join(str(folder / name) for name in written)}")
+    say(f"next: hedgerow predict {folder / 'MB2.hedge' if 'MB2' in models else folder / 'DF.hedge'} "
+        f"{folder / 'images'} -o segmented/")  # fmt: skip
+
+
+def _refined(stack: Any, data: Images, seconds: dict[str, float]) -> dict[str, Any]:
+    """The network of the stack, refined, and the forests it is mapped back to."""
+    from hedgerow.mapping import to_convnet, to_forest
+    from hedgerow.refinement import refine
+
     start = time.perf_counter()
-    outputs = [stack.level_outputs(image, progress=silent) for image in test_images]
-    predicted = time.perf_counter() - start
+    config = RefineConfig(n_steps=STEPS[data.kind], held_out=0.0)
+    net = refine(to_convnet(stack), data.images, data.labels, config)
+    seconds["ConvNet"] = time.perf_counter() - start
+    start = time.perf_counter()
+    back = to_forest(net, data.images)
+    seconds["MB2"] = time.perf_counter() - start
+    return {"ConvNet": net, "MB2": back}
 
-    values = np.array(stack.classes)
-    say("\nmean Dice   images held out in training   test images")
-    for level in range(stack.n_levels):
-        found = [values[output[level].argmax(axis=0)] for output in outputs]
-        held_out = stack.settings["held_out"][level]["mean_dice"]
-        test = scores(test_labels, found, stack.classes).mean_dice
-        say(f"level {level + 1}     {held_out:>25.3f}   {test:>11.3f}")
-    size = model_io.save(stack, folder / "model.hedge")
-    say(f"\ntrained in {trained:.1f} s, {predicted / N_TEST:.2f} s an image to predict, model {size / 1e6:.2f} MB")
 
+def _table(
+    models: dict[str, Any], data: Images, seconds: dict[str, float], folder: Path, say: Callable[[str], None]
+) -> dict[str, list[np.ndarray]]:
+    """Print a line a model, save the models, and return what they predict of the test images."""
+    about = {"DF": "the stack of forests", "ConvNet": "the same as a network, refined", "MB2": "forests again"}
+    say("\n                                          mean Dice    gain   made in   an image    model")
+    found, first = {}, 0.0
+    for name, model in models.items():
+        start = time.perf_counter()
+        found[name] = [model.predict(image, progress=silent) for image in data.test_images]
+        each = (time.perf_counter() - start) / N_TEST
+        dice = scores(data.test_labels, found[name], model.classes).mean_dice
+        size = model_io.save(model, folder / f"{name}.hedge")
+        first = first or dice
+        gain = f"{dice / first - 1:+.1%}" if name != "DF" else ""
+        say(
+            f"{name:<8} {about[name]:<32} {dice:>9.3f} {gain:>7} {seconds[name]:>7.1f} s {each:>8.2f} s "
+            f"{size / 1e6:>5.2f} MB"
+        )
+    return found
+
+
+def _pictures(found: dict[str, list[np.ndarray]], data: Images, classes: tuple[int, ...], folder: Path) -> None:
+    """One sheet: image, truth, every level, every model; the last level of the stack is its DF."""
+    columns = [name for name in found if name != "DF"]
     rows = []
-    for image, truth, output in list(zip(test_images, test_labels, outputs, strict=True))[:4]:
-        maps = [truth, *(values[proba.argmax(axis=0)] for proba in output)]
-        rows.append([grey_picture(image), *(label_picture(m, stack.classes, BACKGROUND[kind]) for m in maps)])
-    titles = ["image", "truth", *(f"level {k + 1}" for k in range(stack.n_levels))]
-    save_sheet(folder / "levels.png", titles, rows)
-    say(f"images, labels, model.hedge and the picture levels.png are in {folder}")
-    say(f"next: hedgerow predict {folder / 'model.hedge'} {folder / 'images'} -o segmented/")
+    for i in range(SHOWN):
+        maps = [data.test_labels[i], *(found[name][i] for name in columns)]
+        picture = input_picture(data.test_images[i], "depth" if data.kind == "bodies" else "bank")
+        rows.append([picture, *(label_picture(m, classes, BACKGROUND[data.kind]) for m in maps)])
+    save_sheet(folder / "comparison.png", ["image", "truth", *columns], rows)
+
+
+def _report(models: dict[str, Any], data: Images, seconds: dict[str, float], folder: Path) -> None:
+    from hedgerow.report.page import write_report
+
+    doing = {"DF": "growing the stack", "ConvNet": "refining the network", "MB2": "mapping it back"}
+    write_report(
+        folder / "report.html",
+        models,
+        data.test_images,
+        data.test_labels,
+        title=f"Hedgerow's demo: {data.kind}",
+        about=f"Trained on {N_TRAIN} drawn images, tested on {N_TEST} others, all made by the built-in generator.",
+        background=BACKGROUND[data.kind],
+        class_names=dict(enumerate(NAMES[data.kind])),
+        timings={doing[name]: value for name, value in seconds.items()},
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 
 from hedgerow.errors import HedgerowError
 
@@ -19,3 +20,8 @@ def require(package: str, what: str) -> None:
         raise HedgerowError(
             f"{what} needs {package}, which is not installed: pip install 'hedgerow[{extra}]'"
         ) from error
+
+
+def is_there(package: str) -> bool:
+    """Whether `package` is installed; it is not imported."""
+    return importlib.util.find_spec(package) is not None

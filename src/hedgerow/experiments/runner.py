@@ -8,7 +8,6 @@ experiment goes on where it stopped when it is started again.
 from __future__ import annotations
 
 import json
-import platform
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,18 +15,17 @@ from typing import Any
 
 import numpy as np
 
-import hedgerow
 from hedgerow.checkpoints import fingerprint
 from hedgerow.errors import InputError
 from hedgerow.experiments.data import DRAWN, TEST_SEED, TRAIN_SEED, ImageSet, halved, load_set, spread
 from hedgerow.experiments.data import with_rotated_copies as rotated
+from hedgerow.experiments.outputs import write_outputs
 from hedgerow.experiments.parts import PARTS, Bench, usable_parts
 from hedgerow.experiments.protocols import PROTOCOLS, Protocol, Scale
 from hedgerow.images import atomic_path, make_folder
 from hedgerow.progress import Report, reporting
+from hedgerow.report.words import versions
 from hedgerow.threads import get_threads
-
-LIBRARIES = ("numpy", "numba", "torch", "matplotlib")
 
 
 def run_experiment(
@@ -69,8 +67,9 @@ def run_experiment(
             )
             for part in chosen:
                 _run_part(part, bench, say)
+                _write_json(folder / "results.json", collected(folder, settings, seeds))
     results = collected(folder, settings, seeds)
-    _write_json(folder / "results.json", results)
+    write_outputs(folder, results, test, progress)
     return results
 
 
@@ -130,24 +129,10 @@ def collected(folder: Path, settings: dict[str, Any], seeds: Sequence[int]) -> d
         "settings": settings,
         "seeds": sorted({file["seed"] for file in files}),
         "versions": versions(),
-        "machine": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
         "timings": {f"{file['part']}, seed {file['seed']}": file["seconds"] for file in files},
         "devices": sorted({file["device"] for file in files}),
         "rows": [row for file in files for row in file["rows"]],
     }
-
-
-def versions() -> dict[str, str]:
-    """Of Hedgerow and what it computes with."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    found = {"hedgerow": hedgerow.__version__}
-    for name in LIBRARIES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
 
 
 def _sizes(train: ImageSet, test: ImageSet) -> dict[str, Any]:

@@ -1,0 +1,100 @@
+"""What an experiment leaves for people to read: tables, figures, and the report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hedgerow import extras, synthetic
+from hedgerow.experiments import summary
+from hedgerow.experiments.data import ImageSet
+from hedgerow.figures import input_picture
+from hedgerow.images import atomic_path, make_folder
+from hedgerow.model_io import load
+from hedgerow.pictures import label_picture, save_sheet
+from hedgerow.progress import Report, silent
+from hedgerow.report.page import Curve, write_report
+
+SHOWN = ("DF", "ConvNet", "MB1", "MB2", "soft")
+CLASS_NAMES = {"somites": synthetic.SOMITE_NAMES, "bodies": synthetic.BODY_PART_NAMES}
+
+
+def write_outputs(folder: Path, results: dict[str, Any], test: ImageSet, progress: Report | None = None) -> None:
+    """tables.md, figures/ and report.html; pictures are of the first seed, by Hedgerow's settings if they were run."""
+    tables, curves = summary.tables(results), summary.curves(results)
+    with atomic_path(folder / "tables.md") as temporary:
+        temporary.write_text(summary.markdown(tables, curves) + "\n", encoding="utf-8")
+    make_folder(folder / "figures")
+    for curve in curves:
+        draw_curve(curve, folder / "figures" / "learning_curve.png")
+    models = _models(folder, results)
+    if not models:
+        return
+    settings = results["settings"]
+    background, depth = settings["background"], "depth" if settings["hedgerow"]["stack"]["features"] == "depth" else ""
+    rows = []
+    for image, truth in list(zip(test.images, test.labels, strict=True))[:4]:
+        first = next(iter(models.values()))
+        maps = [truth, *(model.predict(image, progress=silent) for model in models.values())]
+        pictures = (label_picture(np.asarray(found), first.classes, background) for found in maps)
+        rows.append([input_picture(image, depth or "bank"), *pictures])
+    save_sheet(folder / "figures" / "comparison.png", ["image", "truth", *models], rows)
+    names = CLASS_NAMES.get(str(settings["data"]))
+    write_report(
+        folder / "report.html",
+        models,
+        test.images,
+        test.labels,
+        title=f"{settings['name'].capitalize()}, {settings['scale']} scale",
+        about=_about(settings),
+        background=background if background in next(iter(models.values())).classes else None,
+        class_names=None if names is None else dict(enumerate(names)),
+        tables=tables,
+        curves=curves,
+        timings=results["timings"],
+        settings=settings,
+        progress=progress,
+    )
+
+
+def _about(settings: dict[str, Any]) -> str:
+    sizes = settings["sizes"]
+    return (
+        f"The paper's {settings['name']} protocol on {Path(str(settings['data'])).name}: {sizes['train']} images to"
+        f" learn from, {sizes['test']} others to test on, of {', '.join(sizes['shapes'])} pixels. The pictures are of"
+        " the first seed; the tables are of all."
+    )
+
+
+def _models(folder: Path, results: dict[str, Any]) -> dict[str, Any]:
+    """Those of the first seed, by name, in order."""
+    for part in ("own", "paper"):
+        paths = {name: folder / "models" / f"{part}-{name}-{results['seeds'][0]}.hedge" for name in SHOWN}
+        found = {name: load(path) for name, path in paths.items() if path.exists()}
+        if found:
+            return found
+    return {}
+
+
+def draw_curve(curve: Curve, path: Path) -> None:
+    """A line for each model, with bars of its spread."""
+    extras.require("matplotlib", "a figure")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5.5, 3.6), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    places = sorted({x for line in curve.lines.values() for x, _, _ in line})
+    for (name, line), marker in zip(curve.lines.items(), "os^Dv", strict=False):
+        x, y, spread = np.array(line).T
+        axes.errorbar(x, y, spread if spread.any() else None, marker=marker, capsize=3, label=name)
+    axes.set(xlabel=curve.x_label, ylabel=curve.y_label, xscale="log" if curve.log_x else "linear")
+    axes.set_xticks(places, [f"{x:g}" for x in places])
+    axes.minorticks_off()
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False)
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, format="png")

@@ -1,0 +1,195 @@
+"""What an experiment found, as tables and curves: for the report, for `tables.md`, and for people."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hedgerow.report.page import Curve, Table
+
+PAPERS = ("DF", "ConvNet", "MB1", "MB2")
+WORDS = {"mean_dice": "mean Dice", "foreground_accuracy": "foreground accuracy"}
+
+
+@dataclass(frozen=True)
+class Value:
+    """Mean over seeds, standard deviation (0 for one seed), and how many there were."""
+
+    mean: float
+    spread: float
+    n: int
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3f} ± {self.spread:.3f}" if self.n > 1 else f"{self.mean:.3f}"
+
+
+class Findings:
+    """The rows of an experiment, by part and model."""
+
+    def __init__(self, results: dict[str, Any]) -> None:
+        self.results = results
+        self.measure = results["settings"]["measure"]
+        self.rows = results["rows"]
+
+    def value(self, part: str, model: str, measure: str | None = None) -> Value | None:
+        """None where it was not run."""
+        measure = measure or self.measure
+        found = [row.get(measure) for row in self.rows if row["part"] == part and row["model"] == model]
+        known = [value for value in found if value is not None]
+        if not known:
+            return None
+        return Value(statistics.mean(known), statistics.stdev(known) if len(known) > 1 else 0.0, len(known))
+
+    def text(self, part: str, model: str, measure: str | None = None) -> str | None:
+        found = self.value(part, model, measure)
+        return None if found is None else str(found)
+
+    def gain(self, part: str, model: str) -> str | None:
+        """Relative to the forests of the same part."""
+        found, first = self.value(part, model), self.value(part, "DF")
+        return None if found is None or first is None else f"{found.mean / first.mean - 1:+.1%}"
+
+
+def tables(results: dict[str, Any]) -> list[Table]:
+    """All tables for which there are rows."""
+    found = Findings(results)
+    made = (_papers_table(found), _costs(found), _splits(found), _levels(found), _others(found))
+    return [table for table in made if table is not None]
+
+
+def _seeds(found: Findings) -> str:
+    seeds = found.results["seeds"]
+    if len(seeds) == 1:
+        return f"One seed ({seeds[0]})."
+    return f"Mean and standard deviation over {len(seeds)} seeds."
+
+
+def _papers_table(found: Findings) -> Table | None:
+    reported = found.results["settings"]["paper"]["reported"]
+    rows: list[tuple[str | None, ...]] = []
+    if reported:
+        rows.append(("in the paper, on its data", *(f"{reported[m]:.2f}" for m in PAPERS), None))
+    for part, name in (("paper", "here, the paper's settings"), ("own", "here, Hedgerow's settings")):
+        if found.value(part, "DF") is None:
+            continue
+        models = (*PAPERS, "soft")
+        rows.append((name, *(found.text(part, model) for model in models)))
+        rows.append(("gain over the DF", *(found.gain(part, model) for model in models)))
+    if len(rows) <= bool(reported):
+        return None
+    note = f"{WORDS[found.measure]} on the test images. {_seeds(found)} soft: the exact map back of a fuzzy tree."
+    return Table("The paper's table", ("", *PAPERS, "soft"), tuple(rows), note)
+
+
+def _costs(found: Findings) -> Table | None:
+    rows = []
+    for model in (*PAPERS, "soft"):
+        cost = [found.value("own", model, name) for name in ("train_seconds", "cpu_ms_an_image", "bytes")]
+        if cost[0] is None or cost[1] is None or cost[2] is None:
+            continue
+        seconds, cpu, size = (value.mean for value in cost if value is not None)
+        rows.append((model, f"{seconds:.0f}", f"{cpu:,.0f}", f"{size / 1e6:.2f}"))
+    if not rows:
+        return None
+    columns = ("Hedgerow's settings", "seconds to train", "CPU ms an image", "MB")
+    return Table("What each model costs", columns, tuple(rows), f"Devices: {', '.join(found.results['devices'])}.")
+
+
+def _splits(found: Findings) -> Table | None:
+    parts = {
+        "own": "soft",
+        "tanh": "tanh",
+        "crelu": "crelu",
+        "paper": "tanh, the paper's way",
+        "paper-sparse": "the same, all edges train",
+    }
+    models = ("DF", "mapped", "ConvNet", "MB1", "MB2", "soft")
+    rows = [
+        (name, *(found.text(part, model) for model in models))
+        for part, name in parts.items()
+        if found.value(part, "DF")
+    ]
+    if len(rows) < 2:
+        return None
+    note = (
+        f"{WORDS[found.measure]}; mapped: the network before any training, so that DF less mapped is what its soft "
+        f"decisions cost. {_seeds(found)}"
+    )
+    return Table("Kinds of splits", ("split", *models), tuple(rows), note)
+
+
+def _levels(found: Findings) -> Table | None:
+    n_levels = found.results["settings"]["hedgerow"]["stack"]["n_levels"]
+    parts = [(f"levels-{n}", n) for n in range(1, n_levels)] + [("own", n_levels)]
+    rows = tuple(
+        (str(n), found.text(part, "DF"), found.text(part, "ConvNet"), found.gain(part, "ConvNet"))
+        for part, n in parts
+        if found.value(part, "DF")
+    )
+    if len(rows) < 2:
+        return None
+    return Table("Levels", ("levels", "DF", "ConvNet", "gain"), rows, f"{WORDS[found.measure]}. {_seeds(found)}")
+
+
+def _others(found: Findings) -> Table | None:
+    reported = found.results["settings"]["paper"]["reported"]
+    parts = (
+        ("own", "DF"), ("own", "ConvNet"), ("unet", "U-Net"), ("fcn", "FCN"),
+        ("random-sparse", "random start, sparse"), ("random-full", "random start, full"),
+    )  # fmt: skip
+    rows: list[tuple[str | None, ...]] = []
+    for part, model in parts:
+        seconds = found.value(part, model, "train_seconds")
+        if seconds is not None:
+            said = f"{reported[model]:.2f}" if model in reported else None
+            rows.append((model, found.text(part, model), f"{seconds.mean:.0f}", said))
+    if not any(row[0] not in PAPERS for row in rows):
+        return None
+    note = (
+        f"{WORDS[found.measure]}. All from the same images; U-Net and FCN are trained from scratch (the paper took a "
+        "pre-trained FCN). A random start is the paper's network without the forests' weights; the fully connected "
+        f"one is of a smaller stack. {_seeds(found)}"
+    )
+    return Table("Against other networks", ("", "score", "seconds to train", "in the paper"), tuple(rows), note)
+
+
+def curves(results: dict[str, Any]) -> list[Curve]:
+    """The learning curve, if it was run."""
+    found = Findings(results)
+    n_all = results["settings"]["sizes"]["train"]
+    counts = sorted({row["n_images"] for row in found.rows if "n_images" in row})
+    lines: dict[str, list[tuple[float, float, float]]] = {}
+    for model, whole in (("DF", "own"), ("ConvNet", "own"), ("U-Net", "unet")):
+        parts = [(n, f"images-{n}") for n in counts] + [(n_all, whole)]
+        values = [(n, found.value(part, model)) for n, part in parts]
+        points = [(float(n), value.mean, value.spread) for n, value in values if value is not None]
+        if len(points) > 1:
+            lines[model] = points
+    if not lines:
+        return []
+    note = f"Hedgerow's settings. {_seeds(found)}"
+    return [Curve("Learning curve", "training images", WORDS[found.measure], lines, log_x=True, note=note)]
+
+
+def markdown(tables: Sequence[Table], curves: Sequence[Curve]) -> str:
+    """Tables, and curves as tables of their points."""
+    parts = []
+    for table in tables:
+        parts.append(_markdown_table(table.title, table.columns, table.rows, table.note))
+    for curve in curves:
+        places = sorted({x for line in curve.lines.values() for x, _, _ in line})
+        rows = []
+        for name, line in curve.lines.items():
+            at = {x: Value(y, spread, 2 if spread else 1) for x, y, spread in line}
+            rows.append((name, *(str(at[x]) if x in at else None for x in places)))
+        columns = (curve.x_label, *(f"{x:g}" for x in places))
+        parts.append(_markdown_table(f"{curve.title} ({curve.y_label})", columns, rows, curve.note))
+    return "\n".join(parts)
+
+
+def _markdown_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], note: str) -> str:
+    lines = [f"### {title}", "", "| " + " | ".join(columns) + " |", "|---" + "|---:" * (len(columns) - 1) + "|"]
+    lines += ["| " + " | ".join("–" if cell is None else str(cell) for cell in row) + " |" for row in rows]
+    return "\n".join([*lines, "", note, ""])
