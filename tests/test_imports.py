@@ -7,7 +7,7 @@ import pytest
 
 import hedgerow
 
-HEAVY = ("numba", "torch", "matplotlib", "zarr", "tifffile", "imagecodecs", "PIL", "safetensors", "scipy", "sklearn")
+HEAVY = ("numba", "torch", "matplotlib", "zarr", "tifffile", "imagecodecs", "PIL", "safetensors", "scipy", "sklearn", "jinja2")
 PUBLIC = [
     "AugmentConfig",
     "ConfigError",

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hedgerow import cli_export, cli_network
+from hedgerow import cli_export, cli_network, cli_report
 from hedgerow.cli_parts import (
     Images,
     Labels,
@@ -272,6 +272,7 @@ app.command()(cli_network.refine)
 app.command()(cli_network.back)
 app.command()(cli_network.look)
 app.command()(cli_export.export)
+app.command()(cli_report.report)
 
 
 @app.command()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hedgerow import extras
-from hedgerow.cli_parts import Images, Labels, Model, Unlabelled, check_sizes, check_writable, megabytes
+from hedgerow.cli_parts import Files, Images, Labels, Model, Unlabelled, check_sizes, check_writable, megabytes
 from hedgerow.errors import ConfigError, DivergenceError, InputError
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def back(
     """
     extras.require("torch", "mapping back")
     from hedgerow import model_io
-    from hedgerow.images import find_files
+    from hedgerow.images import find_files, read_input
     from hedgerow.mapping import to_forest
     from hedgerow.trees import ForestStack
 
@@ -149,7 +150,7 @@ def back(
         raise InputError(f"{model} holds forests already; give a network, e.g. of `hedgerow refine`.")
     files = find_files(images) if images is not None else []
     check_writable(output, [], model, *files)
-    pictures = _Pictures(files, loaded.features.kind)
+    pictures = Files(files, partial(read_input, features=loaded.features.kind))
     if method is Method.leaf_mean and not pictures:
         raise InputError("leaf_mean takes its votes from images; name them after the model, or use --method weights.")
     stack = to_forest(loaded, pictures if method is Method.leaf_mean else (), method.value, tolerance=tolerance)
@@ -162,23 +163,6 @@ def back(
             some = pictures[:MOST_COMPARED]
             print(f"pixels of the first {len(some)} that change class by that: {_changed(loaded, stack, some):.3%}")
     print(f"{output}: {megabytes(n_bytes)}")
-
-
-class _Pictures(Sequence[Any]):
-    """Images that are read when they are asked for, so that one at a time is in memory."""
-
-    def __init__(self, files: Sequence[Path], features: str) -> None:
-        self.files, self.features = files, features
-
-    def __len__(self) -> int:
-        return len(self.files)
-
-    def __getitem__(self, i: Any) -> Any:
-        from hedgerow.images import read_input
-
-        if isinstance(i, slice):
-            return _Pictures(self.files[i], self.features)
-        return read_input(self.files[i], self.features)
 
 
 def _changed(net: StackNet, stack: ForestStack, pictures: Sequence[Any]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +16,20 @@ Model = Annotated[Path, typer.Argument(help="Model file.")]
 Unlabelled = Annotated[int | None, typer.Option(help="Label value that means: no label here (255 unless told).")]
 
 
-def check_writable(output: Path, pairs: list[Any], *others: Path | None) -> None:
+class Files(Sequence[Any]):
+    """Arrays that are read when they are asked for, so that one at a time is in memory."""
+
+    def __init__(self, files: Sequence[Path], read: Callable[[Path], Any]) -> None:
+        self.files, self.read = files, read
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, i: Any) -> Any:
+        return Files(self.files[i], self.read) if isinstance(i, slice) else self.read(self.files[i])
+
+
+def check_writable(output: Path, pairs: list[Any], *others: Path | None, example: str = "model.hedge") -> None:
     """Long work must not end in a refusal to write, nor take the place of what it was made from."""
     from hedgerow.images import check_folder_writable
 
@@ -23,7 +37,7 @@ def check_writable(output: Path, pairs: list[Any], *others: Path | None) -> None
     if output.resolve() in {path.resolve() for path in inputs}:
         raise InputError(f"{output} is one of the files to read; give another name to write.")
     if output.is_dir():
-        raise InputError(f"{output} is a folder; give the name of a file to write, e.g. {output / 'model.hedge'}.")
+        raise InputError(f"{output} is a folder; give the name of a file to write, e.g. {output / example}.")
     if not output.parent.is_dir():
         raise InputError(f"cannot write {output}: there is no folder {output.parent}; make it first.")
     check_folder_writable(output.parent)

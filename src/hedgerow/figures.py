@@ -177,7 +177,8 @@ def draw(
 ) -> Figure:
     """The figure: at the left pictures (H,W,3) by name, then blocks of rows, at most PER_BLOCK classes each, and a key.
 
-    `background` is a class that is drawn near black. Lengths are in inches and follow from the panels: text stays legible however many there are.
+    `background` is a class that is drawn near black. Lengths are in inches and follow from the panels: text stays
+    legible however many there are.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

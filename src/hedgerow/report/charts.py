@@ -133,16 +133,11 @@ def channel_chart(shares: Shares, names: Sequence[str], n_features: int, alt: st
 
     largest = np.argsort(-shares.weighted, kind="stable")[:MOST_BARS]
     order = [int(c) for c in largest if shares.weighted[c] > 0]
-    rest = 1 - shares.weighted[order].sum(), 1 - shares.plain[order].sum()
-    n_rest = int((shares.plain > 0).sum()) - len(order)
-    labels = [shortened(names[c], 20) for c in order] + ([f"{n_rest} others"] if n_rest else [])
-    values = [*shares.weighted[order], *([rest[0]] if n_rest else [])]
-    marks = [*shares.plain[order], *([rest[1]] if n_rest else [])]
-    colours = [LEAF if c < n_features else BERRY for c in order] + [FAINT] * bool(n_rest)
+    labels = [shortened(names[c], 20) for c in order]
     figure, axes = _axes((SMALL[0], 0.75 + 0.24 * len(labels)), grid=False)
     place = np.arange(len(labels))
-    axes.barh(place, values, 0.66, color=colours)
-    axes.vlines(marks, place - 0.42, place + 0.42, color=INK, linewidth=1.4)
+    axes.barh(place, shares.weighted[order], 0.66, color=[LEAF if c < n_features else BERRY for c in order])
+    axes.vlines(shares.plain[order], place - 0.42, place + 0.42, color=INK, linewidth=1.4)
     axes.set_yticks(place, labels, fontsize=9, parse_math=False)
     axes.invert_yaxis()
     axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))

@@ -41,6 +41,7 @@ def contents(
     first, best = measured[0], max(measured, key=lambda one: one.scores.mean_dice)
     values = source.model.classes
     names = [class_names.get(value, str(value)) for value in values]
+    spoken = [class_names.get(value, f"class {value}") for value in values]
     colours = charts.model_colours([one.name for one in measured])
     palette = examples.index_palette(values, background)
     class_key = {name: examples.css(palette[i]) for i, name in enumerate(names)}
@@ -58,7 +59,7 @@ def contents(
     drawn = [
         sections.levels(measured, colours),
         sections.training(measured, colours),
-        sections.confusions(first, best, names, colours),
+        sections.confusions(first, best, names, spoken, colours),
         sections.layers(inside, source.images[i], source.truth(i), source.names[i], background),
         sections.calibration(measured, colours),
         *sections.choices(first),

@@ -96,10 +96,13 @@ def _joined(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return entries
 
 
-def confusions(first: Measured, best: Measured, names: Sequence[str], colours: Mapping[str, str]) -> Section:
+def confusions(
+    first: Measured, best: Measured, names: Sequence[str], spoken: Sequence[str], colours: Mapping[str, str]
+) -> Section:
+    """names, spoken: of the classes, on axes and in sentences"""
     pictures = []
     for one in [first] if best is first else [first, best]:
-        worst = _mistakes(one, names)
+        worst = _mistakes(one, spoken)
         alt = f"Confusion matrix of {one.name}; rows are the true classes, each row sums to one. {worst}"
         pictures.append(charts.confusion_chart(one.scores.confusion, names, colours[one.name], alt, one.name, worst))
     text = "Each row shares out the pixels of a true class among the classes predicted. The diagonal is what is right."
@@ -207,15 +210,21 @@ def choices(one: Measured) -> list[Section]:
 
 def _channel_picture(number: int, level: LevelChoices, names: Sequence[str], n_features: int) -> Picture:
     weighted = level.shares.weighted
-    first = [names[c] for c in np.argsort(-weighted, kind="stable")[:3] if weighted[c] > 0]
-    of_classes = f"; {weighted[n_features:].sum():.0%} read the level before" if len(weighted) > n_features else ""
-    caption = f"Above all {listed(first)}{of_classes}.".replace("%", " %")
+    order = np.argsort(-weighted, kind="stable")
+    n_others = int((weighted > 0).sum()) - charts.MOST_BARS
+    caption = f"Above all {listed([names[c] for c in order[:3] if weighted[c] > 0])}"
+    if len(weighted) > n_features:
+        caption += f"; {weighted[n_features:].sum():.0%} reads the level before"
+    if n_others > 0:
+        rest = weighted[order[charts.MOST_BARS :]].sum()
+        caption += f"; {rest:.0%} goes to {counted(n_others, 'channel')} not shown"
+    caption = f"{caption}.".replace("%", " %")
     alt = f"Bar chart of the channels that the splits of level {number} read. {caption}"
     return charts.channel_chart(level.shares, names, n_features, alt, f"Level {number}", caption)
 
 
 def _offset_picture(number: int, part: OffsetMap, is_feature: bool, is_depth: bool) -> Picture:
-    title = f"Level {number}, {'features' if is_feature else 'classes of the level before'}"
+    title = f"Level {number}, {'features' if is_feature else 'classes'}"
     unit = " at one metre" if is_depth else ""
     half = "at the pixel itself" if part.median < 0.5 else f"within {counted(round(part.median), 'pixel')}{unit}"
     caption = f"{part.share:.0%} of its looks, half of them {half}.".replace("%", " %")
