@@ -92,7 +92,7 @@ def test_samples_that_cannot_be_are_refused(hedgerow, tmp_path, monkeypatch, opt
 
 
 @pytest.mark.parametrize("kind", ["somites", "bodies"])
-def test_demo_tells_what_each_level_gains(hedgerow, tmp_path, monkeypatch, tiny_config, kind):
+def test_demo_tells_what_each_step_gains(hedgerow, tmp_path, monkeypatch, tiny_config, kind):
     class SmallImages:
         def __init__(self, draw):
             self.draw = draw
@@ -105,20 +105,36 @@ def test_demo_tells_what_each_level_gains(hedgerow, tmp_path, monkeypatch, tiny_
     monkeypatch.setitem(demo.CONFIGS, kind, dataclasses.replace(tiny_config, features=features))
     monkeypatch.setattr(demo, "N_TRAIN", 3)
     monkeypatch.setattr(demo, "N_TEST", 2)
+    monkeypatch.setitem(demo.STEPS, kind, 2)
+    monkeypatch.setattr(demo, "SHOWN", 2)
     finished = hedgerow("demo", "-o", tmp_path / "demo", "--data", kind)
     assert finished.code == 0, finished.err
     for level in (1, 2):
-        assert re.search(rf"^level {level} +0\.\d+ +0\.\d+$", finished.out, re.MULTILINE)
+        assert re.search(rf"^level {level} +0\.\d+$", finished.out, re.MULTILINE)
+    for name in ("DF", "ConvNet", "MB2"):
+        assert re.search(rf"^{name} .* 0\.\d+ .* s .* s +\d+\.\d+ MB$", finished.out, re.MULTILINE)
     found = sorted(os.listdir(tmp_path / "demo"))
-    assert found == ["images", "labels", "levels.png", "model.hedge"]
+    assert found == ["ConvNet.hedge", "DF.hedge", "MB2.hedge", "comparison.png", "images", "labels", "report.html"]
     assert len(os.listdir(tmp_path / "demo" / "images")) == 3
-    picture = read_image(tmp_path / "demo" / "levels.png")
+    picture = read_image(tmp_path / "demo" / "comparison.png")
     assert picture.shape[2] == 3
-    assert picture.shape[1] > 4 * 40
+    assert picture.shape[1] > 6 * 40
     # What it says to do next can be done.
-    model, images = tmp_path / "demo" / "model.hedge", tmp_path / "demo" / "images"
+    model, images = tmp_path / "demo" / "MB2.hedge", tmp_path / "demo" / "images"
     assert f"hedgerow predict {model} {images}" in finished.out
     assert hedgerow("predict", model, images, "-o", tmp_path / "out").code == 0
+
+
+def test_demo_without_pytorch_shows_the_forests_and_says_what_is_missing(hedgerow, tmp_path, monkeypatch, tiny_config):
+    monkeypatch.setattr(demo.extras, "is_there", lambda package: package != "torch")
+    monkeypatch.setattr(demo, "N_TRAIN", 2)
+    monkeypatch.setattr(demo, "N_TEST", 1)
+    monkeypatch.setattr(demo, "SHOWN", 1)
+    monkeypatch.setitem(demo.CONFIGS, "somites", tiny_config)
+    finished = hedgerow("demo", "-o", tmp_path / "demo")
+    assert finished.code == 0, finished.err
+    assert "hedgerow[net]" in finished.out
+    assert sorted(os.listdir(tmp_path / "demo")) == ["DF.hedge", "comparison.png", "images", "labels"]
 
 
 def test_demo_refuses_a_place_that_cannot_be(hedgerow, tmp_path):

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hedgerow import cli_export, cli_network, cli_report
+from hedgerow import cli_experiment, cli_export, cli_network, cli_report
 from hedgerow.cli_parts import (
     Images,
     Labels,
@@ -273,6 +273,7 @@ app.command()(cli_network.back)
 app.command()(cli_network.look)
 app.command()(cli_export.export)
 app.command()(cli_report.report)
+app.command()(cli_experiment.experiment)
 
 
 @app.command()
@@ -301,7 +302,7 @@ def demo(
     ),
     kind: Annotated[Sample, typer.Option("--data", help="Which built-in images.")] = Sample.somites,
 ) -> None:
-    """Grow a stack on built-in images, level by level, and show what each level gains.
+    """Grow a stack on built-in images, map it to a network, refine that and map it back; show what each step gains.
 
     Example: hedgerow demo
     """

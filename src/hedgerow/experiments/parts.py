@@ -128,7 +128,7 @@ class Bench:
 
 
 def paper(bench: Bench) -> list[Row]:
-    """The paper's way: its forests, tanh splits, its sharpness, its schedule; the edges of the trees keep their weights."""
+    """The paper's way: its forests, tanh splits, its sharpness, its schedule; edges of the trees keep their weights."""
     stack, grown = bench.grown("paper", bench.protocol.stack, bench.paper_train)
     return bench.all_models("paper", stack, grown, "tanh", bench.paper_train, bench.protocol.refine, PAPER_SHARPNESS)
 

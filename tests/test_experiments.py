@@ -1,0 +1,188 @@
+"""The paper's experiments: its parameters as written, rows that are the scores of what was trained, and going on."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import hedgerow as hr  # noqa: E402
+from hedgerow.experiments import data, parts, protocols, runner, summary  # noqa: E402
+from hedgerow.experiments.data import ImageSet, spread, with_rotated_copies  # noqa: E402
+from hedgerow.progress import silent  # noqa: E402
+from refinements import Stopped  # noqa: E402
+from refusals import assert_one_sentence, assert_refused  # noqa: E402
+
+TINY = protocols.Scale(3, 2, (32, 40), 1, 2, 2, 3, 2, 2)
+
+
+@pytest.fixture
+def tiny(monkeypatch, tiny_config):
+    """The zebrafish experiment with settings that take seconds."""
+    protocol = protocols.ZEBRAFISH
+    small = replace(
+        protocol,
+        stack=replace(tiny_config, augment=hr.AugmentConfig()),
+        own_stack=tiny_config,
+        scales={"small": TINY},
+    )
+    monkeypatch.setitem(protocols.PROTOCOLS, "zebrafish", small)
+    monkeypatch.setattr(parts, "SMALL_STACK", {"n_trees": 1, "max_depth": 3})
+    monkeypatch.setattr(parts, "CURVE", (1, 3))
+    return small
+
+
+def run(folder, **options):
+    return runner.run_experiment("zebrafish", folder, say=silent_say, progress=silent, **options)
+
+
+def silent_say(text):
+    pass
+
+
+def test_the_parameters_are_those_of_the_paper():
+    fish, body = protocols.ZEBRAFISH, protocols.KINECT
+    stack = fish.stack
+    assert (stack.n_levels, stack.n_trees, stack.max_depth, stack.min_split) == (3, 16, 12, 25)
+    assert (stack.context.window, stack.context.n_channels, stack.context.n_offsets) == (129, None, 10)
+    assert (stack.sampling.step, stack.sampling.fraction, stack.held_out, fish.copies) == (3, 0.25, "none", 2)
+    assert (fish.refine.learning_rate, fish.refine.halving_steps, fish.refine.stride) == (0.01, 96, 9)
+    assert (fish.refine.first_momentum, fish.refine.momentum_steps, fish.refine.max_momentum) == (0.4, 96, 0.7)
+    assert (fish.refine.loss, fish.refine.optimiser, fish.measure) == ("balanced", "sgd", "mean_dice")
+    assert (fish.reported["DF"], fish.reported["MB2"]) == (0.60, 0.63)
+    stack = body.stack
+    assert (stack.n_levels, stack.n_trees, stack.max_depth, stack.min_split) == (2, 10, 12, 25)
+    assert (stack.sampling.per_class, stack.context.n_candidates, stack.context.offset_sigma) == (20, 100, 50)
+    assert (body.refine.learning_rate, body.refine.halving_steps, body.refine.max_momentum) == (0.01, 400, 0.95)
+    assert (body.refine.n_steps, body.refine.trim, body.measure) == (8000, True, "foreground_accuracy")
+    sharpness = protocols.PAPER_SHARPNESS
+    assert (sharpness.split, sharpness.leaf, sharpness.vote) == (100, 1, 0.1)
+    full = fish.scales["full"]
+    assert (full.n_train, full.n_test, full.size, full.n_trees) == (16, 16, (800, 950), 16)
+    assert fish.scaled(full).refine == fish.refine
+    assert body.scaled(body.scales["full"]).refine == body.refine
+
+
+def test_an_experiment_runs_end_to_end_and_tells_all(tiny, tmp_path):
+    found = run(tmp_path / "out", seeds=(0, 3))
+    written = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert written == json.loads(json.dumps(found))
+    assert written["seeds"] == [0, 3]
+    assert written["versions"]["hedgerow"] == hr.__version__
+    assert written["settings"]["paper"]["refine"]["learning_rate"] == 0.01
+    models = {(row["part"], row["model"]) for row in written["rows"]}
+    for part in ("paper", "tanh", "crelu"):
+        assert {(part, name) for name in ("DF", "mapped", "ConvNet", "MB1", "MB2")} <= models
+    assert {
+        ("own", "soft"),
+        ("unet", "U-Net"),
+        ("fcn", "FCN"),
+        ("levels-1", "ConvNet"),
+        ("images-1", "U-Net"),
+    } <= models
+    assert {("random-sparse", "random start, sparse"), ("random-full", "random start, full")} <= models
+    assert len(written["timings"]) == 2 * len(parts.usable_parts(tiny, 3))
+    assert all(0 <= row["mean_dice"] <= 1 for row in written["rows"])
+    text = (tmp_path / "out" / "tables.md").read_text()
+    for title in ("The paper's table", "Kinds of splits", "Levels", "Against other networks", "Learning curve"):
+        assert f"### {title}" in text
+    assert "| in the paper, on its data | 0.60 | 0.66 | 0.59 | 0.63 | – |" in text
+    for name in ("report.html", "figures/learning_curve.png", "figures/comparison.png"):
+        assert (tmp_path / "out" / name).stat().st_size > 1000
+
+
+def test_rows_are_the_scores_of_the_models_that_were_saved(tiny, tmp_path):
+    found = run(tmp_path / "out", parts=["own"])
+    _, test = (runner.load_part(tiny, TINY, None, part) for part in ("train", "test"))
+    rows = {row["model"]: row for row in found["rows"]}
+    for name in ("DF", "ConvNet", "MB1", "MB2", "soft"):
+        path = tmp_path / "out" / "models" / f"own-{name}-0.hedge"
+        scores = hr.evaluate(hr.load(path), test.images, test.labels, progress=silent)
+        assert rows[name]["mean_dice"] == scores.mean_dice
+        assert rows[name]["foreground_accuracy"] == scores.balanced_accuracy_without(0)
+        assert rows[name]["bytes"] == path.stat().st_size
+
+
+def test_an_interrupted_experiment_goes_on_and_does_nothing_twice(tiny, tmp_path, monkeypatch):
+    whole = run(tmp_path / "whole", parts=["own", "levels-1"])
+
+    def stop(what, done, total):
+        if "refining" in what and done == 2:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        runner.run_experiment("zebrafish", tmp_path / "out", parts=["own", "levels-1"], say=silent_say, progress=stop)
+    assert list((tmp_path / "out" / "parts").iterdir()) == []
+    resumed = run(tmp_path / "out", parts=["own", "levels-1"])
+    assert [row["mean_dice"] for row in resumed["rows"]] == [row["mean_dice"] for row in whole["rows"]]
+    monkeypatch.setattr(runner, "PARTS", {name: lambda bench: pytest.fail("run again") for name in parts.PARTS})
+    again = run(tmp_path / "out", parts=["own", "levels-1"])
+    assert again["rows"] == resumed["rows"]
+
+
+def test_a_folder_belongs_to_one_experiment(tiny, tmp_path, monkeypatch):
+    run(tmp_path / "out", parts=["unet"])
+    monkeypatch.setitem(protocols.PROTOCOLS, "zebrafish", replace(tiny, scales={"small": replace(TINY, steps=4)}))
+    with pytest.raises(hr.InputError) as problem:
+        run(tmp_path / "out", parts=["unet"])
+    assert_one_sentence(problem, tmp_path / "out", "other settings", "another folder")
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [(("vnc",), "--data"), (("zebrafish", "--part", "dreams"), "dreams"), (("vnc", "--data", "nowhere"), "nowhere")],
+)
+def test_what_cannot_be_run_is_refused_in_one_sentence(hedgerow, tmp_path, options, word):
+    assert_refused(hedgerow("experiment", *options, "-o", tmp_path / "out"), word)
+
+
+def test_the_command_prints_the_tables(tiny, hedgerow, tmp_path):
+    finished = hedgerow(
+        "experiment", "zebrafish", "-o", tmp_path / "out", "--part", "own", "--part", "tanh", "--seed", 1
+    )
+    assert finished.code == 0, finished.err
+    assert "### The paper's table" in finished.out
+    assert str(tmp_path / "out" / "report.html") in finished.out
+
+
+def test_a_folder_of_images_is_made_smaller_and_spread(listed_place, tiny):
+    whole = data.load_set(str(listed_place), "train")
+    half = runner.load_part(tiny, replace(TINY, shrink=2, n_train=1), str(listed_place), "train")
+    assert len(half.images) == 1
+    np.testing.assert_array_equal(half.images[0], data.halved(whole.images[0]))
+    np.testing.assert_array_equal(half.labels[0], whole.labels[0][::2, ::2])
+
+
+def test_images_are_spread_evenly():
+    numbers = [np.full((2, 2), i) for i in range(10)]
+    chosen = spread(ImageSet(numbers, numbers), 4)
+    assert [int(image[0, 0]) for image in chosen.images] == [0, 2, 5, 7]
+    assert spread(ImageSet(numbers, numbers), None).images is numbers
+
+
+def test_rotated_copies_keep_labels_with_what_they_label():
+    rng = np.random.default_rng(0)
+    label = rng.choice([3, 77, 200], (24, 30))
+    image = label.astype(np.uint8)  # so that each pixel says what its label is
+    found = with_rotated_copies(ImageSet([image], [label]), 2, seed=0)
+    assert len(found.images) == 3
+    assert found.images[0] is image
+    for copy, labels in zip(found.images[1:], found.labels[1:], strict=True):
+        assert copy.dtype == np.uint8
+        assert (labels == 255).any()
+        assert (labels != 255).sum() > 100
+        # Where a copy's pixel is one of the three values it was not blended, and shows its own class.
+        pure = (labels != 255) & np.isin(copy, [3, 77, 200])
+        assert (copy[pure] == labels[pure]).mean() > 0.8
+    assert not np.array_equal(found.labels[1], found.labels[2])
+
+
+def test_means_and_spreads_are_over_seeds():
+    rows = [{"part": "own", "model": "DF", "seed": s, "mean_dice": v} for s, v in ((0, 0.5), (1, 0.7))]
+    rows += [{"part": "own", "model": "ConvNet", "seed": s, "mean_dice": v} for s, v in ((0, 0.6), (1, 0.9))]
+    found = summary.Findings({"settings": {"measure": "mean_dice"}, "rows": rows, "seeds": [0, 1]})
+    assert str(found.value("own", "DF")) == "0.600 ± 0.141"
+    assert found.gain("own", "ConvNet") == "+25.0%"
+    assert found.value("own", "MB1") is None
