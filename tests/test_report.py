@@ -240,6 +240,19 @@ def test_a_place_that_cannot_be_written_is_refused_first(stack, unseen, tmp_path
     assert listing(tmp_path) == {}
 
 
+def test_a_broken_network_is_refused(written, stack, tmp_path):
+    import torch
+
+    net = hr.to_convnet(stack)
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.fill_(math.nan)
+    with pytest.raises(hr.ModelError) as problem:
+        written({"DF": stack, "ConvNet": net})
+    assert_one_sentence(problem, "NaN", "refine")
+    assert listing(tmp_path) == {}
+
+
 @pytest.mark.parametrize("package", ["jinja2", "matplotlib"])
 def test_a_missing_package_is_named_with_the_remedy(written, stack, monkeypatch, package):
     monkeypatch.setitem(sys.modules, package, None)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import hedgerow as hr
+from hedgerow import pictures
 from hedgerow.metrics import Scores
 from hedgerow.progress import silent
 from hedgerow.report import choices, examples, words
@@ -158,6 +159,16 @@ def test_errors_are_coloured_by_whether_the_first_model_made_them():
     found = examples.error_picture(picture, wrong, first, unlabelled)
     expected = [examples.WRONG, examples.SPOILT, examples.MENDED, (42, 42, 42), examples.NO_LABEL]
     np.testing.assert_array_equal(found[0], expected)
+
+
+def test_the_background_takes_no_colour_of_the_others():
+    palette = pictures.class_palette((1, 5, 9), background=5)
+    assert (palette[5] == pictures.DARK).all()
+    np.testing.assert_array_equal([palette[1], palette[9]], pictures.class_colours(2))
+    np.testing.assert_array_equal(list(pictures.class_palette((1, 5, 9)).values()), pictures.class_colours(3))
+    assert [tuple(colour) for colour in examples.index_palette((1, 5, 9), 5).values()][1:] == [
+        (pictures.DARK,) * 3, tuple(palette[9]), examples.NO_LABEL,
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -41,10 +41,6 @@ class Example:
         """Columns side by side on a wide page; more go into two rows."""
         return len(self.columns) if len(self.columns) <= 6 else -(-len(self.columns) // 2)
 
-    @property
-    def n_medium(self) -> int:
-        return len(self.columns) if len(self.columns) <= 4 else -(-len(self.columns) // 2)
-
 
 def chosen_images(measured: Measured) -> dict[int, str]:
     """Of which images the page tells, by the model's mean Dice on each alone: typical, best and worst."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hedgerow import model_io, tiling
+from hedgerow.errors import ModelError
 from hedgerow.images import UNLABELLED_INDEX
 from hedgerow.metrics import Scores, confusion
 from hedgerow.progress import silent
@@ -131,6 +132,8 @@ def _predict(
     spent, start = 0.0, time.perf_counter()
     for region, outputs, _ in tiling.predict_tiles(model, image, progress=silent):
         spent += time.perf_counter() - start
+        if not np.isfinite(outputs[-1]).all():
+            raise ModelError("a model predicts NaN or infinite values; refine it again, in smaller steps.")
         here = region.of(target)
         for level, output in enumerate(outputs):
             index = output.argmax(axis=0).astype(np.uint8)

@@ -34,6 +34,11 @@ class Section:
     key: Mapping[str, str]
     is_wide: bool = False
 
+    @property
+    def width(self) -> int:
+        """Of the widest picture, in CSS pixels."""
+        return max(picture.width for picture in self.pictures)
+
 
 def levels(measured: Sequence[Measured], colours: Mapping[str, str]) -> Section | None:
     """The score after each level, of models with more than one."""
@@ -78,7 +83,9 @@ def training(measured: Sequence[Measured], colours: Mapping[str, str]) -> Sectio
     if not pictures:
         return None
     text = (
-        "Measured during refinement, on images that were kept aside or given for validation, not on those of this page."
+        "The loss is that of the training images. Scores are of images that were kept aside from them, or given for "
+        "validation; not of those of this page. Forests that were grown on these images too begin with a score that "
+        "flatters them."
     )
     key = {name: colours[name] for name in histories}
     return Section("training", "Refinement", " ".join([text, *notes]), tuple(pictures), key)
