@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from hedgerow.errors import ConfigError
 from hedgerow.filters import FeatureSet
 from hedgerow.layout import Grid, Source, lay_out, region_grid
 from hedgerow.ops import reference
+from hedgerow.ops.backends import backend_for
 from hedgerow.ops.wiring import Reads, Wiring, wire
 from hedgerow.trees import Forest, ForestStack, Predictor
 
@@ -104,9 +106,9 @@ class LevelNet(nn.Module):
         kinds, given = (self.split, self.activation), (reads, wiring, self.split_weight, self.split_bias)
         if not self.is_fused(values):
             return reference.level_scores(values, *given, self.leaf_weight, self.leaf_bias, votes, *kinds)
-        from hedgerow.ops import numba_cpu
-
-        return numba_cpu.level_scores(values, *given, votes, *kinds, self.sharpness.leaf, self.tolerance)
+        fused = import_module(f"hedgerow.ops.{backend_for(values.device.type).name}")
+        scores: Tensor = fused.level_scores(values, *given, votes, *kinds, self.sharpness.leaf, self.tolerance)
+        return scores
 
     def tree_scores(self, source: Source, grid: Grid) -> Iterator[Tensor]:
         """Scores (C,h,w) of each tree by itself; their sum is `forward`."""
@@ -130,8 +132,9 @@ class LevelNet(nn.Module):
         self.sharpness = replace(self.sharpness, split=self.sharpness.split * factor)
 
     def is_fused(self, values: Tensor) -> bool:
-        """Whether the fused kernels can do it: on the CPU, in float32, with the tree frozen."""
-        return self.connections == "frozen" and values.device.type == "cpu" and values.dtype == torch.float32
+        """Whether fused kernels can do it: in float32, with the tree frozen, on a device that has them."""
+        has_kernels = backend_for(values.device.type).name != "reference"
+        return self.connections == "frozen" and has_kernels and values.dtype == torch.float32
 
     def layers(self, number: int) -> list[Layer]:
         """H_{3k-2} and H_{3k-1}, and the level's output, for level k = `number`."""

@@ -1,0 +1,162 @@
+"""The way back through the network of one level on a GPU: gradients of weights, biases, votes and carried values.
+
+Everything that the forward pass knew is computed again, tile by tile and piece by piece. What a piece hands up to the
+one above it, the sum of the gradients of z_H2 over the leaves below its top, takes the place of what arrived there.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from hedgerow.ops.triton_parts import (
+    EXITS,
+    HARD,
+    SOFT,
+    TANH,
+    apart,
+    arriving,
+    descend,
+    gates,
+    leaf_activation,
+    probed,
+    product,
+    split_inputs,
+    stacked,
+    tile_pixels,
+    tree_votes,
+)
+
+
+@triton.jit
+def _add(target, amount, scale, mask, FIXED_POINT: tl.constexpr):
+    """Add to gradients that other programs add to as well; whole numbers add up to the same in any order."""
+    if FIXED_POINT:
+        tl.atomic_add(target, (amount * scale).to(tl.int64), mask=mask, sem="relaxed")
+    else:
+        tl.atomic_add(target, amount.to(target.dtype.element_ty), mask=mask, sem="relaxed")
+
+
+@triton.jit
+def _sums(exits, P: tl.constexpr):
+    """From the sums at the exits (EXITS,P): those right and left of each split, (EXITS,P), and at the top, (P,)."""
+    left3, right3 = apart(exits, 8, P)
+    left2, right2 = apart(left3 + right3, 4, P)
+    left1, right1 = apart(left2 + right2, 2, P)
+    left0, right0 = apart(left1 + right1, 1, P)
+    none = tl.zeros_like(right0)
+    right = stacked(stacked(stacked(stacked(none, right0, 1, P), right1, 2, P), right2, 4, P), right3, 8, P)
+    left = stacked(stacked(stacked(stacked(none, left0, 1, P), left1, 2, P), left2, 4, P), left3, 8, P)
+    return right, left, tl.sum(left0 + right0, axis=0)
+
+
+@triton.jit
+def _split_slope(z, right, left, sum_right, sum_left, leaf, KIND: tl.constexpr):
+    """Gradient of z_H1 from the sums of the gradients of z_H2 over the leaves on either side."""
+    if KIND == SOFT:
+        return left * sum_right - right * sum_left
+    elif KIND == TANH:
+        return right * left * (sum_right - sum_left)  # (1 - a)(1 + a)
+    else:
+        return leaf * (tl.where(z < 0, sum_right, 0.0) - tl.where(z > 0, sum_left, 0.0))
+
+
+@triton.jit
+def _normalised_slope(slope, total, n_classes, WIDTH: tl.constexpr):
+    """The gradient of a tree's sums where they are divided by its mass, which is their last row, and has one too."""
+    ballot = tl.arange(0, WIDTH)[:, None]
+    mass = tl.sum(tl.where(ballot == n_classes, total, 0.0), axis=0)
+    inverse = tl.where(mass == 0, 0.0, 1.0 / mass)[None, :]
+    slope = slope * inverse
+    mean = tl.sum(tl.where(ballot < n_classes, slope * total, 0.0), axis=0)[None, :] * inverse
+    return tl.where(ballot == n_classes, -mean, slope)
+
+
+@triton.jit(do_not_specialize_on_alignment=["rooms", "slope_in"])
+def backward(
+    values, place, spot, offset, row, column, stretch, weight, bias, votes, slot, below, is_open, after, first,
+    rooms, slope_in, split, leaves, opens, visited, is_up, visit_after, first_visit,
+    d_weight, d_bias, d_votes, d_values, scales, height, width, stride, extent_h, extent_w, carried,
+    n_items, n_groups, n_trees, n_classes, n_slots, leaf, tolerance, one,
+    J: tl.constexpr, STRETCHED: tl.constexpr, KIND: tl.constexpr, DROPS: tl.constexpr, NORMALISED: tl.constexpr,
+    NEEDS_VALUES: tl.constexpr, FIXED_POINT: tl.constexpr, PRECISION: tl.constexpr,
+    WIDTH: tl.constexpr, P: tl.constexpr,
+):  # fmt: skip
+    """Add to the gradients, arranged in pieces: d_weight (Q,J,EXITS), d_bias (Q,EXITS), d_votes (Q,EXITS,WIDTH).
+
+    slope_in: (C,S) of the scores; d_values: (V - carried,); scales: (3,) of whole numbers: weights, votes, values
+    """
+    room = rooms + tl.program_id(0).to(tl.int64) * n_slots * P
+    lane, exit, ballot = tl.arange(0, P), tl.arange(0, EXITS), tl.arange(0, WIDTH)
+    size, per_group = height * width, n_trees // n_groups
+    weight_scale, vote_scale, value_scale = tl.load(scales), tl.load(scales + 1), tl.load(scales + 2)
+    item = tl.program_id(0)
+    while item < n_items:
+        tile, group = item // n_groups, item % n_groups
+        i, k, pixel, is_inside = tile_pixels(tile, height, width, P)
+        at_slope = slope_in + ballot[:, None].to(tl.int64) * size + pixel[None, :]
+        given = tl.load(at_slope, mask=(ballot < n_classes)[:, None] & is_inside[None, :], other=0.0)
+        tree = group * per_group
+        while tree < (group + 1) * per_group:
+            slope = given
+            if NORMALISED:
+                total = tree_votes(
+                    values, place, spot, offset, row, column, stretch, weight, bias, votes, slot, below, is_open,
+                    after, room, tl.load(first + tree), tl.load(first + tree + 1), i, k, width, stride,
+                    extent_h, extent_w, leaf, tolerance, one, J, STRETCHED, KIND, DROPS, PRECISION, WIDTH, P,
+                )  # fmt: skip
+                slope = _normalised_slope(given, total, n_classes, WIDTH)
+            across = tl.trans(slope)
+            tl.debug_barrier()
+            tl.store(room + lane, tl.full((P,), 0.0 if KIND == TANH else 1.0, tl.float32))
+            visit = tl.load(first_visit + tree)
+            while visit < tl.load(first_visit + tree + 1):
+                piece = tl.load(visited + visit)
+                here = tl.load(slot + piece)
+                top, some = arriving(here, room, tolerance, KIND, P)
+                if some > 0:
+                    z, value = split_inputs(
+                        values, place, spot, offset, row, column, stretch, weight, bias, piece, i, k, width, stride,
+                        extent_h, extent_w, J, STRETCHED,
+                    )  # fmt: skip
+                    right, left = gates(z, leaf, KIND)
+                    carry = descend(top, right, left, tolerance, KIND, DROPS, P)
+                    at_exits = room + (tl.load(below + piece) + exit)[:, None] * P + lane[None, :]
+                    if tl.load(is_up + visit) > 0:
+                        at_votes = (piece * EXITS + exit)[:, None] * WIDTH + ballot[None, :]
+                        active = leaf_activation(carry, leaf, KIND)
+                        is_vote = (tl.load(leaves + piece * EXITS + exit) >= 0)[:, None] & (ballot < n_classes)[None, :]
+                        _add(d_votes + at_votes, product(active, across, PRECISION), vote_scale, is_vote, FIXED_POINT)
+                        if KIND != HARD:
+                            exits = active * product(tl.load(votes + at_votes), slope, PRECISION)
+                            if KIND == TANH:
+                                exits *= leaf * (1.0 - active)
+                            is_end = (tl.load(opens + piece * EXITS + exit) > 0)[:, None]
+                            exits = tl.where(is_end, tl.load(at_exits, mask=is_end, other=0.0), exits)
+                            sum_right, sum_left, sum_top = _sums(exits, P)
+                            tl.debug_barrier()  # all have read what arrived there
+                            tl.store(room + here * P + lane, sum_top)
+                            d_z = _split_slope(z, right, left, sum_right, sum_left, leaf, KIND)
+                            is_split = tl.load(split + piece * EXITS + exit) >= 0
+                            at_split = piece * EXITS + exit
+                            _add(d_bias + at_split, tl.sum(d_z, axis=1), weight_scale, is_split, FIXED_POINT)
+                            for j in tl.static_range(J):
+                                if J > 1 or NEEDS_VALUES:
+                                    value, places, _used = probed(
+                                        values, place, spot, offset, row, column, stretch, piece, i, k, width, stride,
+                                        extent_h, extent_w, j, J, STRETCHED,
+                                    )  # fmt: skip
+                                probe = (piece * J + j) * EXITS + exit
+                                _add(d_weight + probe, tl.sum(d_z * value, axis=1), weight_scale, is_split, FIXED_POINT)
+                                if NEEDS_VALUES:
+                                    d_value = tl.load(weight + probe)[:, None] * d_z
+                                    is_carried = (tl.load(place + probe) >= carried)[:, None] & is_inside[None, :]
+                                    _add(d_values + (places - carried), d_value, value_scale, is_carried, FIXED_POINT)
+                    else:
+                        tl.store(at_exits, carry)
+                    visit += 1
+                else:
+                    tl.store(room + here * P + lane, tl.zeros((P,), tl.float32))
+                    visit = tl.load(visit_after + visit)
+            tree += 1
+        item += tl.num_programs(0)

@@ -1,0 +1,286 @@
+"""The network of one level on a GPU: the Triton kernels behind the signature of `numba_cpu.level_scores`.
+
+Arrays that belong to nodes are handed over in the order of the trees' pieces (see `pieces`), and gradients come back in
+it. Gradients are added up by whoever has a part ready, so their last digits vary from run to run; where
+`torch.use_deterministic_algorithms` asks for it they are added as whole numbers, which are the same in any order.
+"""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import triton
+from torch import Tensor
+
+from hedgerow.ops.pieces import Pieces, pieces_of
+from hedgerow.ops.triton_backward import backward
+from hedgerow.ops.triton_forward import forward
+from hedgerow.ops.triton_parts import COLUMNS, IS_INTERPRETED
+from hedgerow.ops.wiring import UNUSED, Reads, Wiring
+
+KINDS = {"hard": 0, "tanh": 1, "soft": 2, "crelu": 3}
+SMALLEST = 1e-30  # what must arrive at a piece of a tree to be felt in float32 at all
+PADDING = -1e30  # bias of a split that is none: everything goes to the left
+MOST_CLASSES = 63  # in one run; one column of the votes is taken for their sum
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """How work is shared out: pixels of a tile, warps that work on it, programs for each multiprocessor."""
+
+    pixels: int
+    warps: int
+    programs: int
+
+
+FORWARD, BACKWARD = _Shape(32, 1, 16), _Shape(64, 2, 8)  # as measured to be fastest on an H200
+FEW_TILES = 4096  # below so many, every tree of a tile is a work item of its own, to keep all multiprocessors busy
+
+
+def level_scores(
+    values: Tensor,
+    reads: Reads,
+    wiring: Wiring,
+    split_weight: Tensor,
+    split_bias: Tensor,
+    vote_weight: Tensor,
+    split: str,
+    activation: str,
+    leaf_sharpness: float,
+    tolerance: float = 0.0,
+) -> Tensor:
+    """Scores (C,S) of the pixels of a grid, before normalisation or softmax, with the tree as it is.
+
+    values: (V,) float32 flat planes; split_weight (N,J), split_bias (N,), vote_weight (L,C), all float32
+    leaf_sharpness: alpha_2; the fuzzy tree ("soft") has 1
+    tolerance: branches that carry no more than this at a pixel are left out there; 0: nothing is
+    """
+    work = _Work(reads, wiring, values, split, activation, leaf_sharpness, tolerance)
+    parts = [
+        _LevelScores.apply(values, split_weight, split_bias, some, work)
+        for some in vote_weight.split(MOST_CLASSES, dim=1)
+    ]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+class _LevelScores(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, values: Tensor, weight: Tensor, bias: Tensor, votes: Tensor, work: _Work) -> Tensor:
+        context.save_for_backward(values, weight, bias, votes)
+        context.work = work
+        return work.scores(values.contiguous(), work.arranged(weight, bias, votes), votes.shape[1])
+
+    @staticmethod
+    def backward(context: Any, *slopes: Tensor) -> Any:
+        work: _Work = context.work
+        # Read through autograd, which refuses weights that were changed in between.
+        values, weight, bias, votes = context.saved_tensors
+        slope, needs_values = slopes[0].contiguous(), context.needs_input_grad[0]
+        gradients = work.gradients(values.contiguous(), weight, bias, votes, slope, needs_values)
+        return *gradients, None
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """The arrays of `Pieces` on a device; split_at and leaf_at point behind the others' last row where UNUSED."""
+
+    first: Tensor
+    split: Tensor
+    leaf: Tensor
+    slot: Tensor
+    below: Tensor
+    is_open: Tensor
+    opens: Tensor
+    after: Tensor
+    first_visit: Tensor
+    visited: Tensor
+    is_up: Tensor
+    visit_after: Tensor
+    split_at: Tensor
+    leaf_at: Tensor
+
+
+_TABLES: weakref.WeakKeyDictionary[Pieces, dict[torch.device, _Tables]] = weakref.WeakKeyDictionary()
+
+
+def _tables(pieces: Pieces, device: torch.device) -> _Tables:
+    known = _TABLES.setdefault(pieces, {})
+    if device not in known:
+        names = _Tables.__dataclass_fields__
+        known[device] = _Tables(**{name: torch.as_tensor(getattr(pieces, name), device=device) for name in names})
+    return known[device]
+
+
+class _Work:
+    """A level on a grid, without what trains: where it reads, how it is wired, its activations."""
+
+    def __init__(
+        self,
+        reads: Reads,
+        wiring: Wiring,
+        values: Tensor,
+        split: str,
+        activation: str,
+        leaf_sharpness: float,
+        tolerance: float,
+    ) -> None:
+        self.reads, self.split = reads, split
+        self.pieces = pieces_of(wiring)
+        self.device = values.device
+        self.tables = _tables(self.pieces, values.device)
+        self.n_probes = reads.place.shape[1]
+        self.leaf, self.tolerance = float(leaf_sharpness), max(tolerance, SMALLEST)
+        self.kinds = {
+            "J": self.n_probes,
+            "STRETCHED": reads.is_stretched,
+            "KIND": KINDS[split],
+            "DROPS": tolerance > 0 and split in ("soft", "crelu"),
+            "NORMALISED": activation == "softmax",
+            "PRECISION": _precision(split, values.device),
+        }
+        # Decisions, and where stretched offsets end, must not depend on how products and sums are contracted.
+        self.fuses = split != "hard" and not reads.is_stretched
+        self.reading = self._reading(values)
+
+    def _reading(self, values: Tensor) -> tuple[Tensor, ...]:
+        """place, spot and offset in the order of the pieces; row, column and stretch of the pixels."""
+        reads, device = self.reads, self.device
+        whole = torch.int32 if values.numel() < 2**31 else torch.int64
+        place = reads.place
+        if not reads.is_stretched:
+            at = self._by_piece(torch.as_tensor(place, device=device).to(whole), UNUSED)
+            return at, at, at, at, at, at
+        planes = np.where((place == UNUSED)[..., None], [UNUSED, 1, 1, 0, 0, 1], reads.planes[place])
+        table = torch.as_tensor(planes, device=device).to(whole)
+        offset = torch.as_tensor(reads.offset, device=device)
+        pixels = torch.as_tensor(np.stack([reads.row, reads.column]), device=device).to(whole)
+        return (
+            self._by_piece(table[..., 0], UNUSED),
+            self._by_piece(table[..., 1:], 1),
+            self._by_piece(offset, 0),
+            *pixels,
+            torch.as_tensor(reads.stretch, device=device),
+        )
+
+    def _by_piece(self, of_splits: Tensor, padding: float) -> Tensor:
+        """(N,...) of the splits to (Q,...,EXITS), with `padding` where there is none."""
+        padded = torch.cat([of_splits, of_splits.new_full((1, *of_splits.shape[1:]), padding)])
+        return padded[self.tables.split.long()].movedim(1, -1).contiguous()
+
+    def arranged(self, weight: Tensor, bias: Tensor, votes: Tensor) -> tuple[Tensor, ...]:
+        """Weights (Q,J,EXITS), biases (Q,EXITS) and votes (Q,EXITS,WIDTH), in whose column C leaves have a 1."""
+        counted = torch.cat([votes, votes.new_ones(len(votes), 1)], dim=1)
+        width = max(16, triton.next_power_of_2(counted.shape[1]))
+        padded = torch.nn.functional.pad(counted, (0, width - counted.shape[1], 0, 1))
+        return self._by_piece(weight, 0), self._by_piece(bias, PADDING), padded[self.tables.leaf.long()]
+
+    def _n_tiles(self, shape: _Shape) -> int:
+        (height, width), columns = self.reads.size, COLUMNS.value
+        return -(-height // (shape.pixels // columns)) * -(-width // columns)
+
+    def _rooms(self, shape: _Shape, n_items: int, n_more: int = 0) -> Tensor:
+        """(programs, slots + n_more, P): room for the programs that are started."""
+        most = n_items
+        if self.device.type == "cuda":
+            most = shape.programs * torch.cuda.get_device_properties(self.device).multi_processor_count
+        n_programs = max(1, min(n_items, most))
+        return torch.empty((n_programs, self.pieces.n_slots + n_more, shape.pixels), device=self.device)
+
+    def _trees(self) -> tuple[Tensor, ...]:
+        tables = self.tables
+        return tables.slot, tables.below, tables.is_open, tables.after, tables.first
+
+    def _geometry(self) -> tuple[int, ...]:
+        reads = self.reads
+        return *reads.size, reads.stride, *(reads.extent if reads.is_stretched else (0, 0))
+
+    def scores(self, values: Tensor, weights: tuple[Tensor, ...], n_classes: int) -> Tensor:
+        """(C,S) float32."""
+        n_trees = len(self.tables.first) - 1
+        n_groups = n_trees if self._n_tiles(FORWARD) < FEW_TILES else 1
+        n_items = self._n_tiles(FORWARD) * n_groups
+        rooms = self._rooms(FORWARD, n_items, weights[2].shape[2])
+        out = torch.empty((n_groups, n_classes, self.reads.size[0] * self.reads.size[1]), device=self.device)
+        forward[(len(rooms),)](
+            values, *self.reading, *weights, *self._trees(), rooms, out, *self._geometry(),
+            n_items, n_trees, n_groups, n_classes, self.pieces.n_slots, self.leaf, self.tolerance, 1.0,
+            **self.kinds, WIDTH=weights[2].shape[2], P=FORWARD.pixels, num_warps=FORWARD.warps,
+            enable_fp_fusion=self.fuses,
+        )  # fmt: skip
+        total = out[0]
+        for part in out[1:]:  # tree after tree, as one program would add them
+            total = total + part
+        return total
+
+    def gradients(
+        self, values: Tensor, weight: Tensor, bias: Tensor, votes: Tensor, slope: Tensor, needs_values: bool
+    ) -> tuple[Tensor | None, ...]:
+        """Of values (V,), split_weight (N,J), split_bias (N,) and votes (L,C); slope: (C,S) of the scores."""
+        tables, carried = self.tables, self.reads.carried
+        given = self.arranged(weight, bias, votes)
+        n_trees = len(tables.first) - 1
+        n_items = self._n_tiles(BACKWARD) * n_trees
+        rooms = self._rooms(BACKWARD, n_items)
+        is_fixed = torch.are_deterministic_algorithms_enabled()
+        scales = self._scales(values, weight, votes, slope) if is_fixed else values.new_ones(3)
+        # Thousands of tiles have a part in the gradient of a weight: more digits for their sum.
+        kinds = (torch.int64, torch.int64) if is_fixed else (torch.float64, torch.float32)
+        sums = [torch.zeros(one.shape, dtype=kinds[0], device=self.device) for one in given]
+        n_values = values.numel() - carried if needs_values and self.split != "hard" else 0
+        sums.append(torch.zeros(n_values, dtype=kinds[1], device=self.device))
+        backward[(len(rooms),)](
+            values, *self.reading, *given, *self._trees(), rooms, slope, tables.split, tables.leaf, tables.opens,
+            tables.visited, tables.is_up, tables.visit_after, tables.first_visit, *sums, scales, *self._geometry(),
+            carried, n_items, n_trees, n_trees, votes.shape[1], self.pieces.n_slots, self.leaf, self.tolerance, 1.0,
+            **self.kinds, NEEDS_VALUES=n_values > 0, FIXED_POINT=is_fixed,
+            WIDTH=given[2].shape[2], P=BACKWARD.pixels, num_warps=BACKWARD.warps, enable_fp_fusion=self.fuses,
+        )  # fmt: skip
+        if is_fixed:
+            of = {0: 0, 1: 0, 2: 1, 3: 2}
+            sums = [total / scales[of[n]].double() for n, total in enumerate(sums)]
+        d_weight, d_bias, d_votes, read = (total.float() for total in sums)
+        d_values = None
+        if needs_values:
+            d_values = torch.zeros_like(values)
+            if n_values:
+                d_values[carried:] = read
+        return (
+            d_values,
+            _of_neurons(d_weight.movedim(2, 1).flatten(0, 1), tables.split_at),
+            _of_neurons(d_bias.flatten(), tables.split_at),
+            _of_neurons(d_votes.flatten(0, 1), tables.leaf_at)[:, : votes.shape[1]].contiguous(),
+        )
+
+    def _scales(self, values: Tensor, weight: Tensor, votes: Tensor, slope: Tensor) -> Tensor:
+        """(3,) powers of two by which gradients of weights, votes and values become whole numbers that fit 63 bits."""
+        slope, votes, weight, values = (
+            one.abs().amax().double() if one.numel() else one.new_zeros((), dtype=torch.float64)
+            for one in (slope, votes, weight, values)
+        )
+        n_pixels, n_classes = self.reads.size[0] * self.reads.size[1], MOST_CLASSES
+        n_readers = weight.new_full((), self.reads.place.size * (n_pixels if self.reads.is_stretched else 1))
+        # No leaf is more active than 1, and those of a tree sum to no more, but for tanh.
+        split = 2 * n_classes * votes * slope * max(self.leaf, 1.0)
+        if self.split == "tanh":
+            split = split * self.tables.leaf.numel()
+        largest = torch.stack(
+            [n_pixels * split * values.clamp(min=1), n_pixels * slope, n_readers * split * weight]
+        ).clamp(min=1e-30)
+        return torch.exp2(torch.floor(62 - torch.log2(largest)).clamp(max=120)).float()
+
+
+def _precision(split: str, device: torch.device) -> str:
+    """How matrix products are made: exactly for decisions, else in three passes of matrix units, if there are any."""
+    if split == "hard" or IS_INTERPRETED or torch.cuda.get_device_capability(device)[0] < 8:
+        return "ieee"
+    return "three passes"
+
+
+def _of_neurons(by_piece: Tensor, at: Tensor) -> Tensor:
+    """The neurons' rows of (Q*EXITS,...); 0 where a neuron is in no piece."""
+    found = by_piece[at.clamp(min=0)] if len(by_piece) else by_piece
+    return torch.where((at == UNUSED).reshape(-1, *[1] * (found.ndim - 1)), 0, found)

@@ -1,0 +1,251 @@
+"""Parts of the GPU kernels for one level of the network: reading, splitting, and going down a piece of a tree.
+
+A tile is ROWS x COLUMNS neighbouring pixels of the grid, P in all; what it has beyond the grid's end is computed for
+the nearest pixel of the grid, and dropped. A piece of a tree (see `pieces`) is worked through for a tile at once, as
+(nodes, P) tensors whose first axis lies within a thread, so that cutting and joining it costs nothing.
+Kinds of splits, KIND: 0 hard, 1 tanh, 2 soft, 3 crelu, as in `net_kernels`.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from triton import knobs
+
+HARD, TANH, SOFT, CRELU = (tl.constexpr(kind) for kind in range(4))
+COLUMNS = tl.constexpr(32)
+EXITS = tl.constexpr(16)
+LOG2E = tl.constexpr(1.4426950408889634)
+# Beyond this power of two a split is decided. 1 / (1 + 2^100) times 2^100 is 1 exactly, so padding changes nothing.
+DECIDED = tl.constexpr(100.0)
+IS_INTERPRETED = tl.constexpr(bool(knobs.runtime.interpret))
+
+
+@triton.jit
+def inverse(x):
+    """1 / x to a rounding error or two, for 1 <= x < 2^126."""
+    if IS_INTERPRETED:
+        return 1.0 / x
+    else:
+        return tl.inline_asm_elementwise(
+            "rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
+        )
+
+
+@triton.jit
+def _coarse(x):
+    """The part of x that the matrix units take in full: 11 of its 24 digits."""
+    return (x.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def product(a, b, PRECISION: tl.constexpr):
+    """Matrix product of float32: as it is ("ieee"), or in three passes of the matrix units, exact but for a digit."""
+    if PRECISION == "ieee":
+        return tl.dot(a, b, input_precision="ieee")
+    else:
+        a_coarse, b_coarse = _coarse(a), _coarse(b)
+        small = tl.dot(a - a_coarse, b_coarse, input_precision="tf32")
+        small = tl.dot(a_coarse, b - b_coarse, acc=small, input_precision="tf32")
+        return tl.dot(a_coarse, b_coarse, acc=small, input_precision="tf32")
+
+
+@triton.jit
+def halves(x, N: tl.constexpr, P: tl.constexpr):
+    """The first and the last half of the rows of x (N,P)."""
+    return tl.split(tl.permute(tl.reshape(x, (2, N // 2, P)), (1, 2, 0)))
+
+
+@triton.jit
+def stacked(above, under, N: tl.constexpr, P: tl.constexpr):
+    """(2N,P): the rows of one (N,P), then those of the other."""
+    return tl.reshape(tl.permute(tl.join(above, under), (2, 0, 1)), (2 * N, P))
+
+
+@triton.jit
+def alternating(left, right, N: tl.constexpr, P: tl.constexpr):
+    """(2N,P): rows of two (N,P) in turn, as children follow each other."""
+    return tl.reshape(tl.permute(tl.join(left, right), (0, 2, 1)), (2 * N, P))
+
+
+@triton.jit
+def apart(x, N: tl.constexpr, P: tl.constexpr):
+    """The left and the right children of (2N,P), (N,P) each."""
+    return tl.split(tl.permute(tl.reshape(x, (N, 2, P)), (0, 2, 1)))
+
+
+@triton.jit
+def tile_pixels(tile, height, width, P: tl.constexpr):
+    """The pixels of a tile: row and column (P,) in the grid, their numbers, and which of them are in it."""
+    across = tl.cdiv(width, COLUMNS)
+    lane = tl.arange(0, P)
+    i = (tile // across) * (P // COLUMNS) + lane // COLUMNS
+    k = (tile % across) * COLUMNS + lane % COLUMNS
+    is_inside = (i < height) & (k < width)
+    i, k = tl.minimum(i, height - 1), tl.minimum(k, width - 1)
+    return i, k, tl.max_contiguous(i * width + k, 32), is_inside
+
+
+@triton.jit
+def probed(
+    values, place, spot, offset, row, column, stretch, piece, i, k, width, stride, extent_h, extent_w,
+    j: tl.constexpr, J: tl.constexpr, STRETCHED: tl.constexpr,
+):  # fmt: skip
+    """What probe j of a piece's splits reads for the pixels (i, k): values (EXITS,P), 0 if unused, places, and uses.
+
+    place: (Q,J,EXITS); spot: (Q,J,5,EXITS) height, width, top, left and step of each plane; offset: (Q,J,2,EXITS)
+    """
+    node = tl.arange(0, EXITS)
+    probe = piece * J + j
+    start = tl.load(place + probe * EXITS + node)
+    used = (start >= 0)[:, None]
+    if STRETCHED:
+        at, s = probe * (5 * EXITS) + node, i * width + k
+        h, w = tl.load(spot + at)[:, None], tl.load(spot + at + EXITS)[:, None]
+        top, left = tl.load(spot + at + 2 * EXITS)[:, None], tl.load(spot + at + 3 * EXITS)[:, None]
+        step = tl.load(spot + at + 4 * EXITS)[:, None]
+        down = tl.load(offset + probe * (2 * EXITS) + node)[:, None]
+        right = tl.load(offset + probe * (2 * EXITS) + EXITS + node)[:, None]
+        factor = tl.load(stretch + s)[None, :]
+        r = tl.load(row + s)[None, :] + tl.floor(down * factor + 0.5).to(h.dtype)
+        c = tl.load(column + s)[None, :] + tl.floor(right * factor + 0.5).to(h.dtype)
+        is_outside = (extent_h > 0) & ((r < 0) | (r >= extent_h) | (c < 0) | (c >= extent_w))
+        # Division rounds towards zero here; what is negative ends at the edge either way.
+        r = tl.minimum(tl.maximum((r - top + step // 2) // step, 0), h - 1)
+        c = tl.minimum(tl.maximum((c - left + step // 2) // step, 0), w - 1)
+        places = start[:, None] + tl.where(is_outside, h * w, r * w + c)
+    else:
+        places = start[:, None] + (i.to(start.dtype) * stride + k)[None, :]
+    # Not quite so at the grid's end, or stretched; said to let neighbouring threads have neighbouring pixels.
+    places = tl.max_contiguous(places, (1, 32))
+    return tl.load(values + places, mask=used, other=0.0), places, used
+
+
+@triton.jit
+def split_inputs(
+    values, place, spot, offset, row, column, stretch, weight, bias, piece, i, k, width, stride, extent_h, extent_w,
+    J: tl.constexpr, STRETCHED: tl.constexpr,
+):  # fmt: skip
+    """z_H1 (EXITS,P) of a piece's splits, probes added in the forest's order; and what the last probe read."""
+    node = tl.arange(0, EXITS)
+    value, _places, _used = probed(
+        values, place, spot, offset, row, column, stretch, piece, i, k, width, stride, extent_h, extent_w,
+        0, J, STRETCHED,
+    )  # fmt: skip
+    z = tl.load(weight + piece * J * EXITS + node)[:, None] * value
+    for j in tl.static_range(1, J):
+        value, _places, _used = probed(
+            values, place, spot, offset, row, column, stretch, piece, i, k, width, stride, extent_h, extent_w,
+            j, J, STRETCHED,
+        )  # fmt: skip
+        z += tl.load(weight + (piece * J + j) * EXITS + node)[:, None] * value
+    return z + tl.load(bias + piece * EXITS + node)[:, None], value
+
+
+@triton.jit
+def gates(z, leaf, KIND: tl.constexpr):
+    """What a split does to what it carries, to the right and to the left: factors, or for tanh terms."""
+    if KIND == HARD:
+        right = tl.where(z >= 0, 1.0, 0.0)
+        left = 1.0 - right
+    elif KIND == TANH:
+        away = tl.exp2(tl.abs(z) * (-2 * LOG2E))
+        size = (1.0 - away) * inverse(1.0 + away)
+        a = tl.where(z >= 0, size, -size)
+        right, left = a - 1.0, -1.0 - a
+    elif KIND == SOFT:
+        away = tl.exp2(tl.minimum(z * -LOG2E, DECIDED, propagate_nan=tl.PropagateNan.ALL))
+        right = inverse(1.0 + away)
+        left = away * right
+    else:
+        lost = tl.exp2(tl.abs(z) * (-leaf * LOG2E))
+        right, left = tl.where(z >= 0, 1.0, lost), tl.where(z <= 0, 1.0, lost)
+    return right, left
+
+
+@triton.jit
+def _children(carry, right, left, tolerance, KIND: tl.constexpr, DROPS: tl.constexpr, N: tl.constexpr, P: tl.constexpr):
+    if KIND == TANH:
+        up, down = carry + right, carry + left
+    else:
+        up, down = carry * right, carry * left
+    if DROPS:  # written so that NaN stays
+        up, down = tl.where(up <= tolerance, 0.0, up), tl.where(down <= tolerance, 0.0, down)
+    return alternating(down, up, N, P)
+
+
+@triton.jit
+def descend(top, right, left, tolerance, KIND: tl.constexpr, DROPS: tl.constexpr, P: tl.constexpr):
+    """What the exits of a piece carry, (EXITS,P), from what its top does, (P,), and all its gates."""
+    right, right3 = halves(right, 16, P)
+    right, right2 = halves(right, 8, P)
+    right, right1 = halves(right, 4, P)
+    right, right0 = halves(right, 2, P)
+    left, left3 = halves(left, 16, P)
+    left, left2 = halves(left, 8, P)
+    left, left1 = halves(left, 4, P)
+    left, left0 = halves(left, 2, P)
+    carry = _children(top[None, :], right0, left0, tolerance, KIND, DROPS, 1, P)
+    carry = _children(carry, right1, left1, tolerance, KIND, DROPS, 2, P)
+    carry = _children(carry, right2, left2, tolerance, KIND, DROPS, 4, P)
+    return _children(carry, right3, left3, tolerance, KIND, DROPS, 8, P)
+
+
+@triton.jit
+def arriving(slot, room, tolerance, KIND: tl.constexpr, P: tl.constexpr):
+    """What reaches the top of a piece, (P,), and whether anything does."""
+    tl.debug_barrier()  # it was written by other threads
+    top = tl.load(room + slot * P + tl.arange(0, P))
+    if KIND == TANH:
+        some = tl.full((), 1, tl.int32)
+    else:
+        top = tl.where(top <= tolerance, 0.0, top)
+        some = tl.max((top != 0).to(tl.int32), axis=0)
+    return top, some
+
+
+@triton.jit
+def leaf_activation(carry, leaf, KIND: tl.constexpr):
+    """a_H2 from what reaches a leaf."""
+    if KIND == TANH:
+        x = leaf * (carry + 1.0)
+        return inverse(1.0 + tl.exp2(tl.minimum(x * -LOG2E, DECIDED, propagate_nan=tl.PropagateNan.ALL)))
+    else:
+        return carry
+
+
+@triton.jit
+def tree_votes(
+    values, place, spot, offset, row, column, stretch, weight, bias, votes, slot, below, is_open, after,
+    room, first, last, i, k, width, stride, extent_h, extent_w, leaf, tolerance, one,
+    J: tl.constexpr, STRETCHED: tl.constexpr, KIND: tl.constexpr, DROPS: tl.constexpr, PRECISION: tl.constexpr,
+    WIDTH: tl.constexpr, P: tl.constexpr,
+):  # fmt: skip
+    """(WIDTH,P): what the leaves of one tree, its pieces first..last, vote for in a tile.
+
+    votes: (Q,EXITS,WIDTH); room: (slots,P), for this tile alone; one: 1.0
+    """
+    lane, exit, ballot = tl.arange(0, P), tl.arange(0, EXITS), tl.arange(0, WIDTH)
+    tl.debug_barrier()
+    tl.store(room + lane, tl.full((P,), 0.0 if KIND == TANH else 1.0, tl.float32))
+    total = tl.zeros((WIDTH, P), tl.float32)
+    piece = first
+    while piece < last:
+        top, some = arriving(tl.load(slot + piece), room, tolerance, KIND, P)
+        if some > 0:
+            z, _value = split_inputs(
+                values, place, spot, offset, row, column, stretch, weight, bias, piece, i, k, width, stride,
+                extent_h, extent_w, J, STRETCHED,
+            )  # fmt: skip
+            right, left = gates(z, leaf, KIND)
+            carry = descend(top, right, left, tolerance, KIND, DROPS, P)
+            if tl.load(is_open + piece) > 0:
+                tl.store(room + (tl.load(below + piece) + exit)[:, None] * P + lane[None, :], carry)
+            given = tl.load(votes + (piece * EXITS + exit)[None, :] * WIDTH + ballot[:, None])
+            part = product(given, leaf_activation(carry, leaf, KIND), PRECISION)
+            # Times one, so that the sum stays outside of the matrix units, which round towards zero.
+            total += part * one
+            piece += 1
+        else:
+            piece = tl.load(after + piece)
+    return total
