@@ -1,31 +1,159 @@
-"""The README's code runs; what docs/maths.md names exists."""
+"""What README and docs tell people to type works, on smaller images and for fewer steps; what they name exists."""
 
+import argparse
+import dataclasses
 import importlib
 import re
+import runpy
+import shlex
+import sys
 from pathlib import Path
 
 import pytest
 
+import hedgerow as hr
+from conftest import draw
+from files import write
+from hedgerow import demo, synthetic
+
 ROOT = Path(__file__).parents[1]
 MATHS = (ROOT / "docs" / "maths.md").read_text()
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+# The blocks of these are run, in order; export.md by the tests of exports; the others hold measurements of minutes to
+# hours, of which only the options are checked.
+RUN = ("README.md", "getting-started.md", "command-line.md", "python.md", "contributing.md")
+STEPS = 3
 
 
-def python_blocks(path):
-    return re.findall(r"```python\n(.*?)```", path.read_text(), flags=re.DOTALL)
+def blocks(page):
+    """(language, text) of every fenced block."""
+    return re.findall(r"^```(\w*)\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("number", range(len(python_blocks(ROOT / "README.md"))))
-def test_readme_python_runs(number, tmp_path, monkeypatch):
+def commands(page):
+    """Command lines, without comments, of the blocks that are neither code nor a picture of folders."""
+    lines = [line for language, text in blocks(page) if language in ("", "sh") for line in text.splitlines()]
+    return [line.split(" #")[0].strip() for line in lines if re.match(r"(hedgerow|make|pip|python) ", line)]
+
+
+@pytest.fixture
+def desk(tmp_path, monkeypatch, tiny_config):
+    """A folder with what the pages take for granted, and less work than they would cause."""
     monkeypatch.chdir(tmp_path)
-    exec(compile(python_blocks(ROOT / "README.md")[number], f"README block {number}", "exec"), {})
+    for photos, painted, seeds in (("photos", "painted", (0, 1)), ("test_photos", "test_painted", (4, 5))):
+        for name, seed in zip("ab", seeds, strict=True):
+            image, labels = draw(seed)
+            write(tmp_path / photos / f"{name}.png", image)
+            write(tmp_path / painted / f"{name}.png", labels.astype("uint8"))
+    write(tmp_path / "new_photos" / "c.png", draw(7)[0])
+    write(tmp_path / "photo.png", draw(8)[0])
+
+    def smaller(make):
+        def drawn(n_images=2, size=(40, 48), seed=0):
+            return make(n_images=min(n_images, 4), size=(40, 48), seed=seed)
+
+        return drawn
+
+    for kind in ("somites", "bodies"):
+        monkeypatch.setattr(synthetic, kind, smaller(getattr(synthetic, kind)))
+        features = {"somites": "bank", "bodies": "depth"}[kind]
+        monkeypatch.setitem(demo.CONFIGS, kind, dataclasses.replace(tiny_config, features=features))
+        monkeypatch.setitem(demo.STEPS, kind, STEPS)
+    for name, n in (("N_TRAIN", 2), ("N_TEST", 1), ("SHOWN", 1)):
+        monkeypatch.setattr(demo, name, n)
+    return tmp_path
 
 
-def test_readme_links_lead_somewhere():
-    links = re.findall(r"\]\(([^)#]+)\)", (ROOT / "README.md").read_text())
-    assert links
-    missing = [link for link in links if not (ROOT / link).exists()]
+@pytest.fixture
+def hurried(monkeypatch, tiny_config):
+    """Refinements of few steps, and an experiment of few trees."""
+    pytest.importorskip("torch")
+    from hedgerow import refinement
+    from hedgerow.experiments import protocols, runner
+
+    whole = refinement.refine
+
+    def refine(net, images, labels, config=None, **options):
+        config = dataclasses.replace(config or hr.RefineConfig(), n_steps=STEPS)
+        return whole(net, images, labels, config, **options)
+
+    monkeypatch.setattr(refinement, "refine", refine)
+    tiny = protocols.Scale(2, 1, (32, 40), 1, 2, 2, 2, 2, 2)
+    fish = dataclasses.replace(protocols.ZEBRAFISH, own_stack=tiny_config, scales={"small": tiny})
+    monkeypatch.setitem(runner.PROTOCOLS, "zebrafish", fish)
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_what_a_page_says_to_type_works(name, desk, hurried, hedgerow):
+    page = next(page for page in PAGES if page.name == name)
+    told = 0
+    names = {}
+    for language, text in blocks(page):
+        if language == "python":
+            exec(compile(text, name, "exec"), names)
+            told += 1
+    for line in commands(page):
+        told += 1
+        first, *words = shlex.split(line)
+        if first == "make":
+            assert f"\n{words[0]}:" in (ROOT / "Makefile").read_text()
+        elif first == "pip":
+            assert words in (["install", "."], ["install", ".[net]"])
+        else:
+            assert first == "hedgerow", f"{line!r} is of a kind that is not run"
+            words, into = (words[:-2], words[-1]) if words[-2] == ">" else (words, None)
+            finished = hedgerow(*words)
+            assert finished.code == 0, (line, finished.err)
+            if into:
+                Path(into).write_text(finished.out)
+    assert told
+
+
+class Parsed(Exception):
+    """The options were understood; the work would follow."""
+
+
+@pytest.mark.parametrize("name", [page.name for page in PAGES if page.name not in RUN])
+def test_the_options_of_long_measurements_exist(name, monkeypatch):
+    def parse(parser, arguments=None, namespace=None):
+        _, unknown = parser.parse_known_args(sys.argv[1:] if arguments is None else arguments)
+        assert not unknown
+        raise Parsed
+
+    page = next(page for page in PAGES if page.name == name)
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse)
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    for line in commands(page):
+        first, *words = shlex.split(re.sub(r"\[.*?\]", "", line).replace("VARIANT", "default"))
+        if first != "python":
+            continue
+        if words[0] == "-m":
+            pytest.importorskip("torch")
+            with pytest.raises(Parsed):
+                importlib.import_module(words[1]).main(words[2:])
+        elif words[0] == "benchmarks/choices.py":
+            monkeypatch.setattr(sys, "argv", words)
+            with pytest.raises(Parsed):
+                runpy.run_path(str(ROOT / words[0]), run_name="__main__")
+
+
+def test_every_command_has_an_example_in_its_help(hedgerow):
+    listed = re.findall(r"^  ([a-z]+)  ", hedgerow("--help").out, flags=re.MULTILINE)
+    assert {"train", "refine", "back", "report", "experiment", "demo"} <= set(listed)
+    for name in listed:
+        assert f"Example: hedgerow {name}" in " ".join(hedgerow(name, "--help").out.split())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    links = [link for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()) if "://" not in link]
+    missing = [link for link in links if not (page.parent / link).exists()]
     assert not missing
+
+
+def test_the_readme_leads_to_every_page():
+    text = (ROOT / "README.md").read_text()
+    assert [page.name for page in PAGES[1:] if f"docs/{page.name}" not in text] == []
 
 
 def test_maths_names_tests_that_exist():
