@@ -153,6 +153,14 @@ def test_one_image_of_two_classes_partly_labelled(written, tiny_config):
     assert "no label" not in written({"DF": stack}, [image], [labels]).text
 
 
+def test_classes_have_their_names_everywhere(written, stack):
+    named = {value: f"tissue {value}" for value in CLASSES}
+    page = written({"DF": stack}, class_names=named, background=CLASSES[1])
+    alts = " ".join(picture["alt"] for picture in page.every("img"))
+    assert "without tissue 77" in page.text
+    assert not any(f"class {value}" in page.text + alts for value in CLASSES)
+
+
 def test_typical_best_and_worst_are_told(written, stack):
     drawn = [draw(seed) for seed in range(60, 63)]
     spoilt = [(image, np.roll(labels, shift, axis=1)) for (image, labels), shift in zip(drawn, (4, 0, 9), strict=True)]

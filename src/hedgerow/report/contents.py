@@ -62,7 +62,7 @@ def contents(
         sections.confusions(first, best, names, spoken, colours),
         sections.layers(inside, source.images[i], source.truth(i), source.names[i], background),
         sections.calibration(measured, colours),
-        *sections.choices(first),
+        *sections.choices(first, spoken),
     ]
     return {
         "sentence": sentence(measured, best, len(source.images)),

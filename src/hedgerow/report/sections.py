@@ -181,13 +181,13 @@ def calibration(measured: Sequence[Measured], colours: Mapping[str, str]) -> Sec
     return Section("calibration", "How sure, and how rightly", text, tuple(pictures), {})
 
 
-def choices(one: Measured) -> list[Section]:
-    """Which channels, and which offsets, the forests of a model chose."""
+def choices(one: Measured, spoken: Sequence[str]) -> list[Section]:
+    """Which channels, and which offsets, the forests of a model chose; spoken: names of the classes"""
     stack = one.stack
     found = stack_choices(stack)
     if not any(level.shares.weighted.any() for level in found):
         return []
-    n_features, names = stack.features.n_features, stack.channel_names
+    n_features, names = stack.features.n_features, (*stack.features.names, *spoken)
     of_channels, of_offsets = [], []
     for number, level in enumerate(found, 1):
         if level.shares.weighted.any():
