@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 import hedgerow as hr  # noqa: E402
 from hedgerow.experiments import data, parts, protocols, runner, summary  # noqa: E402
-from hedgerow.experiments.data import ImageSet, spread, with_rotated_copies  # noqa: E402
+from hedgerow.experiments.data import ImageSet, spread, with_copies  # noqa: E402
 from hedgerow.progress import silent  # noqa: E402
 from refinements import Stopped  # noqa: E402
 from refusals import assert_one_sentence, assert_refused  # noqa: E402
@@ -88,7 +88,7 @@ def test_an_experiment_runs_end_to_end_and_tells_all(tiny, tmp_path):
     text = (tmp_path / "out" / "tables.md").read_text()
     for title in ("The paper's table", "Kinds of splits", "Levels", "Against other networks", "Learning curve"):
         assert f"### {title}" in text
-    assert "| in the paper, on its data | 0.60 | 0.66 | 0.59 | 0.63 | – |" in text
+    assert "| in the paper, on its data | 0.60 | 0.66 | 0.59 | 0.63 | – | – |" in text
     for name in ("report.html", "figures/learning_curve.png", "figures/comparison.png"):
         assert (tmp_path / "out" / name).stat().st_size > 1000
 
@@ -166,7 +166,7 @@ def test_rotated_copies_keep_labels_with_what_they_label():
     rng = np.random.default_rng(0)
     label = rng.choice([3, 77, 200], (24, 30))
     image = label.astype(np.uint8)  # so that each pixel says what its label is
-    found = with_rotated_copies(ImageSet([image], [label]), 2, seed=0)
+    found = with_copies(ImageSet([image], [label]), hr.AugmentConfig(copies=2), seed=0)
     assert len(found.images) == 3
     assert found.images[0] is image
     for copy, labels in zip(found.images[1:], found.labels[1:], strict=True):

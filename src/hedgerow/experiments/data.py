@@ -83,23 +83,28 @@ def halved(image: np.ndarray, depth: bool = False) -> np.ndarray:
     return (whole[::2, ::2] + whole[1::2, ::2] + whole[::2, 1::2] + whole[1::2, 1::2]) / 4
 
 
-def with_rotated_copies(train: ImageSet, copies: int, seed: int, unlabelled: int = 255) -> ImageSet:
-    """The images, each followed by copies at random angles, as the paper's training set; corners are unlabelled."""
+def with_copies(
+    train: ImageSet, augment: AugmentConfig, seed: int, is_depth: bool = False, unlabelled: int = 255
+) -> ImageSet:
+    """The images, each followed by its altered copies; what comes in from outside an image is unlabelled."""
     images, labels = [], []
-    turned = AugmentConfig(rotation=180.0)
     for i, (image, label) in enumerate(zip(train.images, train.labels, strict=True)):
         images.append(image)
         labels.append(label)
-        # The place of each pixel stands in for its label, so that any class values can be turned.
-        whole = TrainingImage(to_planes(image), np.zeros(label.shape, np.uint8), _places(label))
-        for number in range(copies):
-            copy = augmented_copy(whole, turned, np.random.default_rng((seed, i, number)))
-            planes = np.moveaxis(copy.planes, 0, 2) if image.ndim == 3 else copy.planes[0]
-            is_whole = np.issubdtype(image.dtype, np.integer)
-            images.append((np.rint(planes) if is_whole else planes).astype(image.dtype))
+        # The place of each pixel stands in for its label, so that any class values can be altered.
+        places = np.arange(label.size, dtype=np.int32).reshape(label.shape)
+        whole = TrainingImage(to_planes(image), np.zeros(label.shape, np.uint8), places)
+        for number in range(augment.copies):
+            copy = augmented_copy(whole, augment, np.random.default_rng((seed, i, number)), is_depth)
+            images.append(_as(copy.planes, image))
             labels.append(np.where(copy.target == UNLABELLED_INDEX, unlabelled, label.ravel()[copy.group]))
     return ImageSet(images, labels)
 
 
-def _places(label: np.ndarray) -> np.ndarray:
-    return np.arange(label.size, dtype=np.int32).reshape(label.shape)
+def _as(planes: np.ndarray, image: np.ndarray) -> np.ndarray:
+    """Planes (C,H,W) in the layout and number type of an image (H,W[,C])."""
+    values = np.moveaxis(planes, 0, 2) if image.ndim == 3 else planes[0]
+    if not np.issubdtype(image.dtype, np.integer):
+        return values.astype(image.dtype)
+    limits = np.iinfo(image.dtype)
+    return np.clip(np.rint(values), limits.min, limits.max).astype(image.dtype)

@@ -10,6 +10,7 @@ import numpy as np
 from hedgerow import extras, synthetic
 from hedgerow.experiments import summary
 from hedgerow.experiments.data import ImageSet
+from hedgerow.experiments.parts import file_name
 from hedgerow.figures import input_picture
 from hedgerow.images import atomic_path, make_folder
 from hedgerow.model_io import load
@@ -71,7 +72,7 @@ def _about(settings: dict[str, Any]) -> str:
 def _models(folder: Path, results: dict[str, Any]) -> dict[str, Any]:
     """Those of the first seed, by name, in order."""
     for part in ("own", "paper"):
-        paths = {name: folder / "models" / f"{part}-{name}-{results['seeds'][0]}.hedge" for name in SHOWN}
+        paths = {name: folder / "models" / file_name(part, name, results["seeds"][0]) for name in SHOWN}
         found = {name: load(path) for name, path in paths.items() if path.exists()}
         if found:
             return found

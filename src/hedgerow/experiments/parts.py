@@ -16,7 +16,7 @@ from hedgerow.config import RefineConfig, Sharpness, StackConfig
 from hedgerow.convnet import StackNet
 from hedgerow.errors import DivergenceError
 from hedgerow.experiments.baselines import BaselineConfig, fit_baseline
-from hedgerow.experiments.data import ImageSet
+from hedgerow.experiments.data import ImageSet, with_copies
 from hedgerow.experiments.protocols import CURVE, PAPER_SHARPNESS, Protocol, Scale
 from hedgerow.experiments.random_start import random_start, schedule
 from hedgerow.mapping import to_convnet, to_forest
@@ -29,6 +29,7 @@ from hedgerow.trees import ForestStack
 
 SMALL_STACK: dict[str, Any] = {"n_trees": 4, "max_depth": 6}  # for full connections, which grow with its square
 SOFT_TOLERANCE = 1e-3
+VOTE_COPIES = 2  # altered copies of each image, to take votes from beside it
 Row = dict[str, Any]
 
 
@@ -74,8 +75,7 @@ class Bench:
         if background is not None and background in model.classes:
             row["foreground_accuracy"] = result.balanced_accuracy_without(background)
         if is_ours:
-            path = self.folder / "models" / f"{more.get('part', '')}-{name}-{self.seed}.hedge".replace(" ", "-")
-            row["bytes"] = save(model, path)
+            row["bytes"] = save(model, self.folder / "models" / file_name(more["part"], name, self.seed))
         return row
 
     def grown(self, key: str, config: StackConfig, train: ImageSet) -> tuple[ForestStack, float]:
@@ -109,7 +109,7 @@ class Bench:
         self, part: str, stack: ForestStack, grown: float, split: str, train: ImageSet, config: RefineConfig,
         sharpness: Sharpness | None = None,
     ) -> list[Row]:  # fmt: skip
-        """DF, the mapped network, ConvNet, MB1, MB2, and where the network is a fuzzy tree, the soft forest."""
+        """DF, mapped, ConvNet, MB1 and MB2; of a fuzzy tree also MB2 from more images, and the soft forest."""
         net = to_convnet(stack, split, sharpness)
         rows = [self.score("DF", stack, grown, part=part)]
         rows.append(self.score("mapped", net.to(self.device), 0.0, part=part))
@@ -122,9 +122,18 @@ class Bench:
         second = to_forest(refined, train.images, "leaf_mean", progress=silent)
         rows.append(self.score("MB2", second, grown + seconds + time.perf_counter() - start, part=part))
         if split == "soft":
+            start = time.perf_counter()
+            copies = with_copies(train, replace(config.augment, copies=VOTE_COPIES), self.seed, self.protocol.is_depth)
+            third = to_forest(refined, copies.images, "leaf_mean", progress=silent)
+            rows.append(self.score("MB2, copies", third, grown + seconds + time.perf_counter() - start, part=part))
             soft = to_forest(refined, method="soft", tolerance=SOFT_TOLERANCE)
             rows.append(self.score("soft", soft, grown + seconds, part=part))
         return rows
+
+
+def file_name(part: str, model: str, seed: int) -> str:
+    """Of a scored model."""
+    return f"{part}-{model.replace(', ', '-').replace(' ', '-')}-{seed}.hedge"
 
 
 def paper(bench: Bench) -> list[Row]:

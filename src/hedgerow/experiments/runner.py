@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from hedgerow.checkpoints import fingerprint
+from hedgerow.config import AugmentConfig
 from hedgerow.errors import InputError
-from hedgerow.experiments.data import DRAWN, TEST_SEED, TRAIN_SEED, ImageSet, halved, load_set, spread
-from hedgerow.experiments.data import with_rotated_copies as rotated
+from hedgerow.experiments.data import DRAWN, TEST_SEED, TRAIN_SEED, ImageSet, halved, load_set, spread, with_copies
 from hedgerow.experiments.outputs import write_outputs
 from hedgerow.experiments.parts import PARTS, Bench, usable_parts
 from hedgerow.experiments.protocols import PROTOCOLS, Protocol, Scale
@@ -63,7 +63,15 @@ def run_experiment(
     with reporting(progress) as report:
         for seed in seeds:
             bench = Bench(
-                protocol, size, train, rotated(train, protocol.copies, seed), test, seed, device, folder, report
+                protocol,
+                size,
+                train,
+                with_copies(train, AugmentConfig(protocol.copies), seed),
+                test,
+                seed,
+                device,
+                folder,
+                report,
             )
             for part in chosen:
                 _run_part(part, bench, say)
