@@ -13,8 +13,9 @@ import hedgerow as hr
 from conftest import CLASSES, draw
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.experiments import baselines
-from hedgerow.experiments.baselines import FCN, BaselineConfig, UNet, fit_baseline
+from hedgerow.experiments.baselines import BaselineConfig, fit_baseline
 from hedgerow.experiments.data import halved, load_set
+from hedgerow.experiments.networks import FCN, UNet
 from hedgerow.metrics import scores
 from hedgerow.progress import silent
 from hedgerow.sampling import TrainingImage

@@ -27,6 +27,7 @@ from torch.nn import functional
 from hedgerow.config import AugmentConfig, Checked, StackConfig, setting
 from hedgerow.errors import ConfigError, HedgerowError, InputError
 from hedgerow.experiments.data import load_set
+from hedgerow.experiments.networks import NETWORKS
 from hedgerow.images import UNLABELLED_INDEX, to_planes
 from hedgerow.losses import class_weights
 from hedgerow.metrics import Scores, confusion, scores
@@ -35,7 +36,6 @@ from hedgerow.sampling import TrainingImage, altered, labelled_corner
 from hedgerow.stack import prepare
 
 log = logging.getLogger("hedgerow")
-FUSED = 3  # strides whose class scores the FCN adds up
 
 
 @dataclass(frozen=True)
@@ -63,90 +63,6 @@ class BaselineConfig(Checked):
             raise ConfigError(
                 f"BaselineConfig.augment.copies is {self.augment.copies}; leave it 0: each step draws a new copy."
             )
-
-
-def _block(n_inputs: int, n_outputs: int) -> nn.Sequential:
-    """Two 3 x 3 convolutions."""
-    first = nn.Conv2d(n_inputs, n_outputs, 3, padding=1, bias=False)
-    second = nn.Conv2d(n_outputs, n_outputs, 3, padding=1, bias=False)
-    return nn.Sequential(first, *_activation(n_outputs), second, *_activation(n_outputs))
-
-
-def _enlarging_block(n_inputs: int, n_outputs: int) -> nn.Sequential:
-    """Twice the height and width; normalised, so that the coarse levels start as strong as the fine ones they join."""
-    enlarge = nn.ConvTranspose2d(n_inputs, n_outputs, 2, stride=2, bias=False)
-    return nn.Sequential(enlarge, *_activation(n_outputs))
-
-
-def _activation(n_channels: int) -> tuple[nn.Module, nn.Module]:
-    """Each channel is normalised over its own image: a step sees one, too few for statistics of a batch."""
-    return nn.InstanceNorm2d(n_channels, affine=True), nn.ReLU(inplace=True)
-
-
-def _padded(planes: torch.Tensor, stride: int) -> torch.Tensor:
-    """(N,M,H,W) with zeros below and to the right, to multiples of the stride; zero is the mean, or missing.
-
-    At least two strides: the coarsest level needs more than one pixel to be normalised.
-    """
-    height, width = (max(-(-side // stride), 2) * stride - side for side in planes.shape[2:])
-    return functional.pad(planes, (0, width, 0, height))
-
-
-class UNet(nn.Module):
-    """Down to 1 / 2^depth of the resolution and up again; on the way up, joined by the features of the way down."""
-
-    def __init__(self, n_inputs: int, n_classes: int, base: int = 16, depth: int = 4) -> None:
-        super().__init__()
-        widths = [base * 2**level for level in range(depth + 1)]
-        self.down = nn.ModuleList(map(_block, [n_inputs, *widths], widths))
-        upwards = widths[-2::-1]
-        self.up = nn.ModuleList(_enlarging_block(2 * width, width) for width in upwards)
-        self.merge = nn.ModuleList(_block(2 * width, width) for width in upwards)
-        self.score = nn.Conv2d(base, n_classes, 1, bias=False)
-        self.class_bias = nn.Parameter(torch.zeros(n_classes, 1, 1))
-
-    def forward(self, planes: torch.Tensor) -> torch.Tensor:
-        """Class scores (N,C,H,W) of planes (N,M,H,W) of any height and width."""
-        found = self.down[0](_padded(planes, 2 ** len(self.up)))
-        passed_by = []
-        for block in self.down[1:]:
-            passed_by.append(found)
-            found = block(functional.max_pool2d(found, 2))
-        for up, merge in zip(self.up, self.merge, strict=True):
-            found = merge(torch.cat([passed_by.pop(), up(found)], dim=1))
-        return self.class_bias + self.score(found)[..., : planes.shape[2], : planes.shape[3]]
-
-
-class FCN(nn.Module):
-    """Down to 1 / 2^depth of the resolution; the class scores of the three coarsest strides are enlarged and added."""
-
-    def __init__(self, n_inputs: int, n_classes: int, base: int = 16, depth: int = 4) -> None:
-        super().__init__()
-        widths = [base * 2**level for level in range(depth + 1)]
-        self.down = nn.ModuleList(map(_block, [n_inputs, *widths], widths))
-        self.score = nn.ModuleList(nn.Conv2d(width, n_classes, 1, bias=False) for width in widths[1:][-FUSED:])
-        self.class_bias = nn.Parameter(torch.zeros(n_classes, 1, 1))
-
-    def forward(self, planes: torch.Tensor) -> torch.Tensor:
-        """Class scores (N,C,H,W) of planes (N,M,H,W) of any height and width."""
-        whole = _padded(planes, 2 ** (len(self.down) - 1))
-        found = [self.down[0](whole)]
-        for block in self.down[1:]:
-            found.append(block(functional.max_pool2d(found[-1], 2)))
-        total: torch.Tensor | None = None
-        for score in reversed(self.score):
-            here = score(found.pop())
-            total = here if total is None else here + _enlarged(total, here)
-        assert total is not None
-        return self.class_bias + _enlarged(total, whole)[..., : planes.shape[2], : planes.shape[3]]
-
-
-def _enlarged(class_scores: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """Blended between pixels, to the height and width of the other."""
-    return functional.interpolate(class_scores, size=like.shape[2:], mode="bilinear", align_corners=False)
-
-
-NETWORKS: dict[str, type[UNet] | type[FCN]] = {"unet": UNet, "fcn": FCN}
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,6 +122,10 @@ class Baseline:
         return len(self.classes)
 
     @property
+    def device(self) -> torch.device:
+        return next(self.network.parameters()).device
+
+    @property
     def held_out_dice(self) -> float | None:
         """Mean Dice of the held-out images with the weights that were kept; None if no image was held out."""
         return max((check["mean_dice"] for check in self.history if check["mean_dice"] is not None), default=None)
@@ -219,8 +139,8 @@ class Baseline:
                 "give images of the same kind."
             )
         with torch.inference_mode():
-            proba = functional.softmax(self.network(self.scale.apply(planes))[0], dim=0)
-        return np.ascontiguousarray(proba.numpy())
+            proba = functional.softmax(self.network(self.scale.apply(planes).to(self.device))[0], dim=0)
+        return np.ascontiguousarray(proba.cpu().numpy())
 
     def predict(self, image: np.ndarray) -> np.ndarray:
         """(H,W) class values of an image (H,W[,C])."""
@@ -236,12 +156,14 @@ def fit_baseline(
     *,
     unlabelled: int = 255,
     names: Sequence[str] | None = None,
+    device: str = "cpu",
     progress: Report | None = None,
 ) -> Baseline:
     """Train a network on images (H,W[,C]) of any sizes and labels (H,W), `unlabelled` where there is none.
 
     Part of the images is held out, and the weights that predict it best are kept; a single image is all trained on,
-    for all the steps. names: of the images, for messages; progress: report function, None for a bar on the terminal.
+    for all the steps. names: of the images, for messages; device: where it is trained, and stays; progress: report
+    function, None for a bar on the terminal.
     """
     config = config or BaselineConfig()
     if not isinstance(config, BaselineConfig):
@@ -267,6 +189,7 @@ def fit_baseline(
     if not config.class_balanced:
         # Otherwise hundreds of steps go into learning no more than that most pixels are background.
         network.class_bias.data[:, 0, 0] = _class_share(training, len(classes)).log()
+    network.to(device)
     model = Baseline(network, scale, classes, unlabelled, [], {"config": config.to_dict(), "n_images": len(images)})
     with reporting(progress) as report:
         _train(model, training, held, config, rng, report)
@@ -287,13 +210,14 @@ def _train(
     optimiser = torch.optim.AdamW(network.parameters(), config.learning_rate, weight_decay=config.weight_decay)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, config.steps)
     targets = [image.target for image in training]
-    weight = class_weights(targets, model.n_classes) if config.class_balanced else None
+    device = model.device
+    weight = class_weights(targets, model.n_classes).to(device) if config.class_balanced else None
     best_dice, best_weights, checks_since = -1.0, None, 0
     losses: list[float] = []
     for step in range(1, config.steps + 1):
         image = _next_image(training[rng.integers(len(training))], config, rng)
-        target = torch.from_numpy(image.target.astype(np.int64))[None]
-        found = network(model.scale.apply(image.planes))
+        target = torch.from_numpy(image.target.astype(np.int64))[None].to(device)
+        found = network(model.scale.apply(image.planes).to(device))
         loss = functional.cross_entropy(found, target, weight, ignore_index=UNLABELLED_INDEX)
         optimiser.zero_grad()
         loss.backward()
@@ -347,7 +271,7 @@ def _mean_dice(model: Baseline, images: Sequence[TrainingImage]) -> float:
     table = np.zeros((model.n_classes, model.n_classes), np.int64)
     with torch.inference_mode():
         for image in images:
-            found = model.network(model.scale.apply(image.planes))[0].argmax(dim=0).numpy()
+            found = model.network(model.scale.apply(image.planes).to(model.device))[0].argmax(dim=0).cpu().numpy()
             table += confusion(image.target, found, model.n_classes)
     return Scores(model.classes, table).mean_dice
 

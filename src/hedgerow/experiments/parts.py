@@ -202,7 +202,7 @@ def _network(kind: str, part: str, bench: Bench, **more: Any) -> list[Row]:
         seed=bench.seed,
     )
     start = time.perf_counter()
-    model = fit_baseline(bench.train.images, bench.train.labels, config, progress=bench.progress)
+    model = fit_baseline(bench.train.images, bench.train.labels, config, device=bench.device, progress=bench.progress)
     seconds = time.perf_counter() - start
     return [bench.score({"unet": "U-Net", "fcn": "FCN"}[kind], model, seconds, part=part, **more)]
 
