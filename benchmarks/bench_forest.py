@@ -1,7 +1,8 @@
-"""One forest on a table of samples: training and probabilities, beside scikit-learn and its accelerated form.
+"""One forest on a table of samples: training and probabilities, beside scikit-learn and its accelerated forms.
 
 16 trees of depth 12, at least 25 samples to split, 22 classes, 64 features (smoothed noise), 200,000 training
-samples; then the probabilities of all 760,000. Our training includes cutting the features into codes.
+samples; then the probabilities of all 760,000. Our training includes cutting the features into codes. onnxruntime
+does not train: it is given scikit-learn's forest.
 """
 
 from __future__ import annotations
@@ -22,14 +23,18 @@ from hedgerow.threads import map_threads, set_threads
 from hedgerow.training import Samples, TrainingPlanes
 from hedgerow.trees import Forest
 from measure import THREADS, Cost, comparison, in_fresh_process, installed, main, measure, require, verdict
+from onnx_peer import answer, open_session, write_forest
 
 TITLE = "Forest"
 N_CLASSES, N_TREES, MAX_DEPTH, MIN_SPLIT = 22, 16, 12, 25
 CONFIG = StackConfig(n_trees=N_TREES, max_depth=MAX_DEPTH, min_split=MIN_SPLIT, context=ContextConfig(window=1))
 """No offsets; by default a node draws as many features as with scikit-learn's max_features="sqrt"."""
 OURS, PEER, ACCELERATED, EXTRA = "hedgerow", "scikit-learn", "scikit-learn-intelex", "scikit-learn ExtraTrees"
+ONNX = "onnxruntime, scikit-learn's forest"
 ACCURACY_SLACK = {False: 0.002, True: 0.01}
 """Two forests of the same quality differ by this much from seed to seed; True: in the small run."""
+PROBA_TOLERANCE = 1e-5
+"""A pixel at which one tree of 16 decides otherwise would be far beyond; sums in float32 are well within."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,11 @@ class Table:
     @property
     def labels(self) -> np.ndarray:
         return self.target.ravel()[self.chosen]
+
+    @property
+    def rows(self) -> np.ndarray:
+        """(pixels,F) float32: all samples, one after another."""
+        return np.ascontiguousarray(self.channels.reshape(len(self.channels), -1).T)
 
     def accuracy(self, proba: np.ndarray) -> float:
         """Of probabilities (C,pixels), on the pixels that are not training samples."""
@@ -154,13 +164,29 @@ def run_peer(kind: str, folder: Path, repeats: int) -> Outcome:
     table = Table.load(folder)
     labels = table.labels
     chosen_rows = np.ascontiguousarray(table.columns.T)
-    all_rows = np.ascontiguousarray(table.channels.reshape(len(table.channels), -1).T)
+    all_rows = table.rows
     make(**settings).fit(chosen_rows[:2000], labels[:2000]).predict_proba(chosen_rows[:2000])
     train, model = measure(lambda: make(**settings).fit(chosen_rows, labels), repeats)
     predict, proba = measure(lambda: model.predict_proba(all_rows), 2 * repeats)
+    if kind == PEER and installed("onnx"):
+        write_forest(model, folder / "forest.onnx")
+        np.save(folder / "proba.npy", proba)
     by_class = np.zeros((N_CLASSES, len(all_rows)), np.float32)
     by_class[model.classes_] = proba.T
     return Outcome(train, predict, table.accuracy(by_class))
+
+
+def run_onnxruntime(folder: Path, repeats: int) -> Cost:
+    """Probabilities by the forest that `run_peer` has left in the folder, if they are those it has left."""
+    rows, path = Table.load(folder).rows, folder / "forest.onnx"
+    check_proba(answer(path, "proba", {"rows": rows}), np.load(folder / "proba.npy"))
+    session = open_session(path)
+    return measure(lambda: session.run(["proba"], {"rows": rows}), 2 * repeats)[0]
+
+
+def check_proba(found: np.ndarray, expected: np.ndarray) -> None:
+    worst = np.abs(found - expected).max() if found.shape == expected.shape else np.inf
+    require(worst <= PROBA_TOLERANCE, f"onnxruntime's probabilities differ from scikit-learn's by {worst:.1e}.")
 
 
 def _peer_class(kind: str) -> Callable:
@@ -185,7 +211,10 @@ def run(small: bool = False) -> str:
     n_features, shape, n_samples = (16, (120, 200), 8000) if small else (64, (800, 950), 200_000)
     with tempfile.TemporaryDirectory() as name:
         in_fresh_process(make_table, Path(name), n_features, shape, n_samples)
-        outcomes = contenders(Path(name), 1 if small else 2)
+        repeats = 1 if small else 2
+        outcomes = contenders(Path(name), repeats)
+        has_onnx = installed("sklearn", "onnx", "onnxruntime")
+        onnx_cost = in_fresh_process(run_onnxruntime, Path(name), repeats) if has_onnx else None
     ours, peer = outcomes[OURS], outcomes[PEER]
     if peer:
         require(
@@ -194,7 +223,7 @@ def run(small: bool = False) -> str:
         )
     accuracy = {name: f"{outcome.accuracy:.4f}" for name, outcome in outcomes.items() if outcome}
     training = {name: outcome and outcome.train for name, outcome in outcomes.items()}
-    predicting = {name: outcome and outcome.predict for name, outcome in outcomes.items()}
+    predicting = {name: outcome and outcome.predict for name, outcome in outcomes.items()} | {ONNX: onnx_cost}
     return "\n".join(
         [
             f"{N_TREES} trees, depth {MAX_DEPTH}, min split {MIN_SPLIT}, {N_CLASSES} classes, "
