@@ -1,13 +1,11 @@
-"""A whole training set: how time and memory grow with the images, and the paper's zebrafish job at full size.
+"""A whole training set: the paper's zebrafish job at its own size.
 
 The stack is StackConfig.zebrafish(): 3 levels of 16 trees on a filter bank, 22 classes, two rotated copies of
-every image. So the full job is 16 drawn embryos of 800 x 950, 48 images in all.
+every image. So the job is 16 drawn embryos of 800 x 950, 48 images in all.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -20,24 +18,23 @@ from hedgerow.synthetic import somites
 from hedgerow.threads import set_threads, threads
 from hedgerow.trees import ForestStack
 from measure import (
-    SMALL_WARNING,
+    COST_HEADERS,
     THREADS,
-    CheckFailed,
     Cost,
     cost_cells,
     in_fresh_process,
+    main,
     measure,
     require,
     seconds,
     table,
 )
 
-TITLE = "A training set"
+TITLE = "The zebrafish set"
 CONFIG = StackConfig.zebrafish()
 COPIES = 1 + CONFIG.augment.copies
-FULL_IMAGES, FULL_SIZE = 16, (800, 950)
-SIZES = ((200, 238), (400, 475), (800, 950))
-COUNTS = (2, 4, 8)
+JOBS = {False: (16, (800, 950)), True: (2, (128, 152))}
+"""Images and their size; True: the small run."""
 MINUTES, MEGABYTES = 20, 8000
 
 
@@ -87,45 +84,31 @@ def check_threads() -> None:
     require(right > constant, f"of the training image {right:.3f} is right; {constant:.3f} is background.")
 
 
-def _rows(outcomes: list[Outcome]) -> str:
-    headers = ["images", "size", "Mpixel", "wall s", "CPU s", "added MB", "peak MB", "CPU s / Mpixel"]
-    headers += ["added MB / Mpixel", "predict one, CPU s", "Dice"]
-    rows = []
-    for outcome in outcomes:
-        height, width = outcome.size
-        rows.append(
-            [
-                f"{outcome.n_images} x {COPIES}",
-                f"{height} x {width}",
-                f"{outcome.megapixels:.2f}",
-                *cost_cells(outcome.train),
-                f"{outcome.train.cpu / outcome.megapixels:.2f}",
-                f"{outcome.train.added / outcome.megapixels:.0f}",
-                seconds(outcome.predict.cpu),
-                f"{outcome.dice:.3f}",
-            ]
-        )
-    return table(headers, rows)
+def _row(outcome: Outcome) -> str:
+    headers = ["images", "size", "Mpixel", *COST_HEADERS, "CPU s / Mpixel", "added MB / Mpixel"]
+    height, width = outcome.size
+    cells = [
+        f"{outcome.n_images} x {COPIES}",
+        f"{height} x {width}",
+        f"{outcome.megapixels:.2f}",
+        *cost_cells(outcome.train),
+        f"{outcome.train.cpu / outcome.megapixels:.2f}",
+        f"{outcome.train.added / outcome.megapixels:.0f}",
+        seconds(outcome.predict.cpu),
+        f"{outcome.dice:.3f}",
+    ]
+    return table([*headers, "predict one, CPU s", "Dice"], [cells])
 
 
-def _growth(what: str, outcomes: list[Outcome]) -> str:
-    """The power of the number of pixels that fits best: 1 is in proportion."""
-    pixels = np.log([outcome.megapixels for outcome in outcomes])
-    cpu = np.polyfit(pixels, np.log([outcome.train.cpu for outcome in outcomes]), 1)[0]
-    memory = np.polyfit(pixels, np.log([outcome.train.added for outcome in outcomes]), 1)[0]
-    return f"- with {what}: CPU seconds grow as pixels to the {cpu:.2f}, added memory to the {memory:.2f}."
-
-
-def run_full(n_images: int = FULL_IMAGES, size: tuple[int, int] = FULL_SIZE) -> str:
-    """The paper's job at its own size."""
+def run(small: bool = False) -> str:
     in_fresh_process(check_threads)
-    outcome = in_fresh_process(run_set, n_images, size)
+    outcome = in_fresh_process(run_set, *JOBS[small])
     fits = outcome.train.wall <= 60 * MINUTES and outcome.train.peak <= MEGABYTES
     return "\n".join(
         [
-            f"The zebrafish job at full size, {THREADS} threads:",
+            f"StackConfig.zebrafish(), {THREADS} threads; with {COPIES - 1} rotated copies of every image:",
             "",
-            _rows([outcome]),
+            _row(outcome),
             "",
             f"- {outcome.train.wall / 60:.1f} minutes and {outcome.train.peak / 1000:.2f} GB; promised "
             f"within {MINUTES} minutes and under {MEGABYTES / 1000:g} GB: {'kept' if fits else 'NOT KEPT'}.",
@@ -133,49 +116,5 @@ def run_full(n_images: int = FULL_IMAGES, size: tuple[int, int] = FULL_SIZE) -> 
     )
 
 
-def run(small: bool = False) -> str:
-    """Growth with the number of images and with their size."""
-    in_fresh_process(check_threads)
-    counts, sizes = (COUNTS[:2], ((64, 76), (128, 152))) if small else (COUNTS, SIZES)
-    count, size = counts[1], sizes[1]
-    measured = {
-        job: in_fresh_process(run_set, *job)
-        for job in dict.fromkeys([*((n, size) for n in counts), *((count, s) for s in sizes)])
-    }
-    by_count = [measured[n, size] for n in counts]
-    by_size = [measured[count, s] for s in sizes]
-    return "\n".join(
-        [
-            f"StackConfig.zebrafish(), {THREADS} threads; with {COPIES - 1} rotated copies of every image.",
-            "",
-            "More images:",
-            "",
-            _rows(by_count),
-            "",
-            "Larger images:",
-            "",
-            _rows(by_size),
-            "",
-            _growth("the number of images", by_count),
-            _growth("the size of the images", by_size),
-        ]
-    )
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    size = parser.add_mutually_exclusive_group()
-    size.add_argument("--quick", action="store_true", help="growth with images and size (the default)")
-    size.add_argument("--full", action="store_true", help="the zebrafish job at full size")
-    size.add_argument("--small", action="store_true", help="small sizes, to see that it works")
-    options = parser.parse_args()
-    try:
-        if options.small:
-            print(SMALL_WARNING + "\n")
-        print(run_full() if options.full else run(options.small))
-    except CheckFailed as failure:
-        sys.exit(f"refused to time: {failure}")
-
-
 if __name__ == "__main__":
-    main()
+    main(__doc__, run)

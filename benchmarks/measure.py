@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import gc
 import importlib.util
+import math
 import multiprocessing
 import resource
 import sys
@@ -19,11 +20,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+
 Result = TypeVar("Result")
 
 THREADS = 2
 """Threads or jobs that every contender gets, unless a table says otherwise."""
 MEGABYTE = 1e6
+DRAWN = Path(__file__).parent / "drawn"
+"""Figures of the last run, whatever its sizes; `run.py --write` keeps them beside the tables."""
 SMALL_WARNING = "Small sizes, to see that everything works: the promises are made for the full sizes."
 
 
@@ -100,6 +105,17 @@ def installed(*modules: str) -> bool:
 def require(holds: bool, complaint: str) -> None:
     if not holds:
         raise CheckFailed(complaint)
+
+
+def exponent(sizes: Sequence[float], costs: Sequence[float], least: float = 0.0) -> float:
+    """The power of the size that fits the costs best: 1 is in proportion.
+
+    Costs must be above `least` to count, the rest is noise; NaN if fewer than two do.
+    """
+    counting = [(size, cost) for size, cost in zip(sizes, costs, strict=True) if cost > least]
+    if len(counting) < 2:
+        return math.nan
+    return float(np.polyfit(*np.log(counting).T, 1)[0])
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

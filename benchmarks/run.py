@@ -1,6 +1,7 @@
 """Runs the benchmarks one after another, each beside its peers, and prints the tables: `make bench`.
 
-Nothing is timed, or its timings are thrown away, where the results are not what they should be.
+Nothing is timed, or its timings are thrown away, where the results are not what they should be. `--write` keeps a whole
+run, `--only NAME --write` that part of it, with where and how it was run.
 """
 
 from __future__ import annotations
@@ -10,13 +11,18 @@ import datetime
 import importlib.metadata
 import os
 import platform
+import re
+import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
+import bench_export
 import bench_filters
 import bench_forest
+import bench_growth
 import bench_net
 import bench_pixels
 import bench_set
@@ -26,6 +32,8 @@ BENCHMARKS = {
     "forest": bench_forest,
     "filters": bench_filters,
     "pixels": bench_pixels,
+    "export": bench_export,
+    "growth": bench_growth,
     "set": bench_set,
     "network": bench_net,
 }
@@ -39,6 +47,8 @@ PACKAGES = (
     "scikit-learn-intelex",
     "scikit-image",
     "opencv-python-headless",
+    "onnx",
+    "onnxruntime",
     "torch",
 )
 
@@ -76,47 +86,58 @@ def surroundings(command: str) -> str:
 READING = """\
 The least of several runs of each contender, each contender in a process of its own. CPU seconds count all
 threads; the ratio is of CPU seconds. "added MB" is peak memory above what was resident when the work began;
-"peak MB" is the whole process with its libraries and data."""
+"peak MB" is the whole process with its libraries and data. A section that names a command was run by that one, all
+others by the command above."""
 
 
-def section(title: str, run: Callable[[], str]) -> tuple[str, bool]:
-    """A benchmark's part of the page, and whether its checks passed."""
+def section(title: str, run: Callable[[], str], about: str = "") -> tuple[str, bool]:
+    """A benchmark's part of the page, after what there is to say about its run, and whether its checks passed."""
     start = time.perf_counter()
     try:
         text, passed = run(), True
     except CheckFailed as failure:
         text, passed = f"**Refused to time:** {failure}", False
-    return f"## {title}\n\n{text}\n\n({time.perf_counter() - start:.0f} seconds in all.)\n", passed
+    parts = [f"## {title}", about, text, f"({time.perf_counter() - start:.0f} seconds in all.)"]
+    return "\n\n".join(part for part in parts if part) + "\n", passed
+
+
+def rewritten(page: str, new: Mapping[str, str]) -> str:
+    """The page with new sections, by title, in place of old ones; those of benchmarks that are no more are left out."""
+    head, *old = re.split(r"^(?=## )", page, flags=re.MULTILINE)
+    sections = {text.splitlines()[0].removeprefix("## "): text for text in old} | new
+    known = [sections[bench.TITLE] for bench in BENCHMARKS.values() if bench.TITLE in sections]
+    return "\n".join(part.strip() + "\n" for part in (head, *known))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=BENCHMARKS, action="append", help="this benchmark; may be repeated")
     parser.add_argument("--small", action="store_true", help="small sizes, to see that it works")
-    parser.add_argument("--full", action="store_true", help="also the zebrafish job at full size")
-    parser.add_argument("--write", action="store_true", help=f"also write {RESULTS.parent.name}/{RESULTS.name}")
+    kept = f"{RESULTS.parent.name}/{RESULTS.name}"
+    parser.add_argument("--write", action="store_true", help=f"also keep what was run in {kept}, with its figure")
     options = parser.parse_args()
-    if options.write and (options.small or options.only):
-        parser.error("--write needs a whole run at full sizes: leave out --small and --only.")
+    if options.write and options.small:
+        parser.error("--write needs full sizes: leave out --small.")
 
-    command = " ".join(["python", "benchmarks/run.py", *sys.argv[1:]])
-    parts = ["# Benchmarks\n", surroundings(command) + "\n", READING + "\n"]
-    parts += [SMALL_WARNING + "\n"] if options.small else []
-    print("\n".join(parts), flush=True)
+    about = surroundings(" ".join(["python", "benchmarks/run.py", *sys.argv[1:]]))
+    head = "\n\n".join(["# Benchmarks", about, READING, *[SMALL_WARNING] * options.small])
+    print(head + "\n", flush=True)
     jobs = {name: bench for name, bench in BENCHMARKS.items() if not options.only or name in options.only}
-    runs = [(bench.TITLE, lambda bench=bench: bench.run(options.small)) for bench in jobs.values()]
-    if options.full:
-        runs.append(("The zebrafish set", bench_set.run_full))
-    all_passed = True
-    for title, run in runs:
-        text, passed = section(title, run)
-        print(text, flush=True)
-        parts.append(text)
+    own_about = about if options.only and options.write else ""
+    sections, all_passed = {}, True
+    for bench in jobs.values():
+        run = partial(bench.run, options.small)
+        sections[bench.TITLE], passed = section(bench.TITLE, run, own_about)
+        print(sections[bench.TITLE], flush=True)
         all_passed &= passed
     if not all_passed:
         sys.exit("a correctness check failed, so nothing was written.")
     if options.write:
-        RESULTS.write_text("\n".join(parts), encoding="utf-8")
+        page = RESULTS.read_text(encoding="utf-8") if options.only else head
+        RESULTS.write_text(rewritten(page, sections), encoding="utf-8")
+        for bench in jobs.values():
+            if hasattr(bench, "FIGURE"):
+                shutil.copyfile(bench.FIGURE, RESULTS.parent / bench.FIGURE.name)
 
 
 if __name__ == "__main__":
