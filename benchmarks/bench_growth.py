@@ -263,6 +263,7 @@ def measured(plan: Plan, names: Sequence[str], slack: float) -> Outcomes:
 
 def run(small: bool = False) -> str:
     plan = PLANS[small]
+    FIGURE.unlink(missing_ok=True)  # an older run's is not this one's
     names = [name for name in CONTENDERS if name != PEER or installed("sklearn")]
     panels = panels_of(plan, measured(plan, names, ACCURACY_SLACK[small]))
     base = plan.base

@@ -136,7 +136,7 @@ def main() -> None:
         page = RESULTS.read_text(encoding="utf-8") if options.only else head
         RESULTS.write_text(rewritten(page, sections), encoding="utf-8")
         for bench in jobs.values():
-            if hasattr(bench, "FIGURE"):
+            if hasattr(bench, "FIGURE") and bench.FIGURE.exists():
                 shutil.copyfile(bench.FIGURE, RESULTS.parent / bench.FIGURE.name)
 
 
