@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 import hedgerow as hr  # noqa: E402
 from forests import grown_stack, random_forest  # noqa: E402
 from fuzzy_trees import PARAMETERS, algorithm_1, altered, hard_twin  # noqa: E402
-from hedgerow import tiling  # noqa: E402
+from hedgerow import mapback, tiling  # noqa: E402
 from hedgerow.context import reached_leaves  # noqa: E402
 from hedgerow.errors import ConfigError, InputError, ModelError  # noqa: E402
 from hedgerow.layout import Grid  # noqa: E402
@@ -221,12 +221,15 @@ def test_every_network_has_a_map_back_2(kind, stack, example):
     assert agreement > 0.9, "sharp splits: what a leaf says is nearly what the network says"
 
 
-def test_tiles_and_order_of_the_images_do_not_change_the_means(stack, net, example, monkeypatch):
+def test_tiles_order_of_the_images_and_what_is_kept_do_not_change_the_means(stack, net, example, monkeypatch):
     whole = to_forest(net, example.images, progress=silent)
     reverse = to_forest(net, example.images[::-1], progress=silent)
     monkeypatch.setattr(tiling, "fitting_tile", lambda *_: 11)
     tiled = to_forest(net, example.images, progress=silent)
-    for mine in (reverse, tiled):
+    monkeypatch.undo()
+    monkeypatch.setattr(mapback, "KEPT", 24 * 32 * 4 * 3)  # room for the activations of one image
+    forgetful = to_forest(net, example.images, progress=silent)
+    for mine in (reverse, tiled, forgetful):
         for found, expected in zip(mine.levels, whole.levels, strict=True):
             np.testing.assert_allclose(found.votes, expected.votes, rtol=1e-6, atol=1e-9)
 

@@ -14,7 +14,9 @@ from hedgerow.images import to_planes
 from hedgerow.layout import region_grid
 from hedgerow.progress import Report, reporting
 from hedgerow.tiling import level_input, tiles
-from hedgerow.trees import Forest, ForestStack
+from hedgerow.trees import Forest, ForestStack, normalise
+
+KEPT = 2**28  # bytes of the network's activations that are kept from one level to the next
 
 
 def leaf_means(
@@ -22,18 +24,24 @@ def leaf_means(
 ) -> ForestStack:
     """The paper's Algorithm 1: level by level, the votes of `stack`, whose levels below have been updated already.
 
-    stack: Map Back 1 of the network. Nothing is kept of an image but sums over leaves; the network is run again for
-    every level.
+    stack: Map Back 1 of the network. The network's activations are kept for the next level as far as KEPT allows, and
+    computed again where it does not: however many images there are, memory stays bounded.
     """
     total = net.n_levels * len(images)
+    kept: dict[int, np.ndarray] = {}
     with reporting(progress) as report:
         for level in range(net.n_levels):
-            sums = LeafSums(stack.levels[level])
+            sums, below, room = LeafSums(stack.levels[level]), kept, KEPT
+            kept = {}
             for done, image in enumerate(images):
                 report("mapping back", level * len(images) + done, total)
                 planes = to_planes(image, f"image {done}", net.features.kind)
-                for region in tiles(net, (planes.shape[1], planes.shape[2])):
-                    _add_region(sums, net, stack, level, planes, region)
+                regions = tiles(net, (planes.shape[1], planes.shape[2]))
+                for region in regions:
+                    scores = _add_region(sums, net, stack, level, planes, region, below.get(done))
+                if len(regions) == 1 and level + 1 < net.n_levels and scores.nbytes <= room:
+                    kept[done] = normalise(scores)
+                    room -= scores.nbytes
             forest = sums.updated(stack.levels[level])
             stack = replace(stack, levels=(*stack.levels[:level], forest, *stack.levels[level + 1 :]))
         report("mapping back", total, total)
@@ -61,13 +69,26 @@ class LeafSums:
 
 
 def _add_region(
-    sums: LeafSums, net: StackNet, stack: ForestStack, level: int, planes: np.ndarray, region: Region
-) -> None:
-    """Add a region of an image (C,H,W): the stack says which leaves are reached, the network what its trees say."""
+    sums: LeafSums,
+    net: StackNet,
+    stack: ForestStack,
+    level: int,
+    planes: np.ndarray,
+    region: Region,
+    below: np.ndarray | None,
+) -> np.ndarray:
+    """Add a region of an image (C,H,W): the stack says which leaves are reached, the network what its trees say.
+
+    below: what the network's level below says in the whole image, if it is known. Returns the level's scores (C,h,w).
+    """
     channels, inner, reach, outside = level_input(stack, planes, region, level)
     leaves = reached_leaves(stack.levels[level], channels, inner, reach, outside)
-    channels, inner, reach, outside = level_input(net, planes, region, level)
+    channels, inner, reach, outside = level_input(net, planes, region, level, below)
+    total = np.zeros((net.n_classes, region.height, region.width), np.float32)
     with torch.no_grad():
         source = net.region_source(channels, reach, outside)
         for leaf, scores in zip(leaves, net.level(level).tree_scores(source, region_grid(inner)), strict=True):
-            sums.add(leaf, scores.cpu().numpy())
+            said = scores.cpu().numpy()
+            sums.add(leaf, said)
+            total += said
+    return total

@@ -121,12 +121,17 @@ def region_outputs(model: Model, planes: np.ndarray, region: Region) -> list[np.
     return [region.within(where).of(output) for where, output in zip(plan.computed, outputs, strict=True)]
 
 
-def level_input(model: Model, planes: np.ndarray, region: Region, level: int) -> LevelInput:
-    """What a level reads for one region of an image (C,H,W), after the levels below it have run."""
+def level_input(
+    model: Model, planes: np.ndarray, region: Region, level: int, before: np.ndarray | None = None
+) -> LevelInput:
+    """What a level reads for one region of an image (C,H,W), after the levels below it have run.
+
+    before: (C,H,W) output of the level below in the whole image, for a region that is all of it; None: it is computed
+    """
     plan = _Plan(model, planes, region, level + 1)
-    before = None
-    for below in range(level):
-        before = model.run_level(below, *plan.read(below, before))
+    if before is None:
+        for below in range(level):
+            before = model.run_level(below, *plan.read(below, before))
     return plan.read(level, before)
 
 
