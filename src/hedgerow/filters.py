@@ -245,7 +245,8 @@ def _statistics(parts: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     for part in parts:
         count += part.shape[1]
         total = total + part.sum(axis=1, dtype=np.float64)
-        square = square + np.array([np.dot(wide, wide) for wide in (row.astype(np.float64) for row in part)])
+        # Not `dot`: the library behind it has threads of its own, and sums in an order that depends on their number.
+        square = square + np.array([np.einsum("i,i", wide, wide) for wide in (row.astype(np.float64) for row in part)])
     mean = total / max(count, 1)
     variance = square / max(count, 1) - mean**2
     # Rounding of the two sums leaves this much where the row is constant.
