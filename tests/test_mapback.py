@@ -349,7 +349,7 @@ def test_connections_that_are_no_numbers_are_refused(name):
         to_forest(net, [whole_numbers(0)], progress=silent)
 
 
-@pytest.mark.parametrize("images", [[], (), np.zeros((0, 24, 32))])
+@pytest.mark.parametrize("images", [None, [], (), np.zeros((0, 24, 32))])
 def test_map_back_2_without_images_is_refused(net, images):
     with pytest.raises(InputError) as problem:
         to_forest(net, images)

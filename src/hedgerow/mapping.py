@@ -74,7 +74,7 @@ def to_convnet(
 
 def to_forest(
     net: StackNet,
-    images: Sequence[np.ndarray] = (),
+    images: Sequence[np.ndarray] | None = None,
     method: str = "leaf_mean",
     *,
     tolerance: float | None = None,
@@ -94,6 +94,7 @@ def to_forest(
     _check_choice("method", method, METHODS)
     if tolerance is not None and (method != "soft" or not 0 <= tolerance < 1):
         raise ConfigError(f"the tolerance is {tolerance}; it is for method 'soft', at least 0 and less than 1.")
+    images = () if images is None else images
     if method == "leaf_mean" and not len(images):
         raise InputError("Map Back 2 takes its votes from images, and there is none; give the training images.")
     back = soft_back if method == "soft" else weights_back
