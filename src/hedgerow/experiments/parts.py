@@ -69,6 +69,7 @@ class Bench:
             "train_seconds": seconds,
             "ms_an_image": 1e3 * wall / len(found),
             "cpu_ms_an_image": 1e3 * cpu / len(found),
+            "device": self.device,
             **more,
         }
         background = self.protocol.background

@@ -138,7 +138,6 @@ def collected(folder: Path, settings: dict[str, Any], seeds: Sequence[int]) -> d
         "seeds": sorted({file["seed"] for file in files}),
         "versions": versions(),
         "timings": {f"{file['part']}, seed {file['seed']}": file["seconds"] for file in files},
-        "devices": sorted({file["device"] for file in files}),
         "rows": [row for file in files for row in file["rows"]],
     }
 

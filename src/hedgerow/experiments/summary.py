@@ -43,6 +43,14 @@ class Findings:
             return None
         return Value(statistics.mean(known), statistics.stdev(known) if len(known) > 1 else 0.0, len(known))
 
+    def cost(self, part: str, model: str, measure: str) -> float | None:
+        """Of the first seed: seconds of different seeds may come from different machines."""
+        first = self.results["seeds"][0]
+        for row in self.rows:
+            if (row["part"], row["model"], row["seed"]) == (part, model, first):
+                return row.get(measure)
+        return None
+
     def text(self, part: str, model: str, measure: str | None = None) -> str | None:
         found = self.value(part, model, measure)
         return None if found is None else str(found)
@@ -89,15 +97,20 @@ def _papers_table(found: Findings) -> Table | None:
 def _costs(found: Findings) -> Table | None:
     rows = []
     for model in MODELS:
-        cost = [found.value("own", model, name) for name in ("train_seconds", "cpu_ms_an_image", "bytes")]
-        if cost[0] is None or cost[1] is None or cost[2] is None:
-            continue
-        seconds, cpu, size = (value.mean for value in cost if value is not None)
-        rows.append((model, f"{seconds:.0f}", f"{cpu:,.0f}", f"{size / 1e6:.2f}"))
+        cost = [found.cost("own", model, name) for name in ("train_seconds", "cpu_ms_an_image", "bytes")]
+        if all(value is not None for value in cost):
+            seconds, cpu, size = (float(value or 0) for value in cost)
+            rows.append((model, f"{seconds:.0f}", f"{cpu:,.0f}", f"{size / 1e6:.2f}"))
     if not rows:
         return None
     columns = ("Hedgerow's settings", "seconds to train", "CPU ms an image", "MB")
-    return Table("What each model costs", columns, tuple(rows), f"Devices: {', '.join(found.results['devices'])}.")
+    return Table("What each model costs", columns, tuple(rows), _where(found))
+
+
+def _where(found: Findings) -> str:
+    first = found.results["seeds"][0]
+    devices = {row["device"] for row in found.rows if row["seed"] == first}
+    return f"Seconds are of seed {first}, on {' and '.join(sorted(devices))}."
 
 
 def _splits(found: Findings) -> Table | None:
@@ -144,16 +157,16 @@ def _others(found: Findings) -> Table | None:
     )  # fmt: skip
     rows: list[tuple[str | None, ...]] = []
     for part, model in parts:
-        seconds = found.value(part, model, "train_seconds")
-        if seconds is not None:
+        seconds = found.cost(part, model, "train_seconds")
+        if found.value(part, model):
             said = f"{reported[model]:.2f}" if model in reported else None
-            rows.append((model, found.text(part, model), f"{seconds.mean:.0f}", said))
+            rows.append((model, found.text(part, model), None if seconds is None else f"{seconds:.0f}", said))
     if not any(row[0] not in PAPERS for row in rows):
         return None
     note = (
         f"{WORDS[found.measure]}. All from the same images; U-Net and FCN are trained from scratch (the paper took a "
         "pre-trained FCN). A random start is the paper's network without the forests' weights; the fully connected "
-        f"one is of a smaller stack. {_seeds(found)}"
+        f"one is of a smaller stack. {_seeds(found)} {_where(found)}"
     )
     return Table("Against other networks", ("", "score", "seconds to train", "in the paper"), tuple(rows), note)
 
