@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from hedgerow.context import Region, box_averaged
+from hedgerow.ops.keeping import Kept
 from hedgerow.ops.wiring import UNUSED, Reads, Wiring, fixed_reads
 from hedgerow.threads import map_threads
 from hedgerow.trees import Forest
@@ -97,20 +98,31 @@ class Source:
 
 def lay_out(forest: Forest, wiring: Wiring, source: Source, grid: Grid) -> tuple[Tensor, Reads]:
     """The values (V,) that the probes of a level read on a grid, and where each of them does."""
-    splits = wiring.node_split
-    channel, offset, radius = forest.channel[splits], forest.offset[splits], forest.radius[splits]
-    used = forest.weight[splits] != 0
     if source.stretch is not None or source.outside is not None:
-        return _stretched(channel, offset, radius, used, source, grid)
-    return _fixed(channel, np.floor(offset + np.float32(0.5)).astype(np.int64), radius, used, source, grid)
+        return _stretched(*_probes(forest, wiring), source, grid)
+    n_features, extent = len(source.features), source.extent
+    plan = _PLANS.get(
+        wiring, (n_features, extent, grid), lambda: _plan_fixed(*_probes(forest, wiring), n_features, max(extent), grid)
+    )
+    return _fixed(*plan, source, grid)
 
 
-def _fixed(
-    channel: np.ndarray, offset: np.ndarray, radius: np.ndarray, used: np.ndarray, source: Source, grid: Grid
-) -> tuple[Tensor, Reads]:
-    n_features, step = len(source.features), grid.step
+_PLANS = Kept()  # an image of the same size is read at the same places
+
+
+def _probes(forest: Forest, wiring: Wiring) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """channel, offset, radius of the probes of the splits, and whether they are used."""
+    splits = wiring.node_split
+    return forest.channel[splits], forest.offset[splits], forest.radius[splits], forest.weight[splits] != 0
+
+
+def _plan_fixed(
+    channel: np.ndarray, offset: np.ndarray, radius: np.ndarray, used: np.ndarray, n_features: int, farthest: int,
+    grid: Grid,
+) -> tuple[np.ndarray, int, Reads]:  # fmt: skip
+    """The planes (P,4) that are read, by channel, radius and shift; how far beyond the grid; and where."""
+    offset, step = np.floor(offset + np.float32(0.5)).astype(np.int64), grid.step
     # Farther than the image is large, every offset ends at its edge.
-    farthest = max(source.extent)
     offset = np.clip(offset, -farthest, farthest)
     is_before = (channel >= n_features)[..., None]
     shift = np.where(is_before, (offset + step // 2) // step, offset // step)
@@ -123,11 +135,16 @@ def _fixed(
     place = np.full(channel.shape, UNUSED, np.int64)
     inner = (shift[used][:, 0] + pad) * stride + shift[used][:, 1] + pad
     place[used] = plane.reshape(-1) * (n_rows * stride) + inner
-
-    # The planes' grid, beyond the image as well.
-    wide = Grid(grid.top - step * pad, grid.left - step * pad, n_rows, stride, step)
-    channels = _Channels(source, step)
     n_fixed = int((planes[:, 0] < n_features).sum())
+    return planes, pad, fixed_reads(grid.size, place, stride, n_fixed * n_rows * stride)
+
+
+def _fixed(planes: np.ndarray, pad: int, reads: Reads, source: Source, grid: Grid) -> tuple[Tensor, Reads]:
+    # The planes' grid, beyond the image as well.
+    step = grid.step
+    wide = Grid(grid.top - step * pad, grid.left - step * pad, grid.height + 2 * pad, grid.width + 2 * pad, step)
+    channels = _Channels(source, step)
+    n_fixed = int((planes[:, 0] < len(source.features)).sum())
     values = []
     if n_fixed and not source.features.requires_grad and source.features.device.type == "cpu":
         values.append(_feature_planes(planes[:n_fixed].tolist(), channels, wide))
@@ -137,7 +154,7 @@ def _fixed(
         rows = np.clip((wide.rows + down - known.top) // known.step, 0, known.height - 1)
         columns = np.clip((wide.columns + right - known.left) // known.step, 0, known.width - 1)
         values.append(_taken(array, rows, columns))
-    return _flat(values, source.features), fixed_reads(grid.size, place, stride, n_fixed * n_rows * stride)
+    return _flat(values, source.features), reads
 
 
 def _feature_planes(planes: list[list[int]], channels: _Channels, wide: Grid) -> Tensor:

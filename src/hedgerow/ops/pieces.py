@@ -7,18 +7,18 @@ At the foot of a piece are its exits: leaves, open ends (each the top of another
 
 from __future__ import annotations
 
-import weakref
 from dataclasses import dataclass
 
 import numpy as np
 
+from hedgerow.ops.keeping import Kept
 from hedgerow.ops.wiring import UNUSED, Wiring
 
 GENERATIONS = 4  # of a piece
 EXITS = 2**GENERATIONS
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Pieces:
     """Q pieces, tree after tree, each before the pieces below it, and these before what follows ("depth first").
 
@@ -55,17 +55,12 @@ class Pieces:
         return len(self.slot)
 
 
-_CUT: dict[int, tuple[weakref.ref[Wiring], Pieces]] = {}
+_CUT = Kept()
 
 
 def pieces_of(wiring: Wiring) -> Pieces:
     """The pieces of a wiring, cut once for as long as it lives."""
-    found = _CUT.get(id(wiring))
-    if found is None or found[0]() is not wiring:
-        key = id(wiring)
-        found = weakref.ref(wiring, lambda _: _CUT.pop(key, None)), cut(wiring)
-        _CUT[key] = found
-    return found[1]
+    return _CUT.get(wiring, None, lambda: cut(wiring))
 
 
 def cut(wiring: Wiring) -> Pieces:

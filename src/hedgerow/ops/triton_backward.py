@@ -10,17 +10,18 @@ import triton
 import triton.language as tl
 
 from hedgerow.ops.triton_parts import (
+    COLUMNS,
     EXITS,
     HARD,
     SOFT,
     TANH,
     apart,
     arriving,
+    coarse,
     descend,
     gates,
     leaf_activation,
     probed,
-    product,
     split_inputs,
     stacked,
     tile_pixels,
@@ -63,100 +64,175 @@ def _split_slope(z, right, left, sum_right, sum_left, leaf, KIND: tl.constexpr):
 
 @triton.jit
 def _normalised_slope(slope, total, n_classes, WIDTH: tl.constexpr):
-    """The gradient of a tree's sums where they are divided by its mass, which is their last row, and has one too."""
-    ballot = tl.arange(0, WIDTH)[:, None]
-    mass = tl.sum(tl.where(ballot == n_classes, total, 0.0), axis=0)
-    inverse = tl.where(mass == 0, 0.0, 1.0 / mass)[None, :]
+    """The gradient of a tree's sums (P,WIDTH) divided by its mass, which is their last column, and has one too."""
+    ballot = tl.arange(0, WIDTH)[None, :]
+    mass = tl.sum(tl.where(ballot == n_classes, total, 0.0), axis=1)
+    inverse = tl.where(mass == 0, 0.0, 1.0 / mass)[:, None]
     slope = slope * inverse
-    mean = tl.sum(tl.where(ballot < n_classes, slope * total, 0.0), axis=0)[None, :] * inverse
+    mean = tl.sum(tl.where(ballot < n_classes, slope * total, 0.0), axis=1)[:, None] * inverse
     return tl.where(ballot == n_classes, -mean, slope)
 
 
 @triton.jit(do_not_specialize_on_alignment=["rooms", "slope_in"])
 def backward(
     values, place, spot, offset, row, column, stretch, weight, bias, votes, slot, below, is_open, after, first,
-    rooms, slope_in, split, leaves, opens, visited, is_up, visit_after, first_visit,
+    rooms, slope_in, ballots, split, leaves, opens, visited, is_up, visit_after, first_visit,
     d_weight, d_bias, d_votes, d_values, scales, height, width, stride, extent_h, extent_w, carried,
-    n_items, n_groups, n_trees, n_classes, n_slots, leaf, tolerance, one,
+    n_items, n_below, n_trees, n_classes, n_slots, leaf, tolerance, one,
     J: tl.constexpr, STRETCHED: tl.constexpr, KIND: tl.constexpr, DROPS: tl.constexpr, NORMALISED: tl.constexpr,
     NEEDS_VALUES: tl.constexpr, FIXED_POINT: tl.constexpr, PRECISION: tl.constexpr,
     WIDTH: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
-    """Add to the gradients, arranged in pieces: d_weight (Q,J,EXITS), d_bias (Q,EXITS), d_votes (Q,EXITS,WIDTH).
+    """Add to the gradients, arranged in pieces: d_weight (Q,J,EXITS), d_bias (Q,EXITS).
 
-    slope_in: (C,S) of the scores; d_values: (V - carried,); scales: (3,) of whole numbers: weights, votes, values
+    An item is one tree and some tiles below each other: a piece is worked through tile after tile, and only then are
+    the sums over the pixels added to the gradients.
+    Matrix products are made in passes, as in `product`: numbers are kept as a coarse part and the rest.
+    slope_in: (C,S) of the scores; ballots: (Q,2,2*WIDTH,EXITS) votes: coarse and coarse below each other; rest and 0
+    d_votes: (Q,2*WIDTH,EXITS), to be added up; d_values: (V - carried,); scales: (3,), of weights, votes, values, where
+    gradients are whole numbers
     """
-    room = rooms + tl.program_id(0).to(tl.int64) * n_slots * P
-    lane, exit, ballot = tl.arange(0, P), tl.arange(0, EXITS), tl.arange(0, WIDTH)
-    size, per_group = height * width, n_trees // n_groups
+    # Of each tile: what arrives at the pieces' tops (slots,P), and the gradient of this tree's sums (2*WIDTH,P).
+    per_tile = (n_slots + 2 * WIDTH) * P
+    rooms += tl.program_id(0).to(tl.int64) * n_below * per_tile
+    lane, exit, ballot, pair = tl.arange(0, P), tl.arange(0, EXITS), tl.arange(0, WIDTH), tl.arange(0, 2 * WIDTH)
+    at_exit = exit[:, None] * P
     weight_scale, vote_scale, value_scale = tl.load(scales), tl.load(scales + 1), tl.load(scales + 2)
+    n_down, n_across = tl.cdiv(height, P // COLUMNS), tl.cdiv(width, COLUMNS)
     item = tl.program_id(0)
     while item < n_items:
-        tile, group = item // n_groups, item % n_groups
-        i, k, pixel, is_inside = tile_pixels(tile, height, width, P)
-        at_slope = slope_in + ballot[:, None].to(tl.int64) * size + pixel[None, :]
-        given = tl.load(at_slope, mask=(ballot < n_classes)[:, None] & is_inside[None, :], other=0.0)
-        tree = group * per_group
-        while tree < (group + 1) * per_group:
-            slope = given
+        tree, across = item % n_trees, (item // n_trees) % n_across
+        first_down = (item // n_trees) // n_across * n_below
+        n_here = tl.minimum(n_below, n_down - first_down)
+
+        tile = 0
+        while tile < n_here:
+            room = rooms + tile * per_tile
+            i, k, pixel, is_inside = tile_pixels(first_down + tile, across, height, width, P)
+            slope = tl.load(
+                slope_in + ballot[None, :].to(tl.int64) * (height * width) + pixel[:, None],
+                mask=(ballot < n_classes)[None, :] & is_inside[:, None], other=0.0,
+            )  # fmt: skip
             if NORMALISED:
                 total = tree_votes(
                     values, place, spot, offset, row, column, stretch, weight, bias, votes, slot, below, is_open,
                     after, room, tl.load(first + tree), tl.load(first + tree + 1), i, k, width, stride,
                     extent_h, extent_w, leaf, tolerance, one, J, STRETCHED, KIND, DROPS, PRECISION, WIDTH, P,
                 )  # fmt: skip
-                slope = _normalised_slope(given, total, n_classes, WIDTH)
-            across = tl.trans(slope)
+                slope = _normalised_slope(slope, total, n_classes, WIDTH)
             tl.debug_barrier()
+            at_slope = (room + n_slots * P + lane)[:, None] + ballot[None, :] * P
+            tl.store(at_slope, coarse(slope))
+            tl.store(at_slope + WIDTH * P, slope - coarse(slope))
             tl.store(room + lane, tl.full((P,), 0.0 if KIND == TANH else 1.0, tl.float32))
-            visit = tl.load(first_visit + tree)
-            while visit < tl.load(first_visit + tree + 1):
-                piece = tl.load(visited + visit)
-                here = tl.load(slot + piece)
-                top, some = arriving(here, room, tolerance, KIND, P)
-                if some > 0:
-                    z, value = split_inputs(
-                        values, place, spot, offset, row, column, stretch, weight, bias, piece, i, k, width, stride,
-                        extent_h, extent_w, J, STRETCHED,
-                    )  # fmt: skip
-                    right, left = gates(z, leaf, KIND)
-                    carry = descend(top, right, left, tolerance, KIND, DROPS, P)
-                    at_exits = room + (tl.load(below + piece) + exit)[:, None] * P + lane[None, :]
-                    if tl.load(is_up + visit) > 0:
-                        at_votes = (piece * EXITS + exit)[:, None] * WIDTH + ballot[None, :]
-                        active = leaf_activation(carry, leaf, KIND)
-                        is_vote = (tl.load(leaves + piece * EXITS + exit) >= 0)[:, None] & (ballot < n_classes)[None, :]
-                        _add(d_votes + at_votes, product(active, across, PRECISION), vote_scale, is_vote, FIXED_POINT)
+            tile += 1
+
+        visit = tl.load(first_visit + tree)
+        while visit < tl.load(first_visit + tree + 1):
+            piece = tl.load(visited + visit)
+            here, exits_from = tl.load(slot + piece) * P, tl.load(below + piece) * P
+            at_split = piece * EXITS + exit
+            n_active = 0
+            tile = 0
+            if tl.load(is_up + visit) > 0:
+                at_ballots = ballots + piece * (4 * WIDTH * EXITS) + pair[:, None] * EXITS + exit[None, :]
+                votes_coarse, votes_rest = tl.load(at_ballots), tl.load(at_ballots + 2 * WIDTH * EXITS)
+                is_end = (tl.load(opens + at_split) > 0)[:, None]
+                d_given = tl.zeros((2 * WIDTH, EXITS), tl.float32)
+                d_split = tl.zeros((EXITS, P), tl.float32)
+                d_probe = tl.zeros((EXITS, P), tl.float32)
+                while tile < n_here:
+                    room = rooms + tile * per_tile
+                    i, k, _pixel, is_inside = tile_pixels(first_down + tile, across, height, width, P)
+                    top, some = arriving(room + here, tolerance, KIND, P)
+                    if some > 0:
+                        n_active += 1
+                        slopes = tl.load((room + n_slots * P + lane)[None, :] + pair[:, None] * P)
                         if KIND != HARD:
-                            exits = active * product(tl.load(votes + at_votes), slope, PRECISION)
+                            d_active = tl.dot(tl.trans(slopes), votes_rest, input_precision="tf32")
+                            d_active = tl.dot(tl.trans(slopes), votes_coarse, acc=d_active, input_precision="tf32")
+                        value, _places, _used = probed(
+                            values, place, spot, offset, row, column, stretch, piece, i, k, width, stride,
+                            extent_h, extent_w, 0, J, STRETCHED,
+                        )  # fmt: skip
+                        z = split_inputs(
+                            values, place, spot, offset, row, column, stretch, weight, bias, value, piece, i, k, width,
+                            stride, extent_h, extent_w, J, STRETCHED,
+                        )  # fmt: skip
+                        right, left = gates(z, leaf, KIND)
+                        active = leaf_activation(descend(top, right, left, tolerance, KIND, DROPS, P), leaf, KIND)
+                        if KIND != HARD:
+                            exits = active * tl.trans(d_active)
                             if KIND == TANH:
                                 exits *= leaf * (1.0 - active)
-                            is_end = (tl.load(opens + piece * EXITS + exit) > 0)[:, None]
-                            exits = tl.where(is_end, tl.load(at_exits, mask=is_end, other=0.0), exits)
+                            below_here = (room + exits_from + lane)[None, :] + at_exit
+                            exits = tl.where(is_end, tl.load(below_here, mask=is_end, other=0.0), exits)
                             sum_right, sum_left, sum_top = _sums(exits, P)
                             tl.debug_barrier()  # all have read what arrived there
-                            tl.store(room + here * P + lane, sum_top)
+                            tl.store(room + here + lane, sum_top)
                             d_z = _split_slope(z, right, left, sum_right, sum_left, leaf, KIND)
-                            is_split = tl.load(split + piece * EXITS + exit) >= 0
-                            at_split = piece * EXITS + exit
-                            _add(d_bias + at_split, tl.sum(d_z, axis=1), weight_scale, is_split, FIXED_POINT)
+                            d_split += d_z
                             for j in tl.static_range(J):
+                                probe = (piece * J + j) * EXITS + exit
                                 if J > 1 or NEEDS_VALUES:
                                     value, places, _used = probed(
                                         values, place, spot, offset, row, column, stretch, piece, i, k, width, stride,
                                         extent_h, extent_w, j, J, STRETCHED,
                                     )  # fmt: skip
-                                probe = (piece * J + j) * EXITS + exit
-                                _add(d_weight + probe, tl.sum(d_z * value, axis=1), weight_scale, is_split, FIXED_POINT)
                                 if NEEDS_VALUES:
                                     d_value = tl.load(weight + probe)[:, None] * d_z
                                     is_carried = (tl.load(place + probe) >= carried)[:, None] & is_inside[None, :]
                                     _add(d_values + (places - carried), d_value, value_scale, is_carried, FIXED_POINT)
+                                if j == 0:
+                                    d_probe += d_z * value
+                                else:
+                                    _add(
+                                        d_weight + probe, tl.sum(d_z * value, axis=1), weight_scale,
+                                        tl.load(split + at_split) >= 0, FIXED_POINT,
+                                    )  # fmt: skip
+                        rest = active - coarse(active)
+                        part = tl.dot(slopes, tl.trans(rest), input_precision="tf32")
+                        part = tl.dot(slopes, tl.trans(coarse(active)), acc=part, input_precision="tf32")
+                        d_given += part * one  # as in `tree_votes`
                     else:
-                        tl.store(at_exits, carry)
+                        tl.store(room + here + lane, tl.zeros((P,), tl.float32))
+                    tile += 1
+                if n_active > 0:
+                    is_vote = (tl.load(leaves + at_split) >= 0)[None, :] & (pair % WIDTH < n_classes)[:, None]
+                    at_votes = d_votes + piece * (2 * WIDTH * EXITS) + pair[:, None] * EXITS + exit[None, :]
+                    _add(at_votes, d_given, vote_scale, is_vote, FIXED_POINT)
+                    if KIND != HARD:
+                        is_split = tl.load(split + at_split) >= 0
+                        _add(d_bias + at_split, tl.sum(d_split, axis=1), weight_scale, is_split, FIXED_POINT)
+                        at_probe = d_weight + piece * (J * EXITS) + exit
+                        _add(at_probe, tl.sum(d_probe, axis=1), weight_scale, is_split, FIXED_POINT)
+                visit += 1
+            else:
+                while tile < n_here:
+                    room = rooms + tile * per_tile
+                    i, k, _pixel, is_inside = tile_pixels(first_down + tile, across, height, width, P)
+                    top, some = arriving(room + here, tolerance, KIND, P)
+                    n_active += some
+                    value, _places, _used = probed(
+                        values, place, spot, offset, row, column, stretch, piece, i, k, width, stride,
+                        extent_h, extent_w, 0, J, STRETCHED,
+                    )  # fmt: skip
+                    z = split_inputs(
+                        values, place, spot, offset, row, column, stretch, weight, bias, value, piece, i, k, width,
+                        stride, extent_h, extent_w, J, STRETCHED,
+                    )  # fmt: skip
+                    right, left = gates(z, leaf, KIND)
+                    tl.store(
+                        (room + exits_from + lane)[None, :] + at_exit,
+                        descend(top, right, left, tolerance, KIND, DROPS, P),
+                    )
+                    tile += 1
+                if n_active > 0:
                     visit += 1
-                else:
-                    tl.store(room + here * P + lane, tl.zeros((P,), tl.float32))
+                else:  # nothing arrives, and what is handed up is nothing
+                    tile = 0
+                    while tile < n_here:
+                        tl.store(rooms + tile * per_tile + here + lane, tl.zeros((P,), tl.float32))
+                        tile += 1
                     visit = tl.load(visit_after + visit)
-            tree += 1
         item += tl.num_programs(0)

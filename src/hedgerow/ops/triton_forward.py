@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from hedgerow.ops.triton_parts import tile_pixels, tree_votes
+from hedgerow.ops.triton_parts import COLUMNS, tile_pixels, tree_votes
 
 
 @triton.jit(do_not_specialize_on_alignment=["rooms", "out"])
@@ -20,11 +20,12 @@ def forward(
     room = rooms + tl.program_id(0).to(tl.int64) * (n_slots + WIDTH) * P
     ballot, lane, per_group = tl.arange(0, WIDTH), tl.arange(0, P), n_trees // n_groups
     # The sum over the trees is kept in memory: in registers there are only the sums of one tree.
-    sums = room + n_slots * P + ballot[:, None] * P + lane[None, :]
+    sums = (room + n_slots * P + lane)[:, None] + ballot[None, :] * P
+    n_across = tl.cdiv(width, COLUMNS)
     item = tl.program_id(0)
     while item < n_items:
         tile, group = item // n_groups, item % n_groups
-        i, k, pixel, is_inside = tile_pixels(tile, height, width, P)
+        i, k, pixel, is_inside = tile_pixels(tile // n_across, tile % n_across, height, width, P)
         tree = group * per_group
         while tree < (group + 1) * per_group:
             total = tree_votes(
@@ -33,13 +34,13 @@ def forward(
                 leaf, tolerance, one, J, STRETCHED, KIND, DROPS, PRECISION, WIDTH, P,
             )  # fmt: skip
             if NORMALISED:  # the last column of the votes is 1
-                mass = tl.sum(tl.where((ballot == n_classes)[:, None], total, 0.0), axis=0)
-                total = total * tl.where(mass == 0, 0.0, 1.0 / mass)[None, :]
+                mass = tl.sum(tl.where((ballot == n_classes)[None, :], total, 0.0), axis=1)
+                total = total * tl.where(mass == 0, 0.0, 1.0 / mass)[:, None]
             if tree > group * per_group:
                 total += tl.load(sums)
             tl.store(sums, total)
             tree += 1
         tl.debug_barrier()
-        at = out + (group * n_classes + ballot)[:, None].to(tl.int64) * (height * width) + pixel[None, :]
-        tl.store(at, tl.load(sums), mask=(ballot < n_classes)[:, None] & is_inside[None, :])
+        at = out + (group * n_classes + ballot)[None, :].to(tl.int64) * (height * width) + pixel[:, None]
+        tl.store(at, tl.load(sums), mask=(ballot < n_classes)[None, :] & is_inside[:, None])
         item += tl.num_programs(0)

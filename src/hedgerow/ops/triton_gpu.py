@@ -7,7 +7,6 @@ it. Gradients are added up by whoever has a part ready, so their last digits var
 
 from __future__ import annotations
 
-import weakref
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +15,7 @@ import torch
 import triton
 from torch import Tensor
 
+from hedgerow.ops.keeping import Kept
 from hedgerow.ops.pieces import Pieces, pieces_of
 from hedgerow.ops.triton_backward import backward
 from hedgerow.ops.triton_forward import forward
@@ -37,7 +37,8 @@ class _Shape:
     programs: int
 
 
-FORWARD, BACKWARD = _Shape(32, 1, 16), _Shape(64, 2, 8)  # as measured to be fastest on an H200
+FORWARD, BACKWARD = _Shape(128, 4, 4), _Shape(128, 4, 2)  # as measured to be fastest on an H200
+MOST_BELOW = 16  # tiles below each other that share the sums of gradients, if all multiprocessors are busy then
 FEW_TILES = 4096  # below so many, every tree of a tile is a work item of its own, to keep all multiprocessors busy
 
 
@@ -104,15 +105,15 @@ class _Tables:
     leaf_at: Tensor
 
 
-_TABLES: weakref.WeakKeyDictionary[Pieces, dict[torch.device, _Tables]] = weakref.WeakKeyDictionary()
+_TABLES, _READING = Kept(), Kept()
 
 
 def _tables(pieces: Pieces, device: torch.device) -> _Tables:
-    known = _TABLES.setdefault(pieces, {})
-    if device not in known:
+    def put() -> _Tables:
         names = _Tables.__dataclass_fields__
-        known[device] = _Tables(**{name: torch.as_tensor(getattr(pieces, name), device=device) for name in names})
-    return known[device]
+        return _Tables(**{name: torch.as_tensor(getattr(pieces, name), device=device) for name in names})
+
+    return _TABLES.get(pieces, device, put)
 
 
 class _Work:
@@ -144,12 +145,14 @@ class _Work:
         }
         # Decisions, and where stretched offsets end, must not depend on how products and sums are contracted.
         self.fuses = split != "hard" and not reads.is_stretched
-        self.reading = self._reading(values)
+        whole = torch.int32 if values.numel() < 2**31 else torch.int64
+        key = (id(self.pieces), self.device, whole)
+        # Kept with the pieces, so that no others can have their identity.
+        _, self.reading = _READING.get(reads, key, lambda: (self.pieces, self._reading(whole)))
 
-    def _reading(self, values: Tensor) -> tuple[Tensor, ...]:
+    def _reading(self, whole: torch.dtype) -> tuple[Tensor, ...]:
         """place, spot and offset in the order of the pieces; row, column and stretch of the pixels."""
         reads, device = self.reads, self.device
-        whole = torch.int32 if values.numel() < 2**31 else torch.int64
         place = reads.place
         if not reads.is_stretched:
             at = self._by_piece(torch.as_tensor(place, device=device).to(whole), UNUSED)
@@ -178,17 +181,15 @@ class _Work:
         padded = torch.nn.functional.pad(counted, (0, width - counted.shape[1], 0, 1))
         return self._by_piece(weight, 0), self._by_piece(bias, PADDING), padded[self.tables.leaf.long()]
 
-    def _n_tiles(self, shape: _Shape) -> int:
-        (height, width), columns = self.reads.size, COLUMNS.value
-        return -(-height // (shape.pixels // columns)) * -(-width // columns)
+    def _tiles(self, shape: _Shape) -> tuple[int, int]:
+        """How many tiles, down and across, cover the grid."""
+        height, width = self.reads.size
+        return -(-height // (shape.pixels // COLUMNS.value)), -(-width // COLUMNS.value)
 
-    def _rooms(self, shape: _Shape, n_items: int, n_more: int = 0) -> Tensor:
-        """(programs, slots + n_more, P): room for the programs that are started."""
-        most = n_items
-        if self.device.type == "cuda":
-            most = shape.programs * torch.cuda.get_device_properties(self.device).multi_processor_count
-        n_programs = max(1, min(n_items, most))
-        return torch.empty((n_programs, self.pieces.n_slots + n_more, shape.pixels), device=self.device)
+    def _programs(self, shape: _Shape) -> int:
+        if self.device.type != "cuda":
+            return 1
+        return shape.programs * torch.cuda.get_device_properties(self.device).multi_processor_count
 
     def _trees(self) -> tuple[Tensor, ...]:
         tables = self.tables
@@ -201,14 +202,17 @@ class _Work:
     def scores(self, values: Tensor, weights: tuple[Tensor, ...], n_classes: int) -> Tensor:
         """(C,S) float32."""
         n_trees = len(self.tables.first) - 1
-        n_groups = n_trees if self._n_tiles(FORWARD) < FEW_TILES else 1
-        n_items = self._n_tiles(FORWARD) * n_groups
-        rooms = self._rooms(FORWARD, n_items, weights[2].shape[2])
+        down, across = self._tiles(FORWARD)
+        n_tiles = down * across
+        n_groups = n_trees if n_tiles < FEW_TILES else 1
+        n_items, width = n_tiles * n_groups, weights[2].shape[2]
+        n_programs = min(n_items, self._programs(FORWARD))
+        rooms = torch.empty((n_programs, self.pieces.n_slots + width, FORWARD.pixels), device=self.device)
         out = torch.empty((n_groups, n_classes, self.reads.size[0] * self.reads.size[1]), device=self.device)
-        forward[(len(rooms),)](
+        forward[(n_programs,)](
             values, *self.reading, *weights, *self._trees(), rooms, out, *self._geometry(),
             n_items, n_trees, n_groups, n_classes, self.pieces.n_slots, self.leaf, self.tolerance, 1.0,
-            **self.kinds, WIDTH=weights[2].shape[2], P=FORWARD.pixels, num_warps=FORWARD.warps,
+            **self.kinds, WIDTH=width, P=FORWARD.pixels, num_warps=FORWARD.warps,
             enable_fp_fusion=self.fuses,
         )  # fmt: skip
         total = out[0]
@@ -223,25 +227,35 @@ class _Work:
         tables, carried = self.tables, self.reads.carried
         given = self.arranged(weight, bias, votes)
         n_trees = len(tables.first) - 1
-        n_items = self._n_tiles(BACKWARD) * n_trees
-        rooms = self._rooms(BACKWARD, n_items)
+        n_programs, width = self._programs(BACKWARD), given[2].shape[2]
+        down, across = self._tiles(BACKWARD)
+        n_below = min(MOST_BELOW, down)
+        while n_below > 1 and -(-down // n_below) * across * n_trees < 4 * n_programs:
+            n_below //= 2
+        n_items = -(-down // n_below) * across * n_trees
+        n_programs = min(n_items, n_programs)
+        rooms = torch.empty((n_programs, n_below, self.pieces.n_slots + 2 * width, BACKWARD.pixels), device=self.device)
         is_fixed = torch.are_deterministic_algorithms_enabled()
         scales = self._scales(values, weight, votes, slope) if is_fixed else values.new_ones(3)
         # Thousands of tiles have a part in the gradient of a weight: more digits for their sum.
         kinds = (torch.int64, torch.int64) if is_fixed else (torch.float64, torch.float32)
-        sums = [torch.zeros(one.shape, dtype=kinds[0], device=self.device) for one in given]
+        ballots = _passes(given[2])
+        shapes = (given[0].shape, given[1].shape, ballots[:, 0].shape)
+        sums = [torch.zeros(shape, dtype=kinds[0], device=self.device) for shape in shapes]
         n_values = values.numel() - carried if needs_values and self.split != "hard" else 0
         sums.append(torch.zeros(n_values, dtype=kinds[1], device=self.device))
-        backward[(len(rooms),)](
-            values, *self.reading, *given, *self._trees(), rooms, slope, tables.split, tables.leaf, tables.opens,
-            tables.visited, tables.is_up, tables.visit_after, tables.first_visit, *sums, scales, *self._geometry(),
-            carried, n_items, n_trees, n_trees, votes.shape[1], self.pieces.n_slots, self.leaf, self.tolerance, 1.0,
+        backward[(n_programs,)](
+            values, *self.reading, *given, *self._trees(), rooms, slope, ballots,
+            tables.split, tables.leaf, tables.opens, tables.visited, tables.is_up, tables.visit_after,
+            tables.first_visit, *sums, scales, *self._geometry(),
+            carried, n_items, n_below, n_trees, votes.shape[1], self.pieces.n_slots, self.leaf, self.tolerance, 1.0,
             **self.kinds, NEEDS_VALUES=n_values > 0, FIXED_POINT=is_fixed,
-            WIDTH=given[2].shape[2], P=BACKWARD.pixels, num_warps=BACKWARD.warps, enable_fp_fusion=self.fuses,
+            WIDTH=width, P=BACKWARD.pixels, num_warps=BACKWARD.warps, enable_fp_fusion=self.fuses,
         )  # fmt: skip
         if is_fixed:
             of = {0: 0, 1: 0, 2: 1, 3: 2}
             sums = [total / scales[of[n]].double() for n, total in enumerate(sums)]
+        sums[2] = sums[2].unflatten(1, (2, width)).sum(1)[:, : votes.shape[1]]
         d_weight, d_bias, d_votes, read = (total.float() for total in sums)
         d_values = None
         if needs_values:
@@ -252,7 +266,7 @@ class _Work:
             d_values,
             _of_neurons(d_weight.movedim(2, 1).flatten(0, 1), tables.split_at),
             _of_neurons(d_bias.flatten(), tables.split_at),
-            _of_neurons(d_votes.flatten(0, 1), tables.leaf_at)[:, : votes.shape[1]].contiguous(),
+            _of_neurons(d_votes.movedim(2, 1).flatten(0, 1), tables.leaf_at),
         )
 
     def _scales(self, values: Tensor, weight: Tensor, votes: Tensor, slope: Tensor) -> Tensor:
@@ -278,6 +292,14 @@ def _precision(split: str, device: torch.device) -> str:
     if split == "hard" or IS_INTERPRETED or torch.cuda.get_device_capability(device)[0] < 8:
         return "ieee"
     return "three passes"
+
+
+def _passes(votes: Tensor) -> Tensor:
+    """(Q,2,2*WIDTH,EXITS) of votes (Q,EXITS,WIDTH): their coarse part twice below each other; what is left, and 0."""
+    across = votes.movedim(2, 1)
+    coarse = (across.contiguous().view(torch.int32) & -8192).view(torch.float32)
+    first, second = torch.cat([coarse, coarse], 1), torch.cat([across - coarse, torch.zeros_like(coarse)], 1)
+    return torch.stack([first, second], 1)
 
 
 def _of_neurons(by_piece: Tensor, at: Tensor) -> Tensor:

@@ -33,7 +33,21 @@ def inverse(x):
 
 
 @triton.jit
-def _coarse(x):
+def both_ways(away):
+    """1 / (1 + x) and x / (1 + x), for 0 <= x < 2^126."""
+    if IS_INTERPRETED:
+        right = 1.0 / (1.0 + away)
+        return right, away * right
+    else:
+        # Called impure, lest it be computed anew for each use.
+        return tl.inline_asm_elementwise(
+            "{ .reg .f32 t; add.f32 t, $2, 0f3F800000; rcp.approx.ftz.f32 $0, t; mul.f32 $1, $2, $0; }",
+            "=&f,=f,f", [away], dtype=(tl.float32, tl.float32), is_pure=False, pack=1,
+        )  # fmt: skip
+
+
+@triton.jit
+def coarse(x):
     """The part of x that the matrix units take in full: 11 of its 24 digits."""
     return (x.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
 
@@ -44,7 +58,7 @@ def product(a, b, PRECISION: tl.constexpr):
     if PRECISION == "ieee":
         return tl.dot(a, b, input_precision="ieee")
     else:
-        a_coarse, b_coarse = _coarse(a), _coarse(b)
+        a_coarse, b_coarse = coarse(a), coarse(b)
         small = tl.dot(a - a_coarse, b_coarse, input_precision="tf32")
         small = tl.dot(a_coarse, b - b_coarse, acc=small, input_precision="tf32")
         return tl.dot(a_coarse, b_coarse, acc=small, input_precision="tf32")
@@ -75,12 +89,10 @@ def apart(x, N: tl.constexpr, P: tl.constexpr):
 
 
 @triton.jit
-def tile_pixels(tile, height, width, P: tl.constexpr):
+def tile_pixels(down, across, height, width, P: tl.constexpr):
     """The pixels of a tile: row and column (P,) in the grid, their numbers, and which of them are in it."""
-    across = tl.cdiv(width, COLUMNS)
     lane = tl.arange(0, P)
-    i = (tile // across) * (P // COLUMNS) + lane // COLUMNS
-    k = (tile % across) * COLUMNS + lane % COLUMNS
+    i, k = down * (P // COLUMNS) + lane // COLUMNS, across * COLUMNS + lane % COLUMNS
     is_inside = (i < height) & (k < width)
     i, k = tl.minimum(i, height - 1), tl.minimum(k, width - 1)
     return i, k, tl.max_contiguous(i * width + k, 32), is_inside
@@ -123,23 +135,19 @@ def probed(
 
 @triton.jit
 def split_inputs(
-    values, place, spot, offset, row, column, stretch, weight, bias, piece, i, k, width, stride, extent_h, extent_w,
-    J: tl.constexpr, STRETCHED: tl.constexpr,
+    values, place, spot, offset, row, column, stretch, weight, bias, value, piece, i, k, width, stride,
+    extent_h, extent_w, J: tl.constexpr, STRETCHED: tl.constexpr,
 ):  # fmt: skip
-    """z_H1 (EXITS,P) of a piece's splits, probes added in the forest's order; and what the last probe read."""
+    """z_H1 (EXITS,P) of a piece's splits, probes added in the forest's order; value: what the first probe read."""
     node = tl.arange(0, EXITS)
-    value, _places, _used = probed(
-        values, place, spot, offset, row, column, stretch, piece, i, k, width, stride, extent_h, extent_w,
-        0, J, STRETCHED,
-    )  # fmt: skip
     z = tl.load(weight + piece * J * EXITS + node)[:, None] * value
     for j in tl.static_range(1, J):
-        value, _places, _used = probed(
+        more, _places, _used = probed(
             values, place, spot, offset, row, column, stretch, piece, i, k, width, stride, extent_h, extent_w,
             j, J, STRETCHED,
         )  # fmt: skip
-        z += tl.load(weight + (piece * J + j) * EXITS + node)[:, None] * value
-    return z + tl.load(bias + piece * EXITS + node)[:, None], value
+        z += tl.load(weight + (piece * J + j) * EXITS + node)[:, None] * more
+    return z + tl.load(bias + piece * EXITS + node)[:, None]
 
 
 @triton.jit
@@ -155,8 +163,7 @@ def gates(z, leaf, KIND: tl.constexpr):
         right, left = a - 1.0, -1.0 - a
     elif KIND == SOFT:
         away = tl.exp2(tl.minimum(z * -LOG2E, DECIDED, propagate_nan=tl.PropagateNan.ALL))
-        right = inverse(1.0 + away)
-        left = away * right
+        right, left = both_ways(away)
     else:
         lost = tl.exp2(tl.abs(z) * (-leaf * LOG2E))
         right, left = tl.where(z >= 0, 1.0, lost), tl.where(z <= 0, 1.0, lost)
@@ -192,10 +199,10 @@ def descend(top, right, left, tolerance, KIND: tl.constexpr, DROPS: tl.constexpr
 
 
 @triton.jit
-def arriving(slot, room, tolerance, KIND: tl.constexpr, P: tl.constexpr):
-    """What reaches the top of a piece, (P,), and whether anything does."""
+def arriving(kept, tolerance, KIND: tl.constexpr, P: tl.constexpr):
+    """What reaches the top of a piece, (P,), from where it is kept, and whether anything does."""
     tl.debug_barrier()  # it was written by other threads
-    top = tl.load(room + slot * P + tl.arange(0, P))
+    top = tl.load(kept + tl.arange(0, P))
     if KIND == TANH:
         some = tl.full((), 1, tl.int32)
     else:
@@ -221,28 +228,32 @@ def tree_votes(
     J: tl.constexpr, STRETCHED: tl.constexpr, KIND: tl.constexpr, DROPS: tl.constexpr, PRECISION: tl.constexpr,
     WIDTH: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
-    """(WIDTH,P): what the leaves of one tree, its pieces first..last, vote for in a tile.
+    """(P,WIDTH): what the leaves of one tree, its pieces first..last, vote for in a tile.
 
     votes: (Q,EXITS,WIDTH); room: (slots,P), for this tile alone; one: 1.0
     """
     lane, exit, ballot = tl.arange(0, P), tl.arange(0, EXITS), tl.arange(0, WIDTH)
     tl.debug_barrier()
     tl.store(room + lane, tl.full((P,), 0.0 if KIND == TANH else 1.0, tl.float32))
-    total = tl.zeros((WIDTH, P), tl.float32)
+    total = tl.zeros((P, WIDTH), tl.float32)
     piece = first
     while piece < last:
-        top, some = arriving(tl.load(slot + piece), room, tolerance, KIND, P)
+        top, some = arriving(room + tl.load(slot + piece) * P, tolerance, KIND, P)
         if some > 0:
-            z, _value = split_inputs(
-                values, place, spot, offset, row, column, stretch, weight, bias, piece, i, k, width, stride,
+            value, _places, _used = probed(
+                values, place, spot, offset, row, column, stretch, piece, i, k, width, stride, extent_h, extent_w,
+                0, J, STRETCHED,
+            )  # fmt: skip
+            z = split_inputs(
+                values, place, spot, offset, row, column, stretch, weight, bias, value, piece, i, k, width, stride,
                 extent_h, extent_w, J, STRETCHED,
             )  # fmt: skip
             right, left = gates(z, leaf, KIND)
             carry = descend(top, right, left, tolerance, KIND, DROPS, P)
             if tl.load(is_open + piece) > 0:
-                tl.store(room + (tl.load(below + piece) + exit)[:, None] * P + lane[None, :], carry)
-            given = tl.load(votes + (piece * EXITS + exit)[None, :] * WIDTH + ballot[:, None])
-            part = product(given, leaf_activation(carry, leaf, KIND), PRECISION)
+                tl.store((room + tl.load(below + piece) * P + lane)[None, :] + exit[:, None] * P, carry)
+            given = tl.load(votes + (piece * EXITS + exit)[:, None] * WIDTH + ballot[None, :])
+            part = product(tl.trans(leaf_activation(carry, leaf, KIND)), given, PRECISION)
             # Times one, so that the sum stays outside of the matrix units, which round towards zero.
             total += part * one
             piece += 1

@@ -1,0 +1,34 @@
+"""What was computed for an object is kept for as long as the object lives."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+
+class Kept:
+    """Results by object and key; objects are told apart by identity, since those that hold arrays have no hash."""
+
+    def __init__(self, most: int = 4) -> None:
+        """most: results that are kept for one object; the oldest goes first"""
+        self._known: dict[int, tuple[weakref.ref[Any], dict[Hashable, Any]]] = {}
+        self._most = most
+
+    def get(self, owner: object, key: Hashable, make: Callable[[], Result]) -> Result:
+        """What `make` returned for this object and key, now or earlier."""
+        at = id(owner)
+        known = self._known.get(at)
+        if known is None or known[0]() is not owner:
+            known = weakref.ref(owner, lambda _: self._known.pop(at, None)), {}
+            self._known[at] = known
+        results = known[1]
+        if key not in results:
+            made = make()
+            while len(results) >= self._most:
+                del results[next(iter(results))]
+            results[key] = made
+        found: Result = results[key]
+        return found
