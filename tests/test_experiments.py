@@ -26,11 +26,11 @@ def tiny(monkeypatch, tiny_config):
         protocol,
         stack=replace(tiny_config, augment=hr.AugmentConfig()),
         own_stack=tiny_config,
+        own_refine=replace(protocol.own_refine, check_every=1, stride=2),
         scales={"small": TINY},
     )
     monkeypatch.setitem(protocols.PROTOCOLS, "zebrafish", small)
     monkeypatch.setattr(parts, "SMALL_STACK", {"n_trees": 1, "max_depth": 3})
-    monkeypatch.setattr(parts, "CURVE", (1, 3))
     return small
 
 
@@ -70,11 +70,12 @@ def test_an_experiment_runs_end_to_end_and_tells_all(tiny, tmp_path):
     written = json.loads((tmp_path / "out" / "results.json").read_text())
     assert written == json.loads(json.dumps(found))
     assert written["seeds"] == [0, 3]
-    assert written["versions"]["hedgerow"] == hr.__version__
+    assert {one["versions"]["hedgerow"] for one in written["runs"]} == {hr.__version__}
     assert written["settings"]["paper"]["refine"]["learning_rate"] == 0.01
     models = {(row["part"], row["model"]) for row in written["rows"]}
     for part in ("paper", "tanh", "crelu"):
         assert {(part, name) for name in ("DF", "mapped", "ConvNet", "MB1", "MB2")} <= models
+    assert {part for part, model in models if model == "relaxed"} == {"own", "tanh", "crelu"}
     assert {
         ("own", "soft"),
         ("unet", "U-Net"),
@@ -82,8 +83,12 @@ def test_an_experiment_runs_end_to_end_and_tells_all(tiny, tmp_path):
         ("levels-1", "ConvNet"),
         ("images-1", "U-Net"),
     } <= models
-    assert {("random-sparse", "random start, sparse"), ("random-full", "random start, full")} <= models
-    assert len(written["timings"]) == 2 * len(parts.usable_parts(tiny, 3))
+    assert ("random-full", "random start, full") in models
+    assert not {part for part, _ in models} & set(parts.SLOW)
+    assert {"images-1", "images-2"} == {part for part, _ in models if part.startswith("images")}
+    by_seed = [[row["mean_dice"] for row in written["rows"] if row["seed"] == seed] for seed in (0, 3)]
+    assert len(by_seed[0]) == len(by_seed[1]) > 20
+    assert by_seed[0] != by_seed[1]
     assert all(0 <= row["mean_dice"] <= 1 for row in written["rows"])
     text = (tmp_path / "out" / "tables.md").read_text()
     for title in ("The paper's table", "Kinds of splits", "Levels", "Against other networks", "Learning curve"):
@@ -115,8 +120,10 @@ def test_an_interrupted_experiment_goes_on_and_does_nothing_twice(tiny, tmp_path
     with pytest.raises(Stopped):
         runner.run_experiment("zebrafish", tmp_path / "out", parts=["own", "levels-1"], say=silent_say, progress=stop)
     assert list((tmp_path / "out" / "parts").iterdir()) == []
+    assert list((tmp_path / "out" / "models").glob("*.checkpoint"))
     resumed = run(tmp_path / "out", parts=["own", "levels-1"])
     assert [row["mean_dice"] for row in resumed["rows"]] == [row["mean_dice"] for row in whole["rows"]]
+    assert {row["part"] for row in resumed["rows"] if "resumed" in row} == {"own"}, "its seconds are those of a part"
     monkeypatch.setattr(runner, "PARTS", {name: lambda bench: pytest.fail("run again") for name in parts.PARTS})
     again = run(tmp_path / "out", parts=["own", "levels-1"])
     assert again["rows"] == resumed["rows"]
@@ -132,10 +139,43 @@ def test_a_folder_belongs_to_one_experiment(tiny, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("options", "word"),
-    [(("vnc",), "--data"), (("zebrafish", "--part", "dreams"), "dreams"), (("vnc", "--data", "nowhere"), "nowhere")],
+    [
+        (("vnc",), "--data"),
+        (("zebrafish", "--part", "dreams"), "dreams"),
+        (("vnc", "--data", "nowhere"), "nowhere"),
+        (("kinect", "--data", "somites"), "somites"),
+        (("zebrafish", "--seed", "-1"), "-1"),
+        (("zebrafish", "--device", "abacus"), "abacus"),
+    ],
 )
 def test_what_cannot_be_run_is_refused_in_one_sentence(hedgerow, tmp_path, options, word):
     assert_refused(hedgerow("experiment", *options, "-o", tmp_path / "out"), word)
+    assert not (tmp_path / "out").exists()
+
+
+def test_classes_that_would_end_a_run_are_refused_before_it(listed_place, tiny, monkeypatch, hedgerow, tmp_path):
+    finished = hedgerow("experiment", "kinect", "--data", listed_place, "-o", tmp_path / "out")
+    assert_refused(finished, "background", 19)
+    train = data.load_set(str(listed_place), "train")
+    few = ImageSet(train.images[:1], [np.full_like(train.labels[0], 3)])
+    with pytest.raises(hr.InputError) as problem:
+        runner._check_classes(replace(tiny, background=None), few, train)
+    assert_one_sentence(problem, "test images only")
+
+
+def test_the_slow_parts_run_when_they_are_named(tiny, tmp_path):
+    found = run(tmp_path / "out", parts=list(parts.SLOW))
+    assert [row["model"] for row in found["rows"]] == ["random start, sparse", "ConvNet"]
+    assert "the same, all edges train" not in (tmp_path / "out" / "tables.md").read_text()
+    run(tmp_path / "out", parts=["paper"])
+    assert "the same, all edges train" in (tmp_path / "out" / "tables.md").read_text()
+
+
+def test_a_seed_that_was_run_before_stays_in_the_results(tiny, tmp_path):
+    first = run(tmp_path / "out", parts=["unet"], seeds=(0,))
+    both = run(tmp_path / "out", parts=["unet"], seeds=(1,))
+    assert both["seeds"] == [0, 1]
+    assert both["rows"][0] == first["rows"][0]
 
 
 def test_the_command_prints_the_tables(tiny, hedgerow, tmp_path):

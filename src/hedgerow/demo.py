@@ -23,7 +23,7 @@ from hedgerow.stack import fit_stack
 CONFIGS = {"somites": StackConfig(), "bodies": StackConfig.kinect(held_out="folds")}
 STEPS = {"somites": 120, "bodies": 120}  # fewer than the default, for people who watch
 BACKGROUND = {"somites": 0, "bodies": 19}
-NAMES = {"somites": synthetic.SOMITE_NAMES, "bodies": synthetic.BODY_PART_NAMES}
+CLASS_NAMES = {"somites": synthetic.SOMITE_NAMES, "bodies": synthetic.BODY_PART_NAMES}
 N_TRAIN, N_TEST = 16, 8
 SHOWN = 3  # test images in the picture
 
@@ -61,7 +61,7 @@ def run_demo(kind: str, folder: Path, say: Callable[[str], None]) -> None:
         say(f"{name:<10} {scores(data.test_labels, maps, stack.classes).mean_dice:.3f}")
     models: dict[str, Any] = {"DF": stack}
     if extras.is_there("torch"):
-        models |= _refined(stack, data, seconds)
+        models |= _refined(stack, data, seconds, say)
     else:
         say("\nPyTorch is not installed, so the stack is not refined: pip install 'hedgerow[net]' for all of the demo.")
     found |= _table(models, data, seconds, folder, say)
@@ -75,14 +75,18 @@ def run_demo(kind: str, folder: Path, say: Callable[[str], None]) -> None:
         f"{folder / 'images'} -o segmented/")  # fmt: skip
 
 
-def _refined(stack: Any, data: Images, seconds: dict[str, float]) -> dict[str, Any]:
+def _refined(stack: Any, data: Images, seconds: dict[str, float], say: Callable[[str], None]) -> dict[str, Any]:
     """The network of the stack, refined, and the forests it is mapped back to."""
     from hedgerow.mapping import to_convnet, to_forest
     from hedgerow.refinement import refine
 
     start = time.perf_counter()
     config = RefineConfig(n_steps=STEPS[data.kind], held_out=0.0)
-    net = refine(to_convnet(stack), data.images, data.labels, config)
+    net = to_convnet(stack)
+    layers = net.layers()
+    n_weights = sum(layer.weights for layer in layers)
+    say(f"\nthe same as a network: {len(layers) - 1} hidden layers, {n_weights:,} weights; now it is refined")
+    net = refine(net, data.images, data.labels, config)
     seconds["ConvNet"] = time.perf_counter() - start
     start = time.perf_counter()
     back = to_forest(net, data.images)
@@ -104,7 +108,7 @@ def _table(
         dice = scores(data.test_labels, found[name], model.classes).mean_dice
         size = model_io.save(model, folder / f"{name}.hedge")
         first = first or dice
-        gain = f"{dice / first - 1:+.1%}" if name != "DF" else ""
+        gain = f"{dice / first - 1:+.1%}" if name != "DF" and first else ""
         say(
             f"{name:<8} {about[name]:<32} {dice:>9.3f} {gain:>7} {seconds[name]:>7.1f} s {each:>8.2f} s "
             f"{size / 1e6:>5.2f} MB"
@@ -135,6 +139,6 @@ def _report(models: dict[str, Any], data: Images, seconds: dict[str, float], fol
         title=f"Hedgerow's demo: {data.kind}",
         about=f"Trained on {N_TRAIN} drawn images, tested on {N_TEST} others, all made by the built-in generator.",
         background=BACKGROUND[data.kind],
-        class_names=dict(enumerate(NAMES[data.kind])),
+        class_names=dict(enumerate(CLASS_NAMES[data.kind])),
         timings={doing[name]: value for name, value in seconds.items()},
     )

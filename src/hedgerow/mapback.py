@@ -38,7 +38,7 @@ def leaf_means(
                 planes = to_planes(image, f"image {done}", net.features.kind)
                 regions = tiles(net, (planes.shape[1], planes.shape[2]))
                 for region in regions:
-                    scores = _add_region(sums, net, stack, level, planes, region, below.get(done))
+                    scores = _add_region(sums, net, stack, level, planes, region, below.pop(done, None))
                 if len(regions) == 1 and level + 1 < net.n_levels and scores.nbytes <= room:
                     kept[done] = normalise(scores)
                     room -= scores.nbytes

@@ -32,7 +32,7 @@ from hedgerow.images import UNLABELLED_INDEX, to_planes
 from hedgerow.losses import class_weights
 from hedgerow.metrics import Scores, confusion, scores
 from hedgerow.progress import Report, reporting
-from hedgerow.sampling import TrainingImage, altered, labelled_corner
+from hedgerow.sampling import FEW_IMAGES, TrainingImage, altered, labelled_corner
 from hedgerow.stack import prepare
 
 log = logging.getLogger("hedgerow")
@@ -51,7 +51,7 @@ class BaselineConfig(Checked):
     learning_rate: float = setting(3e-3, 1e-8, 1.0, "of the first step; it falls to 0 along a cosine")
     weight_decay: float = setting(1e-4, 0.0, 1.0, "of AdamW")
     class_balanced: bool = setting(False, about="weigh classes as if each had as many pixels")
-    validation: float = setting(0.2, 0.01, 0.9, "part of the images held out to choose the weights; at least one")
+    validation: float = setting(0.2, 0.01, 0.9, "part of the images held out to choose the weights; none of 3 or fewer")
     check_every: int = setting(50, 1, 10**9, "steps between looks at the held-out images")
     patience: int = setting(10, 1, 10**9, "stop after this many looks without a better score")
     augment: AugmentConfig = setting(AugmentConfig(rotation=15.0, scale=0.1, shift=0.1, brightness=0.2, contrast=0.2))
@@ -161,9 +161,9 @@ def fit_baseline(
 ) -> Baseline:
     """Train a network on images (H,W[,C]) of any sizes and labels (H,W), `unlabelled` where there is none.
 
-    Part of the images is held out, and the weights that predict it best are kept; a single image is all trained on,
-    for all the steps. names: of the images, for messages; device: where it is trained, and stays; progress: report
-    function, None for a bar on the terminal.
+    Part of the images is held out, and the weights that predict it best are kept; three or fewer are all trained on,
+    for all the steps: one of two would be half of what there is to learn from. names: of the images, for messages;
+    device: where it is trained, and stays; progress: report function, None for a bar on the terminal.
     """
     config = config or BaselineConfig()
     if not isinstance(config, BaselineConfig):
@@ -177,7 +177,9 @@ def fit_baseline(
             "give depth maps, or choose images='plain'."
         )
     rng = np.random.default_rng((config.seed, 0))
-    n_held = min(max(round(config.validation * len(prepared)), 1), len(prepared) - 1)
+    n_held = (
+        0 if len(prepared) < FEW_IMAGES else min(max(round(config.validation * len(prepared)), 1), len(prepared) - 1)
+    )
     order = rng.permutation(len(prepared))
     held, training = ([prepared[i] for i in part] for part in (order[:n_held], order[n_held:]))
     scale = _fit_scale(training, depth)

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow import extras, synthetic
+from hedgerow import extras
+from hedgerow.demo import CLASS_NAMES
 from hedgerow.experiments import summary
 from hedgerow.experiments.data import ImageSet
 from hedgerow.experiments.parts import file_name
@@ -19,7 +20,6 @@ from hedgerow.progress import Report, silent
 from hedgerow.report.page import Curve, write_report
 
 SHOWN = ("DF", "ConvNet", "MB1", "MB2", "soft")
-CLASS_NAMES = {"somites": synthetic.SOMITE_NAMES, "bodies": synthetic.BODY_PART_NAMES}
 
 
 def write_outputs(folder: Path, results: dict[str, Any], test: ImageSet, progress: Report | None = None) -> None:
@@ -71,11 +71,11 @@ def _about(settings: dict[str, Any]) -> str:
 
 def _models(folder: Path, results: dict[str, Any]) -> dict[str, Any]:
     """Those of the first seed, by name, in order."""
+    seed = results["seeds"][0]
     for part in ("own", "paper"):
-        paths = {name: folder / "models" / file_name(part, name, results["seeds"][0]) for name in SHOWN}
-        found = {name: load(path) for name, path in paths.items() if path.exists()}
-        if found:
-            return found
+        known = {row["model"] for row in results["rows"] if (row["part"], row["seed"]) == (part, seed)}
+        if known:
+            return {name: load(folder / "models" / file_name(part, name, seed)) for name in SHOWN if name in known}
     return {}
 
 

@@ -6,11 +6,14 @@ the same forests share them through the folder of models.
 
 from __future__ import annotations
 
+import copy
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
+
+import numpy as np
 
 from hedgerow.config import RefineConfig, Sharpness, StackConfig
 from hedgerow.convnet import StackNet
@@ -29,7 +32,11 @@ from hedgerow.trees import ForestStack
 
 SMALL_STACK: dict[str, Any] = {"n_trees": 4, "max_depth": 6}  # for full connections, which grow with its square
 SOFT_TOLERANCE = 1e-3
+LEVELS = (1, 2, 3)
 VOTE_COPIES = 2  # altered copies of each image, to take votes from beside it
+# No fused kernel trains the edges of a tree: minutes become hours, so at the small scale these must be asked for.
+SLOW = ("random-sparse", "paper-sparse")
+SETTINGS = {"votes from copies": VOTE_COPIES, "soft tolerance": SOFT_TOLERANCE, "full connections": SMALL_STACK}
 Row = dict[str, Any]
 
 
@@ -69,7 +76,7 @@ class Bench:
             "train_seconds": seconds,
             "ms_an_image": 1e3 * wall / len(found),
             "cpu_ms_an_image": 1e3 * cpu / len(found),
-            "device": self.device,
+            "device": model.device.type if hasattr(model, "device") else "cpu",
             **more,
         }
         background = self.protocol.background
@@ -92,9 +99,15 @@ class Bench:
         save(replace(stack, settings={**stack.settings, "grown_seconds": seconds}), path)
         return stack, seconds
 
-    def refined(self, net: StackNet, train: ImageSet, config: RefineConfig, key: str) -> tuple[StackNet, float]:
-        """The refined network and the seconds; one that diverged is the last that was good."""
+    def refined(
+        self, net: StackNet, train: ImageSet, config: RefineConfig, key: str
+    ) -> tuple[StackNet, dict[str, Any]]:
+        """The refined network, and what to know of the way there: seconds, whether it was resumed, or diverged.
+
+        Of one that diverged it is the last that was good.
+        """
         checkpoint = self.folder / "models" / f"{key}-{self.seed}.checkpoint"
+        notes: dict[str, Any] = {"resumed": True} if checkpoint.exists() else {}
         start = time.perf_counter()
         settings = replace(config, seed=self.seed)
         try:
@@ -104,32 +117,44 @@ class Bench:
         except DivergenceError as error:
             checkpoint.unlink(missing_ok=True)
             refined = cast(StackNet, error.network)
-        return refined, time.perf_counter() - start
+            notes["diverged"] = str(error)
+        return refined, {**notes, "refine_seconds": time.perf_counter() - start}
 
     def all_models(
         self, part: str, stack: ForestStack, grown: float, split: str, train: ImageSet, config: RefineConfig,
         sharpness: Sharpness | None = None,
     ) -> list[Row]:  # fmt: skip
-        """DF, mapped, ConvNet, MB1 and MB2; of a fuzzy tree also MB2 from more images, and the soft forest."""
-        net = to_convnet(stack, split, sharpness)
-        rows = [self.score("DF", stack, grown, part=part)]
-        rows.append(self.score("mapped", net.to(self.device), 0.0, part=part))
-        refined, seconds = self.refined(net, train, config, part)
-        rows.append(self.score("ConvNet", refined, grown + seconds, part=part, refine_seconds=seconds))
-        start = time.perf_counter()
-        first = to_forest(refined, method="weights")
-        rows.append(self.score("MB1", first, grown + seconds + time.perf_counter() - start, part=part))
-        start = time.perf_counter()
-        second = to_forest(refined, train.images, "leaf_mean", progress=silent)
-        rows.append(self.score("MB2", second, grown + seconds + time.perf_counter() - start, part=part))
+        """DF, mapped, relaxed, ConvNet, MB1, MB2; of a fuzzy tree also MB2 from more images, and the soft forest."""
+        net = to_convnet(stack, split, sharpness).to(self.device)
+        rows = [self.score("DF", stack, grown, part=part), self.score("mapped", net, grown, part=part)]
+        if config.relax != 1:
+            rows.append(self.score("relaxed", relaxed(net, config.relax), grown, part=part))
+        refined, notes = self.refined(net, train, config, part)
+        seconds = grown + notes["refine_seconds"]
+        rows.append(self.score("ConvNet", refined, seconds, part=part, **notes))
+        images = {"MB1": None, "MB2": train}
         if split == "soft":
+            augment = replace(config.augment, copies=VOTE_COPIES)
+            images["MB2, copies"] = with_copies(train, augment, self.seed, self.protocol.is_depth)
+        for name, source in images.items():
             start = time.perf_counter()
-            copies = with_copies(train, replace(config.augment, copies=VOTE_COPIES), self.seed, self.protocol.is_depth)
-            third = to_forest(refined, copies.images, "leaf_mean", progress=silent)
-            rows.append(self.score("MB2, copies", third, grown + seconds + time.perf_counter() - start, part=part))
+            if source is None:
+                back = to_forest(refined, method="weights")
+            else:
+                back = to_forest(refined, source.images, "leaf_mean", progress=silent)
+            rows.append(self.score(name, back, seconds + time.perf_counter() - start, part=part, **notes))
+        if split == "soft":
             soft = to_forest(refined, method="soft", tolerance=SOFT_TOLERANCE)
-            rows.append(self.score("soft", soft, grown + seconds, part=part))
+            rows.append(self.score("soft", soft, seconds, part=part, **notes))
         return rows
+
+
+def relaxed(net: StackNet, factor: float) -> StackNet:
+    """The network as its refinement begins: with softer splits."""
+    softer = copy.deepcopy(net)
+    for number in range(softer.n_levels):
+        softer.level(number).relax(factor)
+    return softer
 
 
 def file_name(part: str, model: str, seed: int) -> str:
@@ -150,8 +175,8 @@ def paper_sparse(bench: Bench) -> list[Row]:
     """
     stack, grown = bench.grown("paper", bench.protocol.stack, bench.paper_train)
     net = to_convnet(stack, "tanh", PAPER_SHARPNESS, connections="sparse")
-    refined, seconds = bench.refined(net, bench.paper_train, bench.protocol.refine, "paper-sparse")
-    return [bench.score("ConvNet", refined, grown + seconds, part="paper-sparse", refine_seconds=seconds)]
+    refined, notes = bench.refined(net, bench.paper_train, bench.protocol.refine, "paper-sparse")
+    return [bench.score("ConvNet", refined, grown + notes["refine_seconds"], part="paper-sparse", **notes)]
 
 
 def _own(part: str, split: str) -> Callable[[Bench], list[Row]]:
@@ -163,15 +188,15 @@ def _own(part: str, split: str) -> Callable[[Bench], list[Row]]:
 
 
 def _levels(n_levels: int) -> Callable[[Bench], list[Row]]:
-    """Hedgerow's way with fewer forests in the stack."""
+    """Hedgerow's way with another number of forests in the stack."""
 
     def run(bench: Bench) -> list[Row]:
         part = f"levels-{n_levels}"
         stack, grown = bench.grown(part, replace(bench.protocol.own_stack, n_levels=n_levels), bench.train)
-        refined, seconds = bench.refined(to_convnet(stack), bench.train, bench.protocol.own_refine, part)
+        refined, notes = bench.refined(to_convnet(stack), bench.train, bench.protocol.own_refine, part)
         return [
             bench.score("DF", stack, grown, part=part, n_levels=n_levels),
-            bench.score("ConvNet", refined, grown + seconds, part=part, n_levels=n_levels),
+            bench.score("ConvNet", refined, grown + notes["refine_seconds"], part=part, n_levels=n_levels, **notes),
         ]
 
     return run
@@ -184,24 +209,28 @@ def _images(n_images: int) -> Callable[[Bench], list[Row]]:
         part = f"images-{n_images}"
         few = replace(bench, train=ImageSet(bench.train.images[:n_images], bench.train.labels[:n_images]))
         stack, grown = few.grown(part, bench.protocol.own_stack, few.train)
-        refined, seconds = few.refined(to_convnet(stack), few.train, bench.protocol.own_refine, part)
+        refined, notes = few.refined(to_convnet(stack), few.train, bench.protocol.own_refine, part)
         return [
             few.score("DF", stack, grown, part=part, n_images=n_images),
-            few.score("ConvNet", refined, grown + seconds, part=part, n_images=n_images),
+            few.score("ConvNet", refined, grown + notes["refine_seconds"], part=part, n_images=n_images, **notes),
             *_network("unet", part, few, n_images=n_images),
         ]
 
     return run
 
 
+def baseline_config(kind: str, protocol: Protocol, scale: Scale, seed: int) -> BaselineConfig:
+    return BaselineConfig(
+        network="unet" if kind == "unet" else "fcn",
+        steps=scale.network_steps,
+        images="depth" if protocol.is_depth else "plain",
+        seed=seed,
+    )
+
+
 def _network(kind: str, part: str, bench: Bench, **more: Any) -> list[Row]:
     """A U-Net or an FCN from scratch."""
-    config = BaselineConfig(
-        network="unet" if kind == "unet" else "fcn",
-        steps=bench.scale.network_steps,
-        images="depth" if bench.protocol.is_depth else "plain",
-        seed=bench.seed,
-    )
+    config = baseline_config(kind, bench.protocol, bench.scale, bench.seed)
     start = time.perf_counter()
     model = fit_baseline(bench.train.images, bench.train.labels, config, device=bench.device, progress=bench.progress)
     seconds = time.perf_counter() - start
@@ -216,11 +245,12 @@ def _random(connections: str) -> Callable[[Bench], list[Row]]:
         config = bench.protocol.stack if connections == "sparse" else replace(bench.protocol.stack, **SMALL_STACK)
         stack, grown = bench.grown("paper" if connections == "sparse" else part, config, bench.paper_train)
         net = random_start(stack, connections, bench.seed)
-        training = replace(schedule(bench.scale.random_steps, bench.seed), check_every=bench.scale.random_steps)
+        training = schedule(bench.scale.random_steps, bench.seed)
         if bench.protocol.is_depth:
             training = replace(training, stride=bench.protocol.refine.stride, trim=True)
-        trained, seconds = bench.refined(net, bench.paper_train, training, part)
-        return [bench.score(f"random start, {connections}", trained, grown + seconds, part=part)]
+        trained, notes = bench.refined(net, bench.paper_train, training, part)
+        seconds = grown + notes["refine_seconds"]
+        return [bench.score(f"random start, {connections}", trained, seconds, part=part, **notes)]
 
     return run
 
@@ -230,20 +260,28 @@ PARTS: Mapping[str, Callable[[Bench], list[Row]]] = {
     "own": _own("own", "soft"),
     "tanh": _own("tanh", "tanh"),
     "crelu": _own("crelu", "crelu"),
-    "levels-1": _levels(1),
-    "levels-2": _levels(2),
+    **{f"levels-{n}": _levels(n) for n in LEVELS},
     "unet": lambda bench: _network("unet", "unet", bench),
     "fcn": lambda bench: _network("fcn", "fcn", bench),
-    **{f"images-{n}": _images(n) for n in CURVE[:-1]},
+    **{f"images-{n}": _images(n) for n in CURVE},
     "random-sparse": _random("sparse"),
     "random-full": _random("full"),
     "paper-sparse": paper_sparse,
 }
 
 
-def usable_parts(protocol: Protocol, n_train: int) -> list[str]:
-    """The parts that make sense: no fewer levels than the stack has anyway, no more images than there are."""
-    few = [f"images-{n}" for n in CURVE if n < n_train]
-    levels = [f"levels-{n}" for n in range(1, protocol.own_stack.n_levels)]
+def usable_parts(protocol: Protocol, train: ImageSet) -> list[str]:
+    """The parts that ask something new: other numbers of levels, fewer images as long as they have every class."""
+    few = [
+        f"images-{n}"
+        for n in CURVE
+        if n < len(train.images) and class_values(train.labels[:n]) == class_values(train.labels)
+    ]
+    levels = [f"levels-{n}" for n in LEVELS if n != protocol.own_stack.n_levels]
     left_out = {name for name in PARTS if name.startswith(("images-", "levels-"))} - {*few, *levels}
     return [name for name in PARTS if name not in left_out]
+
+
+def class_values(labels: Sequence[np.ndarray]) -> set[int]:
+    """Of all label maps, without the unlabelled value."""
+    return {int(value) for label in labels for value in np.unique(label)} - {255}

@@ -2,7 +2,7 @@
 
 "zebrafish" and "kinect" have the parameters of the paper as it gives them, on drawn images unless a folder is named;
 "vnc" takes those of the zebrafish experiment to a folder of real images. Beside each stand Hedgerow's own settings.
-A scale makes an experiment smaller: fewer trees, images and steps, never other rules.
+A scale makes an experiment smaller: fewer trees, images and steps, with schedules shortened by the same factor.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CURVE = (1, 2, 4, 8, 16)  # training images
 class Scale:
     """How large an experiment is.
 
-    n_train, n_test: images; of a folder the first ones that it lists; None: all
+    n_train, n_test: images; of a folder so many, evenly chosen; None: all
     size:            (H,W) of drawn images
     shrink:          images of a folder are made smaller by this, along each side
     n_trees:         at most so many in a forest
@@ -93,7 +93,8 @@ class Protocol:
         }
 
 
-# The copies are made before training, since the network is trained on them too.
+# The copies are made before training, since the network is trained on them too. The paper saw convergence after one or
+# two passes and raised the momentum after 96 of its 48 images: here two passes before that and two after.
 _ZEBRAFISH_STACK = replace(StackConfig.zebrafish(), augment=StackConfig().augment)
 
 ZEBRAFISH = Protocol(
@@ -117,7 +118,7 @@ ZEBRAFISH = Protocol(
         "FCN": 0.18,
     },
     scales={
-        "small": Scale(16, 8, (192, 192), 1, 8, 96, 100, 100, 300),
+        "small": Scale(16, 8, (192, 192), 1, 8, 96, 100, 100, 1000),
         "full": Scale(16, 16, (800, 950), 1, 16, 192, 300, 2500, 2000),
     },
 )
@@ -134,7 +135,7 @@ KINECT = Protocol(
     measure="foreground_accuracy",
     reported={"DF": 0.82, "ConvNet": 0.91, "MB1": 0.74, "MB2": 0.85},
     scales={
-        "small": Scale(40, 20, (240, 320), 2, 10, 200, 150, 100, 300),
+        "small": Scale(40, 20, (240, 320), 2, 10, 200, 150, 100, 1000),
         "full": Scale(2000, 500, (240, 320), 1, 10, 8000, 300, 2500, 2000),
     },
 )
@@ -145,7 +146,7 @@ VNC = replace(
     background=None,
     reported={},
     scales={
-        "small": Scale(None, None, (0, 0), 4, 8, 96, 100, 100, 300),
+        "small": Scale(None, None, (0, 0), 4, 8, 96, 100, 100, 1000),
         "full": Scale(None, None, (0, 0), 2, 16, 192, 300, 2500, 2000),
     },
 )

@@ -4,7 +4,7 @@
     python -m hedgerow.experiments.resolution FOLDER --half --strides 1 6 9 --device cuda
 
 The same stack is refined once a stride, with the same steps on the same altered images. One line of JSON a network,
-with its scores on the test images at full resolution and the seconds of a step.
+with its score on the test images at every pixel and the seconds of its refinement.
 """
 
 from __future__ import annotations

@@ -10,22 +10,31 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from hedgerow.checkpoints import fingerprint
 from hedgerow.config import AugmentConfig
 from hedgerow.errors import InputError
-from hedgerow.experiments.data import DRAWN, TEST_SEED, TRAIN_SEED, ImageSet, halved, load_set, spread, with_copies
+from hedgerow.experiments.data import (
+    DRAWN,
+    N_DRAWN,
+    TEST_SEED,
+    TRAIN_SEED,
+    ImageSet,
+    halved,
+    load_set,
+    spread,
+    with_copies,
+)
 from hedgerow.experiments.outputs import write_outputs
-from hedgerow.experiments.parts import PARTS, Bench, usable_parts
+from hedgerow.experiments.parts import PARTS, SETTINGS, SLOW, Bench, baseline_config, class_values, usable_parts
 from hedgerow.experiments.protocols import PROTOCOLS, Protocol, Scale
+from hedgerow.experiments.random_start import SIGMA, schedule
 from hedgerow.images import atomic_path, make_folder
 from hedgerow.progress import Report, reporting
 from hedgerow.report.words import versions
-from hedgerow.threads import get_threads
 
 
 def run_experiment(
@@ -46,16 +55,23 @@ def run_experiment(
     scale: "small" (minutes) or "full" (the paper's size)
     """
     protocol, size = _protocol(name, data, scale)
-    folder = Path(folder)
-    make_folder(folder)
+    check_device(device)
+    if min(seeds) < 0:
+        raise InputError(f"a seed is {min(seeds)}; give whole numbers of at least 0.")
     train, test = load_part(protocol, size, data, "train"), load_part(protocol, size, data, "test")
-    known = usable_parts(protocol, len(train.images))
-    chosen = known if parts is None else list(parts)
+    _check_classes(protocol, train, test)
+    known = usable_parts(protocol, train)
+    chosen = [part for part in known if scale == "full" or part not in SLOW] if parts is None else list(parts)
     for part in chosen:
         if part not in known:
             raise InputError(f"there is no part {part!r} here; choose from {', '.join(known)}.")
-    settings = {**protocol.to_dict(), "scale": scale, "data": data or protocol.data, "sizes": _sizes(train, test)}
+    settings = {**protocol.to_dict(), "data": data or protocol.data, "scale": scale, "sizes": _sizes(train, test)}
+    settings["random start"] = schedule(size.random_steps, 0).to_dict() | {"sigma": SIGMA}
+    settings["U-Net and FCN"] = baseline_config("unet", protocol, size, 0).to_dict()
+    settings |= SETTINGS
     mark = fingerprint(settings, *train.images, *train.labels, *test.images, *test.labels)
+    folder = Path(folder)
+    make_folder(folder)
     _claim(folder, mark)
     for room in ("parts", "models"):
         make_folder(folder / room)
@@ -75,8 +91,8 @@ def run_experiment(
             )
             for part in chosen:
                 _run_part(part, bench, say)
-                _write_json(folder / "results.json", collected(folder, settings, seeds))
-    results = collected(folder, settings, seeds)
+                _write_json(folder / "results.json", collected(folder, settings))
+    results = collected(folder, settings)
     write_outputs(folder, results, test, progress)
     return results
 
@@ -89,6 +105,10 @@ def _protocol(name: str, data: str | None, scale: str) -> tuple[Protocol, Scale]
         raise InputError(f"there is no scale {scale!r}; choose from {', '.join(protocol.scales)}.")
     if data is None and protocol.data is None:
         raise InputError(f"{name} needs images: name a folder with images/, labels/, train.txt and test.txt (--data).")
+    if data in DRAWN and protocol.data is not None and data != protocol.data:
+        raise InputError(f"{name} is not for {data}; leave out --data for {protocol.data}, or name a folder.")
+    if data not in (None, protocol.data) and protocol.measure == "mean_dice":
+        protocol = replace(protocol, background=None)  # other images, of which nothing is known
     size = protocol.scales[scale]
     return protocol.scaled(size), size
 
@@ -100,7 +120,9 @@ def load_part(protocol: Protocol, size: Scale, data: str | None, part: str) -> I
     assert source is not None
     if source in DRAWN:
         drawn = {} if size.size == (0, 0) else {"size": size.size}
-        return ImageSet(*DRAWN[source](n_images=n or 16, seed=TRAIN_SEED if part == "train" else TEST_SEED, **drawn))
+        return ImageSet(
+            *DRAWN[source](n_images=n or N_DRAWN, seed=TRAIN_SEED if part == "train" else TEST_SEED, **drawn)
+        )
     found = spread(load_set(source, part), n)
     images, labels = found.images, found.labels
     times = size.shrink
@@ -120,32 +142,53 @@ def _run_part(part: str, bench: Bench, say: Callable[[str], None]) -> None:
     rows = PARTS[part](bench)
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
     written = {"part": part, "seed": bench.seed, "seconds": seconds, "cpu_seconds": cpu, "rows": rows}
-    _write_json(path, {**written, "device": bench.device, "threads": get_threads()})
+    _write_json(path, {**written, "device": bench.device, "versions": versions()})
     measure = bench.protocol.measure
     found = ", ".join(f"{row['model']} {row.get(measure, row['mean_dice']):.3f}" for row in rows)
     say(f"{part}, seed {bench.seed}: {found} ({seconds:.0f} s)")
 
 
-def collected(folder: Path, settings: dict[str, Any], seeds: Sequence[int]) -> dict[str, Any]:
+def collected(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
     """All that the folder's parts found, with what they were run with."""
-    files = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((folder / "parts").glob("*.json"))]
-    files = [file for file in files if file["seed"] in seeds]
+    files = [json.loads(path.read_text(encoding="utf-8")) for path in (folder / "parts").glob("*.json")]
     order = list(PARTS)
     files.sort(key=lambda file: (file["seed"], order.index(file["part"])))
     return {
         "experiment": settings["name"],
         "settings": settings,
         "seeds": sorted({file["seed"] for file in files}),
-        "versions": versions(),
         "timings": {f"{file['part']}, seed {file['seed']}": file["seconds"] for file in files},
+        "runs": [{name: value for name, value in file.items() if name != "rows"} for file in files],
         "rows": [row for file in files for row in file["rows"]],
     }
 
 
+def _check_classes(protocol: Protocol, train: ImageSet, test: ImageSet) -> None:
+    """What would end a long run in the middle, or leave its tables empty."""
+    known, asked = class_values(train.labels), class_values(test.labels)
+    if asked - known:
+        raise InputError(f"class {min(asked - known)} is in test images only; list an image with it in train.txt.")
+    if protocol.background is not None and protocol.background not in known:
+        raise InputError(
+            f"{protocol.name} takes class {protocol.background} for the background, and no training image has it; "
+            "label the background so, or choose another experiment."
+        )
+
+
+def check_device(device: str) -> None:
+    """Networks are trained where the user says, if that is there."""
+    import torch
+
+    if device not in ("cpu", "cuda"):
+        raise InputError(f"the device is {device!r}; choose cpu or cuda.")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise InputError("no CUDA device was found; leave out --device, or install PyTorch for CUDA and its driver.")
+
+
 def _sizes(train: ImageSet, test: ImageSet) -> dict[str, Any]:
     shapes = sorted({str(image.shape) for image in [*train.images, *test.images]})
-    classes = sorted({int(value) for label in train.labels for value in np.unique(label)})
-    return {"train": len(train.images), "test": len(test.images), "shapes": shapes, "label values": classes}
+    classes = sorted(class_values(train.labels))
+    return {"train": len(train.images), "test": len(test.images), "shapes": shapes, "classes": classes}
 
 
 def _claim(folder: Path, mark: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hedgerow.experiments.parts import LEVELS
 from hedgerow.report.page import Curve, Table
 
 PAPERS = ("DF", "ConvNet", "MB1", "MB2")
@@ -43,12 +44,12 @@ class Findings:
             return None
         return Value(statistics.mean(known), statistics.stdev(known) if len(known) > 1 else 0.0, len(known))
 
-    def cost(self, part: str, model: str, measure: str) -> float | None:
+    def cost(self, part: str, model: str, measure: str) -> Any:
         """Of the first seed: seconds of different seeds may come from different machines."""
         first = self.results["seeds"][0]
         for row in self.rows:
             if (row["part"], row["model"], row["seed"]) == (part, model, first):
-                return row.get(measure)
+                return None if "resumed" in row and measure == "train_seconds" else row.get(measure)
         return None
 
     def text(self, part: str, model: str, measure: str | None = None) -> str | None:
@@ -58,7 +59,7 @@ class Findings:
     def gain(self, part: str, model: str) -> str | None:
         """Relative to the forests of the same part."""
         found, first = self.value(part, model), self.value(part, "DF")
-        return None if found is None or first is None else f"{found.mean / first.mean - 1:+.1%}"
+        return None if found is None or not first or not first.mean else f"{found.mean / first.mean - 1:+.1%}"
 
 
 def tables(results: dict[str, Any]) -> list[Table]:
@@ -70,9 +71,11 @@ def tables(results: dict[str, Any]) -> list[Table]:
 
 def _seeds(found: Findings) -> str:
     seeds = found.results["seeds"]
+    diverged = sorted({row["part"] for row in found.rows if "diverged" in row})
+    warning = f" Refinement diverged in {', '.join(diverged)}; the last good network is shown." if diverged else ""
     if len(seeds) == 1:
-        return f"One seed ({seeds[0]})."
-    return f"Mean and standard deviation over {len(seeds)} seeds."
+        return f"One seed ({seeds[0]}).{warning}"
+    return f"Mean and standard deviation over {len(seeds)} seeds, where there is a ±.{warning}"
 
 
 def _papers_table(found: Findings) -> Table | None:
@@ -80,7 +83,8 @@ def _papers_table(found: Findings) -> Table | None:
     rows: list[tuple[str | None, ...]] = []
     if reported:
         rows.append(("in the paper, on its data", *(f"{reported[m]:.2f}" if m in reported else None for m in MODELS)))
-    for part, name in (("paper", "here, the paper's settings"), ("own", "here, Hedgerow's settings")):
+    shortened = "" if found.results["settings"]["scale"] == "full" else ", shortened"
+    for part, name in (("paper", f"here, the paper's settings{shortened}"), ("own", "here, Hedgerow's settings")):
         if found.value(part, "DF") is None:
             continue
         rows.append((name, *(found.text(part, model) for model in MODELS)))
@@ -97,13 +101,19 @@ def _papers_table(found: Findings) -> Table | None:
 def _costs(found: Findings) -> Table | None:
     rows = []
     for model in MODELS:
-        cost = [found.cost("own", model, name) for name in ("train_seconds", "cpu_ms_an_image", "bytes")]
-        if all(value is not None for value in cost):
-            seconds, cpu, size = (float(value or 0) for value in cost)
-            rows.append((model, f"{seconds:.0f}", f"{cpu:,.0f}", f"{size / 1e6:.2f}"))
+        seconds, size = found.cost("own", model, "train_seconds"), found.cost("own", model, "bytes")
+        if size is None:
+            continue
+        # The processor's share of work on a GPU says nothing of it.
+        is_cpu = found.cost("own", model, "device") == "cpu"
+        each = found.cost("own", model, "cpu_ms_an_image" if is_cpu else "ms_an_image")
+        where = "CPU" if is_cpu else "wall, GPU"
+        rows.append(
+            (model, None if seconds is None else f"{seconds:.0f}", f"{each:,.0f} ({where})", f"{size / 1e6:.2f}")
+        )
     if not rows:
         return None
-    columns = ("Hedgerow's settings", "seconds to train", "CPU ms an image", "MB")
+    columns = ("Hedgerow's settings", "seconds to train", "ms an image", "MB")
     return Table("What each model costs", columns, tuple(rows), _where(found))
 
 
@@ -121,24 +131,26 @@ def _splits(found: Findings) -> Table | None:
         "paper": "tanh, the paper's way",
         "paper-sparse": "the same, all edges train",
     }
-    models = ("DF", "mapped", "ConvNet", "MB1", "MB2", "soft")
+    models = ("DF", "mapped", "relaxed", "ConvNet", "MB1", "MB2", "soft")
     rows = [
         (name, *(found.text(part, model) for model in models))
         for part, name in parts.items()
-        if found.value(part, "DF")
+        if found.value(part, "ConvNet")
     ]
     if len(rows) < 2:
         return None
     note = (
-        f"{WORDS[found.measure]}; mapped: the network before any training, so that DF less mapped is what its soft "
-        f"decisions cost. {_seeds(found)}"
+        f"{WORDS[found.measure]}; mapped: the network before any training; relaxed: as its training begins, with "
+        f"softer splits (the paper's begins as mapped). {_seeds(found)}"
     )
     return Table("Kinds of splits", ("split", *models), tuple(rows), note)
 
 
 def _levels(found: Findings) -> Table | None:
     n_levels = found.results["settings"]["hedgerow"]["stack"]["n_levels"]
-    parts = [(f"levels-{n}", n) for n in range(1, n_levels)] + [("own", n_levels)]
+    parts = sorted(
+        [(f"levels-{n}", n) for n in LEVELS if n != n_levels] + [("own", n_levels)], key=lambda pair: pair[1]
+    )
     rows = tuple(
         (str(n), found.text(part, "DF"), found.text(part, "ConvNet"), found.gain(part, "ConvNet"))
         for part, n in parts
@@ -185,7 +197,7 @@ def curves(results: dict[str, Any]) -> list[Curve]:
             lines[model] = points
     if not lines:
         return []
-    note = f"Hedgerow's settings. {_seeds(found)}"
+    note = f"Hedgerow's settings; the U-Net has 16 channels at full resolution and four levels below. {_seeds(found)}"
     return [Curve("Learning curve", "training images", WORDS[found.measure], lines, log_x=True, note=note)]
 
 
