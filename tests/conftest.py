@@ -1,5 +1,6 @@
 """Small images and a small model, made once a session; networks; folders to work in; the command line, in process."""
 
+import os
 import shutil
 import sys
 from dataclasses import dataclass
@@ -14,6 +15,27 @@ from hedgerow.cli import main
 
 CLASSES = (3, 77, 200)
 SIZE = (24, 32)
+
+
+def pytest_addoption(parser):
+    parser.addoption("--device", choices=("cpu", "cuda"), default="cpu", help="where the GPU kernels are tested")
+
+
+def pytest_configure(config):
+    # Without a GPU, Triton's kernels are run by its interpreter; it must know before Triton is imported.
+    if config.getoption("--device") == "cpu":
+        os.environ["TRITON_INTERPRET"] = "1"
+
+
+@pytest.fixture(scope="session")
+def gpu(request):
+    """The device on which Triton's kernels run: a real one if --device cuda asks for it, else the interpreter's."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("triton", reason="Triton is not installed")
+    device = request.config.getoption("--device")
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("there is no CUDA device")
+    return device
 
 
 @dataclass(frozen=True)

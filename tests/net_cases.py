@@ -79,12 +79,21 @@ def level_case(
 
 
 def level_scores(backend, level, split, activation, leaf=1.0, tolerance=0.0):
-    """Scores (C,S) by "reference" in the precision of the level's tensors, or by "numba"."""
+    """Scores (C,S) by "reference" in the precision of the level's tensors, by "numba", or by "triton"."""
     given = (level.values, level.reads, level.wiring, level.split_weight, level.split_bias)
     if backend == "numba":
         return numba_cpu.level_scores(*given, level.vote_weight, split, activation, leaf, tolerance)
+    if backend == "triton":
+        from hedgerow.ops import triton_gpu
+
+        return triton_gpu.level_scores(*given, level.vote_weight, split, activation, leaf, tolerance)
     edges = (edge.to(level.values.dtype) for edge in reference.mapped_edges(level.wiring, split, leaf))
     return reference.level_scores(*given, *edges, level.vote_weight, split, activation)
+
+
+def moved(level, device):
+    """The level with every tensor on a device."""
+    return replace(level, **{name: getattr(level, name).to(device) for name in PARAMETERS})
 
 
 def precise(level):
@@ -94,16 +103,16 @@ def precise(level):
 
 def fitting(backend, level):
     """The level as the backend takes it: the definition is run in float64."""
-    return level if backend == "numba" else precise(level)
+    return precise(level) if backend == "reference" else level
 
 
 def gradients(backend, level, split, activation, slope, leaf=1.0, tolerance=0.0):
     """Scores, and the gradients of PARAMETERS when the scores' own is `slope`, all as NumPy arrays."""
     leaves = {name: getattr(level, name).clone().requires_grad_() for name in PARAMETERS}
     scores = level_scores(backend, replace(level, **leaves), split, activation, leaf, tolerance)
-    scores.backward(slope.to(scores.dtype))
+    scores.backward(slope.to(scores))
     given = {name: tensor.grad if tensor.grad is not None else torch.zeros(()) for name, tensor in leaves.items()}
-    return scores.detach().numpy(), {name: gradient.numpy() for name, gradient in given.items()}
+    return scores.detach().cpu().numpy(), {name: gradient.cpu().numpy() for name, gradient in given.items()}
 
 
 def slope_of(level, seed=1):

@@ -17,11 +17,11 @@ from hedgerow.ops.triton_parts import (
     TANH,
     apart,
     arriving,
-    coarse,
     descend,
     gates,
     leaf_activation,
     probed,
+    product,
     split_inputs,
     stacked,
     tile_pixels,
@@ -64,39 +64,37 @@ def _split_slope(z, right, left, sum_right, sum_left, leaf, KIND: tl.constexpr):
 
 @triton.jit
 def _normalised_slope(slope, total, n_classes, WIDTH: tl.constexpr):
-    """The gradient of a tree's sums (P,WIDTH) divided by its mass, which is their last column, and has one too."""
-    ballot = tl.arange(0, WIDTH)[None, :]
-    mass = tl.sum(tl.where(ballot == n_classes, total, 0.0), axis=1)
-    inverse = tl.where(mass == 0, 0.0, 1.0 / mass)[:, None]
+    """The gradient of a tree's sums (WIDTH,P) divided by its mass, which is one of their rows, and has one too."""
+    ballot = tl.arange(0, WIDTH)[:, None]
+    mass = tl.sum(tl.where(ballot == n_classes, total, 0.0), axis=0)
+    inverse = tl.where(mass == 0, 0.0, 1.0 / mass)[None, :]
     slope = slope * inverse
-    mean = tl.sum(tl.where(ballot < n_classes, slope * total, 0.0), axis=1)[:, None] * inverse
+    mean = tl.sum(tl.where(ballot < n_classes, slope * total, 0.0), axis=0)[None, :] * inverse
     return tl.where(ballot == n_classes, -mean, slope)
 
 
 @triton.jit(do_not_specialize_on_alignment=["rooms", "slope_in"])
 def backward(
     values, place, spot, offset, row, column, stretch, weight, bias, votes, slot, below, is_open, after, first,
-    rooms, slope_in, ballots, split, leaves, opens, visited, is_up, visit_after, first_visit,
+    rooms, slope_in, split, leaves, opens, visited, is_up, visit_after, first_visit,
     d_weight, d_bias, d_votes, d_values, scales, height, width, stride, extent_h, extent_w, carried,
     n_items, n_below, n_trees, n_classes, n_slots, leaf, tolerance, one,
     J: tl.constexpr, STRETCHED: tl.constexpr, KIND: tl.constexpr, DROPS: tl.constexpr, NORMALISED: tl.constexpr,
     NEEDS_VALUES: tl.constexpr, FIXED_POINT: tl.constexpr, PRECISION: tl.constexpr,
     WIDTH: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
-    """Add to the gradients, arranged in pieces: d_weight (Q,J,EXITS), d_bias (Q,EXITS).
+    """Add to the gradients, arranged in pieces: d_weight (Q,J,EXITS), d_bias (Q,EXITS), d_votes (Q,EXITS,WIDTH).
 
     An item is one tree and some tiles below each other: a piece is worked through tile after tile, and only then are
     the sums over the pixels added to the gradients.
-    Matrix products are made in passes, as in `product`: numbers are kept as a coarse part and the rest.
-    slope_in: (C,S) of the scores; ballots: (Q,2,2*WIDTH,EXITS) votes: coarse and coarse below each other; rest and 0
-    d_votes: (Q,2*WIDTH,EXITS), to be added up; d_values: (V - carried,); scales: (3,), of weights, votes, values, where
-    gradients are whole numbers
+    slope_in: (C,S) of the scores; d_values: (V - carried,); scales: (3,) of whole numbers: weights, votes, values
     """
-    # Of each tile: what arrives at the pieces' tops (slots,P), and the gradient of this tree's sums (2*WIDTH,P).
-    per_tile = (n_slots + 2 * WIDTH) * P
+    # Of each tile: what arrives at the pieces' tops (slots,P), then the gradient of this tree's sums (WIDTH,P).
+    per_tile = (n_slots + WIDTH) * P
     rooms += tl.program_id(0).to(tl.int64) * n_below * per_tile
-    lane, exit, ballot, pair = tl.arange(0, P), tl.arange(0, EXITS), tl.arange(0, WIDTH), tl.arange(0, 2 * WIDTH)
-    at_exit = exit[:, None] * P
+    lane, exit, ballot = tl.arange(0, P), tl.arange(0, EXITS), tl.arange(0, WIDTH)
+    # Within a tile's room all but the start is known beforehand, and costs no arithmetic.
+    at_slope, at_exit = ballot[:, None] * P, exit[:, None] * P
     weight_scale, vote_scale, value_scale = tl.load(scales), tl.load(scales + 1), tl.load(scales + 2)
     n_down, n_across = tl.cdiv(height, P // COLUMNS), tl.cdiv(width, COLUMNS)
     item = tl.program_id(0)
@@ -110,8 +108,8 @@ def backward(
             room = rooms + tile * per_tile
             i, k, pixel, is_inside = tile_pixels(first_down + tile, across, height, width, P)
             slope = tl.load(
-                slope_in + ballot[None, :].to(tl.int64) * (height * width) + pixel[:, None],
-                mask=(ballot < n_classes)[None, :] & is_inside[:, None], other=0.0,
+                slope_in + ballot[:, None].to(tl.int64) * (height * width) + pixel[None, :],
+                mask=(ballot < n_classes)[:, None] & is_inside[None, :], other=0.0,
             )  # fmt: skip
             if NORMALISED:
                 total = tree_votes(
@@ -121,9 +119,7 @@ def backward(
                 )  # fmt: skip
                 slope = _normalised_slope(slope, total, n_classes, WIDTH)
             tl.debug_barrier()
-            at_slope = (room + n_slots * P + lane)[:, None] + ballot[None, :] * P
-            tl.store(at_slope, coarse(slope))
-            tl.store(at_slope + WIDTH * P, slope - coarse(slope))
+            tl.store((room + n_slots * P + lane)[None, :] + at_slope, slope)
             tl.store(room + lane, tl.full((P,), 0.0 if KIND == TANH else 1.0, tl.float32))
             tile += 1
 
@@ -135,10 +131,10 @@ def backward(
             n_active = 0
             tile = 0
             if tl.load(is_up + visit) > 0:
-                at_ballots = ballots + piece * (4 * WIDTH * EXITS) + pair[:, None] * EXITS + exit[None, :]
-                votes_coarse, votes_rest = tl.load(at_ballots), tl.load(at_ballots + 2 * WIDTH * EXITS)
+                at_votes = at_split[:, None] * WIDTH + ballot[None, :]
+                given = tl.load(votes + at_votes)
                 is_end = (tl.load(opens + at_split) > 0)[:, None]
-                d_given = tl.zeros((2 * WIDTH, EXITS), tl.float32)
+                d_given = tl.zeros((EXITS, WIDTH), tl.float32)
                 d_split = tl.zeros((EXITS, P), tl.float32)
                 d_probe = tl.zeros((EXITS, P), tl.float32)
                 while tile < n_here:
@@ -147,10 +143,9 @@ def backward(
                     top, some = arriving(room + here, tolerance, KIND, P)
                     if some > 0:
                         n_active += 1
-                        slopes = tl.load((room + n_slots * P + lane)[None, :] + pair[:, None] * P)
+                        slopes = (room + n_slots * P + lane)[None, :] + at_slope
                         if KIND != HARD:
-                            d_active = tl.dot(tl.trans(slopes), votes_rest, input_precision="tf32")
-                            d_active = tl.dot(tl.trans(slopes), votes_coarse, acc=d_active, input_precision="tf32")
+                            d_active = product(given, tl.load(slopes), PRECISION)
                         value, _places, _used = probed(
                             values, place, spot, offset, row, column, stretch, piece, i, k, width, stride,
                             extent_h, extent_w, 0, J, STRETCHED,
@@ -162,7 +157,7 @@ def backward(
                         right, left = gates(z, leaf, KIND)
                         active = leaf_activation(descend(top, right, left, tolerance, KIND, DROPS, P), leaf, KIND)
                         if KIND != HARD:
-                            exits = active * tl.trans(d_active)
+                            exits = active * d_active
                             if KIND == TANH:
                                 exits *= leaf * (1.0 - active)
                             below_here = (room + exits_from + lane)[None, :] + at_exit
@@ -190,17 +185,15 @@ def backward(
                                         d_weight + probe, tl.sum(d_z * value, axis=1), weight_scale,
                                         tl.load(split + at_split) >= 0, FIXED_POINT,
                                     )  # fmt: skip
-                        rest = active - coarse(active)
-                        part = tl.dot(slopes, tl.trans(rest), input_precision="tf32")
-                        part = tl.dot(slopes, tl.trans(coarse(active)), acc=part, input_precision="tf32")
-                        d_given += part * one  # as in `tree_votes`
+                        # Read again: kept in registers from above it would crowd out all else. Times one: see
+                        # `tree_votes`.
+                        d_given += product(active, tl.trans(tl.load(slopes)), PRECISION) * one
                     else:
                         tl.store(room + here + lane, tl.zeros((P,), tl.float32))
                     tile += 1
                 if n_active > 0:
-                    is_vote = (tl.load(leaves + at_split) >= 0)[None, :] & (pair % WIDTH < n_classes)[:, None]
-                    at_votes = d_votes + piece * (2 * WIDTH * EXITS) + pair[:, None] * EXITS + exit[None, :]
-                    _add(at_votes, d_given, vote_scale, is_vote, FIXED_POINT)
+                    is_vote = (tl.load(leaves + at_split) >= 0)[:, None] & (ballot < n_classes)[None, :]
+                    _add(d_votes + at_votes, d_given, vote_scale, is_vote, FIXED_POINT)
                     if KIND != HARD:
                         is_split = tl.load(split + at_split) >= 0
                         _add(d_bias + at_split, tl.sum(d_split, axis=1), weight_scale, is_split, FIXED_POINT)

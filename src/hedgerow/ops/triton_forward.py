@@ -20,7 +20,7 @@ def forward(
     room = rooms + tl.program_id(0).to(tl.int64) * (n_slots + WIDTH) * P
     ballot, lane, per_group = tl.arange(0, WIDTH), tl.arange(0, P), n_trees // n_groups
     # The sum over the trees is kept in memory: in registers there are only the sums of one tree.
-    sums = (room + n_slots * P + lane)[:, None] + ballot[None, :] * P
+    sums = (room + n_slots * P + lane)[None, :] + ballot[:, None] * P
     n_across = tl.cdiv(width, COLUMNS)
     item = tl.program_id(0)
     while item < n_items:
@@ -34,13 +34,13 @@ def forward(
                 leaf, tolerance, one, J, STRETCHED, KIND, DROPS, PRECISION, WIDTH, P,
             )  # fmt: skip
             if NORMALISED:  # the last column of the votes is 1
-                mass = tl.sum(tl.where((ballot == n_classes)[None, :], total, 0.0), axis=1)
-                total = total * tl.where(mass == 0, 0.0, 1.0 / mass)[:, None]
+                mass = tl.sum(tl.where((ballot == n_classes)[:, None], total, 0.0), axis=0)
+                total = total * tl.where(mass == 0, 0.0, 1.0 / mass)[None, :]
             if tree > group * per_group:
                 total += tl.load(sums)
             tl.store(sums, total)
             tree += 1
         tl.debug_barrier()
-        at = out + (group * n_classes + ballot)[None, :].to(tl.int64) * (height * width) + pixel[:, None]
-        tl.store(at, tl.load(sums), mask=(ballot < n_classes)[None, :] & is_inside[:, None])
+        at = out + (group * n_classes + ballot)[:, None].to(tl.int64) * (height * width) + pixel[None, :]
+        tl.store(at, tl.load(sums), mask=(ballot < n_classes)[:, None] & is_inside[None, :])
         item += tl.num_programs(0)

@@ -37,7 +37,7 @@ class _Shape:
     programs: int
 
 
-FORWARD, BACKWARD = _Shape(128, 4, 4), _Shape(128, 4, 2)  # as measured to be fastest on an H200
+FORWARD, BACKWARD = _Shape(32, 1, 16), _Shape(32, 1, 8)  # as measured to be fastest on an H200
 MOST_BELOW = 16  # tiles below each other that share the sums of gradients, if all multiprocessors are busy then
 FEW_TILES = 4096  # below so many, every tree of a tile is a work item of its own, to keep all multiprocessors busy
 
@@ -234,18 +234,16 @@ class _Work:
             n_below //= 2
         n_items = -(-down // n_below) * across * n_trees
         n_programs = min(n_items, n_programs)
-        rooms = torch.empty((n_programs, n_below, self.pieces.n_slots + 2 * width, BACKWARD.pixels), device=self.device)
+        rooms = torch.empty((n_programs, n_below, self.pieces.n_slots + width, BACKWARD.pixels), device=self.device)
         is_fixed = torch.are_deterministic_algorithms_enabled()
         scales = self._scales(values, weight, votes, slope) if is_fixed else values.new_ones(3)
         # Thousands of tiles have a part in the gradient of a weight: more digits for their sum.
         kinds = (torch.int64, torch.int64) if is_fixed else (torch.float64, torch.float32)
-        ballots = _passes(given[2])
-        shapes = (given[0].shape, given[1].shape, ballots[:, 0].shape)
-        sums = [torch.zeros(shape, dtype=kinds[0], device=self.device) for shape in shapes]
+        sums = [torch.zeros(one.shape, dtype=kinds[0], device=self.device) for one in given]
         n_values = values.numel() - carried if needs_values and self.split != "hard" else 0
         sums.append(torch.zeros(n_values, dtype=kinds[1], device=self.device))
         backward[(n_programs,)](
-            values, *self.reading, *given, *self._trees(), rooms, slope, ballots,
+            values, *self.reading, *given, *self._trees(), rooms, slope,
             tables.split, tables.leaf, tables.opens, tables.visited, tables.is_up, tables.visit_after,
             tables.first_visit, *sums, scales, *self._geometry(),
             carried, n_items, n_below, n_trees, votes.shape[1], self.pieces.n_slots, self.leaf, self.tolerance, 1.0,
@@ -255,7 +253,6 @@ class _Work:
         if is_fixed:
             of = {0: 0, 1: 0, 2: 1, 3: 2}
             sums = [total / scales[of[n]].double() for n, total in enumerate(sums)]
-        sums[2] = sums[2].unflatten(1, (2, width)).sum(1)[:, : votes.shape[1]]
         d_weight, d_bias, d_votes, read = (total.float() for total in sums)
         d_values = None
         if needs_values:
@@ -266,7 +263,7 @@ class _Work:
             d_values,
             _of_neurons(d_weight.movedim(2, 1).flatten(0, 1), tables.split_at),
             _of_neurons(d_bias.flatten(), tables.split_at),
-            _of_neurons(d_votes.movedim(2, 1).flatten(0, 1), tables.leaf_at),
+            _of_neurons(d_votes.flatten(0, 1), tables.leaf_at)[:, : votes.shape[1]].contiguous(),
         )
 
     def _scales(self, values: Tensor, weight: Tensor, votes: Tensor, slope: Tensor) -> Tensor:
@@ -288,18 +285,10 @@ class _Work:
 
 
 def _precision(split: str, device: torch.device) -> str:
-    """How matrix products are made: exactly for decisions, else in three passes of matrix units, if there are any."""
+    """How matrix products are made: exactly for decisions, else in passes of the matrix units, if there are any."""
     if split == "hard" or IS_INTERPRETED or torch.cuda.get_device_capability(device)[0] < 8:
         return "ieee"
-    return "three passes"
-
-
-def _passes(votes: Tensor) -> Tensor:
-    """(Q,2,2*WIDTH,EXITS) of votes (Q,EXITS,WIDTH): their coarse part twice below each other; what is left, and 0."""
-    across = votes.movedim(2, 1)
-    coarse = (across.contiguous().view(torch.int32) & -8192).view(torch.float32)
-    first, second = torch.cat([coarse, coarse], 1), torch.cat([across - coarse, torch.zeros_like(coarse)], 1)
-    return torch.stack([first, second], 1)
+    return "passes"
 
 
 def _of_neurons(by_piece: Tensor, at: Tensor) -> Tensor:

@@ -8,9 +8,10 @@ Kinds of splits, KIND: 0 hard, 1 tanh, 2 soft, 3 crelu, as in `net_kernels`.
 
 from __future__ import annotations
 
+import os
+
 import triton
 import triton.language as tl
-from triton import knobs
 
 HARD, TANH, SOFT, CRELU = (tl.constexpr(kind) for kind in range(4))
 COLUMNS = tl.constexpr(32)
@@ -18,7 +19,7 @@ EXITS = tl.constexpr(16)
 LOG2E = tl.constexpr(1.4426950408889634)
 # Beyond this power of two a split is decided. 1 / (1 + 2^100) times 2^100 is 1 exactly, so padding changes nothing.
 DECIDED = tl.constexpr(100.0)
-IS_INTERPRETED = tl.constexpr(bool(knobs.runtime.interpret))
+IS_INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")
 
 
 @triton.jit
@@ -47,7 +48,7 @@ def both_ways(away):
 
 
 @triton.jit
-def coarse(x):
+def _coarse(x):
     """The part of x that the matrix units take in full: 11 of its 24 digits."""
     return (x.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
 
@@ -58,7 +59,7 @@ def product(a, b, PRECISION: tl.constexpr):
     if PRECISION == "ieee":
         return tl.dot(a, b, input_precision="ieee")
     else:
-        a_coarse, b_coarse = coarse(a), coarse(b)
+        a_coarse, b_coarse = _coarse(a), _coarse(b)
         small = tl.dot(a - a_coarse, b_coarse, input_precision="tf32")
         small = tl.dot(a_coarse, b - b_coarse, acc=small, input_precision="tf32")
         return tl.dot(a_coarse, b_coarse, acc=small, input_precision="tf32")
@@ -99,6 +100,18 @@ def tile_pixels(down, across, height, width, P: tl.constexpr):
 
 
 @triton.jit
+def stretched_place(row, column, stretch, down, right, h, w, top, left, step, extent_h, extent_w):
+    """Which value of its plane a probe at an offset that is stretched reads; see `wiring.places`."""
+    r = row + tl.floor(down * stretch + 0.5).to(row.dtype)
+    c = column + tl.floor(right * stretch + 0.5).to(row.dtype)
+    is_outside = (extent_h > 0) & ((r < 0) | (r >= extent_h) | (c < 0) | (c >= extent_w))
+    # Division rounds towards zero here; what is negative ends at the edge either way.
+    r = tl.minimum(tl.maximum((r - top + step // 2) // step, 0), h - 1)
+    c = tl.minimum(tl.maximum((c - left + step // 2) // step, 0), w - 1)
+    return tl.where(is_outside, h * w, r * w + c)
+
+
+@triton.jit
 def probed(
     values, place, spot, offset, row, column, stretch, piece, i, k, width, stride, extent_h, extent_w,
     j: tl.constexpr, J: tl.constexpr, STRETCHED: tl.constexpr,
@@ -118,14 +131,10 @@ def probed(
         step = tl.load(spot + at + 4 * EXITS)[:, None]
         down = tl.load(offset + probe * (2 * EXITS) + node)[:, None]
         right = tl.load(offset + probe * (2 * EXITS) + EXITS + node)[:, None]
-        factor = tl.load(stretch + s)[None, :]
-        r = tl.load(row + s)[None, :] + tl.floor(down * factor + 0.5).to(h.dtype)
-        c = tl.load(column + s)[None, :] + tl.floor(right * factor + 0.5).to(h.dtype)
-        is_outside = (extent_h > 0) & ((r < 0) | (r >= extent_h) | (c < 0) | (c >= extent_w))
-        # Division rounds towards zero here; what is negative ends at the edge either way.
-        r = tl.minimum(tl.maximum((r - top + step // 2) // step, 0), h - 1)
-        c = tl.minimum(tl.maximum((c - left + step // 2) // step, 0), w - 1)
-        places = start[:, None] + tl.where(is_outside, h * w, r * w + c)
+        places = start[:, None] + stretched_place(
+            tl.load(row + s)[None, :], tl.load(column + s)[None, :], tl.load(stretch + s)[None, :], down, right,
+            h, w, top, left, step, extent_h, extent_w,
+        )  # fmt: skip
     else:
         places = start[:, None] + (i.to(start.dtype) * stride + k)[None, :]
     # Not quite so at the grid's end, or stretched; said to let neighbouring threads have neighbouring pixels.
@@ -228,14 +237,14 @@ def tree_votes(
     J: tl.constexpr, STRETCHED: tl.constexpr, KIND: tl.constexpr, DROPS: tl.constexpr, PRECISION: tl.constexpr,
     WIDTH: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
-    """(P,WIDTH): what the leaves of one tree, its pieces first..last, vote for in a tile.
+    """(WIDTH,P): what the leaves of one tree, its pieces first..last, vote for in a tile.
 
     votes: (Q,EXITS,WIDTH); room: (slots,P), for this tile alone; one: 1.0
     """
     lane, exit, ballot = tl.arange(0, P), tl.arange(0, EXITS), tl.arange(0, WIDTH)
     tl.debug_barrier()
     tl.store(room + lane, tl.full((P,), 0.0 if KIND == TANH else 1.0, tl.float32))
-    total = tl.zeros((P, WIDTH), tl.float32)
+    total = tl.zeros((WIDTH, P), tl.float32)
     piece = first
     while piece < last:
         top, some = arriving(room + tl.load(slot + piece) * P, tolerance, KIND, P)
@@ -252,8 +261,8 @@ def tree_votes(
             carry = descend(top, right, left, tolerance, KIND, DROPS, P)
             if tl.load(is_open + piece) > 0:
                 tl.store((room + tl.load(below + piece) * P + lane)[None, :] + exit[:, None] * P, carry)
-            given = tl.load(votes + (piece * EXITS + exit)[:, None] * WIDTH + ballot[None, :])
-            part = product(tl.trans(leaf_activation(carry, leaf, KIND)), given, PRECISION)
+            given = tl.load(votes + (piece * EXITS + exit)[None, :] * WIDTH + ballot[:, None])
+            part = product(given, leaf_activation(carry, leaf, KIND), PRECISION)
             # Times one, so that the sum stays outside of the matrix units, which round towards zero.
             total += part * one
             piece += 1

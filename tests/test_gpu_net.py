@@ -1,0 +1,174 @@
+"""The GPU's kernels for one level against the definition: on a GPU with --device cuda, else by Triton's interpreter."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("triton", reason="Triton is not installed")
+
+from hedgerow.layout import Grid  # noqa: E402
+from net_cases import (  # noqa: E402
+    EPS,
+    KINDS,
+    PARAMETERS,
+    SMOOTH,
+    gradients,
+    level_case,
+    level_scores,
+    moved,
+    precise,
+    slope_of,
+)
+from test_net_ops import CASES, magnitudes  # noqa: E402
+
+# What the interpreter, which is slow, is given; a GPU is given everything.
+INTERPRETED = (
+    "one pixel", "one row", "less than a block", "leaves alone", "some trees are a leaf", "unused probes",
+    "every third pixel", "stretched lattice",
+)  # fmt: skip
+SMALL = {"size": (5, 37), "n_trees": 2, "max_depth": 5}
+
+
+@pytest.fixture(autouse=True)
+def _needs_kernels(gpu):
+    pass
+
+
+def check(level, gpu, split, activation):
+    """Scores and gradients are within twice and three times the error of plain PyTorch in float32."""
+    leaf = 1.0 if split == "soft" else 1.7
+    slope = slope_of(level)
+    exact, exact_gradients = gradients("reference", precise(level), split, activation, slope, leaf)
+    plain32, plain_gradients = gradients("reference", level, split, activation, slope, leaf)
+    ours, our_gradients = gradients("triton", moved(level, gpu), split, activation, slope, leaf)
+
+    few = (2 + int(level.forest.depth.max())) * EPS  # a factor a split on the path
+    largest = level.wiring.n_trees * float(level.vote_weight.abs().max())
+    assert ours.shape == exact.shape
+    assert np.abs(ours - exact).max() <= 2 * np.abs(plain32 - exact).max() + few * largest
+    floor, first = magnitudes(level, slope), level.reads.carried
+    for name in PARAMETERS:
+        exact_one, plain_one, our_one = exact_gradients[name], plain_gradients[name], our_gradients[name]
+        assert our_one.shape == getattr(level, name).shape
+        if name == "values":
+            assert not our_one[:first].any(), "of the features, no gradient is computed"
+            our_one = our_one[first:]
+            if exact_one.ndim:  # hard decisions have none
+                exact_one, plain_one = exact_one[first:], plain_one[first:]
+        allowed = 3 * np.abs(plain_one - exact_one).max(initial=0) + few * floor[name]
+        assert np.abs(our_one - exact_one).max(initial=0) <= allowed, name
+
+
+@pytest.mark.parametrize(("split", "activation"), KINDS)
+@pytest.mark.parametrize("case", CASES)
+def test_kernels_agree_with_the_definition(gpu, case, split, activation):
+    if gpu == "cpu" and case not in INTERPRETED:
+        pytest.skip("too large for Triton's interpreter")
+    check(level_case(seed=5, **CASES[case]), gpu, split, activation)
+
+
+@pytest.mark.parametrize(("split", "activation"), KINDS)
+def test_more_classes_than_one_run_takes(gpu, split, activation):
+    check(level_case(size=(3, 5), n_trees=1, max_depth=3, leaf_chance=0, n_classes=70), gpu, split, activation)
+
+
+@pytest.mark.parametrize("n_probes", [1, 3])
+def test_hard_kernels_decide_as_the_definition_where_values_meet_thresholds(gpu, n_probes):
+    from hedgerow.ops import reference
+    from hedgerow.ops.wiring import places
+
+    level = level_case(size=(4, 33), n_trees=3, max_depth=5, n_probes=n_probes, sharpness=1.0)
+    index = torch.as_tensor(places(level.reads, 0, 4 * 33))
+    value = reference.split_input(level.values, index, level.split_weight, torch.zeros_like(level.split_bias))
+    pixel = torch.randint(0, 4 * 33, (len(value),), generator=torch.Generator().manual_seed(0))
+    level = replace(level, split_bias=-value[torch.arange(len(value)), pixel])
+    votes = torch.eye(level.wiring.n_leaves)
+    expected = level_scores("reference", replace(level, vote_weight=votes), "hard", "step")
+    found = level_scores("triton", moved(replace(level, vote_weight=votes), gpu), "hard", "step")
+    np.testing.assert_array_equal(found.cpu(), expected)
+
+
+@pytest.mark.parametrize(("split", "activation"), [("soft", "exp"), ("crelu", "softmax")])
+def test_what_is_left_out_is_what_the_cpu_leaves_out(gpu, split, activation):
+    level = level_case(**SMALL, leaf_chance=0.1, sharpness=8.0)
+    slope = slope_of(level)
+    for tolerance in (1e-3, 1e-2):
+        ours, found = gradients("triton", moved(level, gpu), split, activation, slope, tolerance=tolerance)
+        kept, expected = gradients("numba", level, split, activation, slope, tolerance=tolerance)
+        np.testing.assert_allclose(ours, kept, atol=64 * EPS)
+        for name in PARAMETERS:
+            np.testing.assert_allclose(found[name], expected[name], atol=1e-4 * np.abs(expected[name]).max())
+    whole = level_scores("numba", level, split, activation).numpy()
+    assert np.abs(kept - whole).max() > 1e-4, "nothing was left out: the test is empty"
+
+
+@pytest.mark.parametrize(("split", "activation"), SMOOTH)
+def test_a_pixel_does_not_depend_on_its_tile(gpu, split, activation):
+    level = level_case(size=(9, 40), n_trees=2, max_depth=5, sharpness=8.0)
+    whole = level_scores("triton", moved(level, gpu), split, activation).reshape(3, 9, 40)
+    for top, left, height, width in ((0, 0, 1, 1), (3, 5, 5, 34), (8, 39, 1, 1)):
+        part = level_scores("triton", moved(level.on(Grid(top, left, height, width)), gpu), split, activation)
+        expected = whole[:, top : top + height, left : left + width]
+        np.testing.assert_array_equal(part.reshape(3, height, width).cpu(), expected.cpu())
+
+
+@pytest.mark.parametrize(("split", "activation"), SMOOTH)
+def test_deterministic_gradients_are_the_same_twice_and_right(gpu, split, activation):
+    level = level_case(**SMALL)
+    slope = slope_of(level)
+    _, expected = gradients("reference", precise(level), split, activation, slope)
+    torch.use_deterministic_algorithms(True)
+    try:
+        runs = [gradients("triton", moved(level, gpu), split, activation, slope)[1] for _ in range(2)]
+    finally:
+        torch.use_deterministic_algorithms(False)
+    for name in PARAMETERS:
+        np.testing.assert_array_equal(runs[0][name], runs[1][name], err_msg=name)
+        first = level.reads.carried if name == "values" else 0
+        largest = np.abs(expected[name]).max()
+        np.testing.assert_allclose(runs[0][name][first:], expected[name][first:], atol=64 * EPS * largest, err_msg=name)
+
+
+class PoisonedTorch:
+    """PyTorch, but memory that nobody has written holds NaN."""
+
+    def __getattr__(self, name):
+        return getattr(torch, name)
+
+    @staticmethod
+    def empty(shape, **options):
+        return torch.full(shape, torch.nan, **options)
+
+
+@pytest.mark.parametrize(("split", "activation"), KINDS)
+def test_every_number_is_written_before_it_is_read(gpu, monkeypatch, split, activation):
+    from hedgerow.ops import triton_gpu
+
+    level = moved(level_case(**SMALL), gpu)
+    slope = slope_of(level)
+    expected, expected_gradients = gradients("triton", level, split, activation, slope)
+    monkeypatch.setattr(triton_gpu, "torch", PoisonedTorch())
+    found, found_gradients = gradients("triton", level, split, activation, slope)
+    np.testing.assert_array_equal(found, expected)
+    for name in PARAMETERS:
+        np.testing.assert_allclose(found_gradients[name], expected_gradients[name], atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("name", ["split_weight", "split_bias", "vote_weight"])
+@pytest.mark.parametrize(("split", "activation"), SMOOTH)
+def test_not_a_number_is_not_hidden(gpu, split, activation, name):
+    level = level_case(size=(2, 3), n_trees=1, leaf_chance=0.0, max_depth=4)
+    broken = getattr(level, name).clone()
+    broken[0] = torch.nan
+    scores = level_scores("triton", moved(replace(level, **{name: broken}), gpu), split, activation)
+    assert torch.isnan(scores).any(dim=0).all()
+
+
+@pytest.mark.parametrize(("split", "activation"), KINDS)
+def test_extreme_inputs_give_finite_scores_and_gradients(gpu, split, activation):
+    level = moved(level_case(size=(3, 4), sharpness=1e7, max_depth=5, n_trees=2), gpu)
+    scores, given = gradients("triton", level, split, activation, slope_of(level), 1.0 if split == "soft" else 100.0)
+    assert np.isfinite(scores).all()
+    assert all(np.isfinite(gradient).all() for gradient in given.values())
