@@ -22,6 +22,7 @@ from pathlib import Path
 import bench_export
 import bench_filters
 import bench_forest
+import bench_gpu
 import bench_growth
 import bench_net
 import bench_pixels
@@ -36,6 +37,7 @@ BENCHMARKS = {
     "growth": bench_growth,
     "set": bench_set,
     "network": bench_net,
+    "gpu": bench_gpu,
 }
 RESULTS = Path(__file__).parent / "RESULTS.md"
 PACKAGES = (

@@ -176,6 +176,8 @@ def test_maths_names_code_that_exists(name):
     module, attribute = name.split(".")
     if module in ("convnet", "layout", "losses", "mapping", "reference", "refinement", "schedules"):
         pytest.importorskip("torch")
-    in_ops = module in ("plain", "reference", "wiring") or module.endswith("_kernels")
+    if module.startswith("triton"):
+        pytest.importorskip("triton", reason="Triton is not installed")
+    in_ops = module in ("pieces", "plain", "reference", "wiring") or module.endswith("_kernels") or "triton" in module
     home = "hedgerow.ops" if in_ops else "hedgerow"
     assert hasattr(importlib.import_module(f"{home}.{module}"), attribute)

@@ -80,6 +80,9 @@ def load(path: Path, mark: str, expected: Weights, optimiser: torch.optim.Optimi
     try:
         state = _read(path, mark)
         _check(state, expected, optimiser, n_steps)
+        for group in GROUPS:  # to where the network is
+            there = {name: tensor.to(expected[name].device) for name, tensor in getattr(state, group).items()}
+            setattr(state, group, there)
         whole = optimiser.state_dict()
         optimiser.load_state_dict({**whole, "state": state.moments})
     except HedgerowError:

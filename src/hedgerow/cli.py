@@ -15,6 +15,8 @@ import typer
 
 from hedgerow import cli_experiment, cli_export, cli_network, cli_report
 from hedgerow.cli_parts import (
+    Device,
+    DeviceName,
     Images,
     Labels,
     Model,
@@ -143,6 +145,7 @@ def predict(
     entropy: Annotated[bool, typer.Option("--entropy", help="Also write the entropy, 0 sure to 1 open.")] = False,
     format: Annotated[Format | None, typer.Option(help="File type; labels png, maps tif unless told.")] = None,
     tile: Annotated[int | None, typer.Option(min=1, help="Side of a tile; what fits in memory unless told.")] = None,
+    device: Device = DeviceName.cpu,
 ) -> None:
     """Segment images: one label map each, with the class values of the training labels.
 
@@ -150,8 +153,9 @@ def predict(
     """
     from hedgerow import model_io
     from hedgerow.batch import Outputs, predict_files
+    from hedgerow.devices import on_device
 
-    loaded = model_io.load(model)
+    loaded = on_device(model_io.load(model), device.value)
     fits_png = min(loaded.classes) >= 0 and max(loaded.classes) <= 65535
     if format is Format.png and not fits_png:
         raise InputError(
@@ -184,16 +188,18 @@ def evaluate(
     ] = None,
     background: Annotated[int | None, typer.Option(help="Class to leave out of the balanced accuracy.")] = None,
     unlabelled: Unlabelled = None,
+    device: Device = DeviceName.cpu,
 ) -> None:
     """Compare predictions with labels: Dice, balanced accuracy, confusion.
 
     Example: hedgerow evaluate model.hedge test_photos/ test_painted/
     """
     from hedgerow import model_io
+    from hedgerow.devices import on_device
     from hedgerow.evaluation import evaluate as evaluate_model
     from hedgerow.images import pair_files, read_input, read_labels
 
-    loaded = model_io.load(model)
+    loaded = on_device(model_io.load(model), device.value)
     pairs = pair_files(images, labels)
     if json_file not in (None, "-"):
         check_writable(Path(json_file), pairs, model)
@@ -229,11 +235,23 @@ def evaluate(
 
 
 @app.command()
-def info(model: Model, as_json: Annotated[bool, typer.Option("--json", help="Everything, as JSON.")] = False) -> None:
+def info(
+    model: Annotated[Path | None, typer.Argument(help="Model file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Everything, as JSON.")] = False,
+    system: Annotated[bool, typer.Option("--system", help="This machine in place of a model: what would run.")] = False,
+) -> None:
     """Say what a model is: classes, features, forests, held-out scores, and the layers of a network.
 
     Example: hedgerow info model.hedge
     """
+    if system == (model is not None):
+        raise InputError("give either a model file or --system, to say what there is to compute with.")
+    if model is None:
+        from hedgerow import devices
+
+        found = devices.system()
+        print(json.dumps(found) if as_json else "\n".join(f"{name}: {text}" for name, text in found.items()))
+        return
     from hedgerow import model_io
 
     loaded = model_io.load(model)

@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hedgerow import extras
-from hedgerow.cli_parts import Files, Images, Labels, Model, Unlabelled, check_sizes, check_writable, megabytes
+from hedgerow.cli_parts import (
+    Device,
+    DeviceName,
+    Files,
+    Images,
+    Labels,
+    Model,
+    Unlabelled,
+    check_sizes,
+    check_writable,
+    megabytes,
+)
 from hedgerow.errors import ConfigError, DivergenceError, InputError
 
 if TYPE_CHECKING:
@@ -60,6 +71,7 @@ def refine(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, same network.")] = None,
     unlabelled: Unlabelled = None,
+    device: Device = DeviceName.cpu,
     restart: Annotated[bool, typer.Option("--restart", help="Forget an interrupted run of the same output.")] = False,
 ) -> None:
     """Map a stack to its ConvNet and refine that end to end; or refine a network further.
@@ -69,7 +81,7 @@ def refine(
     Example: hedgerow refine model.hedge photos/ painted/ -o net.hedge
     """
     extras.require("torch", "refinement")
-    from hedgerow import model_io
+    from hedgerow import devices, model_io
     from hedgerow.config import RefineConfig
     from hedgerow.images import pair_files
     from hedgerow.refinement import refine as refine_network
@@ -85,6 +97,7 @@ def refine(
     settings = RefineConfig.read(config) if config else presets[preset.value]()
     given = {"n_steps": steps, "stride": stride, "seed": seed}
     settings = dataclasses.replace(settings, **{k: v for k, v in given.items() if v is not None})
+    devices.check_device(device.value, is_network=True)
     loaded = model_io.load(model)
     pairs = pair_files(images, labels)
     validation_pairs = [] if validation is None else pair_files(*validation)
@@ -106,7 +119,7 @@ def refine(
     names, validation_names = ([str(pair.image) for pair in some] for some in (pairs, validation_pairs))
     try:
         refined = refine_network(
-            net, *read, settings, validation=held, unlabelled=unlabelled, names=names,
+            net.to(device.value), *read, settings, validation=held, unlabelled=unlabelled, names=names,
             validation_names=validation_names, checkpoint=checkpoint, keep_checkpoint=True,
         )  # fmt: skip
     except DivergenceError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +14,14 @@ from hedgerow.errors import InputError
 Images = Annotated[str, typer.Argument(help="Folder, file or glob (in quotes) of images.")]
 Labels = Annotated[str, typer.Argument(help="Folder, file or glob of label maps, named like their images.")]
 Model = Annotated[Path, typer.Argument(help="Model file.")]
+
+
+class DeviceName(StrEnum):
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+Device = Annotated[DeviceName, typer.Option(help="Where to compute; see `hedgerow info --system`.")]
 Unlabelled = Annotated[int | None, typer.Option(help="Label value that means: no label here (255 unless told).")]
 
 

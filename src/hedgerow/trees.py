@@ -7,7 +7,7 @@ A soft split sends it both ways: right with probability sigmoid(sharpness * (val
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -283,6 +283,7 @@ class ForestStack(Predictor):
     output:      what follows the last level's summed votes: "normalise", as after the others, or "softmax", where they
                  are a network's
     tolerance:   soft splits: a branch is entered only where the probability of reaching it exceeds this
+    device:      where it is run, "cpu" or "cuda"; not part of what is saved
     """
 
     features: FeatureSet
@@ -293,6 +294,14 @@ class ForestStack(Predictor):
     settings: dict[str, Any] = field(default_factory=dict)
     output: str = "normalise"
     tolerance: float = 0.0
+    device: str = "cpu"
+
+    def to(self, device: str) -> ForestStack:
+        """The same stack, to be run there."""
+        from hedgerow.devices import check_device
+
+        check_device(device, is_network=False)
+        return replace(self, device=device)
 
     @property
     def n_levels(self) -> int:
@@ -328,7 +337,12 @@ class ForestStack(Predictor):
         from hedgerow.context import run_forest
 
         is_softmax = self.output == "softmax" and level + 1 == self.n_levels
-        return run_forest(self.levels[level], channels, inner, reach, outside, is_softmax, self.tolerance)
+        given = (self.levels[level], channels, inner, reach, outside, is_softmax, self.tolerance)
+        if self.device != "cpu":
+            from hedgerow import gpu_forest
+
+            return gpu_forest.run_forest(*given, self.device)
+        return run_forest(*given)
 
     @property
     def is_soft(self) -> bool:

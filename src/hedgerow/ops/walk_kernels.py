@@ -194,3 +194,11 @@ def find_leaves(
                     planes, size, stretch, outside, plane, offset, weight, threshold, child, root[t], depth[t], r, c
                 )  # fmt: skip
                 out[t, row, column] = leaf[k]
+
+
+@kernel
+def finish(total, is_softmax, out):
+    """Summed votes total (h*w,C), which are used up, to out (C,h,w), as after walking."""
+    n_classes, height, width = out.shape
+    for row in range(height):
+        store(total[row * width : (row + 1) * width], width, n_classes, is_softmax, out, row, 0)
