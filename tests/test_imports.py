@@ -7,7 +7,19 @@ import pytest
 
 import hedgerow
 
-HEAVY = ("numba", "torch", "matplotlib", "zarr", "tifffile", "imagecodecs", "PIL", "safetensors", "scipy", "sklearn", "jinja2")
+HEAVY = (
+    "numba",
+    "torch",
+    "matplotlib",
+    "zarr",
+    "tifffile",
+    "imagecodecs",
+    "PIL",
+    "safetensors",
+    "scipy",
+    "sklearn",
+    "jinja2",
+)
 PUBLIC = [
     "AugmentConfig",
     "ConfigError",

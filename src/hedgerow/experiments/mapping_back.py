@@ -55,11 +55,12 @@ def models(net: StackNet, train: ImageSet, tolerance: float) -> list[tuple[str, 
 
 def compare(net: StackNet, train: ImageSet, test: ImageSet, tolerance: float) -> list[Row]:
     """A row a model, scored on `test`."""
+    compared = models(net, train, tolerance)
     net.set_tolerance(0.0)
     expected = [net.predict(image, progress=silent) for image in test.images]
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        for name, model in models(net, train, tolerance):
+        for name, model in compared:
             model.predict(test.images[0], progress=silent)  # compiles, if it must
             start = time.process_time()
             found = [model.predict(image, progress=silent) for image in test.images]
