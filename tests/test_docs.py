@@ -10,11 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 import hedgerow as hr
 from conftest import draw
 from files import write
 from hedgerow import demo, synthetic
+from hedgerow.cli import app
 
 ROOT = Path(__file__).parents[1]
 MATHS = (ROOT / "docs" / "maths.md").read_text()
@@ -31,9 +33,13 @@ def blocks(page):
 
 
 def commands(page):
-    """Command lines, without comments, of the blocks that are neither code nor a picture of folders."""
+    """Command lines: of the blocks that are neither code nor a picture of folders, without comments, then those in
+    sentences; where a word in capitals stands for something they are no commands."""
     lines = [line for language, text in blocks(page) if language in ("", "sh") for line in text.splitlines()]
-    return [line.split(" #")[0].strip() for line in lines if re.match(r"(hedgerow|make|pip|python) ", line)]
+    found = [line.split(" #")[0].strip() for line in lines if re.match(r"(hedgerow|make|pip|python) ", line)]
+    prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    inline = [" ".join(line.split()) for line in re.findall(r"`((?:hedgerow [a-z]+|python -m) [^`]+)`", prose)]
+    return found + [line for line in inline if not re.search(r"\b[A-Z]{4,}\b", line)]
 
 
 @pytest.fixture
@@ -84,7 +90,7 @@ def hurried(monkeypatch, tiny_config):
 
 
 @pytest.mark.parametrize("name", RUN)
-def test_what_a_page_says_to_type_works(name, desk, hurried, hedgerow):
+def test_what_a_page_says_to_type_works(name, desk, hurried, hedgerow, monkeypatch):
     page = next(page for page in PAGES if page.name == name)
     told = 0
     names = {}
@@ -99,9 +105,11 @@ def test_what_a_page_says_to_type_works(name, desk, hurried, hedgerow):
             assert f"\n{words[0]}:" in (ROOT / "Makefile").read_text()
         elif first == "pip":
             assert words in (["install", "."], ["install", ".[net]"])
+        elif first == "python":
+            assert_options_exist(line, monkeypatch)
         else:
             assert first == "hedgerow", f"{line!r} is of a kind that is not run"
-            words, into = (words[:-2], words[-1]) if words[-2] == ">" else (words, None)
+            words, into = (words[:-2], words[-1]) if words[-2:-1] == [">"] else (words, None)
             finished = hedgerow(*words)
             assert finished.code == 0, (line, finished.err)
             if into:
@@ -113,28 +121,35 @@ class Parsed(Exception):
     """The options were understood; the work would follow."""
 
 
-@pytest.mark.parametrize("name", [page.name for page in PAGES if page.name not in RUN])
-def test_the_options_of_long_measurements_exist(name, monkeypatch):
+def assert_options_exist(line, monkeypatch):
+    """Go with a command as far as the reading of its options."""
+
     def parse(parser, arguments=None, namespace=None):
         _, unknown = parser.parse_known_args(sys.argv[1:] if arguments is None else arguments)
         assert not unknown
         raise Parsed
 
-    page = next(page for page in PAGES if page.name == name)
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse)
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    first, *words = shlex.split(re.sub(r"\[.*?\]", "", line).replace("VARIANT", "default"))
+    if first == "hedgerow":
+        known = typer.main.get_command(app).commands
+        known[words[0]].make_context(words[0], words[1:])  # exits where an option is unknown
+    elif words[0] == "-m":
+        pytest.importorskip("torch")
+        with pytest.raises(Parsed):
+            importlib.import_module(words[1]).main(words[2:])
+    elif first == "python":
+        monkeypatch.setattr(sys, "argv", words)
+        with pytest.raises(Parsed):
+            runpy.run_path(str(ROOT / words[0]), run_name="__main__")
+
+
+@pytest.mark.parametrize("name", [page.name for page in PAGES if page.name not in RUN])
+def test_the_options_of_long_measurements_exist(name, monkeypatch):
+    page = next(page for page in PAGES if page.name == name)
     for line in commands(page):
-        first, *words = shlex.split(re.sub(r"\[.*?\]", "", line).replace("VARIANT", "default"))
-        if first != "python":
-            continue
-        if words[0] == "-m":
-            pytest.importorskip("torch")
-            with pytest.raises(Parsed):
-                importlib.import_module(words[1]).main(words[2:])
-        elif words[0] == "benchmarks/choices.py":
-            monkeypatch.setattr(sys, "argv", words)
-            with pytest.raises(Parsed):
-                runpy.run_path(str(ROOT / words[0]), run_name="__main__")
+        assert_options_exist(line, monkeypatch)
 
 
 def test_every_command_has_an_example_in_its_help(hedgerow):

@@ -76,7 +76,7 @@ class Bench:
             "train_seconds": seconds,
             "ms_an_image": 1e3 * wall / len(found),
             "cpu_ms_an_image": 1e3 * cpu / len(found),
-            "device": model.device.type if hasattr(model, "device") else "cpu",
+            "device": str(model.device).split(":")[0],
             **more,
         }
         background = self.protocol.background

@@ -16,6 +16,7 @@ from typing import Any
 
 from hedgerow.checkpoints import fingerprint
 from hedgerow.config import AugmentConfig
+from hedgerow.devices import check_device
 from hedgerow.errors import InputError
 from hedgerow.experiments.data import (
     DRAWN,
@@ -55,7 +56,7 @@ def run_experiment(
     scale: "small" (minutes) or "full" (the paper's size)
     """
     protocol, size = _protocol(name, data, scale)
-    check_device(device)
+    check_device(device, is_network=True)
     if min(seeds) < 0:
         raise InputError(f"a seed is {min(seeds)}; give whole numbers of at least 0.")
     train, test = load_part(protocol, size, data, "train"), load_part(protocol, size, data, "test")
@@ -173,16 +174,6 @@ def _check_classes(protocol: Protocol, train: ImageSet, test: ImageSet) -> None:
             f"{protocol.name} takes class {protocol.background} for the background, and no training image has it; "
             "label the background so, or choose another experiment."
         )
-
-
-def check_device(device: str) -> None:
-    """Networks are trained where the user says, if that is there."""
-    import torch
-
-    if device not in ("cpu", "cuda"):
-        raise InputError(f"the device is {device!r}; choose cpu or cuda.")
-    if device == "cuda" and not torch.cuda.is_available():
-        raise InputError("no CUDA device was found; leave out --device, or install PyTorch for CUDA and its driver.")
 
 
 def _sizes(train: ImageSet, test: ImageSet) -> dict[str, Any]:
