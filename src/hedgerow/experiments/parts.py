@@ -34,7 +34,7 @@ SMALL_STACK: dict[str, Any] = {"n_trees": 4, "max_depth": 6}  # for full connect
 SOFT_TOLERANCE = 1e-3
 LEVELS = (1, 2, 3)
 VOTE_COPIES = 2  # altered copies of each image, to take votes from beside it
-# No fused kernel trains the edges of a tree: minutes become hours, so at the small scale these must be asked for.
+# No fused kernel trains the edges of a tree, so these are slow: at the small scale they must be asked for.
 SLOW = ("random-sparse", "paper-sparse")
 SETTINGS = {"votes from copies": VOTE_COPIES, "soft tolerance": SOFT_TOLERANCE, "full connections": SMALL_STACK}
 Row = dict[str, Any]
