@@ -22,7 +22,7 @@ from hedgerow.ops import plain
 from hedgerow.threads import map_threads, set_threads
 from hedgerow.training import Samples, TrainingPlanes
 from hedgerow.trees import Forest
-from measure import THREADS, Cost, comparison, in_fresh_process, installed, main, measure, require, verdict
+from measure import THREADS, Cost, Outcome, comparison, in_fresh_process, installed, main, measure, require, verdict
 from onnx_peer import answer, open_session, write_forest
 
 TITLE = "Forest"
@@ -35,15 +35,6 @@ ACCURACY_SLACK = {False: 0.002, True: 0.01}
 """Two forests of the same quality differ by this much from seed to seed; True: in the small run."""
 PROBA_TOLERANCE = 1e-5
 """A pixel at which one tree of 16 decides otherwise would be far beyond; sums in float32 are well within."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What one contender needed, and the part of the samples it had not seen that it named correctly."""
-
-    train: Cost
-    predict: Cost
-    accuracy: float
 
 
 @dataclass(frozen=True)

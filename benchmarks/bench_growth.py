@@ -22,7 +22,7 @@ from hedgerow.threads import set_threads
 from measure import (
     DRAWN,
     THREADS,
-    Cost,
+    Outcome,
     exponent,
     in_fresh_process,
     installed,
@@ -98,15 +98,6 @@ PLANS = {
         classes=(2, 4),
     ),
 }
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Costs of learning from a job's images and of naming one more; the part of that one's pixels named correctly."""
-
-    train: Cost
-    predict: Cost
-    accuracy: float
 
 
 @dataclass(frozen=True)

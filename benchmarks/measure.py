@@ -51,6 +51,15 @@ class Cost:
     peak: float
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What one contender needed, and the part of the samples it had not seen that it named correctly."""
+
+    train: Cost
+    predict: Cost
+    accuracy: float
+
+
 def measure(work: Callable[[], Result], repeats: int = 1) -> tuple[Cost, Result]:
     """Run `work` some times; its cost and its last result. Call it where nothing else runs in the process."""
     walls, cpus, added, peaks = [], [], [], []

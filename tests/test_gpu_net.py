@@ -14,6 +14,7 @@ from net_cases import (  # noqa: E402
     KINDS,
     PARAMETERS,
     SMOOTH,
+    assert_agrees,
     gradients,
     level_case,
     level_scores,
@@ -21,7 +22,7 @@ from net_cases import (  # noqa: E402
     precise,
     slope_of,
 )
-from test_net_ops import CASES, magnitudes  # noqa: E402
+from test_net_ops import CASES  # noqa: E402
 
 # What the interpreter, which is slow, is given; a GPU is given everything.
 INTERPRETED = (
@@ -36,42 +37,18 @@ def _needs_kernels(gpu):
     pass
 
 
-def check(level, gpu, split, activation):
-    """Scores and gradients are within twice and three times the error of plain PyTorch in float32."""
-    leaf = 1.0 if split == "soft" else 1.7
-    slope = slope_of(level)
-    exact, exact_gradients = gradients("reference", precise(level), split, activation, slope, leaf)
-    plain32, plain_gradients = gradients("reference", level, split, activation, slope, leaf)
-    ours, our_gradients = gradients("triton", moved(level, gpu), split, activation, slope, leaf)
-
-    few = (2 + int(level.forest.depth.max())) * EPS  # a factor a split on the path
-    largest = level.wiring.n_trees * float(level.vote_weight.abs().max())
-    assert ours.shape == exact.shape
-    assert np.abs(ours - exact).max() <= 2 * np.abs(plain32 - exact).max() + few * largest
-    floor, first = magnitudes(level, slope), level.reads.carried
-    for name in PARAMETERS:
-        exact_one, plain_one, our_one = exact_gradients[name], plain_gradients[name], our_gradients[name]
-        assert our_one.shape == getattr(level, name).shape
-        if name == "values":
-            assert not our_one[:first].any(), "of the features, no gradient is computed"
-            our_one = our_one[first:]
-            if exact_one.ndim:  # hard decisions have none
-                exact_one, plain_one = exact_one[first:], plain_one[first:]
-        allowed = 3 * np.abs(plain_one - exact_one).max(initial=0) + few * floor[name]
-        assert np.abs(our_one - exact_one).max(initial=0) <= allowed, name
-
-
 @pytest.mark.parametrize(("split", "activation"), KINDS)
 @pytest.mark.parametrize("case", CASES)
 def test_kernels_agree_with_the_definition(gpu, case, split, activation):
     if gpu == "cpu" and case not in INTERPRETED:
         pytest.skip("too large for Triton's interpreter")
-    check(level_case(seed=5, **CASES[case]), gpu, split, activation)
+    assert_agrees("triton", level_case(seed=5, **CASES[case]), split, activation, gpu)
 
 
 @pytest.mark.parametrize(("split", "activation"), KINDS)
 def test_more_classes_than_one_run_takes(gpu, split, activation):
-    check(level_case(size=(3, 5), n_trees=1, max_depth=3, leaf_chance=0, n_classes=70), gpu, split, activation)
+    level = level_case(size=(3, 5), n_trees=1, max_depth=3, leaf_chance=0, n_classes=70)
+    assert_agrees("triton", level, split, activation, gpu)
 
 
 @pytest.mark.parametrize("n_probes", [1, 3])

@@ -15,6 +15,7 @@ from net_cases import (  # noqa: E402
     KINDS,
     PARAMETERS,
     SMOOTH,
+    assert_agrees,
     fitting,
     gradients,
     leaf_activations,
@@ -153,52 +154,10 @@ def test_gradients_of_the_definition_are_right(split, activation, case):
     assert torch.autograd.gradcheck(scores, [tensor.clone().requires_grad_() for tensor in tensors])
 
 
-def magnitudes(level, slope):
-    """The size of one pixel's part in each gradient, before the slope of a split makes it small.
-
-    Near saturation 1 - a is known to a rounding error of 1, not of itself; and a grid of one pixel has no other part
-    that would show how large the errors of plain PyTorch usually are.
-    """
-    down = float((level.vote_weight.abs() @ slope.abs()).max()) if level.vote_weight.numel() else 0.0
-    sizes = {
-        name: float(getattr(level, name).abs().max()) if getattr(level, name).numel() else 0.0 for name in PARAMETERS
-    }
-    return {
-        "values": down * sizes["split_weight"],
-        "split_weight": down * sizes["values"],
-        "split_bias": down,
-        "vote_weight": float(slope.abs().max()),
-    }
-
-
 @pytest.mark.parametrize(("split", "activation"), KINDS)
 @pytest.mark.parametrize("case", CASES)
 def test_kernels_agree_with_the_definition(case, split, activation):
-    level = level_case(seed=5, **CASES[case])
-    leaf = 1.0 if split == "soft" else 1.7
-    slope = slope_of(level)
-    exact, exact_gradients = gradients("reference", precise(level), split, activation, slope, leaf)
-    plain32, plain_gradients = gradients("reference", level, split, activation, slope, leaf)
-    ours, our_gradients = gradients("numba", level, split, activation, slope, leaf)
-
-    deepest = int(level.forest.depth.max())
-    few = (2 + deepest) * EPS  # a factor a split on the path
-    largest = level.wiring.n_trees * float(level.vote_weight.abs().max())
-    assert ours.shape == exact.shape
-    assert np.abs(ours - exact).max() <= 2 * np.abs(plain32 - exact).max() + few * largest
-
-    floor = magnitudes(level, slope)
-    first = level.reads.carried
-    for name in PARAMETERS:
-        exact_one, plain_one, our_one = exact_gradients[name], plain_gradients[name], our_gradients[name]
-        assert our_one.shape == getattr(level, name).shape
-        if name == "values":
-            assert not our_one[:first].any(), "of the features, no gradient is computed"
-            our_one = our_one[first:]
-            if exact_one.ndim:  # hard decisions have none
-                exact_one, plain_one = exact_one[first:], plain_one[first:]
-        allowed = 3 * np.abs(plain_one - exact_one).max(initial=0) + few * floor[name]
-        assert np.abs(our_one - exact_one).max(initial=0) <= allowed, name
+    assert_agrees("numba", level_case(seed=5, **CASES[case]), split, activation)
 
 
 def test_only_what_comes_from_the_level_before_has_a_gradient():

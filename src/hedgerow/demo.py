@@ -23,7 +23,6 @@ from hedgerow.stack import fit_stack
 CONFIGS = {"somites": StackConfig(), "bodies": StackConfig.kinect(held_out="folds")}
 STEPS = {"somites": 120, "bodies": 120}  # fewer than the default, for people who watch
 BACKGROUND = {"somites": 0, "bodies": 19}
-CLASS_NAMES = {"somites": synthetic.SOMITE_NAMES, "bodies": synthetic.BODY_PART_NAMES}
 N_TRAIN, N_TEST = 16, 8
 SHOWN = 3  # test images in the picture
 
@@ -51,10 +50,8 @@ def run_demo(kind: str, folder: Path, say: Callable[[str], None]) -> None:
     start = time.perf_counter()
     stack = fit_stack(data.images, data.labels, CONFIGS[kind])
     seconds = {"DF": time.perf_counter() - start}
-    values, levels = (
-        np.array(stack.classes),
-        [stack.level_outputs(image, progress=silent) for image in data.test_images],
-    )
+    values = np.array(stack.classes)
+    levels = [stack.level_outputs(image, progress=silent) for image in data.test_images]
     found = {f"level {k + 1}": [values[output[k].argmax(axis=0)] for output in levels] for k in range(stack.n_levels)}
     say("\nmean Dice on the test images, level after level")
     for name, maps in found.items():
@@ -71,8 +68,8 @@ def run_demo(kind: str, folder: Path, say: Callable[[str], None]) -> None:
         _report(models, data, seconds, folder)
         written.append("report.html")
     say(f"\nlook at: {', '.join(str(folder / name) for name in written)}")
-    say(f"next: hedgerow predict {folder / 'MB2.hedge' if 'MB2' in models else folder / 'DF.hedge'} "
-        f"{folder / 'images'} -o segmented/")  # fmt: skip
+    last = folder / f"{list(models)[-1]}.hedge"
+    say(f"next: hedgerow predict {last} {folder / 'images'} -o segmented/")
 
 
 def _refined(stack: Any, data: Images, seconds: dict[str, float], say: Callable[[str], None]) -> dict[str, Any]:
@@ -139,6 +136,6 @@ def _report(models: dict[str, Any], data: Images, seconds: dict[str, float], fol
         title=f"Hedgerow's demo: {data.kind}",
         about=f"Trained on {N_TRAIN} drawn images, tested on {N_TEST} others, all made by the built-in generator.",
         background=BACKGROUND[data.kind],
-        class_names=dict(enumerate(CLASS_NAMES[data.kind])),
+        class_names=dict(enumerate(synthetic.CLASS_NAMES[data.kind])),
         timings={doing[name]: value for name, value in seconds.items()},
     )

@@ -7,6 +7,7 @@ import os
 import platform
 from typing import Any
 
+from hedgerow import __version__
 from hedgerow.errors import ConfigError
 from hedgerow.ops.backends import backend_for
 from hedgerow.threads import get_threads
@@ -47,12 +48,12 @@ def on_device(model: Any, device: str) -> Any:
 
 def system() -> dict[str, str]:
     """Versions, cores, threads, and what networks are computed with on each device: names and texts, to be read."""
-    versions = {package: _version(package) for package in PACKAGES}
+    versions = {package: version(package) or "not installed" for package in PACKAGES}
     missing = no_cuda()
     cuda = backend_for("cuda")
     return {
         "python": platform.python_version(),
-        "hedgerow": _version("hedgerow"),
+        "hedgerow": __version__,
         **versions,
         "cores": str(os.cpu_count()),
         "threads": str(get_threads()),
@@ -69,8 +70,9 @@ def _text(device: str, missing: str | None) -> str:
     return f"{backend.name} ({backend.why})"
 
 
-def _version(package: str) -> str:
+def version(package: str) -> str | None:
+    """Of an installed package."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
-        return "not installed"
+        return None

@@ -11,6 +11,7 @@ from hedgerow.context import Region
 from hedgerow.layout import Source, lay_out, region_grid
 from hedgerow.ops.keeping import Kept
 from hedgerow.ops.wiring import Wiring, wire
+from hedgerow.soft_walk import soft_weights
 from hedgerow.trees import Forest
 
 _WIRINGS = Kept()
@@ -62,16 +63,6 @@ def _soft(forest: Forest, wiring: Wiring, source: Source, inner: Region, toleran
     """Scores (S,C) of the network that the soft splits are."""
     from hedgerow.ops.triton_gpu import level_scores
 
-    assert forest.sharpness is not None
     values, reads = lay_out(forest, wiring, source, region_grid(inner))
-    splits = wiring.node_split
-    scale = forest.sharpness[splits]
-    weight, bias, votes = (
-        torch.from_numpy(np.ascontiguousarray(array)).to(values.device)
-        for array in (
-            scale[:, None] * forest.weight[splits],
-            -scale * forest.threshold[splits],
-            forest.votes[forest.leaf_index[wiring.node_leaf]],
-        )
-    )
+    weight, bias, votes = (torch.from_numpy(array).to(values.device) for array in soft_weights(forest, wiring))
     return level_scores(values, reads, wiring, weight, bias, votes, "soft", "exp", 1.0, tolerance).T

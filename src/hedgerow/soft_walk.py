@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hedgerow.context import Region, any_planes, fixed_places, row_blocks, used_planes, walkable
 from hedgerow.threads import map_threads
 from hedgerow.trees import Forest, normalise
+
+if TYPE_CHECKING:
+    from hedgerow.ops.wiring import Wiring
 
 DENSE = 1e-6  # with a smaller tolerance nearly all branches are entered: then whole blocks of pixels are faster
 
@@ -57,19 +61,21 @@ def _all_branches(forest: Forest, planes: np.ndarray, place: np.ndarray, inner: 
     from hedgerow.ops.level_work import LevelWork
     from hedgerow.ops.wiring import UNUSED, fixed_reads, wire
 
-    assert forest.sharpness is not None
     wiring = wire(forest)
-    splits = wiring.node_split
-    scale = forest.sharpness[splits]
-    weights = (
-        scale[:, None] * forest.weight[splits],
-        -scale * forest.threshold[splits],
-        np.ascontiguousarray(forest.votes[forest.leaf_index[wiring.node_leaf]]),
-    )
+    splits, weights = wiring.node_split, soft_weights(forest, wiring)
     used = np.where(forest.weight[splits] != 0, place[splits], UNUSED)
     reads = fixed_reads((inner.height, inner.width), used, planes.shape[2], planes.size)
     work = LevelWork(reads, wiring, "soft", "exp", 1.0, tolerance)
     return work.scores(work.padded(planes.reshape(-1)), weights)
+
+
+def soft_weights(forest: Forest, wiring: Wiring) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """split_weight (N,J), split_bias (N,) and vote_weight (L,C) of the network that a forest of soft splits is."""
+    assert forest.sharpness is not None
+    splits = wiring.node_split
+    scale = forest.sharpness[splits]
+    votes = np.ascontiguousarray(forest.votes[forest.leaf_index[wiring.node_leaf]])
+    return scale[:, None] * forest.weight[splits], -scale * forest.threshold[splits], votes
 
 
 def _softmax(scores: np.ndarray) -> np.ndarray:

@@ -32,9 +32,15 @@ def load_set(data: str, part: str, half: bool = False, depth: bool = False) -> I
         found = ImageSet(*DRAWN[data](N_DRAWN, seed=TRAIN_SEED if part == "train" else TEST_SEED))
     else:
         found = _listed_in_folder(Path(data), part)
-    if not half:
-        return found
-    return ImageSet([halved(image, depth) for image in found.images], [label[::2, ::2] for label in found.labels])
+    return shrunk(found, 2, depth) if half else found
+
+
+def shrunk(found: ImageSet, times: int, depth: bool = False) -> ImageSet:
+    """Halved until they are so many times smaller along each side, a power of two; `depth` as in `halved`."""
+    for _ in range(times.bit_length() - 1):
+        images = [halved(image, depth) for image in found.images]
+        found = ImageSet(images, [label[::2, ::2] for label in found.labels])
+    return found
 
 
 def spread(found: ImageSet, n: int | None) -> ImageSet:

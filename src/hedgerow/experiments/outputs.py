@@ -5,10 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from hedgerow import extras
-from hedgerow.demo import CLASS_NAMES
 from hedgerow.experiments import summary
 from hedgerow.experiments.data import ImageSet
 from hedgerow.experiments.parts import file_name
@@ -17,7 +13,9 @@ from hedgerow.images import atomic_path, make_folder
 from hedgerow.model_io import load
 from hedgerow.pictures import label_picture, save_sheet
 from hedgerow.progress import Report, silent
+from hedgerow.report.charts import line_figure
 from hedgerow.report.page import Curve, write_report
+from hedgerow.synthetic import CLASS_NAMES
 
 SHOWN = ("DF", "ConvNet", "MB1", "MB2", "soft")
 
@@ -34,15 +32,15 @@ def write_outputs(folder: Path, results: dict[str, Any], test: ImageSet, progres
     if not models:
         return
     settings = results["settings"]
-    background, depth = settings["background"], "depth" if settings["hedgerow"]["stack"]["features"] == "depth" else ""
+    background, features = settings["background"], settings["hedgerow"]["stack"]["features"]
+    classes = next(iter(models.values())).classes
     rows = []
     for image, truth in list(zip(test.images, test.labels, strict=True))[:4]:
-        first = next(iter(models.values()))
         maps = [truth, *(model.predict(image, progress=silent) for model in models.values())]
-        pictures = (label_picture(np.asarray(found), first.classes, background) for found in maps)
-        rows.append([input_picture(image, depth or "bank"), *pictures])
+        pictures = (label_picture(found, classes, background) for found in maps)
+        rows.append([input_picture(image, features), *pictures])
     save_sheet(folder / "figures" / "comparison.png", ["image", "truth", *models], rows)
-    names = CLASS_NAMES.get(str(settings["data"]))
+    names = CLASS_NAMES.get(settings["data"])
     write_report(
         folder / "report.html",
         models,
@@ -50,7 +48,7 @@ def write_outputs(folder: Path, results: dict[str, Any], test: ImageSet, progres
         test.labels,
         title=f"{settings['name'].capitalize()}, {settings['scale']} scale",
         about=_about(settings),
-        background=background if background in next(iter(models.values())).classes else None,
+        background=background,
         class_names=None if names is None else dict(enumerate(names)),
         tables=tables,
         curves=curves,
@@ -63,7 +61,7 @@ def write_outputs(folder: Path, results: dict[str, Any], test: ImageSet, progres
 def _about(settings: dict[str, Any]) -> str:
     sizes = settings["sizes"]
     return (
-        f"The paper's {settings['name']} protocol on {Path(str(settings['data'])).name}: {sizes['train']} images to"
+        f"The paper's {settings['name']} protocol on {settings['data']}: {sizes['train']} images to"
         f" learn from, {sizes['test']} others to test on, of {', '.join(sizes['shapes'])} pixels. The pictures are of"
         " the first seed; the tables are of all."
     )
@@ -80,22 +78,8 @@ def _models(folder: Path, results: dict[str, Any]) -> dict[str, Any]:
 
 
 def draw_curve(curve: Curve, path: Path) -> None:
-    """A line for each model, with bars of its spread."""
-    extras.require("matplotlib", "a figure")
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(5.5, 3.6), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots()
-    places = sorted({x for line in curve.lines.values() for x, _, _ in line})
-    for (name, line), marker in zip(curve.lines.items(), "os^Dv", strict=False):
-        x, y, spread = np.array(line).T
-        axes.errorbar(x, y, spread if spread.any() else None, marker=marker, capsize=3, label=name)
-    axes.set(xlabel=curve.x_label, ylabel=curve.y_label, xscale="log" if curve.log_x else "linear")
-    axes.set_xticks(places, [f"{x:g}" for x in places])
-    axes.minorticks_off()
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
+    """The report's chart as a picture of its own, with a legend."""
+    figure = line_figure(curve.lines, curve.x_label, curve.y_label, log_x=curve.log_x)
+    figure.axes[0].legend(curve.lines, frameon=False)
     with atomic_path(path) as temporary:
-        figure.savefig(temporary, format="png")
+        figure.savefig(temporary, format="png", dpi=150, facecolor="white")

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -219,18 +219,15 @@ def _images(n_images: int) -> Callable[[Bench], list[Row]]:
     return run
 
 
-def baseline_config(kind: str, protocol: Protocol, scale: Scale, seed: int) -> BaselineConfig:
-    return BaselineConfig(
-        network="unet" if kind == "unet" else "fcn",
-        steps=scale.network_steps,
-        images="depth" if protocol.is_depth else "plain",
-        seed=seed,
-    )
+def baseline_config(protocol: Protocol, scale: Scale, seed: int) -> BaselineConfig:
+    """Of the U-Net."""
+    images: Literal["depth", "plain"] = "depth" if protocol.is_depth else "plain"
+    return BaselineConfig(steps=scale.network_steps, images=images, seed=seed)
 
 
-def _network(kind: str, part: str, bench: Bench, **more: Any) -> list[Row]:
+def _network(kind: Literal["unet", "fcn"], part: str, bench: Bench, **more: Any) -> list[Row]:
     """A U-Net or an FCN from scratch."""
-    config = baseline_config(kind, bench.protocol, bench.scale, bench.seed)
+    config = replace(baseline_config(bench.protocol, bench.scale, bench.seed), network=kind)
     start = time.perf_counter()
     model = fit_baseline(bench.train.images, bench.train.labels, config, device=bench.device, progress=bench.progress)
     seconds = time.perf_counter() - start

@@ -22,7 +22,7 @@ class Scale:
     """How large an experiment is.
 
     n_train, n_test: images; of a folder so many, evenly chosen; None: all
-    size:            (H,W) of drawn images
+    size:            (H,W) of drawn images; None: as the generator draws them
     shrink:          images of a folder are made smaller by this, along each side
     n_trees:         at most so many in a forest
     paper_steps, steps, random_steps, network_steps: of the paper's refinement, of ours, from a random start, and of
@@ -31,7 +31,7 @@ class Scale:
 
     n_train: int | None
     n_test: int | None
-    size: tuple[int, int]
+    size: tuple[int, int] | None
     shrink: int
     n_trees: int
     paper_steps: int
@@ -118,8 +118,28 @@ ZEBRAFISH = Protocol(
         "FCN": 0.18,
     },
     scales={
-        "small": Scale(16, 8, (192, 192), 1, 8, 96, 100, 100, 1000),
-        "full": Scale(16, 16, (800, 950), 1, 16, 192, 300, 2500, 2000),
+        "small": Scale(
+            n_train=16,
+            n_test=8,
+            size=(192, 192),
+            shrink=1,
+            n_trees=8,
+            paper_steps=96,
+            steps=100,
+            random_steps=100,
+            network_steps=1000,
+        ),
+        "full": Scale(
+            n_train=16,
+            n_test=16,
+            size=(800, 950),
+            shrink=1,
+            n_trees=16,
+            paper_steps=192,
+            steps=300,
+            random_steps=2500,
+            network_steps=2000,
+        ),
     },
 )
 KINECT = Protocol(
@@ -135,8 +155,28 @@ KINECT = Protocol(
     measure="foreground_accuracy",
     reported={"DF": 0.82, "ConvNet": 0.91, "MB1": 0.74, "MB2": 0.85},
     scales={
-        "small": Scale(40, 20, (240, 320), 2, 10, 200, 150, 100, 1000),
-        "full": Scale(2000, 500, (240, 320), 1, 10, 8000, 300, 2500, 2000),
+        "small": Scale(
+            n_train=40,
+            n_test=20,
+            size=(240, 320),
+            shrink=2,
+            n_trees=10,
+            paper_steps=200,
+            steps=150,
+            random_steps=100,
+            network_steps=1000,
+        ),
+        "full": Scale(
+            n_train=2000,
+            n_test=500,
+            size=(240, 320),
+            shrink=1,
+            n_trees=10,
+            paper_steps=8000,
+            steps=300,
+            random_steps=2500,
+            network_steps=2000,
+        ),
     },
 )
 VNC = replace(
@@ -146,8 +186,28 @@ VNC = replace(
     background=None,
     reported={},
     scales={
-        "small": Scale(None, None, (0, 0), 4, 8, 96, 100, 100, 1000),
-        "full": Scale(None, None, (0, 0), 2, 16, 192, 300, 2500, 2000),
+        "small": Scale(
+            n_train=None,
+            n_test=None,
+            size=None,
+            shrink=4,
+            n_trees=8,
+            paper_steps=96,
+            steps=100,
+            random_steps=100,
+            network_steps=1000,
+        ),
+        "full": Scale(
+            n_train=None,
+            n_test=None,
+            size=None,
+            shrink=2,
+            n_trees=16,
+            paper_steps=192,
+            steps=300,
+            random_steps=2500,
+            network_steps=2000,
+        ),
     },
 )
 PROTOCOLS = {protocol.name: protocol for protocol in (ZEBRAFISH, KINECT, VNC)}

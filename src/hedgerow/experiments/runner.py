@@ -24,8 +24,8 @@ from hedgerow.experiments.data import (
     TEST_SEED,
     TRAIN_SEED,
     ImageSet,
-    halved,
     load_set,
+    shrunk,
     spread,
     with_copies,
 )
@@ -66,9 +66,11 @@ def run_experiment(
     for part in chosen:
         if part not in known:
             raise InputError(f"there is no part {part!r} here; choose from {', '.join(known)}.")
-    settings = {**protocol.to_dict(), "data": data or protocol.data, "scale": scale, "sizes": _sizes(train, test)}
+    # Of a folder its name: where it lies is nobody's business, and the images themselves are in the mark.
+    settings = {**protocol.to_dict(), "data": Path(data or protocol.data or "").name, "scale": scale}
+    settings["sizes"] = _sizes(train, test)
     settings["random start"] = schedule(size.random_steps, 0).to_dict() | {"sigma": SIGMA}
-    settings["U-Net and FCN"] = baseline_config("unet", protocol, size, 0).to_dict()
+    settings["U-Net and FCN"] = baseline_config(protocol, size, 0).to_dict()
     settings |= SETTINGS
     mark = fingerprint(settings, *train.images, *train.labels, *test.images, *test.labels)
     folder = Path(folder)
@@ -79,17 +81,8 @@ def run_experiment(
     say(f"{name}: {len(train.images)} images to learn from, {len(test.images)} to test on; {len(chosen)} parts")
     with reporting(progress) as report:
         for seed in seeds:
-            bench = Bench(
-                protocol,
-                size,
-                train,
-                with_copies(train, AugmentConfig(protocol.copies), seed),
-                test,
-                seed,
-                device,
-                folder,
-                report,
-            )
+            turned = with_copies(train, AugmentConfig(protocol.copies), seed)
+            bench = Bench(protocol, size, train, turned, test, seed, device, folder, report)
             for part in chosen:
                 _run_part(part, bench, say)
                 _write_json(folder / "results.json", collected(folder, settings))
@@ -120,18 +113,11 @@ def load_part(protocol: Protocol, size: Scale, data: str | None, part: str) -> I
     source = data or protocol.data
     assert source is not None
     if source in DRAWN:
-        drawn = {} if size.size == (0, 0) else {"size": size.size}
+        drawn = {} if size.size is None else {"size": size.size}
         return ImageSet(
             *DRAWN[source](n_images=n or N_DRAWN, seed=TRAIN_SEED if part == "train" else TEST_SEED, **drawn)
         )
-    found = spread(load_set(source, part), n)
-    images, labels = found.images, found.labels
-    times = size.shrink
-    while times > 1:
-        images = [halved(image, protocol.is_depth) for image in images]
-        labels = [label[::2, ::2] for label in labels]
-        times //= 2
-    return ImageSet(images, labels)
+    return shrunk(spread(load_set(source, part), n), size.shrink, protocol.is_depth)
 
 
 def _run_part(part: str, bench: Bench, say: Callable[[str], None]) -> None:

@@ -41,6 +41,19 @@ def line_chart(
     colours: Mapping[str, str] | None = None,
     log_x: bool = False,
 ) -> Picture:
+    """`line_figure` for the page, which has its key beside it."""
+    colours = colours or model_colours(list(lines))
+    figure = line_figure(lines, x_label, y_label, colours, log_x)
+    return svg(figure, alt, key={name: colours[name] for name in lines})
+
+
+def line_figure(
+    lines: Mapping[str, Line],
+    x_label: str,
+    y_label: str,
+    colours: Mapping[str, str] | None = None,
+    log_x: bool = False,
+) -> Figure:
     """Lines through points (x, y, spread); a band, or a bar where there is one point, shows a spread above 0.
 
     colours: by name, more than the lines if they are shared with other charts
@@ -62,7 +75,7 @@ def line_chart(
         axes.set_xticks(places, [f"{place:g}" for place in places])
         axes.minorticks_off()
     _name_axes(axes, x_label, y_label)
-    return svg(figure, alt, key={name: colours[name] for name in lines})
+    return figure
 
 
 def confusion_chart(

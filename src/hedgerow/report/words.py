@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import math
 import platform
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hedgerow import __version__
+from hedgerow.devices import version
 from hedgerow.threads import get_threads
 
 PACKAGES = ("numpy", "numba", "torch")
@@ -83,8 +83,7 @@ def versions() -> dict[str, str]:
     """What made the page; neither the machine's name nor any place on it."""
     found = {"hedgerow": __version__, "Python": platform.python_version()}
     for package in PACKAGES:
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
+        installed = version(package)
+        if installed is not None:
+            found[package] = installed
     return found | {"platform": f"{platform.system()} {platform.machine()}", "threads": str(get_threads())}

@@ -12,7 +12,9 @@ from hedgerow.errors import ConfigError
 from hedgerow.synthetic.fish import SOMITE_NAMES, draw_embryo
 from hedgerow.synthetic.people import BODY_PART_NAMES, draw_body
 
-__all__ = ["BODY_PART_NAMES", "SOMITE_NAMES", "bodies", "somites"]
+__all__ = ["BODY_PART_NAMES", "CLASS_NAMES", "SOMITE_NAMES", "bodies", "somites"]
+
+CLASS_NAMES = {"somites": SOMITE_NAMES, "bodies": BODY_PART_NAMES}
 
 SMALLEST_SIDE = 16
 WHOLE = int | np.integer
