@@ -12,6 +12,7 @@ import hedgerow as hr  # noqa: E402
 from hedgerow.experiments import data, parts, protocols, runner, summary  # noqa: E402
 from hedgerow.experiments.data import ImageSet, spread, with_copies  # noqa: E402
 from hedgerow.progress import silent  # noqa: E402
+from hedgerow.report.charts import line_figure  # noqa: E402
 from refinements import Stopped  # noqa: E402
 from refusals import assert_one_sentence, assert_refused  # noqa: E402
 
@@ -217,6 +218,13 @@ def test_rotated_copies_keep_labels_with_what_they_label():
         pure = (labels != 255) & np.isin(copy, [3, 77, 200])
         assert (copy[pure] == labels[pure]).mean() > 0.8
     assert not np.array_equal(found.labels[1], found.labels[2])
+
+
+def test_a_legend_names_each_line_by_its_colour():
+    lines = {"DF": [(1, 0.1, 0.0), (2, 0.2, 0.1)], "U-Net": [(1, 0.3, 0.0), (2, 0.2, 0.1)]}
+    axes = line_figure(lines, "images", "score").axes[0]
+    named = {label: list(handle.get_ydata()) for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    assert named == {name: [y for _, y, _ in points] for name, points in lines.items()}
 
 
 def test_means_and_spreads_are_over_seeds():

@@ -80,6 +80,6 @@ def _models(folder: Path, results: dict[str, Any]) -> dict[str, Any]:
 def draw_curve(curve: Curve, path: Path) -> None:
     """The report's chart as a picture of its own, with a legend."""
     figure = line_figure(curve.lines, curve.x_label, curve.y_label, log_x=curve.log_x)
-    figure.axes[0].legend(curve.lines, frameon=False)
+    figure.axes[0].legend(frameon=False)
     with atomic_path(path) as temporary:
         figure.savefig(temporary, format="png", dpi=150, facecolor="white")

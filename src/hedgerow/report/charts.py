@@ -63,7 +63,7 @@ def line_figure(
     for name, points in lines.items():
         x, y, spread = np.array(points, np.float64).reshape(-1, 3).T
         marker = MARKERS[list(colours).index(name) % len(MARKERS)] if len(x) <= 30 else ""
-        axes.plot(x, y, color=colours[name], marker=marker, markersize=4.5, linewidth=1.6)
+        axes.plot(x, y, color=colours[name], marker=marker, markersize=4.5, linewidth=1.6, label=name)
         if (spread > 0).any() and len(x) > 1:
             axes.fill_between(x, y - spread, y + spread, color=colours[name], alpha=0.18, linewidth=0)
         elif (spread > 0).any():
