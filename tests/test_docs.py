@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 import typer
 
-import hedgerow as hr
 from conftest import draw
 from files import write
 from hedgerow import demo, synthetic

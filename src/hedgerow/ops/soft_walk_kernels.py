@@ -9,15 +9,11 @@ Callers guarantee that every read is in range; nothing is checked here.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from hedgerow.ops.blocks import ONE, ZERO, exp
 from hedgerow.ops.compiling import kernel, kernel_part, multiply_add_part
+from hedgerow.ops.eights import EIGHT, add_scaled_eight, keep_eight
 from hedgerow.ops.walk_kernels import store
 
 ROWS, COLUMNS = 64, 128  # large, so that many pixels share a node: a list of few costs as much as one of many
@@ -25,31 +21,6 @@ BLOCK = ROWS * COLUMNS
 # Pixel p of a block is in its row p >> SHIFT and column p & MASK: cheaper than to look it up.
 SHIFT, MASK = np.uint32(7), np.uint32(COLUMNS - 1)
 VECTOR = 16
-EIGHT = 8  # votes that are added at once; their rows are padded to whole eights
-
-
-def _add_scaled_eight(typing_context, target, at, factor, source, start):
-    """target[at : at + 8] += factor * source[start : start + 8]; in a loop the compiler checks first if they overlap,
-    which takes longer than the sum."""
-
-    def generate(context, builder, signature, arguments):
-        eight, whole = ir.VectorType(ir.FloatType(), EIGHT), ir.IntType(32)
-
-        def place(array, index):
-            held = context.make_array(signature.args[array])(context, builder, arguments[array])
-            return builder.bitcast(builder.gep(held.data, [arguments[index]]), eight.as_pointer())
-
-        first = builder.insert_element(ir.Constant(eight, ir.Undefined), arguments[2], whole(0))
-        factors = builder.shuffle_vector(first, first, ir.Constant(ir.VectorType(whole, EIGHT), [0] * EIGHT))
-        into, once = place(0, 1), ("contract",)
-        added = builder.fmul(factors, builder.load(place(3, 4), align=4), flags=once)
-        builder.store(builder.fadd(builder.load(into, align=4), added, flags=once), into, align=4)
-        return context.get_dummy_value()
-
-    return types.void(target, types.int64, types.float32, source, types.int64), generate
-
-
-add_scaled_eight: Any = intrinsic(_add_scaled_eight)
 
 
 @kernel_part
@@ -126,15 +97,13 @@ def _branch(sharpness, threshold, n, mass, value, right):
 @kernel_part
 def _part(n, tolerance, pixel, mass, left, right, right_pixel, right_mass):
     """Share a list of n pixels out to the two children: the left child's takes its place. Their lengths."""
-    n_left, n_right = np.uint64(0), np.uint64(0)  # unsigned: no look whether they count from the end
-    for e in range(n):
-        # Written whether it stays or not; only what stays moves the end. Not "greater": NaN must show.
-        p, up, down = pixel[e], right[e], left[e]
-        right_pixel[n_right], right_mass[n_right] = p, up
-        n_right += np.uint64(not up <= tolerance)
-        pixel[n_left], mass[n_left] = p, down
-        n_left += np.uint64(not down <= tolerance)
-    return np.int64(n_left), np.int64(n_right)
+    n_left, n_right = 0, 0
+    for e in range(n, n + EIGHT):
+        left[e], right[e] = ZERO, ZERO
+    for e in range(0, n, EIGHT):
+        n_right += keep_eight(pixel, right, e, tolerance, right_pixel, right_mass, n_right)
+        n_left += keep_eight(pixel, left, e, tolerance, pixel, mass, n_left)
+    return n_left, n_right
 
 
 @kernel_part

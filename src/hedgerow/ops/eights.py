@@ -1,0 +1,97 @@
+"""Eight numbers at once, where the compiler does not come to it by itself: parts of the walk through soft trees.
+
+Callers guarantee room for eight wherever eight are read or written.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core.cgutils import global_constant
+from numba.extending import intrinsic
+
+EIGHT = 8
+INT, LONG, FLOAT, BIT = ir.IntType(32), ir.IntType(64), ir.FloatType(), ir.IntType(1)
+INTS, FLOATS = ir.VectorType(INT, EIGHT), ir.VectorType(FLOAT, EIGHT)
+
+
+def _place(context, builder, signature, arguments, array, index, kind):
+    """Pointer to the eight numbers of an array that begin at an index."""
+    held = context.make_array(signature.args[array])(context, builder, arguments[array])
+    return builder.bitcast(builder.gep(held.data, [arguments[index]]), kind.as_pointer())
+
+
+def _all(builder, number):
+    """A number, eight times."""
+    first = builder.insert_element(ir.Constant(FLOATS, ir.Undefined), number, INT(0))
+    return builder.shuffle_vector(first, first, ir.Constant(INTS, [0] * EIGHT))
+
+
+def _add_scaled_eight(typing_context, target, at, factor, source, start):
+    """target[at : at + 8] += factor * source[start : start + 8]; in a loop the compiler checks first if they overlap,
+    which takes longer than the sum."""
+
+    def generate(context, builder, signature, arguments):
+        into = _place(context, builder, signature, arguments, 0, 1, FLOATS)
+        given = builder.load(_place(context, builder, signature, arguments, 3, 4, FLOATS), align=4)
+        added = builder.fmul(_all(builder, arguments[2]), given, flags=("contract",))
+        builder.store(builder.fadd(builder.load(into, align=4), added, flags=("contract",)), into, align=4)
+        return context.get_dummy_value()
+
+    return types.void(target, types.int64, types.float32, source, types.int64), generate
+
+
+# For each of the 256 ways to keep some of eight: where those that stay come from, in order.
+ORDER = [[i for i in range(EIGHT) if kept >> i & 1] for kept in range(1 << EIGHT)]
+
+
+def _moved_together(builder, keep):
+    """A function of eight numbers that moves those of them to the front for which keep (8 bits) is true."""
+    row = ir.ArrayType(INT, EIGHT)
+    rows = [ir.Constant(row, [INT(i) for i in order + [0] * (EIGHT - len(order))]) for order in ORDER]
+    table = global_constant(builder.module, "order_of_eight", ir.Constant(ir.ArrayType(row, len(rows)), rows))
+    number = builder.zext(builder.bitcast(keep, ir.IntType(EIGHT)), LONG)
+    order = builder.load(builder.bitcast(builder.gep(table, [LONG(0), number]), INTS.as_pointer()), align=4)
+    permute = builder.module.declare_intrinsic("llvm.x86.avx2.permd", (), ir.FunctionType(INTS, [INTS, INTS]))
+    return lambda numbers: builder.call(permute, [numbers, order])
+
+
+def _can_permute(context) -> bool:
+    """Whether the processor moves eight numbers to any places in one instruction; compiled code is for one kind."""
+    return "+avx2" in getattr(context.codegen(), "_tm_features", "").split(",")
+
+
+def _keep_eight(typing_context, pixel, mass, first, tolerance, into_pixel, into_mass, at):
+    """Of the eight from `first`, write those whose mass is above the tolerance, or NaN, from `at` on; their number.
+
+    Beyond them, up to eight places hold anything. The eight are read before anything is written.
+    """
+
+    def generate(context, builder, signature, arguments):
+        ways = (context, builder, signature, arguments)
+        pixels = builder.load(_place(*ways, 0, 2, INTS), align=4)
+        masses = builder.load(_place(*ways, 1, 2, FLOATS), align=4)
+        keep = builder.fcmp_unordered(">", masses, _all(builder, arguments[3]))
+        to_pixel, to_mass = _place(*ways, 4, 6, INTS), _place(*ways, 5, 6, FLOATS)
+        if _can_permute(context):
+            together = _moved_together(builder, keep)
+            builder.store(together(pixels), to_pixel, align=4)
+            builder.store(builder.bitcast(together(builder.bitcast(masses, INTS)), FLOATS), to_mass, align=4)
+            return builder.zext(builder.ctpop(builder.bitcast(keep, ir.IntType(EIGHT))), LONG)
+        count = LONG(0)
+        to_pixel, to_mass = builder.bitcast(to_pixel, INT.as_pointer()), builder.bitcast(to_mass, FLOAT.as_pointer())
+        for i in range(EIGHT):
+            # Written whether it stays or not; only what stays moves the end.
+            builder.store(builder.extract_element(pixels, INT(i)), builder.gep(to_pixel, [count]), align=4)
+            builder.store(builder.extract_element(masses, INT(i)), builder.gep(to_mass, [count]), align=4)
+            count = builder.add(count, builder.zext(builder.extract_element(keep, INT(i)), LONG))
+        return count
+
+    arrays = (pixel, mass, types.int64, types.float32, into_pixel, into_mass, types.int64)
+    return types.int64(*arrays), generate
+
+
+add_scaled_eight: Any = intrinsic(_add_scaled_eight)
+keep_eight: Any = intrinsic(_keep_eight)
