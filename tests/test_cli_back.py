@@ -11,7 +11,7 @@ import hedgerow as hr  # noqa: E402
 from files import listing, unchanged  # noqa: E402
 from hedgerow.experiments import mapping_back  # noqa: E402
 from hedgerow.experiments.data import ImageSet  # noqa: E402
-from hedgerow.mapping import METHODS, to_forest  # noqa: E402
+from hedgerow.mapping import FROM_IMAGES, METHODS, to_forest  # noqa: E402
 from refusals import assert_refused  # noqa: E402
 
 
@@ -19,7 +19,7 @@ from refusals import assert_refused  # noqa: E402
 def test_back_writes_what_python_gives(hedgerow, net_file, place, refined, example, method):
     finished = hedgerow("back", net_file, place / "images", "-o", place / "forest.hedge", "--method", method)
     assert finished.code == 0, finished.err
-    expected = to_forest(refined, example.images if method == "leaf_mean" else (), method)
+    expected = to_forest(refined, example.images if method in FROM_IMAGES else (), method)
     found = hr.load(place / "forest.hedge")
     for image in example.images:
         np.testing.assert_array_equal(found.predict_proba(image), expected.predict_proba(image))
@@ -27,11 +27,11 @@ def test_back_writes_what_python_gives(hedgerow, net_file, place, refined, examp
     assert f"by {method}" in hedgerow("info", place / "forest.hedge").out
 
 
-def test_leaf_means_are_the_default_and_need_images(hedgerow, net_file, place, refined, example):
+def test_fitted_votes_are_the_default_and_need_images(hedgerow, net_file, place, refined, example):
     assert hedgerow("back", net_file, place / "images", "-o", place / "forest.hedge").code == 0
-    expected = to_forest(refined, example.images, "leaf_mean")
+    expected = to_forest(refined, example.images, "fitted")
     found = hr.load(place / "forest.hedge")
-    np.testing.assert_array_equal(found.levels[0].votes, expected.levels[0].votes)
+    np.testing.assert_array_equal(found.levels[-1].votes, expected.levels[-1].votes)
     before = listing(place)
     assert_refused(hedgerow("back", net_file, "-o", place / "other.hedge"), "images")
     unchanged(place, before)
@@ -75,12 +75,13 @@ def test_forests_and_the_networks_own_file_are_refused(hedgerow, net_file, model
 def test_the_comparison_scores_each_model_by_hand(refined, example):
     train = ImageSet(list(example.images), list(example.labels))
     rows = {row.name: row for row in mapping_back.compare(refined, train, train, 1e-3)}
-    assert list(rows) == ["DF", "ConvNet", "MB1", "MB2", "soft, tolerance 0.001"]
+    assert list(rows) == ["DF", "ConvNet", "MB1", "MB2", "fitted", "soft, tolerance 0.001"]
     models = {
         "DF": refined.stack,
         "ConvNet": refined,
         "MB1": to_forest(refined, method="weights"),
-        "MB2": to_forest(refined, example.images),
+        "MB2": to_forest(refined, example.images, "leaf_mean"),
+        "fitted": to_forest(refined, example.images, "fitted"),
     }
     refined.set_tolerance(0.0)
     for name, model in models.items():

@@ -24,7 +24,7 @@ def report(hedgerow, place):
 
 
 def test_a_network_its_forests_and_the_way_back(report, net_file, refined, example, place):
-    hr.save(hr.to_forest(refined, example.images), place / "small.hedge")
+    hr.save(hr.to_forest(refined, example.images, "leaf_mean"), place / "small.hedge")
     finished = report(net_file, "--also", place / "small.hedge", "--background", 3, "--title", "Three <models>")
     assert finished.code == 0, finished.err
     assert "2 image(s)" in finished.out

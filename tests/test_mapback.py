@@ -86,7 +86,7 @@ def test_oblique_splits_that_did_not_train_decide_as_before(kind):
 def test_where_one_neuron_fires_map_back_2_is_map_back_1(grown):
     stack, image = grown
     net = altered(to_convnet(stack, "hard"))
-    first, second = to_forest(net, method="weights"), to_forest(net, [image], progress=silent)
+    first, second = to_forest(net, method="weights"), to_forest(net, [image], "leaf_mean", progress=silent)
     assert_same_forests(second, first)
     assert second.settings["mapped_back"] == "leaf_mean"
     np.testing.assert_array_equal(second.predict_proba(image), first.predict_proba(image))

@@ -38,7 +38,7 @@ def written(tmp_path, unseen):
 
 @pytest.fixture
 def three(stack, refined, example):
-    return {"DF": stack, "ConvNet": refined, "MB2": hr.to_forest(refined, example.images)}
+    return {"DF": stack, "ConvNet": refined, "MB2": hr.to_forest(refined, example.images, "leaf_mean")}
 
 
 def test_a_page_of_a_stack_its_network_and_the_way_back(written, three, unseen):

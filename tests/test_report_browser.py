@@ -26,7 +26,7 @@ LONG = "a_name_without_any_place_to_break_it_" * 4
 def address(stack, refined, example, tmp_path_factory):
     """Of a page with every section, and with names that do not fit a narrow one."""
     path = tmp_path_factory.mktemp("page") / "report.html"
-    models = {"DF": stack, "ConvNet": refined, "MB2": hr.to_forest(refined, example.images)}
+    models = {"DF": stack, "ConvNet": refined, "MB2": hr.to_forest(refined, example.images, "leaf_mean")}
     write_report(
         path, models, example.images, example.labels, title=LONG, names=[LONG, "b"], class_names={3: LONG},
         tables=[Table(LONG, ("kind", *"abcdefghijkl"), ((LONG, *range(12)),))],

@@ -41,6 +41,7 @@ MOST_COMPARED = 4  # images that show what a tolerance changes: the network with
 
 
 class Method(StrEnum):
+    fitted = "fitted"
     leaf_mean = "leaf_mean"
     weights = "weights"
     soft = "soft"
@@ -136,11 +137,13 @@ def back(
     model: Model,
     output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write, e.g. small.hedge.")],
     images: Annotated[
-        str | None, typer.Argument(help="Folder, file or glob of images; leaf_mean takes its votes from them.")
+        str | None,
+        typer.Argument(help="Folder, file or glob of images; leaf_mean and fitted take their votes from them."),
     ] = None,
     method: Annotated[
-        Method, typer.Option(help="Map Back 2, Map Back 1, or soft splits: exactly the network.")
-    ] = Method.leaf_mean,
+        Method,
+        typer.Option(help="Map Back 2 with the last votes fitted; Map Back 2; Map Back 1; soft: exactly the network."),
+    ] = Method.fitted,
     tolerance: Annotated[
         float | None,
         typer.Option(help="soft: leave out branches that a pixel reaches with no more than this probability."),
@@ -155,7 +158,7 @@ def back(
     extras.require("torch", "mapping back")
     from hedgerow import model_io
     from hedgerow.images import find_files, read_input
-    from hedgerow.mapping import to_forest
+    from hedgerow.mapping import FROM_IMAGES, to_forest
     from hedgerow.trees import ForestStack
 
     loaded = model_io.load(model)
@@ -164,9 +167,9 @@ def back(
     files = find_files(images) if images is not None else []
     check_writable(output, [], model, *files)
     pictures = Files(files, partial(read_input, features=loaded.features.kind))
-    if method is Method.leaf_mean and not pictures:
-        raise InputError("leaf_mean takes its votes from images; name them after the model, or use --method weights.")
-    stack = to_forest(loaded, pictures if method is Method.leaf_mean else (), method.value, tolerance=tolerance)
+    if method.value in FROM_IMAGES and not pictures:
+        raise InputError(f"{method} takes its votes from images; name them after the model, or use --method weights.")
+    stack = to_forest(loaded, pictures, method.value, tolerance=tolerance)
     n_bytes = model_io.save(stack, output)
     leaves = sum(forest.n_leaves for forest in stack.levels)
     print(f"{stack.n_levels} level(s), {leaves:,} leaves, votes by {method.value}")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hedgerow.convnet import StackNet
     from hedgerow.trees import ForestStack
 
-MAPPED_BACK = {"weights": "MB1", "leaf_mean": "MB2", "soft": "soft"}
+MAPPED_BACK = {"weights": "MB1", "leaf_mean": "MB2", "fitted": "fitted", "soft": "soft"}
 
 
 def report(

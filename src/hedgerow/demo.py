@@ -86,7 +86,7 @@ def _refined(stack: Any, data: Images, seconds: dict[str, float], say: Callable[
     net = refine(net, data.images, data.labels, config)
     seconds["ConvNet"] = time.perf_counter() - start
     start = time.perf_counter()
-    back = to_forest(net, data.images)
+    back = to_forest(net, data.images, "leaf_mean")
     seconds["MB2"] = time.perf_counter() - start
     return {"ConvNet": net, "MB2": back}
 

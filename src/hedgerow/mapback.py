@@ -1,4 +1,7 @@
-"""Map Back 2: each leaf gets the mean of what the network's tree says of the pixels that reach it."""
+"""Map Back 2: each leaf gets the mean of what the network's tree says of the pixels that reach it.
+
+Those of the last level can be fitted to the network's output afterwards, see `vote_fit`.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +17,26 @@ from hedgerow.images import to_planes
 from hedgerow.layout import region_grid
 from hedgerow.progress import Report, reporting
 from hedgerow.tiling import level_input, tiles
-from hedgerow.trees import Forest, ForestStack, normalise
+from hedgerow.trees import Forest, ForestStack, normalise, softmax
+from hedgerow.vote_fit import Samples
 
 KEPT = 2**28  # bytes of the network's activations that are kept from one level to the next
 
 
 def leaf_means(
-    net: StackNet, stack: ForestStack, images: Sequence[np.ndarray], progress: Report | None = None
+    net: StackNet,
+    stack: ForestStack,
+    images: Sequence[np.ndarray],
+    progress: Report | None = None,
+    *,
+    is_fitted: bool = False,
 ) -> ForestStack:
     """The paper's Algorithm 1: level by level, the votes of `stack`, whose levels below have been updated already.
 
-    stack: Map Back 1 of the network. The network's activations are kept for the next level as far as KEPT allows, and
+    stack: Map Back 1 of the network
+    is_fitted: fit the last level's votes to what the network says
+
+    The network's activations are kept for the next level as far as KEPT allows, and
     computed again where it does not: however many images there are, memory stays bounded.
     """
     total = net.n_levels * len(images)
@@ -32,17 +44,24 @@ def leaf_means(
     with reporting(progress) as report:
         for level in range(net.n_levels):
             sums, below, room = LeafSums(stack.levels[level]), kept, KEPT
+            samples, is_last = Samples(len(images)), level + 1 == net.n_levels
+            has_fit = is_fitted and is_last and net.output == "softmax"  # other outputs are those of hard splits
             kept = {}
             for done, image in enumerate(images):
                 report("mapping back", level * len(images) + done, total)
                 planes = to_planes(image, f"image {done}", net.features.kind)
-                regions = tiles(net, (planes.shape[1], planes.shape[2]))
+                size = planes.shape[1], planes.shape[2]
+                regions = tiles(net, size)
                 for region in regions:
-                    scores = _add_region(sums, net, stack, level, planes, region, below.pop(done, None))
-                if len(regions) == 1 and level + 1 < net.n_levels and scores.nbytes <= room:
-                    kept[done] = normalise(scores)
-                    room -= scores.nbytes
+                    leaves, said = _add_region(sums, net, stack, level, planes, region, below.pop(done, None))
+                    if has_fit:
+                        samples.add(size, region, leaves, said)
+                if len(regions) == 1 and not is_last and said.nbytes <= room:
+                    kept[done] = said
+                    room -= said.nbytes
             forest = sums.updated(stack.levels[level])
+            if has_fit:
+                forest = samples.fitted(forest)
             stack = replace(stack, levels=(*stack.levels[:level], forest, *stack.levels[level + 1 :]))
         report("mapping back", total, total)
     return stack
@@ -76,10 +95,11 @@ def _add_region(
     planes: np.ndarray,
     region: Region,
     below: np.ndarray | None,
-) -> np.ndarray:
+) -> tuple[np.ndarray, np.ndarray]:
     """Add a region of an image (C,H,W): the stack says which leaves are reached, the network what its trees say.
 
-    below: what the network's level below says in the whole image, if it is known. Returns the level's scores (C,h,w).
+    below: what the network's level below says in the whole image, if it is known
+    Returns the leaves (T,h,w), and what the network's level says (C,h,w).
     """
     channels, inner, reach, outside = level_input(stack, planes, region, level)
     leaves = reached_leaves(stack.levels[level], channels, inner, reach, outside)
@@ -91,4 +111,5 @@ def _add_region(
             said = scores.cpu().numpy()
             sums.add(leaf, said)
             total += said
-    return total
+    is_softmax = net.output == "softmax" and level + 1 == net.n_levels
+    return leaves, softmax(total) if is_softmax else normalise(total)

@@ -23,7 +23,8 @@ DEFAULT_SHARPNESS = {
     "soft": Sharpness(100.0, 1.0, 0.5, proba=0.3),
     "crelu": Sharpness(100.0, 1.0, 0.5, proba=0.3),
 }
-METHODS = ("weights", "leaf_mean", "soft")
+METHODS = ("weights", "leaf_mean", "fitted", "soft")
+FROM_IMAGES = ("leaf_mean", "fitted")
 FARTHEST = np.float32(1e25)  # a threshold on one side of every value, which can still be multiplied by a sharpness
 
 
@@ -75,7 +76,7 @@ def to_convnet(
 def to_forest(
     net: StackNet,
     images: Sequence[np.ndarray] | None = None,
-    method: str = "leaf_mean",
+    method: str = "fitted",
     *,
     tolerance: float | None = None,
     progress: Report | None = None,
@@ -85,6 +86,7 @@ def to_forest(
     method: "weights", the paper's Map Back 1: thresholds -b / w, and the network's votes
             "leaf_mean", Map Back 2: then the votes of a leaf become the mean of what the network says of the pixels of
             `images`, (H,W[,C]) each, that reach it
+            "fitted": Map Back 2, then the last level's votes are fitted together, so that it says what the network says
             "soft": exactly the network; a split goes both ways, as a fuzzy tree's does
     tolerance: "soft": branches that are reached with no more than this probability are left out at a pixel. What a tree
             says then lacks at most so much for each branch left out, times its votes; None: as in the network
@@ -95,8 +97,8 @@ def to_forest(
     if tolerance is not None and (method != "soft" or not 0 <= tolerance < 1):
         raise ConfigError(f"the tolerance is {tolerance}; it is for method 'soft', at least 0 and less than 1.")
     images = () if images is None else images
-    if method == "leaf_mean" and not len(images):
-        raise InputError("Map Back 2 takes its votes from images, and there is none; give the training images.")
+    if method in FROM_IMAGES and not len(images):
+        raise InputError(f"{method!r} takes its votes from images, and there is none; give the training images.")
     back = soft_back if method == "soft" else weights_back
     levels = tuple(back(net.level(k)) for k in range(net.n_levels))
     stack = replace(net.stack, levels=levels, output=net.output, settings=_history(net, method))
@@ -105,10 +107,10 @@ def to_forest(
         own = net.level(0).tolerance if net.level(0).activation == "exp" else 0.0
         return replace(stack, tolerance=own if tolerance is None else tolerance)
     stack = replace(stack, tolerance=0.0)
-    if method == "leaf_mean":
+    if method in FROM_IMAGES:
         from hedgerow.mapback import leaf_means
 
-        return leaf_means(net, stack, images, progress)
+        return leaf_means(net, stack, images, progress, is_fitted=method == "fitted")
     return stack
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from hedgerow.context import Region, any_planes, fixed_places, row_blocks, used_planes, walkable
 from hedgerow.threads import map_threads
-from hedgerow.trees import Forest, normalise
+from hedgerow.trees import Forest, normalise, softmax
 
 if TYPE_CHECKING:
     from hedgerow.ops.wiring import Wiring
@@ -35,7 +35,7 @@ def run_soft_forest(
         planes, place = fixed_places(forest, channels, pairs, plane, inner)
         if tolerance < DENSE:
             scores = _all_branches(forest, planes, place, inner, tolerance)
-            return _softmax(scores) if is_softmax else normalise(scores)
+            return softmax(scores) if is_softmax else normalise(scores)
         read = (planes.reshape(-1), planes.shape[2], channels[0].shape, -1, np.zeros(0, np.float32), place)
     else:
         averaged, size, stretch, constants = any_planes(forest, channels, pairs, plane, reach, outside)[:4]
@@ -76,8 +76,3 @@ def soft_weights(forest: Forest, wiring: Wiring) -> tuple[np.ndarray, np.ndarray
     scale = forest.sharpness[splits]
     votes = np.ascontiguousarray(forest.votes[forest.leaf_index[wiring.node_leaf]])
     return scale[:, None] * forest.weight[splits], -scale * forest.threshold[splits], votes
-
-
-def _softmax(scores: np.ndarray) -> np.ndarray:
-    grown = np.exp(scores - scores.max(axis=0))
-    return grown / grown.sum(axis=0)

@@ -28,7 +28,7 @@ from hedgerow.filters import fit_features
 from hedgerow.images import MAX_VALUE
 from hedgerow.interop import TableError, from_sklearn, table_channels
 from hedgerow.layout import Grid, Source
-from hedgerow.mapping import to_convnet, to_forest
+from hedgerow.mapping import FROM_IMAGES, to_convnet, to_forest
 from hedgerow.ops.blocks import COLUMNS
 from hedgerow.progress import silent
 from hedgerow.refinement import steady_sums
@@ -113,8 +113,11 @@ class NeuralForestClassifier(ClassifierMixin, BaseEstimator):
         self.network_ = to_convnet(self.forest_, config.split, sharpness)
         with steady_sums(self.network_):
             _refine(self.network_, planes, target, config, seed)
-        # Now, since the samples that the means are taken over are not kept.
-        self._leaf_means = to_forest(self.network_, _images(table), "leaf_mean", progress=silent)
+        # Now, since the samples that votes are taken from are not kept.
+        images = _images(table)
+        self._from_samples = {
+            method: to_forest(self.network_, images, method, progress=silent) for method in FROM_IMAGES
+        }
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -128,9 +131,9 @@ class NeuralForestClassifier(ClassifierMixin, BaseEstimator):
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
     def to_forest(self, method: str = "leaf_mean") -> ForestStack:
-        """The forest with what the network learned: "weights", "leaf_mean" or "soft", as in `mapping.to_forest`."""
+        """The forest with what the network learned: a method of `mapping.to_forest`."""
         check_is_fitted(self)
-        return self._leaf_means if method == "leaf_mean" else to_forest(self.network_, method=method)
+        return self._from_samples.get(method) or to_forest(self.network_, method=method)
 
     def forest_proba(self, X: Any, forest: ForestStack | None = None) -> np.ndarray:
         """(S,C) float32, by a forest of `to_forest`; None: by the one before refinement."""

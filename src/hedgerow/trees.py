@@ -204,6 +204,12 @@ SMALLEST_SUM = 1e-6  # of scores that are divided by their sum; what is summed i
 CANCELLED = 0.1  # part of the sum of the scores' sizes that their sum counts as, at least
 
 
+def softmax(scores: np.ndarray) -> np.ndarray:
+    """Summed votes (C,...) to class probabilities, as the network's last layer does."""
+    grown = np.exp(scores - scores.max(axis=0))
+    return grown / grown.sum(axis=0)
+
+
 def normalise(scores: np.ndarray) -> np.ndarray:
     """Summed votes (C,...) to class probabilities, sum one: votes divided by their sum; uniform without any vote.
 

@@ -89,9 +89,7 @@ def halved(image: np.ndarray, depth: bool = False) -> np.ndarray:
     return (whole[::2, ::2] + whole[1::2, ::2] + whole[::2, 1::2] + whole[1::2, 1::2]) / 4
 
 
-def with_copies(
-    train: ImageSet, augment: AugmentConfig, seed: int, is_depth: bool = False, unlabelled: int = 255
-) -> ImageSet:
+def with_copies(train: ImageSet, augment: AugmentConfig, seed: int, unlabelled: int = 255) -> ImageSet:
     """The images, each followed by its altered copies; what comes in from outside an image is unlabelled."""
     images, labels = [], []
     for i, (image, label) in enumerate(zip(train.images, train.labels, strict=True)):
@@ -101,7 +99,7 @@ def with_copies(
         places = np.arange(label.size, dtype=np.int32).reshape(label.shape)
         whole = TrainingImage(to_planes(image), np.zeros(label.shape, np.uint8), places)
         for number in range(augment.copies):
-            copy = augmented_copy(whole, augment, np.random.default_rng((seed, i, number)), is_depth)
+            copy = augmented_copy(whole, augment, np.random.default_rng((seed, i, number)))
             images.append(_as(copy.planes, image))
             labels.append(np.where(copy.target == UNLABELLED_INDEX, unlabelled, label.ravel()[copy.group]))
     return ImageSet(images, labels)

@@ -49,6 +49,7 @@ def models(net: StackNet, train: ImageSet, tolerance: float) -> list[tuple[str, 
         ("ConvNet", net),
         ("MB1", to_forest(net, method="weights")),
         ("MB2", to_forest(net, train.images, "leaf_mean", progress=silent)),
+        ("fitted", to_forest(net, train.images, "fitted", progress=silent)),
         (f"soft, tolerance {tolerance:g}", replace(exact, tolerance=tolerance)),
     ]
 

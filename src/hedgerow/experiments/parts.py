@@ -19,7 +19,7 @@ from hedgerow.config import RefineConfig, Sharpness, StackConfig
 from hedgerow.convnet import StackNet
 from hedgerow.errors import DivergenceError
 from hedgerow.experiments.baselines import BaselineConfig, fit_baseline
-from hedgerow.experiments.data import ImageSet, with_copies
+from hedgerow.experiments.data import ImageSet
 from hedgerow.experiments.protocols import CURVE, PAPER_SHARPNESS, Protocol, Scale
 from hedgerow.experiments.random_start import random_start, schedule
 from hedgerow.mapping import to_convnet, to_forest
@@ -33,10 +33,10 @@ from hedgerow.trees import ForestStack
 SMALL_STACK: dict[str, Any] = {"n_trees": 4, "max_depth": 6}  # for full connections, which grow with its square
 SOFT_TOLERANCE = 1e-3
 LEVELS = (1, 2, 3)
-VOTE_COPIES = 2  # altered copies of each image, to take votes from beside it
+BACK = {"MB1": "weights", "MB2": "leaf_mean", "fitted": "fitted"}  # what a network is mapped back to, and how
 # No fused kernel trains the edges of a tree, so these are slow: at the small scale they must be asked for.
 SLOW = ("random-sparse", "paper-sparse")
-SETTINGS = {"votes from copies": VOTE_COPIES, "soft tolerance": SOFT_TOLERANCE, "full connections": SMALL_STACK}
+SETTINGS = {"soft tolerance": SOFT_TOLERANCE, "full connections": SMALL_STACK}
 Row = dict[str, Any]
 
 
@@ -124,7 +124,7 @@ class Bench:
         self, part: str, stack: ForestStack, grown: float, split: str, train: ImageSet, config: RefineConfig,
         sharpness: Sharpness | None = None,
     ) -> list[Row]:  # fmt: skip
-        """DF, mapped, relaxed, ConvNet, MB1, MB2; of a fuzzy tree also MB2 from more images, and the soft forest."""
+        """DF, mapped, relaxed, ConvNet, MB1, MB2, fitted votes; of a fuzzy tree also the soft forest."""
         net = to_convnet(stack, split, sharpness).to(self.device)
         rows = [self.score("DF", stack, grown, part=part), self.score("mapped", net, grown, part=part)]
         if config.relax != 1:
@@ -132,16 +132,9 @@ class Bench:
         refined, notes = self.refined(net, train, config, part)
         seconds = grown + notes["refine_seconds"]
         rows.append(self.score("ConvNet", refined, seconds, part=part, **notes))
-        images = {"MB1": None, "MB2": train}
-        if split == "soft":
-            augment = replace(config.augment, copies=VOTE_COPIES)
-            images["MB2, copies"] = with_copies(train, augment, self.seed, self.protocol.is_depth)
-        for name, source in images.items():
+        for name, method in BACK.items():
             start = time.perf_counter()
-            if source is None:
-                back = to_forest(refined, method="weights")
-            else:
-                back = to_forest(refined, source.images, "leaf_mean", progress=silent)
+            back = to_forest(refined, train.images, method, progress=silent)
             rows.append(self.score(name, back, seconds + time.perf_counter() - start, part=part, **notes))
         if split == "soft":
             soft = to_forest(refined, method="soft", tolerance=SOFT_TOLERANCE)
