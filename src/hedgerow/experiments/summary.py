@@ -135,7 +135,7 @@ def _splits(found: Findings) -> Table | None:
     rows = [
         (name, *(found.text(part, model) for model in models))
         for part, name in parts.items()
-        if found.value(part, "ConvNet")
+        if found.value(part, "ConvNet") is not None
     ]
     if len(rows) < 2:
         return None
@@ -154,7 +154,7 @@ def _levels(found: Findings) -> Table | None:
     rows = tuple(
         (str(n), found.text(part, "DF"), found.text(part, "ConvNet"), found.gain(part, "ConvNet"))
         for part, n in parts
-        if found.value(part, "DF")
+        if found.value(part, "DF") is not None
     )
     if len(rows) < 2:
         return None
@@ -170,15 +170,15 @@ def _others(found: Findings) -> Table | None:
     rows: list[tuple[str | None, ...]] = []
     for part, model in parts:
         seconds = found.cost(part, model, "train_seconds")
-        if found.value(part, model):
+        if found.value(part, model) is not None:
             said = f"{reported[model]:.2f}" if model in reported else None
             rows.append((model, found.text(part, model), None if seconds is None else f"{seconds:.0f}", said))
     if not any(row[0] not in PAPERS for row in rows):
         return None
     note = (
         f"{WORDS[found.measure]}. All from the same images; U-Net and FCN are trained from scratch (the paper took a "
-        "pre-trained FCN). A random start is the paper's network without the forests' weights; the fully connected "
-        f"one is of a smaller stack. {_seeds(found)} {_where(found)}"
+        "pre-trained FCN). A random start is the paper's network, of a smaller stack, without the forests' weights. "
+        f"{_seeds(found)} {_where(found)}"
     )
     return Table("Against other networks", ("", "score", "seconds to train", "in the paper"), tuple(rows), note)
 
