@@ -158,7 +158,7 @@ KINECT = Protocol(
         "small": Scale(
             n_train=40,
             n_test=20,
-            size=(240, 320),
+            size=(120, 160),
             shrink=2,
             n_trees=10,
             paper_steps=200,
