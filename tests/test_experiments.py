@@ -75,7 +75,7 @@ def test_an_experiment_runs_end_to_end_and_tells_all(tiny, tmp_path):
     assert written["settings"]["paper"]["refine"]["learning_rate"] == 0.01
     models = {(row["part"], row["model"]) for row in written["rows"]}
     for part in ("paper", "tanh", "crelu"):
-        assert {(part, name) for name in ("DF", "mapped", "ConvNet", "MB1", "MB2")} <= models
+        assert {(part, name) for name in ("DF", "mapped", "ConvNet", "MB1", "MB2", "fitted")} <= models
     assert {part for part, model in models if model == "relaxed"} == {"own", "tanh", "crelu"}
     assert {
         ("own", "soft"),

@@ -54,7 +54,15 @@ def test_refinement_and_its_map_back_are_better_than_the_forest(refined, shells)
     unseen, classes = shells[2:]
     forest = accuracy(refined.forest_proba(unseen), classes)
     assert refined.score(unseen, classes) > forest + 0.1
-    assert accuracy(refined.forest_proba(unseen, refined.to_forest()), classes) > forest + 0.03
+    for method in ("leaf_mean", "fitted"):
+        assert accuracy(refined.forest_proba(unseen, refined.to_forest(method)), classes) > forest + 0.03
+
+
+def test_fitted_votes_say_of_the_training_samples_what_the_network_says(refined, shells):
+    table, mean, fitted = shells[0], refined.to_forest(), refined.to_forest("fitted")
+    said = refined.predict_proba(table)
+    lost = [-(said * np.log(refined.forest_proba(table, each))).sum(axis=1).mean() for each in (mean, fitted)]
+    assert lost[1] < lost[0]
 
 
 def test_the_soft_forest_is_the_network(refined, shells):
