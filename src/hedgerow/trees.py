@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -88,7 +89,7 @@ class Forest:
         """(N,) int32; LEAF at a leaf"""
         return np.where(self.is_split, self.left_child + 1, LEAF)
 
-    @property
+    @cached_property
     def depth(self) -> np.ndarray:
         """(T,) int64: splits on the longest path of each tree."""
         deepest = np.zeros(self.n_trees, np.int64)
@@ -101,7 +102,7 @@ class Forest:
             deepest[trees] += 1  # once a tree and round, however many of its nodes go on
             nodes, trees = np.concatenate([nodes, nodes + 1]), np.concatenate([trees, trees])
 
-    @property
+    @cached_property
     def reach(self) -> int:
         """The farthest that a probe reads from its pixel, in unscaled pixels along an axis, box included."""
         used = (self.weight != 0) & self.is_split[:, None]

@@ -17,7 +17,7 @@ from hedgerow.report.charts import line_figure
 from hedgerow.report.page import Curve, write_report
 from hedgerow.synthetic import CLASS_NAMES
 
-SHOWN = ("DF", "ConvNet", "MB1", "MB2", "soft")
+SHOWN = ("DF", "ConvNet", "MB1", "MB2", "fitted", "soft")
 
 
 def write_outputs(folder: Path, results: dict[str, Any], test: ImageSet, progress: Report | None = None) -> None:
@@ -60,9 +60,10 @@ def write_outputs(folder: Path, results: dict[str, Any], test: ImageSet, progres
 
 def _about(settings: dict[str, Any]) -> str:
     sizes = settings["sizes"]
+    shapes = ", ".join(shape.strip("()").replace(", ", " x ") for shape in sizes["shapes"])
     return (
         f"The paper's {settings['name']} protocol on {settings['data']}: {sizes['train']} images to"
-        f" learn from, {sizes['test']} others to test on, of {', '.join(sizes['shapes'])} pixels. The pictures are of"
+        f" learn from, {sizes['test']} others to test on, of {shapes} pixels. The pictures are of"
         " the first seed; the tables are of all."
     )
 
