@@ -67,6 +67,8 @@ def test_values_that_meet_thresholds_go_the_same_way(gpu, n_probes, is_softmax):
 )
 def test_soft_forests_are_those_of_the_cpu_within_tolerance(gpu, kind, tolerance):
     stack, image = grown_stack(kind)
+    image = np.ascontiguousarray(image[8:21, 9:26])  # the interpreter takes its time
+    assert len(np.unique(image)) > 9
     soft = to_forest(to_convnet(stack), method="soft", tolerance=tolerance)
     for expected, found in zip(soft.level_outputs(image), there(soft, gpu).level_outputs(image), strict=True):
         np.testing.assert_allclose(found, expected, atol=2e-5)
