@@ -234,3 +234,17 @@ def test_means_and_spreads_are_over_seeds():
     assert str(found.value("own", "DF")) == "0.600 ± 0.141"
     assert found.gain("own", "ConvNet") == "+25.0%"
     assert found.value("own", "MB1") is None
+
+
+@pytest.mark.parametrize("measure", ["mean_dice", "foreground_accuracy"])
+def test_the_papers_table_tells_mean_dice_beside_another_measure(measure):
+    made = {"DF": (0.8, 0.5), "ConvNet": (0.4, 0.6)}
+    rows = [
+        {"part": "own", "model": name, "seed": 0, "device": "cpu", "foreground_accuracy": first, "mean_dice": second}
+        for name, (first, second) in made.items()
+    ]
+    settings = {"measure": measure, "scale": "full", "paper": {"reported": {}}, "hedgerow": {"stack": {"n_levels": 3}}}
+    table = summary.tables({"settings": settings, "seeds": [0], "rows": rows})[0]
+    told = {row[0] + str(i): row[1:3] for i, row in enumerate(table.rows)}
+    dice = [("0.500", "0.600"), ("+0.0%", "+20.0%")]
+    assert list(told.values()) == ([("0.800", "0.400"), ("+0.0%", "-50.0%")] if measure != "mean_dice" else []) + dice
