@@ -97,6 +97,21 @@ class Protocol:
 # two passes and raised the momentum after 96 of its 48 images: here two passes before that and two after.
 _ZEBRAFISH_STACK = replace(StackConfig.zebrafish(), augment=StackConfig().augment)
 
+SMALL = Scale(
+    n_train=16,
+    n_test=8,
+    size=(192, 192),
+    shrink=1,
+    n_trees=8,
+    paper_steps=96,
+    steps=100,
+    random_steps=100,
+    network_steps=1000,
+)
+FULL = replace(
+    SMALL, n_test=16, size=(800, 950), n_trees=16, paper_steps=192, steps=300, random_steps=2500, network_steps=2000
+)
+
 ZEBRAFISH = Protocol(
     name="zebrafish",
     data="somites",
@@ -117,30 +132,7 @@ ZEBRAFISH = Protocol(
         "random start, full": 0.15,
         "FCN": 0.18,
     },
-    scales={
-        "small": Scale(
-            n_train=16,
-            n_test=8,
-            size=(192, 192),
-            shrink=1,
-            n_trees=8,
-            paper_steps=96,
-            steps=100,
-            random_steps=100,
-            network_steps=1000,
-        ),
-        "full": Scale(
-            n_train=16,
-            n_test=16,
-            size=(800, 950),
-            shrink=1,
-            n_trees=16,
-            paper_steps=192,
-            steps=300,
-            random_steps=2500,
-            network_steps=2000,
-        ),
-    },
+    scales={"small": SMALL, "full": FULL},
 )
 KINECT = Protocol(
     name="kinect",
@@ -155,28 +147,10 @@ KINECT = Protocol(
     measure="foreground_accuracy",
     reported={"DF": 0.82, "ConvNet": 0.91, "MB1": 0.74, "MB2": 0.85},
     scales={
-        "small": Scale(
-            n_train=40,
-            n_test=20,
-            size=(120, 160),
-            shrink=2,
-            n_trees=10,
-            paper_steps=200,
-            steps=150,
-            random_steps=100,
-            network_steps=1000,
+        "small": replace(
+            SMALL, n_train=40, n_test=20, size=(120, 160), shrink=2, n_trees=10, paper_steps=200, steps=150
         ),
-        "full": Scale(
-            n_train=2000,
-            n_test=500,
-            size=(240, 320),
-            shrink=1,
-            n_trees=10,
-            paper_steps=8000,
-            steps=300,
-            random_steps=2500,
-            network_steps=2000,
-        ),
+        "full": replace(FULL, n_train=2000, n_test=500, size=(240, 320), n_trees=10, paper_steps=8000),
     },
 )
 VNC = replace(
@@ -186,28 +160,8 @@ VNC = replace(
     background=None,
     reported={},
     scales={
-        "small": Scale(
-            n_train=None,
-            n_test=None,
-            size=None,
-            shrink=4,
-            n_trees=8,
-            paper_steps=96,
-            steps=100,
-            random_steps=100,
-            network_steps=1000,
-        ),
-        "full": Scale(
-            n_train=None,
-            n_test=None,
-            size=None,
-            shrink=2,
-            n_trees=16,
-            paper_steps=192,
-            steps=300,
-            random_steps=2500,
-            network_steps=2000,
-        ),
+        "small": replace(SMALL, n_train=None, n_test=None, size=None, shrink=4),
+        "full": replace(FULL, n_train=None, n_test=None, size=None, shrink=2),
     },
 )
 PROTOCOLS = {protocol.name: protocol for protocol in (ZEBRAFISH, KINECT, VNC)}
