@@ -27,6 +27,7 @@ import bench_growth
 import bench_net
 import bench_pixels
 import bench_set
+import hedgerow
 from measure import SMALL_WARNING, THREADS, CheckFailed
 
 BENCHMARKS = {
@@ -65,6 +66,8 @@ def processor() -> str:
 
 
 def version(package: str) -> str:
+    if package == "hedgerow":  # may be run from its sources, not installed
+        return hedgerow.__version__
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

@@ -108,6 +108,19 @@ def test_deterministic_gradients_are_the_same_twice_and_right(gpu, split, activa
         np.testing.assert_allclose(runs[0][name][first:], expected[name][first:], atol=64 * EPS * largest, err_msg=name)
 
 
+@pytest.mark.parametrize(("split", "activation"), SMOOTH)
+def test_operands_of_any_magnitude_keep_their_digits(gpu, split, activation):
+    level = moved(level_case(**SMALL), gpu)
+    slope = slope_of(level)
+    expected, expected_gradients = gradients("triton", level, split, activation, slope)
+    larger = replace(level, vote_weight=level.vote_weight * 2.0**30)
+    found, found_gradients = gradients("triton", larger, split, activation, slope * 2.0**-60)
+    np.testing.assert_array_equal(found, expected * 2.0**30)
+    for name in PARAMETERS:
+        right = expected_gradients[name] * 2.0 ** (-60 if name == "vote_weight" else -30)
+        np.testing.assert_allclose(found_gradients[name], right, atol=8 * EPS * np.abs(right).max(), err_msg=name)
+
+
 class PoisonedTorch:
     """PyTorch, but memory that nobody has written holds NaN."""
 

@@ -160,7 +160,7 @@ VNC = replace(
     background=None,
     reported={},
     scales={
-        "small": replace(SMALL, n_train=None, n_test=None, size=None, shrink=4),
+        "small": replace(SMALL, n_train=None, n_test=None, size=None, shrink=4, steps=300),
         "full": replace(FULL, n_train=None, n_test=None, size=None, shrink=2),
     },
 )

@@ -20,10 +20,13 @@ from hedgerow.ops.triton_parts import (
     descend,
     gates,
     leaf_activation,
+    parts,
+    places,
     probed,
     product,
     split_inputs,
     stacked,
+    starts,
     tile_pixels,
     tree_votes,
 )
@@ -63,38 +66,45 @@ def _split_slope(z, right, left, sum_right, sum_left, leaf, KIND: tl.constexpr):
 
 
 @triton.jit
-def _normalised_slope(slope, total, n_classes, WIDTH: tl.constexpr):
-    """The gradient of a tree's sums (WIDTH,P) divided by its mass, which is one of their rows, and has one too."""
+def _normalised_slope(slope, total, n_classes, WIDTH: tl.constexpr, WHOLE: tl.constexpr):
+    """The gradient of a tree's sums (WIDTH,P) divided by its mass, which is one of their rows, and has one too.
+
+    The mass is WHOLE x WHOLE times too large; the gradient is not to be as many times too small.
+    """
     ballot = tl.arange(0, WIDTH)[:, None]
     mass = tl.sum(tl.where(ballot == n_classes, total, 0.0), axis=0)
     inverse = tl.where(mass == 0, 0.0, 1.0 / mass)[None, :]
-    slope = slope * inverse
-    mean = tl.sum(tl.where(ballot < n_classes, slope * total, 0.0), axis=0)[None, :] * inverse
-    return tl.where(ballot == n_classes, -mean, slope)
+    share = tl.sum(tl.where(ballot < n_classes, slope * total, 0.0), axis=0)[None, :] * inverse
+    return tl.where(ballot == n_classes, -share, slope) * (inverse * (WHOLE * WHOLE))
 
 
-@triton.jit(do_not_specialize_on_alignment=["rooms", "slope_in"])
+@triton.jit(do_not_specialize_on_alignment=["rooms", "slope_in", "d_votes"])
 def backward(
-    values, place, spot, offset, row, column, stretch, weight, bias, votes, slot, below, is_open, after, first,
-    rooms, slope_in, split, leaves, opens, visited, is_up, visit_after, first_visit,
+    values, place, spot, offset, row, column, stretch, weight, bias, votes, fine_votes, slot, below, is_open, after,
+    first, rooms, slopes, slope_in, split, leaves, opens, visited, is_up, visit_after, first_visit,
     d_weight, d_bias, d_votes, d_values, scales, height, width, stride, extent_h, extent_w, carried,
     n_items, n_below, n_trees, n_classes, n_slots, leaf, tolerance, one,
     J: tl.constexpr, STRETCHED: tl.constexpr, KIND: tl.constexpr, DROPS: tl.constexpr, NORMALISED: tl.constexpr,
-    NEEDS_VALUES: tl.constexpr, FIXED_POINT: tl.constexpr, PRECISION: tl.constexpr,
+    NEEDS_VALUES: tl.constexpr, FIXED_POINT: tl.constexpr, WHOLE: tl.constexpr,
     WIDTH: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
     """Add to the gradients, arranged in pieces: d_weight (Q,J,EXITS), d_bias (Q,EXITS), d_votes (Q,EXITS,WIDTH).
 
     An item is one tree and some tiles below each other: a piece is worked through tile after tile, and only then are
     the sums over the pixels added to the gradients.
-    slope_in: (C,S) of the scores; d_values: (V - carried,); scales: (3,) of whole numbers: weights, votes, values
+    Those of the votes come out WHOLE times too large, all others also as many times as the votes are.
+    slopes: (programs,n_below,2,WIDTH,P), room for the parts of gradients; slope_in: (C,S) of the scores
+    d_values: (V - carried,); scales: (3,) of whole numbers: weights, votes, values
     """
-    # Of each tile: what arrives at the pieces' tops (slots,P), then the gradient of this tree's sums (WIDTH,P).
-    per_tile = (n_slots + WIDTH) * P
+    # Of each tile: what arrives at the pieces' tops (slots,P), and the parts of the gradient of this tree's sums.
+    per_tile, per_slope = n_slots * P, WIDTH * P
     rooms += tl.program_id(0).to(tl.int64) * n_below * per_tile
+    slopes += tl.program_id(0).to(tl.int64) * n_below * (2 * per_slope)
     lane, exit, ballot = tl.arange(0, P), tl.arange(0, EXITS), tl.arange(0, WIDTH)
     # Within a tile's room all but the start is known beforehand, and costs no arithmetic.
-    at_slope, at_exit = ballot[:, None] * P, exit[:, None] * P
+    at_slope, at_exit = ballot[None, :] * P + lane[:, None], exit[:, None] * P
+    is_row = (ballot < n_classes + (1 if NORMALISED else 0))[None, :]
+    all_values = d_values - carried  # so that places need no change
     weight_scale, vote_scale, value_scale = tl.load(scales), tl.load(scales + 1), tl.load(scales + 2)
     n_down, n_across = tl.cdiv(height, P // COLUMNS), tl.cdiv(width, COLUMNS)
     item = tl.program_id(0)
@@ -113,14 +123,17 @@ def backward(
             )  # fmt: skip
             if NORMALISED:
                 total = tree_votes(
-                    values, place, spot, offset, row, column, stretch, weight, bias, votes, slot, below, is_open,
-                    after, room, tl.load(first + tree), tl.load(first + tree + 1), i, k, width, stride,
-                    extent_h, extent_w, leaf, tolerance, one, J, STRETCHED, KIND, DROPS, PRECISION, WIDTH, P,
+                    values, place, spot, offset, row, column, stretch, weight, bias, votes, fine_votes, slot, below,
+                    is_open, after, room, tl.load(first + tree), tl.load(first + tree + 1), i, k, width, stride,
+                    extent_h, extent_w, leaf, tolerance, one, J, STRETCHED, KIND, DROPS, WHOLE, WIDTH, P,
                 )  # fmt: skip
-                slope = _normalised_slope(slope, total, n_classes, WIDTH)
+                slope = _normalised_slope(slope, total, n_classes, WIDTH, WHOLE)
             tl.debug_barrier()
-            tl.store((room + n_slots * P + lane)[None, :] + at_slope, slope)
-            tl.store(room + lane, tl.full((P,), 0.0 if KIND == TANH else 1.0, tl.float32))
+            slope, fine_slope = parts(tl.trans(slope), WHOLE)
+            kept = slopes + tile * (2 * per_slope) + at_slope
+            tl.store(kept, slope)
+            tl.store(kept + per_slope, fine_slope)
+            tl.store(room + lane, tl.full((P,), 0.0 if KIND == TANH else WHOLE, tl.float32))
             tile += 1
 
         visit = tl.load(first_visit + tree)
@@ -131,37 +144,53 @@ def backward(
             n_active = 0
             tile = 0
             if tl.load(is_up + visit) > 0:
-                at_votes = at_split[:, None] * WIDTH + ballot[None, :]
-                given = tl.load(votes + at_votes)
-                is_end = (tl.load(opens + at_split) > 0)[:, None]
+                # Turned over, lest loads of the same shape make those of the values be laid out like them.
+                at_votes = at_split[None, :] * WIDTH + ballot[:, None]
+                given, fine_given = tl.trans(tl.load(votes + at_votes)), tl.trans(tl.load(fine_votes + at_votes))
+                is_open_here = tl.load(is_open + piece)
                 d_given = tl.zeros((EXITS, WIDTH), tl.float32)
                 d_split = tl.zeros((EXITS, P), tl.float32)
                 d_probe = tl.zeros((EXITS, P), tl.float32)
+                i, k, _pixel, _is_inside = tile_pixels(first_down, across, height, width, P)
+                value = probed(
+                    values, starts(place, piece, 0, J), spot, offset, row, column, stretch, piece * J, i, k,
+                    width, stride, extent_h, extent_w, STRETCHED,
+                )  # fmt: skip
                 while tile < n_here:
                     room = rooms + tile * per_tile
-                    i, k, _pixel, is_inside = tile_pixels(first_down + tile, across, height, width, P)
+                    i, k, _pixel, _is_inside = tile_pixels(first_down + tile, across, height, width, P)
                     top, some = arriving(room + here, tolerance, KIND, P)
+                    # Asked for before it is needed, as memory is slow.
+                    next_i, next_k, _pixel, _is_inside = tile_pixels(first_down + tile + 1, across, height, width, P)
+                    next_value = probed(
+                        values, starts(place, piece, 0, J), spot, offset, row, column, stretch, piece * J,
+                        next_i, next_k, width, stride, extent_h, extent_w, STRETCHED,
+                    )  # fmt: skip
                     if some > 0:
                         n_active += 1
-                        slopes = (room + n_slots * P + lane)[None, :] + at_slope
-                        if KIND != HARD:
-                            d_active = product(given, tl.load(slopes), PRECISION)
-                        value, _places, _used = probed(
-                            values, place, spot, offset, row, column, stretch, piece, i, k, width, stride,
-                            extent_h, extent_w, 0, J, STRETCHED,
-                        )  # fmt: skip
                         z = split_inputs(
                             values, place, spot, offset, row, column, stretch, weight, bias, value, piece, i, k, width,
                             stride, extent_h, extent_w, J, STRETCHED,
                         )  # fmt: skip
                         right, left = gates(z, leaf, KIND)
-                        active = leaf_activation(descend(top, right, left, tolerance, KIND, DROPS, P), leaf, KIND)
+                        carry = descend(top, right, left, tolerance, KIND, DROPS, P)
+                        active = leaf_activation(carry, leaf, KIND, WHOLE)
+                        coarse, fine = parts(active, WHOLE)
+                        kept = slopes + tile * (2 * per_slope) + at_slope
+                        slope = tl.load(kept, mask=is_row, other=0.0)
+                        fine_slope = tl.load(kept + per_slope, mask=is_row, other=0.0)
+                        d_given += product(coarse, fine, slope, fine_slope, WHOLE) * one  # see `tree_votes`
                         if KIND != HARD:
-                            exits = active * d_active
-                            if KIND == TANH:
-                                exits *= leaf * (1.0 - active)
+                            d_active = product(given, fine_given, tl.trans(slope), tl.trans(fine_slope), WHOLE)
                             below_here = (room + exits_from + lane)[None, :] + at_exit
-                            exits = tl.where(is_end, tl.load(below_here, mask=is_end, other=0.0), exits)
+                            # Nothing is read: a load makes the compiler lay the products out as it does pixels here,
+                            # once, rather than all that follows as it does products.
+                            exits = active * tl.load(below_here, mask=n_trees < 0, other=d_active)
+                            if KIND == TANH:
+                                exits *= leaf - leaf / WHOLE * active
+                            if is_open_here > 0:
+                                is_end = (tl.load(opens + at_split) > 0)[:, None]
+                                exits = tl.where(is_end, tl.load(below_here, mask=is_end, other=0.0), exits)
                             sum_right, sum_left, sum_top = _sums(exits, P)
                             tl.debug_barrier()  # all have read what arrived there
                             tl.store(room + here + lane, sum_top)
@@ -170,30 +199,31 @@ def backward(
                             for j in tl.static_range(J):
                                 probe = (piece * J + j) * EXITS + exit
                                 if J > 1 or NEEDS_VALUES:
-                                    value, places, _used = probed(
-                                        values, place, spot, offset, row, column, stretch, piece, i, k, width, stride,
-                                        extent_h, extent_w, j, J, STRETCHED,
+                                    start = starts(place, piece, j, J)
+                                    at = places(
+                                        start, spot, offset, row, column, stretch, piece * J + j, i, k, width, stride,
+                                        extent_h, extent_w, STRETCHED,
                                     )  # fmt: skip
-                                if NEEDS_VALUES:
+                                if NEEDS_VALUES:  # pixels beyond the grid's end add 0
                                     d_value = tl.load(weight + probe)[:, None] * d_z
-                                    is_carried = (tl.load(place + probe) >= carried)[:, None] & is_inside[None, :]
-                                    _add(d_values + (places - carried), d_value, value_scale, is_carried, FIXED_POINT)
+                                    is_carried = (start >= carried)[:, None]
+                                    _add(all_values + at, d_value, value_scale, is_carried, FIXED_POINT)
                                 if j == 0:
                                     d_probe += d_z * value
                                 else:
+                                    more = tl.load(values + at, mask=(start >= 0)[:, None], other=0.0)
                                     _add(
-                                        d_weight + probe, tl.sum(d_z * value, axis=1), weight_scale,
+                                        d_weight + probe, tl.sum(d_z * more, axis=1), weight_scale,
                                         tl.load(split + at_split) >= 0, FIXED_POINT,
                                     )  # fmt: skip
-                        # Read again: kept in registers from above it would crowd out all else. Times one: see
-                        # `tree_votes`.
-                        d_given += product(active, tl.trans(tl.load(slopes)), PRECISION) * one
                     else:
                         tl.store(room + here + lane, tl.zeros((P,), tl.float32))
+                    value = next_value
                     tile += 1
                 if n_active > 0:
                     is_vote = (tl.load(leaves + at_split) >= 0)[:, None] & (ballot < n_classes)[None, :]
-                    _add(d_votes + at_votes, d_given, vote_scale, is_vote, FIXED_POINT)
+                    at_sums = at_split[:, None] * WIDTH + ballot[None, :]
+                    _add(d_votes + at_sums, d_given, vote_scale, is_vote, FIXED_POINT)
                     if KIND != HARD:
                         is_split = tl.load(split + at_split) >= 0
                         _add(d_bias + at_split, tl.sum(d_split, axis=1), weight_scale, is_split, FIXED_POINT)
@@ -203,12 +233,12 @@ def backward(
             else:
                 while tile < n_here:
                     room = rooms + tile * per_tile
-                    i, k, _pixel, is_inside = tile_pixels(first_down + tile, across, height, width, P)
+                    i, k, _pixel, _is_inside = tile_pixels(first_down + tile, across, height, width, P)
                     top, some = arriving(room + here, tolerance, KIND, P)
                     n_active += some
-                    value, _places, _used = probed(
-                        values, place, spot, offset, row, column, stretch, piece, i, k, width, stride,
-                        extent_h, extent_w, 0, J, STRETCHED,
+                    value = probed(
+                        values, starts(place, piece, 0, J), spot, offset, row, column, stretch, piece * J, i, k, width,
+                        stride, extent_h, extent_w, STRETCHED,
                     )  # fmt: skip
                     z = split_inputs(
                         values, place, spot, offset, row, column, stretch, weight, bias, value, piece, i, k, width,

@@ -10,13 +10,16 @@ from hedgerow.ops.triton_parts import COLUMNS, tile_pixels, tree_votes
 
 @triton.jit(do_not_specialize_on_alignment=["rooms", "out"])
 def forward(
-    values, place, spot, offset, row, column, stretch, weight, bias, votes, slot, below, is_open, after, first,
-    rooms, out, height, width, stride, extent_h, extent_w, n_items, n_trees, n_groups, n_classes, n_slots,
+    values, place, spot, offset, row, column, stretch, weight, bias, votes, fine_votes, slot, below, is_open, after,
+    first, rooms, out, height, width, stride, extent_h, extent_w, n_items, n_trees, n_groups, n_classes, n_slots,
     leaf, tolerance, one,
     J: tl.constexpr, STRETCHED: tl.constexpr, KIND: tl.constexpr, DROPS: tl.constexpr, NORMALISED: tl.constexpr,
-    PRECISION: tl.constexpr, WIDTH: tl.constexpr, P: tl.constexpr,
+    WHOLE: tl.constexpr, WIDTH: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
-    """out (groups,C,S): scores, trees shared out to groups. An item is one tile and one group of trees."""
+    """out (groups,C,S): scores, trees shared out to groups. An item is one tile and one group of trees.
+
+    Scores come out as many times too large as the votes are, times WHOLE; if NORMALISED, over WHOLE.
+    """
     room = rooms + tl.program_id(0).to(tl.int64) * (n_slots + WIDTH) * P
     ballot, lane, per_group = tl.arange(0, WIDTH), tl.arange(0, P), n_trees // n_groups
     # The sum over the trees is kept in memory: in registers there are only the sums of one tree.
@@ -29,9 +32,9 @@ def forward(
         tree = group * per_group
         while tree < (group + 1) * per_group:
             total = tree_votes(
-                values, place, spot, offset, row, column, stretch, weight, bias, votes, slot, below, is_open, after,
-                room, tl.load(first + tree), tl.load(first + tree + 1), i, k, width, stride, extent_h, extent_w,
-                leaf, tolerance, one, J, STRETCHED, KIND, DROPS, PRECISION, WIDTH, P,
+                values, place, spot, offset, row, column, stretch, weight, bias, votes, fine_votes, slot, below,
+                is_open, after, room, tl.load(first + tree), tl.load(first + tree + 1), i, k, width, stride,
+                extent_h, extent_w, leaf, tolerance, one, J, STRETCHED, KIND, DROPS, WHOLE, WIDTH, P,
             )  # fmt: skip
             if NORMALISED:  # the last column of the votes is 1
                 mass = tl.sum(tl.where((ballot == n_classes)[:, None], total, 0.0), axis=0)

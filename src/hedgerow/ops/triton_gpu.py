@@ -26,6 +26,9 @@ KINDS = {"hard": 0, "tanh": 1, "soft": 2, "crelu": 3}
 SMALLEST = 1e-30  # what must arrive at a piece of a tree to be felt in float32 at all
 PADDING = -1e30  # bias of a split that is none: everything goes to the left
 MOST_CLASSES = 63  # in one run; one column of the votes is taken for their sum
+# Operands of matrix products are two float16, which end at 2^16, and have few digits under 2^-14. So all are multiplied
+# by powers of two to become about this large, and what was computed is divided by them.
+WHOLE = 2.0**14
 
 
 @dataclass(frozen=True)
@@ -37,8 +40,8 @@ class _Shape:
     programs: int
 
 
-FORWARD, BACKWARD = _Shape(32, 1, 16), _Shape(32, 1, 8)  # as measured to be fastest on an H200
-MOST_BELOW = 16  # tiles below each other that share the sums of gradients, if all multiprocessors are busy then
+FORWARD, BACKWARD = _Shape(64, 1, 8), _Shape(32, 1, 8)  # as measured to be fastest on an H200
+MOST_BELOW = 4  # tiles below each other that share the sums of gradients, if all multiprocessors are busy then
 FEW_TILES = 4096  # below so many, every tree of a tile is a work item of its own, to keep all multiprocessors busy
 
 
@@ -73,7 +76,7 @@ class _LevelScores(torch.autograd.Function):
     def forward(context: Any, values: Tensor, weight: Tensor, bias: Tensor, votes: Tensor, work: _Work) -> Tensor:
         context.save_for_backward(values, weight, bias, votes)
         context.work = work
-        return work.scores(values.contiguous(), work.arranged(weight, bias, votes), votes.shape[1])
+        return work.scores(values.contiguous(), weight, bias, votes)
 
     @staticmethod
     def backward(context: Any, *slopes: Tensor) -> Any:
@@ -134,15 +137,16 @@ class _Work:
         self.device = values.device
         self.tables = _tables(self.pieces, values.device)
         self.n_probes = reads.place.shape[1]
-        self.leaf, self.tolerance = float(leaf_sharpness), max(tolerance, SMALLEST)
         self.kinds = {
             "J": self.n_probes,
             "STRETCHED": reads.is_stretched,
             "KIND": KINDS[split],
             "DROPS": tolerance > 0 and split in ("soft", "crelu"),
             "NORMALISED": activation == "softmax",
-            "PRECISION": _precision(split, values.device),
+            "WHOLE": _whole(split, values.device),
         }
+        self.whole = float(self.kinds["WHOLE"])
+        self.leaf, self.tolerance = float(leaf_sharpness), max(tolerance, SMALLEST) * self.whole
         # Decisions, and where stretched offsets end, must not depend on how products and sums are contracted.
         self.fuses = split != "hard" and not reads.is_stretched
         whole = torch.int32 if values.numel() < 2**31 else torch.int64
@@ -175,11 +179,25 @@ class _Work:
         return padded[self.tables.split.long()].movedim(1, -1).contiguous()
 
     def arranged(self, weight: Tensor, bias: Tensor, votes: Tensor) -> tuple[Tensor, ...]:
-        """Weights (Q,J,EXITS), biases (Q,EXITS) and votes (Q,EXITS,WIDTH), in whose column C leaves have a 1."""
-        counted = torch.cat([votes, votes.new_ones(len(votes), 1)], dim=1)
+        """Weights (Q,J,EXITS), biases (Q,EXITS), and the parts of the votes (Q,EXITS,WIDTH); in column C WHOLE."""
+        counted = torch.cat([votes, votes.new_full((len(votes), 1), self.whole)], dim=1)
         width = max(16, triton.next_power_of_2(counted.shape[1]))
-        padded = torch.nn.functional.pad(counted, (0, width - counted.shape[1], 0, 1))
-        return self._by_piece(weight, 0), self._by_piece(bias, PADDING), padded[self.tables.leaf.long()]
+        padded = torch.nn.functional.pad(counted, (0, width - counted.shape[1], 0, 1))[self.tables.leaf.long()]
+        coarse = padded if self.whole == 1 else padded.half()
+        fine = (padded - coarse).to(coarse.dtype)
+        return self._by_piece(weight, 0), self._by_piece(bias, PADDING), coarse, fine
+
+    def _enlarged(self, given: Tensor, most: float) -> tuple[Tensor, Tensor]:
+        """Times a power of two, told too (float64), by which the largest becomes `most` or up to half of that.
+
+        As it is where products are made exactly.
+        """
+        if self.whole == 1 or not given.numel():
+            return given, given.new_ones((), dtype=torch.float64)
+        largest = given.detach().abs().amax().double()
+        factor = torch.exp2(torch.floor(torch.log2(most / largest)).clamp(-120, 120))
+        factor = torch.where(largest == 0, 1, factor)
+        return (given * factor).float(), factor
 
     def _tiles(self, shape: _Shape) -> tuple[int, int]:
         """How many tiles, down and across, cover the grid."""
@@ -199,8 +217,10 @@ class _Work:
         reads = self.reads
         return *reads.size, reads.stride, *(reads.extent if reads.is_stretched else (0, 0))
 
-    def scores(self, values: Tensor, weights: tuple[Tensor, ...], n_classes: int) -> Tensor:
+    def scores(self, values: Tensor, weight: Tensor, bias: Tensor, votes: Tensor) -> Tensor:
         """(C,S) float32."""
+        larger, factor = self._enlarged(votes, self.whole)
+        weights, n_classes = self.arranged(weight, bias, larger), votes.shape[1]
         n_trees = len(self.tables.first) - 1
         down, across = self._tiles(FORWARD)
         n_tiles = down * across
@@ -218,14 +238,19 @@ class _Work:
         total = out[0]
         for part in out[1:]:  # tree after tree, as one program would add them
             total = total + part
-        return total
+        if self.whole == 1:
+            return total
+        return total * (self.whole ** (1 if self.kinds["NORMALISED"] else -1) / factor).float()
 
     def gradients(
         self, values: Tensor, weight: Tensor, bias: Tensor, votes: Tensor, slope: Tensor, needs_values: bool
     ) -> tuple[Tensor | None, ...]:
         """Of values (V,), split_weight (N,J), split_bias (N,) and votes (L,C); slope: (C,S) of the scores."""
         tables, carried = self.tables, self.reads.carried
-        given = self.arranged(weight, bias, votes)
+        # No share of a tree's mass is larger than the classes' sum; float16 ends before 2^16.
+        most = self.whole / MOST_CLASSES if self.kinds["NORMALISED"] else self.whole
+        (slope, slope_factor), (larger, vote_factor) = self._enlarged(slope, most), self._enlarged(votes, self.whole)
+        given = self.arranged(weight, bias, larger)
         n_trees = len(tables.first) - 1
         n_programs, width = self._programs(BACKWARD), given[2].shape[2]
         down, across = self._tiles(BACKWARD)
@@ -234,16 +259,18 @@ class _Work:
             n_below //= 2
         n_items = -(-down // n_below) * across * n_trees
         n_programs = min(n_items, n_programs)
-        rooms = torch.empty((n_programs, n_below, self.pieces.n_slots + width, BACKWARD.pixels), device=self.device)
+        rooms = torch.empty((n_programs, n_below, self.pieces.n_slots, BACKWARD.pixels), device=self.device)
+        room_of_slopes = (n_programs, n_below, 2, width, BACKWARD.pixels)
+        slopes = torch.empty(room_of_slopes, dtype=given[2].dtype, device=self.device)
         is_fixed = torch.are_deterministic_algorithms_enabled()
-        scales = self._scales(values, weight, votes, slope) if is_fixed else values.new_ones(3)
+        scales = self._scales(values, weight, larger, slope) if is_fixed else values.new_ones(3)
         # Thousands of tiles have a part in the gradient of a weight: more digits for their sum.
         kinds = (torch.int64, torch.int64) if is_fixed else (torch.float64, torch.float32)
-        sums = [torch.zeros(one.shape, dtype=kinds[0], device=self.device) for one in given]
+        sums = [torch.zeros(one.shape, dtype=kinds[0], device=self.device) for one in given[:3]]
         n_values = values.numel() - carried if needs_values and self.split != "hard" else 0
         sums.append(torch.zeros(n_values, dtype=kinds[1], device=self.device))
         backward[(n_programs,)](
-            values, *self.reading, *given, *self._trees(), rooms, slope,
+            values, *self.reading, *given, *self._trees(), rooms, slopes, slope,
             tables.split, tables.leaf, tables.opens, tables.visited, tables.is_up, tables.visit_after,
             tables.first_visit, *sums, scales, *self._geometry(),
             carried, n_items, n_below, n_trees, votes.shape[1], self.pieces.n_slots, self.leaf, self.tolerance, 1.0,
@@ -253,7 +280,11 @@ class _Work:
         if is_fixed:
             of = {0: 0, 1: 0, 2: 1, 3: 2}
             sums = [total / scales[of[n]].double() for n, total in enumerate(sums)]
-        d_weight, d_bias, d_votes, read = (total.float() for total in sums)
+        vote_share = self.whole * slope_factor
+        share = vote_share * vote_factor
+        d_weight, d_bias, d_votes, read = (
+            (total / of).float() for total, of in zip(sums, (share, share, vote_share, share), strict=True)
+        )
         d_values = None
         if needs_values:
             d_values = torch.zeros_like(values)
@@ -275,20 +306,20 @@ class _Work:
         n_pixels, n_classes = self.reads.size[0] * self.reads.size[1], MOST_CLASSES
         n_readers = weight.new_full((), self.reads.place.size * (n_pixels if self.reads.is_stretched else 1))
         # No leaf is more active than 1, and those of a tree sum to no more, but for tanh.
-        split = 2 * n_classes * votes * slope * max(self.leaf, 1.0)
+        split = 2 * n_classes * votes * slope * self.whole * max(self.leaf, 1.0)
         if self.split == "tanh":
             split = split * self.tables.leaf.numel()
         largest = torch.stack(
-            [n_pixels * split * values.clamp(min=1), n_pixels * slope, n_readers * split * weight]
+            [n_pixels * split * values.clamp(min=1), n_pixels * slope * self.whole, n_readers * split * weight]
         ).clamp(min=1e-30)
         return torch.exp2(torch.floor(62 - torch.log2(largest)).clamp(max=120)).float()
 
 
-def _precision(split: str, device: torch.device) -> str:
-    """How matrix products are made: exactly for decisions, else in passes of the matrix units, if there are any."""
-    if split == "hard" or IS_INTERPRETED or torch.cuda.get_device_capability(device)[0] < 8:
-        return "ieee"
-    return "passes"
+def _whole(split: str, device: torch.device) -> float:
+    """What stands for 1 in activations, votes and their products: see `WHOLE`; 1 where products are made exactly."""
+    if split == "hard" or (not IS_INTERPRETED and torch.cuda.get_device_capability(device)[0] < 8):
+        return 1.0
+    return WHOLE
 
 
 def _of_neurons(by_piece: Tensor, at: Tensor) -> Tensor:

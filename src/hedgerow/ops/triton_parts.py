@@ -48,21 +48,22 @@ def both_ways(away):
 
 
 @triton.jit
-def _coarse(x):
-    """The part of x that the matrix units take in full: 11 of its 24 digits."""
-    return (x.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
+def parts(x, WHOLE: tl.constexpr):
+    """x as an operand of `product`: itself, or two float16 whose sum is x to 22 digits for 2^-18 < |x| < 2^16."""
+    if WHOLE == 1:
+        return x, x
+    else:
+        coarse = x.to(tl.float16)
+        return coarse, (x - coarse.to(tl.float32)).to(tl.float16)
 
 
 @triton.jit
-def product(a, b, PRECISION: tl.constexpr):
-    """Matrix product of float32: as it is ("ieee"), or in three passes of the matrix units, exact but for a digit."""
-    if PRECISION == "ieee":
+def product(a, a_fine, b, b_fine, WHOLE: tl.constexpr):
+    """Matrix product of float32, of operands as they are, or in three passes of the matrix units over their parts."""
+    if WHOLE == 1:
         return tl.dot(a, b, input_precision="ieee")
     else:
-        a_coarse, b_coarse = _coarse(a), _coarse(b)
-        small = tl.dot(a - a_coarse, b_coarse, input_precision="tf32")
-        small = tl.dot(a_coarse, b - b_coarse, acc=small, input_precision="tf32")
-        return tl.dot(a_coarse, b_coarse, acc=small, input_precision="tf32")
+        return tl.dot(a, b, acc=tl.dot(a, b_fine, acc=tl.dot(a_fine, b)))
 
 
 @triton.jit
@@ -112,34 +113,49 @@ def stretched_place(row, column, stretch, down, right, h, w, top, left, step, ex
 
 
 @triton.jit
-def probed(
-    values, place, spot, offset, row, column, stretch, piece, i, k, width, stride, extent_h, extent_w,
-    j: tl.constexpr, J: tl.constexpr, STRETCHED: tl.constexpr,
-):  # fmt: skip
-    """What probe j of a piece's splits reads for the pixels (i, k): values (EXITS,P), 0 if unused, places, and uses.
+def starts(place, piece, j: tl.constexpr, J: tl.constexpr):
+    """Where probe j of a piece's splits begins to read, (EXITS,); place: (Q,J,EXITS)."""
+    return tl.load(place + (piece * J + j) * EXITS + tl.arange(0, EXITS))
 
-    place: (Q,J,EXITS); spot: (Q,J,5,EXITS) height, width, top, left and step of each plane; offset: (Q,J,2,EXITS)
+
+@triton.jit
+def places(
+    start, spot, offset, row, column, stretch, probe, i, k, width, stride, extent_h, extent_w, STRETCHED: tl.constexpr
+):
+    """Which values a probe of a piece's splits reads for the pixels (i, k), (EXITS,P); nothing of meaning if unused.
+
+    start: its `starts`; probe: which of the Q x J it is; spot: (Q,J,5,EXITS) height, width, top, left and step of each
+    plane; offset: (Q,J,2,EXITS)
     """
-    node = tl.arange(0, EXITS)
-    probe = piece * J + j
-    start = tl.load(place + probe * EXITS + node)
-    used = (start >= 0)[:, None]
     if STRETCHED:
+        node = tl.arange(0, EXITS)
         at, s = probe * (5 * EXITS) + node, i * width + k
         h, w = tl.load(spot + at)[:, None], tl.load(spot + at + EXITS)[:, None]
         top, left = tl.load(spot + at + 2 * EXITS)[:, None], tl.load(spot + at + 3 * EXITS)[:, None]
         step = tl.load(spot + at + 4 * EXITS)[:, None]
         down = tl.load(offset + probe * (2 * EXITS) + node)[:, None]
         right = tl.load(offset + probe * (2 * EXITS) + EXITS + node)[:, None]
-        places = start[:, None] + stretched_place(
+        found = start[:, None] + stretched_place(
             tl.load(row + s)[None, :], tl.load(column + s)[None, :], tl.load(stretch + s)[None, :], down, right,
             h, w, top, left, step, extent_h, extent_w,
         )  # fmt: skip
     else:
-        places = start[:, None] + (i.to(start.dtype) * stride + k)[None, :]
+        found = start[:, None] + (i.to(start.dtype) * stride + k)[None, :]
     # Not quite so at the grid's end, or stretched; said to let neighbouring threads have neighbouring pixels.
-    places = tl.max_contiguous(places, (1, 32))
-    return tl.load(values + places, mask=used, other=0.0), places, used
+    return tl.max_contiguous(found, (1, 32))
+
+
+@triton.jit
+def probed(
+    values, start, spot, offset, row, column, stretch, probe, i, k, width, stride, extent_h, extent_w,
+    STRETCHED: tl.constexpr,
+):  # fmt: skip
+    """What is read at `places`, (EXITS,P); 0 if unused."""
+    at = places(
+        start, spot, offset, row, column, stretch, probe, i, k, width, stride, extent_h, extent_w, STRETCHED
+    )  # fmt: skip
+    # Past the first cache, which has better use for its room: few values are read again soon.
+    return tl.load(values + at, mask=(start >= 0)[:, None], other=0.0, cache_modifier=".cg")
 
 
 @triton.jit
@@ -151,9 +167,9 @@ def split_inputs(
     node = tl.arange(0, EXITS)
     z = tl.load(weight + piece * J * EXITS + node)[:, None] * value
     for j in tl.static_range(1, J):
-        more, _places, _used = probed(
-            values, place, spot, offset, row, column, stretch, piece, i, k, width, stride, extent_h, extent_w,
-            j, J, STRETCHED,
+        more = probed(
+            values, starts(place, piece, j, J), spot, offset, row, column, stretch, piece * J + j, i, k, width, stride,
+            extent_h, extent_w, STRETCHED,
         )  # fmt: skip
         z += tl.load(weight + (piece * J + j) * EXITS + node)[:, None] * more
     return z + tl.load(bias + piece * EXITS + node)[:, None]
@@ -221,51 +237,69 @@ def arriving(kept, tolerance, KIND: tl.constexpr, P: tl.constexpr):
 
 
 @triton.jit
-def leaf_activation(carry, leaf, KIND: tl.constexpr):
-    """a_H2 from what reaches a leaf."""
+def leaf_activation(carry, leaf, KIND: tl.constexpr, WHOLE: tl.constexpr):
+    """a_H2, times WHOLE, from what reaches a leaf."""
     if KIND == TANH:
         x = leaf * (carry + 1.0)
-        return inverse(1.0 + tl.exp2(tl.minimum(x * -LOG2E, DECIDED, propagate_nan=tl.PropagateNan.ALL)))
+        return WHOLE * inverse(1.0 + tl.exp2(tl.minimum(x * -LOG2E, DECIDED, propagate_nan=tl.PropagateNan.ALL)))
     else:
         return carry
 
 
 @triton.jit
 def tree_votes(
-    values, place, spot, offset, row, column, stretch, weight, bias, votes, slot, below, is_open, after,
-    room, first, last, i, k, width, stride, extent_h, extent_w, leaf, tolerance, one,
-    J: tl.constexpr, STRETCHED: tl.constexpr, KIND: tl.constexpr, DROPS: tl.constexpr, PRECISION: tl.constexpr,
+    values, place, spot, offset, row, column, stretch, weight, bias, votes, fine_votes, slot, below, is_open,
+    after, room, first, last, i, k, width, stride, extent_h, extent_w, leaf, tolerance, one,
+    J: tl.constexpr, STRETCHED: tl.constexpr, KIND: tl.constexpr, DROPS: tl.constexpr, WHOLE: tl.constexpr,
     WIDTH: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
-    """(WIDTH,P): what the leaves of one tree, its pieces first..last, vote for in a tile.
+    """(WIDTH,P): what the leaves of one tree, its pieces first..last, vote for in a tile, times WHOLE.
 
-    votes: (Q,EXITS,WIDTH); room: (slots,P), for this tile alone; one: 1.0
+    votes, fine_votes: (Q,EXITS,WIDTH), see `parts`; room: (slots,P), for this tile alone; one: 1.0
     """
     lane, exit, ballot = tl.arange(0, P), tl.arange(0, EXITS), tl.arange(0, WIDTH)
+    PER_PIECE: tl.constexpr = EXITS * WIDTH
     tl.debug_barrier()
-    tl.store(room + lane, tl.full((P,), 0.0 if KIND == TANH else 1.0, tl.float32))
+    tl.store(room + lane, tl.full((P,), 0.0 if KIND == TANH else WHOLE, tl.float32))
     total = tl.zeros((WIDTH, P), tl.float32)
+    # Memory is slow: what the next piece reads is asked for before this one is worked through, and where, one before.
+    value = probed(
+        values, starts(place, first, 0, J), spot, offset, row, column, stretch, first * J, i, k, width, stride,
+        extent_h, extent_w, STRETCHED,
+    )  # fmt: skip
+    z = split_inputs(
+        values, place, spot, offset, row, column, stretch, weight, bias, value, first, i, k, width, stride,
+        extent_h, extent_w, J, STRETCHED,
+    )  # fmt: skip
+    start = starts(place, tl.minimum(first + 1, last - 1), 0, J)
+    at_votes = exit[None, :] * WIDTH + ballot[:, None]
+    given = tl.load(votes + first * PER_PIECE + at_votes)
+    fine_given = tl.load(fine_votes + first * PER_PIECE + at_votes)
     piece = first
     while piece < last:
         top, some = arriving(room + tl.load(slot + piece) * P, tolerance, KIND, P)
+        following = tl.where(some > 0, piece + 1, tl.load(after + piece))
+        ahead = tl.minimum(following, last - 1)
+        if some == 0:
+            start = starts(place, ahead, 0, J)
+        value = probed(
+            values, start, spot, offset, row, column, stretch, ahead * J, i, k, width, stride, extent_h, extent_w,
+            STRETCHED,
+        )  # fmt: skip
+        start = starts(place, tl.minimum(following + 1, last - 1), 0, J)
+        next_given = tl.load(votes + ahead * PER_PIECE + at_votes)
+        next_fine = tl.load(fine_votes + ahead * PER_PIECE + at_votes)
         if some > 0:
-            value, _places, _used = probed(
-                values, place, spot, offset, row, column, stretch, piece, i, k, width, stride, extent_h, extent_w,
-                0, J, STRETCHED,
-            )  # fmt: skip
-            z = split_inputs(
-                values, place, spot, offset, row, column, stretch, weight, bias, value, piece, i, k, width, stride,
-                extent_h, extent_w, J, STRETCHED,
-            )  # fmt: skip
             right, left = gates(z, leaf, KIND)
             carry = descend(top, right, left, tolerance, KIND, DROPS, P)
             if tl.load(is_open + piece) > 0:
                 tl.store((room + tl.load(below + piece) * P + lane)[None, :] + exit[:, None] * P, carry)
-            given = tl.load(votes + (piece * EXITS + exit)[None, :] * WIDTH + ballot[:, None])
-            part = product(given, leaf_activation(carry, leaf, KIND), PRECISION)
+            active, fine_active = parts(leaf_activation(carry, leaf, KIND, WHOLE), WHOLE)
             # Times one, so that the sum stays outside of the matrix units, which round towards zero.
-            total += part * one
-            piece += 1
-        else:
-            piece = tl.load(after + piece)
+            total += product(given, fine_given, active, fine_active, WHOLE) * one
+        z = split_inputs(
+            values, place, spot, offset, row, column, stretch, weight, bias, value, ahead, i, k, width, stride,
+            extent_h, extent_w, J, STRETCHED,
+        )  # fmt: skip
+        given, fine_given, piece = next_given, next_fine, following
     return total
