@@ -10,11 +10,16 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("triton", reason="Triton is not installed")
 
-KINDS = {"hard": 0, "tanh": 1, "soft": 2, "crelu": 3}
-# Card's generation, split, whether leaves are a softmax, and whether offsets are stretched by depth.
-QUICK = [(80, "soft", False, False), (90, "soft", False, False), (120, "crelu", True, False), (86, "tanh", False, True)]
+# Card's generation, split, whether leaves are a softmax, whether offsets are stretched by depth, whether gradients are
+# to be the same in every run, and columns of the votes.
+QUICK = [
+    (80, "soft", False, False, False, 32),
+    (90, "soft", False, False, True, 64),
+    (120, "crelu", True, False, False, 16),
+    (86, "tanh", False, True, False, 32),
+]
 MORE = [
-    (generation, split, is_softmax, is_stretched)
+    (generation, split, is_softmax, is_stretched, is_stretched, 64)
     for generation in (80, 90, 120)
     for split, is_softmax in (("hard", False), ("tanh", False), ("soft", False), ("soft", True), ("crelu", True))
     for is_stretched in (False, True)
@@ -25,28 +30,30 @@ CODE = """
 import json, sys
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
-from hedgerow.ops.triton_backward import backward
-from hedgerow.ops.triton_forward import forward
+from hedgerow.ops.triton_gpu import BACKWARD, FORWARD, KINDS, WHOLE, backward, forward
 
-generation, settings, shapes = json.loads(sys.argv[1])
-whole = "place spot row column slot below is_open after first split leaves opens visited is_up visit_after first_visit"
-numbers = ("values offset stretch weight bias rooms out slope_in d_weight d_bias d_votes d_values scales").split()
-halves = ("votes", "fine_votes", "slopes")
+generation, split, settings = json.loads(sys.argv[1])
+is_hard, is_fixed = split == "hard", settings["FIXED_POINT"]
+settings |= {"KIND": KINDS[split], "WHOLE": 1.0 if is_hard else WHOLE}
+types = {
+    "*i32": "place spot row column slot below is_open after first split leaves opens visited is_up visit_after"
+    " first_visit",
+    "*fp32": "values offset stretch weight bias rooms out slope_in scales",
+    "*fp16": "votes fine_votes slopes",
+    "*i64" if is_fixed else "*fp64": "d_weight d_bias d_votes",
+    "fp32": "leaf tolerance one",
+}
+type_of = {name: kind for kind, names in types.items() for name in names.split()}
+if is_hard:
+    type_of |= dict.fromkeys(types["*fp16"].split(), "*fp32")
+type_of["d_values"] = "*i64" if is_fixed else "*fp32"
 found = {}
-for kernel, pixels in ((forward, shapes["forward"]), (backward, shapes["backward"])):
-    constants = {name: value for name, value in settings.items() if name in kernel.arg_names} | {"P": pixels}
-    def kind(name):
-        if name in constants:
-            return "constexpr"
-        if name in whole.split():
-            return "*i32"
-        if name in halves:
-            return "*fp32" if settings["WHOLE"] == 1 else "*fp16"
-        if name in numbers:
-            return "*fp32"
-        return "fp32" if name in ("leaf", "tolerance", "one") else "i32"
-    source = ASTSource(kernel, {name: kind(name) for name in kernel.arg_names}, constants)
-    made = compile(source, target=GPUTarget("cuda", generation, 32), options={"num_warps": 1})
+for kernel, shape in ((forward, FORWARD), (backward, BACKWARD)):
+    constants = {name: value for name, value in settings.items() if name in kernel.arg_names} | {"P": shape.pixels}
+    signature = {name: "constexpr" if name in constants else type_of.get(name, "i32") for name in kernel.arg_names}
+    aligned = {(n,): [["tt.divisibility", 16]] for n, name in enumerate(kernel.arg_names) if signature[name][0] == "*"}
+    source = ASTSource(kernel, signature, constants, aligned)
+    made = compile(source, target=GPUTarget("cuda", generation, 32), options={"num_warps": shape.warps})
     code = made.asm["ptx"]
     found[kernel.__name__] = {"shared": made.metadata.shared, "is_mma": "mma.sync" in code, "is_new": "wgmma" in code}
 print(json.dumps(found))
@@ -54,17 +61,16 @@ print(json.dumps(found))
 
 
 @pytest.mark.parametrize(
-    ("generation", "split", "is_softmax", "is_stretched"),
+    ("generation", "split", "is_softmax", "is_stretched", "is_fixed", "width"),
     [*QUICK, *(pytest.param(*case, marks=pytest.mark.slow) for case in MORE if case not in QUICK)],
 )
-def test_kernels_compile_for_every_generation_of_cards(generation, split, is_softmax, is_stretched):
+def test_kernels_compile_for_every_generation_of_cards(generation, split, is_softmax, is_stretched, is_fixed, width):
     settings = {
-        "J": 2, "STRETCHED": is_stretched, "KIND": KINDS[split], "DROPS": split in ("soft", "crelu"), "WIDTH": 32,
-        "NORMALISED": is_softmax, "NEEDS_VALUES": True, "FIXED_POINT": False,
-        "WHOLE": 1.0 if split == "hard" else 2.0**14,
+        "J": 2 if is_stretched else 1, "STRETCHED": is_stretched, "DROPS": split in ("soft", "crelu"),
+        "NORMALISED": is_softmax, "NEEDS_VALUES": True, "FIXED_POINT": is_fixed, "WIDTH": width,
     }  # fmt: skip
     surroundings = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    given = json.dumps([generation, settings, {"forward": 64, "backward": 32}])
+    given = json.dumps([generation, split, settings])
     done = subprocess.run(
         [sys.executable, "-c", CODE, given], env=surroundings, capture_output=True, text=True, timeout=300
     )

@@ -30,6 +30,13 @@ INTERPRETED = (
     "every third pixel", "stretched lattice",
 )  # fmt: skip
 SMALL = {"size": (5, 37), "n_trees": 2, "max_depth": 5}
+# It is given every kind of split in some cases, every case with soft splits, and all the rest when there is time.
+EVERY_KIND = ("one pixel", "less than a block", "stretched lattice")
+
+
+def with_marks(case, split, activation):
+    is_quick = case not in INTERPRETED or case in EVERY_KIND or (split, activation) == ("soft", "exp")
+    return pytest.param(case, split, activation, marks=[] if is_quick else pytest.mark.slow)
 
 
 @pytest.fixture(autouse=True)
@@ -37,8 +44,7 @@ def _needs_kernels(gpu):
     pass
 
 
-@pytest.mark.parametrize(("split", "activation"), KINDS)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("case", "split", "activation"), [with_marks(case, *kind) for case in CASES for kind in KINDS])
 def test_kernels_agree_with_the_definition(gpu, case, split, activation):
     if gpu == "cpu" and case not in INTERPRETED:
         pytest.skip("too large for Triton's interpreter")
@@ -108,17 +114,47 @@ def test_deterministic_gradients_are_the_same_twice_and_right(gpu, split, activa
         np.testing.assert_allclose(runs[0][name][first:], expected[name][first:], atol=64 * EPS * largest, err_msg=name)
 
 
+@pytest.mark.parametrize("is_deterministic", [False, True])
+def test_trees_that_keep_little_of_a_pixel_are_normalised_all_the_same(gpu, is_deterministic):
+    level = level_case(size=(1, 2), n_trees=1, max_depth=4, leaf_chance=0, n_classes=63)
+    bias = torch.zeros_like(level.split_bias)
+    bias[-1] = 2.2  # of sixteen leaves one is reached by more than a tenth of the tree's mass
+    votes = 1 + 0.01 * torch.rand(level.vote_weight.shape, generator=torch.Generator().manual_seed(0))
+    level = replace(level, split_weight=level.split_weight * 0, split_bias=bias, vote_weight=votes)
+    slope = torch.ones(63, 2)
+    _, expected = gradients("numba", level, "soft", "softmax", slope, tolerance=0.1)
+    torch.use_deterministic_algorithms(is_deterministic)
+    try:
+        _, found = gradients("triton", moved(level, gpu), "soft", "softmax", slope, tolerance=0.1)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert np.abs(expected["vote_weight"]).max() > 0.9, "no leaf has all that is left of a pixel: the test is empty"
+    for name in PARAMETERS:
+        np.testing.assert_allclose(found[name], expected[name], atol=1e-4, err_msg=name)
+
+
+@pytest.mark.parametrize("of_votes", [30, -30])
 @pytest.mark.parametrize(("split", "activation"), SMOOTH)
-def test_operands_of_any_magnitude_keep_their_digits(gpu, split, activation):
-    level = moved(level_case(**SMALL), gpu)
+def test_operands_of_any_magnitude_keep_their_digits(gpu, split, activation, of_votes):
+    level = moved(level_case(**{**SMALL, "size": (2, 37)}), gpu)
     slope = slope_of(level)
     expected, expected_gradients = gradients("triton", level, split, activation, slope)
-    larger = replace(level, vote_weight=level.vote_weight * 2.0**30)
-    found, found_gradients = gradients("triton", larger, split, activation, slope * 2.0**-60)
-    np.testing.assert_array_equal(found, expected * 2.0**30)
+    other = replace(level, vote_weight=level.vote_weight * 2.0**of_votes)
+    found, found_gradients = gradients("triton", other, split, activation, slope * 2.0**-60)
+    np.testing.assert_array_equal(found, expected * 2.0**of_votes)
     for name in PARAMETERS:
-        right = expected_gradients[name] * 2.0 ** (-60 if name == "vote_weight" else -30)
+        right = expected_gradients[name] * 2.0 ** (-60 if name == "vote_weight" else of_votes - 60)
         np.testing.assert_allclose(found_gradients[name], right, atol=8 * EPS * np.abs(right).max(), err_msg=name)
+
+
+@pytest.mark.parametrize("wrong", [torch.inf, torch.nan])
+def test_gradients_of_what_is_not_finite_are_not_hidden(gpu, wrong):
+    level = moved(level_case(size=(2, 3), n_trees=1, leaf_chance=0.0, max_depth=4), gpu)
+    slope = slope_of(level)
+    slope[0, 0] = wrong
+    _, found = gradients("triton", level, "soft", "exp", slope)
+    assert np.isnan(found["vote_weight"]).all()
+    assert np.isnan(found["split_bias"]).all()
 
 
 class PoisonedTorch:

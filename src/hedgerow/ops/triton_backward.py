@@ -36,7 +36,8 @@ from hedgerow.ops.triton_parts import (
 def _add(target, amount, scale, mask, FIXED_POINT: tl.constexpr):
     """Add to gradients that other programs add to as well; whole numbers add up to the same in any order."""
     if FIXED_POINT:
-        tl.atomic_add(target, (amount * scale).to(tl.int64), mask=mask, sem="relaxed")
+        # What is not wanted may not fit.
+        tl.atomic_add(target, tl.where(mask, amount * scale, 0.0).to(tl.int64), mask=mask, sem="relaxed")
     else:
         tl.atomic_add(target, amount.to(target.dtype.element_ty), mask=mask, sem="relaxed")
 
@@ -67,18 +68,19 @@ def _split_slope(z, right, left, sum_right, sum_left, leaf, KIND: tl.constexpr):
 
 @triton.jit
 def _normalised_slope(slope, total, n_classes, WIDTH: tl.constexpr, WHOLE: tl.constexpr):
-    """The gradient of a tree's sums (WIDTH,P) divided by its mass, which is one of their rows, and has one too.
+    """The gradient of a tree's sums (WIDTH,P) over its mass, which is one of them; and that inverse (P,).
 
-    The mass is WHOLE x WHOLE times too large; the gradient is not to be as many times too small.
+    The gradient is yet to be multiplied by the inverse: an activation over the mass is at most 1, a gradient over it
+    may be of any size. The mass in `total` is WHOLE x WHOLE times too large, its inverse is as it should be.
     """
     ballot = tl.arange(0, WIDTH)[:, None]
     mass = tl.sum(tl.where(ballot == n_classes, total, 0.0), axis=0)
-    inverse = tl.where(mass == 0, 0.0, 1.0 / mass)[None, :]
-    share = tl.sum(tl.where(ballot < n_classes, slope * total, 0.0), axis=0)[None, :] * inverse
-    return tl.where(ballot == n_classes, -share, slope) * (inverse * (WHOLE * WHOLE))
+    inverse = tl.where(mass == 0, 0.0, 1.0 / mass)
+    score = tl.sum(tl.where(ballot < n_classes, slope * total, 0.0), axis=0) * inverse
+    return tl.where(ballot == n_classes, -score[None, :], slope), inverse * (WHOLE * WHOLE)
 
 
-@triton.jit(do_not_specialize_on_alignment=["rooms", "slope_in", "d_votes"])
+@triton.jit(do_not_specialize=["n_trees"], do_not_specialize_on_alignment=["rooms", "slope_in", "d_votes"])
 def backward(
     values, place, spot, offset, row, column, stretch, weight, bias, votes, fine_votes, slot, below, is_open, after,
     first, rooms, slopes, slope_in, split, leaves, opens, visited, is_up, visit_after, first_visit,
@@ -92,12 +94,13 @@ def backward(
 
     An item is one tree and some tiles below each other: a piece is worked through tile after tile, and only then are
     the sums over the pixels added to the gradients.
-    Those of the votes come out WHOLE times too large, all others also as many times as the votes are.
+    Those of the votes come out as many times too large as slope_in is, times WHOLE; all others also as the votes are.
     slopes: (programs,n_below,2,WIDTH,P), room for the parts of gradients; slope_in: (C,S) of the scores
     d_values: (V - carried,); scales: (3,) of whole numbers: weights, votes, values
     """
-    # Of each tile: what arrives at the pieces' tops (slots,P), and the parts of the gradient of this tree's sums.
-    per_tile, per_slope = n_slots * P, WIDTH * P
+    # Of each tile: what arrives at the pieces' tops (slots,P), 1 over the tree's mass (P,), and the parts of the
+    # gradient of the tree's sums.
+    per_tile, per_slope = (n_slots + 1) * P, WIDTH * P
     rooms += tl.program_id(0).to(tl.int64) * n_below * per_tile
     slopes += tl.program_id(0).to(tl.int64) * n_below * (2 * per_slope)
     lane, exit, ballot = tl.arange(0, P), tl.arange(0, EXITS), tl.arange(0, WIDTH)
@@ -127,7 +130,8 @@ def backward(
                     is_open, after, room, tl.load(first + tree), tl.load(first + tree + 1), i, k, width, stride,
                     extent_h, extent_w, leaf, tolerance, one, J, STRETCHED, KIND, DROPS, WHOLE, WIDTH, P,
                 )  # fmt: skip
-                slope = _normalised_slope(slope, total, n_classes, WIDTH, WHOLE)
+                slope, inverse = _normalised_slope(slope, total, n_classes, WIDTH, WHOLE)
+                tl.store(room + n_slots * P + lane, inverse)
             tl.debug_barrier()
             slope, fine_slope = parts(tl.trans(slope), WHOLE)
             kept = slopes + tile * (2 * per_slope) + at_slope
@@ -175,7 +179,10 @@ def backward(
                         right, left = gates(z, leaf, KIND)
                         carry = descend(top, right, left, tolerance, KIND, DROPS, P)
                         active = leaf_activation(carry, leaf, KIND, WHOLE)
-                        coarse, fine = parts(active, WHOLE)
+                        share = active
+                        if NORMALISED:
+                            share = active * tl.load(room + n_slots * P + lane)[None, :]
+                        coarse, fine = parts(share, WHOLE)
                         kept = slopes + tile * (2 * per_slope) + at_slope
                         slope = tl.load(kept, mask=is_row, other=0.0)
                         fine_slope = tl.load(kept + per_slope, mask=is_row, other=0.0)
@@ -185,7 +192,7 @@ def backward(
                             below_here = (room + exits_from + lane)[None, :] + at_exit
                             # Nothing is read: a load makes the compiler lay the products out as it does pixels here,
                             # once, rather than all that follows as it does products.
-                            exits = active * tl.load(below_here, mask=n_trees < 0, other=d_active)
+                            exits = share * tl.load(below_here, mask=n_trees < 0, other=d_active)
                             if KIND == TANH:
                                 exits *= leaf - leaf / WHOLE * active
                             if is_open_here > 0:
@@ -204,7 +211,7 @@ def backward(
                                         start, spot, offset, row, column, stretch, piece * J + j, i, k, width, stride,
                                         extent_h, extent_w, STRETCHED,
                                     )  # fmt: skip
-                                if NEEDS_VALUES:  # pixels beyond the grid's end add 0
+                                if NEEDS_VALUES:  # pixels beyond the grid's end, whose slope is 0, add 0
                                     d_value = tl.load(weight + probe)[:, None] * d_z
                                     is_carried = (start >= carried)[:, None]
                                     _add(all_values + at, d_value, value_scale, is_carried, FIXED_POINT)

@@ -36,7 +36,7 @@ def forward(
                 is_open, after, room, tl.load(first + tree), tl.load(first + tree + 1), i, k, width, stride,
                 extent_h, extent_w, leaf, tolerance, one, J, STRETCHED, KIND, DROPS, WHOLE, WIDTH, P,
             )  # fmt: skip
-            if NORMALISED:  # the last column of the votes is 1
+            if NORMALISED:  # column C of the votes is the same for all leaves
                 mass = tl.sum(tl.where((ballot == n_classes)[:, None], total, 0.0), axis=0)
                 total = total * tl.where(mass == 0, 0.0, 1.0 / mass)[None, :]
             if tree > group * per_group:

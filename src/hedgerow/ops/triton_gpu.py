@@ -26,8 +26,8 @@ KINDS = {"hard": 0, "tanh": 1, "soft": 2, "crelu": 3}
 SMALLEST = 1e-30  # what must arrive at a piece of a tree to be felt in float32 at all
 PADDING = -1e30  # bias of a split that is none: everything goes to the left
 MOST_CLASSES = 63  # in one run; one column of the votes is taken for their sum
-# Operands of matrix products are two float16, which end at 2^16, and have few digits under 2^-14. So all are multiplied
-# by powers of two to become about this large, and what was computed is divided by them.
+# Operands of matrix products are two float16, which end at 2^16, and know nothing under 2^-25. So all are multiplied by
+# powers of two to become about this large at most, and what was computed is divided by them.
 WHOLE = 2.0**14
 
 
@@ -42,7 +42,7 @@ class _Shape:
 
 FORWARD, BACKWARD = _Shape(64, 1, 8), _Shape(32, 1, 8)  # as measured to be fastest on an H200
 MOST_BELOW = 4  # tiles below each other that share the sums of gradients, if all multiprocessors are busy then
-FEW_TILES = 4096  # below so many, every tree of a tile is a work item of its own, to keep all multiprocessors busy
+FEW_TILES = 2048  # below so many, every tree of a tile is a work item of its own, to keep all multiprocessors busy
 
 
 def level_scores(
@@ -149,22 +149,22 @@ class _Work:
         self.leaf, self.tolerance = float(leaf_sharpness), max(tolerance, SMALLEST) * self.whole
         # Decisions, and where stretched offsets end, must not depend on how products and sums are contracted.
         self.fuses = split != "hard" and not reads.is_stretched
-        whole = torch.int32 if values.numel() < 2**31 else torch.int64
-        key = (id(self.pieces), self.device, whole)
+        index_type = torch.int32 if values.numel() < 2**31 else torch.int64
+        key = (id(self.pieces), self.device, index_type)
         # Kept with the pieces, so that no others can have their identity.
-        _, self.reading = _READING.get(reads, key, lambda: (self.pieces, self._reading(whole)))
+        _, self.reading = _READING.get(reads, key, lambda: (self.pieces, self._reading(index_type)))
 
-    def _reading(self, whole: torch.dtype) -> tuple[Tensor, ...]:
+    def _reading(self, index_type: torch.dtype) -> tuple[Tensor, ...]:
         """place, spot and offset in the order of the pieces; row, column and stretch of the pixels."""
         reads, device = self.reads, self.device
         place = reads.place
         if not reads.is_stretched:
-            at = self._by_piece(torch.as_tensor(place, device=device).to(whole), UNUSED)
+            at = self._by_piece(torch.as_tensor(place, device=device).to(index_type), UNUSED)
             return at, at, at, at, at, at
         planes = np.where((place == UNUSED)[..., None], [UNUSED, 1, 1, 0, 0, 1], reads.planes[place])
-        table = torch.as_tensor(planes, device=device).to(whole)
+        table = torch.as_tensor(planes, device=device).to(index_type)
         offset = torch.as_tensor(reads.offset, device=device)
-        pixels = torch.as_tensor(np.stack([reads.row, reads.column]), device=device).to(whole)
+        pixels = torch.as_tensor(np.stack([reads.row, reads.column]), device=device).to(index_type)
         return (
             self._by_piece(table[..., 0], UNUSED),
             self._by_piece(table[..., 1:], 1),
@@ -197,6 +197,7 @@ class _Work:
         largest = given.detach().abs().amax().double()
         factor = torch.exp2(torch.floor(torch.log2(most / largest)).clamp(-120, 120))
         factor = torch.where(largest == 0, 1, factor)
+        factor = torch.where(largest.isfinite(), factor, torch.nan)  # what is infinite would make nothing of all else
         return (given * factor).float(), factor
 
     def _tiles(self, shape: _Shape) -> tuple[int, int]:
@@ -247,7 +248,7 @@ class _Work:
     ) -> tuple[Tensor | None, ...]:
         """Of values (V,), split_weight (N,J), split_bias (N,) and votes (L,C); slope: (C,S) of the scores."""
         tables, carried = self.tables, self.reads.carried
-        # No share of a tree's mass is larger than the classes' sum; float16 ends before 2^16.
+        # A tree's mass has a gradient as large as those of all classes together.
         most = self.whole / MOST_CLASSES if self.kinds["NORMALISED"] else self.whole
         (slope, slope_factor), (larger, vote_factor) = self._enlarged(slope, most), self._enlarged(votes, self.whole)
         given = self.arranged(weight, bias, larger)
@@ -259,7 +260,7 @@ class _Work:
             n_below //= 2
         n_items = -(-down // n_below) * across * n_trees
         n_programs = min(n_items, n_programs)
-        rooms = torch.empty((n_programs, n_below, self.pieces.n_slots, BACKWARD.pixels), device=self.device)
+        rooms = torch.empty((n_programs, n_below, self.pieces.n_slots + 1, BACKWARD.pixels), device=self.device)
         room_of_slopes = (n_programs, n_below, 2, width, BACKWARD.pixels)
         slopes = torch.empty(room_of_slopes, dtype=given[2].dtype, device=self.device)
         is_fixed = torch.are_deterministic_algorithms_enabled()
@@ -277,13 +278,13 @@ class _Work:
             **self.kinds, NEEDS_VALUES=n_values > 0, FIXED_POINT=is_fixed,
             WIDTH=width, P=BACKWARD.pixels, num_warps=BACKWARD.warps, enable_fp_fusion=self.fuses,
         )  # fmt: skip
+        of_votes = self.whole * slope_factor  # how many times too large sums are
+        of_all = of_votes * vote_factor
+        factors = [of_all, of_all, of_votes, of_all]
         if is_fixed:
-            of = {0: 0, 1: 0, 2: 1, 3: 2}
-            sums = [total / scales[of[n]].double() for n, total in enumerate(sums)]
-        vote_share = self.whole * slope_factor
-        share = vote_share * vote_factor
+            factors = [factor * scales[n].double() for factor, n in zip(factors, (0, 0, 1, 2), strict=True)]
         d_weight, d_bias, d_votes, read = (
-            (total / of).float() for total, of in zip(sums, (share, share, vote_share, share), strict=True)
+            (total.double() / factor).float() for total, factor in zip(sums, factors, strict=True)
         )
         d_values = None
         if needs_values:
@@ -305,7 +306,7 @@ class _Work:
         )
         n_pixels, n_classes = self.reads.size[0] * self.reads.size[1], MOST_CLASSES
         n_readers = weight.new_full((), self.reads.place.size * (n_pixels if self.reads.is_stretched else 1))
-        # No leaf is more active than 1, and those of a tree sum to no more, but for tanh.
+        # No leaf is more active than 1, and those of a tree sum to no more, or are divided by their sum, but for tanh.
         split = 2 * n_classes * votes * slope * self.whole * max(self.leaf, 1.0)
         if self.split == "tanh":
             split = split * self.tables.leaf.numel()

@@ -1,8 +1,8 @@
 """Parts of the GPU kernels for one level of the network: reading, splitting, and going down a piece of a tree.
 
 A tile is ROWS x COLUMNS neighbouring pixels of the grid, P in all; what it has beyond the grid's end is computed for
-the nearest pixel of the grid, and dropped. A piece of a tree (see `pieces`) is worked through for a tile at once, as
-(nodes, P) tensors whose first axis lies within a thread, so that cutting and joining it costs nothing.
+the nearest pixel of the grid, and dropped, or adds nothing. A piece of a tree (see `pieces`) is worked through for a
+tile at once, as (nodes, P) tensors whose first axis lies within a thread, so that cutting and joining it costs nothing.
 Kinds of splits, KIND: 0 hard, 1 tanh, 2 soft, 3 crelu, as in `net_kernels`.
 """
 
@@ -49,7 +49,7 @@ def both_ways(away):
 
 @triton.jit
 def parts(x, WHOLE: tl.constexpr):
-    """x as an operand of `product`: itself, or two float16 whose sum is x to 22 digits for 2^-18 < |x| < 2^16."""
+    """x as an operand of `product`: itself, or two float16 that sum to x to 22 digits, if under 2^-3 to 2^-25."""
     if WHOLE == 1:
         return x, x
     else:
@@ -114,7 +114,7 @@ def stretched_place(row, column, stretch, down, right, h, w, top, left, step, ex
 
 @triton.jit
 def starts(place, piece, j: tl.constexpr, J: tl.constexpr):
-    """Where probe j of a piece's splits begins to read, (EXITS,); place: (Q,J,EXITS)."""
+    """Where probe j of a piece's splits begins to read, (EXITS,), negative if it does not; place: (Q,J,EXITS)."""
     return tl.load(place + (piece * J + j) * EXITS + tl.arange(0, EXITS))
 
 
