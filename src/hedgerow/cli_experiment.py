@@ -31,7 +31,8 @@ def experiment(
         typer.Option(help="somites, bodies, or a folder with images/, labels/, train.txt and test.txt."),
     ] = None,
     scale: Annotated[
-        Size, typer.Option(help="small: minutes; full: the paper's size (vnc: half resolution), hours.")
+        Size,
+        typer.Option(help="small: minutes a part; full: the paper's size (vnc: half resolution), hours."),
     ] = Size.small,
     seed: Annotated[list[int] | None, typer.Option("--seed", help="May be repeated; 0 unless told.")] = None,
     part: Annotated[list[str] | None, typer.Option("--part", help="Only this part; may be repeated.")] = None,

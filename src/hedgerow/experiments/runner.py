@@ -53,7 +53,7 @@ def run_experiment(
     """Run the parts (None: all that make sense) for every seed; the results, as in `results.json`.
 
     data:  "somites", "bodies", or a folder with images/, labels/, train.txt and test.txt; None: the experiment's own
-    scale: "small" (minutes) or "full" (the paper's size)
+    scale: "small" (minutes a part) or "full" (the paper's size)
     """
     protocol, size = _protocol(name, data, scale)
     check_device(device, is_network=True)
