@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import importlib.metadata
 import os
 import platform
 import re
@@ -27,7 +26,8 @@ import bench_growth
 import bench_net
 import bench_pixels
 import bench_set
-import hedgerow
+from hedgerow import __version__
+from hedgerow.devices import version
 from measure import SMALL_WARNING, THREADS, CheckFailed
 
 BENCHMARKS = {
@@ -42,7 +42,6 @@ BENCHMARKS = {
 }
 RESULTS = Path(__file__).parent / "RESULTS.md"
 PACKAGES = (
-    "hedgerow",
     "numpy",
     "numba",
     "scipy",
@@ -65,15 +64,6 @@ def processor() -> str:
     return names[0] if names else platform.machine()
 
 
-def version(package: str) -> str:
-    if package == "hedgerow":  # may be run from its sources, not installed
-        return hedgerow.__version__
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
-
-
 def surroundings(command: str) -> str:
     """Where and how this run was made: without that its numbers mean little."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -84,8 +74,9 @@ def surroundings(command: str) -> str:
     ]
     if hasattr(os, "getloadavg"):
         lines.append(f"- load average at the start: {os.getloadavg()[0]:.2f} (a quiet machine shows less than 0.5)")
-    versions = ", ".join(f"{package} {version(package)}" for package in PACKAGES)
-    return "\n".join([*lines, f"- versions: Python {platform.python_version()}, {versions}"])
+    versions = ", ".join(f"{package} {version(package) or 'not installed'}" for package in PACKAGES)
+    python = platform.python_version()
+    return "\n".join([*lines, f"- versions: Python {python}, hedgerow {__version__}, {versions}"])
 
 
 READING = """\
