@@ -208,6 +208,53 @@ def test_boxes_with_a_gradient_are_the_same_boxes(outside):
     assert trained.before.grad.abs().min() > 0
 
 
+LATTICES = [
+    {"size": (5, 6)},
+    {"size": (4, 5), "step": 2, "corner": (1, 0)},
+    {"size": (3, 7), "step": 3, "corner": (2, 1)},
+    {"size": (1, 1), "step": 5, "corner": (3, 4)},
+]
+
+
+@pytest.mark.parametrize("radii", [(0,), (0, 1, 3)])
+@pytest.mark.parametrize("shape", LATTICES)
+def test_what_trains_is_laid_out_as_what_does_not(shape, radii):
+    """Features on a CPU that do not train are laid out by threads, all else by PyTorch."""
+    level = level_case(**shape, radii=radii, n_probes=2)
+    trained = replace(level.source, features=level.source.features.clone().requires_grad_())
+    values, reads = lay_out(level.forest, level.wiring, level.source, level.grid)
+    same, same_reads = lay_out(level.forest, level.wiring, trained, level.grid)
+    assert same_reads is reads
+    np.testing.assert_allclose(same.detach(), values, rtol=0, atol=1e-6 if max(radii) else 0)
+
+
+@pytest.mark.parametrize("shape", LATTICES)
+def test_gradients_go_back_to_where_values_were_read(shape):
+    """Laying out is linear, so its gradient is the transposed map: <A u, w> = <u, A' w>."""
+    level = level_case(**shape, radii=(0, 1), n_probes=2)
+    source = replace(
+        level.source,
+        features=level.source.features.double().requires_grad_(),
+        before=level.source.before.double().requires_grad_(),
+    )
+    values, _ = lay_out(level.forest, level.wiring, source, level.grid)
+    slope = torch.from_numpy(np.random.default_rng(1).standard_normal(len(values)))
+    values.backward(slope)
+    back = (source.features.grad * source.features).sum() + (source.before.grad * source.before).sum()
+    np.testing.assert_allclose(back.detach(), values.detach() @ slope, rtol=1e-9)
+
+
+def test_lattices_of_one_size_share_their_places_wherever_they_begin():
+    level = level_case(size=(4, 5), step=3, corner=(2, 2))
+    grid = Grid(1, 0, *level.grid.size, level.grid.step)
+    source = replace(level.source, known=grid)
+    values, reads = lay_out(level.forest, level.wiring, source, grid)
+    assert reads is level.reads
+    afresh, _ = lay_out(level.forest, wire(level.forest), source, grid)
+    np.testing.assert_array_equal(values, afresh)
+    assert (values != level.values).any()
+
+
 @pytest.mark.parametrize("outside", [None, np.zeros(4, np.float32)])
 def test_leaves_alone_read_nothing(outside):
     forest = random_forest(np.random.default_rng(0), max_depth=0)

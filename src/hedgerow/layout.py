@@ -100,14 +100,18 @@ def lay_out(forest: Forest, wiring: Wiring, source: Source, grid: Grid) -> tuple
     """The values (V,) that the probes of a level read on a grid, and where each of them does."""
     if source.stretch is not None or source.outside is not None:
         return _stretched(*_probes(forest, wiring), source, grid)
-    n_features, extent = len(source.features), source.extent
+    n_features, farthest = len(source.features), max(source.extent)
     plan = _PLANS.get(
-        wiring, (n_features, extent, grid), lambda: _plan_fixed(*_probes(forest, wiring), n_features, max(extent), grid)
+        wiring,
+        (n_features, farthest, grid.size, grid.step),
+        lambda: _plan_fixed(*_probes(forest, wiring), n_features, farthest, grid.size, grid.step),
     )
     return _fixed(*plan, source, grid)
 
 
-_PLANS = Kept()  # an image of the same size is read at the same places
+# A grid of the same size is read at the same places, wherever it begins. The lattices of one image, which begin
+# somewhere else at every step of training, are of four sizes.
+_PLANS = Kept(8)
 
 
 def _probes(forest: Forest, wiring: Wiring) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -118,17 +122,17 @@ def _probes(forest: Forest, wiring: Wiring) -> tuple[np.ndarray, np.ndarray, np.
 
 def _plan_fixed(
     channel: np.ndarray, offset: np.ndarray, radius: np.ndarray, used: np.ndarray, n_features: int, farthest: int,
-    grid: Grid,
+    size: tuple[int, int], step: int,
 ) -> tuple[np.ndarray, int, Reads]:  # fmt: skip
     """The planes (P,4) that are read, by channel, radius and shift; how far beyond the grid; and where."""
-    offset, step = np.floor(offset + np.float32(0.5)).astype(np.int64), grid.step
+    offset = np.floor(offset + np.float32(0.5)).astype(np.int64)
     # Farther than the image is large, every offset ends at its edge.
     offset = np.clip(offset, -farthest, farthest)
     is_before = (channel >= n_features)[..., None]
     shift = np.where(is_before, (offset + step // 2) // step, offset // step)
     phase = np.where(is_before, 0, offset % step)
     pad = int(np.abs(shift[used]).max(initial=0))
-    stride, n_rows = grid.width + 2 * pad, grid.height + 2 * pad
+    n_rows, stride = size[0] + 2 * pad, size[1] + 2 * pad
 
     key = np.concatenate([channel[..., None], radius[..., None], phase], axis=-1)
     planes, plane = np.unique(key[used], axis=0, return_inverse=True)
@@ -136,7 +140,7 @@ def _plan_fixed(
     inner = (shift[used][:, 0] + pad) * stride + shift[used][:, 1] + pad
     place[used] = plane.reshape(-1) * (n_rows * stride) + inner
     n_fixed = int((planes[:, 0] < n_features).sum())
-    return planes, pad, fixed_reads(grid.size, place, stride, n_fixed * n_rows * stride)
+    return planes, pad, fixed_reads(size, place, stride, n_fixed * n_rows * stride)
 
 
 def _fixed(planes: np.ndarray, pad: int, reads: Reads, source: Source, grid: Grid) -> tuple[Tensor, Reads]:
@@ -145,23 +149,39 @@ def _fixed(planes: np.ndarray, pad: int, reads: Reads, source: Source, grid: Gri
     wide = Grid(grid.top - step * pad, grid.left - step * pad, grid.height + 2 * pad, grid.width + 2 * pad, step)
     channels = _Channels(source, step)
     n_fixed = int((planes[:, 0] < len(source.features)).sum())
+    is_threaded = source.features.device.type == "cpu" and not source.features.requires_grad
     values = []
-    if n_fixed and not source.features.requires_grad and source.features.device.type == "cpu":
-        values.append(_feature_planes(planes[:n_fixed].tolist(), channels, wide))
-        planes = planes[n_fixed:]
-    for c, r, down, right in planes.tolist():
-        array, known = channels.averaged(c, r)
-        rows = np.clip((wide.rows + down - known.top) // known.step, 0, known.height - 1)
-        columns = np.clip((wide.columns + right - known.left) // known.step, 0, known.width - 1)
-        values.append(_taken(array, rows, columns))
+    for part, take in ((planes[:n_fixed], _feature_planes if is_threaded else _planes), (planes[n_fixed:], _planes)):
+        if len(part):
+            values.append(take(part.tolist(), channels, wide))
     return _flat(values, source.features), reads
 
 
-def _feature_planes(planes: list[list[int]], channels: _Channels, wide: Grid) -> Tensor:
-    """The planes (channel, radius, row and column shift) of features that do not train, flat.
+def _planes(planes: list[list[int]], channels: _Channels, wide: Grid) -> Tensor:
+    """The planes (channel, radius, row and column shift) of the features, or of the level before, flat.
 
-    A channel is taken once for all shifts: its pixels as (row, shift, column, shift), whose slices are the planes.
+    A channel is taken once for all shifts: its pixels as (row, shift, column, shift), whose slices are the planes. All
+    channels in few calls: thousands of planes taken one by one kept a GPU waiting.
     """
+    kinds = sorted({(c, r) for c, r, _, _ in planes})
+    arrays, grids = zip(*(channels.averaged(c, r) for c, r in kinds), strict=True)
+    known, device = grids[0], arrays[0].device
+    n_shifts = wide.step // known.step  # the level before is known on the lattice, and has one
+    rows = (wide.top - known.top) // known.step + np.arange(wide.height * n_shifts)
+    columns = (wide.left - known.left) // known.step + np.arange(wide.width * n_shifts)
+    taken = torch.stack(arrays)
+    taken = taken.index_select(1, torch.as_tensor(rows.clip(0, known.height - 1), device=device))
+    taken = taken.index_select(2, torch.as_tensor(columns.clip(0, known.width - 1), device=device))
+    if n_shifts == 1:
+        return taken.reshape(-1)
+    numbers = {kind: number for number, kind in enumerate(kinds)}
+    index = torch.as_tensor([[numbers[c, r], down, right] for c, r, down, right in planes], device=device)
+    shifted = taken.reshape(len(kinds), wide.height, n_shifts, wide.width, n_shifts).permute(0, 2, 4, 1, 3)
+    return shifted[index.unbind(1)].reshape(-1)
+
+
+def _feature_planes(planes: list[list[int]], channels: _Channels, wide: Grid) -> Tensor:
+    """The same of features that do not train, on a CPU: by threads, a channel each."""
     out = np.empty((len(planes), wide.height, wide.width), np.float32)
     firsts = [k for k, plane in enumerate(planes) if k == 0 or plane[:2] != planes[k - 1][:2]]
 
@@ -243,14 +263,6 @@ def _box(plane: Tensor, radius: int, outside: float | None) -> Tensor:
     else:
         padded = functional.pad(padded, around, value=outside)
     return functional.avg_pool2d(padded, 2 * radius + 1, stride=1)[0, 0]
-
-
-def _taken(plane: Tensor, rows: np.ndarray, columns: np.ndarray) -> Tensor:
-    """The product of rows and columns of a plane, flat."""
-    if plane.device.type == "cpu" and not plane.requires_grad:
-        return torch.from_numpy(plane.numpy()[rows[:, None], columns]).reshape(-1)
-    taken = plane.index_select(0, torch.as_tensor(rows, device=plane.device))
-    return taken.index_select(1, torch.as_tensor(columns, device=plane.device)).reshape(-1)
 
 
 def _flat(values: list[Tensor], like: Tensor) -> Tensor:
