@@ -142,6 +142,23 @@ def test_strides_and_crops_train(net, example, change):
     assert not torch.equal(refined.level(0).split_weight, net.level(0).split_weight)
 
 
+def test_the_number_of_pixels_decides_the_stride(net, example):
+    """Images of 24 x 32: with 85 pixels every third row and column."""
+    assert_same_weights(
+        run(net, example, replace(SHORT, stride=None, pixels=85)), run(net, example, replace(SHORT, stride=3))
+    )
+    # What was given comes before what is reckoned.
+    both = run(net, example, replace(SHORT, pixels=85, stride=1))
+    assert_same_weights(both, run(net, example, replace(SHORT, stride=1)))
+
+
+def test_a_gpu_is_given_more_pixels_and_the_record_says_how_many(net, example):
+    assert refinement.default_pixels(torch.device("cpu")) == 8000
+    assert refinement.default_pixels(torch.device("cuda", 0)) == 131_072
+    assert record(run(net, example, SHORT))["config"]["pixels"] == 8000
+    assert record(run(net, example, replace(SHORT, pixels=100)))["config"]["pixels"] == 100
+
+
 @pytest.mark.parametrize("change", [{"stride": 4}, {"stride": 7, "crop": 16}, {"stride": 2, "augment": UNALTERED}])
 @pytest.mark.parametrize("seed", range(3))
 def test_scribbles_between_the_lines_of_the_lattice_train(net, example, change, seed):

@@ -302,7 +302,10 @@ class RefineConfig(Checked):
     )
     dice: float = setting(1.0, 0.0, 1e3, "weight of the Dice loss beside it, which counts classes, not pixels")
     leaf_l1: float = setting(0.0, 0.0, 1e3, "weight of the sum of leaf activations; tanh splits only")
-    stride: int | None = setting(None, 1, 1000, "train on every stride-th row and column; none: about 8,000 pixels")
+    stride: int | None = setting(None, 1, 1000, "train on every stride-th row and column; none: as `pixels` says")
+    pixels: int | None = setting(
+        None, 1, 10**9, "about so many of an image a step, where no stride is given; none: 8,000, on a GPU 131,072"
+    )
     crop: int | None = setting(None, 16, 100_000, "train on random crops of this side; none: whole images")
     trim: bool = setting(False, about="depth images: leave out the empty border")
     augment: AugmentConfig = setting(AugmentConfig(rotation=15.0, scale=0.1, shift=0.1, brightness=0.2, contrast=0.2))
