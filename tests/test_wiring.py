@@ -244,6 +244,29 @@ def test_gradients_go_back_to_where_values_were_read(shape):
     np.testing.assert_allclose(back.detach(), values.detach() @ slope, rtol=1e-9)
 
 
+def test_many_planes_are_taken_in_few_calls():
+    """A GPU would wait for the thousands of small calls that they take one by one."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Counted(TorchDispatchMode):
+        n_calls = 0
+
+        def __torch_dispatch__(self, function, types, arguments=(), options=None):
+            self.n_calls += 1
+            return function(*arguments, **(options or {}))
+
+    counts, n_rows = [], []
+    for step in (1, 5):
+        level = level_case(size=(6, 7), step=step, n_trees=9, max_depth=7, reach=12)
+        source = replace(level.source, features=level.source.features.clone().requires_grad_())
+        with Counted() as calls:
+            values, _ = lay_out(level.forest, level.wiring, source, level.grid)
+        counts.append(calls.n_calls)
+        n_rows.append(len(values) // level.reads.stride)
+    assert n_rows[1] > 4 * n_rows[0]
+    assert counts[1] < counts[0] + 10
+
+
 def test_lattices_of_one_size_share_their_places_wherever_they_begin():
     level = level_case(size=(4, 5), step=3, corner=(2, 2))
     grid = Grid(1, 0, *level.grid.size, level.grid.step)
