@@ -43,6 +43,16 @@ def silent_say(text):
     pass
 
 
+def test_a_relaxed_network_is_what_training_begins_with(net):
+    config = hr.RefineConfig(relax=0.25, tolerance=0.01)
+    before = net.level(0).split_weight.detach().clone()
+    softer = parts.relaxed(net, config)
+    assert [softer.level(number).tolerance for number in range(softer.n_levels)] == [0.01] * softer.n_levels
+    assert torch.equal(softer.level(0).split_weight, 0.25 * before)
+    assert torch.equal(net.level(0).split_weight, before)
+    assert net.level(0).tolerance == 0
+
+
 def test_the_parameters_are_those_of_the_paper():
     fish, body = protocols.ZEBRAFISH, protocols.KINECT
     stack = fish.stack

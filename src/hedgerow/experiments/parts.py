@@ -129,7 +129,7 @@ class Bench:
         net = to_convnet(stack, split, sharpness).to(self.device)
         rows = [self.score("DF", stack, grown, part=part), self.score("mapped", net, grown, part=part)]
         if config.relax != 1:
-            rows.append(self.score("relaxed", relaxed(net, config.relax), grown, part=part))
+            rows.append(self.score("relaxed", relaxed(net, config), grown, part=part))
         refined, notes = self.refined(net, train, config, part)
         seconds = grown + notes["refine_seconds"]
         rows.append(self.score("ConvNet", refined, seconds, part=part, **notes))
@@ -143,11 +143,15 @@ class Bench:
         return rows
 
 
-def relaxed(net: StackNet, factor: float) -> StackNet:
-    """The network as its refinement begins: with softer splits."""
+def relaxed(net: StackNet, config: RefineConfig) -> StackNet:
+    """The network as its refinement begins: with softer splits, without the branches that training leaves out.
+
+    With all branches, soft splits take minutes for one large image.
+    """
     softer = copy.deepcopy(net)
+    softer.set_tolerance(config.tolerance)
     for number in range(softer.n_levels):
-        softer.level(number).relax(factor)
+        softer.level(number).relax(config.relax)
     return softer
 
 
