@@ -1,6 +1,7 @@
 """Which pixels a refinement trains on: trimmed, cropped, on a lattice, labelled, and not held out."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 import hedgerow as hr  # noqa: E402
 from conftest import CLASSES, draw  # noqa: E402
-from hedgerow import refinement, sampling  # noqa: E402
+from hedgerow import convnet, refinement, sampling  # noqa: E402
 from hedgerow.config import UNALTERED, AugmentConfig  # noqa: E402
 from hedgerow.errors import InputError  # noqa: E402
 from hedgerow.layout import Grid, Source, lattice  # noqa: E402
@@ -152,11 +153,21 @@ def test_the_number_of_pixels_decides_the_stride(net, example):
     assert_same_weights(both, run(net, example, replace(SHORT, stride=1)))
 
 
-def test_a_gpu_is_given_more_pixels_and_the_record_says_how_many(net, example):
-    assert refinement.default_pixels(torch.device("cpu")) == 8000
-    assert refinement.default_pixels(torch.device("cuda", 0)) == 131_072
-    assert record(run(net, example, SHORT))["config"]["pixels"] == 8000
-    assert record(run(net, example, replace(SHORT, pixels=100)))["config"]["pixels"] == 100
+def test_the_record_says_how_many_pixels_were_asked_for(net, example):
+    for changes, pixels in (({}, 8000), ({"pixels": 100}, 100), ({"stride": 2}, None)):
+        config = replace(SHORT, **{"stride": None, **changes})
+        assert record(run(net, example, config))["config"]["pixels"] == pixels
+
+
+@pytest.mark.parametrize(
+    ("backend", "connections", "pixels"),
+    [("triton_gpu", "frozen", 131_072), ("triton_gpu", "sparse", 8000), ("reference", "frozen", 8000)],
+)
+def test_a_gpu_without_kernels_for_the_network_is_given_few(net, monkeypatch, backend, connections, pixels):
+    """The plain definition takes seconds for hundreds of pixels, there too."""
+    there = to_convnet(net.stack, connections=connections).to("meta")  # stands for a device that is not the CPU
+    monkeypatch.setattr(convnet, "backend_for", lambda device: SimpleNamespace(name=backend))
+    assert refinement.default_pixels(there) == pixels
 
 
 @pytest.mark.parametrize("change", [{"stride": 4}, {"stride": 7, "crop": 16}, {"stride": 2, "augment": UNALTERED}])

@@ -244,6 +244,25 @@ def test_gradients_go_back_to_where_values_were_read(shape):
     np.testing.assert_allclose(back.detach(), values.detach() @ slope, rtol=1e-9)
 
 
+def test_places_are_kept_apart_where_grids_differ():
+    """One forest, read in turn at another step, in a larger image, and with another number of features."""
+    level = level_case(size=(5, 5), reach=9)
+    features = torch.arange(4 * 24 * 24, dtype=torch.float32).reshape(4, 24, 24)
+    cases = [
+        Source(features[:2, :5, :5], features[2:, :5, :5], Grid(0, 0, 5, 5)),
+        Source(features[:2, :10, :10], features[2:, :5, :5], Grid(0, 0, 5, 5, 2)),
+        Source(features[:2], features[2:], Grid(0, 0, 24, 24)),
+        Source(features[:3], features[3:], Grid(0, 0, 24, 24)),
+    ]
+    for source in cases:
+        grid = Grid(0, 0, 5, 5, source.known.step)
+        values, reads = lay_out(level.forest, level.wiring, source, grid)
+        fresh = wire(level.forest)
+        expected, own = lay_out(level.forest, fresh, source, grid)
+        np.testing.assert_array_equal(values, expected)
+        np.testing.assert_array_equal(places(reads, 0, 25), places(own, 0, 25))
+
+
 def test_many_planes_are_taken_in_few_calls():
     """A GPU would wait for the thousands of small calls that they take one by one."""
     from torch.utils._python_dispatch import TorchDispatchMode

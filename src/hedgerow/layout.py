@@ -109,7 +109,7 @@ def lay_out(forest: Forest, wiring: Wiring, source: Source, grid: Grid) -> tuple
     return _fixed(*plan, source, grid)
 
 
-# A grid of the same size is read at the same places, wherever it begins. The lattices of one image, which begin
+# A grid of the same size is read at the same places, wherever it begins. The lattices of a whole image, which begin
 # somewhere else at every step of training, are of four sizes.
 _PLANS = Kept(8)
 
@@ -166,6 +166,7 @@ def _planes(planes: list[list[int]], channels: _Channels, wide: Grid) -> Tensor:
     kinds = sorted({(c, r) for c, r, _, _ in planes})
     arrays, grids = zip(*(channels.averaged(c, r) for c, r in kinds), strict=True)
     known, device = grids[0], arrays[0].device
+    assert wide.step % known.step == 0
     n_shifts = wide.step // known.step  # the level before is known on the lattice, and has one
     rows = (wide.top - known.top) // known.step + np.arange(wide.height * n_shifts)
     columns = (wide.left - known.left) // known.step + np.arange(wide.width * n_shifts)
@@ -173,7 +174,7 @@ def _planes(planes: list[list[int]], channels: _Channels, wide: Grid) -> Tensor:
     taken = taken.index_select(1, torch.as_tensor(rows.clip(0, known.height - 1), device=device))
     taken = taken.index_select(2, torch.as_tensor(columns.clip(0, known.width - 1), device=device))
     if n_shifts == 1:
-        return taken.reshape(-1)
+        return taken.reshape(-1)  # planes come sorted, each once: they are the kinds
     numbers = {kind: number for number, kind in enumerate(kinds)}
     index = torch.as_tensor([[numbers[c, r], down, right] for c, r, down, right in planes], device=device)
     shifted = taken.reshape(len(kinds), wide.height, n_shifts, wide.width, n_shifts).permute(0, 2, 4, 1, 3)

@@ -68,7 +68,8 @@ def refine(
     if not isinstance(config, RefineConfig):
         raise ConfigError(f"config is a {type(config).__name__}; give a RefineConfig, e.g. RefineConfig(n_steps=300).")
     _check_trainable(net, config)
-    config = replace(config, pixels=config.pixels or default_pixels(net.device))
+    if config.stride is None and config.pixels is None:
+        config = replace(config, pixels=default_pixels(net))
     ignored = net.unlabelled if unlabelled is None else unlabelled
     checked = labelled_images(net, images, labels, ignored, names)
     if validation is not None:
@@ -93,9 +94,11 @@ def refine(
     return refined
 
 
-def default_pixels(device: torch.device) -> int:
-    """About how many pixels of an image a step sees on this device."""
-    return PIXELS if device.type == "cpu" else GPU_PIXELS
+def default_pixels(net: StackNet) -> int:
+    """About how many pixels of an image a step sees: more on a GPU that has kernels for the network."""
+    levels = [net.level(number) for number in range(net.n_levels)]
+    is_quick = net.device.type != "cpu" and all(level.is_fused(level.vote_weight) for level in levels)
+    return GPU_PIXELS if is_quick else PIXELS
 
 
 class _Refinement:
@@ -227,8 +230,7 @@ class _Refinement:
         return image, Grid(grid.top + top, grid.left + left, grid.height, grid.width, step_size)
 
     def _stride(self, height: int, width: int) -> int:
-        assert self.config.pixels is not None
-        return self.config.stride or max(1, round(math.sqrt(height * width / self.config.pixels)))
+        return self.config.stride or max(1, round(math.sqrt(height * width / (self.config.pixels or PIXELS))))
 
     def _score(self, model: Model) -> float | None:
         """Mean Dice on the held-out images, at every pixel."""
