@@ -245,22 +245,26 @@ def test_gradients_go_back_to_where_values_were_read(shape):
 
 
 def test_places_are_kept_apart_where_grids_differ():
-    """One forest, read in turn at another step, in a larger image, and with another number of features."""
+    """One forest, read in turn at another step, on another grid, in a smaller image, and with more features."""
     level = level_case(size=(5, 5), reach=9)
-    features = torch.arange(4 * 24 * 24, dtype=torch.float32).reshape(4, 24, 24)
+    channels = torch.arange(4 * 24 * 24, dtype=torch.float32).reshape(4, 24, 24)
+    large, small = (24, 24), (7, 7)
     cases = [
-        Source(features[:2, :5, :5], features[2:, :5, :5], Grid(0, 0, 5, 5)),
-        Source(features[:2, :10, :10], features[2:, :5, :5], Grid(0, 0, 5, 5, 2)),
-        Source(features[:2], features[2:], Grid(0, 0, 24, 24)),
-        Source(features[:3], features[3:], Grid(0, 0, 24, 24)),
+        (large, N_FEATURES, Grid(0, 0, 5, 5)),
+        (large, N_FEATURES, Grid(0, 0, 5, 5, 2)),
+        (large, N_FEATURES, Grid(0, 0, 4, 6)),
+        (small, N_FEATURES, Grid(0, 0, 5, 5)),
+        (large, N_FEATURES + 1, Grid(0, 0, 5, 5)),
     ]
-    for source in cases:
-        grid = Grid(0, 0, 5, 5, source.known.step)
+    for (height, width), n_features, grid in cases:
+        features, before = channels[:n_features, :height, :width], channels[n_features:, : grid.height, : grid.width]
+        source = Source(features, before, grid)
         values, reads = lay_out(level.forest, level.wiring, source, grid)
-        fresh = wire(level.forest)
-        expected, own = lay_out(level.forest, fresh, source, grid)
+        expected, afresh = lay_out(level.forest, wire(level.forest), source, grid)
         np.testing.assert_array_equal(values, expected)
-        np.testing.assert_array_equal(places(reads, 0, 25), places(own, 0, 25))
+        n_pixels = grid.height * grid.width
+        np.testing.assert_array_equal(places(reads, 0, n_pixels), places(afresh, 0, n_pixels))
+        assert reads.carried == afresh.carried
 
 
 def test_many_planes_are_taken_in_few_calls():
