@@ -101,8 +101,8 @@ def _read(path: Path, mark: str) -> State:
     _require(document.pop("digest") == _digest(document, tensors))
     if document["mark"] != mark:
         raise ModelError(
-            f"{path} is the checkpoint of another refinement: its network, images, labels or settings differ; "
-            "delete it to start again, or give the same ones."
+            f"{path} is the checkpoint of another refinement: its network, images, labels, settings or "
+            "device differ; delete it to start again, or give the same ones."
         )
     state = State(document["step"], {}, history=document["history"], good_step=document["good_step"])
     for name, tensor in tensors.items():
