@@ -314,3 +314,12 @@ def test_a_sheet_holds_every_panel(tmp_path):
     assert (sheet == (255, 0, 0)).all(axis=2).sum() == 2 * 10 * 10
     assert (sheet == (0, 0, 255)).all(axis=2).sum() == 2 * 14 * 14
     assert os.listdir(tmp_path) == ["sheet.png"]
+
+
+def test_large_panels_of_a_sheet_are_shrunk_alike(tmp_path):
+    """So that the titles can be read beside them."""
+    large, small = np.full((800, 950, 3), (255, 0, 0), np.uint8), np.full((90, 60, 3), (0, 0, 255), np.uint8)
+    pictures.save_sheet(tmp_path / "sheet.png", ["large", "small"], [[large, small]])
+    sheet = read_image(tmp_path / "sheet.png")
+    assert (sheet == (255, 0, 0)).all(axis=2).sum() == 267 * 317
+    assert (sheet == (0, 0, 255)).all(axis=2).sum() == 30 * 20

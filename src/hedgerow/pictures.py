@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 GAP, TITLE = 6, 22  # pixels between panels, and above the first row
+PANEL = 400  # pixels along the longer side of a panel, at most: the titles are to be read beside it
 DARK = 24  # grey value of the background and of unknown classes
 
 
@@ -50,13 +51,15 @@ def painted(labels: np.ndarray, palette: Mapping[int, np.ndarray]) -> np.ndarray
 
 
 def save_sheet(path: str | Path, titles: Sequence[str], rows: Sequence[Sequence[np.ndarray]]) -> None:
-    """A PNG of panels (H,W,3) uint8 in rows and columns, with a title above each column."""
+    """A PNG of panels (H,W,3) uint8 in rows and columns, with a title above each column; large panels are shrunk."""
     from PIL import Image, ImageDraw, ImageFont
 
     from hedgerow.images import atomic_path
 
-    heights = [max(panel.shape[0] for panel in row) for row in rows]
-    widths = [max(row[k].shape[1] for row in rows) for k in range(len(titles))]
+    largest = max(max(panel.shape[:2]) for row in rows for panel in row)
+    panels = [[Image.fromarray(panel).reduce(-(-largest // PANEL)) for panel in row] for row in rows]
+    heights = [max(panel.height for panel in row) for row in panels]
+    widths = [max(row[k].width for row in panels) for k in range(len(titles))]
     canvas = Image.new(
         "RGB",
         (sum(widths) + GAP * (len(widths) + 1), TITLE + sum(heights) + GAP * (len(heights) + 1)),
@@ -67,8 +70,8 @@ def save_sheet(path: str | Path, titles: Sequence[str], rows: Sequence[Sequence[
     for k, title in enumerate(titles):
         draw.text((left, 4), title, fill="black", font=font)
         top = TITLE + GAP
-        for row, height in zip(rows, heights, strict=True):
-            canvas.paste(Image.fromarray(row[k]), (left, top))
+        for row, height in zip(panels, heights, strict=True):
+            canvas.paste(row[k], (left, top))
             top += height + GAP
         left += widths[k] + GAP
     with atomic_path(path) as temporary:
