@@ -66,8 +66,7 @@ def refine(
     ] = None,
     steps: Annotated[int | None, typer.Option(help="Images shown, one a step.")] = None,
     stride: Annotated[
-        int | None,
-        typer.Option(help="Train on every so many rows and columns; unless told, on about 8,000 pixels, GPU: 131,072."),
+        int | None, typer.Option(help="Train on every so many rows and columns; unless told, as `pixels` says.")
     ] = None,
     validation: Annotated[
         tuple[str, str] | None,

@@ -283,6 +283,10 @@ class StackConfig(Checked):
         return dataclasses.replace(preset, **changes)
 
 
+# Of an image that a step of refinement sees, unless told. More would help on a CPU too, but it takes its time for them.
+PIXELS, GPU_PIXELS = 8000, 2**17
+
+
 @dataclass(frozen=True)
 class RefineConfig(Checked):
     """How a network is refined: one image a step, freshly altered, on a lattice of its pixels."""
@@ -304,7 +308,7 @@ class RefineConfig(Checked):
     leaf_l1: float = setting(0.0, 0.0, 1e3, "weight of the sum of leaf activations; tanh splits only")
     stride: int | None = setting(None, 1, 1000, "train on every stride-th row and column; none: as `pixels` says")
     pixels: int | None = setting(
-        None, 1, 10**9, "about so many of an image a step, where no stride is given; none: 8,000, on a GPU 131,072"
+        None, 1, 10**9, f"about so many of an image a step, if no stride is given; none: {PIXELS:,}, GPU {GPU_PIXELS:,}"
     )
     crop: int | None = setting(None, 16, 100_000, "train on random crops of this side; none: whole images")
     trim: bool = setting(False, about="depth images: leave out the empty border")

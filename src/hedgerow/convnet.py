@@ -243,6 +243,11 @@ class StackNet(nn.Module, Predictor):
         for number in range(self.n_levels):
             self.level(number).tolerance = tolerance
 
+    def relax(self, factor: float) -> None:
+        """Soften the splits of all levels."""
+        for number in range(self.n_levels):
+            self.level(number).relax(factor)
+
     def layers(self) -> list[Layer]:
         """The 3K-1 hidden layers and the output layer, in order."""
         layers = [layer for number in range(self.n_levels) for layer in self.level(number).layers(number + 1)]

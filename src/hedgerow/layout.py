@@ -150,10 +150,10 @@ def _fixed(planes: np.ndarray, pad: int, reads: Reads, source: Source, grid: Gri
     channels = _Channels(source, step)
     n_fixed = int((planes[:, 0] < len(source.features)).sum())
     is_threaded = source.features.device.type == "cpu" and not source.features.requires_grad
-    values = []
-    for part, take in ((planes[:n_fixed], _feature_planes if is_threaded else _planes), (planes[n_fixed:], _planes)):
-        if len(part):
-            values.append(take(part.tolist(), channels, wide))
+    take = _feature_planes if is_threaded else _planes
+    values = [take(planes[:n_fixed].tolist(), channels, wide)] if n_fixed else []
+    if n_fixed < len(planes):
+        values.append(_planes(planes[n_fixed:].tolist(), channels, wide))
     return _flat(values, source.features), reads
 
 

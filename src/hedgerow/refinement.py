@@ -20,7 +20,7 @@ from torch import Tensor
 
 from hedgerow import checkpoints
 from hedgerow.checkpoints import State
-from hedgerow.config import RefineConfig
+from hedgerow.config import GPU_PIXELS, PIXELS, RefineConfig
 from hedgerow.convnet import StackNet
 from hedgerow.errors import ConfigError, DivergenceError, InputError
 from hedgerow.evaluation import evaluate, labelled_images
@@ -34,8 +34,6 @@ from hedgerow.schedules import learning_rate, make_optimiser, momentum
 from hedgerow.trees import Model
 
 log = logging.getLogger("hedgerow")
-# Of an image that one step sees, unless told. More would help on a CPU too, but it takes its time for them.
-PIXELS, GPU_PIXELS = 8000, 2**17
 DIVERGED = 3.0  # times the first loss, plus one: a mean loss beyond this will not come back
 Pair = tuple[np.ndarray, np.ndarray]
 
@@ -125,8 +123,7 @@ class _Refinement:
             models = (("stack", self.net.stack), ("mapped", self.net))
             self.scores = {what: self._score(model) for what, model in models}
         if not self.net.settings.get("refined"):
-            for number in range(self.net.n_levels):
-                self.net.level(number).relax(self.config.relax)
+            self.net.relax(self.config.relax)
         self.optimiser = make_optimiser(self.net, self.config)
         begun = self._weights()
         if path is not None and is_resumed:
@@ -230,7 +227,10 @@ class _Refinement:
         return image, Grid(grid.top + top, grid.left + left, grid.height, grid.width, step_size)
 
     def _stride(self, height: int, width: int) -> int:
-        return self.config.stride or max(1, round(math.sqrt(height * width / (self.config.pixels or PIXELS))))
+        if self.config.stride is not None:
+            return self.config.stride
+        assert self.config.pixels is not None  # `refine` settles it
+        return max(1, round(math.sqrt(height * width / self.config.pixels)))
 
     def _score(self, model: Model) -> float | None:
         """Mean Dice on the held-out images, at every pixel."""

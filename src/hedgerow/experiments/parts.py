@@ -150,8 +150,7 @@ def relaxed(net: StackNet, config: RefineConfig) -> StackNet:
     """
     softer = copy.deepcopy(net)
     softer.set_tolerance(config.tolerance)
-    for number in range(softer.n_levels):
-        softer.level(number).relax(config.relax)
+    softer.relax(config.relax)
     return softer
 
 
