@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import hedgerow as hr  # noqa: E402
-from hedgerow.experiments import data, parts, protocols, runner, summary  # noqa: E402
+from hedgerow.experiments import bench, data, parts, protocols, runner, summary  # noqa: E402
 from hedgerow.experiments.data import ImageSet, spread, with_copies  # noqa: E402
 from hedgerow.progress import silent  # noqa: E402
 from hedgerow.report.charts import line_figure  # noqa: E402
@@ -46,7 +46,7 @@ def silent_say(text):
 def test_a_relaxed_network_is_what_training_begins_with(net):
     config = hr.RefineConfig(relax=0.25, tolerance=0.01)
     before = net.level(0).split_weight.detach().clone()
-    softer = parts.relaxed(net, config)
+    softer = bench.relaxed(net, config)
     assert [softer.level(number).tolerance for number in range(softer.n_levels)] == [0.01] * softer.n_levels
     assert torch.equal(softer.level(0).split_weight, 0.25 * before)
     assert torch.equal(net.level(0).split_weight, before)
@@ -138,6 +138,50 @@ def test_an_interrupted_experiment_goes_on_and_does_nothing_twice(tiny, tmp_path
     monkeypatch.setattr(runner, "PARTS", {name: lambda bench: pytest.fail("run again") for name in parts.PARTS})
     again = run(tmp_path / "out", parts=["own", "levels-1"])
     assert again["rows"] == resumed["rows"]
+
+
+def test_what_was_scored_before_an_interruption_is_kept(tiny, tmp_path, monkeypatch):
+    whole = run(tmp_path / "whole", parts=["own"])
+    made = []
+
+    def stop(what, done, total):
+        made.append(what)
+        if what == "scoring fitted":
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        runner.run_experiment("zebrafish", tmp_path / "out", parts=["own"], say=silent_say, progress=stop)
+    assert [what for what in dict.fromkeys(made) if what.startswith("scoring")] == [
+        f"scoring {name}" for name in ("DF", "mapped", "relaxed", "ConvNet", "MB1", "MB2", "fitted")
+    ]
+    assert not list((tmp_path / "out" / "models").glob("*.checkpoint")), "the network is safe"
+    begun = tmp_path / "out" / "begun" / "own-0.json"
+    kept = json.loads(begun.read_text())
+    assert list(kept) == ["DF", "mapped", "relaxed", "ConvNet", "MB1", "MB2"]
+    monkeypatch.setattr(bench, "refine", lambda *_, **__: pytest.fail("refined again"))
+    resumed = run(tmp_path / "out", parts=["own"])
+    assert resumed["rows"][:6] == list(kept.values())
+    assert [row["mean_dice"] for row in resumed["rows"]] == [row["mean_dice"] for row in whole["rows"]]
+    assert [one.get("resumed") for one in resumed["runs"]] == [True]
+    assert not begun.exists()
+
+
+def test_a_network_whose_scoring_was_interrupted_is_not_refined_again(tiny, tmp_path):
+    steps = []
+
+    def stop(what, done, total):
+        if what == "scoring ConvNet":
+            raise Stopped
+
+    def count(what, done, total):
+        if what.startswith("refining"):
+            steps.append(done)
+
+    with pytest.raises(Stopped):
+        runner.run_experiment("zebrafish", tmp_path / "out", parts=["levels-1"], say=silent_say, progress=stop)
+    runner.run_experiment("zebrafish", tmp_path / "out", parts=["levels-1"], say=silent_say, progress=count)
+    assert set(steps) <= {TINY.steps}
+    assert not list((tmp_path / "out" / "models").glob("*.checkpoint"))
 
 
 def test_a_folder_belongs_to_one_experiment(tiny, tmp_path, monkeypatch):

@@ -111,6 +111,19 @@ def test_only_the_last_level_is_fitted(grown):
     np.testing.assert_allclose(fitted.levels[-1].votes, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("split", ["soft", "hard"])
+def test_one_walk_makes_both_forests(grown, split):
+    stack, image = grown
+    net = altered(to_convnet(stack, split))
+    first = to_forest(net, method="weights")
+    both = mapback.means_and_fitted(net, first, [image, image * 0.5], silent)
+    for found, method in zip(both, ("leaf_mean", "fitted"), strict=True):
+        expected = to_forest(net, [image, image * 0.5], method, progress=silent)
+        assert found.settings == expected.settings
+        for mine, theirs in zip(found.levels, expected.levels, strict=True):
+            np.testing.assert_array_equal(mine.votes, theirs.votes)
+
+
 def test_votes_do_not_depend_on_tiles(grown, monkeypatch):
     stack, image = grown
     net = altered(to_convnet(stack))

@@ -28,13 +28,12 @@ def leaf_means(
     stack: ForestStack,
     images: Sequence[np.ndarray],
     progress: Report | None = None,
-    *,
-    is_fitted: bool = False,
+    samples: Samples | None = None,
 ) -> ForestStack:
     """The paper's Algorithm 1: level by level, the votes of `stack`, whose levels below have been updated already.
 
     stack: Map Back 1 of the network
-    is_fitted: fit the last level's votes to what the network says
+    samples: gets what the last level's votes can be fitted to
 
     The network's activations are kept for the next level as far as KEPT allows, and
     computed again where it does not: however many images there are, memory stays bounded.
@@ -44,9 +43,7 @@ def leaf_means(
     with reporting(progress) as report:
         for level in range(net.n_levels):
             sums, below, room = LeafSums(stack.levels[level]), kept, KEPT
-            samples, is_last = Samples(len(images)), level + 1 == net.n_levels
-            has_fit = is_fitted and is_last and net.output == "softmax"  # other outputs are those of hard splits
-            kept = {}
+            kept, is_last = {}, level + 1 == net.n_levels
             for done, image in enumerate(images):
                 report("mapping back", level * len(images) + done, total)
                 planes = to_planes(image, f"image {done}", net.features.kind)
@@ -54,17 +51,37 @@ def leaf_means(
                 regions = tiles(net, size)
                 for region in regions:
                     leaves, said = _add_region(sums, net, stack, level, planes, region, below.pop(done, None))
-                    if has_fit:
+                    if samples is not None and is_last:
                         samples.add(size, region, leaves, said)
                 if len(regions) == 1 and not is_last and said.nbytes <= room:
                     kept[done] = said
                     room -= said.nbytes
-            forest = sums.updated(stack.levels[level])
-            if has_fit:
-                forest = samples.fitted(forest)
-            stack = replace(stack, levels=(*stack.levels[:level], forest, *stack.levels[level + 1 :]))
+            stack = _with_level(stack, level, sums.updated(stack.levels[level]))
         report("mapping back", total, total)
     return stack
+
+
+def means_and_fitted(
+    net: StackNet, stack: ForestStack, images: Sequence[np.ndarray], progress: Report | None = None
+) -> tuple[ForestStack, ForestStack]:
+    """Map Back 2 ("leaf_mean"), and the same with the last level's votes fitted to the network ("fitted").
+
+    One walk over the images serves both. stack: Map Back 1 of the network
+    """
+    samples = Samples(len(images))
+    means = leaf_means(net, stack, images, progress, samples)
+    fitted, last = means, net.n_levels - 1
+    if net.output == "softmax":  # other outputs are those of hard splits
+        fitted = _with_level(means, last, samples.fitted(means.levels[last]))
+    return _called(means, "leaf_mean"), _called(fitted, "fitted")
+
+
+def _with_level(stack: ForestStack, level: int, forest: Forest) -> ForestStack:
+    return replace(stack, levels=(*stack.levels[:level], forest, *stack.levels[level + 1 :]))
+
+
+def _called(stack: ForestStack, method: str) -> ForestStack:
+    return replace(stack, settings={**stack.settings, "mapped_back": method})
 
 
 class LeafSums:

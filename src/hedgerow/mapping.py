@@ -107,11 +107,13 @@ def to_forest(
         own = net.level(0).tolerance if net.level(0).activation == "exp" else 0.0
         return replace(stack, tolerance=own if tolerance is None else tolerance)
     stack = replace(stack, tolerance=0.0)
-    if method in FROM_IMAGES:
-        from hedgerow.mapback import leaf_means
+    if method == "weights":
+        return stack
+    from hedgerow.mapback import leaf_means, means_and_fitted
 
-        return leaf_means(net, stack, images, progress, is_fitted=method == "fitted")
-    return stack
+    if method == "fitted":
+        return means_and_fitted(net, stack, images, progress)[1]
+    return leaf_means(net, stack, images, progress)
 
 
 def _history(net: StackNet, method: str) -> dict[str, Any]:

@@ -1,162 +1,29 @@
 """The parts of an experiment, each a question of its own: it trains what it needs and scores it on the test images.
 
-A part returns rows: one model, its scores, what it costs and how large its file is. All parts of a seed that begin from
-the same forests share them through the folder of models.
+A part returns rows: one model, its scores, what it costs and how large its file is.
 """
 
 from __future__ import annotations
 
-import copy
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Literal, cast
+from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
 
-from hedgerow.config import RefineConfig, Sharpness, StackConfig
-from hedgerow.convnet import StackNet
-from hedgerow.errors import DivergenceError
 from hedgerow.experiments.baselines import BaselineConfig, fit_baseline
+from hedgerow.experiments.bench import SOFT_TOLERANCE, Bench, Row, timed
 from hedgerow.experiments.data import ImageSet
 from hedgerow.experiments.protocols import CURVE, PAPER_SHARPNESS, Protocol, Scale
 from hedgerow.experiments.random_start import random_start, schedule
-from hedgerow.mapping import to_convnet, to_forest
-from hedgerow.metrics import scores
-from hedgerow.model_io import load, save
-from hedgerow.progress import Report, silent
-from hedgerow.refinement import refine
-from hedgerow.stack import fit_stack
-from hedgerow.trees import ForestStack
+from hedgerow.mapping import to_convnet
 
 # For random starts: full connections grow with its square, and sparse ones are to be compared with them.
 SMALL_STACK: dict[str, Any] = {"n_trees": 4, "max_depth": 6}
-SOFT_TOLERANCE = 1e-3
 LEVELS = (1, 2, 3)
-BACK = {"MB1": "weights", "MB2": "leaf_mean", "fitted": "fitted"}  # what a network is mapped back to, and how
 # No fused kernel trains the edges of a tree, so on a whole stack this is slow: at the small scale it must be asked for.
 SLOW = ("paper-sparse",)
 SETTINGS = {"soft tolerance": SOFT_TOLERANCE, "random start of": SMALL_STACK}
-Row = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Bench:
-    """Where a part is run: the images, the settings, one seed.
-
-    train, test: what a part may learn from, and what it is scored on
-    paper_train: `train` with the paper's rotated copies
-    folder:      for models and checkpoints
-    """
-
-    protocol: Protocol
-    scale: Scale
-    train: ImageSet
-    paper_train: ImageSet
-    test: ImageSet
-    seed: int
-    device: str
-    folder: Path
-    progress: Report
-
-    def score(self, name: str, model: Any, seconds: float, **more: Any) -> Row:
-        """A row for any model that predicts; `seconds` it took to make."""
-        is_ours = isinstance(model, ForestStack | StackNet)
-        quiet = {"progress": silent} if is_ours else {}
-        model.predict(self.test.images[0], **quiet)  # compiles, if it must
-        start, cpu = time.perf_counter(), time.process_time()
-        found = [model.predict(image, **quiet) for image in self.test.images]
-        wall, cpu = time.perf_counter() - start, time.process_time() - cpu
-        result = scores(self.test.labels, found, model.classes, model.unlabelled)
-        row = {
-            "model": name,
-            "seed": self.seed,
-            "mean_dice": result.mean_dice,
-            "balanced_accuracy": result.balanced_accuracy,
-            "train_seconds": seconds,
-            "ms_an_image": 1e3 * wall / len(found),
-            "cpu_ms_an_image": 1e3 * cpu / len(found),
-            "device": str(model.device).split(":")[0],
-            **more,
-        }
-        background = self.protocol.background
-        if background is not None and background in model.classes:
-            row["foreground_accuracy"] = result.balanced_accuracy_without(background)
-        if is_ours:
-            row["bytes"] = save(model, self.folder / "models" / file_name(more["part"], name, self.seed))
-        return row
-
-    def grown(self, key: str, config: StackConfig, train: ImageSet) -> tuple[ForestStack, float]:
-        """Forests and the seconds they took; those of another part with the same key are taken up."""
-        path = self.folder / "models" / f"{key}-{self.seed}.hedge"
-        if path.exists():
-            stack = load(path)
-            assert isinstance(stack, ForestStack)
-            return stack, float(stack.settings["grown_seconds"])
-        start = time.perf_counter()
-        stack = fit_stack(train.images, train.labels, replace(config, seed=self.seed), progress=self.progress)
-        seconds = time.perf_counter() - start
-        save(replace(stack, settings={**stack.settings, "grown_seconds": seconds}), path)
-        return stack, seconds
-
-    def refined(
-        self, net: StackNet, train: ImageSet, config: RefineConfig, key: str
-    ) -> tuple[StackNet, dict[str, Any]]:
-        """The refined network, and what to know of the way there: seconds, whether it was resumed, or diverged.
-
-        Of one that diverged it is the last that was good.
-        """
-        checkpoint = self.folder / "models" / f"{key}-{self.seed}.checkpoint"
-        notes: dict[str, Any] = {"resumed": True} if checkpoint.exists() else {}
-        start = time.perf_counter()
-        settings = replace(config, seed=self.seed)
-        try:
-            refined = refine(
-                net.to(self.device), train.images, train.labels, settings, checkpoint=checkpoint, progress=self.progress
-            )
-        except DivergenceError as error:
-            checkpoint.unlink(missing_ok=True)
-            refined = cast(StackNet, error.network)
-            notes["diverged"] = str(error)
-        return refined, {**notes, "refine_seconds": time.perf_counter() - start}
-
-    def all_models(
-        self, part: str, stack: ForestStack, grown: float, split: str, train: ImageSet, config: RefineConfig,
-        sharpness: Sharpness | None = None,
-    ) -> list[Row]:  # fmt: skip
-        """DF, mapped, relaxed, ConvNet, MB1, MB2, fitted votes; of a fuzzy tree also the soft forest."""
-        net = to_convnet(stack, split, sharpness).to(self.device)
-        rows = [self.score("DF", stack, grown, part=part), self.score("mapped", net, grown, part=part)]
-        if config.relax != 1:
-            rows.append(self.score("relaxed", relaxed(net, config), grown, part=part))
-        refined, notes = self.refined(net, train, config, part)
-        seconds = grown + notes["refine_seconds"]
-        rows.append(self.score("ConvNet", refined, seconds, part=part, **notes))
-        for name, method in BACK.items():
-            start = time.perf_counter()
-            back = to_forest(refined, train.images, method, progress=silent)
-            rows.append(self.score(name, back, seconds + time.perf_counter() - start, part=part, **notes))
-        if split == "soft":
-            soft = to_forest(refined, method="soft", tolerance=SOFT_TOLERANCE)
-            rows.append(self.score("soft", soft, seconds, part=part, **notes))
-        return rows
-
-
-def relaxed(net: StackNet, config: RefineConfig) -> StackNet:
-    """The network as its refinement begins: with softer splits, without the branches that training leaves out.
-
-    With all branches, soft splits take minutes for one large image.
-    """
-    softer = copy.deepcopy(net)
-    softer.set_tolerance(config.tolerance)
-    softer.relax(config.relax)
-    return softer
-
-
-def file_name(part: str, model: str, seed: int) -> str:
-    """Of a scored model."""
-    return f"{part}-{model.replace(', ', '-').replace(' ', '-')}-{seed}.hedge"
 
 
 def paper(bench: Bench) -> list[Row]:
@@ -172,8 +39,7 @@ def paper_sparse(bench: Bench) -> list[Row]:
     """
     stack, grown = bench.grown("paper", bench.protocol.stack, bench.paper_train)
     net = to_convnet(stack, "tanh", PAPER_SHARPNESS, connections="sparse")
-    refined, notes = bench.refined(net, bench.paper_train, bench.protocol.refine, "paper-sparse")
-    return [bench.score("ConvNet", refined, grown + notes["refine_seconds"], part="paper-sparse", **notes)]
+    return [bench.refined("paper-sparse", "ConvNet", net, bench.paper_train, bench.protocol.refine, grown)[2]]
 
 
 def _own(part: str, split: str) -> Callable[[Bench], list[Row]]:
@@ -190,11 +56,9 @@ def _levels(n_levels: int) -> Callable[[Bench], list[Row]]:
     def run(bench: Bench) -> list[Row]:
         part = f"levels-{n_levels}"
         stack, grown = bench.grown(part, replace(bench.protocol.own_stack, n_levels=n_levels), bench.train)
-        refined, notes = bench.refined(to_convnet(stack), bench.train, bench.protocol.own_refine, part)
-        return [
-            bench.score("DF", stack, grown, part=part, n_levels=n_levels),
-            bench.score("ConvNet", refined, grown + notes["refine_seconds"], part=part, n_levels=n_levels, **notes),
-        ]
+        df = bench.score(part, "DF", lambda: (stack, grown), n_levels=n_levels)
+        net, config = to_convnet(stack), bench.protocol.own_refine
+        return [df, bench.refined(part, "ConvNet", net, bench.train, config, grown, n_levels=n_levels)[2]]
 
     return run
 
@@ -206,12 +70,10 @@ def _images(n_images: int) -> Callable[[Bench], list[Row]]:
         part = f"images-{n_images}"
         few = replace(bench, train=ImageSet(bench.train.images[:n_images], bench.train.labels[:n_images]))
         stack, grown = few.grown(part, bench.protocol.own_stack, few.train)
-        refined, notes = few.refined(to_convnet(stack), few.train, bench.protocol.own_refine, part)
-        return [
-            few.score("DF", stack, grown, part=part, n_images=n_images),
-            few.score("ConvNet", refined, grown + notes["refine_seconds"], part=part, n_images=n_images, **notes),
-            *_network("unet", part, few, n_images=n_images),
-        ]
+        df = few.score(part, "DF", lambda: (stack, grown), n_images=n_images)
+        net, config = to_convnet(stack), bench.protocol.own_refine
+        refined = few.refined(part, "ConvNet", net, few.train, config, grown, n_images=n_images)[2]
+        return [df, refined, *_network("unet", part, few, n_images=n_images)]
 
     return run
 
@@ -225,10 +87,14 @@ def baseline_config(protocol: Protocol, scale: Scale, seed: int) -> BaselineConf
 def _network(kind: Literal["unet", "fcn"], part: str, bench: Bench, **more: Any) -> list[Row]:
     """A U-Net or an FCN from scratch."""
     config = replace(baseline_config(bench.protocol, bench.scale, bench.seed), network=kind)
-    start = time.perf_counter()
-    model = fit_baseline(bench.train.images, bench.train.labels, config, device=bench.device, progress=bench.progress)
-    seconds = time.perf_counter() - start
-    return [bench.score({"unet": "U-Net", "fcn": "FCN"}[kind], model, seconds, part=part, **more)]
+    name = {"unet": "U-Net", "fcn": "FCN"}[kind]
+
+    def trained() -> Any:
+        return fit_baseline(
+            bench.train.images, bench.train.labels, config, device=bench.device, progress=bench.progress
+        )
+
+    return [bench.score(part, name, lambda: timed(trained), **more)]
 
 
 def _random(connections: str) -> Callable[[Bench], list[Row]]:
@@ -241,9 +107,8 @@ def _random(connections: str) -> Callable[[Bench], list[Row]]:
         training = schedule(bench.scale.random_steps, bench.seed)
         if bench.protocol.is_depth:
             training = replace(training, stride=bench.protocol.refine.stride, trim=True)
-        trained, notes = bench.refined(net, bench.paper_train, training, part)
-        seconds = grown + notes["refine_seconds"]
-        return [bench.score(f"random start, {connections}", trained, seconds, part=part, **notes)]
+        name = f"random start, {connections}"
+        return [bench.refined(part, name, net, bench.paper_train, training, grown)[2]]
 
     return run
 

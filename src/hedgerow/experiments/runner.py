@@ -1,8 +1,8 @@
 """Runs an experiment part by part into a folder; what is there already is not run again.
 
 The folder gets `results.json` (every number, seed, setting, version and timing), `tables.md`, figures, `report.html`,
-and the models. A part's rows are written when it ends, and a refinement keeps a checkpoint, so an interrupted
-experiment goes on where it stopped when it is started again.
+and the models. Started again, an interrupted experiment goes on where it stopped: a part that is done is not run again,
+and what another has scored is kept (see `bench`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from hedgerow.checkpoints import fingerprint
 from hedgerow.config import AugmentConfig
 from hedgerow.devices import check_device
 from hedgerow.errors import InputError
+from hedgerow.experiments.bench import Bench, write_json
 from hedgerow.experiments.data import (
     DRAWN,
     N_DRAWN,
@@ -30,7 +31,7 @@ from hedgerow.experiments.data import (
     with_copies,
 )
 from hedgerow.experiments.outputs import write_outputs
-from hedgerow.experiments.parts import PARTS, SETTINGS, SLOW, Bench, baseline_config, class_values, usable_parts
+from hedgerow.experiments.parts import PARTS, SETTINGS, SLOW, baseline_config, class_values, usable_parts
 from hedgerow.experiments.protocols import PROTOCOLS, Protocol, Scale
 from hedgerow.experiments.random_start import SIGMA, schedule
 from hedgerow.images import atomic_path, make_folder
@@ -76,7 +77,7 @@ def run_experiment(
     folder = Path(folder)
     make_folder(folder)
     _claim(folder, mark)
-    for room in ("parts", "models"):
+    for room in ("begun", "parts", "models"):
         make_folder(folder / room)
     say(f"{name}: {len(train.images)} images to learn from, {len(test.images)} to test on; {len(chosen)} parts")
     with reporting(progress) as report:
@@ -85,9 +86,9 @@ def run_experiment(
             bench = Bench(protocol, size, train, turned, test, seed, device, folder, report)
             for part in chosen:
                 _run_part(part, bench, say)
-                _write_json(folder / "results.json", collected(folder, settings))
+                write_json(folder / "results.json", collected(folder, settings))
     results = collected(folder, settings)
-    write_outputs(folder, results, test, progress)
+    write_outputs(folder, results, test, device, progress)
     return results
 
 
@@ -125,11 +126,14 @@ def _run_part(part: str, bench: Bench, say: Callable[[str], None]) -> None:
     if path.exists():
         say(f"{part}, seed {bench.seed}: done before")
         return
+    begun = bench.rows_path(part)
+    resumed = {"resumed": True} if begun.exists() else {}  # the seconds are of what was left
     start, cpu = time.perf_counter(), time.process_time()
     rows = PARTS[part](bench)
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
     written = {"part": part, "seed": bench.seed, "seconds": seconds, "cpu_seconds": cpu, "rows": rows}
-    _write_json(path, {**written, "device": bench.device, "versions": versions()})
+    write_json(path, {**written, **resumed, "device": bench.device, "versions": versions()})
+    begun.unlink(missing_ok=True)
     measure = bench.protocol.measure
     found = ", ".join(f"{row['model']} {row.get(measure, row['mean_dice']):.3f}" for row in rows)
     say(f"{part}, seed {bench.seed}: {found} ({seconds:.0f} s)")
@@ -179,8 +183,3 @@ def _claim(folder: Path, mark: str) -> None:
         raise InputError(f"{folder} holds parts of an unknown experiment; give another folder.")
     with atomic_path(path) as temporary:
         temporary.write_text(mark + "\n", encoding="utf-8")
-
-
-def _write_json(path: Path, values: dict[str, Any]) -> None:
-    with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,209 @@
+"""Where a part of an experiment is run: it grows, refines and scores models, and keeps what it has.
+
+A row is written when its model has been scored, a refinement keeps a checkpoint, and parts of a seed that begin from the
+same forests share them: a part that was interrupted goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+from hedgerow.config import RefineConfig, Sharpness, StackConfig
+from hedgerow.convnet import StackNet
+from hedgerow.errors import DivergenceError
+from hedgerow.experiments.data import ImageSet
+from hedgerow.experiments.protocols import Protocol, Scale
+from hedgerow.images import atomic_path
+from hedgerow.mapback import means_and_fitted
+from hedgerow.mapping import to_convnet, to_forest
+from hedgerow.metrics import scores
+from hedgerow.model_io import load, save
+from hedgerow.progress import Report, silent
+from hedgerow.refinement import refine
+from hedgerow.stack import fit_stack
+from hedgerow.trees import ForestStack
+
+SOFT_TOLERANCE = 1e-3
+Row = dict[str, Any]
+Made = tuple[Any, float]  # a model, and the seconds it took to make, from the images on
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The images, the settings, one seed.
+
+    train, test: what a part may learn from, and what it is scored on
+    paper_train: `train` with the paper's rotated copies
+    folder:      for rows, models and checkpoints
+    """
+
+    protocol: Protocol
+    scale: Scale
+    train: ImageSet
+    paper_train: ImageSet
+    test: ImageSet
+    seed: int
+    device: str
+    folder: Path
+    progress: Report
+
+    def rows_path(self, part: str) -> Path:
+        """The rows of a part that is not done yet."""
+        return self.folder / "begun" / f"{part}-{self.seed}.json"
+
+    def known_rows(self, part: str) -> dict[str, Row]:
+        """By model, those that an interrupted run has left."""
+        path = self.rows_path(part)
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+    def score(self, part: str, name: str, make: Callable[[], Made], **more: Any) -> Row:
+        """A row for any model that predicts; one that is known already is not made again."""
+        known = self.known_rows(part)
+        if name not in known:
+            model, seconds = make()
+            known[name] = self._row(part, name, model, seconds, **more)
+            write_json(self.rows_path(part), known)
+        return known[name]
+
+    def _row(self, part: str, name: str, model: Any, seconds: float, **more: Any) -> Row:
+        is_ours = isinstance(model, ForestStack | StackNet)
+        quiet = {"progress": silent} if is_ours else {}
+        model.predict(self.test.images[0], **quiet)  # compiles, if it must
+        start, cpu, found = time.perf_counter(), time.process_time(), []
+        for done, image in enumerate(self.test.images):
+            self.progress(f"scoring {name}", done, len(self.test.images))
+            found.append(model.predict(image, **quiet))
+        wall, cpu = time.perf_counter() - start, time.process_time() - cpu
+        self.progress(f"scoring {name}", len(found), len(found))
+        result = scores(self.test.labels, found, model.classes, model.unlabelled)
+        row = {
+            "part": part,
+            "model": name,
+            "seed": self.seed,
+            "mean_dice": result.mean_dice,
+            "balanced_accuracy": result.balanced_accuracy,
+            "train_seconds": seconds,
+            "ms_an_image": 1e3 * wall / len(found),
+            "cpu_ms_an_image": 1e3 * cpu / len(found),
+            "device": str(model.device).split(":")[0],
+            **more,
+        }
+        background = self.protocol.background
+        if background is not None and background in model.classes:
+            row["foreground_accuracy"] = result.balanced_accuracy_without(background)
+        if is_ours:
+            row["bytes"] = save(model, self.model_path(part, name))
+        return row
+
+    def model_path(self, part: str, name: str) -> Path:
+        """Of a scored model."""
+        return self.folder / "models" / file_name(part, name, self.seed)
+
+    def grown(self, key: str, config: StackConfig, train: ImageSet) -> tuple[ForestStack, float]:
+        """Forests and the seconds they took; those of another part with the same key are taken up."""
+        path = self.folder / "models" / f"{key}-{self.seed}.hedge"
+        if path.exists():
+            stack = load(path)
+            assert isinstance(stack, ForestStack)
+            return stack, float(stack.settings["grown_seconds"])
+        settings = replace(config, seed=self.seed)
+        stack, seconds = timed(lambda: fit_stack(train.images, train.labels, settings, progress=self.progress))
+        save(replace(stack, settings={**stack.settings, "grown_seconds": seconds}), path)
+        return stack, seconds
+
+    def refined(
+        self, part: str, name: str, net: StackNet, train: ImageSet, config: RefineConfig, grown: float, **more: Any
+    ) -> tuple[StackNet, float, Row]:
+        """The refined network, the seconds it took, those of its forests included, and its row.
+
+        Of one that diverged it is the last that was good. A network that has been scored is taken up again.
+        """
+        known = self.known_rows(part).get(name)
+        if known is not None:
+            scored = cast(StackNet, load(self.model_path(part, name)))
+            return scored.to(self.device), known["train_seconds"], known
+        checkpoint = self.folder / "models" / f"{part}-{self.seed}.checkpoint"
+        notes: dict[str, Any] = {"resumed": True} if checkpoint.exists() else {}
+        start, settings = time.perf_counter(), replace(config, seed=self.seed)
+        try:
+            refined = refine(
+                net.to(self.device), train.images, train.labels, settings, checkpoint=checkpoint, keep_checkpoint=True,
+                progress=self.progress,
+            )  # fmt: skip
+        except DivergenceError as error:
+            refined = cast(StackNet, error.network)
+            notes["diverged"] = str(error)
+        notes["refine_seconds"] = time.perf_counter() - start
+        seconds = grown + notes["refine_seconds"]
+        row = self.score(part, name, lambda: (refined, seconds), **notes, **more)
+        checkpoint.unlink(missing_ok=True)
+        return refined, seconds, row
+
+    def all_models(
+        self, part: str, stack: ForestStack, grown: float, split: str, train: ImageSet, config: RefineConfig,
+        sharpness: Sharpness | None = None,
+    ) -> list[Row]:  # fmt: skip
+        """DF, mapped, relaxed, ConvNet, MB1, MB2, fitted votes; of a fuzzy tree also the soft forest."""
+        net = to_convnet(stack, split, sharpness).to(self.device)
+        score = functools.partial(self.score, part)
+        rows = [score("DF", lambda: (stack, grown)), score("mapped", lambda: (net, grown))]
+        if config.relax != 1:
+            rows.append(score("relaxed", lambda: (relaxed(net, config), grown)))
+        refined, before, row = self.refined(part, "ConvNet", net, train, config, grown)
+        notes = {name: row[name] for name in ("resumed", "diverged", "refine_seconds") if name in row}
+
+        def weights() -> Made:
+            forest, seconds = timed(lambda: to_forest(refined, method="weights"))
+            return forest, before + seconds
+
+        @functools.cache
+        def means() -> tuple[Made, Made]:
+            first = to_forest(refined, method="weights")
+            both, seconds = timed(lambda: means_and_fitted(refined, first, train.images, self.progress))
+            return (both[0], before + seconds), (both[1], before + seconds)
+
+        rows += [
+            row,
+            score("MB1", weights, **notes),
+            score("MB2", lambda: means()[0], **notes),
+            score("fitted", lambda: means()[1], **notes),
+        ]
+        if split == "soft":
+            soft = to_forest(refined, method="soft", tolerance=SOFT_TOLERANCE)
+            rows.append(score("soft", lambda: (soft, before), **notes))
+        return rows
+
+
+def relaxed(net: StackNet, config: RefineConfig) -> StackNet:
+    """The network as its refinement begins: with softer splits, without the branches that training leaves out.
+
+    With all branches, soft splits take minutes for one large image.
+    """
+    softer = copy.deepcopy(net)
+    softer.set_tolerance(config.tolerance)
+    softer.relax(config.relax)
+    return softer
+
+
+def timed(work: Callable[[], Any]) -> tuple[Any, float]:
+    """What it returns, and the seconds it took."""
+    start = time.perf_counter()
+    return work(), time.perf_counter() - start
+
+
+def file_name(part: str, model: str, seed: int) -> str:
+    """Of a scored model."""
+    return f"{part}-{model.replace(', ', '-').replace(' ', '-')}-{seed}.hedge"
+
+
+def write_json(path: Path, values: dict[str, Any]) -> None:
+    """Whole or not at all."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
