@@ -1,7 +1,7 @@
 """Where a part of an experiment is run: it grows, refines and scores models, and keeps what it has.
 
-A row is written when its model has been scored, a refinement keeps a checkpoint, and parts of a seed that begin from the
-same forests share them: a part that was interrupted goes on where it stopped.
+A row is written when its model has been scored, a refinement keeps a checkpoint, and parts that begin from the same
+forests share them: a part that was interrupted goes on where it stopped.
 """
 
 from __future__ import annotations
