@@ -1,15 +1,18 @@
 """The numbers behind the page: calibration, what forests chose, which images are shown, and how numbers read."""
 
+import base64
+import io
 import platform
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import hedgerow as hr
 from hedgerow import pictures
 from hedgerow.metrics import Scores
 from hedgerow.progress import silent
-from hedgerow.report import choices, examples, words
+from hedgerow.report import choices, embed, examples, words
 from hedgerow.report.measure import MAX_SIDE, Calibration, Measured, measure, thinning
 from hedgerow.trees import LEAF, Forest
 
@@ -157,8 +160,22 @@ def test_errors_are_coloured_by_whether_the_first_model_made_them():
     first = np.array([[True, False, True, False, False]])
     unlabelled = np.array([[False, False, False, False, True]])
     found = examples.error_picture(picture, wrong, first, unlabelled)
-    expected = [examples.WRONG, examples.SPOILT, examples.MENDED, (42, 42, 42), examples.NO_LABEL]
+    expected = [examples.WRONG, examples.SPOILT, examples.MENDED, (40, 40, 40), examples.NO_LABEL]
     np.testing.assert_array_equal(found[0], expected)
+
+
+@pytest.mark.parametrize(("n_colours", "mode"), [(1, "L"), (2, "P"), (256, "P"), (257, "RGB")])
+def test_pictures_are_stored_small_and_without_loss(n_colours, mode):
+    numbers = np.arange(n_colours)
+    colours = np.stack([numbers % 256, numbers // 256, 7 * numbers % 256], axis=1)
+    if mode == "L":
+        colours[:] = 77
+    picture = colours[np.arange(15 * 23) % n_colours].reshape(15, 23, 3).astype(np.uint8)
+    stored = embed.png(picture, "a picture")
+    image = Image.open(io.BytesIO(base64.b64decode(stored.src.partition(",")[2])))
+    assert image.mode == mode
+    assert (stored.width, stored.height) == image.size == (23, 15)
+    np.testing.assert_array_equal(np.asarray(image.convert("RGB")), picture)
 
 
 def test_the_background_takes_no_colour_of_the_others():

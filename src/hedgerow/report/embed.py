@@ -13,12 +13,15 @@ import numpy as np
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from PIL import Image
 
 # Colours that charts are drawn in, and what becomes of them where the reader prefers a dark page.
 INK, FAINT, RULE = "#27302a", "#5d685f", "#d3d9d1"
 IN_THE_DARK = {INK: "#e6ebe4", FAINT: "#a3aea4", RULE: "#3a443d"}
 # Read by matplotlib when a figure is saved. Text stays text; the salt makes equal charts equal bytes.
 SAVING: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "hedgerow", "font.family": "sans-serif"}
+
+PALETTE = 256  # colours that a PNG can number
 
 
 @dataclass(frozen=True)
@@ -38,21 +41,36 @@ class Picture:
 
 
 def png(picture: np.ndarray, alt: str) -> Picture:
-    """A picture (H,W,3) uint8; grey ones are stored as such."""
+    """A picture (H,W,3) uint8, stored without loss: in grey, by a palette, or as it is."""
     from PIL import Image
 
-    grey = bool((picture == picture[..., :1]).all())
-    stored = io.BytesIO()
-    Image.fromarray(picture[..., 0] if grey else picture).save(stored, format="PNG", optimize=True)
-    return Picture(_address(stored.getvalue(), "image/png"), alt, picture.shape[1], picture.shape[0])
+    red, green, blue = np.moveaxis(picture.astype(np.uint32), -1, 0)
+    colours, index = np.unique(red << 16 | green << 8 | blue, return_inverse=True)
+    if (red == green).all() and (green == blue).all():
+        image = Image.fromarray(picture[..., 0])
+    elif len(colours) <= PALETTE:
+        image = Image.fromarray(index.reshape(red.shape).astype(np.uint8))
+        image.putpalette(
+            np.stack([colours >> 16, colours >> 8 & 255, colours & 255], axis=1).astype(np.uint8).tobytes()
+        )
+    else:
+        image = Image.fromarray(picture)
+    return _stored(image, alt)
 
 
 def figure_png(figure: Figure, alt: str, dpi: int = 110) -> Picture:
-    """A figure of pixels: it stays light on a dark page."""
+    """A figure of pixels, in the colours that suit it best: it stays light on a dark page."""
+    from PIL import Image
+
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=dpi, facecolor="white")
+    return _stored(Image.open(drawn).convert("RGB").quantize(PALETTE, dither=Image.Dither.NONE), alt)
+
+
+def _stored(image: Image.Image, alt: str) -> Picture:
     stored = io.BytesIO()
-    figure.savefig(stored, format="png", dpi=dpi, facecolor="white")
-    width, height = (int(side * dpi) for side in figure.get_size_inches())
-    return Picture(_address(stored.getvalue(), "image/png"), alt, width, height)
+    image.save(stored, format="PNG", optimize=True)
+    return Picture(_address(stored.getvalue(), "image/png"), alt, *image.size)
 
 
 def svg(figure: Figure, alt: str, title: str = "", caption: str = "", key: Mapping[str, str] | None = None) -> Picture:

@@ -16,6 +16,7 @@ NO_LABEL = (146, 146, 152)
 # Colours that people with any kind of sight tell apart, also on the dimmed image below them.
 WRONG, MENDED, SPOILT = (232, 93, 4), (86, 180, 233), (240, 228, 66)
 DIMMED = 0.42  # of the image's brightness, under the errors
+SHADES = np.uint8(0xF8)  # bits that are kept of it: the noise in the others would be most of the page
 COARSE = 240  # pixels of a side below which pixels are shown as squares
 
 
@@ -86,7 +87,7 @@ def example(
 
 def error_picture(picture: np.ndarray, wrong: np.ndarray, first: np.ndarray, unlabelled: np.ndarray) -> np.ndarray:
     """(H,W,3) uint8: errors on the dimmed picture, coloured by whether the first model made them too; masks (H,W)."""
-    errors = (picture * DIMMED).astype(np.uint8)
+    errors = (picture * DIMMED).astype(np.uint8) & SHADES
     errors[unlabelled] = NO_LABEL
     errors[wrong & first] = WRONG
     errors[wrong & ~first] = SPOILT
