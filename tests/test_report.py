@@ -93,7 +93,7 @@ def test_every_picture_is_described_and_has_a_size(written, three):
         assert len(picture["alt"]) > 15
         assert int(picture["width"]) > 0
         assert int(picture["height"]) > 0
-        assert picture["src"].startswith(("data:image/png;base64,", "data:image/svg+xml,"))
+        assert picture["src"].startswith(("data:image/png;base64,", "data:image/webp;base64,", "data:image/svg+xml,"))
 
 
 def test_links_of_the_page_lead_to_its_sections(written, three):

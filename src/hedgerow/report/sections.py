@@ -12,7 +12,7 @@ from hedgerow import figures
 from hedgerow.progress import silent
 from hedgerow.report import charts
 from hedgerow.report.choices import LevelChoices, OffsetMap, stack_choices
-from hedgerow.report.embed import Picture, figure_png
+from hedgerow.report.embed import Picture, figure_picture
 from hedgerow.report.measure import Measured
 from hedgerow.report.words import counted, listed
 from hedgerow.trees import ForestStack
@@ -157,7 +157,7 @@ def layers(chosen: Measured, image: np.ndarray, truth: np.ndarray, name: str, ba
         "Bright is strong; the first column shows the likeliest class."
     )
     text += "" if is_whole else f" Drawn is the middle of the image, {truth.shape[0]} by {truth.shape[1]} pixels."
-    return Section("layers", "Inside the model", text, (figure_png(figure=drawn, alt=alt),), {}, is_wide=True)
+    return Section("layers", "Inside the model", text, (figure_picture(figure=drawn, alt=alt),), {}, is_wide=True)
 
 
 def _middle(side: int) -> slice:
