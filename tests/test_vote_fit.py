@@ -90,6 +90,15 @@ def test_where_the_forest_is_the_network_nothing_is_left_to_fit(grown):
         np.testing.assert_array_equal(mine.votes, theirs.votes)
 
 
+@pytest.mark.parametrize(("n_samples", "n_leaves"), [(0, 3), (1, 1), (1013, 7)])
+def test_sums_by_leaf_are_those_of_bincount(n_samples, n_leaves):
+    rng = np.random.default_rng(n_samples)
+    leaf = rng.integers(0, n_leaves, n_samples).astype(np.int32)
+    planes = rng.normal(size=(3, n_samples)).astype(np.float32)
+    found = vote_fit._leaf_sums(leaf, planes, n_leaves)
+    np.testing.assert_array_equal(found, np.stack([np.bincount(leaf, plane, n_leaves) for plane in planes], axis=1))
+
+
 def test_votes_that_fit_stay(case):
     votes, leaf, _ = case
     found = vote_fit.fit_votes(votes, leaf, softmax(vote_fit._summed(votes, leaf)))

@@ -6,6 +6,7 @@ outputs of inner levels, H_{3k}, are normalised and become inputs of the next le
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -115,14 +116,18 @@ class LevelNet(nn.Module):
         values, reads = lay_out(self.forest, self.wiring, source, grid)
         for tree in range(self.wiring.n_trees):
             if self.is_fused(values):
-                wiring = replace(self.wiring, root=self.wiring.root[tree : tree + 1])
-                scores = self._scores(values, reads, wiring, self.vote_weight)
+                scores = self._scores(values, reads, self._tree_wirings[tree], self.vote_weight)
             else:
                 is_its_leaf = torch.as_tensor(self.wiring.leaf_tree == tree, device=values.device)
                 scores = self._scores(
                     values, reads, self.wiring, torch.where(is_its_leaf[:, None], self.vote_weight, 0)
                 )
             yield scores.reshape(-1, *grid.size)
+
+    @functools.cached_property
+    def _tree_wirings(self) -> list[Wiring]:
+        """Of each tree by itself; kept, since what kernels derive of a wiring is kept as long as it is."""
+        return [replace(self.wiring, root=root) for root in np.split(self.wiring.root, self.wiring.n_trees)]
 
     def relax(self, factor: float) -> None:
         """Soften the splits: weights, biases and with them the sharpness, times a factor."""

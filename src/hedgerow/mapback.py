@@ -85,21 +85,21 @@ def _called(stack: ForestStack, method: str) -> ForestStack:
 
 
 class LeafSums:
-    """Sums of a network's tree scores, (L,C), and the numbers of samples, (L,), over those that reach each leaf."""
+    """Sums of a network's tree scores, (C,L), and the numbers of samples, (L,), over those that reach each leaf."""
 
     def __init__(self, forest: Forest) -> None:
-        self.scores, self.counts = np.zeros(forest.votes.shape), np.zeros(forest.n_leaves, np.int64)
+        self.scores, self.counts = np.zeros(forest.votes.shape[::-1]), np.zeros(forest.n_leaves, np.int64)
 
     def add(self, leaf: np.ndarray, scores: np.ndarray) -> None:
         """leaf: (H,W) of one tree; scores: (C,H,W), what the network's tree says there."""
-        reached, n_leaves = leaf.ravel(), len(self.counts)
-        self.counts += np.bincount(reached, minlength=n_leaves)
-        for c, plane in enumerate(scores):
-            self.scores[:, c] += np.bincount(reached, plane.ravel(), minlength=n_leaves)
+        from hedgerow.ops.leaf_kernels import add_by_leaf
+
+        self.counts += np.bincount(leaf.ravel(), minlength=len(self.counts))
+        add_by_leaf(leaf.ravel(), scores.reshape(len(scores), -1), self.scores)
 
     def updated(self, forest: Forest) -> Forest:
         """With the means as votes; a leaf that no sample reaches keeps its own."""
-        means = self.scores / np.maximum(self.counts, 1)[:, None]
+        means = (self.scores / np.maximum(self.counts, 1)).T
         votes = np.where(self.counts[:, None] > 0, means, forest.votes).astype(np.float32)
         return replace(forest, votes=votes)
 

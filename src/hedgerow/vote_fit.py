@@ -68,4 +68,8 @@ def _summed(votes: np.ndarray, leaf: np.ndarray) -> np.ndarray:
 
 def _leaf_sums(reached: np.ndarray, planes: np.ndarray, n_leaves: int) -> np.ndarray:
     """(L,C) float64: planes (C,n), summed over the samples that reach each leaf."""
-    return np.stack([np.bincount(reached, plane, n_leaves) for plane in planes], axis=1)
+    from hedgerow.ops.leaf_kernels import add_by_leaf
+
+    sums = np.zeros((len(planes), n_leaves))
+    add_by_leaf(reached, planes, sums)
+    return sums.T
