@@ -163,7 +163,23 @@ def test_what_was_scored_before_an_interruption_is_kept(tiny, tmp_path, monkeypa
     assert resumed["rows"][:6] == list(kept.values())
     assert [row["mean_dice"] for row in resumed["rows"]] == [row["mean_dice"] for row in whole["rows"]]
     assert [one.get("resumed") for one in resumed["runs"]] == [True]
+    assert list(whole["timings"]) == ["own, seed 0"]
+    assert resumed["timings"] == {}, "seconds of a half are none"
     assert not begun.exists()
+
+
+def test_a_model_whose_file_is_gone_is_made_again(tiny, tmp_path):
+    def stop(what, done, total):
+        if what == "scoring MB2":
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        runner.run_experiment("zebrafish", tmp_path / "out", parts=["own"], say=silent_say, progress=stop)
+    for path in (tmp_path / "out" / "models").iterdir():
+        path.unlink()
+    found = run(tmp_path / "out", parts=["own"])
+    for row in found["rows"]:
+        assert (tmp_path / "out" / "models" / bench.file_name("own", row["model"], 0)).stat().st_size == row["bytes"]
 
 
 def test_a_network_whose_scoring_was_interrupted_is_not_refined_again(tiny, tmp_path):

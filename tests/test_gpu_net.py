@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("triton", reason="Triton is not installed")
 
 from hedgerow.layout import Grid  # noqa: E402
+from hedgerow.ops import triton_gpu  # noqa: E402
 from net_cases import (  # noqa: E402
     EPS,
     KINDS,
@@ -85,6 +86,19 @@ def test_what_is_left_out_is_what_the_cpu_leaves_out(gpu, split, activation):
             np.testing.assert_allclose(found[name], expected[name], atol=1e-4 * np.abs(expected[name]).max())
     whole = level_scores("numba", level, split, activation).numpy()
     assert np.abs(kept - whole).max() > 1e-4, "nothing was left out: the test is empty"
+
+
+@pytest.mark.parametrize("together", [1, 2, 3])
+@pytest.mark.parametrize(("split", "activation"), KINDS)
+def test_trees_by_themselves(gpu, monkeypatch, split, activation, together):
+    level = moved(level_case(size=(3, 21), n_trees=3, max_depth=4, sharpness=8.0, n_classes=66), gpu)
+    monkeypatch.setattr(triton_gpu, "MOST_BYTES", together * 4 * 66 * 3 * 21)
+    given = level.split_weight, level.split_bias, level.vote_weight, split, activation, 1.0
+    trees = list(triton_gpu.tree_scores(level.values, level.reads, level.wiring, *given))
+    assert len(trees) == 3
+    for root, found in zip(level.wiring.root, trees, strict=True):
+        alone = replace(level, wiring=replace(level.wiring, root=np.array([root])))
+        np.testing.assert_array_equal(found.cpu(), level_scores("triton", alone, split, activation).cpu())
 
 
 @pytest.mark.parametrize(("split", "activation"), SMOOTH)

@@ -6,6 +6,7 @@ import platform
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
 import hedgerow as hr
@@ -176,6 +177,15 @@ def test_pictures_are_stored_small_and_without_loss(n_colours, mode):
     assert image.mode == mode
     assert (stored.width, stored.height) == image.size == (23, 15)
     np.testing.assert_array_equal(np.asarray(image.convert("RGB")), picture)
+
+
+@pytest.mark.parametrize(("side", "kind"), [(embed.WEBP_SIDE, "webp"), (20, "png")])
+def test_figures_too_large_for_webp_are_png(side, kind, monkeypatch):
+    monkeypatch.setattr(embed, "WEBP_SIDE", side)
+    figure = Figure(figsize=(0.5, 0.25))
+    stored = embed.figure_picture(figure, "a figure", dpi=100)
+    assert stored.src.startswith(f"data:image/{kind};base64,")
+    assert (stored.width, stored.height) == (50, 25)
 
 
 def test_the_background_takes_no_colour_of_the_others():

@@ -120,14 +120,14 @@ def test_only_the_last_level_is_fitted(grown):
     np.testing.assert_allclose(fitted.levels[-1].votes, expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("split", ["soft", "hard"])
-def test_one_walk_makes_both_forests(grown, split):
+def test_one_walk_makes_both_forests(grown):
     stack, image = grown
-    net = altered(to_convnet(stack, split))
-    first = to_forest(net, method="weights")
-    both = mapback.means_and_fitted(net, first, [image, image * 0.5], silent)
-    for found, method in zip(both, ("leaf_mean", "fitted"), strict=True):
-        expected = to_forest(net, [image, image * 0.5], method, progress=silent)
+    images, net = [image, image * 0.5], altered(to_convnet(stack))
+    samples = vote_fit.Samples(len(images))
+    means = mapback.leaf_means(net, to_forest(net, method="weights"), images, silent, samples)
+    both = {"leaf_mean": means, "fitted": mapback.fitted_votes(means, samples)}
+    for method, found in both.items():
+        expected = to_forest(net, images, method, progress=silent)
         assert found.settings == expected.settings
         for mine, theirs in zip(found.levels, expected.levels, strict=True):
             np.testing.assert_array_equal(mine.votes, theirs.votes)

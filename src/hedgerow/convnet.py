@@ -6,10 +6,10 @@ outputs of inner levels, H_{3k}, are normalised and become inputs of the next le
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -101,33 +101,35 @@ class LevelNet(nn.Module):
         votes: Tensor = self.vote_weight
         if leaf_sum:
             votes = torch.cat([votes, votes.new_ones(len(votes), 1)], dim=1)
-        return self._scores(values, reads, self.wiring, votes).reshape(votes.shape[1], *grid.size)
+        return self._scores(values, reads, votes).reshape(votes.shape[1], *grid.size)
 
-    def _scores(self, values: Tensor, reads: Reads, wiring: Wiring, votes: Tensor) -> Tensor:
-        kinds, given = (self.split, self.activation), (reads, wiring, self.split_weight, self.split_bias)
-        if not self.is_fused(values):
-            return reference.level_scores(values, *given, self.leaf_weight, self.leaf_bias, votes, *kinds)
-        fused = import_module(f"hedgerow.ops.{backend_for(values.device.type).name}")
-        scores: Tensor = fused.level_scores(values, *given, votes, *kinds, self.sharpness.leaf, self.tolerance)
-        return scores
+    def _scores(self, values: Tensor, reads: Reads, votes: Tensor) -> Tensor:
+        if self.is_fused(values):
+            fused: Tensor = self._kernels(values).level_scores(*self._given(values, reads, votes))
+            return fused
+        given = values, reads, self.wiring, self.split_weight, self.split_bias, self.leaf_weight, self.leaf_bias
+        return reference.level_scores(*given, votes, self.split, self.activation)
+
+    def _kernels(self, values: Tensor) -> ModuleType:
+        return import_module(f"hedgerow.ops.{backend_for(values.device.type).name}")
+
+    def _given(self, values: Tensor, reads: Reads, votes: Tensor) -> tuple[Any, ...]:
+        """What fused kernels are given."""
+        weights, kinds = (self.split_weight, self.split_bias, votes), (self.split, self.activation)
+        return values, reads, self.wiring, *weights, *kinds, self.sharpness.leaf, self.tolerance
 
     def tree_scores(self, source: Source, grid: Grid) -> Iterator[Tensor]:
-        """Scores (C,h,w) of each tree by itself; their sum is `forward`."""
+        """Scores (C,h,w) of each tree by itself, without gradients; their sum is `forward`."""
         values, reads = lay_out(self.forest, self.wiring, source, grid)
-        for tree in range(self.wiring.n_trees):
-            if self.is_fused(values):
-                scores = self._scores(values, reads, self._tree_wirings[tree], self.vote_weight)
-            else:
-                is_its_leaf = torch.as_tensor(self.wiring.leaf_tree == tree, device=values.device)
-                scores = self._scores(
-                    values, reads, self.wiring, torch.where(is_its_leaf[:, None], self.vote_weight, 0)
-                )
-            yield scores.reshape(-1, *grid.size)
-
-    @functools.cached_property
-    def _tree_wirings(self) -> list[Wiring]:
-        """Of each tree by itself; kept, since what kernels derive of a wiring is kept as long as it is."""
-        return [replace(self.wiring, root=root) for root in np.split(self.wiring.root, self.wiring.n_trees)]
+        votes = self.vote_weight.detach()
+        if self.is_fused(values):
+            trees = self._kernels(values).tree_scores(*self._given(values, reads, votes))
+        else:
+            of_tree = torch.as_tensor(self.wiring.leaf_tree, device=values.device)[:, None]
+            masked = (torch.where(of_tree == tree, votes, 0) for tree in range(self.wiring.n_trees))
+            trees = (self._scores(values, reads, its_own) for its_own in masked)
+        for scores in trees:
+            yield scores.detach().reshape(-1, *grid.size)
 
     def relax(self, factor: float) -> None:
         """Soften the splits: weights, biases and with them the sharpness, times a factor."""

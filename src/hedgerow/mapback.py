@@ -58,22 +58,17 @@ def leaf_means(
                     room -= said.nbytes
             stack = _with_level(stack, level, sums.updated(stack.levels[level]))
         report("mapping back", total, total)
-    return stack
+    return _called(stack, "leaf_mean")
 
 
-def means_and_fitted(
-    net: StackNet, stack: ForestStack, images: Sequence[np.ndarray], progress: Report | None = None
-) -> tuple[ForestStack, ForestStack]:
-    """Map Back 2 ("leaf_mean"), and the same with the last level's votes fitted to the network ("fitted").
+def fitted_votes(means: ForestStack, samples: Samples | None) -> ForestStack:
+    """Map Back 2 with the last level's votes fitted to the network; `samples` are those of `leaf_means`.
 
-    One walk over the images serves both. stack: Map Back 1 of the network
+    None: of a network of hard splits, which the forests equal already.
     """
-    samples = Samples(len(images))
-    means = leaf_means(net, stack, images, progress, samples)
-    fitted, last = means, net.n_levels - 1
-    if net.output == "softmax":  # other outputs are those of hard splits
-        fitted = _with_level(means, last, samples.fitted(means.levels[last]))
-    return _called(means, "leaf_mean"), _called(fitted, "fitted")
+    last = means.n_levels - 1
+    fitted = means if samples is None else _with_level(means, last, samples.fitted(means.levels[last]))
+    return _called(fitted, "fitted")
 
 
 def _with_level(stack: ForestStack, level: int, forest: Forest) -> ForestStack:

@@ -109,11 +109,12 @@ def to_forest(
     stack = replace(stack, tolerance=0.0)
     if method == "weights":
         return stack
-    from hedgerow.mapback import leaf_means, means_and_fitted
+    from hedgerow.mapback import fitted_votes, leaf_means
+    from hedgerow.vote_fit import Samples
 
-    if method == "fitted":
-        return means_and_fitted(net, stack, images, progress)[1]
-    return leaf_means(net, stack, images, progress)
+    samples = Samples(len(images)) if method == "fitted" and net.output == "softmax" else None
+    means = leaf_means(net, stack, images, progress, samples)
+    return means if method == "leaf_mean" else fitted_votes(means, samples)
 
 
 def _history(net: StackNet, method: str) -> dict[str, Any]:

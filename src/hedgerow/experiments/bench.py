@@ -21,7 +21,7 @@ from hedgerow.errors import DivergenceError
 from hedgerow.experiments.data import ImageSet
 from hedgerow.experiments.protocols import Protocol, Scale
 from hedgerow.images import atomic_path
-from hedgerow.mapback import means_and_fitted
+from hedgerow.mapback import fitted_votes, leaf_means
 from hedgerow.mapping import to_convnet, to_forest
 from hedgerow.metrics import scores
 from hedgerow.model_io import load, save
@@ -29,6 +29,7 @@ from hedgerow.progress import Report, silent
 from hedgerow.refinement import refine
 from hedgerow.stack import fit_stack
 from hedgerow.trees import ForestStack
+from hedgerow.vote_fit import Samples
 
 SOFT_TOLERANCE = 1e-3
 Row = dict[str, Any]
@@ -54,14 +55,15 @@ class Bench:
     folder: Path
     progress: Report
 
-    def rows_path(self, part: str) -> Path:
+    def begun_path(self, part: str) -> Path:
         """The rows of a part that is not done yet."""
         return self.folder / "begun" / f"{part}-{self.seed}.json"
 
     def known_rows(self, part: str) -> dict[str, Row]:
-        """By model, those that an interrupted run has left."""
-        path = self.rows_path(part)
-        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        """By model, those that an interrupted run has left; not of models whose file is gone."""
+        path = self.begun_path(part)
+        rows: dict[str, Row] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        return {name: row for name, row in rows.items() if "bytes" not in row or self.model_path(part, name).exists()}
 
     def score(self, part: str, name: str, make: Callable[[], Made], **more: Any) -> Row:
         """A row for any model that predicts; one that is known already is not made again."""
@@ -69,7 +71,7 @@ class Bench:
         if name not in known:
             model, seconds = make()
             known[name] = self._row(part, name, model, seconds, **more)
-            write_json(self.rows_path(part), known)
+            write_json(self.begun_path(part), known)
         return known[name]
 
     def _row(self, part: str, name: str, model: Any, seconds: float, **more: Any) -> Row:
@@ -120,31 +122,28 @@ class Bench:
 
     def refined(
         self, part: str, name: str, net: StackNet, train: ImageSet, config: RefineConfig, grown: float, **more: Any
-    ) -> tuple[StackNet, float, Row]:
-        """The refined network, the seconds it took, those of its forests included, and its row.
-
-        Of one that diverged it is the last that was good. A network that has been scored is taken up again.
-        """
-        known = self.known_rows(part).get(name)
-        if known is not None:
-            scored = cast(StackNet, load(self.model_path(part, name)))
-            return scored.to(self.device), known["train_seconds"], known
+    ) -> Row:
+        """The row of the refined network, or, of one that diverged, of the last that was good."""
         checkpoint = self.folder / "models" / f"{part}-{self.seed}.checkpoint"
-        notes: dict[str, Any] = {"resumed": True} if checkpoint.exists() else {}
-        start, settings = time.perf_counter(), replace(config, seed=self.seed)
-        try:
-            refined = refine(
-                net.to(self.device), train.images, train.labels, settings, checkpoint=checkpoint, keep_checkpoint=True,
-                progress=self.progress,
-            )  # fmt: skip
-        except DivergenceError as error:
-            refined = cast(StackNet, error.network)
-            notes["diverged"] = str(error)
-        notes["refine_seconds"] = time.perf_counter() - start
-        seconds = grown + notes["refine_seconds"]
-        row = self.score(part, name, lambda: (refined, seconds), **notes, **more)
-        checkpoint.unlink(missing_ok=True)
-        return refined, seconds, row
+
+        def refining() -> Row:
+            notes: dict[str, Any] = {"resumed": True} if checkpoint.exists() else {}
+            start, settings = time.perf_counter(), replace(config, seed=self.seed)
+            try:
+                refined = refine(
+                    net.to(self.device), train.images, train.labels, settings, checkpoint=checkpoint,
+                    keep_checkpoint=True, progress=self.progress,
+                )  # fmt: skip
+            except DivergenceError as error:
+                refined = cast(StackNet, error.network)
+                notes["diverged"] = str(error)
+            notes["refine_seconds"] = time.perf_counter() - start
+            seconds = grown + notes["refine_seconds"]
+            return self.score(part, name, lambda: (refined, seconds), **notes, **more)
+
+        row = self.known_rows(part).get(name) or refining()
+        checkpoint.unlink(missing_ok=True)  # the network is safe
+        return row
 
     def all_models(
         self, part: str, stack: ForestStack, grown: float, split: str, train: ImageSet, config: RefineConfig,
@@ -156,28 +155,34 @@ class Bench:
         rows = [score("DF", lambda: (stack, grown)), score("mapped", lambda: (net, grown))]
         if config.relax != 1:
             rows.append(score("relaxed", lambda: (relaxed(net, config), grown)))
-        refined, before, row = self.refined(part, "ConvNet", net, train, config, grown)
+        row = self.refined(part, "ConvNet", net, train, config, grown)
         notes = {name: row[name] for name in ("resumed", "diverged", "refine_seconds") if name in row}
+        before = row["train_seconds"]
 
-        def weights() -> Made:
-            forest, seconds = timed(lambda: to_forest(refined, method="weights"))
+        @functools.cache
+        def refined() -> StackNet:
+            return cast(StackNet, load(self.model_path(part, "ConvNet"))).to(self.device)
+
+        def mapped_back(method: str, **options: Any) -> Made:
+            forest, seconds = timed(lambda: to_forest(refined(), method=method, **options))
             return forest, before + seconds
 
         @functools.cache
         def means() -> tuple[Made, Made]:
-            first = to_forest(refined, method="weights")
-            both, seconds = timed(lambda: means_and_fitted(refined, first, train.images, self.progress))
-            return (both[0], before + seconds), (both[1], before + seconds)
+            """One walk over the images makes both."""
+            first, samples = to_forest(refined(), method="weights"), Samples(len(train.images))
+            mean, seconds = timed(lambda: leaf_means(refined(), first, train.images, self.progress, samples))
+            fitted, more = timed(lambda: fitted_votes(mean, samples))
+            return (mean, before + seconds), (fitted, before + seconds + more)
 
         rows += [
             row,
-            score("MB1", weights, **notes),
+            score("MB1", lambda: mapped_back("weights"), **notes),
             score("MB2", lambda: means()[0], **notes),
             score("fitted", lambda: means()[1], **notes),
         ]
         if split == "soft":
-            soft = to_forest(refined, method="soft", tolerance=SOFT_TOLERANCE)
-            rows.append(score("soft", lambda: (soft, before), **notes))
+            rows.append(score("soft", lambda: mapped_back("soft", tolerance=SOFT_TOLERANCE), **notes))
         return rows
 
 

@@ -20,20 +20,15 @@ from hedgerow.synthetic import CLASS_NAMES
 SHOWN = ("DF", "ConvNet", "MB1", "MB2", "fitted", "soft")
 
 
-def write_outputs(
-    folder: Path, results: dict[str, Any], test: ImageSet, device: str = "cpu", progress: Report | None = None
-) -> None:
-    """tables.md, figures/ and report.html; pictures are of the first seed, by Hedgerow's settings if they were run.
-
-    device: where the models predict once more, for the report
-    """
+def write_outputs(folder: Path, results: dict[str, Any], test: ImageSet, progress: Report | None = None) -> None:
+    """tables.md, figures/ and report.html; pictures are of the first seed, by Hedgerow's settings if they were run."""
     tables, curves = summary.tables(results), summary.curves(results)
     with atomic_path(folder / "tables.md") as temporary:
         temporary.write_text(summary.markdown(tables, curves) + "\n", encoding="utf-8")
     make_folder(folder / "figures")
     for curve in curves:
         draw_curve(curve, folder / "figures" / "learning_curve.png")
-    models = {name: model.to(device) for name, model in _models(folder, results).items()}
+    models = _models(folder, results)
     if not models:
         return
     settings = results["settings"]

@@ -39,7 +39,7 @@ def paper_sparse(bench: Bench) -> list[Row]:
     """
     stack, grown = bench.grown("paper", bench.protocol.stack, bench.paper_train)
     net = to_convnet(stack, "tanh", PAPER_SHARPNESS, connections="sparse")
-    return [bench.refined("paper-sparse", "ConvNet", net, bench.paper_train, bench.protocol.refine, grown)[2]]
+    return [bench.refined("paper-sparse", "ConvNet", net, bench.paper_train, bench.protocol.refine, grown)]
 
 
 def _own(part: str, split: str) -> Callable[[Bench], list[Row]]:
@@ -58,7 +58,7 @@ def _levels(n_levels: int) -> Callable[[Bench], list[Row]]:
         stack, grown = bench.grown(part, replace(bench.protocol.own_stack, n_levels=n_levels), bench.train)
         df = bench.score(part, "DF", lambda: (stack, grown), n_levels=n_levels)
         net, config = to_convnet(stack), bench.protocol.own_refine
-        return [df, bench.refined(part, "ConvNet", net, bench.train, config, grown, n_levels=n_levels)[2]]
+        return [df, bench.refined(part, "ConvNet", net, bench.train, config, grown, n_levels=n_levels)]
 
     return run
 
@@ -72,7 +72,7 @@ def _images(n_images: int) -> Callable[[Bench], list[Row]]:
         stack, grown = few.grown(part, bench.protocol.own_stack, few.train)
         df = few.score(part, "DF", lambda: (stack, grown), n_images=n_images)
         net, config = to_convnet(stack), bench.protocol.own_refine
-        refined = few.refined(part, "ConvNet", net, few.train, config, grown, n_images=n_images)[2]
+        refined = few.refined(part, "ConvNet", net, few.train, config, grown, n_images=n_images)
         return [df, refined, *_network("unet", part, few, n_images=n_images)]
 
     return run
@@ -108,7 +108,7 @@ def _random(connections: str) -> Callable[[Bench], list[Row]]:
         if bench.protocol.is_depth:
             training = replace(training, stride=bench.protocol.refine.stride, trim=True)
         name = f"random start, {connections}"
-        return [bench.refined(part, name, net, bench.paper_train, training, grown)[2]]
+        return [bench.refined(part, name, net, bench.paper_train, training, grown)]
 
     return run
 

@@ -88,7 +88,7 @@ def run_experiment(
                 _run_part(part, bench, say)
                 write_json(folder / "results.json", collected(folder, settings))
     results = collected(folder, settings)
-    write_outputs(folder, results, test, device, progress)
+    write_outputs(folder, results, test, progress)
     return results
 
 
@@ -122,12 +122,14 @@ def load_part(protocol: Protocol, size: Scale, data: str | None, part: str) -> I
 
 
 def _run_part(part: str, bench: Bench, say: Callable[[str], None]) -> None:
-    path = bench.folder / "parts" / f"{part}-{bench.seed}.json"
+    path, begun = bench.folder / "parts" / f"{part}-{bench.seed}.json", bench.begun_path(part)
     if path.exists():
+        begun.unlink(missing_ok=True)
         say(f"{part}, seed {bench.seed}: done before")
         return
-    begun = bench.rows_path(part)
     resumed = {"resumed": True} if begun.exists() else {}  # the seconds are of what was left
+    if not resumed:
+        write_json(begun, {})
     start, cpu = time.perf_counter(), time.process_time()
     rows = PARTS[part](bench)
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
@@ -148,7 +150,9 @@ def collected(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
         "experiment": settings["name"],
         "settings": settings,
         "seeds": sorted({file["seed"] for file in files}),
-        "timings": {f"{file['part']}, seed {file['seed']}": file["seconds"] for file in files},
+        "timings": {
+            f"{file['part']}, seed {file['seed']}": file["seconds"] for file in files if not file.get("resumed")
+        },
         "runs": [{name: value for name, value in file.items() if name != "rows"} for file in files],
         "rows": [row for file in files for row in file["rows"]],
     }
@@ -179,7 +183,7 @@ def _claim(folder: Path, mark: str) -> None:
         if path.read_text(encoding="utf-8").strip() != mark:
             raise InputError(f"{folder} holds an experiment with other settings or images; give another folder.")
         return
-    if any((folder / "parts").glob("*.json")):
+    if any(folder.glob("parts/*.json")) or any(folder.glob("begun/*.json")):
         raise InputError(f"{folder} holds parts of an unknown experiment; give another folder.")
     with atomic_path(path) as temporary:
         temporary.write_text(mark + "\n", encoding="utf-8")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +35,12 @@ def level_scores(
     work = LevelWork(reads, wiring, split, activation, leaf_sharpness, tolerance)
     scores: Tensor = _LevelScores.apply(values, split_weight, split_bias, vote_weight, work)
     return scores
+
+
+def tree_scores(values: Tensor, reads: Reads, wiring: Wiring, *given: Any) -> Iterator[Tensor]:
+    """Scores (C,S) of each tree by itself; given is what `level_scores` is given."""
+    for root in np.split(wiring.root, wiring.n_trees):
+        yield level_scores(values, reads, replace(wiring, root=root), *given)
 
 
 class _LevelScores(torch.autograd.Function):

@@ -7,7 +7,8 @@ it. Gradients are added up by whoever has a part ready, so their last digits var
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from hedgerow.ops.wiring import UNUSED, Reads, Wiring
 KINDS = {"hard": 0, "tanh": 1, "soft": 2, "crelu": 3}
 SMALLEST = 1e-30  # what must arrive at a piece of a tree to be felt in float32 at all
 PADDING = -1e30  # bias of a split that is none: everything goes to the left
+MOST_BYTES = 2**28  # of the scores of trees that are run together, each by itself
 MOST_CLASSES = 63  # in one run; one column of the votes is taken for their sum
 # Operands of matrix products are two float16, which end at 2^16, and know nothing under 2^-25. So all are multiplied by
 # powers of two to become about this large at most, and what was computed is divided by them.
@@ -69,6 +71,29 @@ def level_scores(
         for some in vote_weight.split(MOST_CLASSES, dim=1)
     ]
     return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def tree_scores(
+    values: Tensor,
+    reads: Reads,
+    wiring: Wiring,
+    split_weight: Tensor,
+    split_bias: Tensor,
+    vote_weight: Tensor,
+    *kinds: Any,
+) -> Iterator[Tensor]:
+    """Scores (C,S) of each tree by itself, without gradients; given is what `level_scores` is given.
+
+    As many trees are run together as MOST_BYTES allow.
+    """
+    height, width = reads.size
+    together = max(1, MOST_BYTES // (4 * vote_weight.shape[1] * height * width))
+    for first in range(0, wiring.n_trees, together):
+        some = wiring if together >= wiring.n_trees else replace(wiring, root=wiring.root[first : first + together])
+        work = _Work(reads, some, values, *kinds)
+        weights = split_weight.detach(), split_bias.detach()
+        parts = vote_weight.detach().split(MOST_CLASSES, dim=1)
+        yield from torch.cat([work.tree_scores(values.contiguous(), *weights, part) for part in parts], dim=1)
 
 
 class _LevelScores(torch.autograd.Function):
@@ -130,13 +155,13 @@ class _Work:
         split: str,
         activation: str,
         leaf_sharpness: float,
-        tolerance: float,
+        tolerance: float = 0.0,
     ) -> None:
         self.reads, self.split = reads, split
         self.pieces = pieces_of(wiring)
         self.device = values.device
         self.tables = _tables(self.pieces, values.device)
-        self.n_probes = reads.place.shape[1]
+        self.n_trees, self.n_probes = len(self.tables.first) - 1, reads.place.shape[1]
         self.kinds = {
             "J": self.n_probes,
             "STRETCHED": reads.is_stretched,
@@ -220,28 +245,38 @@ class _Work:
 
     def scores(self, values: Tensor, weight: Tensor, bias: Tensor, votes: Tensor) -> Tensor:
         """(C,S) float32."""
+        down, across = self._tiles(FORWARD)
+        out, scale = self._forward(values, weight, bias, votes, self.n_trees if down * across < FEW_TILES else 1)
+        total = out[0]
+        for part in out[1:]:  # tree after tree, as one program would add them
+            total = total + part
+        return total if scale is None else total * scale
+
+    def tree_scores(self, values: Tensor, weight: Tensor, bias: Tensor, votes: Tensor) -> Tensor:
+        """(T,C,S) float32: of each tree by itself."""
+        out, scale = self._forward(values, weight, bias, votes, self.n_trees)
+        return out if scale is None else out * scale
+
+    def _forward(
+        self, values: Tensor, weight: Tensor, bias: Tensor, votes: Tensor, n_groups: int
+    ) -> tuple[Tensor, Tensor | None]:
+        """(n_groups,C,S) float32: the trees' scores, shared out to groups, and by what to multiply them."""
         larger, factor = self._enlarged(votes, self.whole)
         weights, n_classes = self.arranged(weight, bias, larger), votes.shape[1]
-        n_trees = len(self.tables.first) - 1
         down, across = self._tiles(FORWARD)
-        n_tiles = down * across
-        n_groups = n_trees if n_tiles < FEW_TILES else 1
-        n_items, width = n_tiles * n_groups, weights[2].shape[2]
+        n_items, width = down * across * n_groups, weights[2].shape[2]
         n_programs = min(n_items, self._programs(FORWARD))
         rooms = torch.empty((n_programs, self.pieces.n_slots + width, FORWARD.pixels), device=self.device)
         out = torch.empty((n_groups, n_classes, self.reads.size[0] * self.reads.size[1]), device=self.device)
         forward[(n_programs,)](
             values, *self.reading, *weights, *self._trees(), rooms, out, *self._geometry(),
-            n_items, n_trees, n_groups, n_classes, self.pieces.n_slots, self.leaf, self.tolerance, 1.0,
+            n_items, self.n_trees, n_groups, n_classes, self.pieces.n_slots, self.leaf, self.tolerance, 1.0,
             **self.kinds, WIDTH=width, P=FORWARD.pixels, num_warps=FORWARD.warps,
             enable_fp_fusion=self.fuses,
         )  # fmt: skip
-        total = out[0]
-        for part in out[1:]:  # tree after tree, as one program would add them
-            total = total + part
         if self.whole == 1:
-            return total
-        return total * (self.whole ** (1 if self.kinds["NORMALISED"] else -1) / factor).float()
+            return out, None
+        return out, (self.whole ** (1 if self.kinds["NORMALISED"] else -1) / factor).float()
 
     def gradients(
         self, values: Tensor, weight: Tensor, bias: Tensor, votes: Tensor, slope: Tensor, needs_values: bool
@@ -252,8 +287,7 @@ class _Work:
         most = self.whole / MOST_CLASSES if self.kinds["NORMALISED"] else self.whole
         (slope, slope_factor), (larger, vote_factor) = self._enlarged(slope, most), self._enlarged(votes, self.whole)
         given = self.arranged(weight, bias, larger)
-        n_trees = len(tables.first) - 1
-        n_programs, width = self._programs(BACKWARD), given[2].shape[2]
+        n_trees, n_programs, width = self.n_trees, self._programs(BACKWARD), given[2].shape[2]
         down, across = self._tiles(BACKWARD)
         n_below = min(MOST_BELOW, down)
         while n_below > 1 and -(-down // n_below) * across * n_trees < 4 * n_programs:

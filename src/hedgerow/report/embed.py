@@ -22,6 +22,7 @@ IN_THE_DARK = {INK: "#e6ebe4", FAINT: "#a3aea4", RULE: "#3a443d"}
 SAVING: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "hedgerow", "font.family": "sans-serif"}
 
 PALETTE = 256  # colours that a PNG can number
+WEBP_SIDE = 16383  # pixels that a WebP can have
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,11 @@ def png(picture: np.ndarray, alt: str) -> Picture:
     """A picture (H,W,3) uint8, stored without loss: in grey, by a palette, or as it is."""
     from PIL import Image
 
+    if (picture == picture[..., :1]).all():
+        return _stored(Image.fromarray(picture[..., 0]), alt, "png", optimize=True)
     red, green, blue = np.moveaxis(picture.astype(np.uint32), -1, 0)
     colours, index = np.unique(red << 16 | green << 8 | blue, return_inverse=True)
-    if (red == green).all() and (green == blue).all():
-        image = Image.fromarray(picture[..., 0])
-    elif len(colours) <= PALETTE:
+    if len(colours) <= PALETTE:
         image = Image.fromarray(index.reshape(red.shape).astype(np.uint8))
         image.putpalette(
             np.stack([colours >> 16, colours >> 8 & 255, colours & 255], axis=1).astype(np.uint8).tobytes()
@@ -59,12 +60,15 @@ def png(picture: np.ndarray, alt: str) -> Picture:
 
 
 def figure_picture(figure: Figure, alt: str, dpi: int = 110) -> Picture:
-    """A figure of pixels, which stays light on a dark page; noise is stored with a small loss."""
-    from PIL import Image
+    """A figure of pixels, which stays light on a dark page; noise is stored with a small loss, where WebP can be."""
+    from PIL import Image, features
 
     drawn = io.BytesIO()
     figure.savefig(drawn, format="png", dpi=dpi, facecolor="white")
-    return _stored(Image.open(drawn).convert("RGB"), alt, "webp", quality=85, method=6)
+    image = Image.open(drawn).convert("RGB")
+    if max(image.size) > WEBP_SIDE or not features.check("webp"):
+        return _stored(image, alt, "png", optimize=True)
+    return _stored(image, alt, "webp", quality=85, method=6)
 
 
 def _stored(image: Image.Image, alt: str, kind: str, **options: Any) -> Picture:
