@@ -95,6 +95,7 @@ def test_commands_refuse_a_device_that_is_not_there(monkeypatch, hedgerow, net_f
     for command in (
         ("predict", net_file, images, "-o", trained_place / "out"),
         ("evaluate", net_file, images, labels),
+        ("back", net_file, images, "-o", trained_place / "small.hedge"),
         ("refine", trained_place / "model.hedge", images, labels, "-o", trained_place / "net.hedge"),
     ):
         assert_refused(hedgerow(*command, "--device", "cuda"), "CUDA", "cpu")

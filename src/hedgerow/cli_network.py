@@ -150,6 +150,7 @@ def back(
         float | None,
         typer.Option(help="soft: leave out branches that a pixel reaches with no more than this probability."),
     ] = None,
+    device: Device = DeviceName.cpu,
 ) -> None:
     """Map a network back to forests, which run without PyTorch; labels are not needed.
 
@@ -158,7 +159,7 @@ def back(
     Example: hedgerow back net.hedge photos/ -o small.hedge
     """
     extras.require("torch", "mapping back")
-    from hedgerow import model_io
+    from hedgerow import devices, model_io
     from hedgerow.images import find_files, read_input
     from hedgerow.mapping import FROM_IMAGES, to_forest
     from hedgerow.trees import ForestStack
@@ -166,12 +167,13 @@ def back(
     loaded = model_io.load(model)
     if isinstance(loaded, ForestStack):
         raise InputError(f"{model} holds forests already; give a network, e.g. of `hedgerow refine`.")
+    net = devices.on_device(loaded, device.value)
     files = find_files(images) if images is not None else []
     check_writable(output, [], model, *files)
     pictures = Files(files, partial(read_input, features=loaded.features.kind))
     if method.value in FROM_IMAGES and not pictures:
         raise InputError(f"{method} takes its votes from images; name them after the model, or use --method weights.")
-    stack = to_forest(loaded, pictures, method.value, tolerance=tolerance)
+    stack = to_forest(net, pictures, method.value, tolerance=tolerance)
     n_bytes = model_io.save(stack, output)
     leaves = sum(forest.n_leaves for forest in stack.levels)
     print(f"{stack.n_levels} level(s), {leaves:,} leaves, votes by {method.value}")
@@ -179,7 +181,7 @@ def back(
         print(f"soft splits; branches of probability {stack.tolerance:g} or less are left out")
         if pictures and stack.tolerance:
             some = pictures[:MOST_COMPARED]
-            print(f"pixels of the first {len(some)} that change class by that: {_changed(loaded, stack, some):.3%}")
+            print(f"pixels of the first {len(some)} that change class by that: {_changed(net, stack, some):.3%}")
     print(f"{output}: {megabytes(n_bytes)}")
 
 
