@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import hedgerow as hr  # noqa: E402
-from hedgerow.experiments import bench, data, parts, protocols, runner, summary  # noqa: E402
+from hedgerow.experiments import bench, data, outputs, parts, protocols, runner, summary  # noqa: E402
 from hedgerow.experiments.data import ImageSet, spread, with_copies  # noqa: E402
 from hedgerow.progress import silent  # noqa: E402
 from hedgerow.report.charts import line_figure  # noqa: E402
@@ -166,6 +166,15 @@ def test_what_was_scored_before_an_interruption_is_kept(tiny, tmp_path, monkeypa
     assert list(whole["timings"]) == ["own, seed 0"]
     assert resumed["timings"] == {}, "seconds of a half are none"
     assert not begun.exists()
+
+
+def test_the_report_of_many_images_is_of_some_of_them_and_says_so(tiny, tmp_path, monkeypatch):
+    run(tmp_path / "out", parts=["own"])
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "of the test images" not in page
+    monkeypatch.setattr(outputs, "MOST_IMAGES", 1)
+    run(tmp_path / "out", parts=["own"])
+    assert "scores are of 1 of the test images" in (tmp_path / "out" / "report.html").read_text()
 
 
 def test_a_model_whose_file_is_gone_is_made_again(tiny, tmp_path):

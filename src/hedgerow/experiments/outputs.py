@@ -7,7 +7,7 @@ from typing import Any
 
 from hedgerow.experiments import summary
 from hedgerow.experiments.bench import file_name
-from hedgerow.experiments.data import ImageSet
+from hedgerow.experiments.data import ImageSet, spread
 from hedgerow.figures import input_picture
 from hedgerow.images import atomic_path, make_folder
 from hedgerow.model_io import load
@@ -17,6 +17,7 @@ from hedgerow.report.charts import line_figure
 from hedgerow.report.page import Curve, write_report
 from hedgerow.synthetic import CLASS_NAMES
 
+MOST_IMAGES = 100  # that the report predicts once more, for its pictures and its own scores
 SHOWN = ("DF", "ConvNet", "MB1", "MB2", "fitted", "soft")
 
 
@@ -41,13 +42,14 @@ def write_outputs(folder: Path, results: dict[str, Any], test: ImageSet, progres
         rows.append([input_picture(image, features), *pictures])
     save_sheet(folder / "figures" / "comparison.png", ["image", "truth", *models], rows)
     names = CLASS_NAMES.get(settings["data"])
+    some = spread(test, MOST_IMAGES)
     write_report(
         folder / "report.html",
         models,
-        test.images,
-        test.labels,
+        some.images,
+        some.labels,
         title=f"{settings['name'].capitalize()}, {settings['scale']} scale",
-        about=_about(settings),
+        about=_about(settings, len(some.images)),
         background=background,
         class_names=None if names is None else dict(enumerate(names)),
         tables=tables,
@@ -58,13 +60,16 @@ def write_outputs(folder: Path, results: dict[str, Any], test: ImageSet, progres
     )
 
 
-def _about(settings: dict[str, Any]) -> str:
+def _about(settings: dict[str, Any], n_shown: int) -> str:
+    """n_shown: test images that the page is about"""
     sizes = settings["sizes"]
     shapes = ", ".join(shape.strip("()").replace(", ", " x ") for shape in sizes["shapes"])
+    is_part = n_shown < sizes["test"]
+    of_some = f" Outside the experiment's tables, scores are of {n_shown} of the test images." if is_part else ""
     return (
         f"The paper's {settings['name']} protocol on {settings['data']}: {sizes['train']} images to"
         f" learn from, {sizes['test']} others to test on, of {shapes} pixels. The pictures are of"
-        " the first seed; the tables are of all."
+        f" the first seed; the tables are of all.{of_some}"
     )
 
 
