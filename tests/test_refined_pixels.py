@@ -221,6 +221,16 @@ def test_held_out_pixels_do_not_train(net, example, tmp_path):
     assert_same_weights(refine(net, example.images, wrong, SHORT, progress=silent), run(net, example))
 
 
+@pytest.mark.parametrize(("n_images", "n_held"), [(5, 4), (35, 32), (60, 32)])
+def test_of_many_images_some_score(n_images, n_held):
+    target = np.zeros((2, 3), np.uint8)
+    train = [sampling.TrainingImage(np.full((1, 2, 3), i, np.float32), target, target) for i in range(n_images)]
+    kept, held = sampling.hold_out([image.planes for image in train], train, [target] * n_images, 255, 0.9, 0)
+    assert len(held) == n_held
+    numbers = [int(image.planes[0, 0, 0]) for image in kept] + [int(picture[0, 0, 0]) for picture, _ in held]
+    assert sorted(numbers) == list(range(n_images))
+
+
 def test_images_of_different_sizes_train_together(net):
     drawn = [draw(0), draw(1, size=(31, 20)), draw(2, size=(17, 40)), draw(3, size=(1, 50)), draw(4)]
     images, labels = [image for image, _ in drawn], [label for _, label in drawn]

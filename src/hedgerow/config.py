@@ -313,7 +313,7 @@ class RefineConfig(Checked):
     crop: int | None = setting(None, 16, 100_000, "train on random crops of this side; none: whole images")
     trim: bool = setting(False, about="depth images: leave out the empty border")
     augment: AugmentConfig = setting(AugmentConfig(rotation=15.0, scale=0.1, shift=0.1, brightness=0.2, contrast=0.2))
-    held_out: float = setting(0.15, 0.0, 0.9, "part of the training images that only scores the network")
+    held_out: float = setting(0.15, 0.0, 0.9, "part of the training images that only scores the network, at most 32")
     check_every: int = setting(25, 1, 10**7, "steps between two scores, each followed by a checkpoint")
     patience: int | None = setting(None, 1, 10**6, "stop after so many scores without a better one")
     keep: Literal["last", "best"] = setting("last", about="which network is returned: the last, or the best score's")

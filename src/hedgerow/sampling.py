@@ -13,6 +13,7 @@ from hedgerow.images import UNLABELLED_INDEX as UNLABELLED
 
 FEW_IMAGES = 4  # with fewer, groups are blocks of images instead of images
 BLOCKS = 4  # along each side of such an image
+MOST_HELD = 32  # images that score a refinement: of a thousand, a part of all would take longer than the refinement
 
 
 @dataclass(frozen=True)
@@ -47,12 +48,12 @@ def hold_out(
     part: float,
     seed: int,
 ) -> tuple[list[TrainingImage], list[tuple[np.ndarray, np.ndarray]]]:
-    """The images to train on, and those that score; of few images, blocks of each are held out instead."""
+    """The images to train on, and those that score, MOST_HELD at most; of few images, blocks of each are held out."""
     if part == 0:
         return train, []
     rng = np.random.default_rng((seed, 5))
     if len(train) >= FEW_IMAGES:
-        n = min(max(round(part * len(train)), 1), len(train) - 1)
+        n = min(max(round(part * len(train)), 1), MOST_HELD, len(train) - 1)
         chosen = set(rng.permutation(len(train))[:n].tolist())
         held = [(np.asarray(images[i]), labels[i]) for i in sorted(chosen)]
         return [image for i, image in enumerate(train) if i not in chosen], held
