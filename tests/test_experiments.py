@@ -177,6 +177,21 @@ def test_the_report_of_many_images_is_of_some_of_them_and_says_so(tiny, tmp_path
     assert "scores are of 1 of the test images" in (tmp_path / "out" / "report.html").read_text()
 
 
+def test_with_the_network_gone_all_that_was_made_of_it_is_made_again(tiny, tmp_path):
+    def stop(what, done, total):
+        if what == "scoring fitted":
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        runner.run_experiment("zebrafish", tmp_path / "out", parts=["own"], say=silent_say, progress=stop)
+    begun = tmp_path / "out" / "begun" / "own-0.json"
+    rows = {name: {**row, "mark": "old"} for name, row in json.loads(begun.read_text()).items()}
+    begun.write_text(json.dumps(rows))
+    (tmp_path / "out" / "models" / "own-ConvNet-0.hedge").unlink()
+    found = run(tmp_path / "out", parts=["own"])
+    assert [row["model"] for row in found["rows"] if "mark" in row] == ["DF", "mapped", "relaxed"]
+
+
 def test_a_model_whose_file_is_gone_is_made_again(tiny, tmp_path):
     def stop(what, done, total):
         if what == "scoring MB2":

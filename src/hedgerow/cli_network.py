@@ -1,4 +1,4 @@
-"""The commands about networks: refine, look."""
+"""The commands about networks: refine, back, look."""
 
 from __future__ import annotations
 
@@ -181,7 +181,9 @@ def back(
         print(f"soft splits; branches of probability {stack.tolerance:g} or less are left out")
         if pictures and stack.tolerance:
             some = pictures[:MOST_COMPARED]
-            print(f"pixels of the first {len(some)} that change class by that: {_changed(net, stack, some):.3%}")
+            print(
+                f"pixels of the first {len(some)} that change class by that: {_changed(net.to('cpu'), stack, some):.3%}"
+            )
     print(f"{output}: {megabytes(n_bytes)}")
 
 

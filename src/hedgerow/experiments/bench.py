@@ -127,6 +127,9 @@ class Bench:
         checkpoint = self.folder / "models" / f"{part}-{self.seed}.checkpoint"
 
         def refining() -> Row:
+            # What was made of another network, whose file is gone, is made again.
+            others = {other: row for other, row in self.known_rows(part).items() if "refine_seconds" not in row}
+            write_json(self.begun_path(part), others)
             notes: dict[str, Any] = {"resumed": True} if checkpoint.exists() else {}
             start, settings = time.perf_counter(), replace(config, seed=self.seed)
             try:

@@ -2,7 +2,7 @@
 
 The folder gets `results.json` (every number, seed, setting, version and timing), `tables.md`, figures, `report.html`,
 and the models. Started again, an interrupted experiment goes on where it stopped: a part that is done is not run again,
-and what another has scored is kept (see `bench`).
+and of an unfinished one what was scored is kept (see `bench`).
 """
 
 from __future__ import annotations
