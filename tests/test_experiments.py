@@ -39,6 +39,17 @@ def run(folder, **options):
     return runner.run_experiment("zebrafish", folder, say=silent_say, progress=silent, **options)
 
 
+def run_until(at, folder, parts):
+    """A run that is interrupted when it reports `at`."""
+
+    def stop(what, done, total):
+        if what == at:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        runner.run_experiment("zebrafish", folder, parts=parts, say=silent_say, progress=stop)
+
+
 def silent_say(text):
     pass
 
@@ -178,12 +189,7 @@ def test_the_report_of_many_images_is_of_some_of_them_and_says_so(tiny, tmp_path
 
 
 def test_with_the_network_gone_all_that_was_made_of_it_is_made_again(tiny, tmp_path):
-    def stop(what, done, total):
-        if what == "scoring fitted":
-            raise Stopped
-
-    with pytest.raises(Stopped):
-        runner.run_experiment("zebrafish", tmp_path / "out", parts=["own"], say=silent_say, progress=stop)
+    run_until("scoring fitted", tmp_path / "out", ["own"])
     begun = tmp_path / "out" / "begun" / "own-0.json"
     rows = {name: {**row, "mark": "old"} for name, row in json.loads(begun.read_text()).items()}
     begun.write_text(json.dumps(rows))
@@ -193,12 +199,7 @@ def test_with_the_network_gone_all_that_was_made_of_it_is_made_again(tiny, tmp_p
 
 
 def test_a_model_whose_file_is_gone_is_made_again(tiny, tmp_path):
-    def stop(what, done, total):
-        if what == "scoring MB2":
-            raise Stopped
-
-    with pytest.raises(Stopped):
-        runner.run_experiment("zebrafish", tmp_path / "out", parts=["own"], say=silent_say, progress=stop)
+    run_until("scoring MB2", tmp_path / "out", ["own"])
     for path in (tmp_path / "out" / "models").iterdir():
         path.unlink()
     found = run(tmp_path / "out", parts=["own"])
@@ -209,16 +210,11 @@ def test_a_model_whose_file_is_gone_is_made_again(tiny, tmp_path):
 def test_a_network_whose_scoring_was_interrupted_is_not_refined_again(tiny, tmp_path):
     steps = []
 
-    def stop(what, done, total):
-        if what == "scoring ConvNet":
-            raise Stopped
-
     def count(what, done, total):
         if what.startswith("refining"):
             steps.append(done)
 
-    with pytest.raises(Stopped):
-        runner.run_experiment("zebrafish", tmp_path / "out", parts=["levels-1"], say=silent_say, progress=stop)
+    run_until("scoring ConvNet", tmp_path / "out", ["levels-1"])
     runner.run_experiment("zebrafish", tmp_path / "out", parts=["levels-1"], say=silent_say, progress=count)
     assert set(steps) <= {TINY.steps}
     assert not list((tmp_path / "out" / "models").glob("*.checkpoint"))
