@@ -93,7 +93,7 @@ def test_what_is_left_out_is_what_the_cpu_leaves_out(gpu, split, activation):
 def test_trees_by_themselves(gpu, monkeypatch, split, activation, together):
     level = moved(level_case(size=(3, 21), n_trees=3, max_depth=4, sharpness=8.0, n_classes=66), gpu)
     monkeypatch.setattr(triton_gpu, "MOST_BYTES", together * 4 * 66 * 3 * 21)
-    given = level.split_weight, level.split_bias, level.vote_weight, split, activation, 1.0
+    given = level.split_weight, level.split_bias, level.vote_weight, split, activation, 1.0, 0.0
     trees = list(triton_gpu.tree_scores(level.values, level.reads, level.wiring, *given))
     assert len(trees) == 3
     for root, found in zip(level.wiring.root, trees, strict=True):

@@ -26,7 +26,6 @@ from hedgerow.cli_parts import (
     class_table,
     kinds,
     megabytes,
-    write_text,
 )
 from hedgerow.errors import HedgerowError, InputError
 from hedgerow.progress import heeding_interrupts
@@ -197,6 +196,7 @@ def evaluate(
     from hedgerow import model_io
     from hedgerow.devices import on_device
     from hedgerow.evaluation import evaluate as evaluate_model
+    from hedgerow.image_writing import write_text
     from hedgerow.images import pair_files, read_input, read_labels
 
     loaded = on_device(model_io.load(model), device.value)
@@ -231,7 +231,7 @@ def evaluate(
     for value, row in zip(result.classes, result.confusion, strict=True):
         print(f"{value:>{width}} |", *(f"{n:>{width}}" for n in row))
     if json_file is not None:
-        write_text(Path(json_file), json.dumps(values, indent=2))
+        write_text(json_file, json.dumps(values, indent=2))
 
 
 @app.command()

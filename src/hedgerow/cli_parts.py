@@ -79,10 +79,3 @@ def kinds(pictures: list[Any]) -> str:
 
 def megabytes(n_bytes: int) -> str:
     return f"{n_bytes / 1e6:.2f} MB" if n_bytes >= 1e5 else f"{n_bytes / 1e3:.1f} kB"
-
-
-def write_text(path: Path, text: str) -> None:
-    from hedgerow.images import atomic_path
-
-    with atomic_path(path) as temporary:
-        temporary.write_text(text + "\n", encoding="utf-8")

@@ -43,6 +43,12 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
         _remove(temporary)
 
 
+def write_text(path: PathLike, text: str) -> None:
+    """A text and a line end, whole or not at all."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
 def check_folder_writable(folder: Path) -> None:
     """Raise InputError unless files can be made in the folder."""
     probe = folder / f".hedgerow-{uuid.uuid4().hex}.tmp"

@@ -13,7 +13,7 @@ from hedgerow.images import UNLABELLED_INDEX as UNLABELLED
 
 FEW_IMAGES = 4  # with fewer, groups are blocks of images instead of images
 BLOCKS = 4  # along each side of such an image
-MOST_HELD = 32  # images that score a refinement: of a thousand, a part of all would take longer than the refinement
+MOST_HELD = 32  # images that score a refinement: each is predicted at every check, and a part of thousands is many
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from hedgerow.convnet import StackNet
 from hedgerow.errors import DivergenceError
 from hedgerow.experiments.data import ImageSet
 from hedgerow.experiments.protocols import Protocol, Scale
-from hedgerow.images import atomic_path
+from hedgerow.image_writing import write_text
 from hedgerow.mapback import fitted_votes, leaf_means
 from hedgerow.mapping import to_convnet, to_forest
 from hedgerow.metrics import scores
@@ -124,11 +124,10 @@ class Bench:
         self, part: str, name: str, net: StackNet, train: ImageSet, config: RefineConfig, grown: float, **more: Any
     ) -> Row:
         """The row of the refined network, or, of one that diverged, of the last that was good."""
-        checkpoint = self.folder / "models" / f"{part}-{self.seed}.checkpoint"
-
-        def refining() -> Row:
+        checkpoint, known = self.folder / "models" / f"{part}-{self.seed}.checkpoint", self.known_rows(part)
+        if name not in known:
             # What was made of another network, whose file is gone, is made again.
-            others = {other: row for other, row in self.known_rows(part).items() if "refine_seconds" not in row}
+            others = {other: row for other, row in known.items() if "refine_seconds" not in row}
             write_json(self.begun_path(part), others)
             notes: dict[str, Any] = {"resumed": True} if checkpoint.exists() else {}
             start, settings = time.perf_counter(), replace(config, seed=self.seed)
@@ -142,11 +141,9 @@ class Bench:
                 notes["diverged"] = str(error)
             notes["refine_seconds"] = time.perf_counter() - start
             seconds = grown + notes["refine_seconds"]
-            return self.score(part, name, lambda: (refined, seconds), **notes, **more)
-
-        row = self.known_rows(part).get(name) or refining()
+            known[name] = self.score(part, name, lambda: (refined, seconds), **notes, **more)
         checkpoint.unlink(missing_ok=True)  # the network is safe
-        return row
+        return known[name]
 
     def all_models(
         self, part: str, stack: ForestStack, grown: float, split: str, train: ImageSet, config: RefineConfig,
@@ -167,7 +164,8 @@ class Bench:
             return cast(StackNet, load(self.model_path(part, "ConvNet"))).to(self.device)
 
         def mapped_back(method: str, **options: Any) -> Made:
-            forest, seconds = timed(lambda: to_forest(refined(), method=method, **options))
+            net = refined()
+            forest, seconds = timed(lambda: to_forest(net, method=method, **options))
             return forest, before + seconds
 
         @functools.cache
@@ -213,5 +211,4 @@ def file_name(part: str, model: str, seed: int) -> str:
 
 def write_json(path: Path, values: dict[str, Any]) -> None:
     """Whole or not at all."""
-    with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+    write_text(path, json.dumps(values, indent=2))

@@ -9,7 +9,7 @@ from hedgerow.experiments import summary
 from hedgerow.experiments.bench import file_name
 from hedgerow.experiments.data import ImageSet, spread
 from hedgerow.figures import input_picture
-from hedgerow.images import atomic_path, make_folder
+from hedgerow.image_writing import atomic_path, make_folder, write_text
 from hedgerow.model_io import load
 from hedgerow.pictures import label_picture, save_sheet
 from hedgerow.progress import Report, silent
@@ -24,8 +24,7 @@ SHOWN = ("DF", "ConvNet", "MB1", "MB2", "fitted", "soft")
 def write_outputs(folder: Path, results: dict[str, Any], test: ImageSet, progress: Report | None = None) -> None:
     """tables.md, figures/ and report.html; pictures are of the first seed, by Hedgerow's settings if they were run."""
     tables, curves = summary.tables(results), summary.curves(results)
-    with atomic_path(folder / "tables.md") as temporary:
-        temporary.write_text(summary.markdown(tables, curves) + "\n", encoding="utf-8")
+    write_text(folder / "tables.md", summary.markdown(tables, curves))
     make_folder(folder / "figures")
     for curve in curves:
         draw_curve(curve, folder / "figures" / "learning_curve.png")

@@ -34,7 +34,7 @@ from hedgerow.experiments.outputs import write_outputs
 from hedgerow.experiments.parts import PARTS, SETTINGS, SLOW, baseline_config, class_values, usable_parts
 from hedgerow.experiments.protocols import PROTOCOLS, Protocol, Scale
 from hedgerow.experiments.random_start import SIGMA, schedule
-from hedgerow.images import atomic_path, make_folder
+from hedgerow.image_writing import make_folder, write_text
 from hedgerow.progress import Report, reporting
 from hedgerow.report.words import versions
 
@@ -185,5 +185,4 @@ def _claim(folder: Path, mark: str) -> None:
         return
     if any(folder.glob("parts/*.json")) or any(folder.glob("begun/*.json")):
         raise InputError(f"{folder} holds parts of an unknown experiment; give another folder.")
-    with atomic_path(path) as temporary:
-        temporary.write_text(mark + "\n", encoding="utf-8")
+    write_text(path, mark)

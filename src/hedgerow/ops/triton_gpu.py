@@ -74,26 +74,20 @@ def level_scores(
 
 
 def tree_scores(
-    values: Tensor,
-    reads: Reads,
-    wiring: Wiring,
-    split_weight: Tensor,
-    split_bias: Tensor,
-    vote_weight: Tensor,
-    *kinds: Any,
+    values: Tensor, reads: Reads, wiring: Wiring, weight: Tensor, bias: Tensor, votes: Tensor, *kinds: Any
 ) -> Iterator[Tensor]:
     """Scores (C,S) of each tree by itself, without gradients; given is what `level_scores` is given.
 
     As many trees are run together as MOST_BYTES allow.
     """
     height, width = reads.size
-    together = max(1, MOST_BYTES // (4 * vote_weight.shape[1] * height * width))
+    together = max(1, MOST_BYTES // (4 * votes.shape[1] * height * width))
     for first in range(0, wiring.n_trees, together):
         some = wiring if together >= wiring.n_trees else replace(wiring, root=wiring.root[first : first + together])
         work = _Work(reads, some, values, *kinds)
-        weights = split_weight.detach(), split_bias.detach()
-        parts = vote_weight.detach().split(MOST_CLASSES, dim=1)
-        yield from torch.cat([work.tree_scores(values.contiguous(), *weights, part) for part in parts], dim=1)
+        given = values.contiguous(), weight.detach(), bias.detach()
+        parts = votes.detach().split(MOST_CLASSES, dim=1)
+        yield from torch.cat([work.tree_scores(*given, part) for part in parts], dim=1)
 
 
 class _LevelScores(torch.autograd.Function):
@@ -155,7 +149,7 @@ class _Work:
         split: str,
         activation: str,
         leaf_sharpness: float,
-        tolerance: float = 0.0,
+        tolerance: float,
     ) -> None:
         self.reads, self.split = reads, split
         self.pieces = pieces_of(wiring)
