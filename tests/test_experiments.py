@@ -106,6 +106,7 @@ def test_an_experiment_runs_end_to_end_and_tells_all(tiny, tmp_path):
         ("images-1", "U-Net"),
     } <= models
     assert {(f"random-{kind}", f"random start, {kind}") for kind in ("sparse", "full")} <= models
+    assert ("sharpness", "mapped, alpha_1 100, alpha_2 1") in models
     assert not {part for part, _ in models} & set(parts.SLOW)
     assert {"images-1", "images-2"} == {part for part, _ in models if part.startswith("images")}
     by_seed = [[row["mean_dice"] for row in written["rows"] if row["seed"] == seed] for seed in (0, 3)]
@@ -113,11 +114,30 @@ def test_an_experiment_runs_end_to_end_and_tells_all(tiny, tmp_path):
     assert by_seed[0] != by_seed[1]
     assert all(0 <= row["mean_dice"] <= 1 for row in written["rows"])
     text = (tmp_path / "out" / "tables.md").read_text()
-    for title in ("The paper's table", "Kinds of splits", "Levels", "Against other networks", "Learning curve"):
+    for title in (
+        "The paper's table",
+        "Kinds of splits",
+        "Sharpness",
+        "Levels",
+        "Against other networks",
+        "Learning curve",
+    ):
         assert f"### {title}" in text
     assert "| in the paper, on its data | 0.60 | 0.66 | 0.59 | 0.63 | – | – |" in text
     for name in ("report.html", "figures/learning_curve.png", "figures/comparison.png"):
         assert (tmp_path / "out" / name).stat().st_size > 1000
+
+
+def test_sharper_networks_come_closer_to_the_papers_forests(tiny, tmp_path):
+    found = run(tmp_path / "out", parts=["paper", "sharpness"])
+    scores = {(row["part"], row["model"]): row["mean_dice"] for row in found["rows"]}
+    assert scores["sharpness", "DF"] == scores["paper", "DF"]
+    assert scores["sharpness", parts.sharpness_name(100, 1)] == scores["paper", "mapped"]
+    softest, sharpest = (scores["sharpness", parts.sharpness_name(*pair)] for pair in ((10, 1), (1000, 5)))
+    assert abs(sharpest - scores["paper", "DF"]) < abs(softest - scores["paper", "DF"])
+    lines = (tmp_path / "out" / "tables.md").read_text().split("### Sharpness")[1].splitlines()
+    assert lines[2] == "| alpha_1 | alpha_2 = 1 | alpha_2 = 2 | alpha_2 = 3 | alpha_2 = 5 |"
+    assert lines[5].startswith(f"| 100 | {scores['paper', 'mapped']:.3f} |")
 
 
 def test_rows_are_the_scores_of_the_models_that_were_saved(tiny, tmp_path):

@@ -16,6 +16,7 @@ from hedgerow.convnet import StackNet
 from hedgerow.images import to_planes
 from hedgerow.layout import region_grid
 from hedgerow.progress import Report, reporting
+from hedgerow.threads import map_threads
 from hedgerow.tiling import level_input, tiles
 from hedgerow.trees import Forest, ForestStack, normalise, softmax
 from hedgerow.vote_fit import Samples
@@ -89,8 +90,10 @@ class LeafSums:
         """leaf: (H,W) of one tree; scores: (C,H,W), what the network's tree says there."""
         from hedgerow.ops.leaf_kernels import add_by_leaf
 
-        self.counts += np.bincount(leaf.ravel(), minlength=len(self.counts))
-        add_by_leaf(leaf.ravel(), scores.reshape(len(scores), -1), self.scores)
+        leaf, planes = leaf.ravel(), scores.reshape(len(scores), -1)
+        self.counts += np.bincount(leaf, minlength=len(self.counts))
+        rows = (slice(c, c + 1) for c in range(len(planes)))  # a class is summed by itself, whoever does it
+        list(map_threads(lambda row: add_by_leaf(leaf, planes[row], self.scores[row]), rows))
 
     def updated(self, forest: Forest) -> Forest:
         """With the means as votes; a leaf that no sample reaches keeps its own."""

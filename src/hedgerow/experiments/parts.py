@@ -5,6 +5,7 @@ A part returns rows: one model, its scores, what it costs and how large its file
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -21,6 +22,7 @@ from hedgerow.mapping import to_convnet
 # For random starts: full connections grow with its square, and sparse ones are to be compared with them.
 SMALL_STACK: dict[str, Any] = {"n_trees": 4, "max_depth": 6}
 LEVELS = (1, 2, 3)
+SPLITS_TRIED, LEAVES_TRIED = (10.0, 100.0, 1000.0), (1.0, 2.0, 3.0, 5.0)  # alpha_1, alpha_2; the paper's are 100 and 1
 # No fused kernel trains the edges of a tree, so on a whole stack this is slow: at the small scale it must be asked for.
 SLOW = ("paper-sparse",)
 SETTINGS = {"soft tolerance": SOFT_TOLERANCE, "random start of": SMALL_STACK}
@@ -40,6 +42,24 @@ def paper_sparse(bench: Bench) -> list[Row]:
     stack, grown = bench.grown("paper", bench.protocol.stack, bench.paper_train)
     net = to_convnet(stack, "tanh", PAPER_SHARPNESS, connections="sparse")
     return [bench.refined("paper-sparse", "ConvNet", net, bench.paper_train, bench.protocol.refine, grown)]
+
+
+def sharpness(bench: Bench) -> list[Row]:
+    """The paper's network before any training, as sharp as in the paper and otherwise: what its softness costs."""
+    stack, grown = bench.grown("paper", bench.protocol.stack, bench.paper_train)
+
+    def mapped(split: float, leaf: float) -> Row:
+        as_sharp = replace(PAPER_SHARPNESS, split=split, leaf=leaf)
+        net = to_convnet(stack, "tanh", as_sharp).to(bench.device)
+        return bench.score("sharpness", sharpness_name(split, leaf), lambda: (net, grown))
+
+    forests = bench.score("sharpness", "DF", lambda: (stack, grown))
+    return [forests, *itertools.starmap(mapped, itertools.product(SPLITS_TRIED, LEAVES_TRIED))]
+
+
+def sharpness_name(split: float, leaf: float) -> str:
+    """Of a network that was mapped so, in rows."""
+    return f"mapped, alpha_1 {split:g}, alpha_2 {leaf:g}"
 
 
 def _own(part: str, split: str) -> Callable[[Bench], list[Row]]:
@@ -124,6 +144,7 @@ PARTS: Mapping[str, Callable[[Bench], list[Row]]] = {
     **{f"images-{n}": _images(n) for n in CURVE},
     "random-sparse": _random("sparse"),
     "random-full": _random("full"),
+    "sharpness": sharpness,
     "paper-sparse": paper_sparse,
 }
 

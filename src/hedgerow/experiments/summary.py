@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hedgerow.experiments.parts import LEVELS
+from hedgerow.experiments.parts import LEAVES_TRIED, LEVELS, SPLITS_TRIED, sharpness_name
 from hedgerow.report.page import Curve, Table
 
 PAPERS = ("DF", "ConvNet", "MB1", "MB2")
@@ -65,7 +65,7 @@ class Findings:
 def tables(results: dict[str, Any]) -> list[Table]:
     """All tables for which there are rows."""
     found = Findings(results)
-    made = (_papers_table(found), _costs(found), _splits(found), _levels(found), _others(found))
+    made = (_papers_table(found), _costs(found), _splits(found), _sharpness(found), _levels(found), _others(found))
     return [table for table in made if table is not None]
 
 
@@ -147,6 +147,22 @@ def _splits(found: Findings) -> Table | None:
         f"softer splits (the paper's begins as mapped). {_seeds(found)}"
     )
     return Table("Kinds of splits", ("split", *models), tuple(rows), note)
+
+
+def _sharpness(found: Findings) -> Table | None:
+    forests = found.text("sharpness", "DF")
+    if forests is None:
+        return None
+    rows = tuple(
+        (f"{split:g}", *(found.text("sharpness", sharpness_name(split, leaf)) for leaf in LEAVES_TRIED))
+        for split in SPLITS_TRIED
+    )
+    columns = ("alpha_1", *(f"alpha_2 = {leaf:g}" for leaf in LEAVES_TRIED))
+    note = (
+        f"{WORDS[found.measure]} of the paper's tanh network before any training, beside {forests} of the forests that "
+        f"it was mapped from; the paper has 100 and 1. {_seeds(found)}"
+    )
+    return Table("Sharpness", columns, rows, note)
 
 
 def _levels(found: Findings) -> Table | None:
