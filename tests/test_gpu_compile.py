@@ -59,6 +59,36 @@ for kernel, shape in ((forward, FORWARD), (backward, BACKWARD)):
 print(json.dumps(found))
 """
 
+# Triton compiles anew for a number that is 1 or divides by 16 where others did not, and for an array that begins
+# elsewhere in memory, unless it is told not to.
+TOLD = """
+import json
+from hedgerow.ops.triton_gpu import backward, forward
+from hedgerow.ops.triton_walk import _walk
+
+def told(kernel):
+    plain = [one.name for one in kernel.params if one.is_constexpr or one.do_not_specialize]
+    return kernel.arg_names, plain, [one.name for one in kernel.params if one.do_not_specialize_on_alignment]
+
+print(json.dumps([told(kernel) for kernel in (forward, backward, _walk)]))
+"""
+OF_IMAGES = {"height", "width", "size", "stride", "extent_h", "extent_w", "n_items", "n_trees", "n_groups", "n_below"}
+
+
+def in_own_process(*arguments):
+    surroundings = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    command = [sys.executable, "-c", *arguments]
+    done = subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
+
+
+def test_images_of_other_sizes_need_no_other_kernels():
+    for names, plain, anywhere in in_own_process(TOLD):
+        assert OF_IMAGES & set(names) <= set(plain)
+        assert {"carried"} & set(names) <= set(plain)
+        assert {"row", "column"} <= set(anywhere)
+
 
 @pytest.mark.parametrize(
     ("generation", "split", "is_softmax", "is_stretched", "is_fixed", "width"),
@@ -69,13 +99,8 @@ def test_kernels_compile_for_older_and_newer_cards(generation, split, is_softmax
         "J": 2 if is_stretched else 1, "STRETCHED": is_stretched, "DROPS": split in ("soft", "crelu"),
         "NORMALISED": is_softmax, "NEEDS_VALUES": True, "FIXED_POINT": is_fixed, "WIDTH": width,
     }  # fmt: skip
-    surroundings = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    given = json.dumps([generation, split, settings])
-    done = subprocess.run(
-        [sys.executable, "-c", CODE, given], env=surroundings, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    for kernel, made in json.loads(done.stdout).items():
+    made_kernels = in_own_process(CODE, json.dumps([generation, split, settings]))
+    for kernel, made in made_kernels.items():
         assert made["is_mma"] == (split != "hard"), f"{kernel}: matrix units"
         assert not made["is_new"], f"{kernel} needs a Hopper card"
         assert made["shared"] <= 48 * 1024, f"{kernel} needs more shared memory than any card gives unasked"

@@ -99,7 +99,9 @@ class Source:
 def lay_out(forest: Forest, wiring: Wiring, source: Source, grid: Grid) -> tuple[Tensor, Reads]:
     """The values (V,) that the probes of a level read on a grid, and where each of them does."""
     if source.stretch is not None or source.outside is not None:
-        return _stretched(*_probes(forest, wiring), source, grid)
+        return _stretched(
+            *_STRETCHED.get(wiring, None, lambda: _plan_stretched(*_probes(forest, wiring))), source, grid
+        )
     n_features, farthest = len(source.features), max(source.extent)
     plan = _PLANS.get(
         wiring,
@@ -112,6 +114,7 @@ def lay_out(forest: Forest, wiring: Wiring, source: Source, grid: Grid) -> tuple
 # A grid of the same size is read at the same places, wherever it begins. The lattices of a whole image, which begin
 # somewhere else at every step of training, are of four sizes.
 _PLANS = Kept(8)
+_STRETCHED = Kept()
 
 
 def _probes(forest: Forest, wiring: Wiring) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -199,13 +202,20 @@ def _feature_planes(planes: list[list[int]], channels: _Channels, wide: Grid) ->
     return torch.from_numpy(out).reshape(-1)
 
 
-def _stretched(
-    channel: np.ndarray, offset: np.ndarray, radius: np.ndarray, used: np.ndarray, source: Source, grid: Grid
-) -> tuple[Tensor, Reads]:
-    n_features = len(source.features)
+def _plan_stretched(
+    channel: np.ndarray, offset: np.ndarray, radius: np.ndarray, used: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The planes (P,2) that are read, by channel and radius; which of them each probe reads; and its offset."""
     planes, plane = np.unique(np.stack([channel[used], radius[used]], axis=-1), axis=0, return_inverse=True)
     place = np.full(channel.shape, UNUSED, np.int64)
     place[used] = plane.reshape(-1)
+    return planes, place, np.ascontiguousarray(offset)
+
+
+def _stretched(
+    planes: np.ndarray, place: np.ndarray, offset: np.ndarray, source: Source, grid: Grid
+) -> tuple[Tensor, Reads]:
+    n_features = len(source.features)
     channels = _Channels(source, grid.step)
     values, table, start = [], [], 0
     for c, r in planes.tolist():
@@ -222,7 +232,7 @@ def _stretched(
         place=place,
         stride=0,
         carried=carried,
-        offset=np.ascontiguousarray(offset),
+        offset=offset,
         row=rows.ravel(),
         column=columns.ravel(),
         stretch=np.ascontiguousarray(grid.of(stretch)).ravel(),

@@ -86,8 +86,8 @@ def tree_scores(
         some = wiring if together >= wiring.n_trees else replace(wiring, root=wiring.root[first : first + together])
         work = _Work(reads, some, values, *kinds)
         given = values.contiguous(), weight.detach(), bias.detach()
-        parts = votes.detach().split(MOST_CLASSES, dim=1)
-        yield from torch.cat([work.tree_scores(*given, part) for part in parts], dim=1)
+        parts = [work.tree_scores(*given, part) for part in votes.detach().split(MOST_CLASSES, dim=1)]
+        yield from parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
 
 class _LevelScores(torch.autograd.Function):
@@ -249,7 +249,7 @@ class _Work:
     def tree_scores(self, values: Tensor, weight: Tensor, bias: Tensor, votes: Tensor) -> Tensor:
         """(T,C,S) float32: of each tree by itself."""
         out, scale = self._forward(values, weight, bias, votes, self.n_trees)
-        return out if scale is None else out * scale
+        return out if scale is None else out.mul_(scale)  # all trees' scores are large, and no gradient needs them
 
     def _forward(
         self, values: Tensor, weight: Tensor, bias: Tensor, votes: Tensor, n_groups: int

@@ -21,6 +21,9 @@ LOG2E = tl.constexpr(1.4426950408889634)
 DECIDED = tl.constexpr(100.0)
 IS_INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")
 
+# Numbers that differ from image to image: a kernel that was compiled for one of them must do for all.
+VARIES = ["height", "width", "stride", "extent_h", "extent_w", "n_items", "n_trees"]
+
 
 @triton.jit
 def inverse(x):

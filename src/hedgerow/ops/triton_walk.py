@@ -15,7 +15,9 @@ PIXELS = 128  # of a program
 PLANE = (UNUSED, 1, 1, 0, 0, 1)  # of a probe that is not used: start, height, width, top, left, step
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=["size", "width", "stride", "extent_h", "extent_w"], do_not_specialize_on_alignment=["row", "column"]
+)
 def _walk(
     values, place, spot, offset, row, column, stretch, weight, threshold, child, split_of, leaf_of, root, depth, out,
     size, width, stride, extent_h, extent_w, J: tl.constexpr, STRETCHED: tl.constexpr, P: tl.constexpr,
