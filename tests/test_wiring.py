@@ -290,6 +290,15 @@ def test_many_planes_are_taken_in_few_calls():
     assert counts[1] < counts[0] + 10
 
 
+def test_stretched_grids_share_what_is_the_same_for_all_of_them():
+    """To find it takes longer than all else in a step of training."""
+    level = level_case(size=(12, 15), n_trees=2, stretched=True)
+    part = level.on(region_grid(Region(3, 9, 4, 15)))
+    assert part.reads.size != level.reads.size
+    assert part.reads.place is level.reads.place
+    assert part.reads.offset is level.reads.offset
+
+
 def test_lattices_of_one_size_share_their_places_wherever_they_begin():
     level = level_case(size=(4, 5), step=3, corner=(2, 2))
     grid = Grid(1, 0, *level.grid.size, level.grid.step)
