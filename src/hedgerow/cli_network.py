@@ -146,6 +146,10 @@ def back(
         Method,
         typer.Option(help="Map Back 2 with the last votes fitted; Map Back 2; Map Back 1; soft: exactly the network."),
     ] = Method.fitted,
+    stride: Annotated[
+        int,
+        typer.Option(help="leaf_mean, fitted: take every so many-th row and column of the images; quicker."),
+    ] = 1,
     tolerance: Annotated[
         float | None,
         typer.Option(help="soft: leave out branches that a pixel reaches with no more than this probability."),
@@ -173,7 +177,7 @@ def back(
     pictures = Files(files, partial(read_input, features=loaded.features.kind))
     if method.value in FROM_IMAGES and not pictures:
         raise InputError(f"{method} takes its votes from images; name them after the model, or use --method weights.")
-    stack = to_forest(net, pictures, method.value, tolerance=tolerance)
+    stack = to_forest(net, pictures, method.value, stride=stride, tolerance=tolerance)
     n_bytes = model_io.save(stack, output)
     leaves = sum(forest.n_leaves for forest in stack.levels)
     print(f"{stack.n_levels} level(s), {leaves:,} leaves, votes by {method.value}")

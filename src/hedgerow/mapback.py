@@ -5,7 +5,7 @@ Those of the last level can be fitted to the network's output afterwards, see `v
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +14,7 @@ import torch
 from hedgerow.context import Region, reached_leaves
 from hedgerow.convnet import StackNet
 from hedgerow.images import to_planes
-from hedgerow.layout import region_grid
+from hedgerow.layout import Grid, Source, lattice, region_grid
 from hedgerow.progress import Report, reporting
 from hedgerow.threads import map_threads
 from hedgerow.tiling import level_input, tiles
@@ -30,11 +30,13 @@ def leaf_means(
     images: Sequence[np.ndarray],
     progress: Report | None = None,
     samples: Samples | None = None,
+    stride: int = 1,
 ) -> ForestStack:
     """The paper's Algorithm 1: level by level, the votes of `stack`, whose levels below have been updated already.
 
     stack: Map Back 1 of the network
     samples: gets what the last level's votes can be fitted to
+    stride: take every stride-th row and column of the images, as the network was trained on in the paper
 
     The network's activations are kept for the next level as far as KEPT allows, and
     computed again where it does not: however many images there are, memory stays bounded.
@@ -48,15 +50,14 @@ def leaf_means(
             for done, image in enumerate(images):
                 report("mapping back", level * len(images) + done, total)
                 planes = to_planes(image, f"image {done}", net.features.kind)
-                size = planes.shape[1], planes.shape[2]
-                regions = tiles(net, size)
-                for region in regions:
-                    leaves, said = _add_region(sums, net, stack, level, planes, region, below.pop(done, None))
+                for size, region, leaves, said in _add_image(
+                    sums, net, stack, level, planes, stride, below.pop(done, None)
+                ):
                     if samples is not None and is_last:
                         samples.add(size, region, leaves, said)
-                if len(regions) == 1 and not is_last and said.nbytes <= room:
-                    kept[done] = said
-                    room -= said.nbytes
+                    if (region.height, region.width) == size and not is_last and said.nbytes <= room:
+                        kept[done] = said
+                        room -= said.nbytes
             stack = _with_level(stack, level, sums.updated(stack.levels[level]))
         report("mapping back", total, total)
     return _called(stack, "leaf_mean")
@@ -102,29 +103,67 @@ class LeafSums:
         return replace(forest, votes=votes)
 
 
-def _add_region(
+Part = tuple[tuple[int, int], Region, np.ndarray, np.ndarray]
+
+
+def _add_image(
     sums: LeafSums,
     net: StackNet,
     stack: ForestStack,
     level: int,
     planes: np.ndarray,
-    region: Region,
+    stride: int,
+    below: np.ndarray | None,
+) -> Iterator[Part]:
+    """Add an image (C,H,W), or a lattice of its pixels: the stack says which leaves are reached, the network what its
+    trees say there.
+
+    below: what the network's level below says in the whole image, or on the lattice, if it is known
+    Part by part: the size (H,W) of all of it, the part, the leaves (T,h,w), and what the network's level says (C,h,w).
+    """
+    size = planes.shape[1], planes.shape[2]
+    if stride > 1:
+        grid = lattice(*size, stride)
+        yield (
+            grid.size,
+            Region(0, grid.height, 0, grid.width),
+            *_add_lattice(sums, net, stack, level, planes, grid, below),
+        )
+        return
+    for region in tiles(net, size):
+        leaves = reached_leaves(stack.levels[level], *level_input(stack, planes, region, level))
+        channels, inner, *around = level_input(net, planes, region, level, below)
+        source = net.region_source(channels, *around)
+        yield size, region, leaves, _add_trees(sums, net, level, leaves, source, region_grid(inner))
+
+
+def _add_lattice(
+    sums: LeafSums,
+    net: StackNet,
+    stack: ForestStack,
+    level: int,
+    planes: np.ndarray,
+    grid: Grid,
     below: np.ndarray | None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Add a region of an image (C,H,W): the stack says which leaves are reached, the network what its trees say.
+    """As in training, the network knows its level below on the lattice only; the stack, which is quick, everywhere."""
+    whole = Region(0, planes.shape[1], 0, planes.shape[2])
+    leaves = grid.of(reached_leaves(stack.levels[level], *level_input(stack, planes, whole, level)))
+    source = net.source(planes)
+    if level:
+        with torch.no_grad():
+            before = net(source, [grid] * level)[-1] if below is None else torch.as_tensor(below, device=net.device)
+        source = replace(source, before=before, known=grid)
+    return leaves, _add_trees(sums, net, level, leaves, source, grid)
 
-    below: what the network's level below says in the whole image, if it is known
-    Returns the leaves (T,h,w), and what the network's level says (C,h,w).
-    """
-    channels, inner, reach, outside = level_input(stack, planes, region, level)
-    leaves = reached_leaves(stack.levels[level], channels, inner, reach, outside)
-    channels, inner, reach, outside = level_input(net, planes, region, level, below)
-    total = np.zeros((net.n_classes, region.height, region.width), np.float32)
+
+def _add_trees(sums: LeafSums, net: StackNet, level: int, leaves: np.ndarray, source: Source, grid: Grid) -> np.ndarray:
+    """Add what the network's trees say on a grid, whose pixels reach leaves (T,h,w); what the level says, (C,h,w)."""
+    total = np.zeros((net.n_classes, *grid.size), np.float32)
     with torch.no_grad():
-        source = net.region_source(channels, reach, outside)
-        for leaf, scores in zip(leaves, net.level(level).tree_scores(source, region_grid(inner)), strict=True):
+        for leaf, scores in zip(leaves, net.level(level).tree_scores(source, grid), strict=True):
             said = scores.cpu().numpy()
             sums.add(leaf, said)
             total += said
     is_softmax = net.output == "softmax" and level + 1 == net.n_levels
-    return leaves, softmax(total) if is_softmax else normalise(total)
+    return softmax(total) if is_softmax else normalise(total)

@@ -16,7 +16,8 @@ PLANE = (UNUSED, 1, 1, 0, 0, 1)  # of a probe that is not used: start, height, w
 
 
 @triton.jit(
-    do_not_specialize=["size", "width", "stride", "extent_h", "extent_w"], do_not_specialize_on_alignment=["row", "column"]
+    do_not_specialize=["size", "width", "stride", "extent_h", "extent_w"],
+    do_not_specialize_on_alignment=["row", "column"],
 )
 def _walk(
     values, place, spot, offset, row, column, stretch, weight, threshold, child, split_of, leaf_of, root, depth, out,
