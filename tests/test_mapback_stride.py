@@ -1,5 +1,7 @@
 """Map Back 2 from every so many-th row and column of the images."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,9 +11,11 @@ import hedgerow as hr  # noqa: E402
 from fuzzy_trees import altered  # noqa: E402
 from hedgerow import mapback, synthetic  # noqa: E402
 from hedgerow.context import reached_leaves  # noqa: E402
-from hedgerow.layout import Source, lattice  # noqa: E402
+from hedgerow.images import to_planes  # noqa: E402
+from hedgerow.layout import lattice  # noqa: E402
 from hedgerow.mapping import to_convnet, to_forest  # noqa: E402
 from hedgerow.progress import silent  # noqa: E402
+from hedgerow.threads import threads  # noqa: E402
 from net_stacks import random_stack, read_by, whole_numbers  # noqa: E402
 from refusals import assert_one_sentence, assert_refused  # noqa: E402
 
@@ -49,20 +53,32 @@ def test_of_one_level_the_means_are_over_the_lattice_of_what_the_whole_network_s
     )
 
 
-@pytest.mark.parametrize("stride", [2, 5])
-def test_above_the_network_reads_its_level_below_on_the_lattice_as_in_training(stride):
-    stack = random_stack(4, n_levels=2, max_depth=4, reach=3)
-    net, image = altered(to_convnet(stack), 5), whole_numbers(0, size=(13, 17)) + 0.25
+def assert_upper_votes_are_means_on_the_lattice(net, image, stride):
+    """Of the second level of two: the network reads its level below on the lattice, as in training."""
     found = to_forest(net, [image], "leaf_mean", stride=stride, progress=silent)
-    grid, source = lattice(13, 17, stride), net.source(image)
+    planes = to_planes(image, features=net.features.kind)
+    grid, source = lattice(*planes.shape[1:], stride), net.source(planes)
     with torch.no_grad():
         below = net(source, [grid, grid])[0]
-        trees = list(net.level(1).tree_scores(Source(source.features, below, grid), grid))
+        trees = list(net.level(1).tree_scores(replace(source, before=below, known=grid), grid))
     expected = to_forest(net, method="weights").levels[1].votes
     leaves = grid.of(reached(found, image, 1))  # of the stack whose first level has the new votes
     for leaf, scores in zip(leaves, trees, strict=True):
         expected = means(leaf.ravel(), scores.numpy().reshape(len(scores), -1), expected)
     np.testing.assert_allclose(found.levels[1].votes, expected, rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("stride", [2, 5])
+def test_above_the_network_reads_its_level_below_on_the_lattice_as_in_training(stride):
+    net = altered(to_convnet(random_stack(4, n_levels=2, max_depth=4, reach=3)), 5)
+    assert_upper_votes_are_means_on_the_lattice(net, whole_numbers(0, size=(13, 17)) + 0.25, stride)
+
+
+def test_offsets_of_depth_images_are_stretched_on_the_lattice_too():
+    images, labels = synthetic.bodies(2, seed=0, size=(40, 30))
+    config = hr.StackConfig.kinect(n_trees=2, max_depth=5)
+    net = altered(to_convnet(hr.fit_stack(images, labels, config, progress=silent)))
+    assert_upper_votes_are_means_on_the_lattice(net, images[0], 3)
 
 
 def test_what_is_kept_between_levels_does_not_change_the_votes(monkeypatch):
@@ -77,14 +93,14 @@ def test_what_is_kept_between_levels_does_not_change_the_votes(monkeypatch):
             np.testing.assert_array_equal(mine.votes, theirs.votes)
 
 
-def test_depth_images_are_mapped_back_from_a_lattice():
-    images, labels = synthetic.bodies(2, seed=0, size=(40, 30))
-    config = hr.StackConfig.kinect(n_trees=2, max_depth=5)
-    net = altered(to_convnet(hr.fit_stack(images, labels, config, progress=silent)))
-    every, some = (to_forest(net, images, stride=stride, progress=silent) for stride in (1, 3))
-    some.validate()
-    assert (every.levels[1].votes != some.levels[1].votes).any()
-    assert np.mean([every.predict(image) == some.predict(image) for image in images]) > 0.9
+@pytest.mark.parametrize("stride", [1, 2])
+def test_the_votes_are_the_same_on_any_number_of_threads(net, example, stride):
+    found = []
+    for count in (1, 3):
+        with threads(count):
+            found.append(to_forest(net, example.images, stride=stride, progress=silent))
+    for mine, theirs in zip(*(stack.levels for stack in found), strict=True):
+        np.testing.assert_array_equal(mine.votes, theirs.votes)
 
 
 def test_the_command_takes_a_stride(hedgerow, net_file, place, refined, example):
@@ -97,7 +113,7 @@ def test_the_command_takes_a_stride(hedgerow, net_file, place, refined, example)
     assert_refused(hedgerow("back", net_file, place / "images", "-o", place / "x.hedge", "--stride", 0), "stride")
 
 
-@pytest.mark.parametrize(("method", "stride"), [("fitted", 0), ("weights", 2), ("soft", 2)])
+@pytest.mark.parametrize(("method", "stride"), [("fitted", 0), ("fitted", 2.0), ("weights", 2), ("soft", 2)])
 def test_strides_that_mean_nothing_are_refused(net, example, method, stride):
     with pytest.raises(hr.ConfigError) as problem:
         to_forest(net, example.images, method, stride=stride)

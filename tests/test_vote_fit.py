@@ -113,11 +113,11 @@ def test_only_the_last_level_is_fitted(grown):
         np.testing.assert_array_equal(mine.votes, theirs.votes)
     planes = to_planes(image, "image", net.features.kind)
     level, size = stack.n_levels - 1, planes.shape[1:]
-    ((whole, region, leaves, said),) = mapback._add_image(
-        mapback.LeafSums(mean.levels[-1]), net, mean, level, planes, 1, None
-    )
-    assert (whole, region) == (size, Region(0, size[0], 0, size[1]))
-    expected = vote_fit.fit_votes(mean.levels[-1].votes, leaves.reshape(len(leaves), -1), said.reshape(len(said), -1))
+    (part,) = mapback._Walk(net, mean, level).add(planes, 1, None)
+    assert part.is_whole
+    assert part.size == size
+    leaves, said = (array.reshape(len(array), -1) for array in (part.leaves, part.said))
+    expected = vote_fit.fit_votes(mean.levels[-1].votes, leaves, said)
     np.testing.assert_allclose(fitted.levels[-1].votes, expected, rtol=1e-5, atol=1e-5)
 
 

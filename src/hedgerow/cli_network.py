@@ -148,7 +148,7 @@ def back(
     ] = Method.fitted,
     stride: Annotated[
         int,
-        typer.Option(help="leaf_mean, fitted: take every so many-th row and column of the images; quicker."),
+        typer.Option(help="leaf_mean, fitted: take every N-th row and column of the images."),
     ] = 1,
     tolerance: Annotated[
         float | None,

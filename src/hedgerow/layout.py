@@ -97,7 +97,10 @@ class Source:
 
 
 def lay_out(forest: Forest, wiring: Wiring, source: Source, grid: Grid) -> tuple[Tensor, Reads]:
-    """The values (V,) that the probes of a level read on a grid, and where each of them does."""
+    """The values (V,) that the probes of a level read on a grid, and where each of them does.
+
+    wiring: of this forest and no other; what is found once is kept with it, and shared by all that is returned
+    """
     if source.stretch is not None or source.outside is not None:
         return _stretched(
             *_STRETCHED.get(wiring, None, lambda: _plan_stretched(*_probes(forest, wiring))), source, grid

@@ -6,7 +6,8 @@ Those of the last level can be fitted to the network's output afterwards, see `v
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,10 +17,9 @@ from hedgerow.convnet import StackNet
 from hedgerow.images import to_planes
 from hedgerow.layout import Grid, Source, lattice, region_grid
 from hedgerow.progress import Report, reporting
-from hedgerow.threads import map_threads
 from hedgerow.tiling import level_input, tiles
 from hedgerow.trees import Forest, ForestStack, normalise, softmax
-from hedgerow.vote_fit import Samples
+from hedgerow.vote_fit import Samples, add_by_leaf
 
 KEPT = 2**28  # bytes of the network's activations that are kept from one level to the next
 
@@ -38,27 +38,25 @@ def leaf_means(
     samples: gets what the last level's votes can be fitted to
     stride: take every stride-th row and column of the images, as the network was trained on in the paper
 
-    The network's activations are kept for the next level as far as KEPT allows, and
-    computed again where it does not: however many images there are, memory stays bounded.
+    The network's activations are kept for the next level as far as KEPT allows, and computed again where it does not:
+    however many images there are, memory stays bounded. Large images are worked through in tiles; with a stride, whole.
     """
     total = net.n_levels * len(images)
     kept: dict[int, np.ndarray] = {}
     with reporting(progress) as report:
         for level in range(net.n_levels):
-            sums, below, room = LeafSums(stack.levels[level]), kept, KEPT
+            walk, below, room = _Walk(net, stack, level), kept, KEPT
             kept, is_last = {}, level + 1 == net.n_levels
             for done, image in enumerate(images):
                 report("mapping back", level * len(images) + done, total)
                 planes = to_planes(image, f"image {done}", net.features.kind)
-                for size, region, leaves, said in _add_image(
-                    sums, net, stack, level, planes, stride, below.pop(done, None)
-                ):
+                for part in walk.add(planes, stride, below.pop(done, None)):
                     if samples is not None and is_last:
-                        samples.add(size, region, leaves, said)
-                    if (region.height, region.width) == size and not is_last and said.nbytes <= room:
-                        kept[done] = said
-                        room -= said.nbytes
-            stack = _with_level(stack, level, sums.updated(stack.levels[level]))
+                        samples.add(part.size, part.region, part.leaves, part.said)
+                    if part.is_whole and not is_last and part.said.nbytes <= room:
+                        kept[done] = part.said
+                        room -= part.said.nbytes
+            stack = _with_level(stack, level, walk.sums.updated(stack.levels[level]))
         report("mapping back", total, total)
     return _called(stack, "leaf_mean")
 
@@ -89,12 +87,8 @@ class LeafSums:
 
     def add(self, leaf: np.ndarray, scores: np.ndarray) -> None:
         """leaf: (H,W) of one tree; scores: (C,H,W), what the network's tree says there."""
-        from hedgerow.ops.leaf_kernels import add_by_leaf
-
-        leaf, planes = leaf.ravel(), scores.reshape(len(scores), -1)
-        self.counts += np.bincount(leaf, minlength=len(self.counts))
-        rows = (slice(c, c + 1) for c in range(len(planes)))  # a class is summed by itself, whoever does it
-        list(map_threads(lambda row: add_by_leaf(leaf, planes[row], self.scores[row]), rows))
+        self.counts += np.bincount(leaf.ravel(), minlength=len(self.counts))
+        add_by_leaf(leaf.ravel(), scores.reshape(len(scores), -1), self.scores)
 
     def updated(self, forest: Forest) -> Forest:
         """With the means as votes; a leaf that no sample reaches keeps its own."""
@@ -103,67 +97,70 @@ class LeafSums:
         return replace(forest, votes=votes)
 
 
-Part = tuple[tuple[int, int], Region, np.ndarray, np.ndarray]
+@dataclass(frozen=True)
+class _Part:
+    """What was found in a region of an image, or of a lattice of its pixels.
 
-
-def _add_image(
-    sums: LeafSums,
-    net: StackNet,
-    stack: ForestStack,
-    level: int,
-    planes: np.ndarray,
-    stride: int,
-    below: np.ndarray | None,
-) -> Iterator[Part]:
-    """Add an image (C,H,W), or a lattice of its pixels: the stack says which leaves are reached, the network what its
-    trees say there.
-
-    below: what the network's level below says in the whole image, or on the lattice, if it is known
-    Part by part: the size (H,W) of all of it, the part, the leaves (T,h,w), and what the network's level says (C,h,w).
+    size:   (H,W) of all of it
+    leaves: (T,h,w) that the region's pixels reach in the stack
+    said:   (C,h,w) what the network's level says
     """
-    size = planes.shape[1], planes.shape[2]
-    if stride > 1:
-        grid = lattice(*size, stride)
-        yield (
-            grid.size,
-            Region(0, grid.height, 0, grid.width),
-            *_add_lattice(sums, net, stack, level, planes, grid, below),
-        )
-        return
-    for region in tiles(net, size):
-        leaves = reached_leaves(stack.levels[level], *level_input(stack, planes, region, level))
-        channels, inner, *around = level_input(net, planes, region, level, below)
-        source = net.region_source(channels, *around)
-        yield size, region, leaves, _add_trees(sums, net, level, leaves, source, region_grid(inner))
+
+    size: tuple[int, int]
+    region: Region
+    leaves: np.ndarray
+    said: np.ndarray
+
+    @property
+    def is_whole(self) -> bool:
+        return (self.region.height, self.region.width) == self.size
 
 
-def _add_lattice(
-    sums: LeafSums,
-    net: StackNet,
-    stack: ForestStack,
-    level: int,
-    planes: np.ndarray,
-    grid: Grid,
-    below: np.ndarray | None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """As in training, the network knows its level below on the lattice only; the stack, which is quick, everywhere."""
-    whole = Region(0, planes.shape[1], 0, planes.shape[2])
-    leaves = grid.of(reached_leaves(stack.levels[level], *level_input(stack, planes, whole, level)))
-    source = net.source(planes)
-    if level:
+class _Walk:
+    """Images through one level: the stack says which leaves are reached, the network what its trees say there."""
+
+    def __init__(self, net: StackNet, stack: ForestStack, level: int) -> None:
+        self.net, self.stack, self.level = net, stack, level
+        self.sums = LeafSums(stack.levels[level])
+
+    def add(self, planes: np.ndarray, stride: int, below: np.ndarray | None) -> Iterator[_Part]:
+        """Add an image (C,H,W), or its pixels on a lattice.
+
+        below: what the network's level below says in the whole image, or on the lattice, if it is known
+        """
+        size = planes.shape[1], planes.shape[2]
+        if stride > 1:
+            yield self._add_lattice(planes, lattice(*size, stride), below)
+            return
+        for region in tiles(self.net, size):
+            leaves = self._reached(*level_input(self.stack, planes, region, self.level))
+            channels, inner, *around = level_input(self.net, planes, region, self.level, below)
+            said = self._add_trees(leaves, self.net.region_source(channels, *around), region_grid(inner))
+            yield _Part(size, region, leaves, said)
+
+    def _add_lattice(self, planes: np.ndarray, grid: Grid, below: np.ndarray | None) -> _Part:
+        """As in training, the network knows its level below on the lattice only; the stack, which is quick, its own."""
+        net, whole = self.net, Region(0, planes.shape[1], 0, planes.shape[2])
+        channels, inner, *around = level_input(self.stack, planes, whole, self.level)
+        leaves = grid.of(self._reached(channels, inner, *around))
+        source = net.region_source(channels[: net.features.n_features], *around)
+        if self.level:
+            with torch.no_grad():
+                known = net(source, [grid] * self.level)[-1] if below is None else torch.as_tensor(below)
+            source = replace(source, before=known.to(net.device), known=grid)
+        return _Part(grid.size, Region(0, grid.height, 0, grid.width), leaves, self._add_trees(leaves, source, grid))
+
+    def _reached(self, *given: Any) -> np.ndarray:
+        return reached_leaves(self.stack.levels[self.level], *given)
+
+    def _add_trees(self, leaves: np.ndarray, source: Source, grid: Grid) -> np.ndarray:
+        """Add what the network's trees say on a grid whose pixels reach leaves (T,h,w); the level's output (C,h,w)."""
+        net = self.net
+        total = np.zeros((net.n_classes, *grid.size), np.float32)
         with torch.no_grad():
-            before = net(source, [grid] * level)[-1] if below is None else torch.as_tensor(below, device=net.device)
-        source = replace(source, before=before, known=grid)
-    return leaves, _add_trees(sums, net, level, leaves, source, grid)
-
-
-def _add_trees(sums: LeafSums, net: StackNet, level: int, leaves: np.ndarray, source: Source, grid: Grid) -> np.ndarray:
-    """Add what the network's trees say on a grid, whose pixels reach leaves (T,h,w); what the level says, (C,h,w)."""
-    total = np.zeros((net.n_classes, *grid.size), np.float32)
-    with torch.no_grad():
-        for leaf, scores in zip(leaves, net.level(level).tree_scores(source, grid), strict=True):
-            said = scores.cpu().numpy()
-            sums.add(leaf, said)
-            total += said
-    is_softmax = net.output == "softmax" and level + 1 == net.n_levels
-    return softmax(total) if is_softmax else normalise(total)
+            for leaf, scores in zip(leaves, net.level(self.level).tree_scores(source, grid), strict=True):
+                said = scores.cpu().numpy()
+                self.sums.add(leaf, said)
+                total += said
+        is_softmax = net.output == "softmax" and self.level + 1 == net.n_levels
+        return softmax(total) if is_softmax else normalise(total)

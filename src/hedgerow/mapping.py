@@ -89,7 +89,7 @@ def to_forest(
             `images`, (H,W[,C]) each, that reach it
             "fitted": Map Back 2, then the last level's votes are fitted together, so that it says what the network says
             "soft": exactly the network; a split goes both ways, as a fuzzy tree's does
-    stride: "leaf_mean", "fitted": take every stride-th row and column of the images, which is quicker by its square
+    stride: "leaf_mean", "fitted": take every stride-th row and column of the images: quicker, if the network is slow
     tolerance: "soft": branches that are reached with no more than this probability are left out at a pixel. What a tree
             says then lacks at most so much for each branch left out, times its votes; None: as in the network
     """
@@ -98,8 +98,10 @@ def to_forest(
     _check_choice("method", method, METHODS)
     if tolerance is not None and (method != "soft" or not 0 <= tolerance < 1):
         raise ConfigError(f"the tolerance is {tolerance}; it is for method 'soft', at least 0 and less than 1.")
-    if stride < 1 or (stride > 1 and method not in FROM_IMAGES):
-        raise ConfigError(f"the stride is {stride}; it is for methods that take votes from images, and at least 1.")
+    if not isinstance(stride, int) or stride < 1:
+        raise ConfigError(f"the stride is {stride}; it must be a whole number of at least 1.")
+    if stride > 1 and method not in FROM_IMAGES:
+        raise ConfigError(f"{method!r} takes no votes from images; leave the stride of {stride} out, or use 'fitted'.")
     images = () if images is None else images
     if method in FROM_IMAGES and not len(images):
         raise InputError(f"{method!r} takes its votes from images, and there is none; give the training images.")

@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from hedgerow.context import Region
+from hedgerow.threads import map_threads
 from hedgerow.trees import Forest, softmax
 
 SAMPLES = 2**19  # pixels of all images together that votes are fitted to
@@ -68,8 +69,17 @@ def _summed(votes: np.ndarray, leaf: np.ndarray) -> np.ndarray:
 
 def _leaf_sums(reached: np.ndarray, planes: np.ndarray, n_leaves: int) -> np.ndarray:
     """(L,C) float64: planes (C,n), summed over the samples that reach each leaf."""
-    from hedgerow.ops.leaf_kernels import add_by_leaf
-
     sums = np.zeros((len(planes), n_leaves))
     add_by_leaf(reached, planes, sums)
     return sums.T
+
+
+def add_by_leaf(reached: np.ndarray, planes: np.ndarray, sums: np.ndarray) -> None:
+    """Add planes (C,n) to sums (C,L) float64 at the leaf (n,) that each sample reaches.
+
+    A class is summed by itself, in the order of the samples, whoever does it.
+    """
+    from hedgerow.ops import leaf_kernels
+
+    rows = (slice(c, c + 1) for c in range(len(planes)))
+    list(map_threads(lambda row: leaf_kernels.add_by_leaf(reached, planes[row], sums[row]), rows))

@@ -31,7 +31,7 @@ from hedgerow.experiments.data import (
     with_copies,
 )
 from hedgerow.experiments.outputs import write_outputs
-from hedgerow.experiments.parts import PARTS, SETTINGS, SLOW, baseline_config, class_values, usable_parts
+from hedgerow.experiments.parts import ON_REQUEST, PARTS, SETTINGS, SLOW, baseline_config, class_values, usable_parts
 from hedgerow.experiments.protocols import PROTOCOLS, Protocol, Scale
 from hedgerow.experiments.random_start import SIGMA, schedule
 from hedgerow.image_writing import make_folder, write_text
@@ -51,8 +51,9 @@ def run_experiment(
     say: Callable[[str], None] = print,
     progress: Report | None = None,
 ) -> dict[str, Any]:
-    """Run the parts (None: all that make sense) for every seed; the results, as in `results.json`.
+    """Run the parts for every seed; the results, as in `results.json`.
 
+    parts: None: all that make sense, but for those that run on request only
     data:  "somites", "bodies", or a folder with images/, labels/, train.txt and test.txt; None: the experiment's own
     scale: "small" (minutes a part) or "full" (the paper's size)
     """
@@ -63,7 +64,8 @@ def run_experiment(
     train, test = load_part(protocol, size, data, "train"), load_part(protocol, size, data, "test")
     _check_classes(protocol, train, test)
     known = usable_parts(protocol, train)
-    chosen = [part for part in known if scale == "full" or part not in SLOW] if parts is None else list(parts)
+    left_out = ON_REQUEST if scale == "full" else (*ON_REQUEST, *SLOW)
+    chosen = [part for part in known if part not in left_out] if parts is None else list(parts)
     for part in chosen:
         if part not in known:
             raise InputError(f"there is no part {part!r} here; choose from {', '.join(known)}.")

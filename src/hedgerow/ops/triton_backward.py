@@ -10,6 +10,7 @@ import triton
 import triton.language as tl
 
 from hedgerow.ops.triton_parts import (
+    ANYWHERE,
     COLUMNS,
     EXITS,
     HARD,
@@ -81,10 +82,7 @@ def _normalised_slope(slope, total, n_classes, WIDTH: tl.constexpr, WHOLE: tl.co
     return tl.where(ballot == n_classes, -score[None, :], slope), inverse * (WHOLE * WHOLE)
 
 
-@triton.jit(
-    do_not_specialize=[*VARIES, "carried", "n_below"],
-    do_not_specialize_on_alignment=["row", "column", "rooms", "slope_in", "d_votes"],
-)
+@triton.jit(do_not_specialize=VARIES, do_not_specialize_on_alignment=ANYWHERE)
 def backward(
     values, place, spot, offset, row, column, stretch, weight, bias, votes, fine_votes, slot, below, is_open, after,
     first, rooms, slopes, slope_in, split, leaves, opens, visited, is_up, visit_after, first_visit,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from hedgerow.ops.triton_parts import COLUMNS, VARIES, tile_pixels, tree_votes
+from hedgerow.ops.triton_parts import ANYWHERE, COLUMNS, VARIES, tile_pixels, tree_votes
 
 
-@triton.jit(do_not_specialize=[*VARIES, "n_groups"], do_not_specialize_on_alignment=["row", "column", "rooms", "out"])
+@triton.jit(do_not_specialize=VARIES, do_not_specialize_on_alignment=ANYWHERE)
 def forward(
     values, place, spot, offset, row, column, stretch, weight, bias, votes, fine_votes, slot, below, is_open, after,
     first, rooms, out, height, width, stride, extent_h, extent_w, n_items, n_trees, n_groups, n_classes, n_slots,

@@ -21,8 +21,13 @@ LOG2E = tl.constexpr(1.4426950408889634)
 DECIDED = tl.constexpr(100.0)
 IS_INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")
 
-# Numbers that differ from image to image: a kernel that was compiled for one of them must do for all.
-VARIES = ["height", "width", "stride", "extent_h", "extent_w", "n_items", "n_trees"]
+# Numbers that differ from image to image, or with how many trees are run together: a kernel that was compiled for one
+# of them must do for all. So must it for arrays that begin anywhere in memory.
+VARIES = [
+    "height", "width", "size", "stride", "extent_h", "extent_w", "carried",
+    "n_items", "n_trees", "n_groups", "n_below", "n_slots",
+]  # fmt: skip
+ANYWHERE = ["row", "column", "rooms", "out", "slope_in", "d_votes"]
 
 
 @triton.jit

@@ -8,17 +8,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from hedgerow.ops.triton_parts import stretched_place
+from hedgerow.ops.triton_parts import ANYWHERE, VARIES, stretched_place
 from hedgerow.ops.wiring import UNUSED, Reads, Wiring
 
 PIXELS = 128  # of a program
 PLANE = (UNUSED, 1, 1, 0, 0, 1)  # of a probe that is not used: start, height, width, top, left, step
 
 
-@triton.jit(
-    do_not_specialize=["size", "width", "stride", "extent_h", "extent_w"],
-    do_not_specialize_on_alignment=["row", "column"],
-)
+@triton.jit(do_not_specialize=VARIES, do_not_specialize_on_alignment=ANYWHERE)
 def _walk(
     values, place, spot, offset, row, column, stretch, weight, threshold, child, split_of, leaf_of, root, depth, out,
     size, width, stride, extent_h, extent_w, J: tl.constexpr, STRETCHED: tl.constexpr, P: tl.constexpr,
