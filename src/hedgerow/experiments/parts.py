@@ -51,8 +51,8 @@ def sharpness(bench: Bench) -> list[Row]:
 
     def mapped(split: float, leaf: float) -> Row:
         as_sharp = replace(PAPER_SHARPNESS, split=split, leaf=leaf)
-        make = lambda: (to_convnet(stack, "tanh", as_sharp).to(bench.device), grown)  # noqa: E731
-        return bench.score("sharpness", sharpness_name(split, leaf), make)
+        name = sharpness_name(split, leaf)
+        return bench.score("sharpness", name, lambda: (to_convnet(stack, "tanh", as_sharp).to(bench.device), grown))
 
     forests = bench.score("sharpness", "DF", lambda: (stack, grown))
     return [forests, *itertools.starmap(mapped, itertools.product(SPLITS_TRIED, LEAVES_TRIED))]
