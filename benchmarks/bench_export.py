@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from hedgerow import model_io
 from hedgerow.config import StackConfig
 from hedgerow.export.onnx_model import export_onnx
+from hedgerow.forest.autocontext import fit_stack
+from hedgerow.io import model_file
 from hedgerow.progress import silent
-from hedgerow.stack import fit_stack
 from hedgerow.synthetic import somites
 from hedgerow.threads import set_threads
 from measure import THREADS, Cost, comparison, in_fresh_process, installed, main, measure, require
@@ -30,7 +30,7 @@ def make_models(folder: Path, n_images: int, size: tuple[int, int]) -> int:
     set_threads(THREADS)
     images, labels = somites(n_images + 1, size)
     stack = fit_stack(images[:-1], labels[:-1], StackConfig.zebrafish(), progress=silent)
-    model_io.save(stack, folder / "stack.hedge")
+    model_file.save(stack, folder / "stack.hedge")
     if installed("onnx"):
         export_onnx(stack, folder / "stack.onnx")
     np.save(folder / "image.npy", images[-1].astype(np.float32))
@@ -40,7 +40,7 @@ def make_models(folder: Path, n_images: int, size: tuple[int, int]) -> int:
 def run_ours(folder: Path, repeats: int) -> Cost:
     """Our prediction; its labels stay in the folder for the other to be checked against."""
     set_threads(THREADS)
-    stack, image = model_io.load(folder / "stack.hedge"), np.load(folder / "image.npy")
+    stack, image = model_file.load(folder / "stack.hedge"), np.load(folder / "image.npy")
     stack.predict(image[:64, :64].copy(), progress=silent)  # compiles
     cost, labels = measure(lambda: stack.predict(image, progress=silent), repeats)
     np.save(folder / "labels.npy", labels)

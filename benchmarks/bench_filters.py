@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from hedgerow.config import StackConfig
-from hedgerow.filters import DOG_RATIO, KINDS, STRUCTURE_RATIO, TRUNCATE, FeatureSet, gaussian_weights
+from hedgerow.features.bank import DOG_RATIO, KINDS, STRUCTURE_RATIO, TRUNCATE, FeatureSet, gaussian_weights
 from hedgerow.threads import set_threads
 from measure import (
     THREADS,

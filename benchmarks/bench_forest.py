@@ -14,14 +14,15 @@ from pathlib import Path
 
 import numpy as np
 
-from hedgerow.codes import N_EDGES, encode, fit_edges
 from hedgerow.config import ContextConfig, StackConfig
-from hedgerow.context import run_forest
-from hedgerow.grow import grow_forest
-from hedgerow.ops import plain
+from hedgerow.forest.arrays import Forest
+from hedgerow.forest.codes import N_EDGES, encode, fit_edges
+from hedgerow.forest.grow import grow_forest
+from hedgerow.forest.planes import TrainingPlanes
+from hedgerow.forest.samples import Samples
+from hedgerow.forest.walk import run_forest
+from hedgerow.kernels.definition import forest as plain
 from hedgerow.threads import map_threads, set_threads
-from hedgerow.training import Samples, TrainingPlanes
-from hedgerow.trees import Forest
 from measure import THREADS, Cost, Outcome, comparison, in_fresh_process, installed, main, measure, require, verdict
 from onnx_peer import answer, open_session, write_forest
 

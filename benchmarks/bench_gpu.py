@@ -18,8 +18,8 @@ from measure import installed, main, require, seconds, table
 if TYPE_CHECKING:
     import torch
 
-    from hedgerow.convnet import StackNet
-    from hedgerow.layout import Source
+    from hedgerow.network.layout import Source
+    from hedgerow.network.stacknet import StackNet
 
 TITLE = "GPU"
 N_FEATURES, N_CLASSES, REACH, N_LEVELS = 30, 22, 64, 3
@@ -75,10 +75,10 @@ def network(size: Size, shape: tuple[int, int] | None = None) -> tuple[StackNet,
     import torch
 
     from hedgerow.config import Sharpness
-    from hedgerow.filters import FeatureSet
-    from hedgerow.layout import Source
-    from hedgerow.mapping import to_convnet
-    from hedgerow.trees import ForestStack
+    from hedgerow.features.bank import FeatureSet
+    from hedgerow.forest.arrays import ForestStack
+    from hedgerow.network.layout import Source
+    from hedgerow.network.mapping import to_convnet
     from net_contenders import full_forest
 
     counts = [N_FEATURES, *[N_FEATURES + N_CLASSES] * (N_LEVELS - 1)]
@@ -96,7 +96,7 @@ def network(size: Size, shape: tuple[int, int] | None = None) -> tuple[StackNet,
 def forward(net: StackNet, source: Source, shape: tuple[int, int]) -> torch.Tensor:
     import torch
 
-    from hedgerow.layout import Grid
+    from hedgerow.network.layout import Grid
 
     with torch.no_grad():
         return net(source, [Grid(0, 0, *shape)] * N_LEVELS)[-1]
@@ -106,7 +106,7 @@ def stepping(net: StackNet, source: Source, shape: tuple[int, int]) -> Callable[
     """A function that makes one step: forward through all levels, cross entropy, all gradients, Adam."""
     import torch
 
-    from hedgerow.layout import Grid
+    from hedgerow.network.layout import Grid
 
     grid = Grid(0, 0, *shape)
     target = torch.from_numpy(np.random.default_rng(2).integers(0, N_CLASSES, (1, *shape))).cuda()
@@ -164,8 +164,9 @@ def check(size: Size) -> str:
     """
     import torch
 
-    from hedgerow.layout import Grid, Source, lay_out
-    from hedgerow.ops import reference, triton_gpu
+    from hedgerow.kernels.definition import level as definition
+    from hedgerow.kernels.gpu import level as gpu_level
+    from hedgerow.network.layout import Grid, Source, lay_out
 
     net, source = network(size, size.check)
     level, grid = net.level(N_LEVELS - 1), Grid(0, 0, *size.check)
@@ -179,10 +180,10 @@ def check(size: Size) -> str:
         wired = (reads, level.wiring, leaves["split_weight"], leaves["split_bias"])
         if is_ours:
             votes = (leaves["vote_weight"], "soft", "exp", 1.0)
-            scores = triton_gpu.level_scores(leaves["values"], *wired, *votes)
+            scores = gpu_level.level_scores(leaves["values"], *wired, *votes)
         else:
-            edges = (edge.to("cuda", kind) for edge in reference.mapped_edges(level.wiring, "soft", 1.0))
-            scores = reference.level_scores(leaves["values"], *wired, *edges, leaves["vote_weight"], "soft", "exp")
+            edges = (edge.to("cuda", kind) for edge in definition.mapped_edges(level.wiring, "soft", 1.0))
+            scores = definition.level_scores(leaves["values"], *wired, *edges, leaves["vote_weight"], "soft", "exp")
         scores.backward(slope.to(kind))
         found = {name: tensor.grad for name, tensor in leaves.items()}
         return {"scores": scores.detach(), **found, "values": found["values"][reads.carried :]}
@@ -204,16 +205,16 @@ def check(size: Size) -> str:
 
 def on_crop(size: Size) -> tuple[float, float]:
     """Seconds for a step on a crop: by the definition in plain PyTorch, and by ours."""
-    from hedgerow import convnet
-    from hedgerow.ops.backends import Backend, backend_for
+    from hedgerow.kernels.backends import Backend, backend_for
+    from hedgerow.network import stacknet
 
     net, source = network(size, size.crop)
     ours = timed(stepping(net, source, size.crop), size.repeats)
-    convnet.backend_for = lambda device: Backend("reference", "to compare")  # type: ignore[assignment]
+    stacknet.backend_for = lambda device: Backend("definition", "to compare")  # type: ignore[assignment]
     try:
         theirs = timed(stepping(net, source, size.crop), 1)
     finally:
-        convnet.backend_for = backend_for
+        stacknet.backend_for = backend_for
     return theirs, ours
 
 

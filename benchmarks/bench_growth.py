@@ -15,9 +15,9 @@ import numpy as np
 
 from growth_figure import Curve, Panel, draw
 from hedgerow.config import ContextConfig, SamplingConfig, StackConfig
-from hedgerow.filters import fit_features
+from hedgerow.features.bank import fit_features
+from hedgerow.forest.autocontext import fit_stack
 from hedgerow.progress import silent
-from hedgerow.stack import fit_stack
 from hedgerow.threads import set_threads
 from measure import (
     DRAWN,

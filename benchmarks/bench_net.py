@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hedgerow.filters import FeatureSet
+from hedgerow.features.bank import FeatureSet
+from hedgerow.forest.arrays import ForestStack
 from hedgerow.threads import set_threads
-from hedgerow.trees import ForestStack
 from measure import THREADS, Cost, in_fresh_process, installed, main, measure, require, seconds, table, verdict
 
 if TYPE_CHECKING:
-    from hedgerow.layout import Grid, Source
+    from hedgerow.network.layout import Grid, Source
     from net_contenders import Contender, Level
 
 TITLE = "Network"
@@ -105,7 +105,7 @@ def make_channels(folder: Path, size: Size) -> None:
 def load_source(folder: Path, size: Size) -> tuple[Source, Grid]:
     import torch
 
-    from hedgerow.layout import Source, lattice
+    from hedgerow.network.layout import Source, lattice
 
     set_threads(THREADS)
     torch.set_num_threads(THREADS)
@@ -116,7 +116,7 @@ def load_source(folder: Path, size: Size) -> tuple[Source, Grid]:
 
 def load_level(folder: Path, size: Size, sharpness: float = SHARPNESS, pixels: tuple[int, int] | None = None) -> Level:
     """On the whole lattice, or on a corner of it."""
-    from hedgerow.layout import Grid
+    from hedgerow.network.layout import Grid
     from net_contenders import Level, full_forest
 
     source, grid = load_source(folder, size)
@@ -202,9 +202,9 @@ def run_step(folder: Path, size: Size) -> Cost:
     import torch
 
     from hedgerow.config import Sharpness
-    from hedgerow.convnet import StackNet
-    from hedgerow.layout import Source
-    from hedgerow.mapping import to_convnet
+    from hedgerow.network.layout import Source
+    from hedgerow.network.mapping import to_convnet
+    from hedgerow.network.stacknet import StackNet
     from net_contenders import full_forest
 
     source, grid = load_source(folder, size)

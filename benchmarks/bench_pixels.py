@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from hedgerow.config import AugmentConfig, ContextConfig, SamplingConfig, StackConfig
-from hedgerow.filters import KINDS, fit_features
+from hedgerow.features.bank import KINDS, fit_features
+from hedgerow.forest.autocontext import fit_stack
 from hedgerow.progress import silent
-from hedgerow.stack import fit_stack
 from hedgerow.threads import set_threads
 from measure import (
     THREADS,

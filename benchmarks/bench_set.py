@@ -11,12 +11,12 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from hedgerow.config import StackConfig
-from hedgerow.metrics import Scores, confusion
+from hedgerow.forest.arrays import ForestStack
+from hedgerow.forest.autocontext import fit_stack
+from hedgerow.images.metrics import Scores, confusion
 from hedgerow.progress import silent
-from hedgerow.stack import fit_stack
 from hedgerow.synthetic import somites
 from hedgerow.threads import set_threads, threads
-from hedgerow.trees import ForestStack
 from measure import (
     COST_HEADERS,
     THREADS,

@@ -20,7 +20,7 @@ import numpy as np
 import hedgerow as hr
 from hedgerow.config import AugmentConfig, ContextConfig, SamplingConfig, StackConfig
 from hedgerow.experiments.data import load_set
-from hedgerow.metrics import scores
+from hedgerow.images.metrics import scores
 from hedgerow.progress import silent
 
 DEFAULT = StackConfig()

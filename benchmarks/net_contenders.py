@@ -15,10 +15,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from hedgerow.layout import Grid, Source, lay_out
-from hedgerow.ops import numba_cpu, reference
-from hedgerow.ops.wiring import Reads, Wiring, wire
-from hedgerow.trees import LEAF, Forest
+from hedgerow.forest.arrays import LEAF, Forest
+from hedgerow.kernels.cpu import level as cpu_level
+from hedgerow.kernels.definition import level as definition
+from hedgerow.kernels.wiring import Reads, Wiring, wire
+from hedgerow.network.layout import Grid, Source, lay_out
 
 
 def full_forest(seed: int, n_trees: int, depth: int, n_channels: int, n_classes: int, reach: int) -> Forest:
@@ -111,17 +112,17 @@ class Ours(Contender):
 
     def forward(self) -> Tensor:
         given = (self.level.reads, self.level.wiring, self.split_weight, self.split_bias, self.vote_weight)
-        return numba_cpu.level_scores(self.read, *given, "soft", "exp", 1.0, self.tolerance)
+        return cpu_level.level_scores(self.read, *given, "soft", "exp", 1.0, self.tolerance)
 
 
 class Definition(Contender):
     def __init__(self, level: Level) -> None:
         super().__init__(level, level.values)
-        self.edges = [tensor.to(level.values.dtype) for tensor in reference.mapped_edges(level.wiring, "soft", 1.0)]
+        self.edges = [tensor.to(level.values.dtype) for tensor in definition.mapped_edges(level.wiring, "soft", 1.0)]
 
     def forward(self) -> Tensor:
         given = (self.level.reads, self.level.wiring, self.split_weight, self.split_bias)
-        return reference.level_scores(self.read, *given, *self.edges, self.vote_weight, "soft", "exp")
+        return definition.level_scores(self.read, *given, *self.edges, self.vote_weight, "soft", "exp")
 
 
 class InPyTorch(Contender):

@@ -27,7 +27,7 @@ import bench_net
 import bench_pixels
 import bench_set
 from hedgerow import __version__
-from hedgerow.devices import version
+from hedgerow.predict.devices import version
 from measure import SMALL_WARNING, THREADS, CheckFailed
 
 BENCHMARKS = {

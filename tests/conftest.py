@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import hedgerow as hr
-from files import write
-from forests import GROWN, grown_stack
-from hedgerow.cli import main
+from hedgerow.cli.app import main
+from helpers.files import write
+from helpers.forests import GROWN, grown_stack
 
 CLASSES = (3, 77, 200)
 SIZE = (24, 32)
@@ -122,7 +122,7 @@ def blurred_net(stack):
 @pytest.fixture(scope="module")
 def refined(net, example):
     """The network after a short refinement."""
-    from refinements import run
+    from helpers.refinements import run
 
     return run(net, example)
 
@@ -176,7 +176,7 @@ def place(tmp_path, example, tiny_config):
 def trained_place(place, model_file):
     """The folder of `place`, with the model grown on it and settings for a short refinement."""
     pytest.importorskip("torch")
-    from refinements import SHORT
+    from helpers.refinements import SHORT
 
     shutil.copy(model_file, place / "model.hedge")
     SHORT.write(place / "short.toml")

@@ -13,9 +13,10 @@ import pytest
 import typer
 
 from conftest import draw
-from files import write
-from hedgerow import demo, synthetic
-from hedgerow.cli import app
+from hedgerow import synthetic
+from hedgerow.cli.app import app
+from hedgerow.experiments import demo
+from helpers.files import write
 
 ROOT = Path(__file__).parents[1]
 MATHS = (ROOT / "docs" / "maths.md").read_text()
@@ -73,16 +74,16 @@ def desk(tmp_path, monkeypatch, tiny_config):
 def hurried(monkeypatch, tiny_config):
     """Refinements of few steps, and an experiment of few trees."""
     pytest.importorskip("torch")
-    from hedgerow import refinement
     from hedgerow.experiments import protocols, runner
+    from hedgerow.refinement import loop
 
-    whole = refinement._Refinement.__init__
+    whole = loop._Refinement.__init__
 
     def begin(self, net, train, held, ignored, config):
         whole(self, net, train, held, ignored, dataclasses.replace(config, n_steps=STEPS))
 
     # A patched function would live on in every module that is loaded meanwhile and imports it by name.
-    monkeypatch.setattr(refinement._Refinement, "__init__", begin)
+    monkeypatch.setattr(loop._Refinement, "__init__", begin)
     tiny = protocols.Scale(2, 1, (32, 40), 1, 2, 2, 2, 2, 2)
     fish = dataclasses.replace(protocols.ZEBRAFISH, own_stack=tiny_config, scales={"small": tiny})
     monkeypatch.setitem(runner.PROTOCOLS, "zebrafish", fish)

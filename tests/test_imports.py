@@ -79,7 +79,7 @@ def test_the_probe_sees_a_heavy_module():
     [
         "import hedgerow",
         "import hedgerow; hedgerow.StackConfig().to_dict(); hedgerow.InputError, dir(hedgerow)",
-        "import hedgerow.images, hedgerow.metrics",
+        "import hedgerow.images, hedgerow.images.metrics",
         run_main("--help"),
         run_main("train", "--help"),
         run_main("settings"),

@@ -71,7 +71,7 @@ class Checked:
 
     def write(self, path: str | Path) -> None:
         """Settings to a .toml or .json file, in the form that `read` takes."""
-        from hedgerow.image_writing import atomic_path
+        from hedgerow.files import atomic_path
 
         as_json = Path(path).suffix.lower() == ".json"
         text = json.dumps(self.to_dict(), indent=2) + "\n" if as_json else documented_toml(self)

@@ -28,12 +28,14 @@ from hedgerow.config import AugmentConfig, Checked, StackConfig, setting
 from hedgerow.errors import ConfigError, HedgerowError, InputError
 from hedgerow.experiments.data import load_set
 from hedgerow.experiments.networks import NETWORKS
-from hedgerow.images import UNLABELLED_INDEX, to_planes
-from hedgerow.losses import class_weights
-from hedgerow.metrics import Scores, confusion, scores
+from hedgerow.forest.autocontext import prepare
+from hedgerow.forest.samples import FEW_IMAGES
+from hedgerow.images.altering import altered, labelled_corner
+from hedgerow.images.arrays import UNLABELLED_INDEX, to_planes
+from hedgerow.images.labelled import TrainingImage
+from hedgerow.images.metrics import Scores, confusion, scores
 from hedgerow.progress import Report, reporting
-from hedgerow.sampling import FEW_IMAGES, TrainingImage, altered, labelled_corner
-from hedgerow.stack import prepare
+from hedgerow.refinement.losses import class_weights
 
 log = logging.getLogger("hedgerow")
 

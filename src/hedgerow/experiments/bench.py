@@ -16,20 +16,20 @@ from pathlib import Path
 from typing import Any, cast
 
 from hedgerow.config import RefineConfig, Sharpness, StackConfig
-from hedgerow.convnet import StackNet
 from hedgerow.errors import DivergenceError
 from hedgerow.experiments.data import ImageSet
 from hedgerow.experiments.protocols import Protocol, Scale
-from hedgerow.image_writing import write_text
-from hedgerow.mapback import fitted_votes, leaf_means
-from hedgerow.mapping import to_convnet, to_forest
-from hedgerow.metrics import scores
-from hedgerow.model_io import load, save
+from hedgerow.files import write_text
+from hedgerow.forest.arrays import ForestStack
+from hedgerow.forest.autocontext import fit_stack
+from hedgerow.images.metrics import scores
+from hedgerow.io.model_file import load, save
+from hedgerow.network.mapback import fitted_votes, leaf_means
+from hedgerow.network.mapping import to_convnet, to_forest
+from hedgerow.network.stacknet import StackNet
+from hedgerow.network.vote_fit import Samples
 from hedgerow.progress import Report, silent
-from hedgerow.refinement import refine
-from hedgerow.stack import fit_stack
-from hedgerow.trees import ForestStack
-from hedgerow.vote_fit import Samples
+from hedgerow.refinement.loop import refine
 
 SOFT_TOLERANCE = 1e-3
 Row = dict[str, Any]

@@ -10,8 +10,11 @@ import numpy as np
 from hedgerow import synthetic
 from hedgerow.config import AugmentConfig
 from hedgerow.errors import InputError
-from hedgerow.images import UNLABELLED_INDEX, pair_files, read_image, read_labels, to_planes
-from hedgerow.sampling import TrainingImage, augmented_copy
+from hedgerow.images.altering import augmented_copy
+from hedgerow.images.arrays import UNLABELLED_INDEX, to_planes
+from hedgerow.images.labelled import TrainingImage
+from hedgerow.images.pairing import pair_files
+from hedgerow.images.reading import read_image, read_labels
 
 DRAWN = {"somites": synthetic.somites, "bodies": synthetic.bodies}
 N_DRAWN = 16

@@ -19,14 +19,14 @@ from pathlib import Path
 
 import numpy as np
 
-from hedgerow.convnet import StackNet
 from hedgerow.errors import HedgerowError, InputError
-from hedgerow.evaluation import evaluate
 from hedgerow.experiments.data import ImageSet, every_nth, load_set
-from hedgerow.mapping import to_forest
-from hedgerow.model_io import load, save
+from hedgerow.forest.arrays import ForestStack
+from hedgerow.io.model_file import load, save
+from hedgerow.network.mapping import to_forest
+from hedgerow.network.stacknet import StackNet
+from hedgerow.predict.evaluate import evaluate
 from hedgerow.progress import silent
-from hedgerow.trees import ForestStack
 
 
 @dataclass(frozen=True)

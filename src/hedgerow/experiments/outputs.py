@@ -8,12 +8,12 @@ from typing import Any
 from hedgerow.experiments import summary
 from hedgerow.experiments.bench import file_name
 from hedgerow.experiments.data import ImageSet, spread
-from hedgerow.figures import input_picture
-from hedgerow.image_writing import atomic_path, make_folder, write_text
-from hedgerow.model_io import load
-from hedgerow.pictures import label_picture, save_sheet
+from hedgerow.files import atomic_path, make_folder, write_text
+from hedgerow.images.pictures import label_picture, save_sheet
+from hedgerow.io.model_file import load
 from hedgerow.progress import Report, silent
 from hedgerow.report.charts import line_figure
+from hedgerow.report.figures import input_picture
 from hedgerow.report.page import Curve, write_report
 from hedgerow.synthetic import CLASS_NAMES
 

@@ -17,7 +17,7 @@ from hedgerow.experiments.bench import SOFT_TOLERANCE, Bench, Row, timed
 from hedgerow.experiments.data import ImageSet
 from hedgerow.experiments.protocols import CURVE, PAPER_SHARPNESS, Protocol, Scale
 from hedgerow.experiments.random_start import random_start, schedule
-from hedgerow.mapping import to_convnet
+from hedgerow.network.mapping import to_convnet
 
 # For random starts: full connections grow with its square, and sparse ones are to be compared with them.
 SMALL_STACK: dict[str, Any] = {"n_trees": 4, "max_depth": 6}

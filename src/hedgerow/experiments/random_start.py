@@ -19,14 +19,14 @@ from dataclasses import replace
 import torch
 
 from hedgerow.config import UNALTERED, RefineConfig, StackConfig
-from hedgerow.convnet import StackNet
 from hedgerow.errors import HedgerowError
-from hedgerow.evaluation import evaluate
 from hedgerow.experiments.data import load_set
-from hedgerow.mapping import to_convnet
-from hedgerow.refinement import refine
-from hedgerow.stack import fit_stack
-from hedgerow.trees import ForestStack
+from hedgerow.forest.arrays import ForestStack
+from hedgerow.forest.autocontext import fit_stack
+from hedgerow.network.mapping import to_convnet
+from hedgerow.network.stacknet import StackNet
+from hedgerow.predict.evaluate import evaluate
+from hedgerow.refinement.loop import refine
 
 SIGMA = 0.01  # the paper's standard deviation
 

@@ -21,14 +21,14 @@ from typing import Any
 
 from hedgerow.config import RefineConfig, StackConfig
 from hedgerow.errors import HedgerowError, InputError
-from hedgerow.evaluation import evaluate
 from hedgerow.experiments.data import ImageSet, every_nth, load_set
-from hedgerow.images import check_folder_writable
-from hedgerow.mapping import to_convnet
-from hedgerow.model_io import save
+from hedgerow.files import check_folder_writable
+from hedgerow.forest.autocontext import fit_stack
+from hedgerow.io.model_file import save
+from hedgerow.network.mapping import to_convnet
+from hedgerow.predict.evaluate import evaluate
 from hedgerow.progress import silent
-from hedgerow.refinement import refine
-from hedgerow.stack import fit_stack
+from hedgerow.refinement.loop import refine
 
 
 def compare(

@@ -19,12 +19,12 @@ from typing import Any
 
 from hedgerow.config import RefineConfig, StackConfig
 from hedgerow.errors import HedgerowError
-from hedgerow.evaluation import evaluate
 from hedgerow.experiments.data import ImageSet, load_set
-from hedgerow.mapping import to_convnet
+from hedgerow.forest.autocontext import fit_stack
+from hedgerow.network.mapping import to_convnet
+from hedgerow.predict.evaluate import evaluate
 from hedgerow.progress import silent
-from hedgerow.refinement import refine
-from hedgerow.stack import fit_stack
+from hedgerow.refinement.loop import refine
 
 
 def compare(

@@ -14,9 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hedgerow.checkpoints import fingerprint
 from hedgerow.config import AugmentConfig
-from hedgerow.devices import check_device
 from hedgerow.errors import InputError
 from hedgerow.experiments.bench import Bench, write_json
 from hedgerow.experiments.data import (
@@ -34,8 +32,10 @@ from hedgerow.experiments.outputs import write_outputs
 from hedgerow.experiments.parts import ON_REQUEST, PARTS, SETTINGS, SLOW, baseline_config, class_values, usable_parts
 from hedgerow.experiments.protocols import PROTOCOLS, Protocol, Scale
 from hedgerow.experiments.random_start import SIGMA, schedule
-from hedgerow.image_writing import make_folder, write_text
+from hedgerow.files import make_folder, write_text
+from hedgerow.predict.devices import check_device
 from hedgerow.progress import Report, reporting
+from hedgerow.refinement.checkpoints import fingerprint
 from hedgerow.report.words import versions
 
 

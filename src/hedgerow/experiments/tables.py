@@ -24,7 +24,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from hedgerow.errors import HedgerowError
-from hedgerow.tables import NeuralForestClassifier
+from hedgerow.sklearn.classifier import NeuralForestClassifier
 
 SETS: dict[str, Callable[[], tuple[np.ndarray, np.ndarray]]] = {
     "iris": lambda: datasets.load_iris(return_X_y=True),

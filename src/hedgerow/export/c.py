@@ -16,11 +16,12 @@ import numpy as np
 
 from hedgerow.errors import InputError
 from hedgerow.export.c_tables import Tables, add_features, add_forests, initialiser, real
-from hedgerow.image_writing import atomic_path
-from hedgerow.trees import CANCELLED, SMALLEST_SUM, ForestStack
+from hedgerow.files import atomic_path
+from hedgerow.forest.arrays import ForestStack
+from hedgerow.kernels.definition.outputs import CANCELLED, SMALLEST_SUM
 
 if TYPE_CHECKING:
-    from hedgerow.convnet import StackNet
+    from hedgerow.network.stacknet import StackNet
 
 COMPILE = "cc -std=c99 -O3 -ffp-contract=off"
 LARGEST_SIDE = 2**24  # of an image: a place plus an offset is still a 32-bit number

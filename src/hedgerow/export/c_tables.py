@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.filters import DOG_RATIO, STRUCTURE_RATIO, FeatureSet, gaussian_weights
-from hedgerow.trees import Forest, ForestStack
+from hedgerow.features.bank import DOG_RATIO, STRUCTURE_RATIO, FeatureSet, gaussian_weights
+from hedgerow.forest.arrays import Forest, ForestStack
 
 LINE_LENGTH = 119
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from hedgerow.export.onnx_filters import Border, down_columns, mirrored, smoothed, turned
 from hedgerow.export.onnx_graph import REAL, Graph
-from hedgerow.filters import DOG_RATIO, STRUCTURE_RATIO, FeatureSet, gaussian_weights
+from hedgerow.features.bank import DOG_RATIO, STRUCTURE_RATIO, FeatureSet, gaussian_weights
 
 
 @dataclass(frozen=True)

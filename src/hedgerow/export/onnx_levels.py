@@ -15,7 +15,8 @@ import numpy as np
 from hedgerow.export.onnx_features import Scene
 from hedgerow.export.onnx_graph import INT, Graph
 from hedgerow.export.onnx_reads import Pick, Reads, reads_of
-from hedgerow.trees import CANCELLED, SMALLEST_SUM, Forest
+from hedgerow.forest.arrays import Forest
+from hedgerow.kernels.definition.outputs import CANCELLED, SMALLEST_SUM
 
 WALKED_VALUES, CARRIED_VALUES = 2**16, 2**20  # pixels x trees, and pixels x splits, of a block
 LEAST = -70.0  # whose exponential still is a normal float32, and is felt nowhere

@@ -16,14 +16,15 @@ import numpy as np
 
 from hedgerow.errors import ConfigError
 from hedgerow.extras import require
-from hedgerow.images import PathLike, atomic_path
-from hedgerow.trees import Forest, ForestStack
+from hedgerow.files import PathLike, atomic_path
+from hedgerow.forest.arrays import Forest, ForestStack
 
 if TYPE_CHECKING:
     import onnx
 
-    from hedgerow.convnet import LevelNet, StackNet
     from hedgerow.export.onnx_levels import Level
+    from hedgerow.network.levels import LevelNet
+    from hedgerow.network.stacknet import StackNet
 
 
 def export_onnx(model: ForestStack | StackNet, path: PathLike, filters: bool = True) -> Path:

@@ -14,7 +14,7 @@ import numpy as np
 from hedgerow.export.onnx_features import Scene
 from hedgerow.export.onnx_filters import clamped, padded, smoothed
 from hedgerow.export.onnx_graph import INT, Graph
-from hedgerow.trees import Forest
+from hedgerow.forest.arrays import Forest
 
 Pick = Callable[[str], str]
 """From a table (J,N) to what goes with a block: (J,T,B), columns for every tree and pixel, or (J,N,1), all of them."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hedgerow.trees import Forest, ForestStack
+from hedgerow.forest.arrays import Forest, ForestStack
 
 MOST_CELLS = 33  # along a side of a map of offsets; odd, so that one cell is the pixel itself
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.figures import input_picture
-from hedgerow.images import encode_labels, to_labels
+from hedgerow.forest.arrays import ForestStack
+from hedgerow.images.arrays import encode_labels, to_labels
+from hedgerow.predict.protocol import Model
 from hedgerow.report import charts, examples, sections, words
+from hedgerow.report.figures import input_picture
 from hedgerow.report.measure import Measured
 from hedgerow.report.page import Curve, Table
-from hedgerow.trees import ForestStack, Model
 
 
 @dataclass(frozen=True)

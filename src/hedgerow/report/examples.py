@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hedgerow.images import UNLABELLED_INDEX
-from hedgerow.pictures import class_palette, painted
+from hedgerow.images.arrays import UNLABELLED_INDEX
+from hedgerow.images.pictures import class_palette, painted
 from hedgerow.report.embed import Picture, png
 from hedgerow.report.measure import Measured, thinning
 

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hedgerow import model_io, tiling
 from hedgerow.errors import ModelError
-from hedgerow.images import UNLABELLED_INDEX
-from hedgerow.metrics import Scores, confusion
+from hedgerow.forest.arrays import ForestStack
+from hedgerow.images.arrays import UNLABELLED_INDEX
+from hedgerow.images.metrics import Scores, confusion
+from hedgerow.io import model_file
+from hedgerow.predict import tiling
 from hedgerow.progress import silent
-from hedgerow.trees import ForestStack
 
 if TYPE_CHECKING:
-    from hedgerow.convnet import StackNet
+    from hedgerow.network.stacknet import StackNet
 
 N_BINS = 15  # of confidence, between 0 and 1
 MAX_SIDE = 512  # pixels of a label map that are kept to be shown
@@ -159,7 +160,7 @@ def _warm_up(model: ForestStack | StackNet, image: np.ndarray) -> None:
 def file_size(model: ForestStack | StackNet) -> int:
     """Bytes of the model's file."""
     with tempfile.TemporaryDirectory() as folder:
-        return model_io.save(model, Path(folder) / "model.hedge")
+        return model_file.save(model, Path(folder) / "model.hedge")
 
 
 def thinning(size: Sequence[int]) -> int:

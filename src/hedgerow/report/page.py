@@ -12,13 +12,12 @@ import numpy as np
 
 from hedgerow import extras
 from hedgerow.errors import InputError
-from hedgerow.image_files import PathLike
-from hedgerow.images import atomic_path, check_folder_writable
+from hedgerow.files import PathLike, atomic_path, check_folder_writable
+from hedgerow.forest.arrays import ForestStack
 from hedgerow.progress import Report, reporting
-from hedgerow.trees import ForestStack
 
 if TYPE_CHECKING:
-    from hedgerow.convnet import StackNet
+    from hedgerow.network.stacknet import StackNet
     from hedgerow.report.measure import Measured
 
 
@@ -118,7 +117,7 @@ def check(
     background: int | None,
 ) -> None:
     """Refuse what would end in a refusal after long work."""
-    from hedgerow.evaluation import labelled_images
+    from hedgerow.predict.evaluate import labelled_images
 
     if not models:
         raise InputError("no model was given for the report; give one or more, by name.")

@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hedgerow import figures
+from hedgerow.forest.arrays import ForestStack
 from hedgerow.progress import silent
-from hedgerow.report import charts
+from hedgerow.report import charts, figures
 from hedgerow.report.choices import LevelChoices, OffsetMap, stack_choices
 from hedgerow.report.embed import Picture, figure_picture
 from hedgerow.report.measure import Measured
 from hedgerow.report.words import counted, listed
-from hedgerow.trees import ForestStack
 
 if TYPE_CHECKING:
-    from hedgerow.convnet import StackNet
+    from hedgerow.network.stacknet import StackNet
 
 MOST_LAYERS = 768  # pixels of a side whose inner layers are drawn: all levels of two models are in memory at once
 

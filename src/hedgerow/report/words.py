@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hedgerow import __version__
-from hedgerow.devices import version
+from hedgerow.predict.devices import version
 from hedgerow.threads import get_threads
 
 PACKAGES = ("numpy", "numba", "torch")

@@ -5,14 +5,17 @@ people. In both, what a pixel is follows from what surrounds it more than from w
 """
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
 from hedgerow.errors import ConfigError
+from hedgerow.files import make_folder
+from hedgerow.images.writing import write_labels
 from hedgerow.synthetic.fish import SOMITE_NAMES, draw_embryo
 from hedgerow.synthetic.people import BODY_PART_NAMES, draw_body
 
-__all__ = ["BODY_PART_NAMES", "CLASS_NAMES", "SOMITE_NAMES", "bodies", "somites"]
+__all__ = ["BODY_PART_NAMES", "CLASS_NAMES", "SOMITE_NAMES", "bodies", "somites", "write_sample"]
 
 CLASS_NAMES = {"somites": SOMITE_NAMES, "bodies": BODY_PART_NAMES}
 
@@ -58,3 +61,13 @@ def _check(n_images: object, size: object, seed: object) -> None:
         raise ConfigError(f"size is {size!r}; give (height, width) as two whole numbers of at least {SMALLEST_SIDE}.")
     if not isinstance(seed, WHOLE) or seed < 0:
         raise ConfigError(f"seed is {seed!r}; give a whole number of at least 0.")
+
+
+def write_sample(kind: str, folder: Path, n_images: int, seed: int) -> None:
+    """Images and labels of a built-in generator, as PNG files in folder/images and folder/labels."""
+    images, labels = {"somites": somites, "bodies": bodies}[kind](n_images=n_images, seed=seed)
+    for name in ("images", "labels"):
+        make_folder(folder / name)
+    for i, (image, label) in enumerate(zip(images, labels, strict=True)):
+        write_labels(folder / "images" / f"{kind}_{i:03d}.png", image)
+        write_labels(folder / "labels" / f"{kind}_{i:03d}.png", label)

@@ -1,0 +1,93 @@
+"""Writing files: each whole or not at all, in folders that were looked at before long work."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from hedgerow.errors import InputError
+
+PathLike = str | os.PathLike[str]
+
+
+def one_line(problem: Exception) -> str:
+    """The text of an exception as part of one sentence."""
+    text = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
+    text = " ".join(text.split()).rstrip(".") or type(problem).__name__
+    return text if len(text) <= 200 else text[:197] + "..."
+
+
+@contextmanager
+def atomic_path(path: PathLike) -> Iterator[Path]:
+    """Yield a temporary path beside `path`; the file or folder that the body writes there takes its name.
+
+    If the body fails or is interrupted, the temporary is removed and whatever had the name keeps it. A folder
+    that has the name is replaced by a folder: the caller decides whether that may happen.
+    """
+    final = Path(path)
+    if not final.parent.is_dir():
+        raise InputError(f"cannot write {final}: there is no folder {final.parent}; create it first")
+    temporary = final.parent / f".hedgerow-{uuid.uuid4().hex}.tmp"
+    try:
+        yield temporary
+        _move_into_place(temporary, final)
+    except OSError as problem:
+        raise InputError(
+            f"cannot write {final}: {one_line(problem)}; check the folder's permissions and free space, or"
+            " choose another place"
+        ) from problem
+    finally:
+        _remove(temporary)
+
+
+def write_text(path: PathLike, text: str) -> None:
+    """A text and a line end, whole or not at all."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def check_folder_writable(folder: Path) -> None:
+    """Raise InputError unless files can be made in the folder."""
+    probe = folder / f".hedgerow-{uuid.uuid4().hex}.tmp"
+    try:
+        probe.touch()
+    except OSError as problem:
+        raise InputError(f"cannot write in {folder}: {one_line(problem)}; choose another place") from problem
+    finally:
+        _remove(probe)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder for results, with those above it, and see that it can be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise InputError(f"cannot make the folder {folder}: {one_line(problem)}; choose another place") from problem
+    check_folder_writable(folder)
+
+
+def _move_into_place(temporary: Path, final: Path) -> None:
+    if not (temporary.is_dir() and final.exists()):
+        os.replace(temporary, final)
+        return
+    # No system replaces a folder that has content in one step: set the old one aside, and back if need be.
+    aside = temporary.with_suffix(".old")
+    os.replace(final, aside)
+    try:
+        os.replace(temporary, final)
+    except BaseException:
+        os.replace(aside, final)
+        raise
+    _remove(aside)
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)

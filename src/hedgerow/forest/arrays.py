@@ -1,0 +1,293 @@
+"""Forests as flat arrays: the representation that every other part is a pass from or to.
+
+A sample goes RIGHT iff value >= threshold, else left; the two children of a node are neighbours in the arrays.
+A soft split sends it both ways: right with probability sigmoid(sharpness * (value - threshold)).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hedgerow.answers import Predictor
+from hedgerow.errors import ModelError
+
+if TYPE_CHECKING:
+    from hedgerow.features.bank import FeatureSet
+    from hedgerow.images.regions import Region
+
+LEAF = -1
+
+
+@dataclass(frozen=True)
+class LeafPaths:
+    """P(l): the splits on the way to leaf l are node[start[l]:start[l+1]], root first.
+
+    start: (L+1,) int64; node: (E,) int32; sign: (E,) int8, -1 where the path goes left and +1 where it goes right
+    """
+
+    start: np.ndarray
+    node: np.ndarray
+    sign: np.ndarray
+
+
+@dataclass(frozen=True)
+class Forest:
+    """T trees with N nodes and L leaves in all, over M input channels and C classes; a split has J probes.
+
+    root:       (T,) int32, ascending, root[0] = 0; the nodes of tree t lie between root[t] and root[t+1]
+    left_child: (N,) int32, after the parent in the same tree; LEAF at a leaf. The right child is the next node
+    threshold:  (N,) float32; 0 at a leaf
+    channel:    (N,J) int32, input channel of each probe
+    offset:     (N,J,2) float32, (row, column) from the pixel to the probe
+    radius:     (N,J) int32, of the box that the probe averages
+    weight:     (N,J) float32; an unused probe has weight 0
+    leaf_index: (N,) int32, row of `votes`; LEAF at a split
+    votes:      (L,C) float32
+    n_channels: M
+    sharpness:  (N,) float32, of soft splits; None: all splits are hard
+    """
+
+    root: np.ndarray
+    left_child: np.ndarray
+    threshold: np.ndarray
+    channel: np.ndarray
+    offset: np.ndarray
+    radius: np.ndarray
+    weight: np.ndarray
+    leaf_index: np.ndarray
+    votes: np.ndarray
+    n_channels: int
+    sharpness: np.ndarray | None = None
+
+    @property
+    def n_trees(self) -> int:
+        return len(self.root)
+
+    @property
+    def n_nodes(self) -> int:
+        return len(self.left_child)
+
+    @property
+    def n_leaves(self) -> int:
+        return len(self.votes)
+
+    @property
+    def n_classes(self) -> int:
+        return self.votes.shape[1]
+
+    @property
+    def is_split(self) -> np.ndarray:
+        """(N,) bool"""
+        return self.left_child != LEAF
+
+    @property
+    def right_child(self) -> np.ndarray:
+        """(N,) int32; LEAF at a leaf"""
+        return np.where(self.is_split, self.left_child + 1, LEAF)
+
+    @cached_property
+    def depth(self) -> np.ndarray:
+        """(T,) int64: splits on the longest path of each tree."""
+        deepest = np.zeros(self.n_trees, np.int64)
+        nodes, trees = self.root.astype(np.int64), np.arange(self.n_trees)
+        while True:
+            going_on = self.is_split[nodes]
+            nodes, trees = self.left_child[nodes[going_on]], trees[going_on]
+            if not len(nodes):
+                return deepest
+            deepest[trees] += 1  # once a tree and round, however many of its nodes go on
+            nodes, trees = np.concatenate([nodes, nodes + 1]), np.concatenate([trees, trees])
+
+    @cached_property
+    def reach(self) -> int:
+        """The farthest that a probe reads from its pixel, in unscaled pixels along an axis, box included."""
+        used = (self.weight != 0) & self.is_split[:, None]
+        if not used.any():
+            return 0
+        far = np.abs(self.offset).max(axis=2) + self.radius
+        return int(np.ceil(far[used].max()))
+
+    def leaf_paths(self) -> LeafPaths:
+        """The splits on the path to every leaf, with the side taken."""
+        parent = np.full(self.n_nodes, LEAF, np.int64)
+        splits = np.flatnonzero(self.is_split)
+        parent[self.left_child[splits]] = splits
+        parent[self.left_child[splits] + 1] = splits
+        start, nodes, signs = [0], [], []
+        for leaf in np.argsort(self.leaf_index, kind="stable")[self.n_nodes - self.n_leaves :]:
+            path, node = [], int(leaf)
+            while parent[node] != LEAF:
+                above = int(parent[node])
+                path.append((above, 1 if node != self.left_child[above] else -1))
+                node = above
+            nodes += [step[0] for step in reversed(path)]
+            signs += [step[1] for step in reversed(path)]
+            start.append(len(nodes))
+        return LeafPaths(np.array(start, np.int64), np.array(nodes, np.int32), np.array(signs, np.int8))
+
+    def select(self, trees: np.ndarray) -> Forest:
+        """The forest of these trees alone (ascending tree numbers), with all the votes."""
+        ends = np.append(self.root[1:], self.n_nodes)
+        keep = np.concatenate([np.arange(self.root[t], ends[t]) for t in trees])
+        sizes = [ends[t] - self.root[t] for t in trees]
+        moved = np.full(self.n_nodes + 1, LEAF, np.int32)
+        moved[keep] = np.arange(len(keep), dtype=np.int32)
+        return Forest(
+            root=np.cumsum([0, *sizes[:-1]]).astype(np.int32),
+            left_child=moved[self.left_child[keep]],
+            threshold=self.threshold[keep],
+            channel=self.channel[keep],
+            offset=self.offset[keep],
+            radius=self.radius[keep],
+            weight=self.weight[keep],
+            leaf_index=self.leaf_index[keep],
+            votes=self.votes,
+            n_channels=self.n_channels,
+            sharpness=None if self.sharpness is None else self.sharpness[keep],
+        )
+
+    def validate(self) -> None:
+        """Raise ModelError unless the arrays describe trees that are safe to walk."""
+        n, shape = self.n_nodes, self.channel.shape
+        _require(n >= 1 and len(shape) == 2 and shape[0] == n and 1 <= shape[1] <= 64, "probe arrays do not fit")
+        _require(
+            self.votes.ndim == 2 and self.n_leaves >= 1 and self.n_classes >= 1,
+            "votes are not (leaves, classes)",
+        )
+        for name, expected in {
+            "threshold": (n,), "leaf_index": (n,), "offset": (*shape, 2), "radius": shape, "weight": shape,
+        }.items():  # fmt: skip
+            _require(getattr(self, name).shape == expected, f"{name} has the wrong shape")
+        for name in ("threshold", "offset", "weight", "votes"):
+            _require(bool(np.isfinite(getattr(self, name)).all()), f"{name} is not finite")
+        if self.sharpness is not None:
+            _require(self.sharpness.shape == (n,), "sharpness has the wrong shape")
+            _require(bool((np.isfinite(self.sharpness) & (self.sharpness > 0)).all()), "a sharpness is out of range")
+        _require(
+            self.root.ndim == 1 and self.n_trees >= 1 and self.root[0] == 0,
+            "the first tree does not start at 0",
+        )
+        _require(bool((np.diff(self.root) > 0).all()) and self.root[-1] < n, "trees do not follow each other")
+        _require(bool(((self.channel >= 0) & (self.channel < self.n_channels)).all()), "a channel does not exist")
+        _require(bool(((self.radius >= 0) & (self.radius <= 4096)).all()), "a radius is out of range")
+        _require(bool((np.abs(self.offset) <= 1e6).all()), "an offset is out of range")
+        self._validate_structure()
+
+    def _validate_structure(self) -> None:
+        splits = np.flatnonzero(self.is_split)
+        left = self.left_child[splits].astype(np.int64)
+        _require(
+            bool((left > splits).all()) and bool((left + 1 < self.n_nodes).all()),
+            "a child precedes its parent",
+        )
+        children = np.concatenate([left, left + 1])
+        _require(len(np.unique(children)) == len(children), "a node has two parents")
+        tree_of = np.searchsorted(self.root, np.arange(self.n_nodes), side="right")
+        _require(bool((tree_of[left] == tree_of[splits]).all()), "a child lies in another tree")
+        _require(bool((tree_of[left + 1] == tree_of[splits]).all()), "a child lies in another tree")
+        _require(len(children) + self.n_trees == self.n_nodes, "a node cannot be reached")
+        leaves = self.leaf_index[~self.is_split]
+        _require(bool(((leaves >= 0) & (leaves < self.n_leaves)).all()), "a leaf has no votes")
+        _require(bool((self.leaf_index[splits] == LEAF).all()), "a split has votes")
+
+
+def _require(holds: bool, complaint: str) -> None:
+    if not holds:
+        raise ModelError(f"the forest is inconsistent: {complaint}; the model file is damaged or was edited.")
+
+
+OUTPUTS = ("normalise", "softmax")
+
+
+@dataclass(frozen=True)
+class ForestStack(Predictor):
+    """K forests: level k reads the features and, from the second level on, the class probabilities of level k-1.
+
+    classes:     (C,) class values as the user's labels gave them
+    unlabelled:  the label value that meant "no label"
+    image_dtype: of the training images, to notice a set on another scale
+    settings:    how it was grown, and its held-out scores: for reading, not for computing
+    output:      what follows the last level's summed votes: "normalise", as after the others, or "softmax", where they
+                 are a network's
+    tolerance:   soft splits: a branch is entered only where the probability of reaching it exceeds this
+    device:      where it is run, "cpu" or "cuda"; not part of what is saved
+    """
+
+    features: FeatureSet
+    levels: tuple[Forest, ...]
+    classes: tuple[int, ...]
+    unlabelled: int = 255
+    image_dtype: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
+    output: str = "normalise"
+    tolerance: float = 0.0
+    device: str = "cpu"
+
+    def to(self, device: str) -> ForestStack:
+        """The same stack, to be run there."""
+        from hedgerow.predict.devices import check_device
+
+        check_device(device, is_network=False)
+        return replace(self, device=device)
+
+    @property
+    def n_levels(self) -> int:
+        return len(self.levels)
+
+    @property
+    def n_classes(self) -> int:
+        return len(self.classes)
+
+    @property
+    def channel_names(self) -> tuple[str, ...]:
+        """Names of the channels that the second and later levels read; the first reads all but the last C."""
+        return (*self.features.names, *(f"class {value}" for value in self.classes))
+
+    def level_reach(self, level: int) -> int:
+        """How far, in pixels, this level reads its channels from a pixel."""
+        return int(np.ceil(self.levels[level].reach * self.features.max_reach + 0.5 * (self.features.kind == "depth")))
+
+    @property
+    def receptive_field(self) -> int:
+        """How far, in pixels, the image can influence a prediction."""
+        return self.features.support + sum(self.level_reach(k) for k in range(self.n_levels))
+
+    def run_level(
+        self,
+        level: int,
+        channels: np.ndarray | Sequence[np.ndarray],
+        inner: Region,
+        reach: np.ndarray | None,
+        outside: np.ndarray | None,
+    ) -> np.ndarray:
+        """(C,h,w) output of one level in a region of its channels; see `context.run_forest`."""
+        from hedgerow.forest.walk import run_forest
+
+        is_softmax = self.output == "softmax" and level + 1 == self.n_levels
+        given = (self.levels[level], channels, inner, reach, outside, is_softmax, self.tolerance)
+        if self.device != "cpu":
+            from hedgerow.predict import gpu_forest
+
+            return gpu_forest.run_forest(*given, self.device)
+        return run_forest(*given)
+
+    @property
+    def is_soft(self) -> bool:
+        """Whether splits are soft; those of all levels are, or none."""
+        return self.levels[0].sharpness is not None
+
+    def validate(self) -> None:
+        """Raise ModelError unless every level fits the features, the classes and the level before."""
+        _require(self.output in OUTPUTS and 0 <= self.tolerance < 1, "its output or tolerance is out of range")
+        _require(len({forest.sharpness is None for forest in self.levels}) <= 1, "only some levels are soft")
+        _require(self.n_levels >= 1 and len(set(self.classes)) == self.n_classes, "levels or classes are missing")
+        for level, forest in enumerate(self.levels):
+            _require(forest.n_classes == self.n_classes, "a level has other classes")
+            expected = self.features.n_features + (self.n_classes if level else 0)
+            _require(forest.n_channels == expected, "a level reads other channels than there are")
+            forest.validate()

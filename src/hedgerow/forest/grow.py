@@ -1,0 +1,144 @@
+"""One forest from samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from hedgerow.config import StackConfig
+from hedgerow.forest.arrays import LEAF, Forest
+from hedgerow.forest.planes import TrainingPlanes
+from hedgerow.forest.samples import Samples
+from hedgerow.threads import map_threads
+
+
+@dataclass(frozen=True)
+class _Tree:
+    """The arrays of one grown tree, children counted from its own root; counts: (N,C) int64 of training samples."""
+
+    left_child: np.ndarray
+    threshold: np.ndarray
+    plane: np.ndarray
+    offset: np.ndarray
+    weight: np.ndarray
+    counts: np.ndarray
+    class_weight: np.ndarray
+
+
+def grow_forest(
+    planes: TrainingPlanes,
+    samples: Samples,
+    skipped_groups: list[np.ndarray],
+    n_classes: int,
+    config: StackConfig,
+    seed: tuple[int, ...],
+    advance: Callable[[], None] = lambda: None,
+) -> Forest:
+    """A forest over planes as its channels (radius 0), with codes or values as thresholds.
+
+    skipped_groups: for each tree the groups whose samples it must not see. `advance` is called after each tree.
+    """
+    trees = []
+
+    def grow(t: int) -> _Tree:
+        rng = np.random.default_rng((*seed, t))
+        usable = np.flatnonzero(~np.isin(samples.group, skipped_groups[t]))
+        count = np.ones(len(usable), np.int32)
+        if config.bootstrap:
+            count = np.bincount(rng.integers(0, len(usable), len(usable)), minlength=len(usable)).astype(np.int32)
+        return _grow_tree(planes, samples, usable[count > 0], count[count > 0], n_classes, config, rng)
+
+    for tree in map_threads(grow, range(len(skipped_groups))):
+        trees.append(tree)
+        advance()
+    return _assemble(trees, len(planes.array))
+
+
+def _grow_tree(
+    planes: TrainingPlanes,
+    samples: Samples,
+    chosen: np.ndarray,
+    count: np.ndarray,
+    n_classes: int,
+    config: StackConfig,
+    rng: np.random.Generator,
+) -> _Tree:
+    from hedgerow.kernels.cpu import draw
+    from hedgerow.kernels.cpu import grow as kernels
+
+    fields = (samples.row, samples.column, samples.image, samples.pixel, samples.target)
+    table = np.stack([*(field[chosen] for field in fields), count]).astype(np.int32)
+    class_weight = np.ones(n_classes)
+    if config.balance:
+        of_class = np.bincount(table[kernels.TARGET], count, n_classes)
+        class_weight = count.sum() / (n_classes * np.maximum(of_class, 1))
+
+    context = config.context
+    depth = config.features == "depth"
+    oblique = context.n_probes > 1
+    recipe = draw.DEPTH if depth else draw.OBLIQUE if oblique else draw.OFFSET
+    n_probes = 2 if depth else context.n_probes
+    n_channels, n_radii = planes.n_channels, len(planes.radii)
+    n_drawn = min(context.n_channels or int(np.ceil(np.sqrt(n_channels))), n_channels)
+    # With nothing to vary, further candidates on a channel would all be the first one.
+    varied = depth or context.window > 1 or context.n_probes > 1 or n_radii > 1
+    n_offsets = context.n_offsets if varied else 0
+    if varied and context.n_candidates is not None:
+        n_offsets = max(context.n_candidates // n_drawn - 1, 0)
+
+    # A split needs two samples, so there are fewer splits than samples.
+    room = min(2 ** (config.max_depth + 1) - 1, 2 * len(count) - 1)
+    tree = _Tree(
+        left_child=np.empty(room, np.int32),
+        threshold=np.empty(room, np.float32),
+        plane=np.empty((room, n_probes), np.int32),
+        offset=np.empty((room, n_probes, 2), np.float32),
+        weight=np.empty((room, n_probes), np.float32),
+        counts=np.zeros((room, n_classes), np.int64),
+        class_weight=class_weight,
+    )
+    n_nodes = kernels.grow_tree(
+        planes.codes, planes.values, planes.start, planes.height, planes.width, planes.reach, planes.outside,
+        table, class_weight, config.criterion == "entropy",
+        config.max_depth, config.min_split, config.min_leaf, config.search_samples,
+        recipe, n_channels, n_radii, n_drawn, n_offsets, context.window // 2,
+        context.offset_sigma, rng.integers(0, 2**63, 1, dtype=np.uint64),
+        tree.left_child, tree.threshold, tree.plane, tree.offset, tree.weight, tree.counts,
+    )  # fmt: skip
+    return _Tree(
+        tree.left_child[:n_nodes].copy(),
+        tree.threshold[:n_nodes].copy(),
+        tree.plane[:n_nodes].copy(),
+        tree.offset[:n_nodes].copy(),
+        tree.weight[:n_nodes].copy(),
+        tree.counts[:n_nodes].copy(),
+        class_weight,
+    )
+
+
+def _assemble(trees: list[_Tree], n_planes: int) -> Forest:
+    sizes = [len(tree.left_child) for tree in trees]
+    root = np.cumsum([0, *sizes[:-1]]).astype(np.int32)
+    left_child = np.concatenate(
+        [np.where(t.left_child == LEAF, LEAF, t.left_child + r) for t, r in zip(trees, root, strict=True)]
+    ).astype(np.int32)
+    is_leaf = left_child == LEAF
+    leaf_index = np.where(is_leaf, np.cumsum(is_leaf) - 1, LEAF).astype(np.int32)
+    weighted = np.concatenate([t.counts * t.class_weight for t in trees])[is_leaf]
+    # Half precision is finer than the counts in a leaf can tell, and halves the model file.
+    votes = (weighted / weighted.sum(axis=1, keepdims=True)).astype(np.float16).astype(np.float32)
+    plane = np.concatenate([t.plane for t in trees])
+    return Forest(
+        root=root,
+        left_child=left_child,
+        threshold=np.concatenate([t.threshold for t in trees]),
+        channel=plane,
+        offset=np.concatenate([t.offset for t in trees]),
+        radius=np.zeros_like(plane),
+        weight=np.concatenate([t.weight for t in trees]),
+        leaf_index=leaf_index,
+        votes=votes,
+        n_channels=n_planes,
+    )

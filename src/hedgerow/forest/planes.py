@@ -1,0 +1,169 @@
+"""The training set in the form that growing reads: planes of all images side by side, and the samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hedgerow.config import StackConfig
+from hedgerow.errors import InputError
+from hedgerow.features.bank import FeatureSet
+from hedgerow.forest.arrays import Forest
+from hedgerow.forest.codes import N_EDGES, PROBA_EDGES, encode, fit_edges
+from hedgerow.forest.samples import Samples
+from hedgerow.images.labelled import TrainingImage
+from hedgerow.kernels.cpu.boxes import box_averaged
+from hedgerow.threads import map_threads
+
+
+@dataclass(frozen=True)
+class TrainingPlanes:
+    """All that splits may read of I training images: a plane is a (channel, radius) pair.
+
+    codes:  (P,pixels) uint8, or (0,0) where values are used
+    values: (P,pixels) float32, or (0,0)
+    edges:  (P,255) float32, the values at which codes are cut
+    start, height, width: (I,) int32: where image i begins among the pixels, and its size
+    reach:  (pixels,) float32 factor for offsets, or empty
+    outside: (P,) float32 constants beyond the border, or empty
+    radii:  of the planes of each channel
+    """
+
+    codes: np.ndarray
+    values: np.ndarray
+    edges: np.ndarray
+    start: np.ndarray
+    height: np.ndarray
+    width: np.ndarray
+    reach: np.ndarray
+    outside: np.ndarray
+    radii: tuple[int, ...]
+
+    @property
+    def array(self) -> np.ndarray:
+        """Whichever of codes and values is used, (P,pixels)."""
+        return self.codes if len(self.codes) else self.values
+
+    @property
+    def n_channels(self) -> int:
+        return len(self.array) // len(self.radii)
+
+    def image(self, i: int) -> np.ndarray:
+        """(P,H,W) view of image i."""
+        return self._view(self.array, i)
+
+    def image_reach(self, i: int) -> np.ndarray | None:
+        """(H,W) view of the offsets' factor in image i, or None."""
+        return self._view(self.reach, i) if len(self.reach) else None
+
+    def _view(self, array: np.ndarray, i: int) -> np.ndarray:
+        part = array[..., self.start[i] : self.start[i] + self.height[i] * self.width[i]]
+        return part.reshape(*part.shape[:-1], self.height[i], self.width[i])
+
+    def first(self, n_channels: int) -> TrainingPlanes:
+        """The same images with their first channels only."""
+        n = n_channels * len(self.radii)
+        return replace(
+            self, codes=self.codes[:n], values=self.values[:n], edges=self.edges[:n], outside=self.outside[:n]
+        )
+
+    def store(self, i: int, first_channel: int, channels: np.ndarray) -> None:
+        """Put channels (n,H,W) of image i in place, at every radius."""
+        out = self.image(i)
+
+        def put(c: int) -> None:
+            for k, radius in enumerate(self.radii):
+                p = (first_channel + c) * len(self.radii) + k
+                averaged = self._averaged(channels[c], radius, p)
+                if len(self.codes):
+                    encode(averaged, self.edges[p], out[p])
+                else:
+                    out[p] = averaged
+
+        list(map_threads(put, range(len(channels))))
+
+    def _averaged(self, channel: np.ndarray, radius: int, plane: int) -> np.ndarray:
+        return box_averaged(channel, radius, float(self.outside[plane]) if len(self.outside) else None)
+
+    def fit_edges(self, per_image: Sequence[np.ndarray], n_channels: int) -> None:
+        """Cut the first channels where their values at the samples, per_image (n_planes,S), say."""
+        values = np.concatenate(per_image, axis=1)
+
+        def fit(p: int) -> None:
+            self.edges[p] = fit_edges(values[p])
+
+        list(map_threads(fit, range(n_channels * len(self.radii))))
+
+    def averaged_at(self, channels: np.ndarray, row: np.ndarray, column: np.ndarray) -> np.ndarray:
+        """(n_planes,S): what the planes of channels (n,H,W), not stored yet, will hold at these pixels."""
+        return np.stack(
+            [
+                self._averaged(channel, radius, c * len(self.radii) + k)[row, column]
+                for c, channel in enumerate(channels)
+                for k, radius in enumerate(self.radii)
+            ]
+        )
+
+    def finished(self, forest: Forest) -> Forest:
+        """A forest grown on these planes, as a forest on channels: with radii and real thresholds."""
+        threshold = forest.threshold
+        if len(self.codes):
+            code = np.maximum(forest.threshold, 1).astype(np.int64)
+            at_split = self.edges[forest.channel[:, 0], code - 1]
+            threshold = np.where(forest.is_split, at_split, 0).astype(np.float32)
+        return replace(
+            forest,
+            threshold=threshold,
+            channel=(forest.channel // len(self.radii)).astype(np.int32),
+            radius=np.array(self.radii, np.int32)[forest.channel % len(self.radii)],
+            n_channels=self.n_channels,
+        )
+
+
+def build_planes(
+    images: Sequence[TrainingImage],
+    features: FeatureSet,
+    samples: Samples,
+    n_classes: int,
+    config: StackConfig,
+) -> TrainingPlanes:
+    """Planes with the features in place; those of the class probabilities (n_classes, after them) are still empty."""
+    radii = config.context.radii
+    n_channels = features.n_features + n_classes
+    pixels = sum(image.target.size for image in images)
+    if pixels >= 2**31:
+        raise InputError(
+            f"the training images and their copies have {pixels:,} pixels and at most {2**31 - 1:,} can be used; "
+            "give fewer images, crop them, or make fewer copies."
+        )
+    # Sums of probes need real values; a single probe needs only to be compared.
+    summed = config.features == "depth" or config.context.n_probes > 1
+    shape, none = (n_channels * len(radii), pixels), (0, 0)
+    outside = features.outside(n_classes)
+    reach = [r.ravel() for r in (features.reach(image.planes) for image in images) if r is not None]
+    edges = np.full((shape[0], N_EDGES), np.inf, np.float32)
+    edges[features.n_features * len(radii) :] = PROBA_EDGES
+    planes = TrainingPlanes(
+        codes=np.empty(none if summed else shape, np.uint8),
+        values=np.empty(shape if summed else none, np.float32),
+        edges=edges,
+        start=np.cumsum([0, *(image.target.size for image in images[:-1])]).astype(np.int32),
+        height=np.array([image.target.shape[0] for image in images], np.int32),
+        width=np.array([image.target.shape[1] for image in images], np.int32),
+        reach=np.concatenate(reach or [np.zeros(0, np.float32)]),
+        outside=np.repeat(outside, len(radii)) if outside is not None else np.zeros(0, np.float32),
+        radii=radii,
+    )
+    if not summed:
+        at_samples = []
+        for i, image in enumerate(images):
+            mine = samples.image == i
+            at_samples.append(
+                planes.averaged_at(features.compute(image.planes), samples.row[mine], samples.column[mine])
+            )
+        planes.fit_edges(at_samples, features.n_features)
+    for i, image in enumerate(images):
+        planes.store(i, 0, features.compute(image.planes))
+    return planes

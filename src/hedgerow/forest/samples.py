@@ -1,0 +1,116 @@
+"""Training pixels and augmented copies of training images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hedgerow.config import SamplingConfig, StackConfig
+from hedgerow.images.arrays import UNLABELLED_INDEX as UNLABELLED
+from hedgerow.images.labelled import TrainingImage
+
+FEW_IMAGES = 4  # with fewer, groups are blocks of images instead of images
+BLOCKS = 4  # along each side of such an image
+MOST_HELD = 32  # images that score a refinement: each is predicted at every check, and a part of thousands is many
+
+
+def blocks(shape: tuple[int, ...], side: int) -> np.ndarray:
+    """(H,W) int32: number of the block that each pixel lies in, of side x side blocks."""
+    rows = (np.arange(shape[0]) * side // shape[0]).astype(np.int32)
+    columns = (np.arange(shape[1]) * side // shape[1]).astype(np.int32)
+    return rows[:, None] * side + columns[None, :]
+
+
+def hold_out(
+    images: Sequence[np.ndarray],
+    train: list[TrainingImage],
+    labels: list[np.ndarray],
+    ignored: int,
+    part: float,
+    seed: int,
+) -> tuple[list[TrainingImage], list[tuple[np.ndarray, np.ndarray]]]:
+    """The images to train on, and those that score, MOST_HELD at most; of few images, blocks of each are held out."""
+    if part == 0:
+        return train, []
+    rng = np.random.default_rng((seed, 5))
+    if len(train) >= FEW_IMAGES:
+        n = min(max(round(part * len(train)), 1), MOST_HELD, len(train) - 1)
+        chosen = set(rng.permutation(len(train))[:n].tolist())
+        held = [(np.asarray(images[i]), labels[i]) for i in sorted(chosen)]
+        return [image for i, image in enumerate(train) if i not in chosen], held
+    kept, held = [], []
+    for image, picture, label in zip(train, images, labels, strict=True):
+        block = blocks(image.target.shape, BLOCKS)
+        known = np.unique(block[image.target != UNLABELLED])
+        n = min(max(round(part * len(known)), 1), len(known) - 1)
+        is_held = np.isin(block, rng.permutation(known)[:n])
+        target = np.where(is_held, UNLABELLED, image.target).astype(np.uint8)
+        kept.append(replace(image, target=target, group=block))
+        if n:
+            held.append((np.asarray(picture), np.where(is_held, label, ignored)))
+    return kept, held
+
+
+def choose_pixels(
+    target: np.ndarray, config: SamplingConfig, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and columns (S,) of the labelled pixels of target (H,W) to train on, in reading order.
+
+    "grid": a random `fraction` of every `step`-th row and column (the paper's zebrafish experiment), and `at_least` so
+    many of each class wherever they lie, so that thin scribbles and small objects are not lost between the lines.
+    "per_class": so many of each class, or all there are (the paper's Kinect experiment).
+    """
+    chosen = np.zeros(target.shape, bool)
+    if config.kind == "grid":
+        lattice = target[:: config.step, :: config.step]
+        kept = (rng.random(lattice.shape) < config.fraction) & (lattice != UNLABELLED)
+        chosen[:: config.step, :: config.step] = kept
+        for value in np.unique(target[target != UNLABELLED]):
+            places = np.flatnonzero((target == value) & ~chosen)
+            missing = config.at_least - int(np.count_nonzero(lattice[kept] == value))
+            if missing > 0:
+                chosen.ravel()[rng.choice(places, min(missing, len(places)), replace=False)] = True
+    else:
+        for value in np.unique(target[target != UNLABELLED]):
+            places = np.flatnonzero(target == value)
+            chosen.ravel()[rng.choice(places, min(len(places), config.per_class), replace=False)] = True
+    rows, columns = np.nonzero(chosen)
+    return rows, columns
+
+
+@dataclass(frozen=True)
+class Samples:
+    """S training pixels. row, column, image, pixel (among all pixels), target, group: (S,) int32."""
+
+    row: np.ndarray
+    column: np.ndarray
+    image: np.ndarray
+    pixel: np.ndarray
+    target: np.ndarray
+    group: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+def draw_samples(images: Sequence[TrainingImage], config: StackConfig) -> Samples:
+    """Training pixels of all images, image after image in reading order."""
+    parts, start = [], 0
+    for i, image in enumerate(images):
+        row, column = choose_pixels(image.target, config.sampling, np.random.default_rng((config.seed, 2, i)))
+        pixel = start + row * image.target.shape[1] + column
+        parts.append([row, column, np.full_like(row, i), pixel, image.target[row, column], image.group[row, column]])
+        start += image.target.size
+    fields = [np.concatenate(field).astype(np.int32) for field in zip(*parts, strict=True)]
+    n, most = len(fields[0]), config.sampling.max_samples
+    if n > most:
+        rng = np.random.default_rng((config.seed, 5))
+        kept = np.zeros(n, bool)
+        kept[rng.choice(n, most, replace=False)] = True
+        target = fields[4]
+        for value in np.unique(target):  # a rare class must not vanish
+            kept[rng.permutation(np.flatnonzero(target == value))[: config.sampling.at_least]] = True
+        fields = [field[kept] for field in fields]
+    return Samples(*fields)

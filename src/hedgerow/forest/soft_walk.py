@@ -1,0 +1,80 @@
+"""Forests of soft splits over an image: node by node for the pixels that get there, or all of them where all count."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hedgerow.forest.arrays import Forest
+from hedgerow.forest.walk import any_planes, fixed_places, row_blocks, used_planes, walkable
+from hedgerow.images.regions import Region
+from hedgerow.kernels.definition.outputs import normalise, softmax
+from hedgerow.threads import map_threads
+
+if TYPE_CHECKING:
+    from hedgerow.kernels.wiring import Wiring
+
+DENSE = 1e-6  # with a smaller tolerance nearly all branches are entered: then whole blocks of pixels are faster
+
+
+def run_soft_forest(
+    forest: Forest,
+    channels: np.ndarray | Sequence[np.ndarray],
+    inner: Region,
+    reach: np.ndarray | None,
+    outside: np.ndarray | None,
+    is_softmax: bool,
+    tolerance: float,
+) -> np.ndarray:
+    """Class probabilities (C,h,w) float32 of a forest with soft splits; arguments as in `context.run_forest`."""
+    from hedgerow.kernels.cpu import soft_walk as soft_walk_kernels
+
+    is_fixed = reach is None and outside is None
+    pairs, plane = used_planes(forest)
+    if is_fixed:
+        planes, place = fixed_places(forest, channels, pairs, plane, inner)
+        if tolerance < DENSE:
+            scores = _all_branches(forest, planes, place, inner, tolerance)
+            return softmax(scores) if is_softmax else normalise(scores)
+        read = (planes.reshape(-1), planes.shape[2], channels[0].shape, -1, np.zeros(0, np.float32), place)
+    else:
+        averaged, size, stretch, constants = any_planes(forest, channels, pairs, plane, reach, outside)[:4]
+        values = np.concatenate([averaged.reshape(-1), constants])
+        beyond = averaged.size if len(constants) else -1
+        read = (values, 0, size, beyond, stretch, np.zeros((0, 0), np.int64))
+    child, _, leaf = walkable(forest)
+    votes = np.pad(forest.votes.astype(np.float32), ((0, 0), (0, -forest.n_classes % 8)))
+    nodes = (plane, forest.offset, forest.weight, forest.threshold, forest.sharpness, child, leaf, votes)
+    limits = (forest.root.astype(np.uint32), int(forest.depth.max()), np.float32(tolerance), is_softmax)
+    out = np.empty((forest.n_classes, inner.height, inner.width), np.float32)
+
+    def walk(rows: tuple[int, int]) -> None:
+        soft_walk_kernels.walk_soft(read, nodes, *limits, *rows, (inner.top, inner.left), out)
+
+    # The rows of a block share much work: fewer and larger parts than for hard splits.
+    list(map_threads(walk, row_blocks(inner.height, 2)))
+    return out
+
+
+def _all_branches(forest: Forest, planes: np.ndarray, place: np.ndarray, inner: Region, tolerance: float) -> np.ndarray:
+    """Scores (C,h,w): the network of one level, whose kernels work through all nodes with blocks of pixels."""
+    from hedgerow.kernels.cpu.level_work import LevelWork
+    from hedgerow.kernels.wiring import UNUSED, fixed_reads, wire
+
+    wiring = wire(forest)
+    splits, weights = wiring.node_split, soft_weights(forest, wiring)
+    used = np.where(forest.weight[splits] != 0, place[splits], UNUSED)
+    reads = fixed_reads((inner.height, inner.width), used, planes.shape[2], planes.size)
+    work = LevelWork(reads, wiring, "soft", "exp", 1.0, tolerance)
+    return work.scores(work.padded(planes.reshape(-1)), weights)
+
+
+def soft_weights(forest: Forest, wiring: Wiring) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """split_weight (N,J), split_bias (N,) and vote_weight (L,C) of the network that a forest of soft splits is."""
+    assert forest.sharpness is not None
+    splits = wiring.node_split
+    scale = forest.sharpness[splits]
+    votes = np.ascontiguousarray(forest.votes[forest.leaf_index[wiring.node_leaf]])
+    return scale[:, None] * forest.weight[splits], -scale * forest.threshold[splits], votes

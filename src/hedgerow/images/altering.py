@@ -1,0 +1,107 @@
+"""Altered copies of labelled images: turned, flipped, scaled, shifted, made brighter or darker; and parts of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from hedgerow.config import UNALTERED, AugmentConfig
+from hedgerow.errors import InputError
+from hedgerow.images.arrays import UNLABELLED_INDEX as UNLABELLED
+from hedgerow.images.labelled import TrainingImage
+
+
+def trimmed(image: TrainingImage) -> TrainingImage:
+    """The part of a depth image (H,W) in which anything was seen, (h,w)."""
+    rows, columns = np.flatnonzero(image.planes[0].any(axis=1)), np.flatnonzero(image.planes[0].any(axis=0))
+    if not len(rows):
+        raise InputError(f"{image.name} shows nothing at all; leave it out.")
+    part = np.s_[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    if (image.target[part] == UNLABELLED).all():
+        raise InputError(
+            f"the labels of {image.name} to train on all lie in its empty border, which trim leaves out; "
+            "set trim to false, or label what was seen."
+        )
+    planes = np.ascontiguousarray(image.planes[:, *part])
+    return replace(image, planes=planes, target=image.target[part], group=image.group[part])
+
+
+def augmented_copy(
+    image: TrainingImage, config: AugmentConfig, rng: np.random.Generator, depth: bool = False
+) -> TrainingImage:
+    """A copy of the same size, turned, flipped, scaled, shifted, and made brighter or darker, at random.
+
+    Labels are looked up, never blended; what comes in from outside the image is unlabelled and shows its mirror image
+    (for `depth`, nothing: 0, and depths are looked up as well).
+    """
+    source = _source_places(image.target.shape, config, rng)
+    nearest = np.floor(source + 0.5).astype(np.int64)
+    inside = np.ones(image.target.shape, bool)
+    for axis, length in enumerate(image.target.shape):
+        inside &= (nearest[axis] >= 0) & (nearest[axis] < length)
+        nearest[axis] = np.clip(nearest[axis], 0, length - 1)
+    target = np.where(inside, image.target[nearest[0], nearest[1]], UNLABELLED).astype(np.uint8)
+    group = image.group[nearest[0], nearest[1]]
+    if depth:
+        planes = np.where(inside, image.planes[:, nearest[0], nearest[1]], 0).astype(np.float32)
+        return TrainingImage(planes, target, group, copy=True)
+    planes = _bilinear(image.planes, source)
+    contrast = 1 + config.contrast * rng.uniform(-1, 1)
+    brightness = config.brightness * rng.uniform(-1, 1)
+    mean = image.planes.mean(axis=(1, 2), keepdims=True, dtype=np.float64).astype(np.float32)
+    spread = image.planes.std(axis=(1, 2), keepdims=True, dtype=np.float64).astype(np.float32)
+    planes = mean + (planes - mean) * np.float32(contrast) + spread * np.float32(brightness)
+    return TrainingImage(planes, target, group, copy=True)
+
+
+def altered(
+    image: TrainingImage, config: AugmentConfig, rng: np.random.Generator, depth: bool = False
+) -> TrainingImage:
+    """A random copy for one step of training, with at least one labelled pixel if the image has any."""
+    if config == UNALTERED:  # reading between pixels could change them by a rounding
+        return image
+    copy = augmented_copy(image, config, rng, depth)
+    return image if (copy.target == UNLABELLED).all() else copy  # all that was labelled was moved out of sight
+
+
+def labelled_corner(target: np.ndarray, side: int, rng: np.random.Generator) -> tuple[int, int]:
+    """Top row and left column of a random square of this side around a labelled pixel of target (H,W): elsewhere
+    there is nothing to learn."""
+    labelled = np.argwhere(target != UNLABELLED)
+    place = labelled[rng.integers(len(labelled))]
+    last = np.maximum(np.array(target.shape) - side, 0)
+    top, left = np.clip(place - rng.integers(side, size=2), 0, last)
+    return int(top), int(left)
+
+
+def _source_places(shape: tuple[int, ...], config: AugmentConfig, rng: np.random.Generator) -> np.ndarray:
+    """(2,H,W) float64: for each pixel of the copy, the row and column of the original that it shows."""
+    angle = np.deg2rad(config.rotation) * rng.uniform(-1, 1)
+    zoom = 1 + config.scale * rng.uniform(-1, 1)
+    mirror = -1.0 if config.flip and rng.random() < 0.5 else 1.0
+    shift = config.shift * rng.uniform(-1, 1, 2) * shape
+    centre = (np.array(shape) - 1) / 2
+    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    matrix = turn @ np.diag([1.0, mirror]) / zoom
+    rows, columns = np.meshgrid(np.arange(shape[0]), np.arange(shape[1]), indexing="ij")
+    placed = np.stack([rows - centre[0] - shift[0], columns - centre[1] - shift[1]])
+    return np.einsum("ij,jhw->ihw", matrix, placed) + centre[:, None, None]
+
+
+def _bilinear(planes: np.ndarray, source: np.ndarray) -> np.ndarray:
+    """planes (C,H,W) read between pixels at source (2,h,w); beyond the border the image is mirrored."""
+    corner = np.floor(source).astype(np.int64)
+    part = (source - corner).astype(np.float32)
+    low, high = [], []
+    for axis, length in enumerate(planes.shape[1:]):
+        low.append(_mirrored(corner[axis], length))
+        high.append(_mirrored(corner[axis] + 1, length))
+    top = planes[:, low[0], low[1]] * (1 - part[1]) + planes[:, low[0], high[1]] * part[1]
+    bottom = planes[:, high[0], low[1]] * (1 - part[1]) + planes[:, high[0], high[1]] * part[1]
+    return top * (1 - part[0]) + bottom * part[0]
+
+
+def _mirrored(index: np.ndarray, length: int) -> np.ndarray:
+    index = index % (2 * length)
+    return np.where(index < length, index, 2 * length - 1 - index)

@@ -1,0 +1,125 @@
+"""Images and labels as checked arrays, the pairing of their files, and the table of classes.
+
+The names for reading and writing files are at hand here too: one import serves every user of images.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hedgerow.errors import InputError
+
+UNLABELLED_INDEX = 255
+MAX_CLASSES = 255
+MAX_VALUE = 1e15  # squares of it, and sums of them, are still float32 numbers
+
+
+def to_planes(image: np.ndarray, name: str = "image", features: str = "bank") -> np.ndarray:
+    """Check an image and return its planes, (C,H,W) float32, contiguous and writable.
+
+    An image is (H,W) or (H,W,C), as `read_image` gives it; with features "channels" it is (F,H,W), the user's own.
+    Memory is shared where possible.
+    """
+    array = _numeric_array(image, name)
+    own_channels = features == "channels"
+    if array.ndim not in ((3,) if own_channels else (2, 3)):
+        expected = "(F,H,W)" if own_channels else "(H,W) or (H,W,C)"
+        raise InputError(f"{name} has shape {array.shape}, expected {expected}; pass one 2-D image at a time")
+    if array.ndim == 2:
+        array = array[np.newaxis]
+    elif not own_channels:
+        array = np.moveaxis(array, 2, 0)
+    with np.errstate(over="ignore"):  # what overflows is reported below
+        planes = np.require(array, np.float32, ["C", "A", "W"])
+    _check_finite(planes, array, name)
+    return planes
+
+
+def _numeric_array(values: np.ndarray, name: str) -> np.ndarray:
+    """Any array of numbers that has elements."""
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError) as problem:
+        raise InputError(f"{name} is not an array of numbers; pass an (H,W) or (H,W,C) array") from problem
+    if array.dtype.kind not in "buif":
+        raise InputError(f"{name} has dtype {array.dtype}, expected whole or real numbers; convert it first")
+    if array.size == 0:
+        raise InputError(f"{name} has shape {array.shape} and so no pixels; leave it out or save it again")
+    return array
+
+
+def _check_finite(planes: np.ndarray, original: np.ndarray, name: str) -> None:
+    """Refuse NaN, infinities, and values too large to compute with; say how many and where the first is."""
+    if original.dtype.kind != "f":
+        return
+    bad = ~(np.abs(planes) <= MAX_VALUE)  # NaN is not <= anything
+    n_bad = int(np.count_nonzero(bad))
+    if n_bad == 0:
+        return
+    channel, row, column = (int(i) for i in np.unravel_index(np.argmax(bad), bad.shape))
+    value = original[channel, row, column]
+    kind = f"too large ({value:g}, a fill value?)" if np.isfinite(value) else "NaN or infinite"
+    raise InputError(
+        f"{name} has {n_bad} value(s) that cannot be used, the first {kind} at row {row}, column {column} of"
+        f" channel {channel}; replace them by finite numbers or rescale the image"
+    )
+
+
+def to_labels(labels: np.ndarray, name: str = "labels") -> np.ndarray:
+    """Check a label map, (H,W), (H,W,1) or (1,H,W) of whole numbers; returns (H,W) int32, contiguous."""
+    array = _numeric_array(labels, name)
+    if array.ndim == 3 and 1 in (array.shape[2], array.shape[0]):
+        array = array[..., 0] if array.shape[2] == 1 else array[0]
+    if array.ndim != 2:
+        raise InputError(f"{name} has shape {array.shape}, expected (H,W) with one class value a pixel")
+    limits = np.iinfo(np.int32)
+    # As Python numbers, since float32 rounds the limit up; NaN fails the comparison too.
+    low, high = array.min().item(), array.max().item()
+    if not (limits.min <= low and high <= limits.max):
+        raise InputError(
+            f"{name} has values from {low} to {high}, expected class values that fit 32-bit integers; is it"
+            " an image rather than labels?"
+        )
+    whole = np.ascontiguousarray(array, dtype=np.int32)
+    if array.dtype.kind == "f" and not np.array_equal(whole, array):
+        row, column = (int(i) for i in np.argwhere(whole != array)[0])
+        raise InputError(
+            f"{name} has the value {array[row, column]:g} at row {row}, column {column}, expected whole"
+            " numbers; is it an image rather than labels?"
+        )
+    return whole
+
+
+def check_pair(planes: np.ndarray, labels: np.ndarray, name: str) -> None:
+    """Refuse an image (C,H,W) and labels (H,W) of different height or width."""
+    if planes.shape[-2:] != labels.shape[-2:]:
+        image_size, label_size = (f"{a.shape[-2]} rows x {a.shape[-1]} columns" for a in (planes, labels))
+        raise InputError(
+            f"{name}: the image has {image_size} and its labels {label_size}, expected the same; check the"
+            " pairing or export the labels again at full size"
+        )
+
+
+def encode_labels(
+    labels: np.ndarray, classes: Sequence[int], unlabelled: int | None = 255, name: str = "labels"
+) -> np.ndarray:
+    """Class values (H,W) to uint8 indices into `classes`; the unlabelled value becomes UNLABELLED_INDEX."""
+    labels = np.asarray(labels)
+    order = np.argsort(classes, kind="stable")
+    ordered = np.asarray(classes, dtype=np.int64)[order]
+    position = np.minimum(np.searchsorted(ordered, labels), len(ordered) - 1)
+    indices = order.astype(np.uint8)[position]
+    known = ordered[position] == labels
+    if unlabelled is not None:
+        without_label = labels == unlabelled
+        indices[without_label] = UNLABELLED_INDEX
+        known |= without_label
+    if not known.all():
+        unknown = [str(value) for value in np.unique(labels[~known])[:5]]
+        row, column = (int(i) for i in np.argwhere(~known)[0][-2:])
+        raise InputError(
+            f"{name} has {np.count_nonzero(~known):,} pixel(s) of unknown class, values {', '.join(unknown)},"
+            f" the first at row {row}, column {column}; expected {', '.join(str(c) for c in classes)}, or"
+            f" {unlabelled} for unlabelled"
+        )
+    return indices

@@ -1,0 +1,73 @@
+"""The classes of a set of label maps."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hedgerow.errors import InputError
+from hedgerow.images.arrays import MAX_CLASSES, to_labels
+
+_BINCOUNT_RANGE = 2**16  # values within such a range are counted without sorting the pixels
+
+
+@dataclass(frozen=True)
+class ClassTable:
+    """The class values of a set of label maps in ascending order, and how many pixels each has."""
+
+    values: tuple[int, ...]
+    pixels: tuple[int, ...]
+    unlabelled: int
+    unlabelled_value: int
+
+    def __str__(self) -> str:
+        """A table of value, pixels and percent of the labelled pixels, then the unlabelled pixels."""
+        total = sum(self.pixels)
+        rows = [("class", "pixels", "percent")]
+        for value, count in zip(self.values, self.pixels, strict=True):
+            rows.append((str(value), f"{count:,}", f"{100 * count / total:.2f}"))
+        rows.append(("unlabelled", f"{self.unlabelled:,}", f"(value {self.unlabelled_value})"))
+        first, second, third = (max(len(row[i]) for row in rows) for i in range(3))
+        return "\n".join(f"{a:>{first}}  {b:>{second}}  {c:>{third}}" for a, b, c in rows)
+
+
+def class_table(labels: Sequence[np.ndarray], unlabelled: int = 255, names: Sequence[str] | None = None) -> ClassTable:
+    """Count the classes of label maps, each (H,W); refuse what cannot be learned from."""
+    total: Counter[int] = Counter()
+    for index, one in enumerate(labels):
+        name = names[index] if names is not None else f"label map {index + 1}"
+        checked = to_labels(one, name)
+        counts = _count_values(checked)
+        if set(counts) == {unlabelled}:
+            raise InputError(
+                f"{name} has no labelled pixel: all {checked.size:,} have the unlabelled value {unlabelled};"
+                " label some pixels, leave it out, or set another unlabelled value"
+            )
+        total.update(counts)
+    n_unlabelled = total.pop(unlabelled, 0)
+    values = tuple(sorted(total))
+    if len(values) < 2:
+        found = f"only the class value {values[0]}" if values else "no label map"
+        raise InputError(
+            f"the labels have {found} besides the unlabelled value {unlabelled}, expected at least 2 classes;"
+            " label a second class, or, if that value is a class of yours, set another unlabelled value such as -1"
+        )
+    if len(values) > MAX_CLASSES:
+        raise InputError(
+            f"the labels have {len(values)} values, from {values[0]} to {values[-1]}, expected at most"
+            f" {MAX_CLASSES} classes; they look like images or numbered objects, so give class values instead"
+        )
+    return ClassTable(values, tuple(total[value] for value in values), n_unlabelled, unlabelled)
+
+
+def _count_values(labels: np.ndarray) -> dict[int, int]:
+    """How many pixels each value of an int32 array has."""
+    low = int(labels.min())
+    if int(labels.max()) - low < _BINCOUNT_RANGE:
+        counts = np.bincount(labels.ravel() - low)
+        return {low + int(i): int(counts[i]) for i in np.flatnonzero(counts)}
+    values, counts = np.unique(labels, return_counts=True)
+    return dict(zip(values.tolist(), counts.tolist(), strict=True))

@@ -1,0 +1,135 @@
+"""How well predictions agree with labels: Dice, accuracies and the confusion matrix they all come from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hedgerow.errors import InputError
+from hedgerow.images.arrays import UNLABELLED_INDEX, encode_labels
+
+
+def confusion(truth: np.ndarray, predicted: np.ndarray, n_classes: int) -> np.ndarray:
+    """Count pixels by true class (rows) and predicted class (columns): (C,C) int64.
+
+    Both arrays hold class indices and have one shape; pixels whose truth is UNLABELLED_INDEX are ignored.
+    """
+    truth, predicted = np.asarray(truth), np.asarray(predicted)
+    if truth.shape != predicted.shape:
+        raise InputError(f"the truth has shape {truth.shape} and the prediction {predicted.shape}, expected the same")
+    labelled = truth != UNLABELLED_INDEX
+    rows = truth[labelled].astype(np.int64)
+    columns = predicted[labelled].astype(np.int64)
+    for indices, what in ((rows, "truth"), (columns, "prediction")):
+        if indices.size and not (indices.min() >= 0 and indices.max() < n_classes):
+            raise InputError(
+                f"the {what} has class indices from {indices.min()} to {indices.max()}, expected 0 to"
+                f" {n_classes - 1} wherever the truth is labelled"
+            )
+    return np.bincount(rows * n_classes + columns, minlength=n_classes**2).reshape(n_classes, n_classes)
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Measures of agreement over the labelled pixels of one or many images, pooled.
+
+    classes: the class values in the order of every per-class array.
+    confusion: (C,C) int64 pixel counts; rows are the truth, columns the prediction.
+    """
+
+    classes: tuple[int, ...]
+    confusion: np.ndarray
+
+    @property
+    def dice(self) -> np.ndarray:
+        """Dice of each class, (C,): 2 |A and B| / (|A| + |B|); NaN for a class absent from both."""
+        hits = np.diagonal(self.confusion)
+        return _ratio(2 * hits, self.confusion.sum(axis=0) + self.confusion.sum(axis=1))
+
+    @property
+    def mean_dice(self) -> float:
+        """Mean of the classes' Dice, each class counting the same: the paper's class-balanced Dice score."""
+        return _mean_of_known(self.dice)
+
+    @property
+    def recall(self) -> np.ndarray:
+        """Pixel accuracy within each true class, (C,); NaN for a class absent from the truth."""
+        return _ratio(np.diagonal(self.confusion), self.confusion.sum(axis=1))
+
+    @property
+    def balanced_accuracy(self) -> float:
+        """Mean recall of the classes in the truth: the paper's class-balanced accuracy over all classes."""
+        return _mean_of_known(self.recall)
+
+    def balanced_accuracy_without(self, background: int) -> float:
+        """Mean recall of all classes but one: the paper's Kinect measure, over foreground classes."""
+        if background not in self.classes:
+            known = ", ".join(str(value) for value in self.classes)
+            raise InputError(f"the background {background} is not a class; expected one of {known}")
+        foreground = np.array([value != background for value in self.classes])
+        return _mean_of_known(self.recall[foreground])
+
+    @property
+    def accuracy(self) -> float:
+        """Fraction of the labelled pixels that are right, whatever their class."""
+        n_pixels = int(self.confusion.sum())
+        return int(np.trace(self.confusion)) / n_pixels if n_pixels else float("nan")
+
+    def to_dict(self) -> dict[str, object]:
+        """Everything as plain Python values, ready for JSON; None stands for NaN."""
+        return {
+            "classes": list(self.classes),
+            "mean_dice": _json_number(self.mean_dice),
+            "balanced_accuracy": _json_number(self.balanced_accuracy),
+            "accuracy": _json_number(self.accuracy),
+            "dice": [_json_number(value) for value in self.dice],
+            "recall": [_json_number(value) for value in self.recall],
+            "confusion": self.confusion.tolist(),
+        }
+
+    def __str__(self) -> str:
+        """A table of the classes with pixels, Dice and recall, then the means."""
+        rows = [("class", "pixels", "Dice", "recall")]
+        pixels = self.confusion.sum(axis=1)
+        for value, count, dice, recall in zip(self.classes, pixels, self.dice, self.recall, strict=True):
+            rows.append((str(value), f"{count:,}", _text(dice), _text(recall)))
+        rows.append(("mean", f"{pixels.sum():,}", _text(self.mean_dice), _text(self.balanced_accuracy)))
+        widths = [max(len(row[i]) for row in rows) for i in range(4)]
+        lines = ["  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows]
+        return "\n".join([*lines, f"pixel accuracy {_text(self.accuracy)}"])
+
+
+def scores(
+    truths: Sequence[np.ndarray],
+    predictions: Sequence[np.ndarray],
+    classes: Sequence[int],
+    unlabelled: int = 255,
+) -> Scores:
+    """Compare label maps with predictions, lists of (H,W) class values, pooled over all images."""
+    if len(truths) != len(predictions):
+        raise InputError(f"{len(truths)} label maps but {len(predictions)} predictions; expected one each")
+    total = np.zeros((len(classes), len(classes)), dtype=np.int64)
+    for number, (truth, predicted) in enumerate(zip(truths, predictions, strict=True), start=1):
+        true_indices = encode_labels(truth, classes, unlabelled, f"label map {number}")
+        predicted_indices = encode_labels(predicted, classes, None, f"prediction {number}")
+        total += confusion(true_indices, predicted_indices, len(classes))
+    return Scores(tuple(int(value) for value in classes), total)
+
+
+def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """part / whole, (C,) float64, NaN where whole is 0."""
+    return np.divide(part, whole, out=np.full(len(whole), np.nan), where=whole > 0)
+
+
+def _mean_of_known(values: np.ndarray) -> float:
+    """Mean of the values that are not NaN; NaN if there is none."""
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if known.size else float("nan")
+
+
+def _json_number(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _text(value: float) -> str:
+    return "-" if np.isnan(value) else f"{value:.4f}"

@@ -1,0 +1,133 @@
+"""Image files by folder, name or glob, and the labels that belong to them."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hedgerow.errors import InputError
+from hedgerow.files import PathLike
+from hedgerow.images.reading import ENDINGS, ending_of, is_zarr_folder
+
+FilesSpec = PathLike | Sequence[PathLike]
+_LABEL_SUFFIX = re.compile(r"[ ._-](labels?|masks?|seg|segmentation|annotations?|gt)$", re.IGNORECASE)
+
+
+def find_files(spec: FilesSpec) -> list[Path]:
+    """The image files that a folder, a file, a glob, or a sequence of these stands for.
+
+    A folder gives its files with a supported ending in natural order, neither hidden ones nor those of its
+    subfolders. A Zarr folder is one file.
+    """
+    specs = [spec] if isinstance(spec, str | os.PathLike) else list(spec)
+    if not specs:
+        raise InputError("no files were given; expected a folder, a file or a glob")
+    return list(dict.fromkeys(path for one in specs for path in _expand(one)))
+
+
+def _expand(spec: PathLike) -> list[Path]:
+    text = os.path.expanduser(os.fspath(spec))
+    if not text:
+        raise InputError("an empty name was given for files; expected a folder, a file or a glob")
+    path = Path(text)
+    if os.path.isdir(path) and not is_zarr_folder(path):
+        return _supported(_entries(path), text)
+    if os.path.exists(path):
+        return _supported([path], text)
+    if any(character in text for character in "*?["):
+        return _supported([Path(match) for match in glob.glob(text, recursive=True)], text)
+    raise InputError(f"cannot find {text}: there is no such file or folder; check the spelling, or quote a glob")
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
+    except OSError as problem:
+        raise InputError(f"cannot list {folder}: {problem.strerror}; check its permissions") from problem
+
+
+def _supported(paths: list[Path], spec: str) -> list[Path]:
+    """Those that are image files, in natural order; there must be one."""
+    found = [path for path in paths if ending_of(path) and (is_zarr_folder(path) or not path.is_dir())]
+    if found:
+        return sorted(found, key=_natural_key)
+    held = f"found {len(paths)} other file(s)" if paths else "found nothing"
+    raise InputError(f"no images in {spec}: {held}, expected names that end in {', '.join(ENDINGS)}")
+
+
+def _natural_key(path: Path) -> tuple[list[str | int], str]:
+    """Sorts img2 before img10."""
+    text = str(path)
+    parts = re.split("([0-9]+)", text.lower())  # every second part is a number
+    return [int(part) if i % 2 else part for i, part in enumerate(parts)], text
+
+
+def stem_of(path: PathLike) -> str:
+    """The name without folder and supported ending: "a" for a.ome.tif, b/a.PNG and a.ome.zarr."""
+    name = unicodedata.normalize("NFC", Path(path).name)  # macOS spells accents in two characters
+    ending = next((ending for ending in ENDINGS if name.lower().endswith(ending)), "")
+    stem = name[: len(name) - len(ending)]
+    return stem[:-4] if ending in (".tif", ".tiff", ".zarr") and stem.lower().endswith(".ome") else stem
+
+
+@dataclass(frozen=True)
+class Pair:
+    """An image file and the label file that belongs to it."""
+
+    stem: str
+    image: Path
+    label: Path
+
+
+def pair_files(images_spec: FilesSpec, labels_spec: FilesSpec) -> list[Pair]:
+    """Pair images with labels by stem, in the order of the images; both specs are as in `find_files`.
+
+    A label whose own stem fits no image may carry a usual suffix: a_mask.png belongs to a.jpg.
+    """
+    images, labels = _by_stem(find_files(images_spec)), _by_stem(find_files(labels_spec))
+    partners = {stem: path for stem, path in labels.items() if stem in images}
+    strays = []
+    for stem, path in labels.items():
+        plain = _LABEL_SUFFIX.sub("", stem)
+        if stem in images:
+            continue
+        if plain in images and plain not in partners:
+            partners[plain] = path
+        else:
+            strays.append(path)
+    missing = [path for stem, path in images.items() if stem not in partners]
+    if missing:
+        raise InputError(
+            f"{len(missing)} image(s) without a label of the same name: {_first_few(missing)}; expected, for"
+            f" example, {stem_of(missing[0])}.png among the labels, so add them or leave these images out"
+        )
+    if strays:
+        raise InputError(
+            f"{len(strays)} label(s) without an image of the same name, or with one already paired:"
+            f" {_first_few(strays)}; add the images or leave these labels out"
+        )
+    pairs = [Pair(stem, path, partners[stem]) for stem, path in images.items()]
+    for pair in pairs:
+        if os.path.realpath(pair.image) == os.path.realpath(pair.label):
+            raise InputError(f"{pair.image} is given both as image and as label; give two different places")
+    return pairs
+
+
+def _by_stem(paths: Iterable[Path]) -> dict[str, Path]:
+    by_stem: dict[str, Path] = {}
+    for path in paths:
+        stem = stem_of(path)
+        if stem in by_stem:
+            raise InputError(f"{by_stem[stem]} and {path} have the same name but for the ending; rename or remove one")
+        by_stem[stem] = path
+    return by_stem
+
+
+def _first_few(paths: Sequence[Path], n: int = 3) -> str:
+    more = f" and {len(paths) - n} more" if len(paths) > n else ""
+    return ", ".join(str(path) for path in paths[:n]) + more

@@ -1,0 +1,78 @@
+"""Pictures of images, labels and predictions, made with Pillow alone."""
+
+from __future__ import annotations
+
+import colorsys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+GAP, TITLE = 6, 22  # pixels between panels, and above the first row
+PANEL = 400  # pixels along the longer side of a panel, at most: the titles are to be read beside it
+DARK = 24  # grey value of the background and of unknown classes
+
+
+def class_colours(n: int) -> np.ndarray:
+    """(n,3) uint8 colours: a rainbow for order, with alternating lightness so that neighbours differ."""
+    hues = np.arange(n) / max(n, 1) * 0.85
+    rgb = [colorsys.hls_to_rgb(h, 0.62 if k % 2 else 0.42, 0.85) for k, h in enumerate(hues)]
+    return (np.array(rgb).reshape(n, 3) * 255).astype(np.uint8)
+
+
+def class_palette(classes: Sequence[int], background: int | None = None) -> dict[int, np.ndarray]:
+    """The (3,) uint8 colour of each class value; `background` is near black and takes none of the rainbow."""
+    rainbow = iter(class_colours(len(classes) - (background in classes)))
+    return {value: np.full(3, DARK, np.uint8) if value == background else next(rainbow) for value in classes}
+
+
+def grey_picture(image: np.ndarray) -> np.ndarray:
+    """(H,W,3) uint8 of an image (H,W[,C]): its range stretched; many channels are shown by their mean."""
+    values = np.asarray(image, np.float32)
+    if values.ndim == 3 and values.shape[2] != 3:
+        values = values.mean(axis=2)
+    low, high = np.percentile(values, (0.5, 99.5))
+    scaled = np.clip((values - low) / max(high - low, 1e-12), 0, 1)
+    grey = (scaled * 255).astype(np.uint8)
+    return grey if grey.ndim == 3 else np.repeat(grey[..., None], 3, axis=2)
+
+
+def label_picture(labels: np.ndarray, classes: Sequence[int], background: int | None = None) -> np.ndarray:
+    """(H,W,3) uint8 of class values (H,W), one colour a class; `background` and unknown values are near black."""
+    return painted(labels, class_palette(classes, background))
+
+
+def painted(labels: np.ndarray, palette: Mapping[int, np.ndarray]) -> np.ndarray:
+    """(H,W,3) uint8 of values (H,W) in the (3,) uint8 colours of a palette; unknown values are near black."""
+    picture = np.full((*labels.shape, 3), DARK, np.uint8)
+    for value, colour in palette.items():
+        picture[labels == value] = colour
+    return picture
+
+
+def save_sheet(path: str | Path, titles: Sequence[str], rows: Sequence[Sequence[np.ndarray]]) -> None:
+    """A PNG of panels (H,W,3) uint8 in rows and columns, with a title above each column; large panels are shrunk."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    from hedgerow.files import atomic_path
+
+    largest = max(max(panel.shape[:2]) for row in rows for panel in row)
+    panels = [[Image.fromarray(panel).reduce(-(-largest // PANEL)) for panel in row] for row in rows]
+    heights = [max(panel.height for panel in row) for row in panels]
+    widths = [max(row[k].width for row in panels) for k in range(len(titles))]
+    canvas = Image.new(
+        "RGB",
+        (sum(widths) + GAP * (len(widths) + 1), TITLE + sum(heights) + GAP * (len(heights) + 1)),
+        "white",
+    )
+    draw, font = ImageDraw.Draw(canvas), ImageFont.load_default(14)
+    left = GAP
+    for k, title in enumerate(titles):
+        draw.text((left, 4), title, fill="black", font=font)
+        top = TITLE + GAP
+        for row, height in zip(panels, heights, strict=True):
+            canvas.paste(row[k], (left, top))
+            top += height + GAP
+        left += widths[k] + GAP
+    with atomic_path(path) as temporary:
+        canvas.save(temporary, format="PNG")

@@ -1,0 +1,140 @@
+"""Image files out: PNG, TIFF, NPY and Zarr, each written whole or not at all."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hedgerow.errors import InputError
+from hedgerow.files import PathLike, atomic_path
+from hedgerow.images.reading import is_zarr_folder, naming_missing_package
+
+_IMAGEJ_DTYPES = ("uint8", "uint16", "float32")
+_IMAGEJ_MAX_BYTES = 2**32 - 2**25  # ImageJ files have 32-bit offsets; leave room for the headers
+_ZARR_CHUNK = 1024
+_SCALES = {"float32": 1, "uint8": 255, "uint16": 65535}
+_ROUNDING_SLACK = 1e-3  # probabilities summed in float32 may leave [0, 1] by this much
+
+
+def write_labels(path: PathLike, labels: np.ndarray) -> Path:
+    """Write class values (H,W) as .png, .tif, .npy or .zarr, in the smallest dtype that holds them."""
+    labels = np.asarray(labels)
+    if labels.ndim != 2 or labels.dtype.kind not in "bui" or labels.size == 0:
+        raise InputError(
+            f"cannot write {path}: found labels of shape {labels.shape} and dtype {labels.dtype}, expected"
+            " (H,W) integers"
+        )
+    low, high = int(labels.min()), int(labels.max())
+    is_png = Path(path).suffix.lower() == ".png"
+    candidates = ("uint8", "uint16") if is_png else ("uint8", "uint16", "uint32", "int32")
+    fitting = (d for d in candidates if np.iinfo(d).min <= low and high <= np.iinfo(d).max)
+    dtype = next(fitting, None)
+    if dtype is None:
+        limit = "PNG holds 0 to 65535; write a TIFF (.tif)" if is_png else "32 bits are the limit; renumber them"
+        raise InputError(f"cannot write {path}: found class values from {low} to {high}, and {limit}")
+    return _write(Path(path), labels.astype(dtype), None)
+
+
+def write_planes(
+    path: PathLike, planes: np.ndarray, dtype: str = "float32", names: Sequence[str] | None = None
+) -> Path:
+    """Write probability or confidence maps, (C,H,W) or (H,W) in [0,1], as .tif, .npy or .zarr.
+
+    uint8 and uint16 hold the values times 255 and 65535, rounded; one plane of these may also be a .png.
+    `names` names the C planes in TIFF and Zarr.
+    """
+    planes = np.asarray(planes)
+    if planes.ndim not in (2, 3) or planes.size == 0 or planes.dtype.kind != "f":
+        raise InputError(
+            f"cannot write {path}: found an array of shape {planes.shape} and dtype {planes.dtype}, expected"
+            " (C,H,W) or (H,W) floats"
+        )
+    if dtype not in _SCALES:
+        raise InputError(f"cannot write {path}: found dtype {dtype!r}, expected one of {', '.join(_SCALES)}")
+    n_planes = planes.shape[0] if planes.ndim == 3 else 1
+    if names is not None and len(names) != n_planes:
+        raise InputError(f"cannot write {path}: found {len(names)} names for {n_planes} planes, expected one each")
+    low, high = planes.min(), planes.max()
+    if not (low >= -_ROUNDING_SLACK and high <= 1 + _ROUNDING_SLACK):  # also true of NaN
+        raise InputError(f"cannot write {path}: found values from {low:g} to {high:g}, expected 0 to 1")
+    if Path(path).suffix.lower() == ".png" and (dtype == "float32" or n_planes > 1):
+        raise InputError(
+            f"cannot write {path}: found {n_planes} plane(s) of {dtype}, and PNG holds one plane of uint8 or"
+            " uint16; write a .tif, .npy or .zarr, or choose uint8 or uint16 for a single plane"
+        )
+    return _write(Path(path), _scaled(planes, dtype), names)
+
+
+def _scaled(planes: np.ndarray, dtype: str) -> np.ndarray:
+    if dtype == "float32":
+        return planes.astype(np.float32)
+    return np.rint(np.clip(planes, 0, 1).astype(np.float64) * _SCALES[dtype]).astype(dtype)
+
+
+def _write(path: Path, array: np.ndarray, names: Sequence[str] | None) -> Path:
+    ending = path.suffix.lower()
+    if ending not in (".png", ".tif", ".tiff", ".npy", ".zarr"):
+        raise InputError(f"cannot write {path}: expected a name that ends in .png, .tif, .npy or .zarr")
+    if ending == ".zarr" and path.exists() and not is_zarr_folder(path):
+        raise InputError(f"cannot write {path}: something that is not a Zarr folder has this name; choose another")
+    with naming_missing_package(path), atomic_path(path) as temporary:
+        if ending == ".png":
+            _write_png(temporary, array)
+        elif ending == ".npy":
+            with open(temporary, "wb") as file:
+                np.save(file, array)
+        elif ending == ".zarr":
+            _write_zarr(temporary, array, names)
+        else:
+            _write_tiff(temporary, array, names, ome=path.stem.lower().endswith(".ome"))
+    return path
+
+
+def _write_png(path: Path, array: np.ndarray) -> None:
+    from PIL import Image
+
+    Image.fromarray(array.reshape(array.shape[-2:])).save(path, format="PNG")
+
+
+def _write_tiff(path: Path, array: np.ndarray, names: Sequence[str] | None, ome: bool) -> None:
+    """Compressed TIFF: in ImageJ's form where its dtypes and size limit allow, else OME."""
+    import tifffile
+
+    settings: dict[str, Any] = {"compression": "zlib", "photometric": "minisblack"}
+    if ome or array.dtype.name not in _IMAGEJ_DTYPES or array.nbytes > _IMAGEJ_MAX_BYTES:
+        metadata: dict[str, Any] = {"axes": "CYX"[-array.ndim :]}
+        if names is not None:
+            metadata["Channel"] = {"Name": list(names)}
+        tifffile.imwrite(path, array, ome=True, metadata=metadata, **settings)
+        return
+    # All six of ImageJ's axes are spelled out, or a last axis of length 1 is taken for colour samples.
+    hyperstack = array.reshape(1, 1, -1, *array.shape[-2:], 1)
+    metadata = {"axes": "TZCYXS"} | ({} if names is None else {"Labels": list(names)})
+    tifffile.imwrite(path, hyperstack, imagej=True, metadata=metadata, **settings)
+
+
+def _write_zarr(path: Path, array: np.ndarray, names: Sequence[str] | None) -> None:
+    """OME-Zarr 0.5: a Zarr 3 group with one full-size array, "0", and the attributes that name its axes."""
+    import zarr
+
+    axes = "cyx"[-array.ndim :]
+    chunks = tuple(1 if axis == "c" else min(size, _ZARR_CHUNK) for axis, size in zip(axes, array.shape, strict=True))
+    attributes = {"ome": _ome_attributes(axes, array.dtype, names)}
+    group = zarr.create_group(path, zarr_format=3, attributes=attributes)
+    stored = group.create_array("0", shape=array.shape, dtype=array.dtype, chunks=chunks, dimension_names=tuple(axes))
+    stored[...] = array
+
+
+def _ome_attributes(axes: str, dtype: np.dtype, names: Sequence[str] | None) -> dict[str, Any]:
+    scale = [{"type": "scale", "scale": [1.0] * len(axes)}]
+    multiscale = {
+        "axes": [{"name": axis, "type": "channel" if axis == "c" else "space"} for axis in axes],
+        "datasets": [{"path": "0", "coordinateTransformations": scale}],
+    }
+    attributes: dict[str, Any] = {"version": "0.5", "multiscales": [multiscale]}
+    if names is not None:
+        full = _SCALES[dtype.name]
+        window = {"min": 0, "max": full, "start": 0, "end": full}
+        attributes["omero"] = {"channels": [{"label": name, "color": "FFFFFF", "window": window} for name in names]}
+    return attributes

@@ -1,0 +1,74 @@
+"""Random proposals for splits: a small generator of our own, whose stream depends on the seed alone."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from hedgerow.kernels.compiling import kernel
+
+OFFSET, DEPTH, OBLIQUE = 0, 1, 2  # recipes for candidates
+
+
+@kernel
+def next_random(state):
+    """64 random bits; state (1,) uint64 moves on (the splitmix64 generator)."""
+    state[0] += np.uint64(0x9E3779B97F4A7C15)
+    z = state[0]
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@kernel
+def random_below(state, n):
+    """A random integer in 0..n-1."""
+    return np.int64(((next_random(state) >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
+
+
+@kernel
+def random_normal(state):
+    """A standard normal number (Box and Muller)."""
+    u = (np.float64(next_random(state) >> np.uint64(11)) + 1.0) / 9007199254740992.0
+    v = np.float64(next_random(state) >> np.uint64(11)) / 9007199254740992.0
+    return math.sqrt(-2.0 * math.log(u)) * math.cos(2.0 * math.pi * v)
+
+
+@kernel
+def draw_candidate(state, recipe, channel, n_channels, n_radii, half_window, sigma, first, plane, offset, weight):
+    """Fill plane (J,), offset (J,2), weight (J,) with a random split feature on `channel`; `first`: at the pixel."""
+    for j in range(plane.shape[0]):
+        weight[j] = 0.0
+        plane[j] = 0
+        offset[j, 0] = 0.0
+        offset[j, 1] = 0.0
+    weight[0] = 1.0
+    plane[0] = channel * n_radii + random_below(state, n_radii)
+    if recipe == DEPTH:
+        if not (first and channel != 0):
+            offset[0, 0] = sigma * random_normal(state)
+            offset[0, 1] = sigma * random_normal(state)
+        if channel == 0:  # depth itself only ever as a difference of two places: it must not matter how far one stands
+            weight[1] = -1.0
+            plane[1] = plane[0]
+            if random_below(state, 2) == 1:
+                offset[1, 0] = sigma * random_normal(state)
+                offset[1, 1] = sigma * random_normal(state)
+        return
+    if first:
+        return
+    width = 2 * half_window + 1
+    offset[0, 0] = random_below(state, width) - half_window
+    offset[0, 1] = random_below(state, width) - half_window
+    if recipe == OBLIQUE:
+        norm = 0.0
+        for j in range(plane.shape[0]):
+            weight[j] = random_normal(state)
+            norm += weight[j] * weight[j]
+            if j > 0:
+                plane[j] = random_below(state, n_channels) * n_radii + random_below(state, n_radii)
+                offset[j, 0] = random_below(state, width) - half_window
+                offset[j, 1] = random_below(state, width) - half_window
+        for j in range(plane.shape[0]):
+            weight[j] /= math.sqrt(norm)

@@ -1,0 +1,348 @@
+"""Growing one tree: lazily drawn candidates, a histogram of value x class, the best threshold, a stable partition.
+
+Two forms of the same search. With `codes` (one byte a pixel: the rank of the value among the channel's edges) a probe
+is already its bin. With `values` (float32, for sums of probes) the bins are cut at values seen in the node, all of
+them in a small node. Nothing is checked here; the callers in grow.py size every array.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from hedgerow.kernels.compiling import kernel
+from hedgerow.kernels.cpu.draw import draw_candidate, random_below
+from hedgerow.kernels.cpu.walk import probe_sum
+
+MAX_BINS = 256
+SAMPLED_VALUES = 128  # values of a node among which thresholds are sought, where probes are summed
+ROW, COLUMN, IMAGE, PIXEL, TARGET, COUNT = 0, 1, 2, 3, 4, 5  # rows of the samples (6,S) int32
+
+
+@kernel
+def fill_codes(codes, start, height, width, samples, begin, n, plane, offset, place, bins):
+    """bins[i] = the code that the probe finds for sample begin+i; place (>=n,) uint32 is scratch."""
+    line = codes[plane]
+    row, column = samples[ROW, begin : begin + n], samples[COLUMN, begin : begin + n]
+    image, pixel = samples[IMAGE, begin : begin + n], samples[PIXEL, begin : begin + n]
+    down, right, zero, one = np.int32(offset[0]), np.int32(offset[1]), np.int32(0), np.int32(1)
+    if down == 0 and right == 0:
+        for i in range(n):
+            bins[i] = line[np.uint32(pixel[i])]
+        return
+    # Places first, then reads: so short a second loop keeps many cache misses in flight, twice as fast.
+    for i in range(n):
+        m = np.uint32(image[i])
+        r = min(max(row[i] + down, zero), height[m] - one)
+        c = min(max(column[i] + right, zero), width[m] - one)
+        place[i] = np.uint32(start[m] + r * width[m] + c)
+    for i in range(n):
+        bins[i] = line[place[i]]
+
+
+@kernel
+def fill_values(values, start, height, width, reach, outside, samples, begin, n, plane, offset, weight, found):
+    """found[i] = the value that the split feature takes for sample begin+i."""
+    stretch = np.float32(1)
+    for i in range(n):
+        s = begin + i
+        m = samples[IMAGE, s]
+        if reach.shape[0] > 0:
+            stretch = reach[samples[PIXEL, s]]
+        found[i] = probe_sum(
+            values, start[m], height[m], width[m], stretch, outside, plane, offset, weight,
+            samples[ROW, s], samples[COLUMN, s],
+        )  # fmt: skip
+
+
+@kernel
+def bin_values(found, n, edges, bins):
+    """Cut found (n,) at up to SAMPLED_VALUES-1 edges between values it holds; returns the number of bins."""
+    m = min(n, SAMPLED_VALUES)
+    sample = np.empty(m, np.float32)
+    for i in range(m):
+        sample[i] = found[(i * n) // m]
+    sample.sort()
+    n_edges = 0
+    for i in range(1, m):
+        if sample[i] > sample[i - 1]:
+            middle = np.float32(sample[i - 1] + np.float32(0.5) * (sample[i] - sample[i - 1]))
+            # Neighbouring floats have no middle: then the upper one separates them.
+            edges[n_edges] = middle if middle > sample[i - 1] else sample[i]
+            n_edges += 1
+    for i in range(n):
+        low, high = 0, n_edges
+        while low < high:
+            mid = (low + high) // 2
+            if found[i] >= edges[mid]:
+                low = mid + 1
+            else:
+                high = mid
+        bins[i] = low
+    return n_edges + 1
+
+
+@kernel
+def _term(x, entropy):
+    if entropy:
+        return x * math.log(x) if x > 0 else 0.0
+    return x * x
+
+
+@kernel
+def _quality(left_sum, left_weight, right_sum, right_weight, entropy):
+    """Larger is purer; for equal parents it orders splits as the drop in Gini or entropy does."""
+    if entropy:
+        return left_sum - _term(left_weight, True) + right_sum - _term(right_weight, True)
+    return left_sum / left_weight + right_sum / right_weight
+
+
+@kernel
+def _move(c, k, moved, node_counts, class_weight, entropy):
+    """Take k samples of class c from the right to the left; returns how the two sums of terms change."""
+    left, right = class_weight[c] * moved[c], class_weight[c] * (node_counts[c] - moved[c])
+    moved[c] += k
+    new_left, new_right = class_weight[c] * moved[c], class_weight[c] * (node_counts[c] - moved[c])
+    return (
+        _term(new_left, entropy) - _term(left, entropy),
+        _term(new_right, entropy) - _term(right, entropy),
+    )
+
+
+@kernel
+def _sort_by_bin(bins, n, n_bins, end, order):
+    """order (n,): samples by bin; end (n_bins,): where each bin ends in it."""
+    end[:] = 0
+    for i in range(n):
+        end[bins[i]] += 1
+    first = 0
+    for b in range(n_bins):
+        first, end[b] = first + end[b], first
+    for i in range(n):
+        order[end[bins[i]]] = i
+        end[bins[i]] += 1
+
+
+@kernel
+def node_quality(node_counts, class_weight, entropy):
+    """The quality of leaving a node whole; a split must exceed it."""
+    total, weight = 0.0, 0.0
+    for c in range(class_weight.shape[0]):
+        w = class_weight[c] * node_counts[c]
+        total += _term(w, entropy)
+        weight += w
+    return total - _term(weight, True) if entropy else total / weight
+
+
+@kernel
+def best_cut(bins, samples, begin, n, n_bins, class_weight, node_counts, entropy, min_leaf, work):
+    """The cut b of highest quality (samples with bins < b go left), as (quality, b); b = 0 where none is allowed.
+
+    node_counts: (C,) int64 of the whole node; work: (MAX_BINS * C + MAX_BINS + S,) int32 scratch
+    """
+    n_classes = class_weight.shape[0]
+    target, count = samples[TARGET], samples[COUNT]
+    moved = np.zeros(n_classes, np.int64)
+    left_sum, right_sum, left_weight, right_weight, n_left, n_right = 0.0, 0.0, 0.0, 0.0, 0, 0
+    for c in range(n_classes):
+        w = class_weight[c] * node_counts[c]
+        right_sum += _term(w, entropy)
+        right_weight += w
+        n_right += node_counts[c]
+    best, best_bin = -np.inf, 0
+
+    # Large nodes: tabulate bins x classes. Small ones: sort by bin, else clearing the table would cost the most.
+    tabulate = 4 * n > n_bins * n_classes
+    table, end, order = work[: n_bins * n_classes], work[:n_bins], work[n_bins : n_bins + n]
+    if tabulate:
+        table[:] = 0
+        for i in range(n):
+            s = begin + i
+            table[np.uint32(bins[i]) * np.uint32(n_classes) + np.uint32(target[s])] += count[s]
+    else:
+        _sort_by_bin(bins, n, n_bins, end, order)
+
+    done = 0
+    for b in range(n_bins - 1):
+        before = n_left
+        if tabulate:
+            for c in range(n_classes):
+                k = table[b * n_classes + c]
+                if k > 0:
+                    gain, loss = _move(c, k, moved, node_counts, class_weight, entropy)
+                    left_sum += gain
+                    right_sum += loss
+                    left_weight += class_weight[c] * k
+                    n_left += k
+        else:
+            while done < end[b]:
+                s = begin + order[done]
+                c, k = target[s], count[s]
+                gain, loss = _move(c, k, moved, node_counts, class_weight, entropy)
+                left_sum += gain
+                right_sum += loss
+                left_weight += class_weight[c] * k
+                n_left += k
+                done += 1
+        if n_left == before or n_left < min_leaf:
+            continue
+        if n_right - n_left < max(min_leaf, 1):
+            break
+        quality = _quality(left_sum, left_weight, right_sum, right_weight - left_weight, entropy)
+        if quality > best:
+            best, best_bin = quality, b + 1
+    return best, best_bin
+
+
+@kernel
+def thin_out(samples, begin, n, thin, counts):
+    """Fill thin (6,m) with m of the n samples from `begin`, evenly spaced, and counts (C,) with their classes."""
+    m = thin.shape[1]
+    for f in range(samples.shape[0]):
+        for i in range(m):
+            thin[f, i] = samples[f, begin + (i * n) // m]
+    counts[:] = 0
+    for i in range(m):
+        counts[thin[TARGET, i]] += thin[COUNT, i]
+
+
+@kernel
+def partition(goes_right, samples, begin, end, spare):
+    """Move the samples that go left to the front of begin..end, order kept; returns where the right begins."""
+    middle = begin
+    for f in range(samples.shape[0]):
+        line = samples[f]
+        left, right = begin, 0
+        for i in range(end - begin):
+            value = line[begin + i]
+            if goes_right[i]:
+                spare[right] = value
+                right += 1
+            else:
+                line[left] = value
+                left += 1
+        line[left:end] = spare[:right]
+        middle = left
+    return middle
+
+
+@kernel
+def grow_tree(
+    codes, values, start, height, width, reach, outside, samples, class_weight, entropy,
+    max_depth, min_split, min_leaf, search_samples,
+    recipe, n_channels, n_radii, n_drawn, n_offsets, half_window, sigma, state,
+    left_child, threshold, plane, offset, weight, node_counts,
+):  # fmt: skip
+    """Grow breadth first into the output arrays (each long enough for every node); returns the number of nodes.
+
+    codes (P,pixels) uint8 or values (P,pixels) float32: the other has no planes; samples (6,S) int32, reordered here
+    threshold: a code, or a value; plane (N,J), offset (N,J,2), weight (N,J); node_counts (N,C) int64, one row a node
+    """
+    n_samples, n_classes, n_probes = samples.shape[1], class_weight.shape[0], plane.shape[1]
+    coded = codes.shape[0] > 0
+    begins, ends = np.empty(left_child.shape[0], np.int64), np.empty(left_child.shape[0], np.int64)
+    depths = np.zeros(left_child.shape[0], np.int64)
+    bins, found = np.empty(n_samples, np.uint8), np.empty(n_samples if not coded else 0, np.float32)
+    goes_right, spare = np.empty(n_samples, np.bool_), np.empty(n_samples, np.int32)
+    place = np.empty(n_samples, np.uint32)
+    thin, thin_counts = np.empty((6, min(search_samples, n_samples)), np.int32), np.zeros(n_classes, np.int64)
+    edges, best_edges = np.empty(SAMPLED_VALUES, np.float32), np.empty(SAMPLED_VALUES, np.float32)
+    work = np.empty(MAX_BINS * n_classes + MAX_BINS + n_samples, np.int32)
+    channels = np.arange(n_channels)
+    try_plane, try_offset = np.zeros(n_probes, np.int32), np.zeros((n_probes, 2), np.float32)
+    try_weight = np.zeros(n_probes, np.float32)
+
+    begins[0], ends[0] = 0, n_samples
+    for s in range(n_samples):
+        node_counts[0, samples[TARGET, s]] += samples[COUNT, s]
+    n_nodes, node = 1, 0
+    while node < n_nodes:
+        begin, end = begins[node], ends[node]
+        n, counts = end - begin, node_counts[node]
+        left_child[node] = -1
+        threshold[node] = 0.0
+        plane[node, :] = 0
+        offset[node, :, :] = 0.0
+        weight[node, :] = 0.0
+        if depths[node] == max_depth or counts.sum() < min_split or n < 2 or counts.max() == counts.sum():
+            node += 1
+            continue
+
+        # A node with very many samples is searched on an even selection of them.
+        seen, seen_begin, seen_n, seen_counts, least = samples, begin, n, counts, min_leaf
+        if n > search_samples:
+            thin_out(samples, begin, n, thin, thin_counts)
+            seen, seen_begin, seen_n, seen_counts = thin, 0, search_samples, thin_counts
+            least = max(1, min_leaf * search_samples // n)
+        whole = node_quality(seen_counts, class_weight, entropy)
+        best = whole + 1e-9 * abs(whole)
+        best_bin, drawn = 0, 0
+        # Draw channels without replacement; where none of them splits the node, go on with the others.
+        while drawn < n_channels and (drawn < n_drawn or best_bin == 0):
+            pick = drawn + random_below(state, n_channels - drawn)
+            channels[drawn], channels[pick] = channels[pick], channels[drawn]
+            for o in range(n_offsets + 1):
+                draw_candidate(
+                    state, recipe, channels[drawn], n_channels, n_radii, half_window, sigma, o == 0,
+                    try_plane, try_offset, try_weight,
+                )  # fmt: skip
+                n_bins = MAX_BINS
+                if coded:
+                    fill_codes(
+                        codes,
+                        start,
+                        height,
+                        width,
+                        seen,
+                        seen_begin,
+                        seen_n,
+                        try_plane[0],
+                        try_offset[0],
+                        place,
+                        bins,
+                    )
+                else:
+                    fill_values(
+                        values, start, height, width, reach, outside, seen, seen_begin, seen_n,
+                        try_plane, try_offset, try_weight, found,
+                    )  # fmt: skip
+                    n_bins = bin_values(found, seen_n, edges, bins)
+                quality, cut = best_cut(
+                    bins, seen, seen_begin, seen_n, n_bins, class_weight, seen_counts, entropy, least, work
+                )
+                if cut > 0 and quality > best:
+                    best, best_bin = quality, cut
+                    best_edges[:] = edges
+                    plane[node, :] = try_plane
+                    offset[node, :, :] = try_offset
+                    weight[node, :] = try_weight
+            drawn += 1
+        if best_bin == 0:
+            node += 1
+            continue
+
+        if coded:
+            threshold[node] = best_bin
+            fill_codes(codes, start, height, width, samples, begin, n, plane[node, 0], offset[node, 0], place, bins)
+            for i in range(n):
+                goes_right[i] = bins[i] >= best_bin
+        else:
+            threshold[node] = best_edges[best_bin - 1]
+            fill_values(
+                values, start, height, width, reach, outside, samples, begin, n,
+                plane[node], offset[node], weight[node], found,
+            )  # fmt: skip
+            for i in range(n):
+                goes_right[i] = found[i] >= threshold[node]
+        middle = partition(goes_right, samples, begin, end, spare)
+        left_child[node] = n_nodes
+        for side in range(2):
+            child = n_nodes + side
+            begins[child], ends[child] = (begin, middle) if side == 0 else (middle, end)
+            depths[child] = depths[node] + 1
+            for s in range(begins[child], ends[child]):
+                node_counts[child, samples[TARGET, s]] += samples[COUNT, s]
+        n_nodes += 2
+        node += 1
+    return n_nodes

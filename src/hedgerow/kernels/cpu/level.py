@@ -1,0 +1,74 @@
+"""The network of one level on the CPU: the fused kernels behind the signature of `reference.level_scores`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hedgerow.kernels.cpu.level_work import LevelWork
+from hedgerow.kernels.wiring import Reads, Wiring
+
+
+def level_scores(
+    values: Tensor,
+    reads: Reads,
+    wiring: Wiring,
+    split_weight: Tensor,
+    split_bias: Tensor,
+    vote_weight: Tensor,
+    split: str,
+    activation: str,
+    leaf_sharpness: float,
+    tolerance: float = 0.0,
+) -> Tensor:
+    """Scores (C,S) of the pixels of a grid, before normalisation or softmax, with the tree as it is.
+
+    values: (V,) float32 flat planes; split_weight (N,J), split_bias (N,), vote_weight (L,C), all float32
+    leaf_sharpness: alpha_2; the fuzzy tree ("soft") has 1
+    tolerance: branches that carry no more than this at a pixel are left out there; 0: nothing is
+    """
+    work = LevelWork(reads, wiring, split, activation, leaf_sharpness, tolerance)
+    scores: Tensor = _LevelScores.apply(values, split_weight, split_bias, vote_weight, work)
+    return scores
+
+
+def tree_scores(values: Tensor, reads: Reads, wiring: Wiring, *given: Any) -> Iterator[Tensor]:
+    """Scores (C,S) of each tree by itself; given is what `level_scores` is given."""
+    for root in np.split(wiring.root, wiring.n_trees):
+        yield level_scores(values, reads, replace(wiring, root=root), *given)
+
+
+class _LevelScores(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, values: Tensor, weight: Tensor, bias: Tensor, votes: Tensor, work: LevelWork) -> Tensor:
+        padded = work.padded(_array(values))
+        context.save_for_backward(values, weight, bias, votes)
+        context.work, context.padded = work, padded  # padded once for both ways
+        scores = work.scores(padded, (_array(weight), _array(bias), _array(votes)))
+        return torch.from_numpy(scores).reshape(len(scores), -1)
+
+    @staticmethod
+    def backward(context: Any, *slopes: Tensor) -> Any:
+        work: LevelWork = context.work
+        # Read through autograd, which refuses weights that were changed in between.
+        given, *weights = (_array(tensor) for tensor in context.saved_tensors)
+        slope = _array(slopes[0]).reshape(-1, *work.size)
+        needs_values = context.needs_input_grad[0]
+        carried = work.carried if needs_values else given.size
+        *totals, read = work.gradients(context.padded, tuple(weights), slope, carried)
+        weight, bias, votes = (torch.from_numpy(total) for total in totals)
+        values = None
+        if needs_values:
+            slope_of_values = np.zeros(given.size, np.float32)  # only what is touched takes memory
+            slope_of_values[carried:] = read
+            values = torch.from_numpy(slope_of_values)
+        return values, weight, bias, votes, None
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    return np.ascontiguousarray(tensor.detach().numpy())

@@ -1,0 +1,252 @@
+"""The way back through the network of one level: gradients of weights, biases, votes and of the values that are read.
+
+Everything that the forward pass knew is computed again for one block and one piece of a tree at a time; see
+`net_kernels`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hedgerow.kernels.compiling import multiply_add_part, reducing_kernel, reducing_part
+from hedgerow.kernels.cpu.blocks import BLOCK, COLUMNS, ONE, ROWS, WIDTH, ZERO, copy_row, invert, mix_four
+from hedgerow.kernels.cpu.level_forward import (
+    SOFT,
+    TANH,
+    add_tree,
+    descend,
+    next_piece,
+    read_fixed,
+    read_stretched,
+    start_tree,
+)
+
+
+def make_room(n_classes: int) -> tuple[np.ndarray, ...]:
+    """Room for one thread beyond that of the forward pass.
+
+    four (4,) leaves; back (4*BLOCK,); z, mean (BLOCK,), mean being 0 where nothing is normalised; nothing (BLOCK,) 0
+    given, here (C,BLOCK)
+    """
+    rows = (n_classes, BLOCK)
+    return (
+        np.empty(4, np.int64), np.empty(4 * BLOCK, np.float32), np.empty(BLOCK, np.float32),
+        np.zeros(BLOCK, np.float32), np.zeros(BLOCK, np.float32),
+        np.empty(rows, np.float32), np.empty(rows, np.float32),
+    )  # fmt: skip
+
+
+@multiply_add_part
+def _leaf_slopes(four, votes, slope, out):
+    """out (4*BLOCK,): gradients of a_H2 of four leaves, their votes times slope (C,BLOCK)."""
+    n_classes = votes.shape[1]
+    va, vb, vc, vd = votes[four[0]], votes[four[1]], votes[four[2]], votes[four[3]]
+    rows = slope.reshape(-1)
+    out[:] = ZERO
+    s = 0
+    while s + 4 <= n_classes:
+        mix_four(
+            va[s], va[s + 1], va[s + 2], va[s + 3], vb[s], vb[s + 1], vb[s + 2], vb[s + 3],
+            vc[s], vc[s + 1], vc[s + 2], vc[s + 3], vd[s], vd[s + 1], vd[s + 2], vd[s + 3],
+            rows[s * BLOCK : (s + 4) * BLOCK], out,
+        )  # fmt: skip
+        s += 4
+    while s < n_classes:
+        row = slope[s]
+        wa, wb, wc, wd = va[s], vb[s], vc[s], vd[s]
+        for p in range(BLOCK):
+            out[p] += wa * row[p]
+            out[p + BLOCK] += wb * row[p]
+            out[p + 2 * BLOCK] += wc * row[p]
+            out[p + 3 * BLOCK] += wd * row[p]
+        s += 1
+
+
+@reducing_part
+def _add_dots(four, active, slope, d_votes):
+    """Add to the votes' gradients, d_votes (L,C), of four leaves with activations active (4*BLOCK,)."""
+    rows, n_classes = slope.reshape(-1), slope.shape[0]
+    oa, ob, oc, od = d_votes[four[0]], d_votes[four[1]], d_votes[four[2]], d_votes[four[3]]
+    s = 0
+    while s + 4 <= n_classes:
+        g = rows[s * BLOCK : (s + 4) * BLOCK]
+        aw, ax, ay, az, bw, bx, by, bz = ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO
+        cw, cx, cy, cz, dw, dx, dy, dz = ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO, ZERO
+        for p in range(BLOCK):  # sixteen sums at once: what is read serves four times
+            a, b, c, d = active[p], active[p + BLOCK], active[p + 2 * BLOCK], active[p + 3 * BLOCK]
+            w, x, y, z = g[p], g[p + BLOCK], g[p + 2 * BLOCK], g[p + 3 * BLOCK]
+            aw, ax, ay, az = aw + a * w, ax + a * x, ay + a * y, az + a * z
+            bw, bx, by, bz = bw + b * w, bx + b * x, by + b * y, bz + b * z
+            cw, cx, cy, cz = cw + c * w, cx + c * x, cy + c * y, cz + c * z
+            dw, dx, dy, dz = dw + d * w, dx + d * x, dy + d * y, dz + d * z
+        oa[s], oa[s + 1], oa[s + 2], oa[s + 3] = oa[s] + aw, oa[s + 1] + ax, oa[s + 2] + ay, oa[s + 3] + az
+        ob[s], ob[s + 1], ob[s + 2], ob[s + 3] = ob[s] + bw, ob[s + 1] + bx, ob[s + 2] + by, ob[s + 3] + bz
+        oc[s], oc[s + 1], oc[s + 2], oc[s + 3] = oc[s] + cw, oc[s + 1] + cx, oc[s + 2] + cy, oc[s + 3] + cz
+        od[s], od[s + 1], od[s + 2], od[s + 3] = od[s] + dw, od[s + 1] + dx, od[s + 2] + dy, od[s + 3] + dz
+        s += 4
+    while s < n_classes:
+        g = slope[s]
+        aw, bw, cw, dw = ZERO, ZERO, ZERO, ZERO
+        for p in range(BLOCK):
+            w = g[p]
+            aw += active[p] * w
+            bw += active[p + BLOCK] * w
+            cw += active[p + 2 * BLOCK] * w
+            dw += active[p + 3 * BLOCK] * w
+        oa[s] += aw
+        ob[s] += bw
+        oc[s] += cw
+        od[s] += dw
+        s += 1
+
+
+@reducing_part
+def _through_leaves(
+    n_leaves, leaves, node, leaf_of, kind, leaf, votes, slope, mean, carry, four, active, back, d_votes
+):
+    """Replace a_H2 in `carry` by the gradient of z_H2, and add the votes' gradients, four leaves at a time.
+
+    slope: (C,BLOCK) gradient of the tree's sums; mean: (BLOCK,) what a softmax takes off the gradients of a_H2, or 0
+    """
+    for first in range(0, n_leaves, 4):
+        n = min(4, n_leaves - first)
+        active[:] = ZERO  # where there are fewer than four, one that is not active fills the place
+        for u in range(4):
+            at = leaves[min(first + u, n_leaves - 1)]
+            four[u] = leaf_of[node[at]]
+            if u < n:
+                copy_row(carry[at], active[u * BLOCK : (u + 1) * BLOCK])
+        _leaf_slopes(four, votes, slope, back)
+        _add_dots(four, active, slope, d_votes)
+        for u in range(n):
+            row, d = carry[leaves[first + u]], back[u * BLOCK : (u + 1) * BLOCK]
+            if kind == TANH:
+                for p in range(BLOCK):
+                    row[p] = leaf * row[p] * (ONE - row[p]) * d[p]
+            else:
+                for p in range(BLOCK):
+                    row[p] = row[p] * (d[p] - mean[p])
+
+
+@multiply_add_part
+def _through_split(kind, leaf, gate, right, left, own, dz):
+    """Gradient of z_H1 from the sums of the gradients of z_H2 over the leaves on either side; their sum to `own`."""
+    if kind == SOFT:
+        for p in range(BLOCK):
+            own[p] = right[p] + left[p]
+            dz[p] = (ONE - gate[p]) * right[p] - gate[p] * left[p]
+        return
+    for p in range(BLOCK):
+        own[p] = right[p] + left[p]
+    if kind == TANH:
+        for p in range(BLOCK):
+            dz[p] = (ONE - gate[p] * gate[p]) * (right[p] - left[p])
+    else:
+        for p in range(BLOCK):
+            dz[p] = leaf * ((right[p] if gate[p] < 0 else ZERO) - (left[p] if gate[p] > 0 else ZERO))
+
+
+@reducing_part
+def _through_probes(reading, weight, n, i, k, carried, index, probe, dz, d_weight, d_bias, d_values):
+    """Add the gradients of split n's weights and bias, and of the values it reads beyond `carried`."""
+    values, place, stride, planes = reading[0], reading[1], reading[2], reading[8]
+    total = ZERO
+    for p in range(BLOCK):
+        total += dz[p]
+    d_bias[n] += total
+    for j in range(place.shape[1]):
+        if place[n, j] < 0:
+            continue
+        w = weight[n, j]
+        if stride > 0:
+            at = place[n, j] + i * stride + k
+            read_fixed(values, at, stride, probe)
+            if at >= carried:
+                for r in range(ROWS):
+                    target, line = np.uint64(at - carried + r * stride), np.uint64(r * COLUMNS)
+                    for c in range(WIDTH):
+                        d_values[target + c] += w * dz[line + c]
+        else:
+            read_stretched(reading, n, j, i, k, index, probe)
+            if planes[place[n, j], 0] >= carried:
+                for p in range(BLOCK):
+                    d_values[index[p] - carried] += w * dz[p]
+        total = ZERO
+        for p in range(BLOCK):
+            total += dz[p] * probe[p]
+        d_weight[n, j] += total
+
+
+@reducing_part
+def _through_piece(
+    reading, split_of, weight, kind, leaf, room, f, i, k, carried, z, nothing, d_weight, d_bias, d_values
+):
+    """Sum the gradients of z_H2 up to the top of piece f, and send them through its splits."""
+    node, child, carry, gate, index, probe = room[0][f], room[1][f], room[2][f], room[3][f], room[7], room[8]
+    for at in range(room[6][f, 0] - 1, -1, -1):
+        n = split_of[node[at]]
+        if n >= 0:
+            left = carry[child[at, 0]] if child[at, 0] >= 0 else nothing
+            right = carry[child[at, 1]] if child[at, 1] >= 0 else nothing
+            _through_split(kind, leaf, gate[at], right, left, carry[at], z)
+            _through_probes(reading, weight, n, i, k, carried, index, probe, z, d_weight, d_bias, d_values)
+
+
+@multiply_add_part
+def _through_softmax(slope, sums, mass, out, mean):
+    """The gradient of a tree's sums over its leaves, out (C,BLOCK), where they are divided by the mass; and `mean`."""
+    invert(mass)
+    mean[:] = ZERO
+    for s in range(slope.shape[0]):
+        for p in range(BLOCK):
+            out[s, p] = slope[s, p] * mass[p]
+            mean[p] += out[s, p] * sums[s, p] * mass[p]
+
+
+@reducing_kernel
+def backward(
+    reading, tree, weights, activations, room, more_room, carried, first_row, last_row, slope,
+    d_weight, d_bias, d_votes, d_values,
+):  # fmt: skip
+    """Add the gradients that the scores' gradient, slope (C,h,w), has in the rows first_row..last_row.
+
+    d_values: (V - carried,)
+    """
+    size, weight, votes = reading[3], weights[0], weights[2]
+    root, split_of, leaf_of = tree[0], tree[2], tree[3]
+    kind, leaf, normalised = activations[0], activations[1], activations[2]
+    node, carry, leaves, open_ends, progress = room[0], room[2], room[4], room[5], room[6]
+    mass, active, sums = room[9], room[10], room[12]
+    four, back, z, mean, nothing, given, here = more_room
+    for i in range(first_row, last_row, ROWS):
+        for k in range(0, size[1], COLUMNS):
+            given[:] = ZERO  # beyond the grid nothing has a gradient
+            for s in range(slope.shape[0]):
+                for r in range(min(ROWS, last_row - i)):
+                    for c in range(min(COLUMNS, size[1] - k)):
+                        given[s, r * COLUMNS + c] = slope[s, i + r, k + c]
+            for s in range(slope.shape[0]):
+                copy_row(given[s], here[s])
+            for t in range(root.shape[0]):
+                if normalised:
+                    sums[:] = ZERO
+                    add_tree(reading, tree, weights, activations, room, i, k, t, sums)
+                    _through_softmax(given, sums, mass, here, mean)
+                f = 0
+                start_tree(kind, root[t], node, carry, progress)
+                while f >= 0:
+                    if progress[f, 2] < 0:
+                        n_leaves = descend(reading, tree, weights, activations, room, i, k, f)
+                        _through_leaves(
+                            n_leaves, leaves[f], node[f], leaf_of, kind, leaf, votes, here, mean, carry[f],
+                            four, active, back, d_votes,
+                        )  # fmt: skip
+                    following = next_piece(f, node, carry, open_ends, progress)
+                    if following < f:  # all that lies below is done
+                        _through_piece(
+                            reading, split_of, weight, kind, leaf, room, f, i, k, carried, z, nothing,
+                            d_weight, d_bias, d_values,
+                        )  # fmt: skip
+                        if f > 0:
+                            copy_row(carry[f, 0], carry[f - 1, open_ends[f - 1, progress[f - 1, 2] - 1]])
+                    f = following

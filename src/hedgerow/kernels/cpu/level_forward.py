@@ -1,0 +1,354 @@
+"""The network of one level, fused: probe, split, leaf and vote over a block of pixels.
+
+A block is ROWS x COLUMNS neighbouring pixels of the grid (what it has beyond the grid's end is computed and dropped).
+A tree is worked through piece by piece, a piece being the GENERATIONS generations below a node: small enough to stay in
+the processor's cache with the values that it reads. Each node passes on to its children what the path so far amounts to
+(the "carry": a product of branch probabilities, or for tanh a sum), so no path is walked twice. The nodes at the foot
+of a piece that split again are its open ends: each is the top of another piece, worked through before the next one.
+What is stored is of the size block x nodes of a few pieces, those that lie above each other; the backward pass goes
+through a piece's list of nodes from its end, once all the pieces below it are done.
+
+A branch that carries no more than `tolerance` at a pixel is dropped there: exactly nothing is lost at 0, and at each
+pixel the result is the same whatever pixels share its block.
+Callers guarantee that every read is in range; nothing is checked here. Arguments that belong together travel as tuples:
+reading (see `numba_cpu`), tree (root, left_child, split_of, leaf_of, leaf_group), weights (weight, bias, votes),
+activations (kind, leaf sharpness, normalised, tolerance), and the room to work in, `make_room`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hedgerow.kernels.compiling import kernel_part, multiply_add_part
+from hedgerow.kernels.cpu.blocks import (
+    BLOCK,
+    COLUMNS,
+    ONE,
+    ROWS,
+    WIDTH,
+    ZERO,
+    add_scaled,
+    as_bits,
+    copy_row,
+    exp,
+    invert,
+    mix_four,
+    mix_one,
+    prefetch_block,
+)
+from hedgerow.kernels.wiring import GENERATIONS
+
+PIECE, FOOT = 2 ** (GENERATIONS + 1) - 1, 2**GENERATIONS  # nodes of a piece, and of its last generation
+HARD, TANH, SOFT, CRELU = range(4)
+
+
+def make_room(n_pieces: int, n_classes: int) -> tuple[np.ndarray, ...]:
+    """Room for one thread, for pieces that lie above each other.
+
+    node (F,PIECE) nodes that are reached; child (F,PIECE,2) positions of left and right child in that list, or -1
+    carry (F,PIECE+2,BLOCK), two rows more since children are written before it is known whether they carry anything
+    gate (F,PIECE,BLOCK); leaves, open_ends (F,FOOT) positions of those
+    progress (F,3) for each piece: nodes above its foot, open ends, open ends that are done (-1: a new piece)
+    index, probe, mass (BLOCK,); four (4*BLOCK,); part, sums (C,BLOCK)
+    """
+    piece, row = (n_pieces, PIECE), (n_classes, BLOCK)
+    return (
+        np.empty(piece, np.int32), np.empty((*piece, 2), np.int32),
+        np.empty((n_pieces, PIECE + 2, BLOCK), np.float32), np.empty((*piece, BLOCK), np.float32),
+        np.empty((n_pieces, FOOT), np.int32), np.empty((n_pieces, FOOT), np.int32), np.empty((n_pieces, 3), np.int64),
+        np.empty(BLOCK, np.int64), np.empty(BLOCK, np.float32), np.empty(BLOCK, np.float32),
+        np.empty(4 * BLOCK, np.float32), np.empty(row, np.float32), np.empty(row, np.float32),
+    )  # fmt: skip
+
+
+@kernel_part
+def read_fixed(values, at, stride, out):
+    """A block of values whose first pixel's is at `at`, to out (BLOCK,)."""
+    for r in range(ROWS):
+        source, line = np.uint64(at + r * stride), np.uint64(r * COLUMNS)
+        for c in range(WIDTH):
+            out[line + c] = values[source + c]
+
+
+@kernel_part
+def read_stretched(reading, n, j, i, k, index, out):
+    """A block, from the grid's pixel (i, k) on, of what probe j of split n reads at an offset stretched at each pixel.
+
+    index: (BLOCK,) gets the places that are read
+    """
+    values, place, _, size, offset, row, column, stretch, planes, extent = reading
+    plane, down, right = planes[place[n, j]], offset[n, j, 0], offset[n, j, 1]
+    start, h, w, top, left, step = plane[0], plane[1], plane[2], plane[3], plane[4], plane[5]
+    for p in range(BLOCK):
+        s = min(i + p // COLUMNS, size[0] - 1) * size[1] + min(k + p % COLUMNS, size[1] - 1)
+        r = row[s] + np.int64(np.floor(down * stretch[s] + np.float32(0.5)))
+        c = column[s] + np.int64(np.floor(right * stretch[s] + np.float32(0.5)))
+        if extent[0] > 0 and (r < 0 or r >= extent[0] or c < 0 or c >= extent[1]):
+            index[p] = start + h * w
+        else:
+            if step > 1:
+                r, c = (r - top + step // 2) // step, (c - left + step // 2) // step
+            else:
+                r, c = r - top, c - left
+            index[p] = start + min(max(r, 0), h - 1) * w + min(max(c, 0), w - 1)
+        out[p] = values[index[p]]
+
+
+@kernel_part
+def _ask_for(values, place, stride, n, i, k):
+    """Ask for what split n (-1: a leaf) reads for a block, long before it is needed."""
+    if stride > 0 and n >= 0:
+        for j in range(place.shape[1]):
+            if place[n, j] >= 0:
+                prefetch_block(values, place[n, j] + i * stride + k, stride)
+
+
+@kernel_part
+def _split_input(reading, weight, bias, n, i, k, index, probe, z):
+    """z_H1 of split n: probes added in the forest's order and never contracted, so that hard decisions are the same."""
+    values, place, stride, b = reading[0], reading[1], reading[2], bias[n]
+    if place.shape[1] == 1 and stride > 0 and place[n, 0] >= 0:  # the most common case, in one pass
+        w, at = weight[n, 0], place[n, 0] + i * stride + k
+        for r in range(ROWS):
+            source, line = np.uint64(at + r * stride), np.uint64(r * COLUMNS)
+            for c in range(WIDTH):
+                z[line + c] = w * values[source + c] + b
+        return
+    z[:] = ZERO
+    for j in range(place.shape[1]):
+        if place[n, j] < 0:
+            continue
+        if stride > 0:
+            read_fixed(values, place[n, j] + i * stride + k, stride, probe)
+        else:
+            read_stretched(reading, n, j, i, k, index, probe)
+        w = weight[n, j]
+        for p in range(BLOCK):
+            z[p] += w * probe[p]
+    for p in range(BLOCK):
+        z[p] += b
+
+
+@multiply_add_part
+def _branch(kind, leaf, tolerance, carry, gate, right, left):
+    """What the two children carry; `gate` holds z_H1 and gets what the backward pass needs.
+
+    Returns where anything is carried: 0 nowhere, 1 left only, 2 right only, 3 both.
+    """
+    # Written so that NaN counts as carried: it must show.
+    some_right, some_left = np.int32(0), np.int32(0)
+    if kind == TANH:
+        for p in range(BLOCK):
+            z = gate[p]
+            away = exp(np.float32(-2) * abs(z))
+            a = (ONE - away) / (ONE + away)
+            a = a if z >= 0 else -a
+            gate[p] = a
+            right[p] = carry[p] + (a - ONE)
+            left[p] = carry[p] - (a + ONE)
+        return 3
+    if kind == SOFT:
+        for p in range(BLOCK):
+            z = gate[p]
+            away = exp(-abs(z))
+            likely = ONE / (ONE + away)
+            unlikely = away * likely
+            to_right, to_left = (likely, unlikely) if z >= 0 else (unlikely, likely)
+            gate[p] = to_right
+            up, down = carry[p] * to_right, carry[p] * to_left
+            up, down = ZERO if up <= tolerance else up, ZERO if down <= tolerance else down
+            right[p], left[p] = up, down
+            some_right, some_left = np.int32(some_right | as_bits(up)), np.int32(some_left | as_bits(down))
+    elif kind == CRELU:
+        for p in range(BLOCK):
+            z = gate[p]
+            lost = carry[p] * exp(-leaf * abs(z))
+            up, down = carry[p] if z >= 0 else lost, carry[p] if z <= 0 else lost
+            up, down = ZERO if up <= tolerance else up, ZERO if down <= tolerance else down
+            right[p], left[p] = up, down
+            some_right, some_left = np.int32(some_right | as_bits(up)), np.int32(some_left | as_bits(down))
+    else:
+        for p in range(BLOCK):
+            up = carry[p] if gate[p] >= 0 else ZERO
+            down = carry[p] - up
+            right[p], left[p] = up, down
+            some_right, some_left = np.int32(some_right | as_bits(up)), np.int32(some_left | as_bits(down))
+    return 2 * (some_right != 0) + (some_left != 0)
+
+
+@kernel_part
+def start_tree(kind, root, node, carry, progress):
+    """Make the root the top of a first piece."""
+    node[0, 0] = root
+    progress[0, 2] = -1
+    for p in range(BLOCK):
+        carry[0, 0, p] = ZERO if kind == TANH else ONE
+
+
+@multiply_add_part
+def descend(reading, tree, weights, activations, room, i, k, f):
+    """Piece f of a tree over the block at (i, k), from node[f, 0] with carry[f, 0] on.
+
+    Fills `carry` (a_H2 at leaves) for the nodes that are reached. Returns the number of leaves among them.
+    """
+    values, place, stride = reading[0], reading[1], reading[2]
+    left_child, split_of, weight, bias = tree[1], tree[2], weights[0], weights[1]
+    kind, leaf, tolerance = activations[0], activations[1], activations[3]
+    node, child, carry, gate = room[0][f], room[1][f], room[2][f], room[3][f]
+    leaves, open_ends, progress, index, probe = room[4][f], room[5][f], room[6][f], room[7], room[8]
+    begin, count, n_inner, n_leaves, n_open = 0, 1, 0, 0, 0
+    _ask_for(values, place, stride, split_of[node[0]], i, k)
+    for generation in range(GENERATIONS + 1):
+        end = count
+        # All reads of a generation first: they do not wait for each other.
+        if generation < GENERATIONS:
+            for at in range(begin, end):
+                n = split_of[node[at]]
+                if n >= 0:
+                    _split_input(reading, weight, bias, n, i, k, index, probe, gate[at])
+        for at in range(begin, end):
+            below = left_child[node[at]]
+            if below < 0:
+                leaves[n_leaves] = at
+                n_leaves += 1
+                continue
+            if generation == GENERATIONS:
+                open_ends[n_open] = at
+                n_open += 1
+                continue
+            # Both are written; a child that carries nothing is overwritten by the next one.
+            some = _branch(kind, leaf, tolerance, carry[at], gate[at], carry[count + 1], carry[count])
+            child[at, 0] = child[at, 1] = -1
+            first = count
+            if some & 1:
+                node[count] = below
+                child[at, 0] = count
+                count += 1
+            elif some & 2:
+                copy_row(carry[count + 1], carry[count])
+            if some & 2:
+                node[count] = below + 1
+                child[at, 1] = count
+                count += 1
+            if generation + 1 < GENERATIONS:
+                for new in range(first, count):
+                    _ask_for(values, place, stride, split_of[node[new]], i, k)
+        n_inner, begin = begin, end
+    if kind == TANH:
+        for q in range(n_leaves):
+            a = carry[leaves[q]]
+            for p in range(BLOCK):
+                x = leaf * (a[p] + ONE)
+                away = exp(-abs(x))
+                likely = ONE / (ONE + away)
+                a[p] = likely if x >= 0 else away * likely
+    progress[0], progress[1], progress[2] = n_inner, n_open, 0
+    return n_leaves
+
+
+@kernel_part
+def next_piece(f, node, carry, open_ends, progress):
+    """Go on from piece f to the one below its next open end; if none is left, to the one above (-1: there is none)."""
+    done = progress[f, 2]
+    if done == progress[f, 1]:
+        return f - 1
+    at = open_ends[f, done]
+    node[f + 1, 0] = node[f, at]
+    copy_row(carry[f, at], carry[f + 1, 0])
+    progress[f, 2], progress[f + 1, 2] = done + 1, -1
+    return f + 1
+
+
+@multiply_add_part
+def _add_votes(leaves, node, leaf_of, carry, votes, four, out):
+    """out (C,BLOCK) += votes times a_H2, leaf after leaf, four leaves and four classes to a pass over the pixels."""
+    rows = out.reshape(-1)
+    n_leaves, n_classes = len(leaves), out.shape[0]
+    full = n_leaves - n_leaves % 4
+    for q in range(0, full, 4):
+        for u in range(4):
+            copy_row(carry[leaves[q + u]], four[u * BLOCK : (u + 1) * BLOCK])
+        va, vb = votes[leaf_of[node[leaves[q]]]], votes[leaf_of[node[leaves[q + 1]]]]
+        vc, vd = votes[leaf_of[node[leaves[q + 2]]]], votes[leaf_of[node[leaves[q + 3]]]]
+        s = 0
+        while s + 4 <= n_classes:
+            mix_four(
+                va[s], vb[s], vc[s], vd[s], va[s + 1], vb[s + 1], vc[s + 1], vd[s + 1],
+                va[s + 2], vb[s + 2], vc[s + 2], vd[s + 2], va[s + 3], vb[s + 3], vc[s + 3], vd[s + 3],
+                four, rows[s * BLOCK : (s + 4) * BLOCK],
+            )  # fmt: skip
+            s += 4
+        while s < n_classes:
+            mix_one(va[s], vb[s], vc[s], vd[s], four, out[s])
+            s += 1
+    for q in range(full, n_leaves):
+        a, va = carry[leaves[q]], votes[leaf_of[node[leaves[q]]]]
+        for s in range(n_classes):
+            add_scaled(va[s], a, out[s])
+
+
+@multiply_add_part
+def add_tree(reading, tree, weights, activations, room, i, k, t, out):
+    """Add what the leaves of tree t vote for in one block to out (C,BLOCK).
+
+    Where they are normalised, the sum of their activations is left in the room's `mass`.
+    """
+    leaf_of, leaf_group, votes, normalised = tree[3], tree[4], weights[2], activations[2]
+    node, carry, leaves, open_ends, progress = room[0], room[2], room[4], room[5], room[6]
+    mass, four, part = room[9], room[10], room[11]
+    f, group = 0, np.int32(-1)
+    mass[:] = ZERO
+    start_tree(activations[0], tree[0][t], node, carry, progress)
+    while f >= 0:
+        if progress[f, 2] < 0:
+            n_leaves = descend(reading, tree, weights, activations, room, i, k, f)
+            # Some leaves at a time: a leaf's small part would be lost in the sum over all trees. Which ones is the
+            # tree's affair, not the block's, so that a pixel's sum does not depend on what shares its block.
+            end = 0
+            while end < n_leaves:
+                begin, which = end, leaf_group[leaf_of[node[f, leaves[f, end]]]]
+                while end < n_leaves and leaf_group[leaf_of[node[f, leaves[f, end]]]] == which:
+                    end += 1
+                if which != group:
+                    if group >= 0:
+                        _add_rows(part, out)
+                    part[:] = ZERO
+                    group = which
+                _add_votes(leaves[f, begin:end], node[f], leaf_of, carry[f], votes, four, part)
+            if normalised:
+                for q in range(n_leaves):
+                    add_scaled(ONE, carry[f, leaves[f, q]], mass)
+        f = next_piece(f, node, carry, open_ends, progress)
+    if group >= 0:
+        _add_rows(part, out)
+
+
+@kernel_part
+def _add_rows(part, out):
+    for s in range(out.shape[0]):
+        target, row = out[s], part[s]
+        for p in range(BLOCK):
+            target[p] += row[p]
+
+
+@multiply_add_part
+def forward(reading, tree, weights, activations, room, first_row, last_row, total, out):
+    """Rows first_row..last_row of the scores, out (C,h,w); total (C,BLOCK) is room."""
+    size, normalised, mass, sums = reading[3], activations[2], room[9], room[12]
+    target = sums if normalised else total
+    for i in range(first_row, last_row, ROWS):
+        for k in range(0, size[1], COLUMNS):
+            total[:] = ZERO
+            for t in range(tree[0].shape[0]):
+                if normalised:
+                    sums[:] = ZERO
+                add_tree(reading, tree, weights, activations, room, i, k, t, target)
+                if normalised:
+                    invert(mass)
+                    for s in range(out.shape[0]):
+                        for p in range(BLOCK):
+                            total[s, p] += sums[s, p] * mass[p]
+            for s in range(out.shape[0]):
+                for r in range(min(ROWS, last_row - i)):
+                    for c in range(min(COLUMNS, size[1] - k)):
+                        out[s, i + r, k + c] = total[s, r * COLUMNS + c]

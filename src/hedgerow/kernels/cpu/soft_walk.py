@@ -1,0 +1,187 @@
+"""Walking soft trees over an image: a pixel enters every branch that it reaches with more than a tolerance.
+
+A tree is walked node by node for a block of pixels. A node has the list of those pixels that reach it, with the
+probability that they do; it makes the lists of its two children from it. Neighbours reach the same nodes, so lists are
+long enough for vector work, and a pixel costs nothing where it does not go. At each pixel the sums are taken in the
+tree's order, whatever pixels share its block.
+Callers guarantee that every read is in range; nothing is checked here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hedgerow.kernels.compiling import kernel, kernel_part, multiply_add_part
+from hedgerow.kernels.cpu.blocks import ONE, ZERO, exp
+from hedgerow.kernels.cpu.eights import EIGHT, add_scaled_eight, keep_eight
+from hedgerow.kernels.cpu.walk import store
+
+ROWS, COLUMNS = 64, 128  # large, so that many pixels share a node: a list of few costs as much as one of many
+BLOCK = ROWS * COLUMNS
+# Pixel p of a block is in its row p >> SHIFT and column p & MASK: cheaper than to look it up.
+SHIFT, MASK = np.uint32(7), np.uint32(COLUMNS - 1)
+VECTOR = 16
+
+
+@kernel_part
+def _add_votes(n, pixel, mass, leaf, votes, total):
+    """Add the votes of a leaf, times the probability of reaching it, at the n pixels of a list."""
+    width, all_votes, boxes = votes.shape[1], votes.reshape(-1), total.reshape(-1)
+    for e in range(n):
+        m, at = mass[e], pixel[e] * width
+        for c in range(0, width, EIGHT):
+            add_scaled_eight(boxes, at + c, m, all_votes, leaf * width + c)
+
+
+@kernel_part
+def _fixed_values(values, stride, at, weight, n, pixel, out):
+    """The weighted sum of probes that read at the places at (J,) for the block's first pixel, at n pixels to out."""
+    step = np.uint32(stride)
+    for j in range(weight.shape[0]):
+        start, w = np.uint64(at[j]), weight[j]
+        if j == 0:
+            for e in range(n):
+                p = np.uint32(pixel[e])
+                out[e] = w * values[start + np.uint64(np.uint32((p >> SHIFT) * step) + (p & MASK))]
+        else:
+            for e in range(n):
+                p = np.uint32(pixel[e])
+                out[e] += w * values[start + np.uint64(np.uint32((p >> SHIFT) * step) + (p & MASK))]
+
+
+@kernel_part
+def _stretched_values(values, size, constants, corner, stretch, plane, offset, weight, n, pixel, place, out):
+    """The weighted sum of the probes (J,) of a node whose offsets are stretched, at n pixels to out; as `probe_sum`.
+
+    constants: where in `values` those begin that lie beyond the border of each plane; -1: the nearest edge pixel
+    """
+    height, width = np.int32(size[0]), np.int32(size[1])
+    top, left, half = np.int32(corner[0]), np.int32(corner[1]), np.float32(0.5)
+    for e in range(n):
+        out[e] = ZERO
+    for j in range(weight.shape[0]):
+        w = weight[j]
+        if w == 0:
+            continue
+        down, right, start = offset[j, 0], offset[j, 1], plane[j] * size[0] * size[1]
+        for e in range(n):
+            p = np.uint32(pixel[e])
+            s = stretch[p]
+            row = np.int32(top + np.int32(p >> SHIFT) + np.int32(np.floor(down * s + half)))
+            column = np.int32(left + np.int32(p & MASK) + np.int32(np.floor(right * s + half)))
+            if constants < 0:
+                row = min(max(row, np.int32(0)), height - np.int32(1))
+                column = min(max(column, np.int32(0)), width - np.int32(1))
+            is_inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
+            inside = start + np.int64(row) * width + column
+            place[e] = inside if is_inside else constants + plane[j]
+        for e in range(n):
+            out[e] += w * values[np.uint64(place[e])]
+
+
+@multiply_add_part
+def _branch(sharpness, threshold, n, mass, value, right):
+    """Replace `value` by what goes left of mass (>=n,), and fill `right`; whole vectors, so beyond n as well."""
+    for first in range(0, n, VECTOR):
+        m, v, r = mass[first : first + VECTOR], value[first : first + VECTOR], right[first : first + VECTOR]
+        for e in range(VECTOR):
+            # The network's own numbers: its weights are these, times a power of two.
+            z = sharpness * (v[e] - threshold)
+            away = exp(-abs(z))
+            likely = ONE / (ONE + away)
+            unlikely = away * likely
+            to_right, to_left = (likely, unlikely) if z >= 0 else (unlikely, likely)
+            r[e], v[e] = m[e] * to_right, m[e] * to_left
+
+
+@kernel_part
+def _part(n, tolerance, pixel, mass, left, right, right_pixel, right_mass):
+    """Share a list of n pixels out to the two children: the left child's takes its place. Their lengths."""
+    n_left, n_right = 0, 0
+    for e in range(n, n + EIGHT):
+        left[e], right[e] = ZERO, ZERO
+    for e in range(0, n, EIGHT):
+        n_right += keep_eight(pixel, right, e, tolerance, right_pixel, right_mass, n_right)
+        n_left += keep_eight(pixel, left, e, tolerance, pixel, mass, n_left)
+    return n_left, n_right
+
+
+@kernel_part
+def _walk_tree(reading, nodes, root, n_rows, n_columns, corner, stretch, tolerance, room, total):
+    """Add to total (BLOCK,>=C) the votes of the leaves that pixels reach, times the probability of reaching them.
+
+    The lists lie in two piles. A node's list is on top of one of them; its left child's takes its place there, its
+    right child's goes on top of the other.
+    """
+    values, stride, size, constants, _, place = reading
+    plane, offset, weight, threshold, sharpness, child, leaf, votes = nodes
+    waiting, top, pixels, masses, at, value, right = room
+    n = 0
+    for i in range(n_rows):
+        for j in range(n_columns):
+            pixels[0, n], masses[0, n] = i * COLUMNS + j, ONE
+            n += 1
+    # Of each node that waits: its number, the pile of its list, where that begins, and its length.
+    waiting[0, 0], waiting[0, 1], waiting[0, 2], waiting[0, 3], n_waiting = root, 0, 0, n, 1
+    top[0], top[1] = n, 0
+    while n_waiting > 0:
+        n_waiting -= 1
+        k, mine, first, n = waiting[n_waiting]
+        other = 1 - mine
+        pixel, mass, last = pixels[mine, first:], masses[mine, first:], top[other]
+        if child[k] == k:
+            _add_votes(n, pixel, mass, leaf[k], votes, total)
+            top[mine] = first
+            continue
+        if stride > 0:
+            for j in range(place.shape[1]):
+                at[j] = place[k, j] + corner[0] * stride + corner[1]
+            _fixed_values(values, stride, at, weight[k], n, pixel, value)
+        else:
+            _stretched_values(
+                values, size, constants, corner, stretch, plane[k], offset[k], weight[k], n, pixel, at, value
+            )  # fmt: skip
+        _branch(sharpness[k], threshold[k], n, mass, value, right)
+        n_left, n_right = _part(n, tolerance, pixel, mass, value, right, pixels[other, last:], masses[other, last:])
+        top[mine], top[other] = first + n_left, last + n_right
+        for c, pile, begin, length in ((0, mine, first, n_left), (1, other, last, n_right)):
+            if length > 0:
+                waiting[n_waiting, 0], waiting[n_waiting, 1] = child[k] + c, pile
+                waiting[n_waiting, 2], waiting[n_waiting, 3] = begin, length
+                n_waiting += 1
+
+
+@kernel
+def walk_soft(reading, nodes, root, deepest, tolerance, is_softmax, first_row, last_row, origin, out):
+    """Rows first_row..last_row of out (C,h,w) of soft trees.
+
+    reading: values, stride, size, constants, reach, place: with a stride, probe j of node n reads for the pixel (0, 0)
+             at place[n, j]; without (0), values are planes of `size` (H,W), in which the pixel (0, 0) is at `origin`,
+             reach (H*W,) or empty stretches the offsets, and constants are as in `_stretched_values`
+    nodes:   plane, offset, weight (N,J); threshold, sharpness, child, leaf (N,); votes (L,>=C)
+    """
+    n_classes, _, width = out.shape
+    stride, size, reach, votes = reading[1], reading[2], reading[4], nodes[7]
+    total = np.empty((BLOCK, votes.shape[1]), np.float32)
+    stretch = np.ones(BLOCK, np.float32)
+    # A pixel waits at most once in each generation, and once more for the children that are being made.
+    length = (deepest + 2) * BLOCK + VECTOR
+    room = (
+        np.empty((deepest + 2, 4), np.int64), np.empty(2, np.int64),
+        np.empty((2, length), np.int32), np.zeros((2, length), np.float32), np.empty(BLOCK, np.int64),
+        np.zeros(BLOCK + VECTOR, np.float32), np.zeros(BLOCK + VECTOR, np.float32),
+    )  # fmt: skip
+    for top in range(first_row, last_row, ROWS):
+        n_rows = min(ROWS, last_row - top)
+        for left in range(0, width, COLUMNS):
+            n_columns = min(COLUMNS, width - left)
+            corner = (top, left) if stride > 0 else (top + origin[0], left + origin[1])
+            if reach.shape[0] > 0:
+                for i in range(n_rows):
+                    for j in range(n_columns):
+                        stretch[i * COLUMNS + j] = reach[(corner[0] + i) * size[1] + corner[1] + j]
+            total[:] = ZERO
+            for t in range(root.shape[0]):
+                _walk_tree(reading, nodes, root[t], n_rows, n_columns, corner, stretch, tolerance, room, total)
+            for i in range(n_rows):
+                store(total[i * COLUMNS :], n_columns, n_classes, is_softmax, out, top + i, left)

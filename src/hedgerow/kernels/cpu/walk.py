@@ -1,0 +1,204 @@
+"""Walking a forest over an image: blocks of pixels side by side, one tree level at a time.
+
+A leaf is its own left child with a threshold that nothing reaches (NaN), so every pixel of a block takes the same
+number of steps and the loop has no branch. Votes are added tree after tree, in order, so the sum does not depend on
+blocks or tiles.
+Callers guarantee that every read is in range; nothing is checked here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hedgerow.kernels.compiling import kernel, kernel_part
+from hedgerow.kernels.definition.outputs import CANCELLED, SMALLEST_SUM
+
+BLOCK = 512
+
+
+@kernel
+def _add_votes(node, n_pixels, leaf, votes, total):
+    for i in range(n_pixels):
+        ballot = votes[leaf[node[i]]]
+        box = total[i]
+        for c in range(ballot.shape[0]):
+            box[c] += ballot[c]
+
+
+@kernel_part
+def store(total, n_pixels, n_classes, is_softmax, out, row, column):
+    """total (BLOCK, >=C) to out (C,H,W) at a run of pixels of one row; softmax, or as `trees.normalise` does it."""
+    for i in range(n_pixels):
+        box = total[i]
+        if is_softmax:
+            highest, whole = box[0], np.float32(0)
+            for c in range(1, n_classes):
+                highest = max(highest, box[c])
+            for c in range(n_classes):
+                box[c] = np.exp(box[c] - highest)
+                whole += box[c]
+            for c in range(n_classes):
+                box[c] /= whole
+            continue
+        whole, sizes = np.float32(0), np.float32(0)
+        for c in range(n_classes):
+            whole += box[c]
+            sizes += abs(box[c])
+        divisor = max(max(whole, np.float32(CANCELLED) * sizes), np.float32(SMALLEST_SUM))
+        lacking = (np.float32(1) - whole / divisor) / np.float32(n_classes)
+        for c in range(n_classes):
+            box[c] = box[c] / divisor + lacking
+    for c in range(n_classes):
+        line = out[c, row, column : column + n_pixels]
+        for i in range(n_pixels):
+            line[i] = total[i, c]
+
+
+@kernel
+def _first_two_steps(planes, base, n_pixels, root, route, threshold, node):
+    """Take a block from the root to its grandchildren: neighbours read neighbours, so this much is vector work."""
+    left = np.uint32(route[root] >> np.uint64(32))
+    right = left + np.uint32(1)
+    at_root = base + np.int64(np.uint32(route[root]))
+    at_left = base + np.int64(np.uint32(route[left]))
+    at_right = base + np.int64(np.uint32(route[right]))
+    of_root, of_left = planes[at_root : at_root + n_pixels], planes[at_left : at_left + n_pixels]
+    of_right = planes[at_right : at_right + n_pixels]
+    cut_root, cut_left, cut_right = threshold[root], threshold[left], threshold[right]
+    left_child, right_child = (
+        np.uint32(route[left] >> np.uint64(32)),
+        np.uint32(route[right] >> np.uint64(32)),
+    )
+    for i in range(n_pixels):
+        on_left = left_child + np.uint32(of_left[i] >= cut_left)
+        on_right = right_child + np.uint32(of_right[i] >= cut_right)
+        node[i] = on_right if of_root[i] >= cut_root else on_left
+
+
+@kernel
+def walk_single_probe(
+    planes, stride, route, threshold, leaf, votes, root, depth, is_softmax, first_row, last_row, out
+):  # fmt: skip
+    """Rows first_row..last_row of out (C,H,W), for splits of one probe of weight 1 at a fixed offset.
+
+    planes: flat; stride: from one row to the next
+    route: (N,) uint64: left child in the upper half, in the lower half the index of the probe for the pixel (0, 0);
+    side by side they are one read
+    votes: (L, >=C), padded with zeros to a width that suits the vector unit
+    """
+    n_classes, _, width = out.shape
+    node = np.empty(BLOCK, np.uint32)
+    total = np.empty((BLOCK, votes.shape[1]), np.float32)
+    for row in range(first_row, last_row):
+        for column in range(0, width, BLOCK):
+            n_pixels = min(BLOCK, width - column)
+            base = row * stride + column
+            total[:] = np.float32(0)
+            for t in range(root.shape[0]):
+                steps = depth[t]
+                if steps >= 2:
+                    _first_two_steps(planes, base, n_pixels, root[t], route, threshold, node)
+                    steps -= 2
+                else:
+                    for i in range(n_pixels):
+                        node[i] = root[t]
+                for _ in range(steps):
+                    for i in range(n_pixels):
+                        k = node[i]
+                        step = route[k]
+                        value = planes[np.uint32(np.uint32(step) + np.uint32(base) + np.uint32(i))]
+                        node[i] = np.uint32(step >> np.uint64(32)) + np.uint32(value >= threshold[k])
+                _add_votes(node, n_pixels, leaf, votes, total)
+            store(total, n_pixels, n_classes, is_softmax, out, row, column)
+
+
+@kernel_part
+def probe_sum(planes, start, height, width, stretch, outside, plane, offset, weight, row, column):
+    """A node's value at one pixel: the weighted sum of its probes (J,) into planes (P,pixels).
+
+    The image's pixels begin at `start`; stretch: factor for the offsets at this pixel; outside: (P,) constants
+    beyond the border, or empty for the nearest edge pixel.
+    """
+    half = np.float32(0.5)
+    total = np.float32(0)
+    for j in range(plane.shape[0]):
+        if weight[j] == 0:
+            continue
+        r = row + int(np.floor(offset[j, 0] * stretch + half))
+        c = column + int(np.floor(offset[j, 1] * stretch + half))
+        if outside.shape[0] > 0 and (r < 0 or r >= height or c < 0 or c >= width):
+            total += weight[j] * outside[plane[j]]
+        else:
+            r = min(max(r, 0), height - 1)
+            c = min(max(c, 0), width - 1)
+            total += weight[j] * planes[plane[j], start + r * width + c]
+    return total
+
+
+@kernel_part
+def _reached(planes, size, stretch, outside, plane, offset, weight, threshold, child, k, depth, row, column):
+    """The leaf's node that a pixel reaches from node k on."""
+    for _ in range(depth):
+        if child[k] == k:
+            break
+        value = probe_sum(
+            planes, 0, size[0], size[1], stretch, outside, plane[k], offset[k], weight[k], row, column
+        )  # fmt: skip
+        k = child[k] + np.uint32(value >= threshold[k])
+    return k
+
+
+@kernel
+def walk_any_probes(
+    planes, size, reach, outside, plane, offset, weight, threshold, child, leaf, votes, root, depth, is_softmax,
+    first_row, last_row, origin, out,
+):  # fmt: skip
+    """Rows first_row..last_row of out (C,h,w), whose pixel (0, 0) is the planes' `origin` (row, column).
+
+    planes: (P,H*W) of an image of `size` (H,W); reach: (H*W,) factor for the offsets at each pixel, or empty
+    """
+    n_classes, _, width = out.shape
+    stretch = np.float32(1)
+    node = np.empty(BLOCK, np.uint32)
+    total = np.empty((BLOCK, votes.shape[1]), np.float32)
+    for row in range(first_row, last_row):
+        for column in range(0, width, BLOCK):
+            n_pixels = min(BLOCK, width - column)
+            total[:] = np.float32(0)
+            for t in range(root.shape[0]):
+                for i in range(n_pixels):
+                    r, c = origin[0] + row, origin[1] + column + i
+                    if reach.shape[0] > 0:
+                        stretch = reach[r * size[1] + c]
+                    node[i] = _reached(
+                        planes, size, stretch, outside, plane, offset, weight, threshold, child, root[t], depth[t], r, c
+                    )  # fmt: skip
+                _add_votes(node, n_pixels, leaf, votes, total)
+            store(total, n_pixels, n_classes, is_softmax, out, row, column)
+
+
+@kernel
+def find_leaves(
+    planes, size, reach, outside, plane, offset, weight, threshold, child, leaf, root, depth,
+    first_row, last_row, origin, out,
+):  # fmt: skip
+    """Rows first_row..last_row of out (T,h,w): the row of `votes` that each pixel reaches; see `walk_any_probes`."""
+    stretch = np.float32(1)
+    for t in range(root.shape[0]):
+        for row in range(first_row, last_row):
+            for column in range(out.shape[2]):
+                r, c = origin[0] + row, origin[1] + column
+                if reach.shape[0] > 0:
+                    stretch = reach[r * size[1] + c]
+                k = _reached(
+                    planes, size, stretch, outside, plane, offset, weight, threshold, child, root[t], depth[t], r, c
+                )  # fmt: skip
+                out[t, row, column] = leaf[k]
+
+
+@kernel
+def finish(total, is_softmax, out):
+    """Summed votes total (h*w,C), which are used up, to out (C,h,w), as after walking."""
+    n_classes, height, width = out.shape
+    for row in range(height):
+        store(total[row * width : (row + 1) * width], width, n_classes, is_softmax, out, row, 0)

@@ -1,0 +1,136 @@
+"""The network of one level as the paper defines it, in plain PyTorch: short, any dtype, differentiable.
+
+The fast forms beside this module must agree with it in value and gradient. It stores everything of size
+pixels x neurons, so `level_scores` works through the pixels in blocks.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from hedgerow.kernels.definition.outputs import CANCELLED, SMALLEST_SUM
+from hedgerow.kernels.wiring import UNUSED, Reads, Wiring, places
+
+BLOCK_VALUES = 2**25  # of pixels x edges, that one block holds at most
+
+
+def split_input(values: Tensor, index: Tensor, split_weight: Tensor, split_bias: Tensor) -> Tensor:
+    """z_H1 (N,S): the weighted probes, values[index] with index (N,J,S), plus the bias."""
+    total = torch.zeros((), dtype=values.dtype, device=values.device)
+    for j in range(index.shape[1]):  # one after the other, in the forest's order: a hard decision must not differ
+        total = total + split_weight[:, j, None] * values[index[:, j]]
+    return total + split_bias[:, None]
+
+
+def split_activation(z: Tensor, split: str) -> tuple[Tensor, Tensor]:
+    """What H1 passes on where a path goes right, and where it goes left, each (N,S); weights +-1 are applied later."""
+    if split == "hard":
+        side = torch.where(z >= 0, 1.0, -1.0).to(z.dtype)
+        return side, side
+    if split == "tanh":
+        return torch.tanh(z), torch.tanh(z)
+    if split == "soft":
+        return functional.logsigmoid(z), functional.logsigmoid(-z)
+    return -torch.relu(-z), -torch.relu(z)  # crelu
+
+
+def leaf_input(right: Tensor, left: Tensor, wiring: Wiring, leaf_weight: Tensor, leaf_bias: Tensor) -> Tensor:
+    """z_H2 (L,S): the sum over the splits of each leaf's path, leaf_weight (E,) on the edges, leaf_bias (L,).
+
+    Fully connected, leaf_weight is (N,L), or (2N,L) where the two sides pass on different activations.
+    """
+    if leaf_weight.ndim == 2:
+        both = right if len(leaf_weight) == len(right) else torch.cat([right, left])
+        return leaf_weight.T @ both + leaf_bias[:, None]
+    split, leaf, goes_right = (torch.as_tensor(a, device=right.device) for a in _edges(wiring))
+    passed = torch.where(goes_right[:, None], right[split], left[split])
+    start = leaf_bias[:, None].expand(-1, right.shape[1])
+    return torch.index_add(start, 0, leaf, leaf_weight[:, None] * passed)
+
+
+def leaf_activation(z: Tensor, wiring: Wiring, activation: str) -> Tensor:
+    """a_H2 (L,S): sigmoid, exponential, step, or softmax over the leaves of each tree."""
+    if activation == "sigmoid":
+        return torch.sigmoid(z)
+    if activation == "step":
+        return (z > 0).to(z.dtype)
+    if activation == "exp":
+        return torch.exp(z)
+    tree = torch.as_tensor(wiring.leaf_tree, device=z.device)
+    zeros = torch.zeros((wiring.n_trees, z.shape[1]), dtype=z.dtype, device=z.device)
+    highest = torch.scatter_reduce(zeros - torch.inf, 0, tree[:, None].expand(z.shape), z.detach(), "amax")
+    grown = torch.exp(z - highest[tree])
+    return grown / torch.index_add(zeros, 0, tree, grown)[tree]
+
+
+def level_scores(
+    values: Tensor,
+    reads: Reads,
+    wiring: Wiring,
+    split_weight: Tensor,
+    split_bias: Tensor,
+    leaf_weight: Tensor,
+    leaf_bias: Tensor,
+    vote_weight: Tensor,
+    split: str,
+    activation: str,
+) -> Tensor:
+    """Scores (C,S) of the pixels of a grid, before normalisation or softmax: sum_l a_H2(l) w_H2(l),c.
+
+    values: (V,) flat planes; split_weight (N,J), split_bias (N,), leaf_weight (E,), leaf_bias (L,), vote_weight (L,C)
+    """
+    # An unused probe reads something, and counts for nothing.
+    used = torch.as_tensor(reads.place != UNUSED, device=values.device)
+    tensors = (values, split_weight, split_bias, leaf_weight, leaf_bias, vote_weight)
+
+    def block(first: int, last: int, *tensors: Tensor) -> Tensor:
+        values, split_weight, split_bias, leaf_weight, leaf_bias, vote_weight = tensors
+        index = torch.as_tensor(places(reads, first, last), device=values.device)
+        z = split_input(values, index, torch.where(used, split_weight, 0), split_bias)
+        leaves = leaf_input(*split_activation(z, split), wiring, leaf_weight, leaf_bias)
+        return vote_weight.T @ leaf_activation(leaves, wiring, activation)
+
+    n_pixels = reads.size[0] * reads.size[1]
+    size = max(1, BLOCK_VALUES // max(len(wiring.edge_leaf), 1))
+    if n_pixels <= size:
+        return block(0, n_pixels, *tensors)
+    # Recomputed in the backward pass, so that memory does not grow with the number of pixels.
+    ranges = [(first, min(first + size, n_pixels)) for first in range(0, n_pixels, size)]
+    return torch.cat([checkpoint(block, *pair, *tensors, use_reentrant=False) for pair in ranges], dim=1)
+
+
+def _edges(wiring: Wiring) -> tuple:
+    return wiring.edge_split, wiring.edge_leaf, wiring.edge_sign > 0
+
+
+def normalise(scores: Tensor) -> Tensor:
+    """Scores (C,...) to inner outputs H_3k, sum one; see `trees.normalise`. Its gradient is finite everywhere."""
+    total = _sum_of_planes(scores)
+    divisor = torch.maximum(total, CANCELLED * _sum_of_planes(scores.abs())).clamp(min=SMALLEST_SUM)
+    return scores / divisor + (1 - total / divisor) / len(scores)
+
+
+def softmax(scores: Tensor) -> Tensor:
+    """Scores (C,...) to class probabilities, the same at a pixel wherever it lies in the array."""
+    grown = torch.exp(scores - scores.amax(0))
+    return grown / _sum_of_planes(grown)
+
+
+def _sum_of_planes(planes: Tensor) -> Tensor:
+    """In order, as the forest's kernels add; `sum` may take another order at another place of the array."""
+    total = planes[0]
+    for plane in planes[1:]:
+        total = total + plane
+    return total
+
+
+def mapped_edges(wiring: Wiring, split: str, sharpness: float) -> tuple[Tensor, Tensor]:
+    """leaf_weight (E,) and leaf_bias (L,) of the mapped network: the tree as weights between H1 and H2."""
+    sign = torch.as_tensor(wiring.edge_sign, dtype=torch.float32)
+    if split in ("hard", "tanh"):
+        length = torch.as_tensor(wiring.path_length, dtype=torch.float32)
+        return sharpness * sign, -sharpness * (length - 1)
+    return sharpness * torch.ones_like(sign), torch.zeros(wiring.n_leaves)

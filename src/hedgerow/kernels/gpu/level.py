@@ -1,0 +1,357 @@
+"""The network of one level on a GPU: the Triton kernels behind the signature of `numba_cpu.level_scores`.
+
+Arrays that belong to nodes are handed over in the order of the trees' pieces (see `pieces`), and gradients come back in
+it. Gradients are added up by whoever has a part ready, so their last digits vary from run to run; where
+`torch.use_deterministic_algorithms` asks for it they are added as whole numbers, which are the same in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+import triton
+from torch import Tensor
+
+from hedgerow.kernels.gpu.level_backward import backward
+from hedgerow.kernels.gpu.level_forward import forward
+from hedgerow.kernels.gpu.parts import COLUMNS, IS_INTERPRETED
+from hedgerow.kernels.gpu.pieces import Pieces, pieces_of
+from hedgerow.kernels.keeping import Kept
+from hedgerow.kernels.wiring import UNUSED, Reads, Wiring
+
+KINDS = {"hard": 0, "tanh": 1, "soft": 2, "crelu": 3}
+SMALLEST = 1e-30  # what must arrive at a piece of a tree to be felt in float32 at all
+PADDING = -1e30  # bias of a split that is none: everything goes to the left
+MOST_BYTES = 2**28  # of the scores of trees that are run together, each by itself
+MOST_CLASSES = 63  # in one run; one column of the votes is taken for their sum
+# Operands of matrix products are two float16, which end at 2^16, and know nothing under 2^-25. So all are multiplied by
+# powers of two to become about this large at most, and what was computed is divided by them.
+WHOLE = 2.0**14
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """How work is shared out: pixels of a tile, warps that work on it, programs for each multiprocessor."""
+
+    pixels: int
+    warps: int
+    programs: int
+
+
+FORWARD, BACKWARD = _Shape(64, 1, 8), _Shape(32, 1, 8)  # as measured to be fastest on an H200
+MOST_BELOW = 4  # tiles below each other that share the sums of gradients, if all multiprocessors are busy then
+FEW_TILES = 2048  # below so many, every tree of a tile is a work item of its own, to keep all multiprocessors busy
+
+
+def level_scores(
+    values: Tensor,
+    reads: Reads,
+    wiring: Wiring,
+    split_weight: Tensor,
+    split_bias: Tensor,
+    vote_weight: Tensor,
+    split: str,
+    activation: str,
+    leaf_sharpness: float,
+    tolerance: float = 0.0,
+) -> Tensor:
+    """Scores (C,S) of the pixels of a grid, before normalisation or softmax, with the tree as it is.
+
+    values: (V,) float32 flat planes; split_weight (N,J), split_bias (N,), vote_weight (L,C), all float32
+    leaf_sharpness: alpha_2; the fuzzy tree ("soft") has 1
+    tolerance: branches that carry no more than this at a pixel are left out there; 0: nothing is
+    """
+    work = _Work(reads, wiring, values, split, activation, leaf_sharpness, tolerance)
+    parts = [
+        _LevelScores.apply(values, split_weight, split_bias, some, work)
+        for some in vote_weight.split(MOST_CLASSES, dim=1)
+    ]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def tree_scores(
+    values: Tensor, reads: Reads, wiring: Wiring, weight: Tensor, bias: Tensor, votes: Tensor, *kinds: Any
+) -> Iterator[Tensor]:
+    """Scores (C,S) of each tree by itself, without gradients; given is what `level_scores` is given.
+
+    As many trees are run together as MOST_BYTES allow.
+    """
+    height, width = reads.size
+    together = max(1, MOST_BYTES // (4 * votes.shape[1] * height * width))
+    for first in range(0, wiring.n_trees, together):
+        some = wiring if together >= wiring.n_trees else replace(wiring, root=wiring.root[first : first + together])
+        work = _Work(reads, some, values, *kinds)
+        given = values.contiguous(), weight.detach(), bias.detach()
+        parts = [work.tree_scores(*given, part) for part in votes.detach().split(MOST_CLASSES, dim=1)]
+        yield from parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+
+
+class _LevelScores(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, values: Tensor, weight: Tensor, bias: Tensor, votes: Tensor, work: _Work) -> Tensor:
+        context.save_for_backward(values, weight, bias, votes)
+        context.work = work
+        return work.scores(values.contiguous(), weight, bias, votes)
+
+    @staticmethod
+    def backward(context: Any, *slopes: Tensor) -> Any:
+        work: _Work = context.work
+        # Read through autograd, which refuses weights that were changed in between.
+        values, weight, bias, votes = context.saved_tensors
+        slope, needs_values = slopes[0].contiguous(), context.needs_input_grad[0]
+        gradients = work.gradients(values.contiguous(), weight, bias, votes, slope, needs_values)
+        return *gradients, None
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """The arrays of `Pieces` on a device; split_at and leaf_at point behind the others' last row where UNUSED."""
+
+    first: Tensor
+    split: Tensor
+    leaf: Tensor
+    slot: Tensor
+    below: Tensor
+    is_open: Tensor
+    opens: Tensor
+    after: Tensor
+    first_visit: Tensor
+    visited: Tensor
+    is_up: Tensor
+    visit_after: Tensor
+    split_at: Tensor
+    leaf_at: Tensor
+
+
+_TABLES, _READING = Kept(), Kept()
+
+
+def _tables(pieces: Pieces, device: torch.device) -> _Tables:
+    def put() -> _Tables:
+        names = _Tables.__dataclass_fields__
+        return _Tables(**{name: torch.as_tensor(getattr(pieces, name), device=device) for name in names})
+
+    return _TABLES.get(pieces, device, put)
+
+
+class _Work:
+    """A level on a grid, without what trains: where it reads, how it is wired, its activations."""
+
+    def __init__(
+        self,
+        reads: Reads,
+        wiring: Wiring,
+        values: Tensor,
+        split: str,
+        activation: str,
+        leaf_sharpness: float,
+        tolerance: float,
+    ) -> None:
+        self.reads, self.split = reads, split
+        self.pieces = pieces_of(wiring)
+        self.device = values.device
+        self.tables = _tables(self.pieces, values.device)
+        self.n_trees, self.n_probes = len(self.tables.first) - 1, reads.place.shape[1]
+        self.kinds = {
+            "J": self.n_probes,
+            "STRETCHED": reads.is_stretched,
+            "KIND": KINDS[split],
+            "DROPS": tolerance > 0 and split in ("soft", "crelu"),
+            "NORMALISED": activation == "softmax",
+            "WHOLE": _whole(split, values.device),
+        }
+        self.whole = float(self.kinds["WHOLE"])
+        self.leaf, self.tolerance = float(leaf_sharpness), max(tolerance, SMALLEST) * self.whole
+        # Decisions, and where stretched offsets end, must not depend on how products and sums are contracted.
+        self.fuses = split != "hard" and not reads.is_stretched
+        index_type = torch.int32 if values.numel() < 2**31 else torch.int64
+        key = (id(self.pieces), self.device, index_type)
+        # Kept with the pieces, so that no others can have their identity.
+        _, self.reading = _READING.get(reads, key, lambda: (self.pieces, self._reading(index_type)))
+
+    def _reading(self, index_type: torch.dtype) -> tuple[Tensor, ...]:
+        """place, spot and offset in the order of the pieces; row, column and stretch of the pixels."""
+        reads, device = self.reads, self.device
+        place = reads.place
+        if not reads.is_stretched:
+            at = self._by_piece(torch.as_tensor(place, device=device).to(index_type), UNUSED)
+            return at, at, at, at, at, at
+        planes = np.where((place == UNUSED)[..., None], [UNUSED, 1, 1, 0, 0, 1], reads.planes[place])
+        table = torch.as_tensor(planes, device=device).to(index_type)
+        offset = torch.as_tensor(reads.offset, device=device)
+        pixels = torch.as_tensor(np.stack([reads.row, reads.column]), device=device).to(index_type)
+        return (
+            self._by_piece(table[..., 0], UNUSED),
+            self._by_piece(table[..., 1:], 1),
+            self._by_piece(offset, 0),
+            *pixels,
+            torch.as_tensor(reads.stretch, device=device),
+        )
+
+    def _by_piece(self, of_splits: Tensor, padding: float) -> Tensor:
+        """(N,...) of the splits to (Q,...,EXITS), with `padding` where there is none."""
+        padded = torch.cat([of_splits, of_splits.new_full((1, *of_splits.shape[1:]), padding)])
+        return padded[self.tables.split.long()].movedim(1, -1).contiguous()
+
+    def arranged(self, weight: Tensor, bias: Tensor, votes: Tensor) -> tuple[Tensor, ...]:
+        """Weights (Q,J,EXITS), biases (Q,EXITS), and the parts of the votes (Q,EXITS,WIDTH); in column C WHOLE."""
+        counted = torch.cat([votes, votes.new_full((len(votes), 1), self.whole)], dim=1)
+        width = max(16, triton.next_power_of_2(counted.shape[1]))
+        padded = torch.nn.functional.pad(counted, (0, width - counted.shape[1], 0, 1))[self.tables.leaf.long()]
+        coarse = padded if self.whole == 1 else padded.half()
+        fine = (padded - coarse).to(coarse.dtype)
+        return self._by_piece(weight, 0), self._by_piece(bias, PADDING), coarse, fine
+
+    def _enlarged(self, given: Tensor, most: float) -> tuple[Tensor, Tensor]:
+        """Times a power of two, told too (float64), by which the largest becomes `most` or up to half of that.
+
+        As it is where products are made exactly.
+        """
+        if self.whole == 1 or not given.numel():
+            return given, given.new_ones((), dtype=torch.float64)
+        largest = given.detach().abs().amax().double()
+        factor = torch.exp2(torch.floor(torch.log2(most / largest)).clamp(-120, 120))
+        factor = torch.where(largest == 0, 1, factor)
+        factor = torch.where(largest.isfinite(), factor, torch.nan)  # what is infinite would make nothing of all else
+        return (given * factor).float(), factor
+
+    def _tiles(self, shape: _Shape) -> tuple[int, int]:
+        """How many tiles, down and across, cover the grid."""
+        height, width = self.reads.size
+        return -(-height // (shape.pixels // COLUMNS.value)), -(-width // COLUMNS.value)
+
+    def _programs(self, shape: _Shape) -> int:
+        if self.device.type != "cuda":
+            return 1
+        return shape.programs * torch.cuda.get_device_properties(self.device).multi_processor_count
+
+    def _trees(self) -> tuple[Tensor, ...]:
+        tables = self.tables
+        return tables.slot, tables.below, tables.is_open, tables.after, tables.first
+
+    def _geometry(self) -> tuple[int, ...]:
+        reads = self.reads
+        return *reads.size, reads.stride, *(reads.extent if reads.is_stretched else (0, 0))
+
+    def scores(self, values: Tensor, weight: Tensor, bias: Tensor, votes: Tensor) -> Tensor:
+        """(C,S) float32."""
+        down, across = self._tiles(FORWARD)
+        out, scale = self._forward(values, weight, bias, votes, self.n_trees if down * across < FEW_TILES else 1)
+        total = out[0]
+        for part in out[1:]:  # tree after tree, as one program would add them
+            total = total + part
+        return total if scale is None else total * scale
+
+    def tree_scores(self, values: Tensor, weight: Tensor, bias: Tensor, votes: Tensor) -> Tensor:
+        """(T,C,S) float32: of each tree by itself."""
+        out, scale = self._forward(values, weight, bias, votes, self.n_trees)
+        return out if scale is None else out.mul_(scale)  # all trees' scores are large, and no gradient needs them
+
+    def _forward(
+        self, values: Tensor, weight: Tensor, bias: Tensor, votes: Tensor, n_groups: int
+    ) -> tuple[Tensor, Tensor | None]:
+        """(n_groups,C,S) float32: the trees' scores, shared out to groups, and by what to multiply them."""
+        larger, factor = self._enlarged(votes, self.whole)
+        weights, n_classes = self.arranged(weight, bias, larger), votes.shape[1]
+        down, across = self._tiles(FORWARD)
+        n_items, width = down * across * n_groups, weights[2].shape[2]
+        n_programs = min(n_items, self._programs(FORWARD))
+        rooms = torch.empty((n_programs, self.pieces.n_slots + width, FORWARD.pixels), device=self.device)
+        out = torch.empty((n_groups, n_classes, self.reads.size[0] * self.reads.size[1]), device=self.device)
+        forward[(n_programs,)](
+            values, *self.reading, *weights, *self._trees(), rooms, out, *self._geometry(),
+            n_items, self.n_trees, n_groups, n_classes, self.pieces.n_slots, self.leaf, self.tolerance, 1.0,
+            **self.kinds, WIDTH=width, P=FORWARD.pixels, num_warps=FORWARD.warps,
+            enable_fp_fusion=self.fuses,
+        )  # fmt: skip
+        if self.whole == 1:
+            return out, None
+        return out, (self.whole ** (1 if self.kinds["NORMALISED"] else -1) / factor).float()
+
+    def gradients(
+        self, values: Tensor, weight: Tensor, bias: Tensor, votes: Tensor, slope: Tensor, needs_values: bool
+    ) -> tuple[Tensor | None, ...]:
+        """Of values (V,), split_weight (N,J), split_bias (N,) and votes (L,C); slope: (C,S) of the scores."""
+        tables, carried = self.tables, self.reads.carried
+        # A tree's mass has a gradient as large as those of all classes together.
+        most = self.whole / MOST_CLASSES if self.kinds["NORMALISED"] else self.whole
+        (slope, slope_factor), (larger, vote_factor) = self._enlarged(slope, most), self._enlarged(votes, self.whole)
+        given = self.arranged(weight, bias, larger)
+        n_trees, n_programs, width = self.n_trees, self._programs(BACKWARD), given[2].shape[2]
+        down, across = self._tiles(BACKWARD)
+        n_below = min(MOST_BELOW, down)
+        while n_below > 1 and -(-down // n_below) * across * n_trees < 4 * n_programs:
+            n_below //= 2
+        n_items = -(-down // n_below) * across * n_trees
+        n_programs = min(n_items, n_programs)
+        rooms = torch.empty((n_programs, n_below, self.pieces.n_slots + 1, BACKWARD.pixels), device=self.device)
+        room_of_slopes = (n_programs, n_below, 2, width, BACKWARD.pixels)
+        slopes = torch.empty(room_of_slopes, dtype=given[2].dtype, device=self.device)
+        is_fixed = torch.are_deterministic_algorithms_enabled()
+        scales = self._scales(values, weight, larger, slope) if is_fixed else values.new_ones(3)
+        # Thousands of tiles have a part in the gradient of a weight: more digits for their sum.
+        kinds = (torch.int64, torch.int64) if is_fixed else (torch.float64, torch.float32)
+        sums = [torch.zeros(one.shape, dtype=kinds[0], device=self.device) for one in given[:3]]
+        n_values = values.numel() - carried if needs_values and self.split != "hard" else 0
+        sums.append(torch.zeros(n_values, dtype=kinds[1], device=self.device))
+        backward[(n_programs,)](
+            values, *self.reading, *given, *self._trees(), rooms, slopes, slope,
+            tables.split, tables.leaf, tables.opens, tables.visited, tables.is_up, tables.visit_after,
+            tables.first_visit, *sums, scales, *self._geometry(),
+            carried, n_items, n_below, n_trees, votes.shape[1], self.pieces.n_slots, self.leaf, self.tolerance, 1.0,
+            **self.kinds, NEEDS_VALUES=n_values > 0, FIXED_POINT=is_fixed,
+            WIDTH=width, P=BACKWARD.pixels, num_warps=BACKWARD.warps, enable_fp_fusion=self.fuses,
+        )  # fmt: skip
+        of_votes = self.whole * slope_factor  # how many times too large sums are
+        of_all = of_votes * vote_factor
+        factors = [of_all, of_all, of_votes, of_all]
+        if is_fixed:
+            factors = [factor * scales[n].double() for factor, n in zip(factors, (0, 0, 1, 2), strict=True)]
+        d_weight, d_bias, d_votes, read = (
+            (total.double() / factor).float() for total, factor in zip(sums, factors, strict=True)
+        )
+        d_values = None
+        if needs_values:
+            d_values = torch.zeros_like(values)
+            if n_values:
+                d_values[carried:] = read
+        return (
+            d_values,
+            _of_neurons(d_weight.movedim(2, 1).flatten(0, 1), tables.split_at),
+            _of_neurons(d_bias.flatten(), tables.split_at),
+            _of_neurons(d_votes.flatten(0, 1), tables.leaf_at)[:, : votes.shape[1]].contiguous(),
+        )
+
+    def _scales(self, values: Tensor, weight: Tensor, votes: Tensor, slope: Tensor) -> Tensor:
+        """(3,) powers of two by which gradients of weights, votes and values become whole numbers that fit 63 bits."""
+        slope, votes, weight, values = (
+            one.abs().amax().double() if one.numel() else one.new_zeros((), dtype=torch.float64)
+            for one in (slope, votes, weight, values)
+        )
+        n_pixels, n_classes = self.reads.size[0] * self.reads.size[1], MOST_CLASSES
+        n_readers = weight.new_full((), self.reads.place.size * (n_pixels if self.reads.is_stretched else 1))
+        # No leaf is more active than 1, and those of a tree sum to no more, or are divided by their sum, but for tanh.
+        split = 2 * n_classes * votes * slope * self.whole * max(self.leaf, 1.0)
+        if self.split == "tanh":
+            split = split * self.tables.leaf.numel()
+        largest = torch.stack(
+            [n_pixels * split * values.clamp(min=1), n_pixels * slope * self.whole, n_readers * split * weight]
+        ).clamp(min=1e-30)
+        return torch.exp2(torch.floor(62 - torch.log2(largest)).clamp(max=120)).float()
+
+
+def _whole(split: str, device: torch.device) -> float:
+    """What stands for 1 in activations, votes and their products: see `WHOLE`; 1 where products are made exactly."""
+    if split == "hard" or (not IS_INTERPRETED and torch.cuda.get_device_capability(device)[0] < 8):
+        return 1.0
+    return WHOLE
+
+
+def _of_neurons(by_piece: Tensor, at: Tensor) -> Tensor:
+    """The neurons' rows of (Q*EXITS,...); 0 where a neuron is in no piece."""
+    found = by_piece[at.clamp(min=0)] if len(by_piece) else by_piece
+    return torch.where((at == UNUSED).reshape(-1, *[1] * (found.ndim - 1)), 0, found)

@@ -1,0 +1,173 @@
+"""How the network of one level is wired: which splits lead to a leaf, and where each probe reads. Frozen, in NumPy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hedgerow.forest.arrays import LEAF, Forest
+
+UNUSED = -1
+GENERATIONS = 6  # of a tree that are worked through together, a "piece" of it
+TOGETHER = 256  # leaves that are summed before they are added to the others
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """H1 has one neuron a split (N), H2 one a leaf (L), and E edges join a leaf to the splits on its path.
+
+    root:       (T,) int32, node of each tree's root; left_child: (nodes,) int32, LEAF at a leaf, as in `Forest`
+    split_of:   (nodes,) int32 number of the node's neuron in H1, or UNUSED; leaf_of: the same for H2
+    node_split, node_leaf: (N,) and (L,) int32, the nodes of the neurons
+    leaf_tree:  (L,) int64, tree of each leaf
+    leaf_group: (L,) int32, leaves that are summed together; ascending as pieces of a tree follow each other
+    edge_split, edge_leaf: (E,) int64; edge_sign: (E,) int8, +1 where the path goes right, -1 where it goes left
+    path_length: (L,) int64, |P(l)|
+    """
+
+    root: np.ndarray
+    left_child: np.ndarray
+    split_of: np.ndarray
+    leaf_of: np.ndarray
+    node_split: np.ndarray
+    node_leaf: np.ndarray
+    leaf_tree: np.ndarray
+    leaf_group: np.ndarray
+    edge_split: np.ndarray
+    edge_leaf: np.ndarray
+    edge_sign: np.ndarray
+    path_length: np.ndarray
+
+    @property
+    def n_splits(self) -> int:
+        return len(self.node_split)
+
+    @property
+    def n_leaves(self) -> int:
+        return len(self.node_leaf)
+
+    @property
+    def n_trees(self) -> int:
+        return len(self.root)
+
+
+def wire(forest: Forest) -> Wiring:
+    """The wiring of a forest; neurons are numbered in the order of its nodes."""
+    is_split = forest.is_split
+    node_split, node_leaf = np.flatnonzero(is_split), np.flatnonzero(~is_split)
+    split_of = np.where(is_split, np.cumsum(is_split) - 1, UNUSED).astype(np.int32)
+    leaf_of = np.where(is_split, UNUSED, np.cumsum(~is_split) - 1).astype(np.int32)
+    parent = np.full(forest.n_nodes, UNUSED, np.int64)
+    parent[forest.left_child[node_split]] = node_split
+    parent[forest.left_child[node_split] + 1] = node_split
+    # All paths climb together, one step a round; sorted at the end so that each path starts at its root.
+    leaves, splits, signs, rounds = [], [], [], []
+    leaf, below, step = np.arange(len(node_leaf)), node_leaf, 0
+    while len(leaf):
+        on = parent[below] != UNUSED
+        leaf, below = leaf[on], below[on]
+        above = parent[below]
+        leaves.append(leaf)
+        splits.append(split_of[above])
+        signs.append(np.where(below == forest.left_child[above], -1, 1))
+        rounds.append(np.full(len(leaf), -step))
+        below, step = above, step + 1
+    leaf_tree = np.searchsorted(forest.root, node_leaf, side="right").astype(np.int64) - 1
+    order = np.lexsort((np.concatenate(rounds), np.concatenate(leaves)))
+    edge_leaf = np.concatenate(leaves)[order].astype(np.int64)
+    return Wiring(
+        root=forest.root,
+        left_child=np.where(is_split, forest.left_child, LEAF).astype(np.int32),
+        split_of=split_of,
+        leaf_of=leaf_of,
+        node_split=node_split.astype(np.int32),
+        node_leaf=node_leaf.astype(np.int32),
+        leaf_tree=leaf_tree,
+        leaf_group=_leaf_groups(forest, leaf_of),
+        edge_split=np.concatenate(splits)[order].astype(np.int64),
+        edge_leaf=edge_leaf,
+        edge_sign=np.concatenate(signs)[order].astype(np.int8),
+        path_length=np.bincount(edge_leaf, minlength=len(node_leaf)),
+    )
+
+
+def _leaf_groups(forest: Forest, leaf_of: np.ndarray) -> np.ndarray:
+    """(L,) int32: number of TOGETHER leaves of a tree that follow each other, piece after piece."""
+    group, splits = np.empty(int((leaf_of != UNUSED).sum()), np.int32), forest.is_split
+    first = 0
+    for root in forest.root:
+        tops, rank = [root], 0
+        while tops:
+            generation = np.array([tops.pop()])
+            for level in range(GENERATIONS + 1):
+                is_split = splits[generation]
+                leaves = generation[~is_split]
+                group[leaf_of[leaves]] = first + (rank + np.arange(len(leaves))) // TOGETHER
+                rank += len(leaves)
+                generation = generation[is_split]
+                if level < GENERATIONS:
+                    left = forest.left_child[generation]
+                    generation = np.stack([left, left + 1], axis=1).ravel()
+            tops.extend(generation[::-1])
+        first += -(-rank // TOGETHER)
+    return group
+
+
+@dataclass(frozen=True)
+class Reads:
+    """Where the probes of a level read for a grid of h x w pixels, in one flat array of V values.
+
+    Offsets that are the same for all pixels ("fixed"): the planes are padded, and probe j of split n reads, for the
+    pixel (i, k) of the grid, the value at `place[n, j] + i * stride + k`.
+    Offsets that are stretched at each pixel ("stretched", for depth): the planes are not padded, and
+    `stretched_places` says what is read; `place` then holds the number of the probe's plane.
+
+    size:    (h, w)
+    place:   (N,J) int64, UNUSED where the split has fewer probes
+    stride:  of the padded planes; 0 if stretched
+    carried: first value that comes from the level before; gradients of the values before it are not computed
+    offset:  (N,J,2) float32; row, column: (S,) int64 of the pixels; stretch: (S,) float32; all empty if fixed
+    planes:  (P,6) int64 of each plane: start, height, width, top, left, step of its grid; empty if fixed
+    extent:  (H,W) of the image in pixels, where stretched offsets end in a constant; (0,0) where at the edge
+    """
+
+    size: tuple[int, int]
+    place: np.ndarray
+    stride: int
+    carried: int
+    offset: np.ndarray
+    row: np.ndarray
+    column: np.ndarray
+    stretch: np.ndarray
+    planes: np.ndarray
+    extent: tuple[int, int]
+
+    @property
+    def is_stretched(self) -> bool:
+        return self.stride == 0
+
+
+def fixed_reads(size: tuple[int, int], place: np.ndarray, stride: int, carried: int) -> Reads:
+    """Reads at offsets that are the same for all pixels."""
+    none = np.zeros(0, np.int64)
+    nothing = np.zeros((0, 0, 2), np.float32), none, none, np.zeros(0, np.float32), np.zeros((0, 6), np.int64)
+    return Reads(size, place, stride, carried, *nothing, extent=size)
+
+
+def places(reads: Reads, first: int, last: int) -> np.ndarray:
+    """(N,J,S) int64: what each probe reads for the pixels first..last of the grid; 0 for an unused probe."""
+    if not reads.is_stretched:
+        i, k = np.divmod(np.arange(first, last), reads.size[1])
+        return np.where(reads.place[..., None] == UNUSED, 0, reads.place[..., None] + i * reads.stride + k)
+    start, height, width, top, left, step = np.moveaxis(reads.planes[reads.place][..., None, :], -1, 0)
+    stretch = reads.stretch[first:last, None]
+    shift = np.floor(reads.offset[..., None, :] * stretch + np.float32(0.5)).astype(np.int64)
+    row, column = reads.row[first:last] + shift[..., 0], reads.column[first:last] + shift[..., 1]
+    is_inside = (row >= 0) & (row < reads.extent[0]) & (column >= 0) & (column < reads.extent[1])
+    is_inside |= reads.extent[0] == 0
+    # The nearest point of the plane's grid; one value after each plane holds what lies outside the image.
+    i = np.clip((row - top + step // 2) // step, 0, height - 1)
+    k = np.clip((column - left + step // 2) // step, 0, width - 1)
+    place = start + np.where(is_inside, i * width + k, height * width)
+    return np.where(reads.place[..., None] == UNUSED, 0, place)

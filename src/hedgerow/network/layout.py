@@ -1,0 +1,284 @@
+"""What a level of the network reads, laid out flat: planes of features and of the level before, and who reads where.
+
+A level is computed on a grid of pixels: all of an image, a part of it, or a lattice (every step-th row and column). On
+a lattice the features are still read at their exact places; the level before is known on the lattice only, and is read
+at its nearest point. So that neighbours on the grid are neighbours in memory, a plane holds what one probe sees at all
+pixels of the grid: a channel, averaged over a box, shifted by less than one step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from hedgerow.forest.arrays import Forest
+from hedgerow.images.regions import Region
+from hedgerow.kernels.cpu.boxes import box_averaged
+from hedgerow.kernels.keeping import Kept
+from hedgerow.kernels.wiring import UNUSED, Reads, Wiring, fixed_reads
+from hedgerow.threads import map_threads
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The pixels (top + step * i, left + step * k) of an image, i < height, k < width."""
+
+    top: int
+    left: int
+    height: int
+    width: int
+    step: int = 1
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return self.height, self.width
+
+    @property
+    def rows(self) -> np.ndarray:
+        """(height,) int64"""
+        return self.top + self.step * np.arange(self.height)
+
+    @property
+    def columns(self) -> np.ndarray:
+        """(width,) int64"""
+        return self.left + self.step * np.arange(self.width)
+
+    def grown(self, margin: int, height: int, width: int) -> Grid:
+        """The same lattice with at least `margin` pixels more on each side, within an image of this size."""
+        more = -(-margin // self.step)
+        before = min(more, self.top // self.step), min(more, self.left // self.step)
+        after = (
+            min(more, (height - 1 - self.top) // self.step - (self.height - 1)),
+            min(more, (width - 1 - self.left) // self.step - (self.width - 1)),
+        )
+        return Grid(
+            self.top - before[0] * self.step,
+            self.left - before[1] * self.step,
+            self.height + before[0] + after[0],
+            self.width + before[1] + after[1],
+            self.step,
+        )
+
+    def of(self, array: np.ndarray) -> np.ndarray:
+        """The grid's pixels of the last two axes of an image's array."""
+        return array[..., self.top :: self.step, self.left :: self.step][..., : self.height, : self.width]
+
+
+def region_grid(region: Region) -> Grid:
+    """Every pixel of a region."""
+    return Grid(region.top, region.left, region.height, region.width)
+
+
+def lattice(height: int, width: int, step: int, top: int = 0, left: int = 0) -> Grid:
+    """Every step-th row and column of an image, from (top, left) on."""
+    return Grid(top, left, -(-(height - top) // step), -(-(width - left) // step), step)
+
+
+@dataclass(frozen=True)
+class Source:
+    """What can be read of an image: features (F,H,W), and from the second level on the level before.
+
+    before:  (C,h,w) on the grid `known`, or None
+    stretch: (H,W) float32 factor for the offsets at each pixel, or None; outside: (F+C,) constants, or None
+    """
+
+    features: Tensor
+    before: Tensor | None = None
+    known: Grid | None = None
+    stretch: np.ndarray | None = None
+    outside: np.ndarray | None = None
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        return self.features.shape[1], self.features.shape[2]
+
+
+def lay_out(forest: Forest, wiring: Wiring, source: Source, grid: Grid) -> tuple[Tensor, Reads]:
+    """The values (V,) that the probes of a level read on a grid, and where each of them does.
+
+    wiring: of this forest and no other; what is found once is kept with it, and shared by all that is returned
+    """
+    if source.stretch is not None or source.outside is not None:
+        return _stretched(
+            *_STRETCHED.get(wiring, None, lambda: _plan_stretched(*_probes(forest, wiring))), source, grid
+        )
+    n_features, farthest = len(source.features), max(source.extent)
+    plan = _PLANS.get(
+        wiring,
+        (n_features, farthest, grid.size, grid.step),
+        lambda: _plan_fixed(*_probes(forest, wiring), n_features, farthest, grid.size, grid.step),
+    )
+    return _fixed(*plan, source, grid)
+
+
+# A grid of the same size is read at the same places, wherever it begins. The lattices of a whole image, which begin
+# somewhere else at every step of training, are of four sizes.
+_PLANS = Kept(8)
+_STRETCHED = Kept()
+
+
+def _probes(forest: Forest, wiring: Wiring) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """channel, offset, radius of the probes of the splits, and whether they are used."""
+    splits = wiring.node_split
+    return forest.channel[splits], forest.offset[splits], forest.radius[splits], forest.weight[splits] != 0
+
+
+def _plan_fixed(
+    channel: np.ndarray, offset: np.ndarray, radius: np.ndarray, used: np.ndarray, n_features: int, farthest: int,
+    size: tuple[int, int], step: int,
+) -> tuple[np.ndarray, int, Reads]:  # fmt: skip
+    """The planes (P,4) that are read, by channel, radius and shift; how far beyond the grid; and where."""
+    offset = np.floor(offset + np.float32(0.5)).astype(np.int64)
+    # Farther than the image is large, every offset ends at its edge.
+    offset = np.clip(offset, -farthest, farthest)
+    is_before = (channel >= n_features)[..., None]
+    shift = np.where(is_before, (offset + step // 2) // step, offset // step)
+    phase = np.where(is_before, 0, offset % step)
+    pad = int(np.abs(shift[used]).max(initial=0))
+    n_rows, stride = size[0] + 2 * pad, size[1] + 2 * pad
+
+    key = np.concatenate([channel[..., None], radius[..., None], phase], axis=-1)
+    planes, plane = np.unique(key[used], axis=0, return_inverse=True)
+    place = np.full(channel.shape, UNUSED, np.int64)
+    inner = (shift[used][:, 0] + pad) * stride + shift[used][:, 1] + pad
+    place[used] = plane.reshape(-1) * (n_rows * stride) + inner
+    n_fixed = int((planes[:, 0] < n_features).sum())
+    return planes, pad, fixed_reads(size, place, stride, n_fixed * n_rows * stride)
+
+
+def _fixed(planes: np.ndarray, pad: int, reads: Reads, source: Source, grid: Grid) -> tuple[Tensor, Reads]:
+    # The planes' grid, beyond the image as well.
+    step = grid.step
+    wide = Grid(grid.top - step * pad, grid.left - step * pad, grid.height + 2 * pad, grid.width + 2 * pad, step)
+    channels = _Channels(source, step)
+    n_fixed = int((planes[:, 0] < len(source.features)).sum())
+    is_threaded = source.features.device.type == "cpu" and not source.features.requires_grad
+    take = _feature_planes if is_threaded else _planes
+    values = [take(planes[:n_fixed].tolist(), channels, wide)] if n_fixed else []
+    if n_fixed < len(planes):
+        values.append(_planes(planes[n_fixed:].tolist(), channels, wide))
+    return _flat(values, source.features), reads
+
+
+def _planes(planes: list[list[int]], channels: _Channels, wide: Grid) -> Tensor:
+    """The planes (channel, radius, row and column shift) of the features, or of the level before, flat.
+
+    A channel is taken once for all shifts: its pixels as (row, shift, column, shift), whose slices are the planes. All
+    channels in few calls: thousands of planes taken one by one kept a GPU waiting.
+    """
+    kinds = sorted({(c, r) for c, r, _, _ in planes})
+    arrays, grids = zip(*(channels.averaged(c, r) for c, r in kinds), strict=True)
+    known, device = grids[0], arrays[0].device
+    assert wide.step % known.step == 0
+    n_shifts = wide.step // known.step  # the level before is known on the lattice, and has one
+    rows = (wide.top - known.top) // known.step + np.arange(wide.height * n_shifts)
+    columns = (wide.left - known.left) // known.step + np.arange(wide.width * n_shifts)
+    taken = torch.stack(arrays)
+    taken = taken.index_select(1, torch.as_tensor(rows.clip(0, known.height - 1), device=device))
+    taken = taken.index_select(2, torch.as_tensor(columns.clip(0, known.width - 1), device=device))
+    if n_shifts == 1:
+        return taken.reshape(-1)  # planes come sorted, each once: they are the kinds
+    numbers = {kind: number for number, kind in enumerate(kinds)}
+    index = torch.as_tensor([[numbers[c, r], down, right] for c, r, down, right in planes], device=device)
+    shifted = taken.reshape(len(kinds), wide.height, n_shifts, wide.width, n_shifts).permute(0, 2, 4, 1, 3)
+    return shifted[index.unbind(1)].reshape(-1)
+
+
+def _feature_planes(planes: list[list[int]], channels: _Channels, wide: Grid) -> Tensor:
+    """The same of features that do not train, on a CPU: by threads, a channel each."""
+    out = np.empty((len(planes), wide.height, wide.width), np.float32)
+    firsts = [k for k, plane in enumerate(planes) if k == 0 or plane[:2] != planes[k - 1][:2]]
+
+    def fill(ends: tuple[int, int]) -> None:
+        array, known = channels.averaged(planes[ends[0]][0], planes[ends[0]][1])
+        rows = np.clip(wide.top + np.arange(wide.height * wide.step), 0, known.height - 1)
+        columns = np.clip(wide.left + np.arange(wide.width * wide.step), 0, known.width - 1)
+        pixels = array.numpy()[rows][:, columns].reshape(wide.height, wide.step, wide.width, wide.step)
+        for k in range(*ends):
+            _, _, down, right = planes[k]
+            out[k] = pixels[:, down, :, right]
+
+    list(map_threads(fill, list(zip(firsts, [*firsts[1:], len(planes)], strict=True))))
+    return torch.from_numpy(out).reshape(-1)
+
+
+def _plan_stretched(
+    channel: np.ndarray, offset: np.ndarray, radius: np.ndarray, used: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The planes (P,2) that are read, by channel and radius; which of them each probe reads; and its offset."""
+    planes, plane = np.unique(np.stack([channel[used], radius[used]], axis=-1), axis=0, return_inverse=True)
+    place = np.full(channel.shape, UNUSED, np.int64)
+    place[used] = plane.reshape(-1)
+    return planes, place, np.ascontiguousarray(offset)
+
+
+def _stretched(
+    planes: np.ndarray, place: np.ndarray, offset: np.ndarray, source: Source, grid: Grid
+) -> tuple[Tensor, Reads]:
+    n_features = len(source.features)
+    channels = _Channels(source, grid.step)
+    values, table, start = [], [], 0
+    for c, r in planes.tolist():
+        array, known = channels.averaged(c, r)
+        constant = 0.0 if source.outside is None else float(source.outside[c])
+        values.append(torch.cat([array.reshape(-1), array.new_tensor([constant])]))
+        table.append([start, known.height, known.width, known.top, known.left, known.step])
+        start += known.height * known.width + 1
+    carried = sum(h * w + 1 for (c, _), (_, h, w, *_) in zip(planes.tolist(), table, strict=True) if c < n_features)
+    rows, columns = np.meshgrid(grid.rows, grid.columns, indexing="ij")
+    stretch = np.ones(source.extent, np.float32) if source.stretch is None else source.stretch
+    reads = Reads(
+        size=grid.size,
+        place=place,
+        stride=0,
+        carried=carried,
+        offset=offset,
+        row=rows.ravel(),
+        column=columns.ravel(),
+        stretch=np.ascontiguousarray(grid.of(stretch)).ravel(),
+        planes=np.array(table or [[0, 1, 1, 0, 0, 1]], np.int64),
+        extent=(0, 0) if source.outside is None else source.extent,
+    )
+    return _flat(values, source.features), reads
+
+
+class _Channels:
+    """A source's channels by number, averaged over boxes, each with the grid on which it is known."""
+
+    def __init__(self, source: Source, step: int) -> None:
+        self._source, self._step = source, step
+
+    def averaged(self, channel: int, radius: int) -> tuple[Tensor, Grid]:
+        source = self._source
+        n_features = len(source.features)
+        outside = None if source.outside is None else float(source.outside[channel])
+        if channel < n_features:
+            return _box(source.features[channel], radius, outside), Grid(0, 0, *source.extent)
+        assert source.before is not None
+        assert source.known is not None
+        # On a lattice a box holds the lattice's points that lie in it.
+        return _box(source.before[channel - n_features], radius // self._step, outside), source.known
+
+
+def _box(plane: Tensor, radius: int, outside: float | None) -> Tensor:
+    if radius == 0:
+        return plane
+    if not plane.requires_grad:  # the forest's own code, so that its ties are ours
+        return torch.as_tensor(box_averaged(plane.cpu().numpy(), radius, outside), device=plane.device)
+    around = (radius,) * 4
+    padded = plane[None, None]
+    if outside is None:
+        rows = torch.arange(-radius, plane.shape[0] + radius, device=plane.device).clamp(0, plane.shape[0] - 1)
+        columns = torch.arange(-radius, plane.shape[1] + radius, device=plane.device).clamp(0, plane.shape[1] - 1)
+        padded = plane[rows][:, columns][None, None]
+    else:
+        padded = functional.pad(padded, around, value=outside)
+    return functional.avg_pool2d(padded, 2 * radius + 1, stride=1)[0, 0]
+
+
+def _flat(values: list[Tensor], like: Tensor) -> Tensor:
+    return torch.cat(values) if values else like.new_zeros(1)  # a forest of leaves alone reads nothing

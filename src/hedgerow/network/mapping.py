@@ -1,0 +1,228 @@
+"""From a stack of forests to the deep ConvNet that computes the same thing, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from hedgerow.config import Sharpness
+from hedgerow.errors import ConfigError, InputError, ModelError
+from hedgerow.forest.arrays import LEAF, Forest, ForestStack
+from hedgerow.network.levels import ACTIVATIONS, CONNECTIONS, SPLITS, LevelNet
+from hedgerow.network.stacknet import StackNet
+from hedgerow.progress import Report
+
+# That of soft splits is chosen by measurement (docs/choices.md), and crelu takes it over; tanh needs a leaf sharpness
+# that lets the true leaf hold most of a tree's activation. A step has none; its votes stay as they are.
+DEFAULT_SHARPNESS = {
+    "hard": Sharpness(1.0, 1.0, 1.0),
+    "tanh": Sharpness(100.0, 5.0, 0.5),
+    "soft": Sharpness(100.0, 1.0, 0.5, proba=0.3),
+    "crelu": Sharpness(100.0, 1.0, 0.5, proba=0.3),
+}
+METHODS = ("weights", "leaf_mean", "fitted", "soft")
+FROM_IMAGES = ("leaf_mean", "fitted")
+FARTHEST = np.float32(1e25)  # a threshold on one side of every value, which can still be multiplied by a sharpness
+
+
+def to_convnet(
+    stack: ForestStack,
+    split: str = "soft",
+    sharpness: Sharpness | Sequence[Sharpness] | None = None,
+    *,
+    activation: str | None = None,
+    connections: str = "frozen",
+) -> StackNet:
+    """The network of a stack: one level of two hidden layers a forest.
+
+    split:       "hard" (the forest itself), "tanh" (the paper's first mapping), "soft" (the fuzzy tree), "crelu" (the
+                 fuzzy tree with ReLUs)
+    sharpness:   one for all levels, or one a level; None: the stack's own where its splits are soft, else as measured
+                 for this kind of split
+    activation:  of the leaf layer of a soft split: "exp" or "softmax"; other splits have one
+    connections: between H1 and H2: "frozen" (the tree), "sparse" (its edges train), or "full"
+    """
+    _check_choice("split", split, SPLITS)
+    _check_choice("connections", connections, CONNECTIONS)
+    activation = ACTIVATIONS[split][0] if activation is None else activation
+    _check_choice(f"the leaf activation of {split!r} splits", activation, ACTIVATIONS[split])
+    is_own = stack.is_soft and split == "soft" and sharpness is None
+    if sharpness is None:
+        sharpness = DEFAULT_SHARPNESS[split]
+        if stack.output == "softmax":  # its votes came from a network, and are as sharp as they should be
+            sharpness = replace(sharpness, vote=1.0)
+    each = [sharpness] * stack.n_levels if isinstance(sharpness, Sharpness) else list(sharpness)
+    if len(each) != stack.n_levels:
+        raise ConfigError(f"there are {len(each)} sharpnesses for {stack.n_levels} levels; give one, or one a level.")
+    for one in each:
+        if split == "hard" and (one.split != 1 or one.proba != 0):
+            raise ConfigError("a hard split is a step, which has no sharpness; leave Sharpness.split at 1.")
+        if split == "soft" and one.leaf != 1:
+            raise ConfigError("the branches of a fuzzy tree multiply as they are; leave Sharpness.leaf at 1.")
+    levels = [
+        LevelNet(forest, stack.features.n_features, split, activation, None if is_own else one, connections)
+        for forest, one in zip(stack.levels, each, strict=True)
+    ]
+    # The hard network is the stack itself, so its output is the stack's: softmax would change the probabilities.
+    net = StackNet(stack, levels, stack.output if split == "hard" else "softmax")
+    if is_own:
+        net.set_tolerance(stack.tolerance)
+    return net
+
+
+def to_forest(
+    net: StackNet,
+    images: Sequence[np.ndarray] | None = None,
+    method: str = "fitted",
+    *,
+    stride: int = 1,
+    tolerance: float | None = None,
+    progress: Report | None = None,
+) -> ForestStack:
+    """The stack of forests of a network, with what the network learned.
+
+    method: "weights", the paper's Map Back 1: thresholds -b / w, and the network's votes
+            "leaf_mean", Map Back 2: then the votes of a leaf become the mean of what the network says of the pixels of
+            `images`, (H,W[,C]) each, that reach it
+            "fitted": Map Back 2, then the last level's votes are fitted together, so that it says what the network says
+            "soft": exactly the network; a split goes both ways, as a fuzzy tree's does
+    stride: "leaf_mean", "fitted": take every stride-th row and column of the images: quicker, if the network is slow
+    tolerance: "soft": branches that are reached with no more than this probability are left out at a pixel. What a tree
+            says then lacks at most so much for each branch left out, times its votes; None: as in the network
+    """
+    if not isinstance(net, StackNet):
+        raise InputError(f"a {type(net).__name__} was given to to_forest; give a network, e.g. of refine(...).")
+    _check_choice("method", method, METHODS)
+    if tolerance is not None and (method != "soft" or not 0 <= tolerance < 1):
+        raise ConfigError(f"the tolerance is {tolerance}; it is for method 'soft', at least 0 and less than 1.")
+    if not isinstance(stride, int) or stride < 1:
+        raise ConfigError(f"the stride is {stride}; it must be a whole number of at least 1.")
+    if stride > 1 and method not in FROM_IMAGES:
+        raise ConfigError(f"{method!r} takes no votes from images; leave the stride of {stride} out, or use 'fitted'.")
+    images = () if images is None else images
+    if method in FROM_IMAGES and not len(images):
+        raise InputError(f"{method!r} takes its votes from images, and there is none; give the training images.")
+    back = soft_back if method == "soft" else weights_back
+    levels = tuple(back(net.level(k)) for k in range(net.n_levels))
+    stack = replace(net.stack, levels=levels, output=net.output, settings=_history(net, method))
+    if method == "soft":
+        # What softmax leaves divide by would lack what is left out; a forest does not divide.
+        own = net.level(0).tolerance if net.level(0).activation == "exp" else 0.0
+        return replace(stack, tolerance=own if tolerance is None else tolerance)
+    stack = replace(stack, tolerance=0.0)
+    if method == "weights":
+        return stack
+    from hedgerow.network.mapback import fitted_votes, leaf_means
+    from hedgerow.network.vote_fit import Samples
+
+    samples = Samples(len(images)) if method == "fitted" and net.output == "softmax" else None
+    means = leaf_means(net, stack, images, progress, samples, stride)
+    return means if method == "leaf_mean" else fitted_votes(means, samples)
+
+
+def _history(net: StackNet, method: str) -> dict[str, Any]:
+    """The network's settings; a soft forest goes on where the network was, the others begin anew."""
+    if method == "soft":
+        return {**net.settings, "mapped_back": method}
+    return {name: value for name, value in net.settings.items() if name != "refined"} | {"mapped_back": method}
+
+
+def weights_back(level: LevelNet) -> Forest:
+    """Map Back 1 of one level: theta = -b / w, and the votes that the leaves have in the network.
+
+    A split that did not train keeps what it had: to divide what was multiplied need not give the same number. Of the
+    others, one of one probe gets the weight 1 again, and where its weight became negative its children are swapped; it
+    decides as the network's split does, whatever is read. Those of several probes keep the network's weights.
+    """
+    forest, weight, bias = level.forest, *_split_weights(level)
+    splits, mapped = level.wiring.node_split, level.mapped_splits()
+    is_changed = (mapped[0] != weight).any(axis=1) | (mapped[1] != bias)
+    is_swapped, theta = np.zeros(len(splits), bool), -bias
+    if weight.shape[1] == 1:
+        is_changed |= forest.weight[splits, 0] != 1  # of a soft forest
+        is_swapped = is_changed & (weight[:, 0] < 0)
+        weight, theta = np.ones_like(weight), _threshold(weight[:, 0], bias)
+    of_node = {name: getattr(forest, name).copy() for name in ("weight", "threshold")}
+    of_node["weight"][splits[is_changed]] = weight[is_changed]
+    of_node["threshold"][splits[is_changed]] = theta[is_changed]
+    found = _with_votes(replace(forest, **of_node, sharpness=None), level)
+    return _swapped(found, splits[is_swapped])
+
+
+def soft_back(level: LevelNet) -> Forest:
+    """A level of soft splits as a forest: the same numbers, since the sharpness that is taken out is a power of two."""
+    if level.split != "soft" or level.connections != "frozen":
+        raise ConfigError(
+            f"a network of {level.split} splits and {level.connections} connections is no fuzzy tree, so no soft "
+            "forest equals it; use method 'leaf_mean', or refine a network of to_convnet(stack, split='soft')."
+        )
+    forest, weight, bias = level.forest, *_split_weights(level)
+    largest = np.abs(weight).max(axis=1)
+    # Within what float32 has, and 1 where a split no longer reads anything.
+    power = np.clip(np.round(np.log2(np.where(largest > 0, largest, 1))), -60, 60)
+    scale = np.exp2(power).astype(np.float32)
+    of_node = {name: getattr(forest, name).copy() for name in ("weight", "threshold")}
+    splits, sharpness = level.wiring.node_split, np.ones(forest.n_nodes, np.float32)
+    of_node["weight"][splits], of_node["threshold"][splits] = weight / scale[:, None], -bias / scale
+    sharpness[splits] = scale
+    return _with_votes(replace(forest, **of_node, sharpness=sharpness), level)
+
+
+def _split_weights(level: LevelNet) -> tuple[np.ndarray, np.ndarray]:
+    """Weights (N,J) and biases (N,) of the splits; a ModelError if any weight of the level is not finite."""
+    if not all(bool(torch.isfinite(weights).all()) for weights in level.parameters()):
+        raise ModelError("a weight of the network is not a number; refine again from an earlier network, more gently.")
+    weight, bias = (tensor.detach().cpu().numpy() for tensor in (level.split_weight, level.split_bias))
+    # A probe that the forest does not have is not read by the network, whatever its weight.
+    return np.where(level.forest.weight[level.wiring.node_split] != 0, weight, 0), bias
+
+
+def _with_votes(forest: Forest, level: LevelNet) -> Forest:
+    """With the network's votes, a row a leaf."""
+    leaf_index = np.full(forest.n_nodes, LEAF, np.int32)
+    leaf_index[level.wiring.node_leaf] = np.arange(level.wiring.n_leaves)
+    return replace(forest, leaf_index=leaf_index, votes=level.vote_weight.detach().cpu().numpy().copy())
+
+
+def _threshold(weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
+    """(N,) float32: the least value from which on a split of one probe decides as for large values.
+
+    Found by halving the ordered list of all float32 numbers, with the network's own arithmetic: near -b / w rounding
+    decides. Where the weight is 0 all values go one way, and the threshold lies beyond them.
+    """
+    below = np.full(len(weight), -_rank(FARTHEST) - 1, np.int64)
+    found = np.full(len(weight), _rank(FARTHEST), np.int64)
+    with np.errstate(under="ignore"):
+        while (found - below > 1).any():
+            middle = (below + found) // 2
+            is_right = weight * _ranked(middle) + bias >= 0
+            is_beyond = np.where(weight < 0, ~is_right, is_right)
+            below, found = np.where(is_beyond, below, middle), np.where(is_beyond, middle, found)
+    return _ranked(found)
+
+
+def _rank(number: np.float32) -> int:
+    """The place of a number that is not negative among all float32 numbers, 0 being the first."""
+    return int(np.float32(number).view(np.int32))
+
+
+def _ranked(rank: np.ndarray) -> np.ndarray:
+    """The float32 numbers of these ranks; those of negative numbers are negative."""
+    return np.sign(rank).astype(np.float32) * np.abs(rank).astype(np.int32).view(np.float32)
+
+
+def _swapped(forest: Forest, splits: np.ndarray) -> Forest:
+    """The forest with left and right child of these nodes exchanged; two children are neighbours in the arrays."""
+    order, left = np.arange(forest.n_nodes), forest.left_child[splits]
+    order[left], order[left + 1] = left + 1, left
+    names = ("left_child", "threshold", "channel", "offset", "radius", "weight", "leaf_index")
+    return replace(forest, **{name: getattr(forest, name)[order] for name in names})
+
+
+def _check_choice(what: str, given: str, known: Sequence[str]) -> None:
+    if given not in known:
+        raise ConfigError(f"{what} is {given!r}; it must be one of {', '.join(known)}.")

@@ -1,0 +1,156 @@
+"""`StackNet`: a stack of forests as the deep ConvNet that computes the same thing. No training code here.
+
+Each level is a `LevelNet` of two hidden layers: H_{3k-2}, one neuron a split, and H_{3k-1}, one neuron a leaf. The
+outputs of inner levels, H_{3k}, are normalised and become inputs of the next level, beside the features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from hedgerow.answers import Predictor
+from hedgerow.errors import ConfigError
+from hedgerow.features.bank import FeatureSet
+from hedgerow.forest.arrays import ForestStack
+from hedgerow.images.regions import Region
+from hedgerow.kernels.definition import level as definition
+from hedgerow.network.layout import Grid, Source, region_grid
+from hedgerow.network.levels import Layer, LevelNet
+
+
+class StackNet(nn.Module, Predictor):
+    """The network of a stack of forests, of 3K-1 hidden layers.
+
+    stack:    the forests that it was mapped from
+    output:   what follows the last level's scores: "softmax", or "normalise" as after the inner levels
+    settings: how it was made and refined, for reading
+    """
+
+    def __init__(self, stack: ForestStack, levels: Sequence[LevelNet], output: str) -> None:
+        super().__init__()
+        self.stack, self.output = stack, output
+        self.levels = nn.ModuleList(levels)
+        self.settings: dict[str, Any] = dict(stack.settings)
+
+    @property
+    def features(self) -> FeatureSet:
+        return self.stack.features
+
+    @property
+    def classes(self) -> tuple[int, ...]:
+        return self.stack.classes
+
+    @property
+    def unlabelled(self) -> int:
+        return self.stack.unlabelled
+
+    @property
+    def image_dtype(self) -> str:
+        return self.stack.image_dtype
+
+    @property
+    def n_levels(self) -> int:
+        return self.stack.n_levels
+
+    @property
+    def n_classes(self) -> int:
+        return self.stack.n_classes
+
+    @property
+    def receptive_field(self) -> int:
+        return self.stack.receptive_field
+
+    def level_reach(self, level: int) -> int:
+        """How far, in pixels, this level reads its channels from a pixel."""
+        return self.stack.level_reach(level)
+
+    @property
+    def split(self) -> str:
+        return self.level(0).split
+
+    def level(self, number: int) -> LevelNet:
+        net = self.levels[number]
+        assert isinstance(net, LevelNet)
+        return net
+
+    @property
+    def device(self) -> torch.device:
+        return self.level(0).vote_weight.device
+
+    def set_tolerance(self, tolerance: float) -> None:
+        """Leave out branches that carry no more than this at a pixel (fused kernels, soft and crelu); 0: none."""
+        if not 0 <= tolerance < 1:
+            raise ConfigError(f"the tolerance is {tolerance}; it must be at least 0 and less than 1.")
+        for number in range(self.n_levels):
+            self.level(number).tolerance = tolerance
+
+    def relax(self, factor: float) -> None:
+        """Soften the splits of all levels."""
+        for number in range(self.n_levels):
+            self.level(number).relax(factor)
+
+    def layers(self) -> list[Layer]:
+        """The 3K-1 hidden layers and the output layer, in order."""
+        layers = [layer for number in range(self.n_levels) for layer in self.level(number).layers(number + 1)]
+        last = layers[-1]
+        return [*layers[:-1], Layer("output", f"classes, {self.output}", last.neurons, last.weights)]
+
+    def source(self, planes: np.ndarray) -> Source:
+        """What the first level reads of an image (C,H,W) float32."""
+        features = torch.from_numpy(self.features.compute(planes)).to(self.device)
+        return Source(features, stretch=self.features.reach(planes), outside=self.features.outside(self.n_classes))
+
+    def grids(self, extent: tuple[int, int], last: Grid) -> list[Grid]:
+        """Where each level must be known so that the last one is on the grid `last` of an image of this size."""
+        grids = [last]
+        for number in range(self.n_levels - 1, 0, -1):
+            grids.insert(0, grids[0].grown(self.level_reach(number), *extent))
+        return grids
+
+    def forward(self, source: Source, grids: Sequence[Grid], leaf_sums: list[Tensor] | None = None) -> list[Tensor]:
+        """Outputs (C,h,w) of the levels, each on its grid: inner ones normalised, the last one's scores as they are.
+
+        A list given as `leaf_sums` gets each level's sum of leaf activations, (h,w).
+        """
+        outputs: list[Tensor] = []
+        for number, grid in enumerate(grids):
+            if outputs:
+                source = Source(source.features, outputs[-1], grids[number - 1], source.stretch, source.outside)
+            scores = self.level(number)(source, grid, leaf_sums is not None)
+            if leaf_sums is not None:
+                leaf_sums.append(scores[-1])
+                scores = scores[:-1]
+            outputs.append(scores if number + 1 == self.n_levels else definition.normalise(scores))
+        return outputs
+
+    def region_source(
+        self, channels: np.ndarray | Sequence[np.ndarray], reach: np.ndarray | None, outside: np.ndarray | None
+    ) -> Source:
+        """What a level reads, from the channels of a region as `run_level` gets them."""
+        n_features, device = self.features.n_features, self.device
+        planes = torch.from_numpy(np.stack(list(channels[:n_features]))).to(device)
+        before, known = None, None
+        if len(channels) > n_features:
+            before = torch.from_numpy(np.stack(list(channels[n_features:]))).to(device)
+            known = Grid(0, 0, *planes.shape[1:])
+        return Source(planes, before, known, reach, outside)
+
+    def run_level(
+        self,
+        level: int,
+        channels: np.ndarray | Sequence[np.ndarray],
+        inner: Region,
+        reach: np.ndarray | None,
+        outside: np.ndarray | None,
+    ) -> np.ndarray:
+        """(C,h,w) float32 output of one level in a region of its channels, as `ForestStack.run_level`."""
+        with torch.no_grad():
+            scores = self.level(level)(self.region_source(channels, reach, outside), region_grid(inner))
+            if level + 1 == self.n_levels and self.output == "softmax":
+                return definition.softmax(scores).cpu().numpy()
+            return definition.normalise(scores).cpu().numpy()

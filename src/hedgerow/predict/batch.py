@@ -1,0 +1,126 @@
+"""Folders of images: predict them all, past bad ones; write the built-in samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from hedgerow.errors import HedgerowError, InputError
+from hedgerow.files import make_folder
+from hedgerow.images.pairing import find_files, stem_of
+from hedgerow.images.reading import ending_of, read_input
+from hedgerow.images.writing import write_labels, write_planes
+from hedgerow.predict.protocol import Model
+from hedgerow.predict.tiling import predict_tiles
+from hedgerow.progress import Report, progress_bar
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Which files to write for an image. labels, maps: file endings; dtype: of the probability and other maps."""
+
+    labels: str = "png"
+    maps: str = "tif"
+    proba: bool = False
+    confidence: bool = False
+    entropy: bool = False
+    dtype: str = "float32"
+
+    def paths(self, folder: Path, stem: str) -> dict[str, Path]:
+        """What -> file, for one image."""
+        wanted = {"proba": self.proba, "confidence": self.confidence, "entropy": self.entropy}
+        maps = {what: folder / f"{stem}_{what}.{self.maps}" for what, is_on in wanted.items() if is_on}
+        return {"labels": folder / f"{stem}.{self.labels}", **maps}
+
+
+def predict_files(
+    model: Model,
+    images: str | Path,
+    folder: Path,
+    outputs: Outputs,
+    tile: int | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> list[str]:
+    """Predict every image of a folder, file or glob into `folder`; returns a sentence for each that failed."""
+    files = find_files(images)
+    _check_names(files, folder, outputs)
+    make_folder(folder)
+    failures = []
+    with progress_bar() as report:
+
+        def tiles(what: str, done: int, total: int) -> None:
+            if total > 1:  # a large image: show how far it is
+                report("tiles of this image", done, total)
+
+        for done, file in enumerate(files):
+            report("images", done, len(files))
+            try:
+                image = read_input(file, model.features.kind)
+                _warn_of_other_scale(model, image, file, say)
+                _write_outputs(model, image, outputs, outputs.paths(folder, stem_of(file)), tile, tiles)
+            except (HedgerowError, MemoryError) as error:
+                text = str(error) or "it does not fit in memory"
+                failures.append(text if str(file) in text else f"{file}: {text}")
+        report("images", len(files), len(files))
+    say(f"{len(files) - len(failures)} of {len(files)} image(s) predicted into {folder}")
+    return failures
+
+
+def _check_names(files: list[Path], folder: Path, outputs: Outputs) -> None:
+    """Results go into a folder of their own, where none is taken for an input later or for another image's."""
+    if ending_of(folder) and not folder.is_dir():
+        raise InputError(f"{folder} looks like a file; give a folder for the results, e.g. {folder.with_suffix('')}.")
+    if folder.resolve() in {file.resolve().parent for file in files}:
+        raise InputError(f"{folder} holds the images themselves; choose another folder for the results.")
+    taken: dict[Path, Path] = {}
+    for file in files:
+        for path in outputs.paths(folder, stem_of(file)).values():
+            if path in taken:
+                raise InputError(f"{taken[path]} and {file} would both be written to {path}; rename one of them.")
+            taken[path] = file
+
+
+def _warn_of_other_scale(model: Model, image: np.ndarray, file: Path, say: Callable[[str], None]) -> None:
+    if model.image_dtype and str(image.dtype) != model.image_dtype:
+        say(f"note: {file} is {image.dtype} but the model learned from {model.image_dtype}; values must mean the same")
+
+
+def _write_outputs(
+    model: Model,
+    image: np.ndarray,
+    outputs: Outputs,
+    paths: dict[str, Path],
+    tile: int | None,
+    progress: Report,
+) -> None:
+    values = np.array(model.classes)
+    found: dict[str, np.ndarray] = {}
+    # Tile by tile, so that beside what is asked for only one tile's probabilities are held.
+    for region, levels, size in predict_tiles(model, image, tile=tile, progress=progress):
+        proba = levels[-1]
+        parts = {"labels": values[proba.argmax(axis=0)], "proba": proba}
+        if "confidence" in paths:
+            parts["confidence"] = proba.max(axis=0)
+        if "entropy" in paths:
+            parts["entropy"] = relative_entropy(proba)
+        for what in paths:
+            part = parts[what]
+            if what not in found:
+                found[what] = np.empty((*part.shape[:-2], *size), part.dtype)
+            region.of(found[what])[...] = part
+    names = [f"class {value}" for value in model.classes]
+    for what in ("proba", "confidence", "entropy"):
+        if what in paths:
+            write_planes(paths[what], found[what], outputs.dtype, names if what == "proba" else None)
+    # Last: where the label map exists, everything else does too.
+    write_labels(paths["labels"], found["labels"])
+
+
+def relative_entropy(proba: np.ndarray) -> np.ndarray:
+    """(H,W) float32 entropy of class probabilities (C,H,W), as a part of the largest possible: 0 sure, 1 open."""
+    surprise = -np.log(np.where(proba > 0, proba, 1))
+    entropy = np.einsum("chw,chw->hw", proba, surprise) / np.log(len(proba))
+    return np.clip(entropy, 0, 1).astype(np.float32)

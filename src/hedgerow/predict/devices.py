@@ -1,0 +1,78 @@
+"""Where a model runs, and what this machine has to run it with."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from typing import Any
+
+from hedgerow import __version__
+from hedgerow.errors import ConfigError
+from hedgerow.kernels.backends import backend_for
+from hedgerow.threads import get_threads
+
+DEVICES = ("cpu", "cuda")
+PACKAGES = ("numpy", "numba", "torch", "triton")
+
+
+def no_cuda() -> str | None:
+    """Why no CUDA device can be used here; None if one can."""
+    try:
+        import torch
+    except ImportError:
+        return "PyTorch is not installed"
+    if torch.cuda.is_available():
+        return None
+    return "PyTorch was built without CUDA" if torch.version.cuda is None else "PyTorch finds no CUDA device"
+
+
+def check_device(device: str, is_network: bool) -> None:
+    """Raise a ConfigError unless models of this kind can run on the device."""
+    if device not in DEVICES:
+        raise ConfigError(f"the device is {device!r}; choose one of {', '.join(DEVICES)}.")
+    why = no_cuda() if device == "cuda" else None
+    if why is not None:
+        raise ConfigError(f"the device cuda was asked for, but {why}; use cpu.")
+    if device == "cuda" and not is_network and backend_for(device).name == "definition":
+        raise ConfigError("forests on the device cuda need Triton, which is not installed; use cpu.")
+
+
+def on_device(model: Any, device: str) -> Any:
+    """The stack or network, to be run there."""
+    from hedgerow.forest.arrays import ForestStack
+
+    check_device(device, not isinstance(model, ForestStack))
+    return model.to(device)
+
+
+def system() -> dict[str, str]:
+    """Versions, cores, threads, and what networks are computed with on each device: names and texts, to be read."""
+    versions = {package: version(package) or "not installed" for package in PACKAGES}
+    missing = no_cuda()
+    cuda = backend_for("cuda")
+    return {
+        "python": platform.python_version(),
+        "hedgerow": __version__,
+        **versions,
+        "cores": str(os.cpu_count()),
+        "threads": str(get_threads()),
+        "networks on cpu": _text("cpu", None),
+        "networks on cuda": _text("cuda", missing),
+        "forests on cuda": "not at all: " + missing if missing else cuda.why,
+    }
+
+
+def _text(device: str, missing: str | None) -> str:
+    if missing:
+        return f"not at all: {missing}"
+    backend = backend_for(device)
+    return f"{backend.name} ({backend.why})"
+
+
+def version(package: str) -> str | None:
+    """Of an installed package."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None

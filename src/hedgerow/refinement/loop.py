@@ -1,0 +1,346 @@
+"""Refinement: the network trained end to end, whole images one at a time, its trees frozen.
+
+Every step draws what it needs from the seed and its own number, so a run that is resumed equals one that was not.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hedgerow.config import GPU_PIXELS, PIXELS, RefineConfig
+from hedgerow.errors import ConfigError, DivergenceError, InputError
+from hedgerow.forest.samples import hold_out
+from hedgerow.images.altering import altered, labelled_corner, trimmed
+from hedgerow.images.arrays import UNLABELLED_INDEX
+from hedgerow.images.labelled import TrainingImage
+from hedgerow.images.metrics import Scores, confusion
+from hedgerow.network.layout import Grid, lattice
+from hedgerow.network.stacknet import StackNet
+from hedgerow.predict.evaluate import evaluate, labelled_images
+from hedgerow.predict.protocol import Model
+from hedgerow.progress import Report, reporting, silent
+from hedgerow.refinement import checkpoints
+from hedgerow.refinement.checkpoints import State
+from hedgerow.refinement.losses import class_weights, pixel_loss
+from hedgerow.refinement.schedules import learning_rate, make_optimiser, momentum
+
+log = logging.getLogger("hedgerow")
+DIVERGED = 3.0  # times the first loss, plus one: a mean loss beyond this will not come back
+Pair = tuple[np.ndarray, np.ndarray]
+
+
+def refine(
+    net: StackNet,
+    images: Sequence[np.ndarray],
+    labels: Sequence[np.ndarray],
+    config: RefineConfig | None = None,
+    *,
+    validation: tuple[Sequence[np.ndarray], Sequence[np.ndarray]] | None = None,
+    unlabelled: int | None = None,
+    names: Sequence[str] | None = None,
+    validation_names: Sequence[str] | None = None,
+    checkpoint: str | Path | None = None,
+    keep_checkpoint: bool = False,
+    progress: Report | None = None,
+) -> StackNet:
+    """A refined copy of the network; images (H,W[,C]) of any sizes, labels (H,W).
+
+    validation: images and labels that score the network, in place of a part of the training images
+    names, validation_names: what messages call the images
+    checkpoint: file that keeps the state; a run that was interrupted goes on from there, a finished one removes it
+    keep_checkpoint: leave it there, for a caller that removes it once the network is safe
+    The copy's settings["refined"] holds the scores of the stack, of the network before and after, and the history.
+    """
+    if not isinstance(net, StackNet):
+        raise InputError(f"a {type(net).__name__} was given to refine; give a network, e.g. of to_convnet(stack).")
+    config = RefineConfig() if config is None else config
+    if not isinstance(config, RefineConfig):
+        raise ConfigError(f"config is a {type(config).__name__}; give a RefineConfig, e.g. RefineConfig(n_steps=300).")
+    _check_trainable(net, config)
+    if config.stride is None and config.pixels is None:
+        config = replace(config, pixels=default_pixels(net))
+    ignored = net.unlabelled if unlabelled is None else unlabelled
+    checked = labelled_images(net, images, labels, ignored, names)
+    if validation is not None:
+        called = validation_names or [f"validation image {i}" for i in range(len(validation[0]))]
+        labelled_images(net, *validation, ignored, called)
+        train, held = _training(checked), list(zip(*validation, strict=True))
+    else:
+        maps = [each.labels for each in checked]
+        train, held = hold_out(images, _training(checked), maps, ignored, config.held_out, config.seed)
+    run = _Refinement(copy.deepcopy(net), train, held, ignored, config)
+    mark = checkpoints.fingerprint(
+        config.to_dict(), *_kind(net), *net.state_dict().values(), *(a for t in train for a in (t.planes, t.target)),
+        *(np.asarray(a) for pair in held for a in pair),
+    )  # fmt: skip
+    path = None if checkpoint is None else Path(checkpoint)
+    with reporting(progress) as report, steady_sums(net):
+        run.start(path, mark, report)
+        run.go_on(path, mark, report)
+        refined = run.finish()
+    if path is not None and not keep_checkpoint:
+        path.unlink(missing_ok=True)
+    return refined
+
+
+def default_pixels(net: StackNet) -> int:
+    """About how many pixels of an image a step sees: more on a GPU that has kernels for the network."""
+    levels = [net.level(number) for number in range(net.n_levels)]
+    is_quick = net.device.type != "cpu" and all(level.is_fused(level.vote_weight) for level in levels)
+    return GPU_PIXELS if is_quick else PIXELS
+
+
+class _Refinement:
+    """One refinement on its way."""
+
+    def __init__(
+        self, net: StackNet, train: list[TrainingImage], held: list[Pair], ignored: int, config: RefineConfig
+    ) -> None:
+        self.net, self.held, self.ignored, self.config = net, held, ignored, config
+        self.train = [trimmed(image) for image in train] if config.trim else train
+        net.set_tolerance(config.tolerance)
+        self.scored = labelled_images(net, *_unzipped(held), ignored) if held else []
+        targets = [image.target for image in self.train]
+        balanced = config.loss == "balanced"
+        self.weight = class_weights(targets, net.n_classes).to(net.device) if balanced else None
+        self.state = State(0, {})
+        self.scores: dict[str, float | None] = {}
+        self.losses: list[float] = []
+
+    def start(self, path: Path | None, mark: str, report: Report) -> None:
+        """Score the stack and the mapped network, and relax it; or take up the checkpoint."""
+        is_resumed = path is not None and path.exists()
+        if not is_resumed:
+            models = (("stack", self.net.stack), ("mapped", self.net))
+            self.scores = {what: self._score(model) for what, model in models}
+        if not self.net.settings.get("refined"):
+            self.net.relax(self.config.relax)
+        self.optimiser = make_optimiser(self.net, self.config)
+        begun = self._weights()
+        if path is not None and is_resumed:
+            self.state = checkpoints.load(path, mark, begun, self.optimiser, self.config.n_steps)
+            self._put(self.state.weights)
+            self.scores = dict(self.state.history[0]["scores"])
+            log.warning("going on from step %d of %s", self.state.step, path)
+        else:
+            score = self._check()
+            self.state = State(0, begun, best={} if score is None else begun, good=begun)
+            self.state.history = [{"step": 0, "loss": None, "mean_dice": score, "scores": dict(self.scores)}]
+        report("refining", self.state.step, self.config.n_steps)
+
+    def go_on(self, path: Path | None, mark: str, report: Report) -> None:
+        """Train until the steps or the patience are used up; the state is saved after every check."""
+        config, state = self.config, self.state
+        start = state.history[0]
+        unproven = (state.average or state.weights, state.step)
+        while state.step < config.n_steps and not self._is_stale():
+            loss = self._step(state.step)
+            state.step += 1
+            if not math.isfinite(loss) or not self._is_finite():
+                self._give_up(f"the numbers left their range at step {state.step}")
+            self.losses.append(loss)
+            if start["loss"] is None:
+                start["loss"] = loss  # a step's loss is that of the network before it
+            mean = float(np.mean(self.losses))
+            self._follow_average()
+            latest = state.history[-1]["mean_dice"]
+            score = f", held-out Dice {latest:.3f}" if latest is not None else ""
+            report(f"refining: loss {mean:.3f}{score}", state.step, config.n_steps)
+            if state.step % config.check_every and state.step < config.n_steps:
+                continue
+            if mean > DIVERGED * start["loss"] + 1:
+                self._give_up(f"the loss grew from {start['loss']:.3f} to {mean:.3f} by step {state.step}")
+            # The losses since the last check speak for the network of that check, not yet for this one.
+            state.good, state.good_step = unproven
+            self._note(mean)
+            state.weights, state.moments = self._weights(), checkpoints.moments_of(self.optimiser)
+            unproven = (state.average or state.weights, state.step)
+            if path is not None:
+                checkpoints.save(path, state, mark)
+            self.losses = []
+
+    def finish(self) -> StackNet:
+        """The network to return, scored."""
+        state = self.state
+        if self.config.keep == "best" and state.best:
+            self._put(state.best)
+        elif state.average:
+            self._put(state.average)
+        self._record(self._score(self.net), state.step)
+        return self.net
+
+    def _record(self, score: float | None, step: int) -> None:
+        """Write into the network's settings how it was refined, up to this step."""
+        net = self.net
+        history = [entry for entry in self.state.history if entry["step"] <= step]
+        scores = {**self.scores, "refined": score}
+        record = {"config": self.config.to_dict(), "scores": scores, "history": history}
+        net.settings = {**net.settings, "refined": [*net.settings.get("refined", []), record]}
+
+    def _step(self, step: int) -> float:
+        """Show the network one image; returns the loss."""
+        config, net = self.config, self.net
+        image, grid = self._drawn(step)
+        source = net.source(image.planes)
+        leaf_sums: list[Tensor] | None = [] if config.leaf_l1 else None
+        outputs = net(source, net.grids(source.extent, grid), leaf_sums)
+        target = torch.from_numpy(np.ascontiguousarray(grid.of(image.target)).astype(np.int64)).to(net.device)
+        loss = pixel_loss(outputs[-1].reshape(net.n_classes, -1), target.reshape(-1), self.weight, config.dice)
+        if leaf_sums:
+            loss = loss + config.leaf_l1 * torch.stack([total.mean() for total in leaf_sums]).sum()
+        rate = learning_rate(config, step)
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate * group["factor"]
+            if config.optimiser == "sgd":
+                group["momentum"] = momentum(config, step)
+        self.optimiser.zero_grad()
+        loss.backward()
+        self.optimiser.step()
+        return float(loss.detach())
+
+    def _drawn(self, step: int) -> tuple[TrainingImage, Grid]:
+        """The image of a step, altered, and the part of its pixels that is trained on."""
+        config, n = self.config, len(self.train)
+        order = np.random.default_rng((config.seed, 6, step // n)).permutation(n)
+        rng = np.random.default_rng((config.seed, 7, step))
+        image = altered(self.train[order[step % n]], config.augment, rng, self.net.features.kind == "depth")
+        height, width = image.target.shape
+        top, left = 0, 0
+        if config.crop is not None:
+            top, left = labelled_corner(image.target, config.crop, rng)
+            height, width = min(config.crop, height), min(config.crop, width)
+        step_size = self._stride(height, width)
+        shift = rng.integers(0, min(step_size, height, width), 2)
+        inner = image.target[top : top + height, left : left + width]
+        if (inner[shift[0] :: step_size, shift[1] :: step_size] == UNLABELLED_INDEX).all():
+            shift = np.argwhere(inner != UNLABELLED_INDEX)[0] % step_size  # a scribble between the lattice's lines
+        grid = lattice(height, width, step_size, int(shift[0]), int(shift[1]))
+        return image, Grid(grid.top + top, grid.left + left, grid.height, grid.width, step_size)
+
+    def _stride(self, height: int, width: int) -> int:
+        if self.config.stride is not None:
+            return self.config.stride
+        assert self.config.pixels is not None  # `refine` settles it
+        return max(1, round(math.sqrt(height * width / self.config.pixels)))
+
+    def _score(self, model: Model) -> float | None:
+        """Mean Dice on the held-out images, at every pixel."""
+        if not self.held:
+            return None
+        return float(evaluate(model, *_unzipped(self.held), unlabelled=self.ignored, progress=silent).mean_dice)
+
+    def _check(self) -> float | None:
+        """Mean Dice of the network as it would be kept, on a lattice of the held-out images."""
+        if not self.scored:
+            return None
+        current = self._weights()
+        if self.state.average:
+            self._put(self.state.average)
+        net, table = self.net, np.zeros((self.net.n_classes,) * 2, np.int64)
+        for image in self.scored:
+            height, width = image.target.shape
+            grid = lattice(height, width, self._stride(height, width))
+            with torch.no_grad():
+                scores = net(net.source(image.planes), [grid] * net.n_levels)[-1]
+            found = scores.argmax(0).cpu().numpy().astype(np.uint8)
+            table += confusion(np.ascontiguousarray(grid.of(image.target)), found, net.n_classes)
+        self._put(current)
+        return float(Scores(net.classes, table).mean_dice)
+
+    def _note(self, loss: float) -> None:
+        """Score the network and remember it if it is the best so far."""
+        state, score = self.state, self._check()
+        earlier = [entry["mean_dice"] for entry in state.history]
+        state.history.append({"step": state.step, "loss": loss, "mean_dice": score})
+        if score is not None and score > max(earlier):
+            state.best = dict(state.average) if state.average else self._weights()
+
+    def _is_stale(self) -> bool:
+        """Whether the last scores brought nothing better, for as long as the settings wait."""
+        scores = [entry["mean_dice"] for entry in self.state.history]
+        patience = self.config.patience
+        if patience is None or scores[0] is None:
+            return False
+        return len(scores) - 1 - int(np.argmax(scores)) >= patience
+
+    def _follow_average(self) -> None:
+        decay = self.config.average
+        if decay:
+            before = self.state.average or self._weights()
+            now = self._weights()
+            # Written so that the mean of a weight that does not train is that weight to the last bit.
+            self.state.average = {name: before[name] + (1 - decay) * (now[name] - before[name]) for name in now}
+
+    def _is_finite(self) -> bool:
+        return all(bool(torch.isfinite(p).all()) for p in self.net.parameters())
+
+    def _give_up(self, what: str) -> NoReturn:
+        state = self.state
+        self._put(state.good)
+        self._record(None, state.good_step)  # so that it is not taken for newly mapped, and relaxed again
+        raise DivergenceError(
+            f"{what}, so refinement stopped; the network of step {state.good_step} is kept: lower the learning rate "
+            f"({self.config.learning_rate:g}), or the sharpness.",
+            self.net,
+        )
+
+    def _weights(self) -> dict[str, Tensor]:
+        return {name: tensor.detach().clone() for name, tensor in self.net.state_dict().items()}
+
+    def _put(self, weights: dict[str, Tensor]) -> None:
+        self.net.load_state_dict(weights)
+
+
+def _check_trainable(net: StackNet, config: RefineConfig) -> None:
+    if net.split == "hard":
+        raise ConfigError("hard splits have no gradient; map the stack with split='soft', 'tanh' or 'crelu'.")
+    if config.leaf_l1 and net.split != "tanh":
+        raise ConfigError(
+            f"the leaf activations of {net.split!r} splits sum to one, so their L1 norm cannot shrink; "
+            "set leaf_l1 to 0, or map with split='tanh'."
+        )
+    if config.trim and net.features.kind != "depth":
+        raise ConfigError("trim is for depth images, whose background is 0; set trim to false.")
+
+
+def _training(checked: Sequence[Any]) -> list[TrainingImage]:
+    return [
+        TrainingImage(each.planes, each.target, np.zeros(each.target.shape, np.int32), name=each.name)
+        for each in checked
+    ]
+
+
+def _unzipped(pairs: list[Pair]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+
+
+def _kind(net: StackNet) -> Iterator[Any]:
+    """What a network does with its weights: the settings of each level, and the arrays of its forest."""
+    for number in range(net.n_levels):
+        level = net.level(number)
+        yield [level.split, level.activation, level.connections, level.sharpness.to_dict()]
+        forest = level.forest
+        yield from (forest.root, forest.left_child, forest.channel, forest.offset, forest.radius)
+
+
+@contextmanager
+def steady_sums(net: StackNet) -> Iterator[None]:
+    """On the CPU, sums that PyTorch shares out to threads would depend on their number; the kernels have their own."""
+    before = torch.get_num_threads()
+    if net.device.type == "cpu" and net.level(0).connections == "frozen":
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

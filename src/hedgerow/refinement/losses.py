@@ -1,0 +1,36 @@
+"""What a refinement lowers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from hedgerow.images.arrays import UNLABELLED_INDEX
+
+
+def class_weights(targets: Sequence[np.ndarray], n_classes: int) -> Tensor:
+    """(C,) weights with which every class counts the same over all labelled pixels; 1 for a class without any."""
+    count = np.sum([np.bincount(target.ravel(), minlength=256)[:n_classes] for target in targets], axis=0)
+    present = count > 0
+    weight = np.where(present, np.sum(count) / (present.sum() * np.maximum(count, 1)), 1)
+    return torch.tensor(weight, dtype=torch.float32)
+
+
+def pixel_loss(scores: Tensor, target: Tensor, weight: Tensor | None, dice: float) -> Tensor:
+    """Cross-entropy of scores (C,S) against target (S,), plus `dice` times the Dice loss; unlabelled pixels count for
+    nothing.
+
+    Dice loss: 1 - mean over the classes that are there of 2 sum(p y) / (sum p + sum y), each sum softened by one pixel.
+    """
+    loss = functional.cross_entropy(scores.T, target, weight, ignore_index=UNLABELLED_INDEX)
+    if not dice:
+        return loss
+    labelled = target != UNLABELLED_INDEX
+    proba = torch.softmax(scores[:, labelled], dim=0)
+    truth = functional.one_hot(target[labelled], len(scores)).T.to(proba.dtype)
+    overlap = (2 * (proba * truth).sum(1) + 1) / (proba.sum(1) + truth.sum(1) + 1)
+    return loss + dice * (1 - overlap[truth.sum(1) > 0].mean())

@@ -1,0 +1,44 @@
+"""How fast a refinement learns: the paper's schedules of learning rate and momentum, and the optimisers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from hedgerow.config import RefineConfig
+from hedgerow.network.stacknet import StackNet
+
+CONNECTION_RATE = 0.1  # of the weights between H1 and H2, as a part of the votes' rate: each moves a whole path
+
+
+def learning_rate(config: RefineConfig, step: int) -> float:
+    """r(i), i = step: a / (1 + i / b), or a half cosine from a to 0."""
+    if config.decay == "halving":
+        return config.learning_rate / (1 + step / config.halving_steps)
+    return config.learning_rate * 0.5 * (1 + math.cos(math.pi * step / config.n_steps))
+
+
+def momentum(config: RefineConfig, step: int) -> float:
+    """mu(i) = min(mu_max, 1 - 3 / (i + 5)), or two steps as in the paper's zebrafish experiment."""
+    if config.first_momentum is not None:
+        return config.first_momentum if step < config.momentum_steps else config.max_momentum
+    return min(config.max_momentum, 1 - 3 / (step + 5))
+
+
+def make_optimiser(net: StackNet, config: RefineConfig) -> torch.optim.Optimizer:
+    """Adam moves every weight by about its rate, so rates follow the size of what they change; SGD has one rate."""
+    if config.optimiser == "sgd":
+        trained = [p for p in net.parameters() if p.requires_grad]
+        return torch.optim.SGD([{"params": trained, "factor": 1.0}], lr=config.learning_rate, momentum=0.5)
+    groups: list[dict[str, Any]] = []
+    for number in range(net.n_levels):
+        level = net.level(number)
+        sharpness, splits = level.sharpness, config.split_rate * level.sharpness.split
+        groups.append({"params": [level.vote_weight], "factor": sharpness.vote})
+        groups.append({"params": [level.split_weight, level.split_bias], "factor": splits})
+        if level.leaf_weight.requires_grad:
+            leaves = CONNECTION_RATE * sharpness.leaf
+            groups.append({"params": [level.leaf_weight, level.leaf_bias], "factor": leaves})
+    return torch.optim.Adam(groups, lr=config.learning_rate, eps=1e-12)

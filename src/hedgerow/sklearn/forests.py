@@ -1,0 +1,264 @@
+"""Forests from scikit-learn, and back.
+
+scikit-learn sends a sample left iff x <= t, x a float32 and t a float64; here it goes right iff x >= theta, both
+float32. With theta the float32 after the last one that is not above t, the two agree for every x, ties included.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hedgerow import extras
+from hedgerow.errors import InputError, ModelError
+from hedgerow.forest.arrays import LEAF, Forest, ForestStack
+
+if TYPE_CHECKING:
+    from hedgerow.features.bank import FeatureSet
+
+INFINITY = np.float32(np.inf)
+SAME = 1e-3  # relative: sums of a leaf's votes that differ by rounding only, half precision included
+
+
+class TableError(InputError, ValueError):
+    """A table that cannot be used; a ValueError too, which is what scikit-learn's tools expect of one."""
+
+
+def table_channels(table: np.ndarray) -> np.ndarray:
+    """(M,1,S) float32: a table (S,M) as an image of one row, a channel a column, which `context.run_forest` takes."""
+    array = np.asarray(table)
+    try:
+        # Straight to float32, as scikit-learn does: two roundings could end elsewhere. Overflow is reported below.
+        with np.errstate(over="ignore"):
+            columns = array.astype(np.float32) if array.dtype.kind in "buifO" else None
+    except (TypeError, ValueError):
+        columns = None
+    if columns is None:
+        raise TableError(
+            "the table is not an array of numbers; encode its columns first, e.g. by OrdinalEncoder, or make it dense."
+        )
+    if columns.ndim != 2 or 0 in columns.shape:
+        raise TableError(f"the table has shape {columns.shape}; give rows of samples and columns of features, (S,M).")
+    channels = np.ascontiguousarray(columns.T[:, np.newaxis])
+    is_bad = ~np.isfinite(channels)
+    if is_bad.any():
+        column, _, sample = np.argwhere(is_bad)[0]
+        raise TableError(
+            f"the table has {is_bad.sum()} value(s) that are missing (NaN), infinite or too large, the first in row "
+            f"{sample}, column {column}; fill them in, e.g. by SimpleImputer, or leave those rows out."
+        )
+    return channels
+
+
+def from_sklearn(model: Any, features: FeatureSet | None = None) -> Forest | ForestStack:
+    """The forest of a fitted decision tree, random forest or extra-trees classifier; it decides as the model does.
+
+    features: None, and the result is a Forest over table columns: `run_forest(forest, table_channels(X))`, (C,1,S), is
+              `model.predict_proba(X)`, classes in the order of `model.classes_`; or the filter bank that the model was
+              trained on, a pixel a sample, and the result is a ForestStack of one level that predicts images
+    Where the model was trained with missing values, the result is for tables without any.
+    """
+    trees = _trees_of(model)
+    if features is not None:
+        classes = _whole_classes(model, features)
+    n_channels, n_classes = int(model.n_features_in_), int(model.n_classes_)
+    parts = [_Nodes(tree) for tree in trees]
+    first = np.cumsum([0, *(len(part.left_child) for part in parts)])
+    shifted = [np.where(p.left_child == LEAF, LEAF, p.left_child + k) for p, k in zip(parts, first[:-1], strict=True)]
+    left_child = np.concatenate(shifted)
+    is_leaf, n = left_child == LEAF, len(left_child)
+    forest = Forest(
+        root=first[:-1].astype(np.int32),
+        left_child=left_child.astype(np.int32),
+        threshold=np.concatenate([part.threshold for part in parts]),
+        channel=np.concatenate([part.channel for part in parts])[:, np.newaxis].astype(np.int32),
+        offset=np.zeros((n, 1, 2), np.float32),
+        radius=np.zeros((n, 1), np.int32),
+        weight=np.ones((n, 1), np.float32),
+        leaf_index=np.where(is_leaf, np.cumsum(is_leaf) - 1, LEAF).astype(np.int32),
+        votes=np.concatenate([part.value for part in parts])[is_leaf, :n_classes].astype(np.float32),
+        n_channels=n_channels,
+    )
+    forest.validate()
+    if features is None:
+        return forest
+    unlabelled = 255 if 255 not in classes else min(classes) - 1
+    settings = {"from": f"scikit-learn's {type(model).__name__}"}
+    return ForestStack(features, (forest,), classes, unlabelled, settings=settings)
+
+
+def to_sklearn(forest: Forest | ForestStack) -> Any:
+    """A RandomForestClassifier that gives the same probabilities; what it has learned from is not known to it.
+
+    Grown forests keep votes in half precision, so that a leaf's sum to one within 5e-4; scikit-learn gets them summing
+    to one, and its probabilities differ by at most as much.
+    A stack has one level; the model then reads the stack's features, a row a pixel: `stack.features.compute(planes)`.
+    The classes of a forest are 0, 1, ...
+    """
+    extras.require("sklearn", "to_sklearn")
+    from sklearn.ensemble import RandomForestClassifier
+
+    classes: tuple[int, ...] | None = None
+    if isinstance(forest, ForestStack):
+        if forest.n_levels != 1 or forest.output != "normalise":
+            raise ModelError(
+                f"a stack of {forest.n_levels} level(s) with output {forest.output!r} is more than one random forest; "
+                "only stacks of one level that were not refined can be given to scikit-learn, the others to export."
+            )
+        classes, forest = forest.classes, forest.levels[0]
+    if not isinstance(forest, Forest):
+        raise InputError(f"a {type(forest).__name__} was given to to_sklearn; give a Forest or a ForestStack.")
+    channel = _plain_channels(forest)
+    value = _shares(forest)
+    ends = [*forest.root[1:], forest.n_nodes]
+    model = RandomForestClassifier(n_estimators=forest.n_trees, max_depth=max(int(forest.depth.max()), 1))
+    model.estimators_ = [
+        _tree(forest, slice(int(start), int(end)), int(depth), channel, value)
+        for start, end, depth in zip(forest.root, ends, forest.depth, strict=True)
+    ]
+    model.classes_ = np.arange(forest.n_classes) if classes is None else np.array(classes)
+    model.n_classes_, model.n_outputs_, model.n_features_in_ = forest.n_classes, 1, forest.n_channels
+    return model
+
+
+def _trees_of(model: Any) -> list[Any]:
+    """The fitted trees of a model, or an InputError that says why it cannot be used."""
+    extras.require("sklearn", "from_sklearn")
+    from sklearn import ensemble, tree
+    from sklearn.exceptions import NotFittedError
+    from sklearn.utils.validation import check_is_fitted
+
+    name = type(model).__name__ if not isinstance(model, type) else f"class {model.__name__}"
+    kinds = (tree.DecisionTreeClassifier, ensemble.RandomForestClassifier, ensemble.ExtraTreesClassifier)
+    if not isinstance(model, kinds):
+        raise InputError(
+            f"a {name} was given to from_sklearn; give a fitted DecisionTreeClassifier, RandomForestClassifier or "
+            "ExtraTreesClassifier (of a pipeline or a search, the forest within)."
+        )
+    try:
+        check_is_fitted(model)
+    except NotFittedError:
+        raise InputError(f"the {name} has not been fitted; call its fit(X, y) first.") from None
+    if model.n_outputs_ != 1:
+        raise InputError(f"the {name} predicts {model.n_outputs_} outputs at once; fit one model for each of them.")
+    return list(getattr(model, "estimators_", [model]))
+
+
+def _whole_classes(model: Any, features: FeatureSet) -> tuple[int, ...]:
+    """The model's classes as class values of labels, after a look at whether it fits the features."""
+    if model.n_features_in_ != features.n_features:
+        raise InputError(
+            f"the model was trained on {model.n_features_in_} columns and there are {features.n_features} features; "
+            "give the features that it was trained on."
+        )
+    classes = np.asarray(model.classes_)
+    if classes.dtype.kind not in "iu":
+        some = ", ".join(map(repr, classes[:3].tolist()))
+        raise InputError(
+            f"the model's classes are {some}, ...; label maps hold whole numbers, so train it on such, e.g. by "
+            "LabelEncoder."
+        )
+    if len(classes) < 2:
+        raise InputError(f"the model knows only the class {classes[0]}; train it on at least two classes.")
+    return tuple(classes.tolist())
+
+
+class _Nodes:
+    """The nodes of one scikit-learn tree, generation after generation, the two children of a node side by side.
+
+    left_child: (N,) int64, from the tree's root; LEAF at a leaf; threshold: (N,) float32; channel: (N,)
+    value:      (N,C) class probabilities
+    """
+
+    def __init__(self, model: Any) -> None:
+        tree = model.tree_
+        left, right = tree.children_left, tree.children_right
+        # A threshold of infinity tells missing values from all others, which go left.
+        is_split = left != LEAF
+        is_skipped = is_split & np.isposinf(tree.threshold)
+        generation = np.array([0])
+        generations, children, n_nodes = [], [], 1
+        while len(generation):
+            while is_skipped[generation].any():
+                generation = np.where(is_skipped[generation], left[generation], generation)
+            going_on = is_split[generation]
+            child = np.full(len(generation), LEAF)
+            child[going_on] = n_nodes + 2 * np.arange(going_on.sum())
+            generations.append(generation)
+            children.append(child)
+            parents = generation[going_on]
+            generation = np.stack([left[parents], right[parents]], axis=1).ravel()
+            n_nodes += len(generation)
+        order = np.concatenate(generations)
+        self.left_child = np.concatenate(children)
+        is_split = self.left_child != LEAF
+        self.threshold = np.where(is_split, _threshold(tree.threshold[order]), 0).astype(np.float32)
+        self.channel = np.where(is_split, tree.feature[order], 0)
+        self.value = tree.value[order, 0]
+
+
+def _threshold(t: np.ndarray) -> np.ndarray:
+    """The float32 theta for which x >= theta iff not x <= t, for every float32 x; t is float64."""
+    nearest = t.astype(np.float32)
+    floor = np.where(nearest > t, np.nextafter(nearest, -INFINITY), nearest)
+    return np.nextafter(floor, INFINITY)
+
+
+def _plain_channels(forest: Forest) -> np.ndarray:
+    """(N,) the channel that each split reads; a ModelError if a split reads more than one value at its own pixel."""
+    if forest.sharpness is not None:
+        raise ModelError(
+            "the splits of this forest are soft, and scikit-learn's are hard; map the network back by "
+            "to_forest(net, images, 'leaf_mean') or 'weights'."
+        )
+    splits = forest.is_split
+    used = (forest.weight != 0) & splits[:, np.newaxis]
+    is_plain = (
+        bool((used.sum(axis=1) == splits).all())
+        and bool((forest.weight[used] == 1).all())
+        and not forest.offset[used].any()
+        and not forest.radius[used].any()
+    )
+    if not is_plain:
+        raise ModelError(
+            "splits of this forest look at other pixels or at sums, and scikit-learn's at one column; grow it without "
+            "context, by ContextConfig(window=1, n_offsets=0, n_probes=1, radii=(0,))."
+        )
+    return forest.channel[np.arange(forest.n_nodes), used.argmax(axis=1)]
+
+
+def _shares(forest: Forest) -> np.ndarray:
+    """(L,C) float64 votes whose mean over trees is the forest's output: each leaf's sum to one."""
+    votes = forest.votes.astype(np.float64)
+    total = votes.sum(axis=1)
+    if (votes < 0).any() or not np.allclose(total, total[0], rtol=SAME, atol=0) or total[0] <= 0:
+        raise ModelError(
+            "votes of this forest are negative, or sum to other numbers in other leaves, as after refinement, and "
+            "scikit-learn averages probabilities; give a forest as it was grown, or use export."
+        )
+    return votes / total[:, np.newaxis]
+
+
+def _tree(forest: Forest, nodes: slice, depth: int, channel: np.ndarray, value: np.ndarray) -> Any:
+    """One tree as a DecisionTreeClassifier; nodes of a Tree can be set only as unpickling does."""
+    from sklearn.tree import DecisionTreeClassifier
+    from sklearn.tree._tree import NODE_DTYPE, TREE_UNDEFINED, Tree
+
+    is_split, left = forest.is_split[nodes], forest.left_child[nodes].astype(np.int64) - nodes.start
+    table = np.zeros(len(left), NODE_DTYPE)
+    table["left_child"] = np.where(is_split, left, LEAF)
+    table["right_child"] = np.where(is_split, left + 1, LEAF)
+    table["feature"] = np.where(is_split, channel[nodes], TREE_UNDEFINED)
+    table["threshold"] = np.where(is_split, np.nextafter(forest.threshold[nodes], -INFINITY), TREE_UNDEFINED)
+    # Not known; one each, so that whatever divides by them finds a number.
+    table["n_node_samples"] = table["weighted_n_node_samples"] = 1
+    shares = np.full((len(left), 1, forest.n_classes), 1 / forest.n_classes)
+    shares[~is_split, 0] = value[forest.leaf_index[nodes][~is_split]]
+    tree = Tree(forest.n_channels, np.array([forest.n_classes], np.intp), 1)
+    tree.__setstate__({"max_depth": depth, "node_count": len(table), "nodes": table, "values": shares})
+    model = DecisionTreeClassifier()
+    model.tree_, model.classes_ = tree, np.arange(forest.n_classes, dtype=np.float64)
+    model.n_classes_, model.n_outputs_, model.n_features_in_ = forest.n_classes, 1, forest.n_channels
+    model.max_features_ = forest.n_channels
+    return model

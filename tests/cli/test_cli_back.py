@@ -1,0 +1,102 @@
+"""`hedgerow back`, `info` of what it wrote, and the experiment that compares the ways back."""
+
+import re
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import hedgerow as hr
+from hedgerow.experiments import mapping_back
+from hedgerow.experiments.data import ImageSet
+from hedgerow.network.mapping import FROM_IMAGES, METHODS, to_forest
+from helpers.files import listing, unchanged
+from helpers.refusals import assert_refused
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_back_writes_what_python_gives(hedgerow, net_file, place, refined, example, method):
+    finished = hedgerow("back", net_file, place / "images", "-o", place / "forest.hedge", "--method", method)
+    assert finished.code == 0, finished.err
+    expected = to_forest(refined, example.images if method in FROM_IMAGES else (), method)
+    found = hr.load(place / "forest.hedge")
+    for image in example.images:
+        np.testing.assert_array_equal(found.predict_proba(image), expected.predict_proba(image))
+    assert f"votes by {method}" in finished.out
+    assert f"by {method}" in hedgerow("info", place / "forest.hedge").out
+
+
+def test_fitted_votes_are_the_default_and_need_images(hedgerow, net_file, place, refined, example):
+    assert hedgerow("back", net_file, place / "images", "-o", place / "forest.hedge").code == 0
+    expected = to_forest(refined, example.images, "fitted")
+    found = hr.load(place / "forest.hedge")
+    np.testing.assert_array_equal(found.levels[-1].votes, expected.levels[-1].votes)
+    before = listing(place)
+    assert_refused(hedgerow("back", net_file, "-o", place / "other.hedge"), "images")
+    unchanged(place, before)
+
+
+def test_the_tolerance_is_told_in_pixels_that_change(hedgerow, net_file, place, refined, example):
+    options = ("--method", "soft", "--tolerance", "0.3")
+    finished = hedgerow("back", net_file, place / "images", "-o", place / "forest.hedge", *options)
+    assert finished.code == 0, finished.err
+    assert hr.load(place / "forest.hedge").tolerance == 0.3
+    told = float(re.search(r"change class by that: ([\d.]+)%", finished.out)[1])
+    net = hr.load(net_file)
+    net.set_tolerance(0.0)
+    rough = to_forest(refined, method="soft", tolerance=0.3)
+    pairs = [(net.predict(image), rough.predict(image)) for image in example.images]
+    assert told == pytest.approx(100 * np.mean([a != b for a, b in pairs]), abs=6e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--method", "soft", "--tolerance", "1"), ["tolerance", "1"]),
+        (("--method", "weights", "--tolerance", "0.1"), ["tolerance", "soft"]),
+    ],
+)
+def test_tolerances_that_mean_nothing_are_refused(hedgerow, net_file, place, options, words):
+    before = listing(place)
+    assert_refused(hedgerow("back", net_file, place / "images", "-o", place / "forest.hedge", *options), *words)
+    unchanged(place, before)
+
+
+def test_forests_and_the_networks_own_file_are_refused(hedgerow, net_file, model_file, place):
+    before = listing(place)
+    refused = hedgerow("back", model_file, place / "images", "-o", place / "forest.hedge")
+    assert_refused(refused, model_file, "refine")
+    assert_refused(hedgerow("back", net_file, place / "images", "-o", net_file), net_file, "another name")
+    assert_refused(hedgerow("back", net_file, place / "none", "-o", place / "forest.hedge"), place / "none")
+    unchanged(place, before)
+
+
+def test_the_comparison_scores_each_model_by_hand(refined, example):
+    train = ImageSet(list(example.images), list(example.labels))
+    rows = {row.name: row for row in mapping_back.compare(refined, train, train, 1e-3)}
+    assert list(rows) == ["DF", "ConvNet", "MB1", "MB2", "fitted", "soft, tolerance 0.001"]
+    models = {
+        "DF": refined.stack,
+        "ConvNet": refined,
+        "MB1": to_forest(refined, method="weights"),
+        "MB2": to_forest(refined, example.images, "leaf_mean"),
+        "fitted": to_forest(refined, example.images, "fitted"),
+    }
+    refined.set_tolerance(0.0)
+    for name, model in models.items():
+        assert rows[name].mean_dice == hr.evaluate(model, train.images, train.labels).mean_dice
+        differs = np.mean([np.mean(model.predict(image) != refined.predict(image)) for image in train.images])
+        assert rows[name].differs == pytest.approx(differs)
+    assert rows["ConvNet"].differs == 0
+    lines = mapping_back.table(list(rows.values())).splitlines()
+    assert len(lines) == 2 + len(rows)
+    assert all(line.count("|") == 8 for line in lines)
+
+
+def test_the_comparison_command(experiment, listed_place, net_file, model_file):
+    finished = experiment(mapping_back.main, listed_place, net_file)
+    assert finished.code == 0, finished.err
+    assert "| MB2 |" in finished.out
+    assert_refused(experiment(mapping_back.main, listed_place, model_file), model_file, "network")
+    assert_refused(experiment(mapping_back.main, listed_place, net_file, "--every", "0"), "--every")

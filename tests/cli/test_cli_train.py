@@ -1,0 +1,143 @@
+"""`hedgerow train`: the model it writes, the settings and outputs it refuses, and what an interruption leaves."""
+
+import dataclasses
+import os
+import re
+
+import numpy as np
+import pytest
+
+import hedgerow as hr
+from conftest import CLASSES
+from hedgerow.config import StackConfig
+from hedgerow.forest import autocontext
+from hedgerow.images.writing import write_labels
+from hedgerow.threads import get_threads, threads
+from helpers.files import listing
+from helpers.refusals import assert_refused
+
+
+def test_train_prints_the_classes_with_their_pixels_and_writes_the_model(train, place, example):
+    finished = train()
+    assert finished.code == 0, finished.err
+    assert "2 image(s): 24 x 32 uint8" in finished.out
+    for value in CLASSES:
+        pixels = sum(int((labels == value).sum()) for labels in example.labels)
+        assert re.search(rf"^ *{value} +{pixels:,} ", finished.out, re.MULTILINE)
+    assert finished.out.count("mean Dice") == 2
+    model = hr.load(place / "model.hedge")
+    assert model.classes == CLASSES
+    assert model.image_dtype == "uint8"
+    assert set(os.listdir(place)) == {"images", "labels", "settings.toml", "model.hedge"}
+
+
+def test_the_command_line_and_the_library_grow_the_same_model(train, place, example, tiny_config):
+    train("--seed", 5, "--trees", 2, "--levels", 1)
+    found = hr.load(place / "model.hedge")
+    config = StackConfig.from_dict({**tiny_config.to_dict(), "seed": 5, "n_trees": 2, "n_levels": 1})
+    expected = hr.fit_stack(example.images, example.labels, config)
+    assert found.settings["config"] == config.to_dict()
+    for image in example.images:
+        np.testing.assert_array_equal(found.predict_proba(image), expected.predict_proba(image))
+
+
+def test_the_number_of_threads_does_not_change_the_model(hedgerow, place):
+    contents = []
+    for count in (1, 3):
+        with threads(get_threads()):  # given back after the run
+            finished = hedgerow(
+                *("--threads", count, "train", place / "images", place / "labels"),
+                *("-o", place / "model.hedge", "--config", place / "settings.toml"),
+            )
+        assert finished.code == 0
+        contents.append((place / "model.hedge").read_bytes())
+    assert contents[0] == contents[1]
+
+
+def test_the_settings_file_is_used(train, place, tiny_config):
+    config = dataclasses.replace(tiny_config, n_trees=2, held_out="none", criterion="entropy")
+    config.write(place / "other.json")
+    finished = train("--config", place / "other.json")
+    assert finished.code == 0, finished.err
+    assert "did not see" not in finished.out  # nothing was held out
+    assert StackConfig.from_dict(hr.load(place / "model.hedge").settings["config"]) == config
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--config", "none.toml"), ["none.toml"]),
+        (("--levels", "0"), ["n_levels", "0"]),
+        (("--trees", "100000"), ["n_trees", "100000"]),
+        (("--seed", "-1"), ["seed", "-1"]),
+    ],
+)
+def test_settings_out_of_range_are_refused(train, place, options, words):
+    before = listing(place)
+    assert_refused(train(*options), *words)
+    assert listing(place) == before
+
+
+def test_settings_of_a_file_are_refused_with_its_name(train, place):
+    (place / "settings.toml").write_text("n_trees = 3\nn_tree = 4\n")
+    assert_refused(train(), place / "settings.toml", "n_tree")
+
+
+@pytest.mark.parametrize(
+    "output", ["", "no/such/folder/model.hedge", "images/a0.png", "labels/a1.png", "settings.toml"]
+)
+def test_an_output_that_cannot_or_must_not_be_is_refused_before_the_work(hedgerow, place, output, monkeypatch):
+    monkeypatch.setattr(autocontext, "fit_stack", lambda *_, **__: pytest.fail("the work was begun"))
+    before = listing(place)
+    target = place / output
+    settings = ("--config", place / "settings.toml")
+    finished = hedgerow("train", place / "images", place / "labels", "-o", target, *settings)
+    assert_refused(finished, target)
+    assert listing(place) == before
+
+
+def test_interrupted_training_leaves_the_old_model(train, place, monkeypatch):
+    (place / "model.hedge").write_bytes(b"old")
+    grow = autocontext.grow_forest
+    grown = []
+
+    def interrupt(*arguments):
+        if grown:
+            raise KeyboardInterrupt
+        grown.append(True)
+        return grow(*arguments)
+
+    monkeypatch.setattr(autocontext, "grow_forest", interrupt)
+    finished = train()
+    assert finished.code == 130
+    assert (place / "model.hedge").read_bytes() == b"old"
+    assert set(os.listdir(place)) == {"images", "labels", "settings.toml", "model.hedge"}
+
+
+def test_labels_that_look_like_pictures_are_refused(hedgerow, place):
+    rng = np.random.default_rng(0)
+    (place / "pictures").mkdir()
+    for name in os.listdir(place / "labels"):
+        picture = rng.integers(0, 200, (24, 32)).astype(np.uint8)
+        write_labels(place / "pictures" / name, picture)
+    given = ("train", place / "images", place / "pictures", "-o", place / "model.hedge")
+    assert_refused(hedgerow(*given), "swapped", "--max-classes", place / "pictures")
+    assert not (place / "model.hedge").exists()
+
+
+def test_threads_may_follow_the_command(hedgerow, place):
+    with threads(get_threads()):
+        finished = hedgerow(
+            *("train", place / "images", place / "labels", "-o", place / "model.hedge"),
+            *("--threads", 1, "--config", place / "settings.toml"),
+        )
+    assert finished.code == 0, finished.err
+
+
+def test_different_number_types_in_one_set_are_pointed_out(train, place):
+    names = sorted(os.listdir(place / "images"))
+    image = hr.read_image(place / "images" / names[0])
+    write_labels(place / "images" / names[0], image.astype(np.int64) * 256)
+    finished = train()
+    assert finished.code == 0, finished.err
+    assert "different number types" in finished.out

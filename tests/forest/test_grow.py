@@ -1,0 +1,267 @@
+"""Growing: the split search against brute force over every split, and the pieces it is made of."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hedgerow.config import ContextConfig, SamplingConfig, StackConfig
+from hedgerow.forest.arrays import LEAF
+from hedgerow.forest.codes import N_EDGES, PROBA_EDGES, encode, fit_edges
+from hedgerow.forest.grow import grow_forest
+from hedgerow.forest.planes import TrainingPlanes
+from hedgerow.forest.samples import Samples
+from hedgerow.kernels.cpu import grow as kernels
+from hedgerow.kernels.definition import forest as plain
+
+NOTHING = np.zeros(0, np.int32)
+
+
+def impurity_drop(counts_left, counts_right, criterion):
+    """The weighted drop in impurity of a split, from the class weights (C,) on either side: the textbook's words."""
+
+    def impurity(counts):
+        p = counts / counts.sum()
+        return 1 - (p**2).sum() if criterion == "gini" else -(p[p > 0] * np.log(p[p > 0])).sum()
+
+    whole = counts_left + counts_right
+    parts = sum(side.sum() / whole.sum() * impurity(side) for side in (counts_left, counts_right))
+    return impurity(whole) - parts
+
+
+def best_drop(columns, target, weight, criterion, min_leaf):
+    """Over every column (n,S) and every threshold between two of its values, the largest drop in impurity."""
+    n_classes = len(weight)
+    best = 0.0
+    for column in columns:
+        for value in np.unique(column)[1:]:
+            right = column >= value
+            if min(right.sum(), (~right).sum()) < min_leaf:
+                continue
+            sides = [np.bincount(target[side], minlength=n_classes) * weight for side in (~right, right)]
+            best = max(best, impurity_drop(*sides, criterion))
+    return best
+
+
+def table_planes(values, coded=True):
+    """A table (F,S) as one image of a single row."""
+    n_columns, n_samples = values.shape
+    edges = np.stack([fit_edges(column) for column in values])
+    codes = np.zeros((n_columns, n_samples), np.uint8)
+    for f in range(n_columns):
+        encode(values[f], edges[f], codes[f])
+    none = np.zeros((0, 0))
+    one = np.ones(1, np.int32)
+    return TrainingPlanes(
+        codes=codes if coded else none.astype(np.uint8),
+        values=none.astype(np.float32) if coded else values,
+        edges=edges,
+        start=0 * one,
+        height=one,
+        width=n_samples * one,
+        reach=np.zeros(0, np.float32),
+        outside=np.zeros(0, np.float32),
+        radii=(0,),
+    )
+
+
+def table_samples(target):
+    zero, place = np.zeros(len(target), np.int32), np.arange(len(target), dtype=np.int32)
+    return Samples(zero, place, zero, place, target.astype(np.int32), zero)
+
+
+@pytest.mark.parametrize("criterion", ["gini", "entropy"])
+@pytest.mark.parametrize("balance", [False, True])
+@pytest.mark.parametrize("coded", [True, False])
+@pytest.mark.parametrize(("n_samples", "n_classes", "min_leaf"), [(40, 2, 1), (120, 5, 4), (110, 1, 1)])
+def test_every_split_is_the_best_of_all(criterion, balance, coded, n_samples, n_classes, min_leaf):
+    rng = np.random.default_rng(n_samples + n_classes)
+    values = rng.integers(0, 12, (4, n_samples)).astype(np.float32)
+    values[1] = values[0]  # equal columns
+    values[2] = 3  # a constant one
+    target = rng.integers(0, n_classes, n_samples)
+    config = StackConfig(
+        criterion=criterion,
+        balance=balance,
+        bootstrap=False,
+        max_depth=6,
+        min_split=8,
+        min_leaf=min_leaf,
+        context=ContextConfig(window=1, n_channels=4, n_offsets=0, n_probes=1 if coded else 2),
+    )
+    planes = table_planes(values, coded)
+    grown = grow_forest(planes, table_samples(target), [NOTHING], n_classes, config, (0,))
+    forest = planes.finished(grown)
+    forest.validate()
+    counts = np.bincount(target, minlength=n_classes)
+    weight = n_samples / (n_classes * np.maximum(counts, 1)) if balance else np.ones(n_classes)
+
+    members = {0: np.arange(n_samples)}
+    n_splits = 0
+    for node in range(forest.n_nodes):
+        here = members[node]
+        best = best_drop(values[:, here], target[here], weight, criterion, min_leaf)
+        if forest.left_child[node] == LEAF:
+            depth_reached = len(here) < config.min_split or best < 1e-8
+            assert depth_reached or _depth(forest, node) == config.max_depth
+            votes = np.bincount(target[here], minlength=n_classes) * weight
+            np.testing.assert_allclose(forest.votes[forest.leaf_index[node]], votes / votes.sum(), atol=1e-3)
+            continue
+        n_splits += 1
+        right = values[forest.channel[node, 0], here] >= forest.threshold[node]
+        sides = [np.bincount(target[here[side]], minlength=n_classes) * weight for side in (~right, right)]
+        assert impurity_drop(*sides, criterion) == pytest.approx(best, abs=1e-9)
+        members[forest.left_child[node]], members[forest.left_child[node] + 1] = here[~right], here[right]
+    assert n_splits > 0 or n_classes == 1
+
+
+def _depth(forest, node):
+    depth = 0
+    while node:
+        node = int(np.flatnonzero((forest.left_child == node) | (forest.right_child == node))[0])
+        depth += 1
+    return depth
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    n=st.integers(2, 300),
+    n_classes=st.integers(1, 6),
+    n_bins=st.integers(2, 40),
+    entropy=st.booleans(),
+    min_leaf=st.integers(1, 20),
+)
+def test_best_cut_equals_brute_force(seed, n, n_classes, n_bins, entropy, min_leaf):
+    rng = np.random.default_rng(seed)
+    samples = np.zeros((6, n + 3), np.int32)
+    samples[kernels.TARGET] = rng.integers(0, n_classes, n + 3)
+    samples[kernels.COUNT] = rng.integers(1, 4, n + 3)
+    bins = rng.integers(0, n_bins, n).astype(np.uint8)
+    weight = rng.uniform(0.1, 3, n_classes)
+    target, count = samples[kernels.TARGET, 3:], samples[kernels.COUNT, 3:]
+    node_counts = np.bincount(target, count, n_classes).astype(np.int64)
+    work = np.empty(256 * n_classes + 256 + n, np.int32)
+    _, cut = kernels.best_cut(bins, samples, 3, n, n_bins, weight, node_counts, entropy, min_leaf, work)
+
+    drops = {}
+    for b in range(1, n_bins):
+        right = bins >= b
+        if not min_leaf <= count[right].sum() <= count.sum() - min_leaf:
+            continue
+        sides = [np.bincount(target[side], count[side], n_classes) * weight for side in (~right, right)]
+        drops[b] = impurity_drop(*sides, "entropy" if entropy else "gini")
+    if drops:
+        assert drops[cut] == pytest.approx(max(drops.values()), abs=1e-9)
+    else:
+        assert cut == 0
+
+
+def two_images(rng, n_planes=3):
+    """Planes of two images of different sizes, as codes, with every pixel a sample."""
+    sizes = [(5, 7), (6, 4)]
+    planes = [rng.integers(0, 256, (n_planes, *size)).astype(np.uint8) for size in sizes]
+    grid = [np.indices(size).reshape(2, -1) for size in sizes]
+    row, column = np.concatenate(grid, axis=1)
+    image = np.repeat([0, 1], [35, 24])
+    samples = np.stack([row, column, image, np.arange(59), 0 * row, 0 * row + 1]).astype(np.int32)
+    flat = np.concatenate([p.reshape(n_planes, -1) for p in planes], axis=1)
+    start, height, width = (np.array(v, np.int32) for v in ([0, 35], [5, 6], [7, 4]))
+    return planes, flat, (start, height, width), samples
+
+
+@pytest.mark.parametrize("offset", [(0, 0), (2, -3), (-9, 1), (64, 64)])
+def test_codes_are_read_at_offsets_with_the_nearest_edge(offset):
+    planes, flat, layout, samples = two_images(np.random.default_rng(0))
+    bins = np.zeros(50, np.uint8)
+    place = np.zeros(50, np.uint32)
+    kernels.fill_codes(flat, *layout, samples, 9, 50, 2, np.array(offset, np.float32), place, bins)
+    for i in range(50):
+        row, column, image = samples[:3, 9 + i]
+        assert bins[i] == plain.read(planes[image][2], row + offset[0], column + offset[1], None)
+
+
+@pytest.mark.parametrize("constant", [True, False])
+def test_values_are_summed_as_the_definition_says(constant):
+    from helpers.forests import random_forest
+
+    rng = np.random.default_rng(1)
+    planes, flat, layout, samples = two_images(rng)
+    values, reach = flat.astype(np.float32), rng.uniform(0.2, 3, 59).astype(np.float32)
+    outside = rng.standard_normal(3).astype(np.float32) if constant else np.zeros(0, np.float32)
+    forest = random_forest(rng, n_trees=1, n_probes=2, n_channels=3)
+    probes = forest.channel[0], forest.offset[0], forest.weight[0]
+    found = np.zeros(59, np.float32)
+    kernels.fill_values(values, *layout, reach, outside, samples, 0, 59, *probes, found)
+    reaches = reach[:35].reshape(5, 7), reach[35:].reshape(6, 4)
+    for i in range(59):
+        row, column, image = samples[:3, i]
+        context = {"reach": reaches[image], "outside": outside if constant else None}
+        expected = plain.split_value(forest, 0, planes[image].astype(np.float32), row, column, **context)
+        assert found[i] == expected
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.floats(-(2.0**100), 2.0**100, width=32), min_size=1, max_size=400))
+def test_codes_say_what_thresholds_say(numbers):
+    """code >= k iff value >= edges[k-1]: training and prediction send a pixel the same way."""
+    values = np.array(numbers, np.float32)
+    edges = fit_edges(values)
+    codes = np.zeros(len(values), np.uint8)
+    encode(values, edges, codes)
+    np.testing.assert_array_equal(codes, (values[:, None] >= edges[None, :]).sum(axis=1))
+    assert (np.diff(edges[np.isfinite(edges)]) > 0).all()
+    if len(np.unique(values)) <= N_EDGES + 1:
+        assert len(np.unique(codes)) == len(np.unique(values)), "few values must all stay apart"
+
+
+def test_probability_edges_are_usable():
+    assert len(PROBA_EDGES) == N_EDGES
+    assert (np.diff(PROBA_EDGES) > 0).all()
+    assert 0 < PROBA_EDGES[0] < 1e-4
+    assert PROBA_EDGES[-1] < 1
+
+
+def test_thresholds_between_neighbouring_floats():
+    low = np.float32(1)
+    values = np.array([low, np.nextafter(low, np.float32(2))] * 20, np.float32)[None]
+    target = np.arange(40) % 2
+    for coded in (True, False):
+        planes = table_planes(values, coded)
+        config = StackConfig(
+            bootstrap=False,
+            min_split=2,
+            context=ContextConfig(window=1, n_offsets=0, n_probes=1 if coded else 2),
+        )
+        forest = planes.finished(grow_forest(planes, table_samples(target), [NOTHING], 2, config, (0,)))
+        right = values[0] >= forest.threshold[0]
+        np.testing.assert_array_equal(right, target == 1)
+
+
+def test_a_large_node_is_searched_on_a_selection():
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal((3, 4000)).astype(np.float32)
+    target = (values[1] > 0.3).astype(int)
+    planes = table_planes(values)
+    config = StackConfig(
+        search_samples=500, max_depth=1, bootstrap=False, context=ContextConfig(window=1, n_channels=3)
+    )
+    forest = planes.finished(grow_forest(planes, table_samples(target), [NOTHING], 2, config, (0,)))
+    assert forest.channel[0, 0] == 1
+    assert forest.threshold[0] == pytest.approx(0.3, abs=0.05)
+
+
+def test_skipped_groups_are_not_seen():
+    rng = np.random.default_rng(3)
+    values = rng.standard_normal((2, 200)).astype(np.float32)
+    target = np.repeat([0, 1, 2], [100, 50, 50])
+    samples = replace(table_samples(target), group=np.repeat([0, 1, 2], [100, 50, 50]).astype(np.int32))
+    config = StackConfig(context=ContextConfig(window=1), sampling=SamplingConfig())
+    grown = grow_forest(table_planes(values), samples, [np.array([2]), np.array([1])], 3, config, (0,))
+    for tree, absent in ((0, 2), (1, 1)):
+        part = grown.select(np.array([tree]))
+        used = part.leaf_index[part.left_child == LEAF]
+        assert (grown.votes[used, absent] == 0).all()
+        assert (grown.votes[used].sum(axis=0) > 0).sum() == 2

@@ -1,0 +1,174 @@
+"""Forests as arrays, and walking them: the kernels against the plain definition."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hedgerow import threads
+from hedgerow.errors import ModelError
+from hedgerow.forest import walk
+from hedgerow.forest.walk import run_forest
+from hedgerow.images.regions import Region
+from hedgerow.kernels.cpu.boxes import box_averaged
+from hedgerow.kernels.definition import forest as plain
+from hedgerow.kernels.definition.outputs import normalise
+from helpers.forests import random_forest
+
+SIZES = [(1, 1), (1, 7), (13, 1), (9, 14)]
+
+
+def channels_of(rng, shape, n=4):
+    # Few different values, so that ties with thresholds and between pixels are common.
+    return (rng.integers(-4, 5, (n, *shape)) / 4).astype(np.float32)
+
+
+@pytest.mark.parametrize("shape", SIZES)
+@pytest.mark.parametrize("seed", range(4))
+def test_offset_features_equal_the_definition(shape, seed):
+    rng = np.random.default_rng(seed)
+    forest = random_forest(rng, n_classes=1 + seed)
+    forest = replace(forest, threshold=np.round(forest.threshold * 4) / 4)
+    channels = channels_of(rng, shape)
+    np.testing.assert_array_equal(run_forest(forest, channels), plain.forest_proba(forest, channels))
+
+
+@pytest.mark.parametrize("shape", SIZES)
+@pytest.mark.parametrize("with_outside", [False, True])
+@pytest.mark.parametrize("with_reach", [False, True])
+def test_sums_of_probes_equal_the_definition(shape, with_reach, with_outside):
+    rng = np.random.default_rng(11)
+    forest = random_forest(rng, n_probes=3)
+    context = {
+        "reach": rng.uniform(0.2, 2.5, shape).astype(np.float32) if with_reach else None,
+        "outside": rng.standard_normal(4).astype(np.float32) if with_outside else None,
+    }
+    channels = channels_of(rng, shape)
+    np.testing.assert_array_equal(run_forest(forest, channels, **walk), plain.forest_proba(forest, channels, **walk))
+
+
+@pytest.mark.parametrize("radius", [0, 1, 3, 6])
+@pytest.mark.parametrize("outside", [None, 2.5])
+def test_box_average(radius, outside):
+    plane = np.random.default_rng(0).standard_normal((7, 9)).astype(np.float32)
+    expected = [[plain.box_mean(plane, r, c, radius, outside) for c in range(9)] for r in range(7)]
+    np.testing.assert_allclose(box_averaged(plane, radius, outside), expected, atol=2e-6)
+
+
+@pytest.mark.parametrize("n_probes", [1, 2])
+def test_windows_at_an_offset(n_probes):
+    rng = np.random.default_rng(8)
+    forest = random_forest(rng, radii=(0, 1, 3), n_probes=n_probes)
+    channels = rng.standard_normal((4, 12, 10)).astype(np.float32)
+    np.testing.assert_array_equal(run_forest(forest, channels), plain.forest_proba(forest, channels))
+
+
+def test_part_of_an_image_equals_the_whole():
+    rng = np.random.default_rng(5)
+    forest = random_forest(rng, radii=(0, 2))
+    channels = rng.standard_normal((4, 40, 50)).astype(np.float32)
+    whole = run_forest(forest, channels)
+    for inner in (Region(0, 40, 17, 18), Region(3, 33, 0, 50), Region(39, 40, 49, 50)):
+        np.testing.assert_array_equal(run_forest(forest, channels, inner), inner.of(whole))
+        seen = inner.grown(forest.reach, 40, 50)
+        cut = run_forest(forest, seen.of(channels), inner.within(seen))
+        np.testing.assert_array_equal(cut, inner.of(whole))
+
+
+@pytest.mark.parametrize("shape", [(23, 9), (5, 40)])
+@pytest.mark.parametrize("reach", [0, 4])
+def test_work_too_large_for_32_bits_is_done_in_halves(monkeypatch, shape, reach):
+    rng = np.random.default_rng(7)
+    forest = random_forest(rng, reach=reach)
+    channels = rng.standard_normal((4, *shape)).astype(np.float32)
+    whole = run_forest(forest, channels)
+    calls = []
+    true_halves = Region.halves
+    monkeypatch.setattr(Region, "halves", lambda region: calls.append(region) or true_halves(region))
+    monkeypatch.setattr(walk, "MAX_PLACES", 4 * (6 + 2 * reach) ** 2)
+    np.testing.assert_array_equal(run_forest(forest, channels), whole)
+    assert len(calls) > 2
+
+
+@pytest.mark.parametrize("n_probes", [1, 2])
+def test_threads_do_not_change_the_result(n_probes):
+    rng = np.random.default_rng(6)
+    forest = random_forest(rng, n_trees=5, n_probes=n_probes)
+    channels = rng.standard_normal((4, 33, 700)).astype(np.float32)
+    with threads.threads(1):
+        one = run_forest(forest, channels)
+    with threads.threads(4):
+        np.testing.assert_array_equal(run_forest(forest, channels), one)
+
+
+def test_leaf_membership_follows_the_paths():
+    """A pixel is in leaf l iff it takes the side of every split on P(l) (the paper's first equation)."""
+    rng = np.random.default_rng(4)
+    forest = random_forest(rng, n_trees=2)
+    paths = forest.leaf_paths()
+    channels = channels_of(rng, (5, 6))
+    for row, column in np.ndindex(5, 6):
+        reached = {plain.leaf_of(forest, tree, channels, row, column) for tree in range(2)}
+        for leaf in range(forest.n_leaves):
+            steps = range(paths.start[leaf], paths.start[leaf + 1])
+            member = all(
+                (plain.split_value(forest, paths.node[s], channels, row, column) >= forest.threshold[paths.node[s]])
+                == (paths.sign[s] > 0)
+                for s in steps
+            )
+            assert member == (leaf in reached)
+
+
+def test_select_keeps_the_trees():
+    rng = np.random.default_rng(9)
+    forest = random_forest(rng, n_trees=5)
+    channels = channels_of(rng, (6, 7))
+    part = forest.select(np.array([1, 4]))
+    part.validate()
+    summed = np.zeros((3, 6, 7), np.float32)
+    for row, column in np.ndindex(6, 7):
+        for tree in (1, 4):
+            summed[:, row, column] += forest.votes[plain.leaf_of(forest, tree, channels, row, column)]
+    np.testing.assert_allclose(run_forest(part, channels), normalise(summed), rtol=1e-6)
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 3.3e38])
+def test_a_pixel_without_a_sensible_value_reaches_a_leaf_of_its_tree(value):
+    rng = np.random.default_rng(3)
+    forest = random_forest(rng, n_trees=4)
+    channels = channels_of(rng, (8, 9))
+    channels[:, :2, :2] = value
+    np.testing.assert_array_equal(run_forest(forest, channels), plain.forest_proba(forest, channels))
+
+
+def test_no_votes_at_all_is_uniform():
+    forest = random_forest(np.random.default_rng(0))
+    forest = replace(forest, votes=np.zeros_like(forest.votes))
+    proba = run_forest(forest, np.zeros((4, 3, 3), np.float32))
+    np.testing.assert_array_equal(proba, np.float32(1 / 3))
+    np.testing.assert_array_equal(normalise(np.zeros((3, 2, 2), np.float32)), np.float32(1 / 3))
+
+
+@pytest.mark.parametrize(
+    ("field", "index", "value"),
+    [
+        ("left_child", 0, 0),
+        ("left_child", 0, 10**6),
+        ("left_child", 1, 1),
+        ("threshold", 0, np.nan),
+        ("channel", (0, 0), 4),
+        ("channel", (0, 0), -1),
+        ("offset", (0, 0, 0), np.inf),
+        ("radius", (0, 0), -1),
+        ("votes", (0, 0), np.inf),
+        ("leaf_index", -1, 10**6),
+        ("root", 1, 1),
+    ],
+)
+def test_validation_refuses_what_cannot_be_walked(field, index, value):
+    forest = random_forest(np.random.default_rng(2), leaf_chance=0)
+    forest.validate()
+    array = getattr(forest, field).copy()
+    array[index] = value
+    with pytest.raises(ModelError):
+        replace(forest, **{field: array}).validate()

@@ -1,0 +1,1 @@
+"""What tests share: forests, networks, files and pages to test with."""

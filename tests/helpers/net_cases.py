@@ -1,0 +1,171 @@
+"""Levels of the network for tests: a random forest, what it reads on a grid, and parameters near its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from hedgerow.forest.arrays import Forest
+from hedgerow.kernels.cpu import level as cpu_level
+from hedgerow.kernels.definition import level as definition
+from hedgerow.kernels.wiring import Reads, Wiring, wire
+from hedgerow.network.layout import Grid, Source, lattice, lay_out
+from helpers.forests import random_forest
+
+N_FEATURES = 2
+EPS = np.finfo(np.float32).eps
+BACKENDS = ("reference", "numba")
+KINDS = [("hard", "step"), ("tanh", "sigmoid"), ("soft", "exp"), ("soft", "softmax"), ("crelu", "softmax")]
+SMOOTH = KINDS[1:]
+PARAMETERS = ("values", "split_weight", "split_bias", "vote_weight")
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level on a grid; arrays are float32. values: (V,); the parameters as in `LevelNet`."""
+
+    forest: Forest
+    wiring: Wiring
+    source: Source
+    grid: Grid
+    reads: Reads
+    values: torch.Tensor
+    split_weight: torch.Tensor
+    split_bias: torch.Tensor
+    vote_weight: torch.Tensor
+
+    @property
+    def channels(self):
+        """(M,H,W) float32: what the level reads, where every pixel of the image is on the grid."""
+        return np.concatenate([self.source.features.numpy(), self.source.before.numpy()])
+
+    def on(self, grid):
+        """The same level on another grid of its image."""
+        values, reads = lay_out(self.forest, self.wiring, self.source, grid)
+        return replace(self, grid=grid, values=values, reads=reads)
+
+
+def level_case(
+    seed=0, size=(7, 13), step=1, corner=(0, 0), stretched=False, outside=True, unused=False, sharpness=3.0,
+    n_classes=3, n_carried=2, signed=True, **shape,
+):  # fmt: skip
+    """A level on a grid of this size, from `corner` on, of an image that ends a little after it."""
+    rng = np.random.default_rng(seed)
+    forest = random_forest(rng, n_channels=N_FEATURES + n_carried, n_classes=n_classes, **shape)
+    if unused:
+        forest.weight[rng.random(forest.weight.shape) < 0.4] = 0
+    # As many pixels after the last of the lattice as there can be.
+    height, width = corner[0] + step * size[0], corner[1] + step * size[1]
+    grid = lattice(height, width, step, *corner)
+    assert grid.size == size
+    normal = lambda *dims: torch.from_numpy(rng.standard_normal(dims).astype(np.float32))  # noqa: E731
+    source = Source(
+        normal(N_FEATURES, height, width),
+        normal(n_carried, *size),
+        grid,
+        rng.uniform(0.2, 2.5, (height, width)).astype(np.float32) if stretched else None,
+        rng.standard_normal(N_FEATURES + n_carried).astype(np.float32) if stretched and outside else None,
+    )
+    wiring = wire(forest)
+    values, reads = lay_out(forest, wiring, source, grid)
+    votes = torch.from_numpy(forest.votes)
+    return Level(
+        forest, wiring, source, grid, reads, values,
+        split_weight=sharpness * torch.from_numpy(forest.weight[wiring.node_split]),
+        split_bias=-sharpness * torch.from_numpy(forest.threshold[wiring.node_split]),
+        vote_weight=votes - 0.5 if signed else votes,
+    )  # fmt: skip
+
+
+def level_scores(backend, level, split, activation, leaf=1.0, tolerance=0.0):
+    """Scores (C,S) by "reference" in the precision of the level's tensors, by "numba", or by "triton"."""
+    given = (level.values, level.reads, level.wiring, level.split_weight, level.split_bias)
+    if backend == "numba":
+        return cpu_level.level_scores(*given, level.vote_weight, split, activation, leaf, tolerance)
+    if backend == "triton":
+        from hedgerow.kernels.gpu import level as gpu_level
+
+        return gpu_level.level_scores(*given, level.vote_weight, split, activation, leaf, tolerance)
+    edges = (edge.to(level.values.dtype) for edge in definition.mapped_edges(level.wiring, split, leaf))
+    return definition.level_scores(*given, *edges, level.vote_weight, split, activation)
+
+
+def moved(level, device):
+    """The level with every tensor on a device."""
+    return replace(level, **{name: getattr(level, name).to(device) for name in PARAMETERS})
+
+
+def precise(level):
+    """The level with every tensor in float64."""
+    return replace(level, **{name: getattr(level, name).double() for name in PARAMETERS})
+
+
+def fitting(backend, level):
+    """The level as the backend takes it: the definition is run in float64."""
+    return precise(level) if backend == "reference" else level
+
+
+def gradients(backend, level, split, activation, slope, leaf=1.0, tolerance=0.0):
+    """Scores, and the gradients of PARAMETERS when the scores' own is `slope`, all as NumPy arrays."""
+    leaves = {name: getattr(level, name).clone().requires_grad_() for name in PARAMETERS}
+    scores = level_scores(backend, replace(level, **leaves), split, activation, leaf, tolerance)
+    scores.backward(slope.to(scores))
+    given = {name: tensor.grad if tensor.grad is not None else torch.zeros(()) for name, tensor in leaves.items()}
+    return scores.detach().cpu().numpy(), {name: gradient.cpu().numpy() for name, gradient in given.items()}
+
+
+def slope_of(level, seed=1):
+    """A gradient for the scores, (C,S)."""
+    n_pixels = level.grid.height * level.grid.width
+    return torch.randn(level.vote_weight.shape[1], n_pixels, generator=torch.Generator().manual_seed(seed))
+
+
+def leaf_activations(backend, level, split, activation, leaf=1.0, tolerance=0.0):
+    """a_H2 (L,S): every leaf votes for a class of its own."""
+    level = replace(level, vote_weight=torch.eye(level.wiring.n_leaves, dtype=level.vote_weight.dtype))
+    return level_scores(backend, fitting(backend, level), split, activation, leaf, tolerance).numpy()
+
+
+def magnitudes(level, slope):
+    """The size of one pixel's part in each gradient, before the slope of a split makes it small.
+
+    Near saturation 1 - a is known to a rounding error of 1, not of itself; and a grid of one pixel has no other part
+    that would show how large the errors of plain PyTorch usually are.
+    """
+    down = float((level.vote_weight.abs() @ slope.abs()).max()) if level.vote_weight.numel() else 0.0
+    sizes = {
+        name: float(getattr(level, name).abs().max()) if getattr(level, name).numel() else 0.0 for name in PARAMETERS
+    }
+    return {
+        "values": down * sizes["split_weight"],
+        "split_weight": down * sizes["values"],
+        "split_bias": down,
+        "vote_weight": float(slope.abs().max()),
+    }
+
+
+def assert_agrees(backend, level, split, activation, device="cpu"):
+    """Scores and gradients are within twice and three times the error of plain PyTorch in float32."""
+    leaf = 1.0 if split == "soft" else 1.7
+    slope = slope_of(level)
+    exact, exact_gradients = gradients("reference", precise(level), split, activation, slope, leaf)
+    plain32, plain_gradients = gradients("reference", level, split, activation, slope, leaf)
+    ours, our_gradients = gradients(backend, moved(level, device), split, activation, slope, leaf)
+
+    few = (2 + int(level.forest.depth.max())) * EPS  # a factor a split on the path
+    largest = level.wiring.n_trees * float(level.vote_weight.abs().max())
+    assert ours.shape == exact.shape
+    assert np.abs(ours - exact).max() <= 2 * np.abs(plain32 - exact).max() + few * largest
+    floor, first = magnitudes(level, slope), level.reads.carried
+    for name in PARAMETERS:
+        exact_one, plain_one, our_one = exact_gradients[name], plain_gradients[name], our_gradients[name]
+        assert our_one.shape == getattr(level, name).shape
+        if name == "values":
+            assert not our_one[:first].any(), "of the features, no gradient is computed"
+            our_one = our_one[first:]
+            if exact_one.ndim:  # hard decisions have none
+                exact_one, plain_one = exact_one[first:], plain_one[first:]
+        allowed = 3 * np.abs(plain_one - exact_one).max(initial=0) + few * floor[name]
+        assert np.abs(our_one - exact_one).max(initial=0) <= allowed, name

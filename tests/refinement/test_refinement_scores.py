@@ -1,0 +1,100 @@
+"""How a refinement is scored, what it writes down, and which network it returns."""
+
+from dataclasses import replace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import hedgerow as hr
+from hedgerow.config import RefineConfig
+from hedgerow.progress import silent
+from hedgerow.refinement import loop
+from hedgerow.refinement.loop import refine
+from helpers.refinements import SHORT, assert_same_weights, record, run
+
+
+def test_one_image_is_scored_on_blocks_that_do_not_train(net, example):
+    refined = refine(net, example.images[:1], example.labels[:1], SHORT, progress=silent)
+    scores = record(refined)["scores"]
+    assert set(scores) == {"stack", "mapped", "refined"}
+    assert all(0.5 < score <= 1 for score in scores.values())
+
+
+def test_with_nothing_held_out_there_are_no_scores(net, example):
+    found = record(run(net, example, replace(SHORT, held_out=0.0)))
+    assert found["scores"] == {"stack": None, "mapped": None, "refined": None}
+    assert [entry["mean_dice"] for entry in found["history"]] == [None] * 4
+    assert [entry["step"] for entry in found["history"]] == [0, 2, 4, 6]
+
+
+def test_validation_images_score_the_stack_and_the_network_before_and_after(blurred_net, example, unseen):
+    refined = run(blurred_net, example, replace(SHORT, learning_rate=0.05), validation=unseen)
+    models = {"stack": blurred_net.stack, "mapped": blurred_net, "refined": refined}
+    expected = {name: hr.evaluate(model, *unseen).mean_dice for name, model in models.items()}
+    assert record(refined)["scores"] == expected
+    assert len(set(expected.values())) == 3
+
+
+def test_validation_images_do_not_train_and_all_others_do(net, example, unseen):
+    with_them = run(net, example, validation=unseen)
+    assert_same_weights(with_them, run(net, example, replace(SHORT, held_out=0.0)))
+
+
+def test_the_record_says_how_the_network_was_refined(net, example):
+    found = record(run(net, example))
+    assert RefineConfig.from_dict(found["config"]) == SHORT
+    assert [entry["step"] for entry in found["history"]] == [0, 2, 4, 6]
+    assert all(isinstance(entry["loss"], float) for entry in found["history"])
+    assert all(isinstance(entry["mean_dice"], float) for entry in found["history"])
+
+
+def test_a_refined_network_can_be_refined_again(net, example):
+    once = run(net, example)
+    twice = run(once, example, replace(SHORT, seed=1))
+    assert len(once.settings["refined"]) == 1
+    assert twice.settings["refined"][0] == once.settings["refined"][0]
+    assert record(twice)["config"]["seed"] == 1
+    assert record(twice)["scores"]["mapped"] == pytest.approx(record(once)["scores"]["refined"], abs=0.2)
+    assert not torch.equal(twice.level(0).split_weight, once.level(0).split_weight)
+
+
+def scored(scores, monkeypatch):
+    """Let the checks of a run find these scores, one after the other."""
+    given = iter(scores)
+    monkeypatch.setattr(loop._Refinement, "_check", lambda self: next(given))
+
+
+@pytest.mark.parametrize(("scores", "best"), [((0.5, 0.7, 0.9, 0.8), 4), ((0.5, 0.7, 0.7, 0.6), 2)])
+def test_the_best_network_is_returned_if_asked_for(net, example, monkeypatch, scores, best):
+    steady = replace(SHORT, decay="halving", halving_steps=1e9)
+    expected = {n: run(net, example, replace(steady, n_steps=n)) for n in (best, 6)}
+    for keep, step in (("best", best), ("last", 6)):
+        scored(scores, monkeypatch)
+        found = run(net, example, replace(steady, keep=keep))
+        monkeypatch.undo()
+        assert_same_weights(found, expected[step])
+
+
+def test_the_best_network_may_be_the_one_it_began_with(net, example, monkeypatch):
+    scored((0.9, 0.7, 0.8, 0.6), monkeypatch)
+    assert_same_weights(run(net, example, replace(SHORT, keep="best", relax=1.0)), net)
+
+
+def test_the_best_network_with_a_running_mean_is_a_mean(net, example, monkeypatch):
+    steady = replace(SHORT, decay="halving", halving_steps=1e9, average=0.6)
+    expected = run(net, example, replace(steady, n_steps=4))
+    scored((0.5, 0.7, 0.9, 0.8), monkeypatch)
+    assert_same_weights(run(net, example, replace(steady, keep="best")), expected)
+
+
+def test_patience_stops_a_run_that_gets_no_better(net, example, monkeypatch):
+    scored((0.5, 0.6, 0.6, 0.55, 0.9), monkeypatch)
+    found = record(run(net, example, replace(SHORT, n_steps=40, patience=2)))
+    assert [entry["mean_dice"] for entry in found["history"]] == [0.5, 0.6, 0.6, 0.55]
+    assert found["history"][-1]["step"] == 6
+
+
+def test_patience_without_scores_is_no_limit(net, example):
+    found = record(run(net, example, replace(SHORT, held_out=0.0, patience=1)))
+    assert found["history"][-1]["step"] == 6

@@ -1,0 +1,224 @@
+"""The numbers behind the page: calibration, what forests chose, which images are shown, and how numbers read."""
+
+import base64
+import io
+import platform
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from PIL import Image
+
+import hedgerow as hr
+from hedgerow.forest.arrays import LEAF, Forest
+from hedgerow.images import pictures
+from hedgerow.images.metrics import Scores
+from hedgerow.progress import silent
+from hedgerow.report import choices, embed, examples, words
+from hedgerow.report.measure import MAX_SIDE, Calibration, Measured, measure, thinning
+
+
+@pytest.fixture(scope="module")
+def measured(stack):
+    """The stack on two images, one of them partly labelled, and the targets."""
+    from conftest import draw
+
+    drawn = [draw(seed) for seed in (50, 51)]
+    targets = [np.searchsorted(stack.classes, labels).astype(np.uint8) for _, labels in drawn]
+    targets[1][:7] = 255
+    images = [image for image, _ in drawn]
+    return measure("DF", stack, images, lambda i: targets[i], lambda done: None), images, targets
+
+
+def test_scores_are_those_of_evaluate(measured, stack):
+    found, images, targets = measured
+    values = np.array([*stack.classes, *[255] * 253])
+    labels = [values[np.minimum(target, 3)] for target in targets]
+    expected = hr.evaluate(stack, images, labels, progress=silent)
+    np.testing.assert_array_equal(found.scores.confusion, expected.confusion)
+    np.testing.assert_array_equal(sum(one.confusion for one in found.per_image), expected.confusion)
+    for i, image in enumerate(images):
+        np.testing.assert_array_equal(values[found.found[i]], stack.predict(image))
+    assert len(found.per_level) == stack.n_levels
+    outputs = [stack.level_outputs(image)[0].argmax(axis=0) for image in images]
+    known = [target != 255 for target in targets]
+    right = sum(int((o == t)[k].sum()) for o, t, k in zip(outputs, targets, known, strict=True))
+    assert np.trace(found.per_level[0].confusion) == right
+
+
+def test_calibration_against_a_plain_loop(measured, stack):
+    found, images, targets = measured
+    probas = [stack.predict_proba(image) for image in images]
+    known = np.concatenate([t.ravel() != 255 for t in targets])
+    sure = np.concatenate([p.max(axis=0).ravel() for p in probas])[known].astype(np.float64)
+    right = np.concatenate([(p.argmax(axis=0) == t).ravel() for p, t in zip(probas, targets, strict=True)])[known]
+    n = len(found.calibration.pixels)
+    error = 0.0
+    for b in range(n):
+        inside = (np.minimum(sure * n, n - 1)).astype(int) == b
+        assert found.calibration.pixels[b] == inside.sum()
+        if inside.any():
+            error += inside.mean() * abs(sure[inside].mean() - right[inside].mean())
+            assert found.calibration.accuracy[b] == pytest.approx(right[inside].mean())
+        else:
+            assert np.isnan(found.calibration.accuracy[b])
+    assert found.calibration.expected_error == pytest.approx(error)
+
+
+def test_a_calibrated_model_has_no_error():
+    found = Calibration(np.array([10, 0, 4]), np.array([2, 0, 3]), np.array([2.0, 0.0, 3.0]))
+    assert found.expected_error == 0
+
+
+def test_the_size_and_the_time_are_measured(measured, stack, tmp_path):
+    found, *_ = measured
+    assert found.n_bytes == hr.save(stack, tmp_path / "model.hedge")
+    assert found.seconds > 0
+
+
+def test_large_maps_are_thinned():
+    assert thinning((MAX_SIDE, 3)) == 1
+    assert thinning((3, MAX_SIDE + 1)) == 2
+
+
+def small_forest():
+    """A root that reads channel 0 at the pixel; its right child reads channel 1 at (-2, 4) and 2 at the pixel."""
+    offset = np.zeros((5, 2, 2), np.float32)
+    offset[2, 0] = (-2, 4)
+    return Forest(
+        root=np.array([0], np.int32),
+        left_child=np.array([1, LEAF, 3, LEAF, LEAF], np.int32),
+        threshold=np.zeros(5, np.float32),
+        channel=np.array([[0, 0], [0, 0], [1, 2], [0, 0], [0, 0]], np.int32),
+        offset=offset,
+        radius=np.zeros((5, 2), np.int32),
+        weight=np.array([[1, 0], [0, 0], [3, -1], [0, 0], [0, 0]], np.float32),
+        leaf_index=np.array([LEAF, 0, LEAF, 1, 2], np.int32),
+        votes=np.eye(3, dtype=np.float32),
+        n_channels=3,
+    )
+
+
+def test_a_split_counts_half_as_much_as_the_one_above():
+    forest = small_forest()
+    np.testing.assert_array_equal(choices.node_depths(forest), [0, 1, 1, 2, 2])
+    weights = choices.probe_weights(forest)
+    np.testing.assert_allclose(weights[0], [2 / 3, 0])
+    np.testing.assert_allclose(weights[2], [1 / 4, 1 / 12])  # a third, shared 3 to 1
+    assert weights[[1, 3, 4]].sum() == 0
+
+
+def test_offsets_fall_into_the_cell_that_they_are_in():
+    forest = small_forest()
+    assert choices.farthest(forest) == 4
+    found = choices.offset_map(forest, choices.probe_weights(forest), 4.0)
+    assert found.cells.shape == (9, 9)
+    assert found.cells.sum() == pytest.approx(1)
+    assert found.cells[4, 4] == pytest.approx(3 / 4)
+    assert found.cells[2, 8] == pytest.approx(1 / 4)  # two rows up, four columns to the right
+    assert found.median == 0
+    assert choices.offset_map(forest, np.zeros((5, 2)), 4.0) is None
+
+
+def test_shares_of_a_grown_stack_sum_to_one(stack):
+    found = choices.stack_choices(stack)
+    assert found[0].of_classes is None
+    for level in found:
+        assert level.shares.weighted.sum() == pytest.approx(1)
+        assert level.shares.plain.sum() == pytest.approx(1)
+    assert found[1].of_features.share + found[1].of_classes.share == pytest.approx(1)
+
+
+def test_offsets_that_are_all_nought_make_a_map_of_one_cell():
+    forest = small_forest()
+    forest.offset[:] = 0
+    found = choices.offset_map(forest, choices.probe_weights(forest), choices.farthest(forest))
+    np.testing.assert_allclose(found.cells, [[1]])
+
+
+def scored(hits):
+    """A model whose images have so many pixels of ten right."""
+    per_image = tuple(Scores((0, 1), np.array([[n, 10 - n], [10 - n, n]])) for n in hits)
+    return Measured("m", None, per_image[:1], per_image, (), None, 1.0, 1)
+
+
+@pytest.mark.parametrize(
+    ("hits", "expected"),
+    [
+        ([5], {0: "The image"}),
+        ([5, 7], {1: "Best image", 0: "Worst image"}),
+        ([9, 3, 5], {2: "Typical image", 0: "Best image", 1: "Worst image"}),
+        ([4, 4, 4, 4], {1: "Typical image", 3: "Best image", 0: "Worst image"}),
+    ],
+)
+def test_typical_best_and_worst(hits, expected):
+    assert examples.chosen_images(scored(hits)) == expected
+
+
+def test_errors_are_coloured_by_whether_the_first_model_made_them():
+    picture = np.full((1, 5, 3), 100, np.uint8)
+    wrong = np.array([[True, True, False, False, False]])
+    first = np.array([[True, False, True, False, False]])
+    unlabelled = np.array([[False, False, False, False, True]])
+    found = examples.error_picture(picture, wrong, first, unlabelled)
+    expected = [examples.WRONG, examples.SPOILT, examples.MENDED, (40, 40, 40), examples.NO_LABEL]
+    np.testing.assert_array_equal(found[0], expected)
+
+
+@pytest.mark.parametrize(("n_colours", "mode"), [(1, "L"), (2, "P"), (256, "P"), (257, "RGB")])
+def test_pictures_are_stored_small_and_without_loss(n_colours, mode):
+    numbers = np.arange(n_colours)
+    colours = np.stack([numbers % 256, numbers // 256, 7 * numbers % 256], axis=1)
+    if mode == "L":
+        colours[:] = 77
+    picture = colours[np.arange(15 * 23) % n_colours].reshape(15, 23, 3).astype(np.uint8)
+    stored = embed.png(picture, "a picture")
+    image = Image.open(io.BytesIO(base64.b64decode(stored.src.partition(",")[2])))
+    assert image.mode == mode
+    assert (stored.width, stored.height) == image.size == (23, 15)
+    np.testing.assert_array_equal(np.asarray(image.convert("RGB")), picture)
+
+
+@pytest.mark.parametrize(("side", "kind"), [(embed.WEBP_SIDE, "webp"), (20, "png")])
+def test_figures_too_large_for_webp_are_png(side, kind, monkeypatch):
+    monkeypatch.setattr(embed, "WEBP_SIDE", side)
+    figure = Figure(figsize=(0.5, 0.25))
+    stored = embed.figure_picture(figure, "a figure", dpi=100)
+    assert stored.src.startswith(f"data:image/{kind};base64,")
+    assert (stored.width, stored.height) == (50, 25)
+
+
+def test_the_background_takes_no_colour_of_the_others():
+    palette = pictures.class_palette((1, 5, 9), background=5)
+    assert (palette[5] == pictures.DARK).all()
+    np.testing.assert_array_equal([palette[1], palette[9]], pictures.class_colours(2))
+    np.testing.assert_array_equal(list(pictures.class_palette((1, 5, 9)).values()), pictures.class_colours(3))
+    assert [tuple(colour) for colour in examples.index_palette((1, 5, 9), 5).values()][1:] == [
+        (pictures.DARK,) * 3, tuple(palette[9]), examples.NO_LABEL,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.12345, "0.123"), (12345, "12,345"), ("0.5", "0.5"), (None, "–"), (float("nan"), "–")]
+)
+def test_cells(value, text):
+    assert words.cell(value) == text
+
+
+def test_numbers_read_well():
+    assert [words.signed(value) for value in (0.1, -0.1, -0.0001)] == ["+0.100", "−0.100", "0.000"]
+    assert [words.duration(s) for s in (0.0123, 3.21, 150)] == ["12.3 ms", "3.2 s", "2 min 30 s"]
+    assert [words.milliseconds(s) for s in (0.0012, 0.5, 12)] == ["1.2", "500", "12,000"]
+    assert words.shortened("abcdefghij", 5) == "ab…ij"
+    assert words.listed(["a", "b", "c"]) == "a, b and c"
+    nested = {"a": {"b": [1, 0.5], "c": {}}, "d": None, "e": ""}
+    assert list(words.settings_rows(nested)) == [("a.b", "1, 0.5"), ("a.c", "{}"), ("d", "–"), ("e", "–")]
+
+
+def test_versions_name_no_machine(monkeypatch):
+    found = words.versions()
+    assert found["hedgerow"] == hr.__version__
+    assert found["numpy"] == np.__version__
+    assert platform.node() not in found.values()
+    monkeypatch.setattr(words, "PACKAGES", ("no-such-package",))
+    assert "no-such-package" not in words.versions()
