@@ -60,7 +60,7 @@ class Level:
 
     @classmethod
     def of(cls, forest: Forest, source: Source, grid: Grid, sharpness: float) -> Level:
-        wiring = wire(forest)
+        wiring = wire(forest.root, forest.left_child)
         values, reads = lay_out(forest, wiring, source, grid)
         weight, threshold = forest.weight[wiring.node_split], forest.threshold[wiring.node_split]
         slope = np.random.default_rng(0).standard_normal((forest.n_classes, grid.height * grid.width))

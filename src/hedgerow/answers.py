@@ -1,32 +1,36 @@
-"""What every model answers to."""
+"""The methods that every model has. They are shorthands for functions of `predict/`, found when they are called.
+
+A model is data and stands below `predict/` in the table of rooms. So that `model.predict(image)` works all the same,
+this is the one place, beside the public names of the package, where a module is named instead of imported.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import Any, Self
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from hedgerow.predict.protocol import Model
 
+class Answers:
+    """What a stack and a network answer to."""
 
-class Predictor:
-    """What a stack and a network have in common: all that the tiled prediction offers."""
+    def predict(self, image: np.ndarray, **options: Any) -> np.ndarray:
+        """(H,W) class values of an image (H,W[,C]); options as in `predict.tiling.predict`."""
+        found: np.ndarray = import_module("hedgerow.predict.tiling").predict(self, image, **options)
+        return found
 
-    def predict(self: Model, image: np.ndarray, **options: Any) -> np.ndarray:
-        """(H,W) class values of an image (H,W[,C]); options as in `tiling.predict`."""
-        from hedgerow.predict import tiling
-
-        return tiling.predict(self, image, **options)
-
-    def predict_proba(self: Model, image: np.ndarray, **options: Any) -> np.ndarray:
+    def predict_proba(self, image: np.ndarray, **options: Any) -> np.ndarray:
         """(C,H,W) float32 class probabilities of an image (H,W[,C])."""
-        from hedgerow.predict import tiling
+        found: np.ndarray = import_module("hedgerow.predict.tiling").predict_proba(self, image, **options)
+        return found
 
-        return tiling.predict_proba(self, image, **options)
-
-    def level_outputs(self: Model, image: np.ndarray, **options: Any) -> list[np.ndarray]:
+    def level_outputs(self, image: np.ndarray, **options: Any) -> list[np.ndarray]:
         """(C,H,W) float32 class probabilities after each level."""
-        from hedgerow.predict import tiling
+        found: list[np.ndarray] = import_module("hedgerow.predict.tiling").level_outputs(self, image, **options)
+        return found
 
-        return tiling.level_outputs(self, image, **options)
+    def to(self, device: str) -> Self:
+        """The same model on another device, "cpu" or "cuda": a new one, whatever kind of model it is."""
+        moved: Self = import_module("hedgerow.predict.devices").moved(self, device)
+        return moved

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from hedgerow.errors import ConfigError
+from hedgerow.files import atomic_path
 
 Config = TypeVar("Config", bound="Checked")
 MAX_SIGMAS = 100
@@ -71,8 +72,6 @@ class Checked:
 
     def write(self, path: str | Path) -> None:
         """Settings to a .toml or .json file, in the form that `read` takes."""
-        from hedgerow.files import atomic_path
-
         as_json = Path(path).suffix.lower() == ".json"
         text = json.dumps(self.to_dict(), indent=2) + "\n" if as_json else documented_toml(self)
         with atomic_path(path) as temporary:
@@ -87,9 +86,10 @@ def _coerce(value: Any, hint: Any, name: str) -> Any:
     """Accept what JSON and TOML can give for `hint` (lists for tuples, tables for settings), refuse the rest."""
     origin = typing.get_origin(hint)
     if origin in (types.UnionType, typing.Union):
-        if value is None:
+        if value is None and type(None) in typing.get_args(hint):
             return None
-        return _coerce(value, next(h for h in typing.get_args(hint) if h is not type(None)), name)
+        kinds = [h for h in typing.get_args(hint) if h is not type(None)]
+        return _coerce(value, kinds[isinstance(value, list | tuple) and len(kinds) > 1], name)
     if origin is Literal:
         if not isinstance(value, str) or value not in typing.get_args(hint):
             raise ConfigError(f"{name} is {value!r}; it must be one of {', '.join(typing.get_args(hint))}.")
@@ -236,8 +236,8 @@ class StackConfig(Checked):
     )
     skip: float = setting(0.34, 0.01, 0.9, "held_out=trees: part of the images that each tree skips")
     n_folds: int = setting(2, 2, 100, "held_out=folds: number of folds")
-    features: Literal["bank", "channels", "depth"] = setting(
-        "bank", about="the filter bank; the image's channels as they are; or scale-invariant depth features"
+    features: str | tuple[str, ...] = setting(
+        "bank", about='bank (filters), channels (the image\'s own), depth (scale-invariant), or several: ["bank", ...]'
     )
     sigmas: tuple[float, ...] = setting((0.7, 1.0, 1.6, 3.5, 5.0, 10.0), 0.3, 500.0, "scales of the filter bank")
     context: ContextConfig = setting(ContextConfig())
@@ -247,7 +247,11 @@ class StackConfig(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.features == "bank" and not self.sigmas:
+        kinds = tuple(self.features.split("+")) if isinstance(self.features, str) else self.features
+        if not kinds or len(set(kinds)) < len(kinds):
+            raise ConfigError(f"StackConfig.features is {self.features!r}; give one or more different kinds.")
+        object.__setattr__(self, "features", kinds if len(kinds) > 1 else kinds[0])
+        if "bank" in kinds and not self.sigmas:
             raise ConfigError("StackConfig.sigmas is empty; give at least one scale, e.g. (1.0, 3.5).")
         if self.held_out == "trees" and self.n_trees < 2:
             raise ConfigError(

@@ -17,8 +17,14 @@ class ModelError(HedgerowError):
     """A model file that is damaged, foreign, or of a newer version."""
 
 
+def refuse_unless(holds: bool, complaint: str) -> None:
+    """Raise ModelError unless something that a model file says is possible. The complaint is about "it", the file."""
+    if not holds:
+        raise ModelError(f"{complaint}, so it is damaged or was edited; copy it again.")
+
+
 class DivergenceError(HedgerowError):
-    """Refinement that left the numbers; `network` is the last good one."""
+    """Refinement diverged; `network` is the last good one."""
 
     def __init__(self, message: str, network: object) -> None:
         super().__init__(message)

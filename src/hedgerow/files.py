@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from hedgerow.errors import InputError
 
@@ -91,3 +96,24 @@ def _remove(path: Path) -> None:
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
+
+
+def digest(head: Any, arrays: Mapping[str, np.ndarray]) -> str:
+    """Of all that a file holds: whatever JSON can write, and arrays by name."""
+    found = hashlib.sha256(json.dumps(head).encode())
+    for name in sorted(arrays):
+        found.update(f"{name} {arrays[name].dtype.str} {arrays[name].shape}".encode())
+        found.update(np.ascontiguousarray(arrays[name]).tobytes())
+    return found.hexdigest()
+
+
+def fingerprint(*parts: Any) -> str:
+    """A digest of arrays and of whatever JSON can write."""
+    found = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            found.update(f"{part.dtype.str} {part.shape}".encode())
+            found.update(np.ascontiguousarray(part).tobytes())
+        else:
+            found.update(json.dumps(part).encode())
+    return found.hexdigest()

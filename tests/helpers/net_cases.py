@@ -41,6 +41,11 @@ class Level:
         """(M,H,W) float32: what the level reads, where every pixel of the image is on the grid."""
         return np.concatenate([self.source.features.numpy(), self.source.before.numpy()])
 
+    @property
+    def with_features(self):
+        """The same level, whose features train as well."""
+        return replace(self, reads=replace(self.reads, features_train=True))
+
     def on(self, grid):
         """The same level on another grid of its image."""
         values, reads = lay_out(self.forest, self.wiring, self.source, grid)
@@ -51,7 +56,10 @@ def level_case(
     seed=0, size=(7, 13), step=1, corner=(0, 0), stretched=False, outside=True, unused=False, sharpness=3.0,
     n_classes=3, n_carried=2, signed=True, **shape,
 ):  # fmt: skip
-    """A level on a grid of this size, from `corner` on, of an image that ends a little after it."""
+    """A level on a grid of this size, from `corner` on, of an image that ends a little after it.
+
+    n_carried: channels of the level before; 0: there is none, this is the first level
+    """
     rng = np.random.default_rng(seed)
     forest = random_forest(rng, n_channels=N_FEATURES + n_carried, n_classes=n_classes, **shape)
     if unused:
@@ -63,12 +71,12 @@ def level_case(
     normal = lambda *dims: torch.from_numpy(rng.standard_normal(dims).astype(np.float32))  # noqa: E731
     source = Source(
         normal(N_FEATURES, height, width),
-        normal(n_carried, *size),
-        grid,
+        normal(n_carried, *size) if n_carried else None,
+        grid if n_carried else None,
         rng.uniform(0.2, 2.5, (height, width)).astype(np.float32) if stretched else None,
         rng.standard_normal(N_FEATURES + n_carried).astype(np.float32) if stretched and outside else None,
     )
-    wiring = wire(forest)
+    wiring = wire(forest.root, forest.left_child)
     values, reads = lay_out(forest, wiring, source, grid)
     votes = torch.from_numpy(forest.votes)
     return Level(
@@ -147,25 +155,30 @@ def magnitudes(level, slope):
 
 
 def assert_agrees(backend, level, split, activation, device="cpu"):
-    """Scores and gradients are within twice and three times the error of plain PyTorch in float32."""
+    """Scores and gradients are within twice and three times the error of plain PyTorch in float32.
+
+    Where the features train, the gradients of all values are; where they do not, theirs are not computed.
+    """
     leaf = 1.0 if split == "soft" else 1.7
     slope = slope_of(level)
     exact, exact_gradients = gradients("reference", precise(level), split, activation, slope, leaf)
     plain32, plain_gradients = gradients("reference", level, split, activation, slope, leaf)
-    ours, our_gradients = gradients(backend, moved(level, device), split, activation, slope, leaf)
 
-    few = (2 + int(level.forest.depth.max())) * EPS  # a factor a split on the path
+    few = (2 + int(level.wiring.path_length.max())) * EPS  # a factor per split on the path
     largest = level.wiring.n_trees * float(level.vote_weight.abs().max())
-    assert ours.shape == exact.shape
-    assert np.abs(ours - exact).max() <= 2 * np.abs(plain32 - exact).max() + few * largest
-    floor, first = magnitudes(level, slope), level.reads.carried
-    for name in PARAMETERS:
-        exact_one, plain_one, our_one = exact_gradients[name], plain_gradients[name], our_gradients[name]
-        assert our_one.shape == getattr(level, name).shape
-        if name == "values":
-            assert not our_one[:first].any(), "of the features, no gradient is computed"
-            our_one = our_one[first:]
-            if exact_one.ndim:  # hard decisions have none
-                exact_one, plain_one = exact_one[first:], plain_one[first:]
-        allowed = 3 * np.abs(plain_one - exact_one).max(initial=0) + few * floor[name]
-        assert np.abs(our_one - exact_one).max(initial=0) <= allowed, name
+    floor = magnitudes(level, slope)
+    for one in (level,) if split == "hard" else (level, level.with_features):
+        ours, our_gradients = gradients(backend, moved(one, device), split, activation, slope, leaf)
+        assert ours.shape == exact.shape
+        assert np.abs(ours - exact).max() <= 2 * np.abs(plain32 - exact).max() + few * largest
+        for name in PARAMETERS:
+            exact_one, plain_one, our_one = exact_gradients[name], plain_gradients[name], our_gradients[name]
+            assert our_one.shape == getattr(level, name).shape
+            if name == "values":
+                first = one.reads.first_trained
+                assert not our_one[:first].any(), "what does not train has no gradient"
+                our_one = our_one[first:]
+                if exact_one.ndim:  # hard decisions have none
+                    exact_one, plain_one = exact_one[first:], plain_one[first:]
+            allowed = 3 * np.abs(plain_one - exact_one).max(initial=0) + few * floor[name]
+            assert np.abs(our_one - exact_one).max(initial=0) <= allowed, name

@@ -7,9 +7,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from hedgerow.errors import ConfigError
+from hedgerow.kernels.constants import CPU_GENERATIONS, UNUSED
 from hedgerow.kernels.definition import forest as plain
 from hedgerow.kernels.definition import level as definition
-from hedgerow.kernels.wiring import GENERATIONS, UNUSED, places
+from hedgerow.kernels.wiring import places
 from helpers.net_cases import (
     BACKENDS,
     EPS,
@@ -22,6 +24,7 @@ from helpers.net_cases import (
     leaf_activations,
     level_case,
     level_scores,
+    magnitudes,
     precise,
     slope_of,
 )
@@ -45,6 +48,9 @@ CASES = {
     "stretched": {"size": (9, 17), "stretched": True, "n_probes": 2, "unused": True},
     "stretched, one probe": {"size": (8, 16), "stretched": True, "radii": (0, 1)},
     "stretched lattice": {"size": (5, 7), "stretched": True, "step": 3, "corner": (1, 2), "n_probes": 2, "reach": 12},
+    "first level": {"size": (9, 17), "n_carried": 0, "n_probes": 2, "unused": True, "radii": (0, 1)},
+    "first level, every third pixel": {"size": (5, 7), "n_carried": 0, "step": 3, "corner": (1, 2), "radii": (0, 2)},
+    "first level, stretched": {"size": (7, 13), "n_carried": 0, "stretched": True, "n_probes": 2, "radii": (0, 1)},
 }
 
 
@@ -61,7 +67,7 @@ def test_cases_hold_what_they_promise():
     assert (cases["unused probes"].reads.place == UNUSED).any()
     assert cases["leaves alone"].wiring.n_splits == 0
     deepest = level_case(seed=5, **CASES["three pieces"]).wiring.path_length.max()
-    assert 2 * GENERATIONS < deepest <= 3 * GENERATIONS
+    assert 2 * CPU_GENERATIONS < deepest <= 3 * CPU_GENERATIONS
     assert len(np.unique(cases["deep"].wiring.path_length)) > 4
     assert (np.bincount(cases["some trees are a leaf"].wiring.leaf_tree) == 1).any()
 
@@ -74,7 +80,7 @@ def brute_force(level, split, activation, alpha):
     )
     number = {int(node): n for n, node in enumerate(np.flatnonzero(forest.is_split))}
     tree_of_leaf = np.searchsorted(forest.root, np.flatnonzero(~forest.is_split), side="right") - 1
-    context = {"reach": level.source.stretch, "outside": level.source.outside}
+    context = {"stretch": level.source.stretch, "outside": level.source.outside}
 
     def z(node, row, column):  # the paper's z_H1(n), its weights in place of the forest's
         total = bias[number[node]]
@@ -161,15 +167,48 @@ def test_kernels_agree_with_the_definition(case, split, activation):
     assert_agrees("numba", level_case(seed=5, **CASES[case]), split, activation)
 
 
-def test_only_what_comes_from_the_level_before_has_a_gradient():
+def test_only_what_trains_has_a_gradient():
     level = level_case(size=(9, 17))
     assert 0 < level.reads.carried < len(level.values)
     slope = slope_of(level)
-    _, exact = gradients("reference", precise(level), "soft", "exp", slope)
-    _, ours = gradients("numba", level, "soft", "exp", slope)
-    assert exact["values"][: level.reads.carried].any()
-    assert not ours["values"][: level.reads.carried].any()
-    assert np.abs(ours["values"][level.reads.carried :]).max() > 0.01
+    _, some = gradients("numba", level, "soft", "exp", slope)
+    assert not some["values"][: level.reads.carried].any()
+    assert np.abs(some["values"][level.reads.carried :]).max() > 0.01
+    _, all_of_them = gradients("numba", level.with_features, "soft", "exp", slope)
+    assert np.abs(all_of_them["values"][: level.reads.carried]).max() > 0.01
+    np.testing.assert_array_equal(
+        all_of_them["values"][level.reads.carried :], some["values"][level.reads.carried :], "whatever else trains"
+    )
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_hard_splits_have_no_gradient_for_features_and_say_so(backend):
+    level = level_case(size=(3, 4))
+    with pytest.raises(ConfigError, match="hard splits"):
+        level_scores(backend, level.with_features, "hard", "step")
+
+
+@pytest.mark.parametrize(("split", "activation"), SMOOTH)
+@pytest.mark.parametrize("case", ["windows", "every third pixel", "stretched lattice", "first level", "far outside"])
+def test_gradients_reach_the_features_themselves(case, split, activation):
+    """Through `lay_out`, against the definition in float64; the plans of both ways are kept with one wiring."""
+    level = level_case(seed=5, **CASES[case])
+    slope, found = slope_of(level), {}
+    for backend, dtype in (("reference", torch.float64), ("reference", torch.float32), ("numba", torch.float32)):
+        features = level.source.features.to(dtype, copy=True).requires_grad_()
+        before = None if level.source.before is None else level.source.before.to(dtype, copy=True).requires_grad_()
+        one = level if dtype == torch.float32 else precise(level)
+        one = replace(one, source=replace(level.source, features=features, before=before)).on(level.grid)
+        assert one.reads.features_train
+        level_scores(backend, one, split, activation).backward(slope.to(dtype))
+        found[backend, dtype] = [tensor.grad.numpy() for tensor in (features, before) if tensor is not None]
+    floor = magnitudes(level, slope)["values"] * (2 + int(level.wiring.path_length.max())) * EPS
+    for exact, plain32, ours in zip(*found.values(), strict=True):
+        assert np.abs(exact).max() > 0.01
+        assert np.abs(ours - exact).max() <= 3 * np.abs(plain32 - exact).max() + floor
+    again = level.on(level.grid)
+    assert not again.reads.features_train, "what is kept for one way is not taken for the other"
+    assert again.reads.first_trained == again.reads.carried
 
 
 def test_blocks_of_the_definition_do_not_change_it(monkeypatch):

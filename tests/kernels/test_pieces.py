@@ -5,9 +5,10 @@ import gc
 import numpy as np
 import pytest
 
-from hedgerow.kernels.gpu.pieces import EXITS, GENERATIONS, cut, pieces_of
+from hedgerow.kernels.constants import EXITS, GPU_GENERATIONS, UNUSED
+from hedgerow.kernels.gpu.pieces import cut, pieces_of
 from hedgerow.kernels.keeping import Kept
-from hedgerow.kernels.wiring import UNUSED, wire
+from hedgerow.kernels.wiring import wire
 from helpers.forests import random_forest
 
 SHAPES = [
@@ -17,6 +18,11 @@ SHAPES = [
     {"max_depth": 15, "n_trees": 6, "leaf_chance": 0.3},
     {"max_depth": 8, "n_trees": 2, "leaf_chance": 0},
 ]
+
+
+def random_wiring(seed, **shape):
+    forest = random_forest(np.random.default_rng(seed), **shape)
+    return wire(forest.root, forest.left_child)
 
 
 def heap_of(pieces, wiring, piece, top):
@@ -33,7 +39,7 @@ def heap_of(pieces, wiring, piece, top):
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_neuron_is_reached_where_it_is_listed(shape):
-    wiring = wire(random_forest(np.random.default_rng(0), **shape))
+    wiring = random_wiring(0, **shape)
     pieces = cut(wiring)
     assert sorted(pieces.split[pieces.split != UNUSED]) == list(range(wiring.n_splits))
     assert sorted(pieces.leaf[pieces.leaf != UNUSED]) == list(range(wiring.n_leaves))
@@ -56,7 +62,7 @@ def test_every_neuron_is_reached_where_it_is_listed(shape):
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_pieces_are_visited_on_the_way_down_and_up(shape):
-    wiring = wire(random_forest(np.random.default_rng(1), **shape))
+    wiring = random_wiring(1, **shape)
     pieces = cut(wiring)
     waiting = []
     for visit, piece in enumerate(pieces.visited):
@@ -75,12 +81,12 @@ def test_pieces_are_visited_on_the_way_down_and_up(shape):
 
 
 def test_a_full_tree_has_no_layer_of_almost_empty_pieces():
-    wiring = wire(random_forest(np.random.default_rng(0), n_trees=1, max_depth=2 * GENERATIONS + 1, leaf_chance=0))
+    wiring = random_wiring(0, n_trees=1, max_depth=2 * GPU_GENERATIONS + 1, leaf_chance=0)
     assert cut(wiring).n_pieces == 1 + 2 + 2 * EXITS
 
 
 def test_pieces_are_cut_once_and_forgotten_with_their_wiring():
-    wiring = wire(random_forest(np.random.default_rng(0)))
+    wiring = random_wiring(0)
     assert pieces_of(wiring) is pieces_of(wiring)
 
 

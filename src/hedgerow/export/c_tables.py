@@ -9,6 +9,7 @@ import numpy as np
 
 from hedgerow.features.bank import DOG_RATIO, STRUCTURE_RATIO, FeatureSet, gaussian_weights
 from hedgerow.forest.arrays import Forest, ForestStack
+from hedgerow.kernels.definition.gaussian import box_weights
 
 LINE_LENGTH = 119
 
@@ -156,7 +157,7 @@ def add_forests(tables: Tables, model: ForestStack) -> None:
     if is_depth:
         tables.add("outside", _given(model.features.outside(model.n_classes)))
     if len(radii) > 1:
-        boxes = [tables.add_kernel(f"box_{radius}", _box_weights(radius)) for radius in radii[1:]]
+        boxes = [tables.add_kernel(f"box_{radius}", box_weights(radius)[0]) for radius in radii[1:]]
         tables.add_structs("boxes", "struct kernel", ["{0,NULL}", *boxes])
     tables.add_structs(
         "levels", "struct level", [_add_level(tables, k, level, radii) for k, level in enumerate(levels)]
@@ -166,13 +167,6 @@ def add_forests(tables: Tables, model: ForestStack) -> None:
 def _given(array: np.ndarray | None) -> np.ndarray:
     assert array is not None
     return array
-
-
-def _box_weights(radius: int) -> np.ndarray:
-    """(1+R,) as in `context.box_averaged`: R is the radius, brought to a multiple of 4."""
-    weights = np.zeros(1 + radius + -radius % 4, np.float32)
-    weights[: radius + 1] = 1 / (2 * radius + 1)
-    return weights
 
 
 def _add_level(tables: Tables, k: int, level: _Numbered, radii: list[int]) -> str:

@@ -15,6 +15,7 @@ from hedgerow.export.onnx_features import Scene
 from hedgerow.export.onnx_filters import clamped, padded, smoothed
 from hedgerow.export.onnx_graph import INT, Graph
 from hedgerow.forest.arrays import Forest
+from hedgerow.kernels.definition.gaussian import box_weights
 
 Pick = Callable[[str], str]
 """From a table (J,N) to what goes with a block: (J,T,B), columns for every tree and pixel, or (J,N,1), all of them."""
@@ -118,9 +119,8 @@ class _StretchedReads:
 
 
 def _box_averaged(graph: Graph, scene: Scene, planes: str, radius: int, outside: float) -> str:
-    """(P,H,W) mean over the box of `radius` around each pixel; see `context.box_averaged`."""
-    weights = np.zeros((1, 1 + radius + -radius % 4), np.float32)
-    weights[0, : radius + 1] = 1 / (2 * radius + 1)
+    """(P,H,W) mean over the box of `radius` around each pixel; see `kernels.cpu.boxes.box_averaged`."""
+    weights = box_weights(radius)
     margin = weights.shape[1] - 1
     if scene.outside is not None:
         planes = graph.node("Pad", planes, [0, margin, margin, 0, margin, margin], outside)

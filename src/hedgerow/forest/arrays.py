@@ -6,21 +6,17 @@ A soft split sends it both ways: right with probability sigmoid(sharpness * (val
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from hedgerow.answers import Predictor
-from hedgerow.errors import ModelError
-
-if TYPE_CHECKING:
-    from hedgerow.features.bank import FeatureSet
-    from hedgerow.images.regions import Region
-
-LEAF = -1
+from hedgerow.answers import Answers
+from hedgerow.errors import refuse_unless
+from hedgerow.features.protocol import FeatureSet
+from hedgerow.forest.history import Refinement
+from hedgerow.kernels.wiring import LEAF
 
 
 @dataclass(frozen=True)
@@ -91,7 +87,7 @@ class Forest:
         return np.where(self.is_split, self.left_child + 1, LEAF)
 
     @cached_property
-    def depth(self) -> np.ndarray:
+    def tree_depths(self) -> np.ndarray:
         """(T,) int64: splits on the longest path of each tree."""
         deepest = np.zeros(self.n_trees, np.int64)
         nodes, trees = self.root.astype(np.int64), np.arange(self.n_trees)
@@ -100,12 +96,12 @@ class Forest:
             nodes, trees = self.left_child[nodes[going_on]], trees[going_on]
             if not len(nodes):
                 return deepest
-            deepest[trees] += 1  # once a tree and round, however many of its nodes go on
+            deepest[trees] += 1  # once per tree and round, however many of its nodes go on
             nodes, trees = np.concatenate([nodes, nodes + 1]), np.concatenate([trees, trees])
 
     @cached_property
     def reach(self) -> int:
-        """The farthest that a probe reads from its pixel, in unscaled pixels along an axis, box included."""
+        """The farthest that a probe reads from its pixel along an axis, box included, where offsets are not stretched."""
         used = (self.weight != 0) & self.is_split[:, None]
         if not used.any():
             return 0
@@ -154,58 +150,55 @@ class Forest:
     def validate(self) -> None:
         """Raise ModelError unless the arrays describe trees that are safe to walk."""
         n, shape = self.n_nodes, self.channel.shape
-        _require(n >= 1 and len(shape) == 2 and shape[0] == n and 1 <= shape[1] <= 64, "probe arrays do not fit")
-        _require(
+        refuse_unless(n >= 1 and len(shape) == 2 and shape[0] == n and 1 <= shape[1] <= 64, "probe arrays do not fit")
+        refuse_unless(
             self.votes.ndim == 2 and self.n_leaves >= 1 and self.n_classes >= 1,
             "votes are not (leaves, classes)",
         )
         for name, expected in {
             "threshold": (n,), "leaf_index": (n,), "offset": (*shape, 2), "radius": shape, "weight": shape,
         }.items():  # fmt: skip
-            _require(getattr(self, name).shape == expected, f"{name} has the wrong shape")
+            refuse_unless(getattr(self, name).shape == expected, f"{name} has the wrong shape")
         for name in ("threshold", "offset", "weight", "votes"):
-            _require(bool(np.isfinite(getattr(self, name)).all()), f"{name} is not finite")
+            refuse_unless(bool(np.isfinite(getattr(self, name)).all()), f"{name} is not finite")
         if self.sharpness is not None:
-            _require(self.sharpness.shape == (n,), "sharpness has the wrong shape")
-            _require(bool((np.isfinite(self.sharpness) & (self.sharpness > 0)).all()), "a sharpness is out of range")
-        _require(
+            refuse_unless(self.sharpness.shape == (n,), "sharpness has the wrong shape")
+            refuse_unless(
+                bool((np.isfinite(self.sharpness) & (self.sharpness > 0)).all()), "a sharpness is out of range"
+            )
+        refuse_unless(
             self.root.ndim == 1 and self.n_trees >= 1 and self.root[0] == 0,
             "the first tree does not start at 0",
         )
-        _require(bool((np.diff(self.root) > 0).all()) and self.root[-1] < n, "trees do not follow each other")
-        _require(bool(((self.channel >= 0) & (self.channel < self.n_channels)).all()), "a channel does not exist")
-        _require(bool(((self.radius >= 0) & (self.radius <= 4096)).all()), "a radius is out of range")
-        _require(bool((np.abs(self.offset) <= 1e6).all()), "an offset is out of range")
+        refuse_unless(bool((np.diff(self.root) > 0).all()) and self.root[-1] < n, "trees do not follow each other")
+        refuse_unless(bool(((self.channel >= 0) & (self.channel < self.n_channels)).all()), "a channel does not exist")
+        refuse_unless(bool(((self.radius >= 0) & (self.radius <= 4096)).all()), "a radius is out of range")
+        refuse_unless(bool((np.abs(self.offset) <= 1e6).all()), "an offset is out of range")
         self._validate_structure()
 
     def _validate_structure(self) -> None:
         splits = np.flatnonzero(self.is_split)
         left = self.left_child[splits].astype(np.int64)
-        _require(
+        refuse_unless(
             bool((left > splits).all()) and bool((left + 1 < self.n_nodes).all()),
             "a child precedes its parent",
         )
         children = np.concatenate([left, left + 1])
-        _require(len(np.unique(children)) == len(children), "a node has two parents")
+        refuse_unless(len(np.unique(children)) == len(children), "a node has two parents")
         tree_of = np.searchsorted(self.root, np.arange(self.n_nodes), side="right")
-        _require(bool((tree_of[left] == tree_of[splits]).all()), "a child lies in another tree")
-        _require(bool((tree_of[left + 1] == tree_of[splits]).all()), "a child lies in another tree")
-        _require(len(children) + self.n_trees == self.n_nodes, "a node cannot be reached")
+        refuse_unless(bool((tree_of[left] == tree_of[splits]).all()), "a child lies in another tree")
+        refuse_unless(bool((tree_of[left + 1] == tree_of[splits]).all()), "a child lies in another tree")
+        refuse_unless(len(children) + self.n_trees == self.n_nodes, "a node cannot be reached")
         leaves = self.leaf_index[~self.is_split]
-        _require(bool(((leaves >= 0) & (leaves < self.n_leaves)).all()), "a leaf has no votes")
-        _require(bool((self.leaf_index[splits] == LEAF).all()), "a split has votes")
-
-
-def _require(holds: bool, complaint: str) -> None:
-    if not holds:
-        raise ModelError(f"the forest is inconsistent: {complaint}; the model file is damaged or was edited.")
+        refuse_unless(bool(((leaves >= 0) & (leaves < self.n_leaves)).all()), "a leaf has no votes")
+        refuse_unless(bool((self.leaf_index[splits] == LEAF).all()), "a split has votes")
 
 
 OUTPUTS = ("normalise", "softmax")
 
 
 @dataclass(frozen=True)
-class ForestStack(Predictor):
+class ForestStack(Answers):
     """K forests: level k reads the features and, from the second level on, the class probabilities of level k-1.
 
     classes:     (C,) class values as the user's labels gave them
@@ -215,7 +208,8 @@ class ForestStack(Predictor):
     output:      what follows the last level's summed votes: "normalise", as after the others, or "softmax", where they
                  are a network's
     tolerance:   soft splits: a branch is entered only where the probability of reaching it exceeds this
-    device:      where it is run, "cpu" or "cuda"; not part of what is saved
+    refinements: of the network that a soft forest was; empty for all others
+    device:      where it is to be run, "cpu" or "cuda"; not part of what is saved
     """
 
     features: FeatureSet
@@ -226,14 +220,8 @@ class ForestStack(Predictor):
     settings: dict[str, Any] = field(default_factory=dict)
     output: str = "normalise"
     tolerance: float = 0.0
+    refinements: tuple[Refinement, ...] = ()
     device: str = "cpu"
-
-    def to(self, device: str) -> ForestStack:
-        """The same stack, to be run there."""
-        from hedgerow.predict.devices import check_device
-
-        check_device(device, is_network=False)
-        return replace(self, device=device)
 
     @property
     def n_levels(self) -> int:
@@ -243,38 +231,18 @@ class ForestStack(Predictor):
     def n_classes(self) -> int:
         return len(self.classes)
 
-    @property
-    def channel_names(self) -> tuple[str, ...]:
-        """Names of the channels that the second and later levels read; the first reads all but the last C."""
-        return (*self.features.names, *(f"class {value}" for value in self.classes))
-
     def level_reach(self, level: int) -> int:
         """How far, in pixels, this level reads its channels from a pixel."""
-        return int(np.ceil(self.levels[level].reach * self.features.max_reach + 0.5 * (self.features.kind == "depth")))
+        return self.features.reach(self.levels[level].reach)
 
     @property
     def receptive_field(self) -> int:
         """How far, in pixels, the image can influence a prediction."""
-        return self.features.support + sum(self.level_reach(k) for k in range(self.n_levels))
+        return self.features.halo + sum(self.level_reach(k) for k in range(self.n_levels))
 
-    def run_level(
-        self,
-        level: int,
-        channels: np.ndarray | Sequence[np.ndarray],
-        inner: Region,
-        reach: np.ndarray | None,
-        outside: np.ndarray | None,
-    ) -> np.ndarray:
-        """(C,h,w) output of one level in a region of its channels; see `context.run_forest`."""
-        from hedgerow.forest.walk import run_forest
-
-        is_softmax = self.output == "softmax" and level + 1 == self.n_levels
-        given = (self.levels[level], channels, inner, reach, outside, is_softmax, self.tolerance)
-        if self.device != "cpu":
-            from hedgerow.predict import gpu_forest
-
-            return gpu_forest.run_forest(*given, self.device)
-        return run_forest(*given)
+    def is_softmax(self, level: int) -> bool:
+        """Whether the summed votes of this level go through softmax; else they are normalised."""
+        return self.output == "softmax" and level + 1 == self.n_levels
 
     @property
     def is_soft(self) -> bool:
@@ -283,11 +251,11 @@ class ForestStack(Predictor):
 
     def validate(self) -> None:
         """Raise ModelError unless every level fits the features, the classes and the level before."""
-        _require(self.output in OUTPUTS and 0 <= self.tolerance < 1, "its output or tolerance is out of range")
-        _require(len({forest.sharpness is None for forest in self.levels}) <= 1, "only some levels are soft")
-        _require(self.n_levels >= 1 and len(set(self.classes)) == self.n_classes, "levels or classes are missing")
+        refuse_unless(self.output in OUTPUTS and 0 <= self.tolerance < 1, "its output or tolerance is out of range")
+        refuse_unless(len({forest.sharpness is None for forest in self.levels}) <= 1, "only some levels are soft")
+        refuse_unless(self.n_levels >= 1 and len(set(self.classes)) == self.n_classes, "levels or classes are missing")
         for level, forest in enumerate(self.levels):
-            _require(forest.n_classes == self.n_classes, "a level has other classes")
+            refuse_unless(forest.n_classes == self.n_classes, "a level has other classes")
             expected = self.features.n_features + (self.n_classes if level else 0)
-            _require(forest.n_channels == expected, "a level reads other channels than there are")
+            refuse_unless(forest.n_channels == expected, "a level reads other channels than there are")
             forest.validate()

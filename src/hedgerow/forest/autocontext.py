@@ -8,22 +8,20 @@ probabilities that level k+1 learns from come, group by group, from trees that n
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from hedgerow.config import StackConfig
-from hedgerow.errors import ConfigError, InputError
-from hedgerow.features.bank import fit_features
-from hedgerow.forest.arrays import Forest, ForestStack
+from hedgerow.errors import ConfigError
+from hedgerow.features.kept import Ready
+from hedgerow.features.protocol import FeatureSet
+from hedgerow.features.registry import fit_features, kinds_of, layout_of
+from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.grow import grow_forest
-from hedgerow.forest.planes import TrainingPlanes, build_planes
-from hedgerow.forest.samples import BLOCKS, FEW_IMAGES, Samples, blocks, draw_samples
-from hedgerow.forest.walk import run_forest
-from hedgerow.images.altering import augmented_copy
-from hedgerow.images.arrays import check_pair, encode_labels, to_labels, to_planes
-from hedgerow.images.classes import class_table
-from hedgerow.images.labelled import TrainingImage
+from hedgerow.forest.planes import PlaneForest, TrainingPlanes, build_planes
+from hedgerow.forest.samples import Samples, draw_samples, with_groups
+from hedgerow.images.labelled import LabelledImage, LabelledSet, labelled_set
 from hedgerow.images.metrics import Scores, confusion
 from hedgerow.images.regions import Region
 from hedgerow.progress import Report, reporting
@@ -48,81 +46,64 @@ def fit_stack(
     config = config or StackConfig()
     if not isinstance(config, StackConfig):
         raise ConfigError(f"config is a {type(config).__name__}; give a StackConfig, e.g. StackConfig(n_trees=16).")
-    prepared, classes = prepare(images, labels, config, unlabelled, names)
+    layout = layout_of(config.features)
+    labelled = labelled_set(images, labels, layout=layout, unlabelled=unlabelled, names=names)
+    return grow_stack(labelled, config, progress=progress)
+
+
+def grow_stack(
+    labelled: LabelledSet, config: StackConfig, *, ready: Ready | None = None, progress: Report | None = None
+) -> ForestStack:
+    """Grow a stack on labelled images; `ready`: their features, if they are known already."""
+    log.info("classes\n%s", labelled.table)
+    blank = kinds_of(config.features)[0].blank
+    images = with_groups(labelled, config.augment, config.seed, blank)
+    n_classes = labelled.n_classes
     with reporting(progress) as report:
         report("features", 0, 2)
-        features = fit_features([image.planes for image in prepared], config)
+        features, computed = _features(images, config, ready)
         report("features", 1, 2)
-        samples = draw_samples(prepared, config)
-        n_proba = len(classes) if config.n_levels > 1 else 0
-        planes = build_planes(prepared, features, samples, n_proba, config)
+        samples = draw_samples(images, config)
+        planes = build_planes(images, features, computed, samples, n_classes if config.n_levels > 1 else 0, config)
+        del computed  # the planes hold all that growing reads
         report("features", 2, 2)
         levels, scores = [], []
         for level in range(config.n_levels):
             here = planes if level else planes.first(features.n_features)
-            forest, predictors = _grow_level(here, samples, level, len(classes), config, report)
-            levels.append(here.finished(forest))
+            forest, predictors = _grow_level(here, samples, level, n_classes, config, report)
+            levels.append(forest.finished(here))
             last = level + 1 == config.n_levels
             is_held_out = all(predictor is not forest for predictor in predictors.values())
             if last and not is_held_out:
                 break
             into = None if last else (planes, features.n_features)
-            table = _pass_on(here, prepared, predictors, len(classes), into, report)
+            table = _pass_on(here, images, predictors, n_classes, into, report)
             if is_held_out:
-                result = Scores(classes, table)
+                result = Scores(labelled.classes, table)
                 scores.append({"mean_dice": float(result.mean_dice), "accuracy": float(result.accuracy)})
                 log.info("level %d: held-out mean Dice %.4f", level + 1, result.mean_dice)
-    settings = {"config": config.to_dict(), "n_images": len(images), "held_out": scores}
-    stack = ForestStack(features, tuple(levels), classes, unlabelled, str(np.asarray(images[0]).dtype), settings)
+    settings = {"config": config.to_dict(), "n_images": len(labelled), "held_out": scores}
+    stack = ForestStack(
+        features, tuple(levels), labelled.classes, labelled.unlabelled, labelled.dtype, settings=settings
+    )
     stack.validate()
     return stack
 
 
-def prepare(
-    images: Sequence[np.ndarray],
-    labels: Sequence[np.ndarray],
-    config: StackConfig,
-    unlabelled: int,
-    names: Sequence[str] | None,
-) -> tuple[list[TrainingImage], tuple[int, ...]]:
-    """Check everything; then the training images with their copies, and the class values."""
-    if len(images) == 0 or len(images) != len(labels):
-        raise InputError(
-            f"there are {len(images)} image(s) and {len(labels)} label map(s); give one label map for each image."
-        )
-    names = list(names) if names is not None else [f"image {i}" for i in range(len(images))]
-    if len(names) != len(images):
-        raise InputError(f"there are {len(names)} name(s) for {len(images)} image(s); give one for each.")
-    planes = [to_planes(image, name, config.features) for image, name in zip(images, names, strict=True)]
-    maps = [to_labels(label, f"the labels of {name}") for label, name in zip(labels, names, strict=True)]
-    for i, name in enumerate(names):
-        check_pair(planes[i], maps[i], name)
-        if len(planes[i]) != len(planes[0]):
-            raise InputError(
-                f"{name} has {len(planes[i])} channel(s) but {names[0]} has {len(planes[0])}; "
-                "all images of a set need the same channels."
-            )
-    table = class_table(maps, unlabelled, names)
-    log.info("classes\n%s", table)
-
-    originals: list[TrainingImage] = []
-    copies: list[TrainingImage] = []
-    first_group = 0
-    for i, image in enumerate(planes):
-        group = first_group + blocks(image.shape[1:], 1 if len(planes) >= FEW_IMAGES else BLOCKS)
-        first_group = int(group.max()) + 1
-        target = encode_labels(maps[i], table.values, unlabelled)
-        originals.append(TrainingImage(image, target, group))
-        rng = np.random.default_rng((config.seed, 1, i))
-        for _ in range(config.augment.copies):
-            depth = config.features == "depth"
-            copies.append(augmented_copy(originals[-1], config.augment, rng, depth))
-    return originals + copies, table.values
+def _features(
+    images: list[LabelledImage], config: StackConfig, ready: Ready | None
+) -> tuple[FeatureSet, Callable[[int], np.ndarray]]:
+    """The feature set, and the features (F,H,W) of each image by its number; those of the originals may be ready."""
+    if ready is None:
+        features, kept = fit_features([image.planes for image in images], config)
+        return features, kept.__getitem__
+    n_ready, fitted = len(ready.computed), ready.features
+    return fitted, lambda i: ready.computed[i] if i < n_ready else fitted.compute(images[i].planes)
 
 
 def _grow_level(
     planes: TrainingPlanes, samples: Samples, level: int, n_classes: int, config: StackConfig, report: Report
-) -> tuple[Forest, dict[int, Forest]]:
+) -> tuple[PlaneForest, dict[int, PlaneForest]]:
     """The level's forest, and for every group the forest that predicts it for the next level."""
     groups = np.unique(samples.group)
     n_folds = min(config.n_folds, len(groups)) if config.held_out == "folds" else 0
@@ -133,7 +114,7 @@ def _grow_level(
         done += 1
         report(f"level {level + 1} of {config.n_levels}: trees", done, total)
 
-    def grow(skipped: list[np.ndarray], part: int) -> Forest:
+    def grow(skipped: list[np.ndarray], part: int) -> PlaneForest:
         return grow_forest(planes, samples, skipped, n_classes, config, (config.seed, 3, level, part), advance)
 
     nothing = np.zeros(0, np.int32)
@@ -145,7 +126,7 @@ def _grow_level(
         return forest, {g: forest.select(trees) for g, trees in never.items()}
     forest = grow([nothing] * config.n_trees, 0)
     if config.held_out == "folds" and len(groups) > 1:
-        predictors: dict[int, Forest] = {}
+        predictors: dict[int, PlaneForest] = {}
         for fold in range(n_folds):
             held = order[fold::n_folds]
             other = grow([held] * config.n_trees, fold + 1)
@@ -163,8 +144,8 @@ def _skipped_groups(order: np.ndarray, n_trees: int, skip: float) -> list[np.nda
 
 def _pass_on(
     planes: TrainingPlanes,
-    images: list[TrainingImage],
-    predictors: dict[int, Forest],
+    images: list[LabelledImage],
+    predictors: dict[int, PlaneForest],
     n_classes: int,
     into: tuple[TrainingPlanes, int] | None,
     report: Report,
@@ -174,18 +155,18 @@ def _pass_on(
     table = np.zeros((n_classes, n_classes), np.int64)
     any_forest = next(iter(predictors.values()))
     for i, image in enumerate(images):
+        assert image.group is not None
         proba = np.empty((n_classes, *image.target.shape), np.float32)
         for g in np.unique(image.group).tolist():
             # A group without a sample was seen by no tree: any forest may predict it.
             forest = predictors.get(g, any_forest)
             mine = image.group == g
             box = _bounding_box(mine)
-            outside = planes.outside if len(planes.outside) else None
-            found = run_forest(forest, planes.image(i), box, planes.image_reach(i), outside)
+            found = forest.proba(planes, i, box)
             box.of(proba)[:, box.of(mine)] = found[:, box.of(mine)]
         if into is not None:
             into[0].store(i, into[1], proba)
-        if not image.copy:
+        if not image.is_copy:
             table += confusion(image.target, proba.argmax(axis=0).astype(np.uint8), n_classes)
         report("predictions for the next level", i + 1, len(images))
     return table

@@ -1,4 +1,4 @@
-"""One byte a pixel: each channel is cut once at (at most 255) edges taken from its quantiles.
+"""One byte per pixel: each channel is cut once at (at most 255) edges taken from its quantiles.
 
 A pixel's code is the number of edges at or below its value. So `code >= k` says the same as `value >= edges[k-1]`:
 a tree grown on codes sends every pixel the way the finished tree, with edges as thresholds, sends it.
@@ -7,6 +7,8 @@ a tree grown on codes sends every pixel the way the finished tree, with edges as
 from __future__ import annotations
 
 import numpy as np
+
+from hedgerow.kernels.cpu import codes
 
 N_EDGES = 255
 PROBA_EDGES = ((np.arange(1, N_EDGES + 1) / (N_EDGES + 1)) ** 2).astype(np.float32)
@@ -35,6 +37,4 @@ def fit_edges(values: np.ndarray) -> np.ndarray:
 
 def encode(plane: np.ndarray, edges: np.ndarray, out: np.ndarray) -> None:
     """Codes of plane (H,W) or (S,) into out (same size) uint8."""
-    from hedgerow.kernels.cpu import codes
-
     codes.encode(np.ascontiguousarray(plane).reshape(-1), edges, out.reshape(-1))

@@ -8,9 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from hedgerow.config import StackConfig
-from hedgerow.forest.arrays import LEAF, Forest
-from hedgerow.forest.planes import TrainingPlanes
+from hedgerow.forest.arrays import Forest
+from hedgerow.forest.planes import PlaneForest, TrainingPlanes
 from hedgerow.forest.samples import Samples
+from hedgerow.kernels.cpu import draw
+from hedgerow.kernels.cpu import grow as kernels
+from hedgerow.kernels.wiring import LEAF
 from hedgerow.threads import map_threads
 
 
@@ -35,8 +38,8 @@ def grow_forest(
     config: StackConfig,
     seed: tuple[int, ...],
     advance: Callable[[], None] = lambda: None,
-) -> Forest:
-    """A forest over planes as its channels (radius 0), with codes or values as thresholds.
+) -> PlaneForest:
+    """A forest over planes.
 
     skipped_groups: for each tree the groups whose samples it must not see. `advance` is called after each tree.
     """
@@ -53,7 +56,7 @@ def grow_forest(
     for tree in map_threads(grow, range(len(skipped_groups))):
         trees.append(tree)
         advance()
-    return _assemble(trees, len(planes.array))
+    return PlaneForest(_assemble(trees, len(planes.array)))
 
 
 def _grow_tree(
@@ -65,9 +68,6 @@ def _grow_tree(
     config: StackConfig,
     rng: np.random.Generator,
 ) -> _Tree:
-    from hedgerow.kernels.cpu import draw
-    from hedgerow.kernels.cpu import grow as kernels
-
     fields = (samples.row, samples.column, samples.image, samples.pixel, samples.target)
     table = np.stack([*(field[chosen] for field in fields), count]).astype(np.int32)
     class_weight = np.ones(n_classes)
@@ -76,14 +76,13 @@ def _grow_tree(
         class_weight = count.sum() / (n_classes * np.maximum(of_class, 1))
 
     context = config.context
-    depth = config.features == "depth"
-    oblique = context.n_probes > 1
-    recipe = draw.DEPTH if depth else draw.OBLIQUE if oblique else draw.OFFSET
-    n_probes = 2 if depth else context.n_probes
+    is_depth = planes.proposals == "depth"
+    recipe = draw.DEPTH if is_depth else draw.OBLIQUE if context.n_probes > 1 else draw.OFFSET
+    n_probes = 2 if is_depth else context.n_probes
     n_channels, n_radii = planes.n_channels, len(planes.radii)
     n_drawn = min(context.n_channels or int(np.ceil(np.sqrt(n_channels))), n_channels)
     # With nothing to vary, further candidates on a channel would all be the first one.
-    varied = depth or context.window > 1 or context.n_probes > 1 or n_radii > 1
+    varied = is_depth or context.window > 1 or context.n_probes > 1 or n_radii > 1
     n_offsets = context.n_offsets if varied else 0
     if varied and context.n_candidates is not None:
         n_offsets = max(context.n_candidates // n_drawn - 1, 0)
@@ -100,7 +99,7 @@ def _grow_tree(
         class_weight=class_weight,
     )
     n_nodes = kernels.grow_tree(
-        planes.codes, planes.values, planes.start, planes.height, planes.width, planes.reach, planes.outside,
+        planes.codes, planes.values, planes.start, planes.height, planes.width, planes.stretch, planes.outside,
         table, class_weight, config.criterion == "entropy",
         config.max_depth, config.min_split, config.min_leaf, config.search_samples,
         recipe, n_channels, n_radii, n_drawn, n_offsets, context.window // 2,

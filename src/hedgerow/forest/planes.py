@@ -1,19 +1,22 @@
-"""The training set in the form that growing reads: planes of all images side by side, and the samples."""
+"""The training set in the form that growing reads, planes of all images side by side, and the forests grown on it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from hedgerow.config import StackConfig
 from hedgerow.errors import InputError
-from hedgerow.features.bank import FeatureSet
+from hedgerow.features.protocol import FeatureSet
 from hedgerow.forest.arrays import Forest
 from hedgerow.forest.codes import N_EDGES, PROBA_EDGES, encode, fit_edges
+from hedgerow.forest.level_input import LevelInput
 from hedgerow.forest.samples import Samples
-from hedgerow.images.labelled import TrainingImage
+from hedgerow.forest.walk import run_forest
+from hedgerow.images.labelled import LabelledImage
+from hedgerow.images.regions import Region
 from hedgerow.kernels.cpu.boxes import box_averaged
 from hedgerow.threads import map_threads
 
@@ -26,9 +29,10 @@ class TrainingPlanes:
     values: (P,pixels) float32, or (0,0)
     edges:  (P,255) float32, the values at which codes are cut
     start, height, width: (I,) int32: where image i begins among the pixels, and its size
-    reach:  (pixels,) float32 factor for offsets, or empty
+    stretch: (pixels,) float32 factor for offsets, or empty
     outside: (P,) float32 constants beyond the border, or empty
     radii:  of the planes of each channel
+    proposals: what splits may look at, as in `FeatureSet`
     """
 
     codes: np.ndarray
@@ -37,9 +41,10 @@ class TrainingPlanes:
     start: np.ndarray
     height: np.ndarray
     width: np.ndarray
-    reach: np.ndarray
+    stretch: np.ndarray
     outside: np.ndarray
     radii: tuple[int, ...]
+    proposals: str
 
     @property
     def array(self) -> np.ndarray:
@@ -53,10 +58,6 @@ class TrainingPlanes:
     def image(self, i: int) -> np.ndarray:
         """(P,H,W) view of image i."""
         return self._view(self.array, i)
-
-    def image_reach(self, i: int) -> np.ndarray | None:
-        """(H,W) view of the offsets' factor in image i, or None."""
-        return self._view(self.reach, i) if len(self.reach) else None
 
     def _view(self, array: np.ndarray, i: int) -> np.ndarray:
         part = array[..., self.start[i] : self.start[i] + self.height[i] * self.width[i]]
@@ -106,30 +107,58 @@ class TrainingPlanes:
             ]
         )
 
-    def finished(self, forest: Forest) -> Forest:
-        """A forest grown on these planes, as a forest on channels: with radii and real thresholds."""
-        threshold = forest.threshold
-        if len(self.codes):
-            code = np.maximum(forest.threshold, 1).astype(np.int64)
-            at_split = self.edges[forest.channel[:, 0], code - 1]
-            threshold = np.where(forest.is_split, at_split, 0).astype(np.float32)
+    def input(self, i: int, region: Region) -> LevelInput:
+        """What a forest over these planes reads for a region of image i."""
+        stretch = self._view(self.stretch, i) if len(self.stretch) else None
+        return LevelInput(self.image(i), region, stretch, self.outside if len(self.outside) else None)
+
+
+@dataclass(frozen=True)
+class PlaneForest:
+    """A forest in training. Its splits read planes, and where planes hold codes its thresholds are codes.
+
+    trees: arrays as in `Forest`, but for `channel`, which numbers planes, and `threshold`
+    """
+
+    trees: Forest
+
+    def select(self, trees: np.ndarray) -> PlaneForest:
+        """Of these trees alone (ascending tree numbers)."""
+        return PlaneForest(self.trees.select(trees))
+
+    def proba(self, planes: TrainingPlanes, i: int, region: Region) -> np.ndarray:
+        """(C,h,w) float32 class probabilities in a region of training image i."""
+        return run_forest(self.trees, planes.input(i, region))
+
+    def finished(self, planes: TrainingPlanes) -> Forest:
+        """The forest on channels, with radii and real thresholds, that decides as this one does on its planes."""
+        grown, n_radii = self.trees, len(planes.radii)
+        threshold = grown.threshold
+        if len(planes.codes):
+            code = np.maximum(grown.threshold, 1).astype(np.int64)
+            at_split = planes.edges[grown.channel[:, 0], code - 1]
+            threshold = np.where(grown.is_split, at_split, 0).astype(np.float32)
         return replace(
-            forest,
+            grown,
             threshold=threshold,
-            channel=(forest.channel // len(self.radii)).astype(np.int32),
-            radius=np.array(self.radii, np.int32)[forest.channel % len(self.radii)],
-            n_channels=self.n_channels,
+            channel=(grown.channel // n_radii).astype(np.int32),
+            radius=np.array(planes.radii, np.int32)[grown.channel % n_radii],
+            n_channels=planes.n_channels,
         )
 
 
 def build_planes(
-    images: Sequence[TrainingImage],
+    images: Sequence[LabelledImage],
     features: FeatureSet,
+    computed: Callable[[int], np.ndarray],
     samples: Samples,
     n_classes: int,
     config: StackConfig,
 ) -> TrainingPlanes:
-    """Planes with the features in place; those of the class probabilities (n_classes, after them) are still empty."""
+    """Planes with the features in place; those of the class probabilities (n_classes, after them) are still empty.
+
+    computed: from the number of an image to its features (F,H,W)
+    """
     radii = config.context.radii
     n_channels = features.n_features + n_classes
     pixels = sum(image.target.size for image in images)
@@ -139,10 +168,10 @@ def build_planes(
             "give fewer images, crop them, or make fewer copies."
         )
     # Sums of probes need real values; a single probe needs only to be compared.
-    summed = config.features == "depth" or config.context.n_probes > 1
+    summed = features.proposals != "offsets" or config.context.n_probes > 1
     shape, none = (n_channels * len(radii), pixels), (0, 0)
     outside = features.outside(n_classes)
-    reach = [r.ravel() for r in (features.reach(image.planes) for image in images) if r is not None]
+    stretch = [part.ravel() for part in (features.stretch(image.planes) for image in images) if part is not None]
     edges = np.full((shape[0], N_EDGES), np.inf, np.float32)
     edges[features.n_features * len(radii) :] = PROBA_EDGES
     planes = TrainingPlanes(
@@ -152,18 +181,17 @@ def build_planes(
         start=np.cumsum([0, *(image.target.size for image in images[:-1])]).astype(np.int32),
         height=np.array([image.target.shape[0] for image in images], np.int32),
         width=np.array([image.target.shape[1] for image in images], np.int32),
-        reach=np.concatenate(reach or [np.zeros(0, np.float32)]),
+        stretch=np.concatenate(stretch or [np.zeros(0, np.float32)]),
         outside=np.repeat(outside, len(radii)) if outside is not None else np.zeros(0, np.float32),
         radii=radii,
+        proposals=features.proposals,
     )
     if not summed:
         at_samples = []
-        for i, image in enumerate(images):
+        for i in range(len(images)):
             mine = samples.image == i
-            at_samples.append(
-                planes.averaged_at(features.compute(image.planes), samples.row[mine], samples.column[mine])
-            )
+            at_samples.append(planes.averaged_at(computed(i), samples.row[mine], samples.column[mine]))
         planes.fit_edges(at_samples, features.n_features)
-    for i, image in enumerate(images):
-        planes.store(i, 0, features.compute(image.planes))
+    for i in range(len(images)):
+        planes.store(i, 0, computed(i))
     return planes

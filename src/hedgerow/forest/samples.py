@@ -1,4 +1,4 @@
-"""Training pixels and augmented copies of training images."""
+"""Which images and pixels train the trees, and which are held out."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hedgerow.config import SamplingConfig, StackConfig
+from hedgerow.config import AugmentConfig, SamplingConfig, StackConfig
+from hedgerow.images.altering import augmented_copy
 from hedgerow.images.arrays import UNLABELLED_INDEX as UNLABELLED
-from hedgerow.images.labelled import TrainingImage
+from hedgerow.images.labelled import LabelledImage, LabelledSet
 
 FEW_IMAGES = 4  # with fewer, groups are blocks of images instead of images
 BLOCKS = 4  # along each side of such an image
@@ -23,34 +24,41 @@ def blocks(shape: tuple[int, ...], side: int) -> np.ndarray:
     return rows[:, None] * side + columns[None, :]
 
 
-def hold_out(
-    images: Sequence[np.ndarray],
-    train: list[TrainingImage],
-    labels: list[np.ndarray],
-    ignored: int,
-    part: float,
-    seed: int,
-) -> tuple[list[TrainingImage], list[tuple[np.ndarray, np.ndarray]]]:
+def hold_out(labelled: LabelledSet, part: float, seed: int) -> tuple[list[LabelledImage], list[LabelledImage]]:
     """The images to train on, and those that score, MOST_HELD at most; of few images, blocks of each are held out."""
+    images = list(labelled)
     if part == 0:
-        return train, []
+        return images, []
     rng = np.random.default_rng((seed, 5))
-    if len(train) >= FEW_IMAGES:
-        n = min(max(round(part * len(train)), 1), MOST_HELD, len(train) - 1)
-        chosen = set(rng.permutation(len(train))[:n].tolist())
-        held = [(np.asarray(images[i]), labels[i]) for i in sorted(chosen)]
-        return [image for i, image in enumerate(train) if i not in chosen], held
+    if len(images) >= FEW_IMAGES:
+        n = min(max(round(part * len(images)), 1), MOST_HELD, len(images) - 1)
+        chosen = set(rng.permutation(len(images))[:n].tolist())
+        return [image for i, image in enumerate(images) if i not in chosen], [images[i] for i in sorted(chosen)]
     kept, held = [], []
-    for image, picture, label in zip(train, images, labels, strict=True):
-        block = blocks(image.target.shape, BLOCKS)
+    for image in images:
+        block = blocks(image.size, BLOCKS)
         known = np.unique(block[image.target != UNLABELLED])
         n = min(max(round(part * len(known)), 1), len(known) - 1)
         is_held = np.isin(block, rng.permutation(known)[:n])
-        target = np.where(is_held, UNLABELLED, image.target).astype(np.uint8)
-        kept.append(replace(image, target=target, group=block))
+        kept.append(replace(image, target=np.where(is_held, UNLABELLED, image.target).astype(np.uint8)))
         if n:
-            held.append((np.asarray(picture), np.where(is_held, label, ignored)))
+            held.append(replace(image, target=np.where(is_held, image.target, UNLABELLED).astype(np.uint8)))
     return kept, held
+
+
+def with_groups(labelled: LabelledSet, augment: AugmentConfig, seed: int, blank: float | None) -> list[LabelledImage]:
+    """The images, then their altered copies, with the groups that are held out together: an image with its copies, or,
+    of few images, a block with its copies."""
+    originals: list[LabelledImage] = []
+    copies: list[LabelledImage] = []
+    first_group = 0
+    for i, image in enumerate(labelled):
+        group = first_group + blocks(image.size, 1 if len(labelled) >= FEW_IMAGES else BLOCKS)
+        first_group = int(group.max()) + 1
+        originals.append(replace(image, group=group))
+        rng = np.random.default_rng((seed, 1, i))
+        copies += [augmented_copy(originals[-1], augment, rng, blank) for _ in range(augment.copies)]
+    return originals + copies
 
 
 def choose_pixels(
@@ -95,12 +103,13 @@ class Samples:
         return len(self.row)
 
 
-def draw_samples(images: Sequence[TrainingImage], config: StackConfig) -> Samples:
+def draw_samples(images: Sequence[LabelledImage], config: StackConfig) -> Samples:
     """Training pixels of all images, image after image in reading order."""
     parts, start = [], 0
     for i, image in enumerate(images):
         row, column = choose_pixels(image.target, config.sampling, np.random.default_rng((config.seed, 2, i)))
         pixel = start + row * image.target.shape[1] + column
+        assert image.group is not None
         parts.append([row, column, np.full_like(row, i), pixel, image.target[row, column], image.group[row, column]])
         start += image.target.size
     fields = [np.concatenate(field).astype(np.int32) for field in zip(*parts, strict=True)]

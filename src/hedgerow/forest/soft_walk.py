@@ -2,56 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from hedgerow.forest.arrays import Forest
-from hedgerow.forest.walk import any_planes, fixed_places, row_blocks, used_planes, walkable
+from hedgerow.forest.level_input import LevelInput
+from hedgerow.forest.reads import any_planes, fixed_places, padded_votes, row_blocks, used_planes, walkable
 from hedgerow.images.regions import Region
+from hedgerow.kernels.cpu import soft_walk as kernels
+from hedgerow.kernels.cpu.level_work import LevelWork
 from hedgerow.kernels.definition.outputs import normalise, softmax
+from hedgerow.kernels.wiring import UNUSED, Wiring, fixed_reads, wire
 from hedgerow.threads import map_threads
-
-if TYPE_CHECKING:
-    from hedgerow.kernels.wiring import Wiring
 
 DENSE = 1e-6  # with a smaller tolerance nearly all branches are entered: then whole blocks of pixels are faster
 
 
-def run_soft_forest(
-    forest: Forest,
-    channels: np.ndarray | Sequence[np.ndarray],
-    inner: Region,
-    reach: np.ndarray | None,
-    outside: np.ndarray | None,
-    is_softmax: bool,
-    tolerance: float,
-) -> np.ndarray:
-    """Class probabilities (C,h,w) float32 of a forest with soft splits; arguments as in `context.run_forest`."""
-    from hedgerow.kernels.cpu import soft_walk as soft_walk_kernels
-
-    is_fixed = reach is None and outside is None
+def run_soft_forest(forest: Forest, given: LevelInput, is_softmax: bool, tolerance: float) -> np.ndarray:
+    """Class probabilities (C,h,w) float32 of a forest with soft splits; arguments as in `walk.run_forest`."""
+    inner = given.region
     pairs, plane = used_planes(forest)
-    if is_fixed:
-        planes, place = fixed_places(forest, channels, pairs, plane, inner)
+    if given.stretch is None and given.outside is None:
+        planes, place = fixed_places(forest, given, pairs, plane)
         if tolerance < DENSE:
             scores = _all_branches(forest, planes, place, inner, tolerance)
             return softmax(scores) if is_softmax else normalise(scores)
-        read = (planes.reshape(-1), planes.shape[2], channels[0].shape, -1, np.zeros(0, np.float32), place)
+        read = (planes.reshape(-1), planes.shape[2], given.size, -1, np.zeros(0, np.float32), place)
     else:
-        averaged, size, stretch, constants = any_planes(forest, channels, pairs, plane, reach, outside)[:4]
+        averaged, size, stretch, constants = any_planes(forest, given, pairs, plane)[:4]
         values = np.concatenate([averaged.reshape(-1), constants])
         beyond = averaged.size if len(constants) else -1
         read = (values, 0, size, beyond, stretch, np.zeros((0, 0), np.int64))
     child, _, leaf = walkable(forest)
-    votes = np.pad(forest.votes.astype(np.float32), ((0, 0), (0, -forest.n_classes % 8)))
+    votes = padded_votes(forest)
     nodes = (plane, forest.offset, forest.weight, forest.threshold, forest.sharpness, child, leaf, votes)
-    limits = (forest.root.astype(np.uint32), int(forest.depth.max()), np.float32(tolerance), is_softmax)
+    limits = (forest.root.astype(np.uint32), int(forest.tree_depths.max()), np.float32(tolerance), is_softmax)
     out = np.empty((forest.n_classes, inner.height, inner.width), np.float32)
 
     def walk(rows: tuple[int, int]) -> None:
-        soft_walk_kernels.walk_soft(read, nodes, *limits, *rows, (inner.top, inner.left), out)
+        kernels.walk_soft(read, nodes, *limits, *rows, (inner.top, inner.left), out)
 
     # The rows of a block share much work: fewer and larger parts than for hard splits.
     list(map_threads(walk, row_blocks(inner.height, 2)))
@@ -60,10 +48,7 @@ def run_soft_forest(
 
 def _all_branches(forest: Forest, planes: np.ndarray, place: np.ndarray, inner: Region, tolerance: float) -> np.ndarray:
     """Scores (C,h,w): the network of one level, whose kernels work through all nodes with blocks of pixels."""
-    from hedgerow.kernels.cpu.level_work import LevelWork
-    from hedgerow.kernels.wiring import UNUSED, fixed_reads, wire
-
-    wiring = wire(forest)
+    wiring = wire(forest.root, forest.left_child)
     splits, weights = wiring.node_split, soft_weights(forest, wiring)
     used = np.where(forest.weight[splits] != 0, place[splits], UNUSED)
     reads = fixed_reads((inner.height, inner.width), used, planes.shape[2], planes.size)

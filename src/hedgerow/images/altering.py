@@ -9,12 +9,13 @@ import numpy as np
 from hedgerow.config import UNALTERED, AugmentConfig
 from hedgerow.errors import InputError
 from hedgerow.images.arrays import UNLABELLED_INDEX as UNLABELLED
-from hedgerow.images.labelled import TrainingImage
+from hedgerow.images.labelled import LabelledImage
 
 
-def trimmed(image: TrainingImage) -> TrainingImage:
-    """The part of a depth image (H,W) in which anything was seen, (h,w)."""
-    rows, columns = np.flatnonzero(image.planes[0].any(axis=1)), np.flatnonzero(image.planes[0].any(axis=0))
+def trimmed(image: LabelledImage, blank: float) -> LabelledImage:
+    """The part (h,w) of an image (H,W) in which anything was seen: without a border whose pixels are all `blank`."""
+    is_seen = image.planes[0] != blank
+    rows, columns = np.flatnonzero(is_seen.any(axis=1)), np.flatnonzero(is_seen.any(axis=0))
     if not len(rows):
         raise InputError(f"{image.name} shows nothing at all; leave it out.")
     part = np.s_[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
@@ -23,17 +24,22 @@ def trimmed(image: TrainingImage) -> TrainingImage:
             f"the labels of {image.name} to train on all lie in its empty border, which trim leaves out; "
             "set trim to false, or label what was seen."
         )
-    planes = np.ascontiguousarray(image.planes[:, *part])
-    return replace(image, planes=planes, target=image.target[part], group=image.group[part])
+    return _part(image, part)
+
+
+def _part(image: LabelledImage, part: tuple[slice, slice]) -> LabelledImage:
+    group = None if image.group is None else image.group[part]
+    return replace(image, planes=np.ascontiguousarray(image.planes[:, *part]), target=image.target[part], group=group)
 
 
 def augmented_copy(
-    image: TrainingImage, config: AugmentConfig, rng: np.random.Generator, depth: bool = False
-) -> TrainingImage:
+    image: LabelledImage, config: AugmentConfig, rng: np.random.Generator, blank: float | None = None
+) -> LabelledImage:
     """A copy of the same size, turned, flipped, scaled, shifted, and made brighter or darker, at random.
 
-    Labels are looked up, never blended; what comes in from outside the image is unlabelled and shows its mirror image
-    (for `depth`, nothing: 0, and depths are looked up as well).
+    Labels are looked up, never blended; what comes in from outside the image is unlabelled and shows its mirror image.
+    blank: the pixel value that means "nothing was seen", of images that have one (depth): those are looked up too,
+    and blank comes in from outside
     """
     source = _source_places(image.target.shape, config, rng)
     nearest = np.floor(source + 0.5).astype(np.int64)
@@ -42,27 +48,32 @@ def augmented_copy(
         inside &= (nearest[axis] >= 0) & (nearest[axis] < length)
         nearest[axis] = np.clip(nearest[axis], 0, length - 1)
     target = np.where(inside, image.target[nearest[0], nearest[1]], UNLABELLED).astype(np.uint8)
-    group = image.group[nearest[0], nearest[1]]
-    if depth:
-        planes = np.where(inside, image.planes[:, nearest[0], nearest[1]], 0).astype(np.float32)
-        return TrainingImage(planes, target, group, copy=True)
+    group = None if image.group is None else image.group[nearest[0], nearest[1]]
+    if blank is not None:
+        planes = np.where(inside, image.planes[:, nearest[0], nearest[1]], blank).astype(np.float32)
+        return replace(image, planes=planes, target=target, group=group, is_copy=True)
     planes = _bilinear(image.planes, source)
     contrast = 1 + config.contrast * rng.uniform(-1, 1)
     brightness = config.brightness * rng.uniform(-1, 1)
     mean = image.planes.mean(axis=(1, 2), keepdims=True, dtype=np.float64).astype(np.float32)
     spread = image.planes.std(axis=(1, 2), keepdims=True, dtype=np.float64).astype(np.float32)
     planes = mean + (planes - mean) * np.float32(contrast) + spread * np.float32(brightness)
-    return TrainingImage(planes, target, group, copy=True)
+    return replace(image, planes=planes, target=target, group=group, is_copy=True)
 
 
 def altered(
-    image: TrainingImage, config: AugmentConfig, rng: np.random.Generator, depth: bool = False
-) -> TrainingImage:
+    image: LabelledImage, config: AugmentConfig, rng: np.random.Generator, blank: float | None = None
+) -> LabelledImage:
     """A random copy for one step of training, with at least one labelled pixel if the image has any."""
     if config == UNALTERED:  # reading between pixels could change them by a rounding
         return image
-    copy = augmented_copy(image, config, rng, depth)
+    copy = augmented_copy(image, config, rng, blank)
     return image if (copy.target == UNLABELLED).all() else copy  # all that was labelled was moved out of sight
+
+
+def crop(image: LabelledImage, top: int, left: int, side: int) -> LabelledImage:
+    """The square of this side from (top, left) on, or what the image has of it."""
+    return _part(image, np.s_[top : top + side, left : left + side])
 
 
 def labelled_corner(target: np.ndarray, side: int, rng: np.random.Generator) -> tuple[int, int]:

@@ -1,9 +1,9 @@
-"""Images and labels as checked arrays, the pairing of their files, and the table of classes.
+"""Images and label maps as checked arrays."""
 
-The names for reading and writing files are at hand here too: one import serves every user of images.
-"""
+from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -12,16 +12,14 @@ from hedgerow.errors import InputError
 UNLABELLED_INDEX = 255
 MAX_CLASSES = 255
 MAX_VALUE = 1e15  # squares of it, and sums of them, are still float32 numbers
+Layout = Literal["picture", "planes"]
+"""How a user hands in an image: a picture (H,W) or (H,W,C), or planes (F,H,W), the user's own channels."""
 
 
-def to_planes(image: np.ndarray, name: str = "image", features: str = "bank") -> np.ndarray:
-    """Check an image and return its planes, (C,H,W) float32, contiguous and writable.
-
-    An image is (H,W) or (H,W,C), as `read_image` gives it; with features "channels" it is (F,H,W), the user's own.
-    Memory is shared where possible.
-    """
+def to_planes(image: np.ndarray, name: str = "image", layout: Layout = "picture") -> np.ndarray:
+    """Check an image and return its planes, (C,H,W) float32, contiguous and writable; memory is shared if possible."""
     array = _numeric_array(image, name)
-    own_channels = features == "channels"
+    own_channels = layout == "planes"
     if array.ndim not in ((3,) if own_channels else (2, 3)):
         expected = "(F,H,W)" if own_channels else "(H,W) or (H,W,C)"
         raise InputError(f"{name} has shape {array.shape}, expected {expected}; pass one 2-D image at a time")
@@ -71,7 +69,7 @@ def to_labels(labels: np.ndarray, name: str = "labels") -> np.ndarray:
     if array.ndim == 3 and 1 in (array.shape[2], array.shape[0]):
         array = array[..., 0] if array.shape[2] == 1 else array[0]
     if array.ndim != 2:
-        raise InputError(f"{name} has shape {array.shape}, expected (H,W) with one class value a pixel")
+        raise InputError(f"{name} has shape {array.shape}, expected (H,W) with one class value per pixel")
     limits = np.iinfo(np.int32)
     # As Python numbers, since float32 rounds the limit up; NaN fails the comparison too.
     low, high = array.min().item(), array.max().item()

@@ -36,10 +36,14 @@ class ClassTable:
 
 def class_table(labels: Sequence[np.ndarray], unlabelled: int = 255, names: Sequence[str] | None = None) -> ClassTable:
     """Count the classes of label maps, each (H,W); refuse what cannot be learned from."""
+    names = names if names is not None else [f"label map {i + 1}" for i in range(len(labels))]
+    return count_classes([to_labels(one, name) for one, name in zip(labels, names, strict=True)], unlabelled, names)
+
+
+def count_classes(labels: Sequence[np.ndarray], unlabelled: int, names: Sequence[str]) -> ClassTable:
+    """The same of label maps that `to_labels` has checked."""
     total: Counter[int] = Counter()
-    for index, one in enumerate(labels):
-        name = names[index] if names is not None else f"label map {index + 1}"
-        checked = to_labels(one, name)
+    for checked, name in zip(labels, names, strict=True):
         counts = _count_values(checked)
         if set(counts) == {unlabelled}:
             raise InputError(

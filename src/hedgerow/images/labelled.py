@@ -1,24 +1,160 @@
-"""Images with labels."""
+"""`LabelledSet`, the one carrier of images with labels: checked once, wherever they came from."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
+from hedgerow.errors import InputError
+from hedgerow.images.arrays import UNLABELLED_INDEX, Layout, check_pair, encode_labels, to_labels, to_planes
+from hedgerow.images.classes import ClassTable, count_classes
+
+Item = TypeVar("Item")
+
 
 @dataclass(frozen=True)
-class TrainingImage:
-    """One image to learn from.
+class LabelledImage:
+    """One image with labels.
 
-    planes: (C,H,W) float32; target: (H,W) uint8 class index, UNLABELLED where there is no label
-    group:  (H,W) int32: pixels of one group are held out together (an image with its copies, or a block of it)
-    copy:   whether this is an altered copy of another image
-    name:   for messages
+    planes:  (C,H,W) float32
+    target:  (H,W) uint8 class index, UNLABELLED_INDEX where there is no label
+    name:    for messages
+    group:   (H,W) int32: pixels of one group are held out together; None: not needed
+    is_copy: whether this is an altered copy of another image
     """
 
     planes: np.ndarray
     target: np.ndarray
-    group: np.ndarray
-    copy: bool = False
     name: str = "an image"
+    group: np.ndarray | None = None
+    is_copy: bool = False
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(H, W)"""
+        return self.target.shape[0], self.target.shape[1]
+
+
+class WhenAsked(Sequence[Item]):
+    """n items, each made when it is asked for, so that one at a time is in memory."""
+
+    def __init__(self, n: int, make: Callable[[int], Item]) -> None:
+        self._n, self._make = n, make
+
+    def __len__(self) -> int:
+        return self._n
+
+    @overload
+    def __getitem__(self, i: int) -> Item: ...
+    @overload
+    def __getitem__(self, i: slice) -> Sequence[Item]: ...
+    def __getitem__(self, i: int | slice) -> Item | Sequence[Item]:
+        if isinstance(i, slice):
+            places = range(self._n)[i]
+            return WhenAsked(len(places), lambda k: self._make(places[k]))
+        return self._make(range(self._n)[i])
+
+
+@dataclass(frozen=True)
+class LabelledSet:
+    """Images with labels, all of the same channels and classes.
+
+    images:     in memory, or made when asked for
+    classes:    (C,) class values as the labels gave them; `target` counts through them
+    unlabelled: the label value that means "no label"
+    dtype:      of the first image as it was given
+    table:      how many pixels each class has, where the classes were found in these labels
+    """
+
+    images: Sequence[LabelledImage]
+    classes: tuple[int, ...]
+    unlabelled: int = 255
+    dtype: str = ""
+    table: ClassTable | None = None
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __iter__(self) -> Iterator[LabelledImage]:
+        return iter(self.images)
+
+    @property
+    def n_classes(self) -> int:
+        return len(self.classes)
+
+    def truth(self, i: int) -> np.ndarray:
+        """(H,W) class values of image i, or the unlabelled value."""
+        return self.values(self.images[i].target)
+
+    def values(self, target: np.ndarray) -> np.ndarray:
+        """Class values of class indices (H,W); UNLABELLED_INDEX becomes the unlabelled value."""
+        table = np.full(UNLABELLED_INDEX + 1, self.unlabelled, np.int32)
+        table[: self.n_classes] = self.classes
+        return table[target]
+
+
+def named(names: Sequence[str] | None, n: int, what: str = "image") -> list[str]:
+    """The names given for n images, or numbers; one for each, or an InputError."""
+    names = [f"{what} {i}" for i in range(n)] if names is None else list(names)
+    if len(names) != n:
+        raise InputError(f"there are {len(names)} name(s) for {n} image(s); give one for each.")
+    return names
+
+
+def check_count(images: Sequence[Any], labels: Sequence[Any]) -> None:
+    """Refuse a set that is empty, or in which images and labels do not pair up."""
+    if len(images) == 0 or len(images) != len(labels):
+        raise InputError(
+            f"there are {len(images)} image(s) and {len(labels)} label map(s); give one label map for each image."
+        )
+
+
+def labelled_set(
+    images: Sequence[np.ndarray],
+    labels: Sequence[np.ndarray],
+    *,
+    layout: Layout = "picture",
+    unlabelled: int = 255,
+    names: Sequence[str] | None = None,
+) -> LabelledSet:
+    """Images and labels (H,W) to learn from; the classes are those of the labels."""
+    check_count(images, labels)
+    names = named(names, len(images))
+    maps = [to_labels(one, f"the labels of {name}") for one, name in zip(labels, names, strict=True)]
+    planes = [to_planes(image, name, layout) for image, name in zip(images, names, strict=True)]
+    for i, name in enumerate(names):
+        check_pair(planes[i], maps[i], name)
+        if len(planes[i]) != len(planes[0]):
+            raise InputError(
+                f"{name} has {len(planes[i])} channel(s) but {names[0]} has {len(planes[0])}; "
+                "all images of a set need the same channels."
+            )
+    table = count_classes(maps, unlabelled, names)
+    found = [
+        LabelledImage(planes[i], encode_labels(maps[i], table.values, unlabelled), name) for i, name in enumerate(names)
+    ]
+    return LabelledSet(found, table.values, unlabelled, str(np.asarray(images[0]).dtype), table)
+
+
+def labelled_image(
+    image: np.ndarray, labels: np.ndarray, classes: Sequence[int], unlabelled: int, n_inputs: int, layout: Layout,
+    name: str,
+) -> LabelledImage:  # fmt: skip
+    """An image and labels for a model of known classes and channels: whatever is wrong is said here, with its name."""
+    checked, planes = to_labels(labels, f"the labels of {name}"), to_planes(image, name, layout)
+    check_pair(planes, checked, name)
+    if len(planes) != n_inputs:
+        raise InputError(
+            f"{name} has {len(planes)} channel(s) but the model was trained on {n_inputs}; "
+            "give images of the same kind."
+        )
+    target = encode_labels(checked, classes, unlabelled, f"the labels of {name}")
+    if (target == UNLABELLED_INDEX).all():
+        raise InputError(
+            f"the labels of {name} have no labelled pixel: all have the unlabelled value {unlabelled}; "
+            "label some, or leave it out."
+        )
+    return LabelledImage(planes, target, name)

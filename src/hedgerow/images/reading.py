@@ -19,7 +19,7 @@ import numpy as np
 
 from hedgerow.errors import InputError
 from hedgerow.files import PathLike, one_line
-from hedgerow.images.arrays import to_labels
+from hedgerow.images.arrays import Layout, to_labels
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".npy", ".zarr")
 
@@ -84,7 +84,7 @@ def read_label_file(path: PathLike) -> np.ndarray:
         return np.ascontiguousarray(grey)
     raise InputError(
         f"cannot use {path} as labels: found {labels.shape[2]} differing channels (a colour picture?),"
-        " expected one class value a pixel; save the labels as a grey or palette PNG, or a one-channel TIFF"
+        " expected one class value per pixel; save the labels as a grey or palette PNG, or a one-channel TIFF"
     )
 
 
@@ -312,9 +312,9 @@ _READERS: dict[str, Callable[[Path, bool], np.ndarray]] = {
 }
 
 
-def read_input(path: PathLike, features: str) -> np.ndarray:
-    """Read an image for a model with these features: its own channels (F,H,W), or a picture (H,W[,C])."""
-    return read_channels(path) if features == "channels" else read_image(path)
+def read_input(path: PathLike, layout: Layout) -> np.ndarray:
+    """Read an image as planes (F,H,W), the user's own channels, or as a picture (H,W[,C])."""
+    return read_channels(path) if layout == "planes" else read_image(path)
 
 
 def read_labels(path: PathLike) -> np.ndarray:

@@ -8,8 +8,9 @@ import numpy as np
 import torch
 
 from hedgerow.config import Sharpness
+from hedgerow.errors import refuse_unless
 from hedgerow.forest.arrays import ForestStack
-from hedgerow.io.model_file import is_record, require
+from hedgerow.io.checks import refinements
 from hedgerow.network.mapping import to_convnet
 from hedgerow.network.stacknet import StackNet
 
@@ -41,13 +42,14 @@ def description(net: StackNet) -> dict[str, Any]:
         "connections": first.connections,
         "tolerance": first.tolerance,
         "sharpness": [net.level(k).sharpness.to_dict() for k in range(net.n_levels)],
-        "refined": net.settings.get("refined", []),
+        "relaxed": net.relaxed,
+        "refined": [one.to_dict() for one in net.refinements],
     }
 
 
 def rebuild(stack: ForestStack, described: dict[str, Any], given: dict[str, np.ndarray]) -> StackNet:
     """The network of a file; a ModelError unless its weights fit the forests and are finite."""
-    require(isinstance(described["activation"], str), "its activation is no name")
+    refuse_unless(isinstance(described["activation"], str), "its activation is no name")
     sharpness = [Sharpness.from_dict(values) for values in described["sharpness"]]
     net = to_convnet(
         stack,
@@ -57,19 +59,17 @@ def rebuild(stack: ForestStack, described: dict[str, Any], given: dict[str, np.n
         connections=described["connections"],
     )
     tolerance = described["tolerance"]
-    require(isinstance(tolerance, float | int), "its tolerance is no number")
+    refuse_unless(isinstance(tolerance, float | int), "its tolerance is no number")
     net.set_tolerance(tolerance)
     names = [f"net{k}.{name}" for k in range(stack.n_levels) for name in _names(described["connections"])]
-    require(given.keys() == set(names), "its weights are not those of its levels")
+    refuse_unless(given.keys() == set(names), "its weights are not those of its levels")
     for name in names:
         number, _, what = name.removeprefix("net").partition(".")
         weights = getattr(net.level(int(number)), what)
         fits = given[name].shape == tuple(weights.shape) and bool(np.isfinite(given[name]).all())
-        require(fits, f"{name} does not fit its forest")
+        refuse_unless(fits, f"{name} does not fit its forest")
         with torch.no_grad():
             weights.copy_(torch.from_numpy(given[name]))
-    refined = described["refined"]
-    is_history = isinstance(refined, list) and all(is_record(each) for each in refined)
-    require(is_history, "its history is no list of refinements")
-    net.settings = {**stack.settings, "refined": refined} if refined else dict(stack.settings)
+    refuse_unless(isinstance(described["relaxed"], bool), "it does not say whether it was relaxed")
+    net.refinements, net.relaxed = refinements(described["refined"]), described["relaxed"]
     return net

@@ -47,7 +47,7 @@ def _cache_folder() -> str:
     """
     here = Path(__file__).parent
     digest = hashlib.sha256()
-    for source in sorted(here.glob("*.py")):
+    for source in sorted(here.rglob("*.py")):
         digest.update(source.read_bytes())
     name = f"hedgerow-{digest.hexdigest()[:16]}"
     if config.CACHE_DIR:

@@ -6,18 +6,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hedgerow.forest.arrays import LEAF, Forest
+from hedgerow.errors import ConfigError
+from hedgerow.kernels.constants import CPU_GENERATIONS, LEAF, UNUSED
 
-UNUSED = -1
-GENERATIONS = 6  # of a tree that are worked through together, a "piece" of it
 TOGETHER = 256  # leaves that are summed before they are added to the others
 
 
 @dataclass(frozen=True)
 class Wiring:
-    """H1 has one neuron a split (N), H2 one a leaf (L), and E edges join a leaf to the splits on its path.
+    """H1 has one neuron per split (N), H2 one per leaf (L), and E edges join a leaf to the splits on its path.
 
-    root:       (T,) int32, node of each tree's root; left_child: (nodes,) int32, LEAF at a leaf, as in `Forest`
+    root:       (T,) int32, node of each tree's root
+    left_child: (nodes,) int32, LEAF at a leaf; the right child is the next node
     split_of:   (nodes,) int32 number of the node's neuron in H1, or UNUSED; leaf_of: the same for H2
     node_split, node_leaf: (N,) and (L,) int32, the nodes of the neurons
     leaf_tree:  (L,) int64, tree of each leaf
@@ -52,16 +52,19 @@ class Wiring:
         return len(self.root)
 
 
-def wire(forest: Forest) -> Wiring:
-    """The wiring of a forest; neurons are numbered in the order of its nodes."""
-    is_split = forest.is_split
+def wire(root: np.ndarray, left_child: np.ndarray) -> Wiring:
+    """The wiring of trees, given by their roots (T,), ascending, and left children (nodes,); right ones come next.
+
+    Neurons are numbered in the order of the nodes.
+    """
+    is_split = left_child != LEAF
     node_split, node_leaf = np.flatnonzero(is_split), np.flatnonzero(~is_split)
     split_of = np.where(is_split, np.cumsum(is_split) - 1, UNUSED).astype(np.int32)
     leaf_of = np.where(is_split, UNUSED, np.cumsum(~is_split) - 1).astype(np.int32)
-    parent = np.full(forest.n_nodes, UNUSED, np.int64)
-    parent[forest.left_child[node_split]] = node_split
-    parent[forest.left_child[node_split] + 1] = node_split
-    # All paths climb together, one step a round; sorted at the end so that each path starts at its root.
+    parent = np.full(len(left_child), UNUSED, np.int64)
+    parent[left_child[node_split]] = node_split
+    parent[left_child[node_split] + 1] = node_split
+    # All paths climb together, one step per round; sorted at the end so that each path starts at its root.
     leaves, splits, signs, rounds = [], [], [], []
     leaf, below, step = np.arange(len(node_leaf)), node_leaf, 0
     while len(leaf):
@@ -70,21 +73,21 @@ def wire(forest: Forest) -> Wiring:
         above = parent[below]
         leaves.append(leaf)
         splits.append(split_of[above])
-        signs.append(np.where(below == forest.left_child[above], -1, 1))
+        signs.append(np.where(below == left_child[above], -1, 1))
         rounds.append(np.full(len(leaf), -step))
         below, step = above, step + 1
-    leaf_tree = np.searchsorted(forest.root, node_leaf, side="right").astype(np.int64) - 1
+    leaf_tree = np.searchsorted(root, node_leaf, side="right").astype(np.int64) - 1
     order = np.lexsort((np.concatenate(rounds), np.concatenate(leaves)))
     edge_leaf = np.concatenate(leaves)[order].astype(np.int64)
     return Wiring(
-        root=forest.root,
-        left_child=np.where(is_split, forest.left_child, LEAF).astype(np.int32),
+        root=root,
+        left_child=left_child.astype(np.int32),
         split_of=split_of,
         leaf_of=leaf_of,
         node_split=node_split.astype(np.int32),
         node_leaf=node_leaf.astype(np.int32),
         leaf_tree=leaf_tree,
-        leaf_group=_leaf_groups(forest, leaf_of),
+        leaf_group=_leaf_groups(root, left_child, leaf_of),
         edge_split=np.concatenate(splits)[order].astype(np.int64),
         edge_leaf=edge_leaf,
         edge_sign=np.concatenate(signs)[order].astype(np.int8),
@@ -92,22 +95,22 @@ def wire(forest: Forest) -> Wiring:
     )
 
 
-def _leaf_groups(forest: Forest, leaf_of: np.ndarray) -> np.ndarray:
+def _leaf_groups(roots: np.ndarray, left_child: np.ndarray, leaf_of: np.ndarray) -> np.ndarray:
     """(L,) int32: number of TOGETHER leaves of a tree that follow each other, piece after piece."""
-    group, splits = np.empty(int((leaf_of != UNUSED).sum()), np.int32), forest.is_split
+    group, splits = np.empty(int((leaf_of != UNUSED).sum()), np.int32), left_child != LEAF
     first = 0
-    for root in forest.root:
+    for root in roots:
         tops, rank = [root], 0
         while tops:
             generation = np.array([tops.pop()])
-            for level in range(GENERATIONS + 1):
+            for level in range(CPU_GENERATIONS + 1):
                 is_split = splits[generation]
                 leaves = generation[~is_split]
                 group[leaf_of[leaves]] = first + (rank + np.arange(len(leaves))) // TOGETHER
                 rank += len(leaves)
                 generation = generation[is_split]
-                if level < GENERATIONS:
-                    left = forest.left_child[generation]
+                if level < CPU_GENERATIONS:
+                    left = left_child[generation]
                     generation = np.stack([left, left + 1], axis=1).ravel()
             tops.extend(generation[::-1])
         first += -(-rank // TOGETHER)
@@ -121,15 +124,16 @@ class Reads:
     Offsets that are the same for all pixels ("fixed"): the planes are padded, and probe j of split n reads, for the
     pixel (i, k) of the grid, the value at `place[n, j] + i * stride + k`.
     Offsets that are stretched at each pixel ("stretched", for depth): the planes are not padded, and
-    `stretched_places` says what is read; `place` then holds the number of the probe's plane.
+    `places` says what is read; `place` then holds the number of the probe's plane.
 
     size:    (h, w)
     place:   (N,J) int64, UNUSED where the split has fewer probes
     stride:  of the padded planes; 0 if stretched
-    carried: first value that comes from the level before; gradients of the values before it are not computed
+    carried: first value that comes from the level before; those before it come from the features
     offset:  (N,J,2) float32; row, column: (S,) int64 of the pixels; stretch: (S,) float32; all empty if fixed
     planes:  (P,6) int64 of each plane: start, height, width, top, left, step of its grid; empty if fixed
     extent:  (H,W) of the image in pixels, where stretched offsets end in a constant; (0,0) where at the edge
+    features_train: whether the features have a gradient as well; if not, kernels save the work
     """
 
     size: tuple[int, int]
@@ -142,17 +146,33 @@ class Reads:
     stretch: np.ndarray
     planes: np.ndarray
     extent: tuple[int, int]
+    features_train: bool = False
 
     @property
     def is_stretched(self) -> bool:
         return self.stride == 0
 
+    @property
+    def first_trained(self) -> int:
+        """First value that has a gradient; all that follow have one."""
+        return 0 if self.features_train else self.carried
 
-def fixed_reads(size: tuple[int, int], place: np.ndarray, stride: int, carried: int) -> Reads:
+    def check_split(self, split: str) -> None:
+        """Raise ConfigError if features train that a kind of split has no gradient for."""
+        if split == "hard" and self.features_train:
+            raise ConfigError(
+                "features that need a gradient get none through hard splits; map the stack with split='soft', 'tanh' "
+                "or 'crelu', or detach the features."
+            )
+
+
+def fixed_reads(
+    size: tuple[int, int], place: np.ndarray, stride: int, carried: int, features_train: bool = False
+) -> Reads:
     """Reads at offsets that are the same for all pixels."""
     none = np.zeros(0, np.int64)
     nothing = np.zeros((0, 0, 2), np.float32), none, none, np.zeros(0, np.float32), np.zeros((0, 6), np.int64)
-    return Reads(size, place, stride, carried, *nothing, extent=size)
+    return Reads(size, place, stride, carried, *nothing, extent=size, features_train=features_train)
 
 
 def places(reads: Reads, first: int, last: int) -> np.ndarray:

@@ -8,7 +8,7 @@ pixels of the grid: a channel, averaged over a box, shifted by less than one ste
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -17,9 +17,10 @@ from torch.nn import functional
 
 from hedgerow.forest.arrays import Forest
 from hedgerow.images.regions import Region
+from hedgerow.kernels.constants import NO_PLANE, UNUSED
 from hedgerow.kernels.cpu.boxes import box_averaged
 from hedgerow.kernels.keeping import Kept
-from hedgerow.kernels.wiring import UNUSED, Reads, Wiring, fixed_reads
+from hedgerow.kernels.wiring import Reads, Wiring, fixed_reads
 from hedgerow.threads import map_threads
 
 
@@ -96,23 +97,25 @@ class Source:
     def extent(self) -> tuple[int, int]:
         return self.features.shape[1], self.features.shape[2]
 
+    def detached(self) -> Source:
+        """The same without gradients."""
+        before = None if self.before is None else self.before.detach()
+        return replace(self, features=self.features.detach(), before=before)
+
 
 def lay_out(forest: Forest, wiring: Wiring, source: Source, grid: Grid) -> tuple[Tensor, Reads]:
     """The values (V,) that the probes of a level read on a grid, and where each of them does.
 
+    Gradients of the values go back to the level before, and to the features if they need one.
     wiring: of this forest and no other; what is found once is kept with it, and shared by all that is returned
     """
+    if not torch.is_grad_enabled():
+        source = source.detached()
     if source.stretch is not None or source.outside is not None:
-        return _stretched(
-            *_STRETCHED.get(wiring, None, lambda: _plan_stretched(*_probes(forest, wiring))), source, grid
-        )
-    n_features, farthest = len(source.features), max(source.extent)
-    plan = _PLANS.get(
-        wiring,
-        (n_features, farthest, grid.size, grid.step),
-        lambda: _plan_fixed(*_probes(forest, wiring), n_features, farthest, grid.size, grid.step),
-    )
-    return _fixed(*plan, source, grid)
+        found = _STRETCHED.get(wiring, None, lambda: _plan_stretched(_probes(forest, wiring)))
+        return _stretched(*found, source, grid)
+    key = (len(source.features), max(source.extent), grid.size, grid.step, source.features.requires_grad)
+    return _fixed(*_PLANS.get(wiring, key, lambda: _plan_fixed(_probes(forest, wiring), *key)), source, grid)
 
 
 # A grid of the same size is read at the same places, wherever it begins. The lattices of a whole image, which begin
@@ -121,18 +124,27 @@ _PLANS = Kept(8)
 _STRETCHED = Kept()
 
 
-def _probes(forest: Forest, wiring: Wiring) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """channel, offset, radius of the probes of the splits, and whether they are used."""
+@dataclass(frozen=True)
+class _Probes:
+    """Of the splits: channel, radius (N,J) int32; offset (N,J,2) float32; is_used (N,J) bool."""
+
+    channel: np.ndarray
+    offset: np.ndarray
+    radius: np.ndarray
+    is_used: np.ndarray
+
+
+def _probes(forest: Forest, wiring: Wiring) -> _Probes:
     splits = wiring.node_split
-    return forest.channel[splits], forest.offset[splits], forest.radius[splits], forest.weight[splits] != 0
+    return _Probes(forest.channel[splits], forest.offset[splits], forest.radius[splits], forest.weight[splits] != 0)
 
 
 def _plan_fixed(
-    channel: np.ndarray, offset: np.ndarray, radius: np.ndarray, used: np.ndarray, n_features: int, farthest: int,
-    size: tuple[int, int], step: int,
-) -> tuple[np.ndarray, int, Reads]:  # fmt: skip
+    probes: _Probes, n_features: int, farthest: int, size: tuple[int, int], step: int, features_train: bool
+) -> tuple[np.ndarray, int, Reads]:
     """The planes (P,4) that are read, by channel, radius and shift; how far beyond the grid; and where."""
-    offset = np.floor(offset + np.float32(0.5)).astype(np.int64)
+    channel, used = probes.channel, probes.is_used
+    offset = np.floor(probes.offset + np.float32(0.5)).astype(np.int64)
     # Farther than the image is large, every offset ends at its edge.
     offset = np.clip(offset, -farthest, farthest)
     is_before = (channel >= n_features)[..., None]
@@ -141,13 +153,13 @@ def _plan_fixed(
     pad = int(np.abs(shift[used]).max(initial=0))
     n_rows, stride = size[0] + 2 * pad, size[1] + 2 * pad
 
-    key = np.concatenate([channel[..., None], radius[..., None], phase], axis=-1)
+    key = np.concatenate([channel[..., None], probes.radius[..., None], phase], axis=-1)
     planes, plane = np.unique(key[used], axis=0, return_inverse=True)
     place = np.full(channel.shape, UNUSED, np.int64)
     inner = (shift[used][:, 0] + pad) * stride + shift[used][:, 1] + pad
     place[used] = plane.reshape(-1) * (n_rows * stride) + inner
     n_fixed = int((planes[:, 0] < n_features).sum())
-    return planes, pad, fixed_reads(size, place, stride, n_fixed * n_rows * stride)
+    return planes, pad, fixed_reads(size, place, stride, n_fixed * n_rows * stride, features_train)
 
 
 def _fixed(planes: np.ndarray, pad: int, reads: Reads, source: Source, grid: Grid) -> tuple[Tensor, Reads]:
@@ -156,8 +168,7 @@ def _fixed(planes: np.ndarray, pad: int, reads: Reads, source: Source, grid: Gri
     wide = Grid(grid.top - step * pad, grid.left - step * pad, grid.height + 2 * pad, grid.width + 2 * pad, step)
     channels = _Channels(source, step)
     n_fixed = int((planes[:, 0] < len(source.features)).sum())
-    is_threaded = source.features.device.type == "cpu" and not source.features.requires_grad
-    take = _feature_planes if is_threaded else _planes
+    take = _feature_planes if _is_for_numpy(source.features) and source.features.device.type == "cpu" else _planes
     values = [take(planes[:n_fixed].tolist(), channels, wide)] if n_fixed else []
     if n_fixed < len(planes):
         values.append(_planes(planes[n_fixed:].tolist(), channels, wide))
@@ -206,14 +217,13 @@ def _feature_planes(planes: list[list[int]], channels: _Channels, wide: Grid) ->
     return torch.from_numpy(out).reshape(-1)
 
 
-def _plan_stretched(
-    channel: np.ndarray, offset: np.ndarray, radius: np.ndarray, used: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _plan_stretched(probes: _Probes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The planes (P,2) that are read, by channel and radius; which of them each probe reads; and its offset."""
-    planes, plane = np.unique(np.stack([channel[used], radius[used]], axis=-1), axis=0, return_inverse=True)
-    place = np.full(channel.shape, UNUSED, np.int64)
-    place[used] = plane.reshape(-1)
-    return planes, place, np.ascontiguousarray(offset)
+    pairs = np.stack([probes.channel, probes.radius], axis=-1)[probes.is_used]
+    planes, plane = np.unique(pairs, axis=0, return_inverse=True)
+    place = np.full(probes.channel.shape, UNUSED, np.int64)
+    place[probes.is_used] = plane.reshape(-1)
+    return planes, place, np.ascontiguousarray(probes.offset)
 
 
 def _stretched(
@@ -240,8 +250,9 @@ def _stretched(
         row=rows.ravel(),
         column=columns.ravel(),
         stretch=np.ascontiguousarray(grid.of(stretch)).ravel(),
-        planes=np.array(table or [[0, 1, 1, 0, 0, 1]], np.int64),
+        planes=np.array(table or [NO_PLANE], np.int64),
         extent=(0, 0) if source.outside is None else source.extent,
+        features_train=source.features.requires_grad,
     )
     return _flat(values, source.features), reads
 
@@ -264,10 +275,15 @@ class _Channels:
         return _box(source.before[channel - n_features], radius // self._step, outside), source.known
 
 
+def _is_for_numpy(planes: Tensor) -> bool:
+    """Whether the forest's own code can have them, so that its ties are ours: it has no gradients, and float32 only."""
+    return planes.dtype == torch.float32 and not planes.requires_grad
+
+
 def _box(plane: Tensor, radius: int, outside: float | None) -> Tensor:
     if radius == 0:
         return plane
-    if not plane.requires_grad:  # the forest's own code, so that its ties are ours
+    if _is_for_numpy(plane):
         return torch.as_tensor(box_averaged(plane.cpu().numpy(), radius, outside), device=plane.device)
     around = (radius,) * 4
     padded = plane[None, None]

@@ -1,4 +1,4 @@
-"""One forest as a network."""
+"""`LevelNet`: one forest as a network of two hidden layers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class LevelNet(nn.Module):
     ) -> None:
         """sharpness: None for a forest of soft splits, which has its own."""
         super().__init__()
-        self.forest, self.n_features, self.wiring = forest, n_features, wire(forest)
+        self.forest, self.n_features, self.wiring = forest, n_features, wire(forest.root, forest.left_child)
         splits, leaves = self.wiring.node_split, forest.leaf_index[self.wiring.node_leaf]
         self.is_own = sharpness is None
         if sharpness is None:

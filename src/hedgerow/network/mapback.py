@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
 
 import numpy as np
 import torch
 
 from hedgerow.forest.arrays import Forest, ForestStack
-from hedgerow.forest.walk import reached_leaves
+from hedgerow.forest.level_input import LevelInput, level_input, tiles
+from hedgerow.forest.walk import reached_leaves, run_level
 from hedgerow.images.arrays import to_planes
 from hedgerow.images.regions import Region
 from hedgerow.kernels.definition.outputs import normalise, softmax
 from hedgerow.network.layout import Grid, Source, lattice, region_grid
 from hedgerow.network.stacknet import StackNet
-from hedgerow.network.vote_fit import Samples, add_by_leaf
-from hedgerow.predict.tiling import level_input, tiles
+from hedgerow.network.vote_fit import FitSamples, add_by_leaf
 from hedgerow.progress import Report, reporting
 
 KEPT = 2**28  # bytes of the network's activations that are kept from one level to the next
@@ -31,7 +31,7 @@ def leaf_means(
     stack: ForestStack,
     images: Sequence[np.ndarray],
     progress: Report | None = None,
-    samples: Samples | None = None,
+    samples: FitSamples | None = None,
     stride: int = 1,
 ) -> ForestStack:
     """The paper's Algorithm 1: level by level, the votes of `stack`, whose levels below have been updated already.
@@ -51,7 +51,7 @@ def leaf_means(
             kept, is_last = {}, level + 1 == net.n_levels
             for done, image in enumerate(images):
                 report("mapping back", level * len(images) + done, total)
-                planes = to_planes(image, f"image {done}", net.features.kind)
+                planes = to_planes(image, f"image {done}", net.features.layout)
                 for part in walk.add(planes, stride, below.pop(done, None)):
                     if samples is not None and is_last:
                         samples.add(part.size, part.region, part.leaves, part.said)
@@ -63,7 +63,7 @@ def leaf_means(
     return _called(stack, "leaf_mean")
 
 
-def fitted_votes(means: ForestStack, samples: Samples | None) -> ForestStack:
+def fitted_votes(means: ForestStack, samples: FitSamples | None) -> ForestStack:
     """Map Back 2 with the last level's votes fitted to the network; `samples` are those of `leaf_means`.
 
     None: of a network of hard splits, which the forests equal already.
@@ -135,25 +135,26 @@ class _Walk:
             yield self._add_lattice(planes, lattice(*size, stride), below)
             return
         for region in tiles(self.net, size):
-            leaves = self._reached(*level_input(self.stack, planes, region, self.level))
-            channels, inner, *around = level_input(self.net, planes, region, self.level, below)
-            said = self._add_trees(leaves, self.net.region_source(channels, *around), region_grid(inner))
+            leaves = reached_leaves(self.stack.levels[self.level], self._stack_input(planes, region))
+            given = level_input(self.net, self.net.run_level, planes, region, self.level, below)
+            said = self._add_trees(leaves, self.net.region_source(given), region_grid(given.region))
             yield _Part(size, region, leaves, said)
 
     def _add_lattice(self, planes: np.ndarray, grid: Grid, below: np.ndarray | None) -> _Part:
         """As in training, the network knows its level below on the lattice only; the stack, which is quick, its own."""
         net, whole = self.net, Region(0, planes.shape[1], 0, planes.shape[2])
-        channels, inner, *around = level_input(self.stack, planes, whole, self.level)
-        leaves = grid.of(self._reached(channels, inner, *around))
-        source = net.region_source(channels[: net.features.n_features], *around)
+        given = self._stack_input(planes, whole)
+        leaves = grid.of(reached_leaves(self.stack.levels[self.level], given))
+        source = net.region_source(replace(given, channels=given.channels[: net.features.n_features]))
         if self.level:
             with torch.no_grad():
                 known = net(source, [grid] * self.level)[-1] if below is None else torch.as_tensor(below)
             source = replace(source, before=known.to(net.device), known=grid)
         return _Part(grid.size, Region(0, grid.height, 0, grid.width), leaves, self._add_trees(leaves, source, grid))
 
-    def _reached(self, *given: Any) -> np.ndarray:
-        return reached_leaves(self.stack.levels[self.level], *given)
+    def _stack_input(self, planes: np.ndarray, region: Region) -> LevelInput:
+        """What the stack's level reads for a region."""
+        return level_input(self.stack, partial(run_level, self.stack), planes, region, self.level)
 
     def _add_trees(self, leaves: np.ndarray, source: Source, grid: Grid) -> np.ndarray:
         """Add what the network's trees say on a grid whose pixels reach leaves (T,h,w); the level's output (C,h,w)."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +12,9 @@ from hedgerow.config import Sharpness
 from hedgerow.errors import ConfigError, InputError, ModelError
 from hedgerow.forest.arrays import LEAF, Forest, ForestStack
 from hedgerow.network.levels import ACTIVATIONS, CONNECTIONS, SPLITS, LevelNet
+from hedgerow.network.mapback import fitted_votes, leaf_means
 from hedgerow.network.stacknet import StackNet
+from hedgerow.network.vote_fit import FitSamples
 from hedgerow.progress import Report
 
 # That of soft splits is chosen by measurement (docs/choices.md), and crelu takes it over; tanh needs a leaf sharpness
@@ -37,11 +38,11 @@ def to_convnet(
     activation: str | None = None,
     connections: str = "frozen",
 ) -> StackNet:
-    """The network of a stack: one level of two hidden layers a forest.
+    """The network of a stack: one level of two hidden layers per forest.
 
     split:       "hard" (the forest itself), "tanh" (the paper's first mapping), "soft" (the fuzzy tree), "crelu" (the
                  fuzzy tree with ReLUs)
-    sharpness:   one for all levels, or one a level; None: the stack's own where its splits are soft, else as measured
+    sharpness:   one for all levels, or one per level; None: the stack's own where its splits are soft, else as measured
                  for this kind of split
     activation:  of the leaf layer of a soft split: "exp" or "softmax"; other splits have one
     connections: between H1 and H2: "frozen" (the tree), "sparse" (its edges train), or "full"
@@ -57,7 +58,7 @@ def to_convnet(
             sharpness = replace(sharpness, vote=1.0)
     each = [sharpness] * stack.n_levels if isinstance(sharpness, Sharpness) else list(sharpness)
     if len(each) != stack.n_levels:
-        raise ConfigError(f"there are {len(each)} sharpnesses for {stack.n_levels} levels; give one, or one a level.")
+        raise ConfigError(f"there are {len(each)} sharpnesses for {stack.n_levels} levels; give one, or one per level.")
     for one in each:
         if split == "hard" and (one.split != 1 or one.proba != 0):
             raise ConfigError("a hard split is a step, which has no sharpness; leave Sharpness.split at 1.")
@@ -108,27 +109,19 @@ def to_forest(
         raise InputError(f"{method!r} takes its votes from images, and there is none; give the training images.")
     back = soft_back if method == "soft" else weights_back
     levels = tuple(back(net.level(k)) for k in range(net.n_levels))
-    stack = replace(net.stack, levels=levels, output=net.output, settings=_history(net, method))
+    settings = {**net.settings, "mapped_back": method}
+    stack = replace(net.stack, levels=levels, output=net.output, settings=settings, refinements=(), device="cpu")
     if method == "soft":
         # What softmax leaves divide by would lack what is left out; a forest does not divide.
         own = net.level(0).tolerance if net.level(0).activation == "exp" else 0.0
-        return replace(stack, tolerance=own if tolerance is None else tolerance)
+        # It goes on where the network was; the others begin anew.
+        return replace(stack, tolerance=own if tolerance is None else tolerance, refinements=net.refinements)
     stack = replace(stack, tolerance=0.0)
     if method == "weights":
         return stack
-    from hedgerow.network.mapback import fitted_votes, leaf_means
-    from hedgerow.network.vote_fit import Samples
-
-    samples = Samples(len(images)) if method == "fitted" and net.output == "softmax" else None
+    samples = FitSamples(len(images)) if method == "fitted" and net.output == "softmax" else None
     means = leaf_means(net, stack, images, progress, samples, stride)
     return means if method == "leaf_mean" else fitted_votes(means, samples)
-
-
-def _history(net: StackNet, method: str) -> dict[str, Any]:
-    """The network's settings; a soft forest goes on where the network was, the others begin anew."""
-    if method == "soft":
-        return {**net.settings, "mapped_back": method}
-    return {name: value for name, value in net.settings.items() if name != "refined"} | {"mapped_back": method}
 
 
 def weights_back(level: LevelNet) -> Forest:
@@ -182,7 +175,7 @@ def _split_weights(level: LevelNet) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _with_votes(forest: Forest, level: LevelNet) -> Forest:
-    """With the network's votes, a row a leaf."""
+    """With the network's votes, one row per leaf."""
     leaf_index = np.full(forest.n_nodes, LEAF, np.int32)
     leaf_index[level.wiring.node_leaf] = np.arange(level.wiring.n_leaves)
     return replace(forest, leaf_index=leaf_index, votes=level.vote_weight.detach().cpu().numpy().copy())

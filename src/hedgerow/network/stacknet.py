@@ -1,6 +1,6 @@
 """`StackNet`: a stack of forests as the deep ConvNet that computes the same thing. No training code here.
 
-Each level is a `LevelNet` of two hidden layers: H_{3k-2}, one neuron a split, and H_{3k-1}, one neuron a leaf. The
+Each level is a `LevelNet` of two hidden layers: H_{3k-2}, one neuron per split, and H_{3k-1}, one neuron per leaf. The
 outputs of inner levels, H_{3k}, are normalised and become inputs of the next level, beside the features.
 """
 
@@ -13,22 +13,25 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hedgerow.answers import Predictor
+from hedgerow.answers import Answers
 from hedgerow.errors import ConfigError
-from hedgerow.features.bank import FeatureSet
+from hedgerow.features.protocol import FeatureSet
 from hedgerow.forest.arrays import ForestStack
-from hedgerow.images.regions import Region
+from hedgerow.forest.history import Refinement
+from hedgerow.forest.level_input import LevelInput
 from hedgerow.kernels.definition import level as definition
 from hedgerow.network.layout import Grid, Source, region_grid
 from hedgerow.network.levels import Layer, LevelNet
 
 
-class StackNet(nn.Module, Predictor):
+class StackNet(Answers, nn.Module):  # in this order: `to` is that of all models
     """The network of a stack of forests, of 3K-1 hidden layers.
 
-    stack:    the forests that it was mapped from
-    output:   what follows the last level's scores: "softmax", or "normalise" as after the inner levels
-    settings: how it was made and refined, for reading
+    stack:       the forests that it was mapped from
+    output:      what follows the last level's scores: "softmax", or "normalise" as after the inner levels
+    settings:    how the forests were made, for reading
+    refinements: that it has been through, in order
+    relaxed:     whether its splits have been softened for training, which is done once
     """
 
     def __init__(self, stack: ForestStack, levels: Sequence[LevelNet], output: str) -> None:
@@ -36,6 +39,8 @@ class StackNet(nn.Module, Predictor):
         self.stack, self.output = stack, output
         self.levels = nn.ModuleList(levels)
         self.settings: dict[str, Any] = dict(stack.settings)
+        self.refinements: tuple[Refinement, ...] = stack.refinements
+        self.relaxed = bool(stack.refinements)
 
     @property
     def features(self) -> FeatureSet:
@@ -93,6 +98,7 @@ class StackNet(nn.Module, Predictor):
         """Soften the splits of all levels."""
         for number in range(self.n_levels):
             self.level(number).relax(factor)
+        self.relaxed = True
 
     def layers(self) -> list[Layer]:
         """The 3K-1 hidden layers and the output layer, in order."""
@@ -103,7 +109,7 @@ class StackNet(nn.Module, Predictor):
     def source(self, planes: np.ndarray) -> Source:
         """What the first level reads of an image (C,H,W) float32."""
         features = torch.from_numpy(self.features.compute(planes)).to(self.device)
-        return Source(features, stretch=self.features.reach(planes), outside=self.features.outside(self.n_classes))
+        return Source(features, stretch=self.features.stretch(planes), outside=self.features.outside(self.n_classes))
 
     def grids(self, extent: tuple[int, int], last: Grid) -> list[Grid]:
         """Where each level must be known so that the last one is on the grid `last` of an image of this size."""
@@ -128,29 +134,20 @@ class StackNet(nn.Module, Predictor):
             outputs.append(scores if number + 1 == self.n_levels else definition.normalise(scores))
         return outputs
 
-    def region_source(
-        self, channels: np.ndarray | Sequence[np.ndarray], reach: np.ndarray | None, outside: np.ndarray | None
-    ) -> Source:
-        """What a level reads, from the channels of a region as `run_level` gets them."""
+    def region_source(self, given: LevelInput) -> Source:
+        """What a level reads, as tensors."""
         n_features, device = self.features.n_features, self.device
-        planes = torch.from_numpy(np.stack(list(channels[:n_features]))).to(device)
+        planes = torch.from_numpy(np.stack(list(given.channels[:n_features]))).to(device)
         before, known = None, None
-        if len(channels) > n_features:
-            before = torch.from_numpy(np.stack(list(channels[n_features:]))).to(device)
+        if len(given.channels) > n_features:
+            before = torch.from_numpy(np.stack(list(given.channels[n_features:]))).to(device)
             known = Grid(0, 0, *planes.shape[1:])
-        return Source(planes, before, known, reach, outside)
+        return Source(planes, before, known, given.stretch, given.outside)
 
-    def run_level(
-        self,
-        level: int,
-        channels: np.ndarray | Sequence[np.ndarray],
-        inner: Region,
-        reach: np.ndarray | None,
-        outside: np.ndarray | None,
-    ) -> np.ndarray:
-        """(C,h,w) float32 output of one level in a region of its channels, as `ForestStack.run_level`."""
+    def run_level(self, level: int, given: LevelInput) -> np.ndarray:
+        """(C,h,w) float32 output of one level in a region."""
         with torch.no_grad():
-            scores = self.level(level)(self.region_source(channels, reach, outside), region_grid(inner))
-            if level + 1 == self.n_levels and self.output == "softmax":
-                return definition.softmax(scores).cpu().numpy()
-            return definition.normalise(scores).cpu().numpy()
+            scores = self.level(level)(self.region_source(given), region_grid(given.region))
+            is_softmax = self.output == "softmax" and level + 1 == self.n_levels
+            found: Tensor = definition.softmax(scores) if is_softmax else definition.normalise(scores)
+            return found.cpu().numpy()

@@ -14,6 +14,7 @@ import numpy as np
 
 from hedgerow.forest.arrays import Forest
 from hedgerow.images.regions import Region
+from hedgerow.kernels.cpu import leaves
 from hedgerow.kernels.definition.outputs import softmax
 from hedgerow.threads import map_threads
 
@@ -24,7 +25,7 @@ PRIOR = 16.0  # samples that want no correction, in every leaf
 LARGEST = 2.0  # change of a vote in one turn: a leaf where the classes are certain has no say in how far
 
 
-class Samples:
+class FitSamples:
     """Pixels on a lattice: the leaves they reach, and what the network says of them."""
 
     def __init__(self, n_images: int) -> None:
@@ -80,7 +81,5 @@ def add_by_leaf(reached: np.ndarray, planes: np.ndarray, sums: np.ndarray) -> No
 
     A class is summed by itself, in the order of the samples, whoever does it.
     """
-    from hedgerow.kernels.cpu import leaves
-
     rows = (slice(c, c + 1) for c in range(len(planes)))
     list(map_threads(lambda row: leaves.add_by_leaf(reached, planes[row], sums[row]), rows))

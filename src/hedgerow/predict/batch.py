@@ -58,7 +58,7 @@ def predict_files(
         for done, file in enumerate(files):
             report("images", done, len(files))
             try:
-                image = read_input(file, model.features.kind)
+                image = read_input(file, model.features.layout)
                 _warn_of_other_scale(model, image, file, say)
                 _write_outputs(model, image, outputs, outputs.paths(folder, stem_of(file)), tile, tiles)
             except (HedgerowError, MemoryError) as error:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.metadata
 import os
 import platform
+from dataclasses import replace
 from typing import Any
 
 from hedgerow import __version__
 from hedgerow.errors import ConfigError
+from hedgerow.forest.arrays import ForestStack
 from hedgerow.kernels.backends import backend_for
 from hedgerow.threads import get_threads
 
@@ -38,12 +41,15 @@ def check_device(device: str, is_network: bool) -> None:
         raise ConfigError("forests on the device cuda need Triton, which is not installed; use cpu.")
 
 
-def on_device(model: Any, device: str) -> Any:
-    """The stack or network, to be run there."""
-    from hedgerow.forest.arrays import ForestStack
+def moved(model: Any, device: str) -> Any:
+    """A new model, a copy of the stack or network that is run there."""
+    is_stack = isinstance(model, ForestStack)
+    check_device(device, not is_stack)
+    if is_stack:
+        return replace(model, device=device)
+    from torch import nn
 
-    check_device(device, not isinstance(model, ForestStack))
-    return model.to(device)
+    return nn.Module.to(copy.deepcopy(model), device)
 
 
 def system() -> dict[str, str]:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
-from hedgerow.features.bank import FeatureSet
-from hedgerow.images.regions import Region
+from hedgerow.forest.level_input import Layered
 
 
-class Model(Protocol):
-    """What prediction needs to know of a stack or a network."""
+class Model(Layered, Protocol):
+    """A stack, a network, or whatever else says class probabilities level by level; `run` knows who runs which."""
 
-    @property
-    def features(self) -> FeatureSet: ...
     @property
     def classes(self) -> tuple[int, ...]: ...
     @property
@@ -23,18 +19,9 @@ class Model(Protocol):
     @property
     def image_dtype(self) -> str: ...
     @property
-    def n_levels(self) -> int: ...
+    def settings(self) -> dict[str, Any]: ...
     @property
-    def n_classes(self) -> int: ...
-    @property
-    def receptive_field(self) -> int: ...
-    def level_reach(self, level: int) -> int: ...
+    def device(self) -> Any: ...
     def predict(self, image: np.ndarray, **options: Any) -> np.ndarray: ...
-    def run_level(
-        self,
-        level: int,
-        channels: np.ndarray | Sequence[np.ndarray],
-        inner: Region,
-        reach: np.ndarray | None,
-        outside: np.ndarray | None,
-    ) -> np.ndarray: ...
+    def predict_proba(self, image: np.ndarray, **options: Any) -> np.ndarray: ...
+    def level_outputs(self, image: np.ndarray, **options: Any) -> list[np.ndarray]: ...

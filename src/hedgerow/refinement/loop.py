@@ -20,14 +20,16 @@ from torch import Tensor
 
 from hedgerow.config import GPU_PIXELS, PIXELS, RefineConfig
 from hedgerow.errors import ConfigError, DivergenceError, InputError
+from hedgerow.files import fingerprint
+from hedgerow.forest.history import Check, Refinement
 from hedgerow.forest.samples import hold_out
 from hedgerow.images.altering import altered, labelled_corner, trimmed
 from hedgerow.images.arrays import UNLABELLED_INDEX
-from hedgerow.images.labelled import TrainingImage
+from hedgerow.images.labelled import LabelledImage, LabelledSet, named
 from hedgerow.images.metrics import Scores, confusion
 from hedgerow.network.layout import Grid, lattice
 from hedgerow.network.stacknet import StackNet
-from hedgerow.predict.evaluate import evaluate, labelled_images
+from hedgerow.predict.evaluate import labelled_for, score
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report, reporting, silent
 from hedgerow.refinement import checkpoints
@@ -37,7 +39,6 @@ from hedgerow.refinement.schedules import learning_rate, make_optimiser, momentu
 
 log = logging.getLogger("hedgerow")
 DIVERGED = 3.0  # times the first loss, plus one: a mean loss beyond this will not come back
-Pair = tuple[np.ndarray, np.ndarray]
 
 
 def refine(
@@ -60,29 +61,42 @@ def refine(
     names, validation_names: what messages call the images
     checkpoint: file that keeps the state; a run that was interrupted goes on from there, a finished one removes it
     keep_checkpoint: leave it there, for a caller that removes it once the network is safe
-    The copy's settings["refined"] holds the scores of the stack, of the network before and after, and the history.
+    The copy's `refinements` end with a record of this one: scores of the stack, and of the network before and after.
     """
-    if not isinstance(net, StackNet):
-        raise InputError(f"a {type(net).__name__} was given to refine; give a network, e.g. of to_convnet(stack).")
-    config = RefineConfig() if config is None else config
-    if not isinstance(config, RefineConfig):
-        raise ConfigError(f"config is a {type(config).__name__}; give a RefineConfig, e.g. RefineConfig(n_steps=300).")
-    _check_trainable(net, config)
+    _check_given(net, config)
+    labelled = labelled_for(net, images, labels, unlabelled, names)
+    held = None
+    if validation is not None:
+        called = named(validation_names, len(validation[0]), "validation image")
+        held = labelled_for(net, *validation, unlabelled, called)
+    return refine_labelled(
+        net, labelled, config, validation=held, checkpoint=checkpoint, keep_checkpoint=keep_checkpoint,
+        progress=progress,
+    )  # fmt: skip
+
+
+def refine_labelled(
+    net: StackNet,
+    labelled: LabelledSet,
+    config: RefineConfig | None = None,
+    *,
+    validation: LabelledSet | None = None,
+    checkpoint: str | Path | None = None,
+    keep_checkpoint: bool = False,
+    progress: Report | None = None,
+) -> StackNet:
+    """`refine` on labelled images."""
+    config = _check_given(net, config)
     if config.stride is None and config.pixels is None:
         config = replace(config, pixels=default_pixels(net))
-    ignored = net.unlabelled if unlabelled is None else unlabelled
-    checked = labelled_images(net, images, labels, ignored, names)
     if validation is not None:
-        called = validation_names or [f"validation image {i}" for i in range(len(validation[0]))]
-        labelled_images(net, *validation, ignored, called)
-        train, held = _training(checked), list(zip(*validation, strict=True))
+        train, held = list(labelled), list(validation)
     else:
-        maps = [each.labels for each in checked]
-        train, held = hold_out(images, _training(checked), maps, ignored, config.held_out, config.seed)
-    run = _Refinement(copy.deepcopy(net), train, held, ignored, config)
-    mark = checkpoints.fingerprint(
-        config.to_dict(), *_kind(net), *net.state_dict().values(), *(a for t in train for a in (t.planes, t.target)),
-        *(np.asarray(a) for pair in held for a in pair),
+        train, held = hold_out(labelled, config.held_out, config.seed)
+    run = _Refinement(copy.deepcopy(net), train, LabelledSet(held, net.classes, labelled.unlabelled), config)
+    mark = fingerprint(
+        config.to_dict(), *_kind(net), *(tensor.detach().cpu().numpy() for tensor in net.state_dict().values()),
+        *(array for image in (*train, *held) for array in (image.planes, image.target)),
     )  # fmt: skip
     path = None if checkpoint is None else Path(checkpoint)
     with reporting(progress) as report, steady_sums(net):
@@ -92,6 +106,17 @@ def refine(
     if path is not None and not keep_checkpoint:
         path.unlink(missing_ok=True)
     return refined
+
+
+def _check_given(net: StackNet, config: RefineConfig | None) -> RefineConfig:
+    """The settings to use; an error if this network cannot be refined by them."""
+    if not isinstance(net, StackNet):
+        raise InputError(f"a {type(net).__name__} was given to refine; give a network, e.g. of to_convnet(stack).")
+    config = RefineConfig() if config is None else config
+    if not isinstance(config, RefineConfig):
+        raise ConfigError(f"config is a {type(config).__name__}; give a RefineConfig, e.g. RefineConfig(n_steps=300).")
+    _check_trainable(net, config)
+    return config
 
 
 def default_pixels(net: StackNet) -> int:
@@ -104,45 +129,39 @@ def default_pixels(net: StackNet) -> int:
 class _Refinement:
     """One refinement on its way."""
 
-    def __init__(
-        self, net: StackNet, train: list[TrainingImage], held: list[Pair], ignored: int, config: RefineConfig
-    ) -> None:
-        self.net, self.held, self.ignored, self.config = net, held, ignored, config
-        self.train = [trimmed(image) for image in train] if config.trim else train
+    def __init__(self, net: StackNet, train: list[LabelledImage], held: LabelledSet, config: RefineConfig) -> None:
+        """held: scores the network; it may be empty"""
+        self.net, self.held, self.config = net, held, config
+        blank = net.features.blank
+        self.train = [trimmed(image, blank) for image in train] if config.trim and blank is not None else train
         net.set_tolerance(config.tolerance)
-        self.scored = labelled_images(net, *_unzipped(held), ignored) if held else []
         targets = [image.target for image in self.train]
         balanced = config.loss == "balanced"
         self.weight = class_weights(targets, net.n_classes).to(net.device) if balanced else None
         self.state = State(0, {})
-        self.scores: dict[str, float | None] = {}
         self.losses: list[float] = []
 
     def start(self, path: Path | None, mark: str, report: Report) -> None:
         """Score the stack and the mapped network, and relax it; or take up the checkpoint."""
         is_resumed = path is not None and path.exists()
-        if not is_resumed:
-            models = (("stack", self.net.stack), ("mapped", self.net))
-            self.scores = {what: self._score(model) for what, model in models}
-        if not self.net.settings.get("refined"):
+        before = (None, None) if is_resumed else (self._score(self.net.stack), self._score(self.net))
+        if not self.net.relaxed:
             self.net.relax(self.config.relax)
         self.optimiser = make_optimiser(self.net, self.config)
         begun = self._weights()
         if path is not None and is_resumed:
             self.state = checkpoints.load(path, mark, begun, self.optimiser, self.config.n_steps)
             self._put(self.state.weights)
-            self.scores = dict(self.state.history[0]["scores"])
             log.warning("going on from step %d of %s", self.state.step, path)
         else:
-            score = self._check()
-            self.state = State(0, begun, best={} if score is None else begun, good=begun)
-            self.state.history = [{"step": 0, "loss": None, "mean_dice": score, "scores": dict(self.scores)}]
+            dice = self._check()
+            best = {} if dice is None else begun
+            self.state = State(0, begun, best=best, good=begun, scores=before, checks=[Check(0, mean_dice=dice)])
         report("refining", self.state.step, self.config.n_steps)
 
     def go_on(self, path: Path | None, mark: str, report: Report) -> None:
         """Train until the steps or the patience are used up; the state is saved after every check."""
         config, state = self.config, self.state
-        start = state.history[0]
         unproven = (state.average or state.weights, state.step)
         while state.step < config.n_steps and not self._is_stale():
             loss = self._step(state.step)
@@ -150,17 +169,19 @@ class _Refinement:
             if not math.isfinite(loss) or not self._is_finite():
                 self._give_up(f"the numbers left their range at step {state.step}")
             self.losses.append(loss)
-            if start["loss"] is None:
-                start["loss"] = loss  # a step's loss is that of the network before it
+            first = state.checks[0].loss
+            if first is None:
+                first = loss  # a step's loss is that of the network before it
+                state.checks[0] = replace(state.checks[0], loss=loss)
             mean = float(np.mean(self.losses))
             self._follow_average()
-            latest = state.history[-1]["mean_dice"]
-            score = f", held-out Dice {latest:.3f}" if latest is not None else ""
-            report(f"refining: loss {mean:.3f}{score}", state.step, config.n_steps)
+            latest = state.checks[-1].mean_dice
+            known = f", held-out Dice {latest:.3f}" if latest is not None else ""
+            report(f"refining: loss {mean:.3f}{known}", state.step, config.n_steps)
             if state.step % config.check_every and state.step < config.n_steps:
                 continue
-            if mean > DIVERGED * start["loss"] + 1:
-                self._give_up(f"the loss grew from {start['loss']:.3f} to {mean:.3f} by step {state.step}")
+            if mean > DIVERGED * first + 1:
+                self._give_up(f"the loss grew from {first:.3f} to {mean:.3f} by step {state.step}")
             # The losses since the last check speak for the network of that check, not yet for this one.
             state.good, state.good_step = unproven
             self._note(mean)
@@ -180,13 +201,11 @@ class _Refinement:
         self._record(self._score(self.net), state.step)
         return self.net
 
-    def _record(self, score: float | None, step: int) -> None:
-        """Write into the network's settings how it was refined, up to this step."""
-        net = self.net
-        history = [entry for entry in self.state.history if entry["step"] <= step]
-        scores = {**self.scores, "refined": score}
-        record = {"config": self.config.to_dict(), "scores": scores, "history": history}
-        net.settings = {**net.settings, "refined": [*net.settings.get("refined", []), record]}
+    def _record(self, refined: float | None, step: int) -> None:
+        """Let the network remember how it was refined, up to this step."""
+        checks = tuple(check for check in self.state.checks if check.step <= step)
+        record = Refinement(self.config.to_dict(), checks, *self.state.scores, refined)
+        self.net.refinements = (*self.net.refinements, record)
 
     def _step(self, step: int) -> float:
         """Show the network one image; returns the loss."""
@@ -209,12 +228,12 @@ class _Refinement:
         self.optimiser.step()
         return float(loss.detach())
 
-    def _drawn(self, step: int) -> tuple[TrainingImage, Grid]:
+    def _drawn(self, step: int) -> tuple[LabelledImage, Grid]:
         """The image of a step, altered, and the part of its pixels that is trained on."""
         config, n = self.config, len(self.train)
         order = np.random.default_rng((config.seed, 6, step // n)).permutation(n)
         rng = np.random.default_rng((config.seed, 7, step))
-        image = altered(self.train[order[step % n]], config.augment, rng, self.net.features.kind == "depth")
+        image = altered(self.train[order[step % n]], config.augment, rng, self.net.features.blank)
         height, width = image.target.shape
         top, left = 0, 0
         if config.crop is not None:
@@ -236,19 +255,17 @@ class _Refinement:
 
     def _score(self, model: Model) -> float | None:
         """Mean Dice on the held-out images, at every pixel."""
-        if not self.held:
-            return None
-        return float(evaluate(model, *_unzipped(self.held), unlabelled=self.ignored, progress=silent).mean_dice)
+        return float(score(model, self.held, silent).mean_dice) if len(self.held) else None
 
     def _check(self) -> float | None:
         """Mean Dice of the network as it would be kept, on a lattice of the held-out images."""
-        if not self.scored:
+        if not len(self.held):
             return None
         current = self._weights()
         if self.state.average:
             self._put(self.state.average)
         net, table = self.net, np.zeros((self.net.n_classes,) * 2, np.int64)
-        for image in self.scored:
+        for image in self.held:
             height, width = image.target.shape
             grid = lattice(height, width, self._stride(height, width))
             with torch.no_grad():
@@ -260,17 +277,17 @@ class _Refinement:
 
     def _note(self, loss: float) -> None:
         """Score the network and remember it if it is the best so far."""
-        state, score = self.state, self._check()
-        earlier = [entry["mean_dice"] for entry in state.history]
-        state.history.append({"step": state.step, "loss": loss, "mean_dice": score})
-        if score is not None and score > max(earlier):
+        state, dice = self.state, self._check()
+        earlier = [check.mean_dice for check in state.checks if check.mean_dice is not None]
+        state.checks.append(Check(state.step, loss, dice))
+        if dice is not None and dice > max(earlier):
             state.best = dict(state.average) if state.average else self._weights()
 
     def _is_stale(self) -> bool:
         """Whether the last scores brought nothing better, for as long as the settings wait."""
-        scores = [entry["mean_dice"] for entry in self.state.history]
+        scores = [check.mean_dice for check in self.state.checks if check.mean_dice is not None]
         patience = self.config.patience
-        if patience is None or scores[0] is None:
+        if patience is None or not scores:
             return False
         return len(scores) - 1 - int(np.argmax(scores)) >= patience
 
@@ -288,7 +305,7 @@ class _Refinement:
     def _give_up(self, what: str) -> NoReturn:
         state = self.state
         self._put(state.good)
-        self._record(None, state.good_step)  # so that it is not taken for newly mapped, and relaxed again
+        self._record(None, state.good_step)
         raise DivergenceError(
             f"{what}, so refinement stopped; the network of step {state.good_step} is kept: lower the learning rate "
             f"({self.config.learning_rate:g}), or the sharpness.",
@@ -310,19 +327,8 @@ def _check_trainable(net: StackNet, config: RefineConfig) -> None:
             f"the leaf activations of {net.split!r} splits sum to one, so their L1 norm cannot shrink; "
             "set leaf_l1 to 0, or map with split='tanh'."
         )
-    if config.trim and net.features.kind != "depth":
+    if config.trim and net.features.blank is None:
         raise ConfigError("trim is for depth images, whose background is 0; set trim to false.")
-
-
-def _training(checked: Sequence[Any]) -> list[TrainingImage]:
-    return [
-        TrainingImage(each.planes, each.target, np.zeros(each.target.shape, np.int32), name=each.name)
-        for each in checked
-    ]
-
-
-def _unzipped(pairs: list[Pair]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
 
 
 def _kind(net: StackNet) -> Iterator[Any]:

@@ -13,7 +13,7 @@ from numba.core.cgutils import global_constant
 from numba.extending import intrinsic
 
 EIGHT = 8
-INT, LONG, FLOAT, BIT = ir.IntType(32), ir.IntType(64), ir.FloatType(), ir.IntType(1)
+INT, LONG, FLOAT = ir.IntType(32), ir.IntType(64), ir.FloatType()
 INTS, FLOATS = ir.VectorType(INT, EIGHT), ir.VectorType(FLOAT, EIGHT)
 
 

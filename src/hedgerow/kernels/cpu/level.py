@@ -1,4 +1,4 @@
-"""The network of one level on the CPU: the fused kernels behind the signature of `reference.level_scores`."""
+"""The network of one level on the CPU: the fused kernels behind the signature of `definition.level.level_scores`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hedgerow.kernels.cpu.level_arguments import Weights
 from hedgerow.kernels.cpu.level_work import LevelWork
 from hedgerow.kernels.wiring import Reads, Wiring
 
@@ -32,6 +33,7 @@ def level_scores(
     leaf_sharpness: alpha_2; the fuzzy tree ("soft") has 1
     tolerance: branches that carry no more than this at a pixel are left out there; 0: nothing is
     """
+    reads.check_split(split)
     work = LevelWork(reads, wiring, split, activation, leaf_sharpness, tolerance)
     scores: Tensor = _LevelScores.apply(values, split_weight, split_bias, vote_weight, work)
     return scores
@@ -49,7 +51,7 @@ class _LevelScores(torch.autograd.Function):
         padded = work.padded(_array(values))
         context.save_for_backward(values, weight, bias, votes)
         context.work, context.padded = work, padded  # padded once for both ways
-        scores = work.scores(padded, (_array(weight), _array(bias), _array(votes)))
+        scores = work.scores(padded, Weights(_array(weight), _array(bias), _array(votes)))
         return torch.from_numpy(scores).reshape(len(scores), -1)
 
     @staticmethod
@@ -59,13 +61,13 @@ class _LevelScores(torch.autograd.Function):
         given, *weights = (_array(tensor) for tensor in context.saved_tensors)
         slope = _array(slopes[0]).reshape(-1, *work.size)
         needs_values = context.needs_input_grad[0]
-        carried = work.carried if needs_values else given.size
-        *totals, read = work.gradients(context.padded, tuple(weights), slope, carried)
-        weight, bias, votes = (torch.from_numpy(total) for total in totals)
+        first_trained = work.first_trained if needs_values else given.size
+        d_weights, read = work.gradients(context.padded, Weights(*weights), slope, first_trained)
+        weight, bias, votes = (torch.from_numpy(total) for total in d_weights)
         values = None
         if needs_values:
             slope_of_values = np.zeros(given.size, np.float32)  # only what is touched takes memory
-            slope_of_values[carried:] = read
+            slope_of_values[first_trained:] = read
             values = torch.from_numpy(slope_of_values)
         return values, weight, bias, votes, None
 

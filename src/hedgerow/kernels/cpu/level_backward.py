@@ -1,7 +1,7 @@
 """The way back through the network of one level: gradients of weights, biases, votes and of the values that are read.
 
 Everything that the forward pass knew is computed again for one block and one piece of a tree at a time; see
-`net_kernels`.
+`level_forward`.
 """
 
 from __future__ import annotations
@@ -9,31 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from hedgerow.kernels.compiling import multiply_add_part, reducing_kernel, reducing_part
+from hedgerow.kernels.constants import SOFT, TANH
 from hedgerow.kernels.cpu.blocks import BLOCK, COLUMNS, ONE, ROWS, WIDTH, ZERO, copy_row, invert, mix_four
-from hedgerow.kernels.cpu.level_forward import (
-    SOFT,
-    TANH,
-    add_tree,
-    descend,
-    next_piece,
-    read_fixed,
-    read_stretched,
-    start_tree,
-)
-
-
-def make_room(n_classes: int) -> tuple[np.ndarray, ...]:
-    """Room for one thread beyond that of the forward pass.
-
-    four (4,) leaves; back (4*BLOCK,); z, mean (BLOCK,), mean being 0 where nothing is normalised; nothing (BLOCK,) 0
-    given, here (C,BLOCK)
-    """
-    rows = (n_classes, BLOCK)
-    return (
-        np.empty(4, np.int64), np.empty(4 * BLOCK, np.float32), np.empty(BLOCK, np.float32),
-        np.zeros(BLOCK, np.float32), np.zeros(BLOCK, np.float32),
-        np.empty(rows, np.float32), np.empty(rows, np.float32),
-    )  # fmt: skip
+from hedgerow.kernels.cpu.level_forward import add_tree, descend, next_piece, read_fixed, read_stretched, start_tree
 
 
 @multiply_add_part
@@ -101,13 +79,14 @@ def _add_dots(four, active, slope, d_votes):
 
 
 @reducing_part
-def _through_leaves(
-    n_leaves, leaves, node, leaf_of, kind, leaf, votes, slope, mean, carry, four, active, back, d_votes
-):
-    """Replace a_H2 in `carry` by the gradient of z_H2, and add the votes' gradients, four leaves at a time.
+def _through_leaves(n_leaves, leaf_of, votes, activation, room, back_room, f, d_votes):
+    """Replace a_H2 in piece f's `carry` by the gradient of z_H2, and add the votes' gradients, four leaves at a time.
 
-    slope: (C,BLOCK) gradient of the tree's sums; mean: (BLOCK,) what a softmax takes off the gradients of a_H2, or 0
+    The room's `here` (C,BLOCK) is the gradient of the tree's sums, `mean` (BLOCK,) what a softmax takes off the
+    gradients of a_H2, or 0.
     """
+    leaves, node, carry, leaf, mean = room.leaves[f], room.node[f], room.carry[f], activation.leaf, back_room.mean
+    four, active, slope, slopes = back_room.four, room.four, back_room.here, back_room.slopes
     for first in range(0, n_leaves, 4):
         n = min(4, n_leaves - first)
         active[:] = ZERO  # where there are fewer than four, one that is not active fills the place
@@ -116,11 +95,11 @@ def _through_leaves(
             four[u] = leaf_of[node[at]]
             if u < n:
                 copy_row(carry[at], active[u * BLOCK : (u + 1) * BLOCK])
-        _leaf_slopes(four, votes, slope, back)
+        _leaf_slopes(four, votes, slope, slopes)
         _add_dots(four, active, slope, d_votes)
         for u in range(n):
-            row, d = carry[leaves[first + u]], back[u * BLOCK : (u + 1) * BLOCK]
-            if kind == TANH:
+            row, d = carry[leaves[first + u]], slopes[u * BLOCK : (u + 1) * BLOCK]
+            if activation.kind == TANH:
                 for p in range(BLOCK):
                     row[p] = leaf * row[p] * (ONE - row[p]) * d[p]
             else:
@@ -129,8 +108,9 @@ def _through_leaves(
 
 
 @multiply_add_part
-def _through_split(kind, leaf, gate, right, left, own, dz):
+def _through_split(activation, gate, right, left, own, dz):
     """Gradient of z_H1 from the sums of the gradients of z_H2 over the leaves on either side; their sum to `own`."""
+    kind, leaf = activation.kind, activation.leaf
     if kind == SOFT:
         for p in range(BLOCK):
             own[p] = right[p] + left[p]
@@ -147,13 +127,13 @@ def _through_split(kind, leaf, gate, right, left, own, dz):
 
 
 @reducing_part
-def _through_probes(reading, weight, n, i, k, carried, index, probe, dz, d_weight, d_bias, d_values):
-    """Add the gradients of split n's weights and bias, and of the values it reads beyond `carried`."""
-    values, place, stride, planes = reading[0], reading[1], reading[2], reading[8]
+def _through_probes(reading, weight, n, i, k, first_trained, index, probe, dz, d_weights, d_values):
+    """Add the gradients of split n's weights and bias, and of the values it reads from `first_trained` on."""
+    values, place, stride, planes = reading.values, reading.place, reading.stride, reading.planes
     total = ZERO
     for p in range(BLOCK):
         total += dz[p]
-    d_bias[n] += total
+    d_weights.bias[n] += total
     for j in range(place.shape[1]):
         if place[n, j] < 0:
             continue
@@ -161,35 +141,35 @@ def _through_probes(reading, weight, n, i, k, carried, index, probe, dz, d_weigh
         if stride > 0:
             at = place[n, j] + i * stride + k
             read_fixed(values, at, stride, probe)
-            if at >= carried:
+            if at >= first_trained:
                 for r in range(ROWS):
-                    target, line = np.uint64(at - carried + r * stride), np.uint64(r * COLUMNS)
+                    target, line = np.uint64(at - first_trained + r * stride), np.uint64(r * COLUMNS)
                     for c in range(WIDTH):
                         d_values[target + c] += w * dz[line + c]
         else:
             read_stretched(reading, n, j, i, k, index, probe)
-            if planes[place[n, j], 0] >= carried:
+            if planes[place[n, j], 0] >= first_trained:
                 for p in range(BLOCK):
-                    d_values[index[p] - carried] += w * dz[p]
+                    d_values[index[p] - first_trained] += w * dz[p]
         total = ZERO
         for p in range(BLOCK):
             total += dz[p] * probe[p]
-        d_weight[n, j] += total
+        d_weights.split[n, j] += total
 
 
 @reducing_part
-def _through_piece(
-    reading, split_of, weight, kind, leaf, room, f, i, k, carried, z, nothing, d_weight, d_bias, d_values
-):
+def _through_piece(reading, split_of, weight, activation, room, back_room, f, i, k, first_trained, d_weights, d_values):
     """Sum the gradients of z_H2 up to the top of piece f, and send them through its splits."""
-    node, child, carry, gate, index, probe = room[0][f], room[1][f], room[2][f], room[3][f], room[7], room[8]
-    for at in range(room[6][f, 0] - 1, -1, -1):
+    node, child, carry, gate, d_input = room.node[f], room.child[f], room.carry[f], room.gate[f], back_room.d_input
+    for at in range(room.n_inner[f] - 1, -1, -1):
         n = split_of[node[at]]
         if n >= 0:
-            left = carry[child[at, 0]] if child[at, 0] >= 0 else nothing
-            right = carry[child[at, 1]] if child[at, 1] >= 0 else nothing
-            _through_split(kind, leaf, gate[at], right, left, carry[at], z)
-            _through_probes(reading, weight, n, i, k, carried, index, probe, z, d_weight, d_bias, d_values)
+            left = carry[child[at, 0]] if child[at, 0] >= 0 else back_room.nothing
+            right = carry[child[at, 1]] if child[at, 1] >= 0 else back_room.nothing
+            _through_split(activation, gate[at], right, left, carry[at], d_input)
+            _through_probes(
+                reading, weight, n, i, k, first_trained, room.index, room.probe, d_input, d_weights, d_values
+            )  # fmt: skip
 
 
 @multiply_add_part
@@ -205,19 +185,14 @@ def _through_softmax(slope, sums, mass, out, mean):
 
 @reducing_kernel
 def backward(
-    reading, tree, weights, activations, room, more_room, carried, first_row, last_row, slope,
-    d_weight, d_bias, d_votes, d_values,
+    reading, trees, weights, activation, room, back_room, first_trained, first_row, last_row, slope, d_weights, d_values
 ):  # fmt: skip
     """Add the gradients that the scores' gradient, slope (C,h,w), has in the rows first_row..last_row.
 
-    d_values: (V - carried,)
+    d_weights: `Weights`; d_values: of the values from `first_trained` on
     """
-    size, weight, votes = reading[3], weights[0], weights[2]
-    root, split_of, leaf_of = tree[0], tree[2], tree[3]
-    kind, leaf, normalised = activations[0], activations[1], activations[2]
-    node, carry, leaves, open_ends, progress = room[0], room[2], room[4], room[5], room[6]
-    mass, active, sums = room[9], room[10], room[12]
-    four, back, z, mean, nothing, given, here = more_room
+    size, carry, open_ends = reading.size, room.carry, room.open_ends
+    given, here = back_room.given, back_room.here
     for i in range(first_row, last_row, ROWS):
         for k in range(0, size[1], COLUMNS):
             given[:] = ZERO  # beyond the grid nothing has a gradient
@@ -227,26 +202,25 @@ def backward(
                         given[s, r * COLUMNS + c] = slope[s, i + r, k + c]
             for s in range(slope.shape[0]):
                 copy_row(given[s], here[s])
-            for t in range(root.shape[0]):
-                if normalised:
-                    sums[:] = ZERO
-                    add_tree(reading, tree, weights, activations, room, i, k, t, sums)
-                    _through_softmax(given, sums, mass, here, mean)
+            for t in range(trees.root.shape[0]):
+                if activation.normalised:
+                    room.sums[:] = ZERO
+                    add_tree(reading, trees, weights, activation, room, i, k, t, room.sums)
+                    _through_softmax(given, room.sums, room.mass, here, back_room.mean)
                 f = 0
-                start_tree(kind, root[t], node, carry, progress)
+                start_tree(activation.kind, trees.root[t], room)
                 while f >= 0:
-                    if progress[f, 2] < 0:
-                        n_leaves = descend(reading, tree, weights, activations, room, i, k, f)
+                    if room.n_done[f] < 0:
+                        n_leaves = descend(reading, trees, weights, activation, room, i, k, f)
                         _through_leaves(
-                            n_leaves, leaves[f], node[f], leaf_of, kind, leaf, votes, here, mean, carry[f],
-                            four, active, back, d_votes,
+                            n_leaves, trees.leaf_of, weights.votes, activation, room, back_room, f, d_weights.votes
                         )  # fmt: skip
-                    following = next_piece(f, node, carry, open_ends, progress)
+                    following = next_piece(f, room)
                     if following < f:  # all that lies below is done
                         _through_piece(
-                            reading, split_of, weight, kind, leaf, room, f, i, k, carried, z, nothing,
-                            d_weight, d_bias, d_values,
+                            reading, trees.split_of, weights.split, activation, room, back_room, f, i, k,
+                            first_trained, d_weights, d_values,
                         )  # fmt: skip
                         if f > 0:
-                            copy_row(carry[f, 0], carry[f - 1, open_ends[f - 1, progress[f - 1, 2] - 1]])
+                            copy_row(carry[f, 0], carry[f - 1, open_ends[f - 1, room.n_done[f - 1] - 1]])
                     f = following

@@ -1,7 +1,7 @@
 """The network of one level, fused: probe, split, leaf and vote over a block of pixels.
 
 A block is ROWS x COLUMNS neighbouring pixels of the grid (what it has beyond the grid's end is computed and dropped).
-A tree is worked through piece by piece, a piece being the GENERATIONS generations below a node: small enough to stay in
+A tree is worked through piece by piece, a piece being the CPU_GENERATIONS below a node: small enough to stay in
 the processor's cache with the values that it reads. Each node passes on to its children what the path so far amounts to
 (the "carry": a product of branch probabilities, or for tanh a sum), so no path is walked twice. The nodes at the foot
 of a piece that split again are its open ends: each is the top of another piece, worked through before the next one.
@@ -10,9 +10,8 @@ through a piece's list of nodes from its end, once all the pieces below it are d
 
 A branch that carries no more than `tolerance` at a pixel is dropped there: exactly nothing is lost at 0, and at each
 pixel the result is the same whatever pixels share its block.
-Callers guarantee that every read is in range; nothing is checked here. Arguments that belong together travel as tuples:
-reading (see `numba_cpu`), tree (root, left_child, split_of, leaf_of, leaf_group), weights (weight, bias, votes),
-activations (kind, leaf sharpness, normalised, tolerance), and the room to work in, `make_room`.
+Callers guarantee that every read is in range; nothing is checked here. What belongs together travels together: see
+`level_arguments`.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from __future__ import annotations
 import numpy as np
 
 from hedgerow.kernels.compiling import kernel_part, multiply_add_part
+from hedgerow.kernels.constants import CPU_GENERATIONS, CRELU, SOFT, TANH
 from hedgerow.kernels.cpu.blocks import (
     BLOCK,
     COLUMNS,
@@ -36,29 +36,6 @@ from hedgerow.kernels.cpu.blocks import (
     mix_one,
     prefetch_block,
 )
-from hedgerow.kernels.wiring import GENERATIONS
-
-PIECE, FOOT = 2 ** (GENERATIONS + 1) - 1, 2**GENERATIONS  # nodes of a piece, and of its last generation
-HARD, TANH, SOFT, CRELU = range(4)
-
-
-def make_room(n_pieces: int, n_classes: int) -> tuple[np.ndarray, ...]:
-    """Room for one thread, for pieces that lie above each other.
-
-    node (F,PIECE) nodes that are reached; child (F,PIECE,2) positions of left and right child in that list, or -1
-    carry (F,PIECE+2,BLOCK), two rows more since children are written before it is known whether they carry anything
-    gate (F,PIECE,BLOCK); leaves, open_ends (F,FOOT) positions of those
-    progress (F,3) for each piece: nodes above its foot, open ends, open ends that are done (-1: a new piece)
-    index, probe, mass (BLOCK,); four (4*BLOCK,); part, sums (C,BLOCK)
-    """
-    piece, row = (n_pieces, PIECE), (n_classes, BLOCK)
-    return (
-        np.empty(piece, np.int32), np.empty((*piece, 2), np.int32),
-        np.empty((n_pieces, PIECE + 2, BLOCK), np.float32), np.empty((*piece, BLOCK), np.float32),
-        np.empty((n_pieces, FOOT), np.int32), np.empty((n_pieces, FOOT), np.int32), np.empty((n_pieces, 3), np.int64),
-        np.empty(BLOCK, np.int64), np.empty(BLOCK, np.float32), np.empty(BLOCK, np.float32),
-        np.empty(4 * BLOCK, np.float32), np.empty(row, np.float32), np.empty(row, np.float32),
-    )  # fmt: skip
 
 
 @kernel_part
@@ -76,8 +53,9 @@ def read_stretched(reading, n, j, i, k, index, out):
 
     index: (BLOCK,) gets the places that are read
     """
-    values, place, _, size, offset, row, column, stretch, planes, extent = reading
-    plane, down, right = planes[place[n, j]], offset[n, j, 0], offset[n, j, 1]
+    values, size, row, column, stretch = reading.values, reading.size, reading.row, reading.column, reading.stretch
+    plane, extent = reading.planes[reading.place[n, j]], reading.extent
+    down, right = reading.offset[n, j, 0], reading.offset[n, j, 1]
     start, h, w, top, left, step = plane[0], plane[1], plane[2], plane[3], plane[4], plane[5]
     for p in range(BLOCK):
         s = min(i + p // COLUMNS, size[0] - 1) * size[1] + min(k + p % COLUMNS, size[1] - 1)
@@ -95,8 +73,9 @@ def read_stretched(reading, n, j, i, k, index, out):
 
 
 @kernel_part
-def _ask_for(values, place, stride, n, i, k):
+def _ask_for(reading, n, i, k):
     """Ask for what split n (-1: a leaf) reads for a block, long before it is needed."""
+    values, place, stride = reading.values, reading.place, reading.stride
     if stride > 0 and n >= 0:
         for j in range(place.shape[1]):
             if place[n, j] >= 0:
@@ -104,9 +83,9 @@ def _ask_for(values, place, stride, n, i, k):
 
 
 @kernel_part
-def _split_input(reading, weight, bias, n, i, k, index, probe, z):
+def _split_input(reading, weights, n, i, k, index, probe, z):
     """z_H1 of split n: probes added in the forest's order and never contracted, so that hard decisions are the same."""
-    values, place, stride, b = reading[0], reading[1], reading[2], bias[n]
+    values, place, stride, weight, b = reading.values, reading.place, reading.stride, weights.split, weights.bias[n]
     if place.shape[1] == 1 and stride > 0 and place[n, 0] >= 0:  # the most common case, in one pass
         w, at = weight[n, 0], place[n, 0] + i * stride + k
         for r in range(ROWS):
@@ -130,11 +109,12 @@ def _split_input(reading, weight, bias, n, i, k, index, probe, z):
 
 
 @multiply_add_part
-def _branch(kind, leaf, tolerance, carry, gate, right, left):
+def _branch(activation, carry, gate, right, left):
     """What the two children carry; `gate` holds z_H1 and gets what the backward pass needs.
 
     Returns where anything is carried: 0 nowhere, 1 left only, 2 right only, 3 both.
     """
+    kind, leaf, tolerance = activation.kind, activation.leaf, activation.tolerance
     # Written so that NaN counts as carried: it must show.
     some_right, some_left = np.int32(0), np.int32(0)
     if kind == TANH:
@@ -177,47 +157,45 @@ def _branch(kind, leaf, tolerance, carry, gate, right, left):
 
 
 @kernel_part
-def start_tree(kind, root, node, carry, progress):
+def start_tree(kind, root, room):
     """Make the root the top of a first piece."""
-    node[0, 0] = root
-    progress[0, 2] = -1
+    room.node[0, 0] = root
+    room.n_done[0] = -1
     for p in range(BLOCK):
-        carry[0, 0, p] = ZERO if kind == TANH else ONE
+        room.carry[0, 0, p] = ZERO if kind == TANH else ONE
 
 
 @multiply_add_part
-def descend(reading, tree, weights, activations, room, i, k, f):
+def descend(reading, trees, weights, activation, room, i, k, f):
     """Piece f of a tree over the block at (i, k), from node[f, 0] with carry[f, 0] on.
 
     Fills `carry` (a_H2 at leaves) for the nodes that are reached. Returns the number of leaves among them.
     """
-    values, place, stride = reading[0], reading[1], reading[2]
-    left_child, split_of, weight, bias = tree[1], tree[2], weights[0], weights[1]
-    kind, leaf, tolerance = activations[0], activations[1], activations[3]
-    node, child, carry, gate = room[0][f], room[1][f], room[2][f], room[3][f]
-    leaves, open_ends, progress, index, probe = room[4][f], room[5][f], room[6][f], room[7], room[8]
+    left_child, split_of, leaf = trees.left_child, trees.split_of, activation.leaf
+    node, child, carry, gate = room.node[f], room.child[f], room.carry[f], room.gate[f]
+    leaves, open_ends = room.leaves[f], room.open_ends[f]
     begin, count, n_inner, n_leaves, n_open = 0, 1, 0, 0, 0
-    _ask_for(values, place, stride, split_of[node[0]], i, k)
-    for generation in range(GENERATIONS + 1):
+    _ask_for(reading, split_of[node[0]], i, k)
+    for generation in range(CPU_GENERATIONS + 1):
         end = count
         # All reads of a generation first: they do not wait for each other.
-        if generation < GENERATIONS:
+        if generation < CPU_GENERATIONS:
             for at in range(begin, end):
                 n = split_of[node[at]]
                 if n >= 0:
-                    _split_input(reading, weight, bias, n, i, k, index, probe, gate[at])
+                    _split_input(reading, weights, n, i, k, room.index, room.probe, gate[at])
         for at in range(begin, end):
             below = left_child[node[at]]
             if below < 0:
                 leaves[n_leaves] = at
                 n_leaves += 1
                 continue
-            if generation == GENERATIONS:
+            if generation == CPU_GENERATIONS:
                 open_ends[n_open] = at
                 n_open += 1
                 continue
             # Both are written; a child that carries nothing is overwritten by the next one.
-            some = _branch(kind, leaf, tolerance, carry[at], gate[at], carry[count + 1], carry[count])
+            some = _branch(activation, carry[at], gate[at], carry[count + 1], carry[count])
             child[at, 0] = child[at, 1] = -1
             first = count
             if some & 1:
@@ -230,11 +208,11 @@ def descend(reading, tree, weights, activations, room, i, k, f):
                 node[count] = below + 1
                 child[at, 1] = count
                 count += 1
-            if generation + 1 < GENERATIONS:
+            if generation + 1 < CPU_GENERATIONS:
                 for new in range(first, count):
-                    _ask_for(values, place, stride, split_of[node[new]], i, k)
+                    _ask_for(reading, split_of[node[new]], i, k)
         n_inner, begin = begin, end
-    if kind == TANH:
+    if activation.kind == TANH:
         for q in range(n_leaves):
             a = carry[leaves[q]]
             for p in range(BLOCK):
@@ -242,20 +220,20 @@ def descend(reading, tree, weights, activations, room, i, k, f):
                 away = exp(-abs(x))
                 likely = ONE / (ONE + away)
                 a[p] = likely if x >= 0 else away * likely
-    progress[0], progress[1], progress[2] = n_inner, n_open, 0
+    room.n_inner[f], room.n_open[f], room.n_done[f] = n_inner, n_open, 0
     return n_leaves
 
 
 @kernel_part
-def next_piece(f, node, carry, open_ends, progress):
+def next_piece(f, room):
     """Go on from piece f to the one below its next open end; if none is left, to the one above (-1: there is none)."""
-    done = progress[f, 2]
-    if done == progress[f, 1]:
+    done = room.n_done[f]
+    if done == room.n_open[f]:
         return f - 1
-    at = open_ends[f, done]
-    node[f + 1, 0] = node[f, at]
-    copy_row(carry[f, at], carry[f + 1, 0])
-    progress[f, 2], progress[f + 1, 2] = done + 1, -1
+    at = room.open_ends[f, done]
+    room.node[f + 1, 0] = room.node[f, at]
+    copy_row(room.carry[f, at], room.carry[f + 1, 0])
+    room.n_done[f], room.n_done[f + 1] = done + 1, -1
     return f + 1
 
 
@@ -288,20 +266,19 @@ def _add_votes(leaves, node, leaf_of, carry, votes, four, out):
 
 
 @multiply_add_part
-def add_tree(reading, tree, weights, activations, room, i, k, t, out):
+def add_tree(reading, trees, weights, activation, room, i, k, t, out):
     """Add what the leaves of tree t vote for in one block to out (C,BLOCK).
 
     Where they are normalised, the sum of their activations is left in the room's `mass`.
     """
-    leaf_of, leaf_group, votes, normalised = tree[3], tree[4], weights[2], activations[2]
-    node, carry, leaves, open_ends, progress = room[0], room[2], room[4], room[5], room[6]
-    mass, four, part = room[9], room[10], room[11]
+    leaf_of, leaf_group = trees.leaf_of, trees.leaf_group
+    node, carry, leaves, mass, part = room.node, room.carry, room.leaves, room.mass, room.part
     f, group = 0, np.int32(-1)
     mass[:] = ZERO
-    start_tree(activations[0], tree[0][t], node, carry, progress)
+    start_tree(activation.kind, trees.root[t], room)
     while f >= 0:
-        if progress[f, 2] < 0:
-            n_leaves = descend(reading, tree, weights, activations, room, i, k, f)
+        if room.n_done[f] < 0:
+            n_leaves = descend(reading, trees, weights, activation, room, i, k, f)
             # Some leaves at a time: a leaf's small part would be lost in the sum over all trees. Which ones is the
             # tree's affair, not the block's, so that a pixel's sum does not depend on what shares its block.
             end = 0
@@ -314,11 +291,11 @@ def add_tree(reading, tree, weights, activations, room, i, k, t, out):
                         _add_rows(part, out)
                     part[:] = ZERO
                     group = which
-                _add_votes(leaves[f, begin:end], node[f], leaf_of, carry[f], votes, four, part)
-            if normalised:
+                _add_votes(leaves[f, begin:end], node[f], leaf_of, carry[f], weights.votes, room.four, part)
+            if activation.normalised:
                 for q in range(n_leaves):
                     add_scaled(ONE, carry[f, leaves[f, q]], mass)
-        f = next_piece(f, node, carry, open_ends, progress)
+        f = next_piece(f, room)
     if group >= 0:
         _add_rows(part, out)
 
@@ -332,17 +309,17 @@ def _add_rows(part, out):
 
 
 @multiply_add_part
-def forward(reading, tree, weights, activations, room, first_row, last_row, total, out):
+def forward(reading, trees, weights, activation, room, first_row, last_row, total, out):
     """Rows first_row..last_row of the scores, out (C,h,w); total (C,BLOCK) is room."""
-    size, normalised, mass, sums = reading[3], activations[2], room[9], room[12]
+    size, normalised, mass, sums = reading.size, activation.normalised, room.mass, room.sums
     target = sums if normalised else total
     for i in range(first_row, last_row, ROWS):
         for k in range(0, size[1], COLUMNS):
             total[:] = ZERO
-            for t in range(tree[0].shape[0]):
+            for t in range(trees.root.shape[0]):
                 if normalised:
                     sums[:] = ZERO
-                add_tree(reading, tree, weights, activations, room, i, k, t, target)
+                add_tree(reading, trees, weights, activation, room, i, k, t, target)
                 if normalised:
                     invert(mass)
                     for s in range(out.shape[0]):

@@ -4,36 +4,29 @@ from __future__ import annotations
 
 import numpy as np
 
-from hedgerow.kernels.cpu import level_backward
-from hedgerow.kernels.cpu import level_forward as kernels
+from hedgerow.kernels.constants import CPU_GENERATIONS, SMALLEST_CARRY, SPLIT_KINDS
 from hedgerow.kernels.cpu.blocks import BLOCK, COLUMNS, ROWS
-from hedgerow.kernels.wiring import GENERATIONS, Reads, Wiring
+from hedgerow.kernels.cpu.level_arguments import Activation, Reading, Trees, Weights, make_back_room, make_room
+from hedgerow.kernels.cpu.level_backward import backward
+from hedgerow.kernels.cpu.level_forward import forward
+from hedgerow.kernels.wiring import Reads, Wiring
 from hedgerow.threads import map_threads
 
-KINDS = {"hard": kernels.HARD, "tanh": kernels.TANH, "soft": kernels.SOFT, "crelu": kernels.CRELU}
 # Gradients are summed in so many parts, whatever the number of threads: the same sums in the same order.
 PARTS = 8
-SMALLEST = 1e-30  # what a branch must carry to be felt in float32 at all; smaller numbers only cost time
 
 
 class LevelWork:
-    """A level on a grid, without what trains: where it reads, how it is wired, its activations.
-
-    Weights are given as (split_weight (N,J), split_bias (N,), vote_weight (L,C)), all float32.
-    """
+    """A level on a grid, without what trains: where it reads, how it is wired, its activation."""
 
     def __init__(
         self, reads: Reads, wiring: Wiring, split: str, activation: str, leaf_sharpness: float, tolerance: float
     ) -> None:
-        self.size, self.carried = reads.size, reads.carried
-        self.reading = (
-            reads.place, reads.stride, reads.size, reads.offset, reads.row, reads.column, reads.stretch,
-            reads.planes, reads.extent,
-        )  # fmt: skip
-        self.tree = (wiring.root, wiring.left_child, wiring.split_of, wiring.leaf_of, wiring.leaf_group)
-        self.n_pieces = 1 + max(int(wiring.path_length.max()) - 1, 0) // GENERATIONS  # that lie above each other
-        smallest = np.float32(max(tolerance, SMALLEST))
-        self.activations = (KINDS[split], np.float32(leaf_sharpness), activation == "softmax", smallest)
+        self.size, self.first_trained, self._reads = reads.size, reads.first_trained, reads
+        self.trees = Trees(wiring.root, wiring.left_child, wiring.split_of, wiring.leaf_of, wiring.leaf_group)
+        self.n_pieces = 1 + max(int(wiring.path_length.max()) - 1, 0) // CPU_GENERATIONS  # that lie above each other
+        smallest = np.float32(max(tolerance, SMALLEST_CARRY))
+        self.activation = Activation(SPLIT_KINDS[split], np.float32(leaf_sharpness), activation == "softmax", smallest)
         # A block that ends beyond the grid reads, and adds nothing to, what lies there.
         self.beyond = (ROWS + 1) * reads.stride + COLUMNS
 
@@ -41,41 +34,46 @@ class LevelWork:
         """values (V,) with room behind them, as both ways read them."""
         return np.concatenate([values, np.zeros(self.beyond, np.float32)])
 
-    def scores(self, padded: np.ndarray, weights: tuple[np.ndarray, ...]) -> np.ndarray:
+    def _reading(self, padded: np.ndarray) -> Reading:
+        r = self._reads
+        return Reading(
+            padded, r.place, r.stride, r.size, r.offset, r.row, r.column, r.stretch, r.planes, r.extent
+        )  # fmt: skip
+
+    def scores(self, padded: np.ndarray, weights: Weights) -> np.ndarray:
         """(C,h,w) float32, before normalisation or softmax."""
-        n_classes = weights[2].shape[1]
-        out = np.empty((n_classes, *self.size), np.float32)
+        n_classes = weights.votes.shape[1]
+        reading, out = self._reading(padded), np.empty((n_classes, *self.size), np.float32)
 
         def run(rows: tuple[int, int]) -> None:
-            room, total = kernels.make_room(self.n_pieces, n_classes), np.empty((n_classes, BLOCK), np.float32)
-            kernels.forward((padded, *self.reading), self.tree, weights, self.activations, room, *rows, total, out)
+            room, total = make_room(self.n_pieces, n_classes), np.empty((n_classes, BLOCK), np.float32)
+            forward(reading, self.trees, weights, self.activation, room, *rows, total, out)
 
         # Small bands, so that threads end together.
         list(map_threads(run, self._bands(4 * PARTS)))
         return out
 
     def gradients(
-        self, padded: np.ndarray, weights: tuple[np.ndarray, ...], slope: np.ndarray, carried: int
-    ) -> list[np.ndarray]:
-        """Of the three weights, and (V - carried,) of the values from `carried` on; slope: (C,h,w) of the scores."""
+        self, padded: np.ndarray, weights: Weights, slope: np.ndarray, first_trained: int
+    ) -> tuple[Weights, np.ndarray]:
+        """Of the weights, and (V - first_trained,) of the values from there on; slope: (C,h,w) of the scores."""
+        reading = self._reading(padded)
 
-        def run(rows: tuple[int, int]) -> list[np.ndarray]:
-            parts = [np.zeros_like(array) for array in weights]
-            parts.append(np.zeros(padded.size - carried, np.float32))
-            room = kernels.make_room(self.n_pieces, len(slope)), level_backward.make_room(len(slope))
-            level_backward.backward(
-                (padded, *self.reading), self.tree, weights, self.activations, *room, carried, *rows, slope, *parts
-            )
-            return parts
+        def run(rows: tuple[int, int]) -> tuple[Weights, np.ndarray]:
+            d_weights = Weights(*(np.zeros_like(array) for array in weights))
+            d_values = np.zeros(padded.size - first_trained, np.float32)
+            room = make_room(self.n_pieces, len(slope)), make_back_room(len(slope))
+            backward(
+                reading, self.trees, weights, self.activation, *room, first_trained, *rows, slope, d_weights, d_values
+            )  # fmt: skip
+            return d_weights, d_values
 
-        totals: list[np.ndarray] = []
-        for parts in map_threads(run, self._bands(PARTS)):
-            if not totals:
-                totals = parts
-                continue
-            for total, part in zip(totals, parts, strict=True):
+        parts = map_threads(run, self._bands(PARTS))
+        d_weights, d_values = next(parts)
+        for more_weights, more_values in parts:
+            for total, part in zip((*d_weights, d_values), (*more_weights, more_values), strict=True):
                 total += part
-        return [*totals[:3], totals[3][: -self.beyond]]
+        return d_weights, d_values[: -self.beyond]
 
     def _bands(self, parts: int) -> list[tuple[int, int]]:
         """Rows of blocks, shared out in at most so many parts."""

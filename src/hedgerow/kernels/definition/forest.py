@@ -5,10 +5,35 @@ The kernels beside this module must agree with it exactly; nothing but tests and
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 
-from hedgerow.forest.arrays import LEAF, Forest
+from hedgerow.kernels.constants import LEAF
 from hedgerow.kernels.definition.outputs import normalise
+
+
+class Trees(Protocol):
+    """The arrays of a forest; `forest.arrays.Forest` has them, and gives their shapes."""
+
+    @property
+    def root(self) -> np.ndarray: ...
+    @property
+    def left_child(self) -> np.ndarray: ...
+    @property
+    def threshold(self) -> np.ndarray: ...
+    @property
+    def channel(self) -> np.ndarray: ...
+    @property
+    def offset(self) -> np.ndarray: ...
+    @property
+    def radius(self) -> np.ndarray: ...
+    @property
+    def weight(self) -> np.ndarray: ...
+    @property
+    def leaf_index(self) -> np.ndarray: ...
+    @property
+    def votes(self) -> np.ndarray: ...
 
 
 def read(plane: np.ndarray, row: int, column: int, outside: float | None) -> np.float32:
@@ -30,22 +55,25 @@ def box_mean(plane: np.ndarray, row: int, column: int, radius: int, outside: flo
 
 
 def split_value(
-    forest: Forest,
+    forest: Trees,
     node: int,
     channels: np.ndarray,
     row: int,
     column: int,
-    reach: np.ndarray | None = None,
+    stretch: np.ndarray | None = None,
     outside: np.ndarray | None = None,
 ) -> np.float32:
-    """What a node compares with its threshold at one pixel: the weighted sum of its probes into channels (M,H,W)."""
-    stretch = np.float32(1) if reach is None else reach[row, column]
+    """What a node compares with its threshold at one pixel: the weighted sum of its probes into channels (M,H,W).
+
+    stretch: (H,W) factor for the offsets at each pixel, or None; outside: (M,) constants beyond the border, or None
+    """
+    factor = np.float32(1) if stretch is None else stretch[row, column]
     total = np.float32(0)
     for j in range(forest.channel.shape[1]):
         weight = forest.weight[node, j]
         if weight == 0:
             continue
-        down, right = (int(np.floor(o * stretch + np.float32(0.5))) for o in forest.offset[node, j])
+        down, right = (int(np.floor(o * factor + np.float32(0.5))) for o in forest.offset[node, j])
         c = forest.channel[node, j]
         constant = None if outside is None else float(outside[c])
         value = box_mean(channels[c], row + down, column + right, int(forest.radius[node, j]), constant)
@@ -53,9 +81,7 @@ def split_value(
     return total
 
 
-def leaf_of(
-    forest: Forest, tree: int, channels: np.ndarray, row: int, column: int, **context: np.ndarray | None
-) -> int:
+def leaf_of(forest: Trees, tree: int, channels: np.ndarray, row: int, column: int, **context: np.ndarray | None) -> int:
     """leaf(x): the row of `votes` that a pixel reaches in one tree."""
     node = int(forest.root[tree])
     while forest.left_child[node] != LEAF:
@@ -64,12 +90,12 @@ def leaf_of(
     return int(forest.leaf_index[node])
 
 
-def forest_proba(forest: Forest, channels: np.ndarray, **context: np.ndarray | None) -> np.ndarray:
+def forest_proba(forest: Trees, channels: np.ndarray, **context: np.ndarray | None) -> np.ndarray:
     """p(c|x) of every pixel, (C,H,W): the normalised sum over trees of the votes of the leaf that is reached."""
     height, width = channels.shape[1:]
-    scores = np.zeros((forest.n_classes, height, width), np.float32)
+    scores = np.zeros((forest.votes.shape[1], height, width), np.float32)
     for row in range(height):
         for column in range(width):
-            for tree in range(forest.n_trees):
+            for tree in range(len(forest.root)):
                 scores[:, row, column] += forest.votes[leaf_of(forest, tree, channels, row, column, **context)]
     return normalise(scores)

@@ -11,8 +11,9 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
+from hedgerow.kernels.constants import UNUSED
 from hedgerow.kernels.definition.outputs import CANCELLED, SMALLEST_SUM
-from hedgerow.kernels.wiring import UNUSED, Reads, Wiring, places
+from hedgerow.kernels.wiring import Reads, Wiring, places
 
 BLOCK_VALUES = 2**25  # of pixels x edges, that one block holds at most
 
@@ -82,6 +83,7 @@ def level_scores(
 
     values: (V,) flat planes; split_weight (N,J), split_bias (N,), leaf_weight (E,), leaf_bias (L,), vote_weight (L,C)
     """
+    reads.check_split(split)
     # An unused probe reads something, and counts for nothing.
     used = torch.as_tensor(reads.place != UNUSED, device=values.device)
     tensors = (values, split_weight, split_bias, leaf_weight, leaf_bias, vote_weight)
@@ -107,7 +109,7 @@ def _edges(wiring: Wiring) -> tuple:
 
 
 def normalise(scores: Tensor) -> Tensor:
-    """Scores (C,...) to inner outputs H_3k, sum one; see `trees.normalise`. Its gradient is finite everywhere."""
+    """Scores (C,...) to inner outputs H_3k, sum one; see `outputs.normalise`. Its gradient is finite everywhere."""
     total = _sum_of_planes(scores)
     divisor = torch.maximum(total, CANCELLED * _sum_of_planes(scores.abs())).clamp(min=SMALLEST_SUM)
     return scores / divisor + (1 - total / divisor) / len(scores)

@@ -18,8 +18,8 @@ def normalise(scores: np.ndarray) -> np.ndarray:
     """Summed votes (C,...) to class probabilities, sum one: votes divided by their sum; uniform without any vote.
 
     Votes refined by a network can be negative and cancel. So the divisor is at least a tenth of the sum of their sizes
-    (results stay within about 10), and what the sum then lacks to one is shared out evenly. `ops.reference.normalise`
-    is the same function for the network.
+    (results stay within about 10), and what the sum then lacks to one is shared out evenly. `level.normalise` is the
+    same function for the network.
     """
     total, sizes = np.zeros_like(scores[0]), np.zeros_like(scores[0])
     for plane in scores:

@@ -1,4 +1,4 @@
-"""The network of one level on a GPU: the Triton kernels behind the signature of `numba_cpu.level_scores`.
+"""The network of one level on a GPU: the Triton kernels behind the signature of `cpu.level.level_scores`.
 
 Arrays that belong to nodes are handed over in the order of the trees' pieces (see `pieces`), and gradients come back in
 it. Gradients are added up by whoever has a part ready, so their last digits vary from run to run; where
@@ -16,15 +16,14 @@ import torch
 import triton
 from torch import Tensor
 
+from hedgerow.kernels.constants import NO_PLANE, SMALLEST_CARRY, SPLIT_KINDS, UNUSED
 from hedgerow.kernels.gpu.level_backward import backward
 from hedgerow.kernels.gpu.level_forward import forward
 from hedgerow.kernels.gpu.parts import COLUMNS, IS_INTERPRETED
 from hedgerow.kernels.gpu.pieces import Pieces, pieces_of
 from hedgerow.kernels.keeping import Kept
-from hedgerow.kernels.wiring import UNUSED, Reads, Wiring
+from hedgerow.kernels.wiring import Reads, Wiring
 
-KINDS = {"hard": 0, "tanh": 1, "soft": 2, "crelu": 3}
-SMALLEST = 1e-30  # what must arrive at a piece of a tree to be felt in float32 at all
 PADDING = -1e30  # bias of a split that is none: everything goes to the left
 MOST_BYTES = 2**28  # of the scores of trees that are run together, each by itself
 MOST_CLASSES = 63  # in one run; one column of the votes is taken for their sum
@@ -65,6 +64,7 @@ def level_scores(
     leaf_sharpness: alpha_2; the fuzzy tree ("soft") has 1
     tolerance: branches that carry no more than this at a pixel are left out there; 0: nothing is
     """
+    reads.check_split(split)
     work = _Work(reads, wiring, values, split, activation, leaf_sharpness, tolerance)
     parts = [
         _LevelScores.apply(values, split_weight, split_bias, some, work)
@@ -159,13 +159,13 @@ class _Work:
         self.kinds = {
             "J": self.n_probes,
             "STRETCHED": reads.is_stretched,
-            "KIND": KINDS[split],
+            "KIND": SPLIT_KINDS[split],
             "DROPS": tolerance > 0 and split in ("soft", "crelu"),
             "NORMALISED": activation == "softmax",
             "WHOLE": _whole(split, values.device),
         }
         self.whole = float(self.kinds["WHOLE"])
-        self.leaf, self.tolerance = float(leaf_sharpness), max(tolerance, SMALLEST) * self.whole
+        self.leaf, self.tolerance = float(leaf_sharpness), max(tolerance, SMALLEST_CARRY) * self.whole
         # Decisions, and where stretched offsets end, must not depend on how products and sums are contracted.
         self.fuses = split != "hard" and not reads.is_stretched
         index_type = torch.int32 if values.numel() < 2**31 else torch.int64
@@ -180,7 +180,7 @@ class _Work:
         if not reads.is_stretched:
             at = self._by_piece(torch.as_tensor(place, device=device).to(index_type), UNUSED)
             return at, at, at, at, at, at
-        planes = np.where((place == UNUSED)[..., None], [UNUSED, 1, 1, 0, 0, 1], reads.planes[place])
+        planes = np.where((place == UNUSED)[..., None], NO_PLANE, reads.planes[place])
         table = torch.as_tensor(planes, device=device).to(index_type)
         offset = torch.as_tensor(reads.offset, device=device)
         pixels = torch.as_tensor(np.stack([reads.row, reads.column]), device=device).to(index_type)
@@ -276,7 +276,7 @@ class _Work:
         self, values: Tensor, weight: Tensor, bias: Tensor, votes: Tensor, slope: Tensor, needs_values: bool
     ) -> tuple[Tensor | None, ...]:
         """Of values (V,), split_weight (N,J), split_bias (N,) and votes (L,C); slope: (C,S) of the scores."""
-        tables, carried = self.tables, self.reads.carried
+        tables, first_trained = self.tables, self.reads.first_trained
         # A tree's mass has a gradient as large as those of all classes together.
         most = self.whole / MOST_CLASSES if self.kinds["NORMALISED"] else self.whole
         (slope, slope_factor), (larger, vote_factor) = self._enlarged(slope, most), self._enlarged(votes, self.whole)
@@ -296,13 +296,13 @@ class _Work:
         # Thousands of tiles have a part in the gradient of a weight: more digits for their sum.
         kinds = (torch.int64, torch.int64) if is_fixed else (torch.float64, torch.float32)
         sums = [torch.zeros(one.shape, dtype=kinds[0], device=self.device) for one in given[:3]]
-        n_values = values.numel() - carried if needs_values and self.split != "hard" else 0
+        n_values = values.numel() - first_trained if needs_values and self.split != "hard" else 0
         sums.append(torch.zeros(n_values, dtype=kinds[1], device=self.device))
         backward[(n_programs,)](
             values, *self.reading, *given, *self._trees(), rooms, slopes, slope,
             tables.split, tables.leaf, tables.opens, tables.visited, tables.is_up, tables.visit_after,
-            tables.first_visit, *sums, scales, *self._geometry(),
-            carried, n_items, n_below, n_trees, votes.shape[1], self.pieces.n_slots, self.leaf, self.tolerance, 1.0,
+            tables.first_visit, *sums, scales, *self._geometry(), first_trained,
+            n_items, n_below, n_trees, votes.shape[1], self.pieces.n_slots, self.leaf, self.tolerance, 1.0,
             **self.kinds, NEEDS_VALUES=n_values > 0, FIXED_POINT=is_fixed,
             WIDTH=width, P=BACKWARD.pixels, num_warps=BACKWARD.warps, enable_fp_fusion=self.fuses,
         )  # fmt: skip
@@ -318,7 +318,7 @@ class _Work:
         if needs_values:
             d_values = torch.zeros_like(values)
             if n_values:
-                d_values[carried:] = read
+                d_values[first_trained:] = read
         return (
             d_values,
             _of_neurons(d_weight.movedim(2, 1).flatten(0, 1), tables.split_at),

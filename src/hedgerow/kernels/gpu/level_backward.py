@@ -1,4 +1,4 @@
-"""The way back through the network of one level on a GPU: gradients of weights, biases, votes and carried values.
+"""The way back through the network of one level on a GPU: gradients of weights, biases, votes and values that train.
 
 Everything that the forward pass knew is computed again, tile by tile and piece by piece. What a piece hands up to the
 one above it, the sum of the gradients of z_H2 over the leaves below its top, takes the place of what arrived there.
@@ -86,7 +86,7 @@ def _normalised_slope(slope, total, n_classes, WIDTH: tl.constexpr, WHOLE: tl.co
 def backward(
     values, place, spot, offset, row, column, stretch, weight, bias, votes, fine_votes, slot, below, is_open, after,
     first, rooms, slopes, slope_in, split, leaves, opens, visited, is_up, visit_after, first_visit,
-    d_weight, d_bias, d_votes, d_values, scales, height, width, stride, extent_h, extent_w, carried,
+    d_weight, d_bias, d_votes, d_values, scales, height, width, stride, extent_h, extent_w, first_trained,
     n_items, n_below, n_trees, n_classes, n_slots, leaf, tolerance, one,
     J: tl.constexpr, STRETCHED: tl.constexpr, KIND: tl.constexpr, DROPS: tl.constexpr, NORMALISED: tl.constexpr,
     NEEDS_VALUES: tl.constexpr, FIXED_POINT: tl.constexpr, WHOLE: tl.constexpr,
@@ -98,7 +98,7 @@ def backward(
     the sums over the pixels added to the gradients.
     Those of the votes come out as many times too large as slope_in is, times WHOLE; all others also as the votes are.
     slopes: (programs,n_below,2,WIDTH,P), room for the parts of gradients; slope_in: (C,S) of the scores
-    d_values: (V - carried,); scales: (3,) of whole numbers: weights, votes, values
+    d_values: (V - first_trained,); scales: (3,) of whole numbers: weights, votes, values
     """
     # Of each tile: what arrives at the pieces' tops (slots,P), 1 over the tree's mass (P,), and the parts of the
     # gradient of the tree's sums.
@@ -109,7 +109,7 @@ def backward(
     # Within a tile's room all but the start is known beforehand, and costs no arithmetic.
     at_slope, at_exit = ballot[None, :] * P + lane[:, None], exit[:, None] * P
     is_row = (ballot < n_classes + (1 if NORMALISED else 0))[None, :]
-    all_values = d_values - carried  # so that places need no change
+    all_values = d_values - first_trained  # so that places need no change
     weight_scale, vote_scale, value_scale = tl.load(scales), tl.load(scales + 1), tl.load(scales + 2)
     n_down, n_across = tl.cdiv(height, P // COLUMNS), tl.cdiv(width, COLUMNS)
     item = tl.program_id(0)
@@ -215,8 +215,8 @@ def backward(
                                     )  # fmt: skip
                                 if NEEDS_VALUES:  # pixels beyond the grid's end, whose slope is 0, add 0
                                     d_value = tl.load(weight + probe)[:, None] * d_z
-                                    is_carried = (start >= carried)[:, None]
-                                    _add(all_values + at, d_value, value_scale, is_carried, FIXED_POINT)
+                                    trains = (start >= first_trained)[:, None]
+                                    _add(all_values + at, d_value, value_scale, trains, FIXED_POINT)
                                 if j == 0:
                                     d_probe += d_z * value
                                 else:

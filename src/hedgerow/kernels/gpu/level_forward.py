@@ -1,4 +1,4 @@
-"""The network of one level on a GPU, forward: probe, split, leaf and vote over tiles of pixels; see `triton_parts`."""
+"""The network of one level on a GPU, forward: probe, split, leaf and vote over tiles of pixels; see `parts`."""
 
 from __future__ import annotations
 

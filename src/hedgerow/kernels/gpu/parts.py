@@ -3,7 +3,7 @@
 A tile is ROWS x COLUMNS neighbouring pixels of the grid, P in all; what it has beyond the grid's end is computed for
 the nearest pixel of the grid, and dropped, or adds nothing. A piece of a tree (see `pieces`) is worked through for a
 tile at once, as (nodes, P) tensors whose first axis lies within a thread, so that cutting and joining it costs nothing.
-Kinds of splits, KIND: 0 hard, 1 tanh, 2 soft, 3 crelu, as in `net_kernels`.
+KIND is the kind of split, a number of `constants`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,12 @@ import os
 import triton
 import triton.language as tl
 
-HARD, TANH, SOFT, CRELU = (tl.constexpr(kind) for kind in range(4))
-COLUMNS = tl.constexpr(32)
-EXITS = tl.constexpr(16)
+from hedgerow.kernels import constants
+
+# What a kernel reads of its module must be a constant of Triton's.
+HARD, TANH, SOFT = tl.constexpr(constants.HARD), tl.constexpr(constants.TANH), tl.constexpr(constants.SOFT)
+EXITS = tl.constexpr(constants.EXITS)
+COLUMNS = tl.constexpr(32)  # of a tile, as many as a warp has threads
 LOG2E = tl.constexpr(1.4426950408889634)
 # Beyond this power of two a split is decided. 1 / (1 + 2^100) times 2^100 is 1 exactly, so padding changes nothing.
 DECIDED = tl.constexpr(100.0)
@@ -24,7 +27,7 @@ IS_INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")
 # Numbers that differ from image to image, or with how many trees are run together: a kernel that was compiled for one
 # of them must do for all. So must it for arrays that begin anywhere in memory.
 VARIES = [
-    "height", "width", "size", "stride", "extent_h", "extent_w", "carried",
+    "height", "width", "size", "stride", "extent_h", "extent_w", "first_trained",
     "n_items", "n_trees", "n_groups", "n_below", "n_slots",
 ]  # fmt: skip
 ANYWHERE = ["row", "column", "rooms", "out", "slope_in", "d_votes"]
@@ -105,7 +108,7 @@ def tile_pixels(down, across, height, width, P: tl.constexpr):
     i, k = down * (P // COLUMNS) + lane // COLUMNS, across * COLUMNS + lane % COLUMNS
     is_inside = (i < height) & (k < width)
     i, k = tl.minimum(i, height - 1), tl.minimum(k, width - 1)
-    return i, k, tl.max_contiguous(i * width + k, 32), is_inside
+    return i, k, tl.max_contiguous(i * width + k, COLUMNS), is_inside
 
 
 @triton.jit
@@ -150,7 +153,7 @@ def places(
     else:
         found = start[:, None] + (i.to(start.dtype) * stride + k)[None, :]
     # Not quite so at the grid's end, or stretched; said to let neighbouring threads have neighbouring pixels.
-    return tl.max_contiguous(found, (1, 32))
+    return tl.max_contiguous(found, (1, COLUMNS))
 
 
 @triton.jit
@@ -216,7 +219,7 @@ def _children(carry, right, left, tolerance, KIND: tl.constexpr, DROPS: tl.const
 
 @triton.jit
 def descend(top, right, left, tolerance, KIND: tl.constexpr, DROPS: tl.constexpr, P: tl.constexpr):
-    """What the exits of a piece carry, (EXITS,P), from what its top does, (P,), and all its gates."""
+    """What the exits of a piece of four generations carry, (EXITS,P), from its top's, (P,), and all its gates."""
     right, right3 = halves(right, 16, P)
     right, right2 = halves(right, 8, P)
     right, right1 = halves(right, 4, P)

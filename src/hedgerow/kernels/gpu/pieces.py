@@ -11,11 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hedgerow.kernels.constants import EXITS, GPU_GENERATIONS, UNUSED
 from hedgerow.kernels.keeping import Kept
-from hedgerow.kernels.wiring import UNUSED, Wiring
-
-GENERATIONS = 4  # of a piece
-EXITS = 2**GENERATIONS
+from hedgerow.kernels.wiring import Wiring
 
 
 @dataclass(frozen=True)
@@ -80,7 +78,7 @@ def cut(wiring: Wiring) -> Pieces:
     order = np.argsort(np.concatenate(start))
     visit, n_visits = _tour(above, [np.where(is_open.any(axis=1), 2, 1) for is_open in opens])
     heaps, is_open = np.concatenate(layers)[order], np.concatenate(opens)[order]
-    depth = np.concatenate([np.full(len(layer), d) for d, layer in enumerate(layers)])[order]
+    layer = np.concatenate([np.full(len(each), number) for number, each in enumerate(layers)])[order]
     from_exit = np.concatenate(exit_of)[order]
 
     nodes, feet = heaps[:, :EXITS], heaps[:, EXITS:]
@@ -89,7 +87,7 @@ def cut(wiring: Wiring) -> Pieces:
     split = np.where((nodes == UNUSED) | is_passed, UNUSED, wiring.split_of[nodes])
     leaf = np.where(feet == UNUSED, UNUSED, wiring.leaf_of[feet])
     begin, length = np.concatenate(visit)[order], np.concatenate(n_visits)[order]
-    visited, is_up = np.empty(length[depth == 0].sum(), np.int32), np.zeros(length[depth == 0].sum(), np.int32)
+    visited, is_up = np.empty(length[layer == 0].sum(), np.int32), np.zeros(length[layer == 0].sum(), np.int32)
     visited[begin] = visited[begin + length - 1] = np.arange(len(order))
     is_up[begin + length - 1] = 1
     visit_after = (begin + length)[visited]
@@ -97,8 +95,8 @@ def cut(wiring: Wiring) -> Pieces:
         first=_ends(start[0], size[0]),
         split=split.astype(np.int32),
         leaf=leaf.astype(np.int32),
-        slot=np.where(depth == 0, 0, 1 + EXITS * (depth - 1) + from_exit).astype(np.int32),
-        below=(1 + EXITS * depth).astype(np.int32),
+        slot=np.where(layer == 0, 0, 1 + EXITS * (layer - 1) + from_exit).astype(np.int32),
+        below=(1 + EXITS * layer).astype(np.int32),
         is_open=np.any(is_open, axis=1).astype(np.int32),
         opens=is_open.astype(np.int32),
         after=(np.arange(len(order)) + np.concatenate(size)[order]).astype(np.int32),
@@ -113,7 +111,7 @@ def cut(wiring: Wiring) -> Pieces:
 
 
 def _first_generations(wiring: Wiring) -> np.ndarray:
-    """(T,) generations that the first piece of each tree has, 1 to GENERATIONS: those with which its pieces are fewest.
+    """(T,) generations of each tree's first piece, 1 to GPU_GENERATIONS: those with which its pieces are fewest.
 
     A full tree of depth 9 is then one generation and two full layers of pieces, not a third layer of almost empty ones.
     """
@@ -124,12 +122,12 @@ def _first_generations(wiring: Wiring) -> np.ndarray:
         node, tree = wiring.left_child[node[is_split]].astype(np.int64), tree[is_split]
         n_splits.append(np.bincount(tree, minlength=wiring.n_trees))
         node, tree = np.concatenate([node, node + 1]), np.concatenate([tree, tree])
-    n_splits += [np.zeros(wiring.n_trees, np.int64)] * (GENERATIONS + 1)
-    counts = [np.sum(n_splits[first::GENERATIONS], axis=0) for first in range(GENERATIONS, 0, -1)]
-    return GENERATIONS - np.argmin(counts, axis=0)
+    n_splits += [np.zeros(wiring.n_trees, np.int64)] * (GPU_GENERATIONS + 1)
+    counts = [np.sum(n_splits[first::GPU_GENERATIONS], axis=0) for first in range(GPU_GENERATIONS, 0, -1)]
+    return GPU_GENERATIONS - np.argmin(counts, axis=0)
 
 
-def _heaps(wiring: Wiring, tops: np.ndarray, generations: np.ndarray | int = GENERATIONS) -> np.ndarray:
+def _heaps(wiring: Wiring, tops: np.ndarray, generations: np.ndarray | int = GPU_GENERATIONS) -> np.ndarray:
     """(n, 2*EXITS) nodes of the pieces below so many tops, in heap order; UNUSED where there is none.
 
     generations: (n,) that may split
@@ -156,14 +154,14 @@ def _tour(above: list[np.ndarray], own: list[np.ndarray]) -> tuple[list[np.ndarr
     above: for each layer of pieces, the number of the piece above in the layer above, ascending
     """
     size = [one.astype(np.int64) for one in own]
-    for d in range(len(own) - 1, 0, -1):
-        np.add.at(size[d - 1], above[d], size[d])
+    for layer in range(len(own) - 1, 0, -1):
+        np.add.at(size[layer - 1], above[layer], size[layer])
     start = [np.cumsum(size[0]) - size[0]]
-    for d in range(1, len(own)):
-        before = np.cumsum(size[d]) - size[d]  # of all the pieces of this layer
-        is_first = np.diff(above[d], prepend=-1) > 0
+    for layer in range(1, len(own)):
+        before = np.cumsum(size[layer]) - size[layer]  # of all the pieces of this layer
+        is_first = np.diff(above[layer], prepend=-1) > 0
         siblings = before - before[is_first][np.cumsum(is_first) - 1]
-        start.append(start[d - 1][above[d]] + 1 + siblings)
+        start.append(start[layer - 1][above[layer]] + 1 + siblings)
     return start, size
 
 

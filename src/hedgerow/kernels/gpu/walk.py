@@ -8,11 +8,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from hedgerow.kernels.constants import LEAF, NO_PLANE, UNUSED
 from hedgerow.kernels.gpu.parts import ANYWHERE, VARIES, stretched_place
-from hedgerow.kernels.wiring import UNUSED, Reads, Wiring
+from hedgerow.kernels.wiring import Reads, Wiring
 
 PIXELS = 128  # of a program
-PLANE = (UNUSED, 1, 1, 0, 0, 1)  # of a probe that is not used: start, height, width, top, left, step
 
 
 @triton.jit(do_not_specialize=VARIES, do_not_specialize_on_alignment=ANYWHERE)
@@ -66,13 +66,13 @@ def reached_leaves(
     place = np.concatenate([reads.place, np.full((1, n_probes), UNUSED)])
     spot = offset = row = column = stretch = values
     if reads.is_stretched:
-        planes = np.where((place == UNUSED)[..., None], PLANE, reads.planes[place])
+        planes = np.where((place == UNUSED)[..., None], NO_PLANE, reads.planes[place])
         place, spot = planes[..., 0], put(planes[..., 1:], whole)
         offset = put(np.concatenate([reads.offset, np.zeros((1, n_probes, 2))]), torch.float32)
         row, column = put(reads.row, whole), put(reads.column, whole)
         stretch = put(reads.stretch, torch.float32)
     nodes = np.arange(len(wiring.left_child))
-    is_split = wiring.left_child >= 0
+    is_split = wiring.left_child != LEAF
     size = reads.size[0] * reads.size[1]
     out = torch.empty((wiring.n_trees, size), dtype=torch.int32, device=device)
     _walk[(triton.cdiv(size, PIXELS), wiring.n_trees)](

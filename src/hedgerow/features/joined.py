@@ -1,0 +1,67 @@
+"""Several kinds of feature of the same image, side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hedgerow.errors import ConfigError
+from hedgerow.features.protocol import Arrays, FeatureSet, unfitted
+from hedgerow.images.arrays import Layout
+
+
+@dataclass(frozen=True)
+class Joined(FeatureSet):
+    """The features of `members`, one after the other. Their own mean and std are not used: those here are of all."""
+
+    kind: ClassVar[str] = "joined"
+
+    n_inputs: int
+    members: tuple[FeatureSet, ...]
+    mean: np.ndarray
+    std: np.ndarray
+
+    @property
+    def layout(self) -> Layout:  # type: ignore[override]
+        return joint_layout([type(member) for member in self.members])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for member in self.members for name in member.names)
+
+    @property
+    def halo(self) -> int:
+        return max(member.halo for member in self.members)
+
+    def raw(self, image: np.ndarray) -> np.ndarray:
+        return np.concatenate([member.raw(image) for member in self.members])
+
+    def settings(self) -> dict[str, Any]:
+        return {**super().settings(), "members": [member.settings() for member in self.members]}
+
+    def arrays(self) -> Arrays:
+        own = {f"{k}.{name}": array for k, m in enumerate(self.members) for name, array in m.arrays().items()}
+        return {**super().arrays(), **own}
+
+    def validate(self) -> None:
+        for member in self.members:
+            member.validate()
+        super().validate()
+
+
+def joined(members: list[FeatureSet]) -> Joined:
+    """The members side by side, before statistics are taken."""
+    for member in members:
+        if member.proposals != "offsets":
+            raise ConfigError(
+                f"{member.kind!r} features decide where every split looks, so they cannot stand beside others; "
+                "use them alone."
+            )
+    return Joined(members[0].n_inputs, tuple(members), **unfitted(sum(member.n_features for member in members)))
+
+
+def joint_layout(kinds: list[type[FeatureSet]]) -> Layout:
+    """A user's own channels come as planes; whatever stands beside them reads those."""
+    return "planes" if any(kind.layout == "planes" for kind in kinds) else "picture"

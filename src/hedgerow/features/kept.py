@@ -1,0 +1,70 @@
+"""Features of training images, computed once and kept: in memory, or beyond a limit in a temporary file."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import IO
+
+import numpy as np
+
+from hedgerow.errors import InputError
+from hedgerow.features.protocol import FeatureSet
+
+MEMORY = 2**28  # bytes of features that stay in memory
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A fitted feature set, and what it computes for training images: (F,H,W) float32 each, in their order.
+
+    What a caller that trains again and again, such as a page, keeps between two trainings.
+    """
+
+    features: FeatureSet
+    computed: Sequence[np.ndarray]
+
+
+class KeptFeatures:
+    """Raw features (F,H,W) float32 of one image after another, handed out standardised once `finish` was called."""
+
+    def __init__(self, memory: int = MEMORY) -> None:
+        """memory: bytes that stay in memory; what is beyond goes to a file that vanishes with this object"""
+        self._room = memory
+        self._kept: list[np.ndarray | tuple[int, tuple[int, ...]]] = []  # or where it lies in the file, and its shape
+        self._file: IO[bytes] | None = None
+        self._features: FeatureSet | None = None
+
+    def append(self, raw: np.ndarray) -> None:
+        if raw.nbytes <= self._room:
+            self._room -= raw.nbytes
+            self._kept.append(raw)
+            return
+        try:
+            self._file = self._file or tempfile.TemporaryFile()
+            self._kept.append((self._file.seek(0, os.SEEK_END), raw.shape))
+            self._file.write(np.ascontiguousarray(raw).data)
+        except OSError as problem:
+            raise InputError(
+                f"the features of the training images fit neither in memory nor in {tempfile.gettempdir()} "
+                f"({problem.strerror}); give fewer or smaller images, or set TMPDIR to a larger disk."
+            ) from problem
+
+    def finish(self, features: FeatureSet) -> None:
+        """Standardise what is kept as these features say."""
+        self._features = features
+        for kept in self._kept:
+            if isinstance(kept, np.ndarray):
+                features.standardise(kept)
+
+    def __getitem__(self, i: int) -> np.ndarray:
+        kept = self._kept[i]
+        if isinstance(kept, np.ndarray):
+            return kept
+        assert self._file is not None and self._features is not None
+        place, shape = kept
+        self._file.seek(place)
+        raw = np.fromfile(self._file, np.float32, int(np.prod(shape))).reshape(shape)
+        return self._features.standardise(raw)

@@ -1,0 +1,176 @@
+"""`FeatureSet`: what a kind of feature offers to everything that grows, runs, saves or exports a model.
+
+A new kind is one file that subclasses it, and one line in `registry`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+
+from hedgerow.config import StackConfig
+from hedgerow.errors import InputError, refuse_unless
+from hedgerow.images.arrays import Layout
+from hedgerow.images.regions import Region
+from hedgerow.kernels.cpu import filters as kernels
+
+MAX_INPUTS = 100_000
+Arrays = dict[str, np.ndarray]
+
+
+class FeatureSet(Protocol):
+    """Turns an image (C,H,W) into features (F,H,W), each standardised over the training set.
+
+    Implementations are frozen dataclasses. A kind must say `kind`, `names`, `begin` and `raw`; if it has settings or
+    arrays of its own, also `settings`, `arrays`, `from_file` and `validate`. The rest has defaults.
+
+    n_inputs:  C
+    mean, std: (F,) float32, of the raw features over the training set
+    """
+
+    kind: ClassVar[str]
+    layout: ClassVar[Layout] = "picture"
+    blank: ClassVar[float | None] = None  # pixel value that means "nothing was seen here", of images that have one
+    proposals: ClassVar[str] = "offsets"  # what a split may look at: "offsets", or "depth" differences
+    max_offset: ClassVar[float] = 2048.0  # of a model file's splits; farther ones would ask for absurd memory
+    offset_unit: ClassVar[str] = ""  # for people to read: at what an offset is so many pixels long
+
+    n_inputs: int
+    mean: np.ndarray
+    std: np.ndarray
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """One name per feature."""
+        ...
+
+    @property
+    def n_features(self) -> int:
+        return len(self.names)
+
+    @property
+    def halo(self) -> int:
+        """How far, in pixels, a feature looks from its own pixel."""
+        return 0
+
+    @classmethod
+    def begin(cls, images: Sequence[np.ndarray], config: StackConfig) -> Self:
+        """What the kind learns from training images (C,H,W); mean and std are still 0 and 1."""
+        ...
+
+    def raw(self, image: np.ndarray) -> np.ndarray:
+        """Features (F,H,W) float32 of an image (C,H,W), a new array, before they are standardised.
+
+        A pixel's features depend on the image within `halo` alone, so that tiles agree bit for bit.
+        """
+        ...
+
+    def counted(self, raw: np.ndarray) -> np.ndarray:
+        """(F,n): of raw features (F,H,W), those that mean and std are taken of."""
+        return raw.reshape(len(raw), -1)
+
+    def fitted(self, mean: np.ndarray, std: np.ndarray) -> Self:
+        """With the statistics (F,) of the training set."""
+        return replace(self, mean=mean, std=std)  # type: ignore[type-var]
+
+    def standardise(self, raw: np.ndarray) -> np.ndarray:
+        """Raw features (F,...), contiguous, standardised in place."""
+        kernels.standardise(raw.reshape(len(raw), -1), self.mean, np.float32(1) / self.std)
+        return raw
+
+    def compute(self, image: np.ndarray, region: Region | None = None) -> np.ndarray:
+        """Features (F,h,w) float32 of a region (default: all) of an image (C,H,W): equal to the whole bit for bit."""
+        if image.shape[0] != self.n_inputs:
+            raise InputError(
+                f"the image has {image.shape[0]} channel(s) but the model was trained on {self.n_inputs}; "
+                "give images of the same kind."
+            )
+        if region is None:
+            return self.standardise(self.raw(np.asarray(image)))
+        seen = region.grown(self.halo, *image.shape[1:])
+        whole = self.standardise(self.raw(np.ascontiguousarray(seen.of(image))))
+        return region.within(seen).of(whole)
+
+    def stretch(self, image: np.ndarray) -> np.ndarray | None:
+        """(H,W) float32 factor for the offsets at each pixel; None: they are the same everywhere."""
+        return None
+
+    def reach(self, offset: float) -> int:
+        """How far, in pixels, an offset of this length can lead."""
+        return int(np.ceil(offset))
+
+    def outside(self, n_proba: int) -> np.ndarray | None:
+        """(F + n_proba,) float32 value of each channel outside the image; None: that of the nearest edge pixel."""
+        return None
+
+    def settings(self) -> dict[str, Any]:
+        """What a model file says of it, JSON-ready; `arrays` travel beside that."""
+        return {"kind": self.kind, "n_inputs": self.n_inputs}
+
+    def arrays(self) -> Arrays:
+        return {"mean": self.mean, "std": self.std}
+
+    @classmethod
+    def from_file(cls, settings: Mapping[str, Any], arrays: Arrays) -> Self:
+        """What `settings` and `arrays` gave; both may come from a hostile file, so `validate` follows."""
+        own = {name: value for name, value in settings.items() if name != "kind"}
+        return cls(**own, **arrays)
+
+    def validate(self) -> None:
+        """Raise ModelError unless settings and statistics are usable and fit each other."""
+        check_features(
+            type(self.n_inputs) is int
+            and 1 <= self.n_inputs <= MAX_INPUTS
+            and self.mean.shape == self.std.shape == (self.n_features,)
+            and are_statistics(self.mean, self.std)
+        )
+
+
+def check_features(fits: bool) -> None:
+    """Refuse a model file whose features cannot be."""
+    refuse_unless(fits, "its feature settings are inconsistent")
+
+
+def are_statistics(mean: np.ndarray, std: np.ndarray) -> bool:
+    """Whether these can be means and standard deviations."""
+    return bool(np.isfinite(mean).all() and np.isfinite(std).all() and (std > 0).all())
+
+
+def unfitted(n_features: int) -> Arrays:
+    """The mean and std (F,) of features that are left as they are."""
+    return {"mean": np.zeros(n_features, np.float32), "std": np.ones(n_features, np.float32)}
+
+
+class Statistics:
+    """Mean and standard deviation of rows that come in parts."""
+
+    def __init__(self) -> None:
+        self._count, self._total, self._square = 0, np.zeros(1), np.zeros(1)
+
+    def add(self, part: np.ndarray) -> None:
+        """part: (n, pixels)"""
+        self._count += part.shape[1]
+        self._total = self._total + part.sum(axis=1, dtype=np.float64)
+        # Not `dot`: the library behind it has threads of its own, and sums in an order that depends on their number.
+        squares = [np.einsum("i,i", wide, wide) for wide in (row.astype(np.float64) for row in part)]
+        self._square = self._square + np.array(squares)
+
+    def result(self) -> tuple[np.ndarray, np.ndarray]:
+        """(n,) float32 each; the deviation of a constant row is 1."""
+        n = max(self._count, 1)
+        mean, square = self._total / n, self._square / n
+        variance = square - mean**2
+        # Rounding of the two sums leaves this much where the row is constant.
+        is_flat = variance <= 1e-10 * square + 1e-30
+        return mean.astype(np.float32), np.where(is_flat, 1.0, np.sqrt(np.maximum(variance, 0))).astype(np.float32)
+
+
+def statistics(parts: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation (n,) float32 over the second axis of (n, pixels) parts."""
+    found = Statistics()
+    for part in parts:
+        found.add(part)
+    return found.result()

@@ -1,0 +1,84 @@
+"""The kinds of feature by name, and how a model gets its own: from training images, or from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hedgerow.config import StackConfig
+from hedgerow.errors import ConfigError
+from hedgerow.features.bank import Bank
+from hedgerow.features.channels import Channels
+from hedgerow.features.depth import Depth
+from hedgerow.features.joined import Joined, joined, joint_layout
+from hedgerow.features.kept import KeptFeatures
+from hedgerow.features.protocol import Arrays, FeatureSet, Statistics, check_features
+from hedgerow.images.arrays import Layout
+
+KINDS: dict[str, type[FeatureSet]] = {kind.kind: kind for kind in (Bank, Channels, Depth)}
+MAX_MEMBERS = 16
+
+
+def register(kind: type[FeatureSet]) -> type[FeatureSet]:
+    """Make a kind from elsewhere known; also a class decorator."""
+    if kind.kind in (*KINDS, Joined.kind):
+        raise ConfigError(f"there are {kind.kind!r} features already; give the new kind another name.")
+    KINDS[kind.kind] = kind
+    return kind
+
+
+def kinds_of(features: str | Sequence[str]) -> list[type[FeatureSet]]:
+    """The kinds that `StackConfig.features` names."""
+    names = [features] if isinstance(features, str) else list(features)
+    for name in names:
+        if name not in KINDS:
+            raise ConfigError(f"StackConfig.features is {name!r}; it must be one of {', '.join(KINDS)}, or several.")
+    return [KINDS[name] for name in names]
+
+
+def layout_of(features: str | Sequence[str]) -> Layout:
+    """How images are handed in for these features."""
+    return joint_layout(kinds_of(features))
+
+
+def fit_features(images: Sequence[np.ndarray], config: StackConfig) -> tuple[FeatureSet, KeptFeatures]:
+    """The feature set for training images, each (C,H,W) float32, and what it computes of each of them."""
+    begun = [kind.begin(images, config) for kind in kinds_of(config.features)]
+    features = begun[0] if len(begun) == 1 else joined(begun)
+    kept, found = KeptFeatures(), Statistics()
+    for image in images:
+        raw = features.raw(image)
+        found.add(features.counted(raw))
+        kept.append(raw)
+    features = features.fitted(*found.result())
+    kept.finish(features)
+    return features, kept
+
+
+def rebuild(settings: Mapping[str, Any], arrays: Arrays) -> FeatureSet:
+    """The features of a model file, checked; arrays are float32."""
+    kind = settings["kind"]
+    if kind == Joined.kind:
+        features: FeatureSet = _rebuild_joined(settings, arrays)
+    elif kind in KINDS:
+        features = KINDS[kind].from_file(settings, arrays)
+    else:
+        raise ConfigError(
+            f"its features are of the kind {str(kind)[:40]!r}, which is unknown here; import the package that has it."
+        )
+    features.validate()
+    return features
+
+
+def _rebuild_joined(settings: Mapping[str, Any], arrays: Arrays) -> Joined:
+    described = settings["members"]
+    check_features(isinstance(described, list) and 2 <= len(described) <= MAX_MEMBERS)
+    members = []
+    for k, one in enumerate(described):
+        check_features(one["kind"] != Joined.kind)
+        own = {name.removeprefix(f"{k}."): array for name, array in arrays.items() if name.startswith(f"{k}.")}
+        members.append(rebuild(one, own))
+    check_features({member.n_inputs for member in members} == {settings["n_inputs"]})
+    return Joined(settings["n_inputs"], tuple(members), arrays["mean"], arrays["std"])

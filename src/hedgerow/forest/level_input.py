@@ -1,0 +1,146 @@
+"""What a level reads for a region of an image, and how much the levels below it must compute for that.
+
+A region is computed with exactly the surroundings its pixels depend on: each level reads the level before within its
+reach, and the first reads features that look as far as their halo. Beyond the image's own border the rules of the
+features and of `walk` hold; an edge of a tile that is not the image's edge is never mistaken for one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from hedgerow.errors import ConfigError
+from hedgerow.features.protocol import FeatureSet
+from hedgerow.images.regions import Region
+
+
+@dataclass(frozen=True)
+class LevelInput:
+    """What one level reads.
+
+    channels: M planes (H,W); where they end, the image is taken to end
+    region:   the pixels of the planes to compute; around it lies the level's reach wherever the image goes on
+    stretch:  (H,W) float32 factor for the offsets at each pixel, or None
+    outside:  (M,) float32 constants beyond the image, or None: the nearest edge pixel
+    """
+
+    channels: np.ndarray | Sequence[np.ndarray]
+    region: Region
+    stretch: np.ndarray | None = None
+    outside: np.ndarray | None = None
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(H, W) of the planes"""
+        height, width = self.channels[0].shape
+        return height, width
+
+
+def whole_input(
+    channels: np.ndarray, stretch: np.ndarray | None = None, outside: np.ndarray | None = None
+) -> LevelInput:
+    """All pixels of channels (M,H,W)."""
+    return LevelInput(channels, Region(0, channels.shape[1], 0, channels.shape[2]), stretch, outside)
+
+
+RunLevel = Callable[[int, LevelInput], np.ndarray]
+"""Runs one level: its number, what it reads -> its output (C,h,w) in the region."""
+
+
+class Layered(Protocol):
+    """What must be known of a model to say what its levels read."""
+
+    @property
+    def features(self) -> FeatureSet: ...
+    @property
+    def n_levels(self) -> int: ...
+    @property
+    def n_classes(self) -> int: ...
+    @property
+    def receptive_field(self) -> int: ...
+    def level_reach(self, level: int) -> int: ...
+
+
+class LevelPlan:
+    """What the first levels must compute, and read, so that the last of them is known in a region."""
+
+    def __init__(self, model: Layered, planes: np.ndarray, region: Region, n_levels: int) -> None:
+        """planes: the image (C,H,W)"""
+        size = planes.shape[1:]
+        computed = [region]  # what each level must be computed on, last level first
+        for level in reversed(range(n_levels)):
+            computed.insert(0, computed[0].grown(model.level_reach(level), *size))
+        self.reads, self.computed = computed[:-1], computed[1:]
+        first = self.reads[0]
+        self.features = model.features.compute(planes, first)
+        self.stretch = model.features.stretch(np.asarray(first.of(planes)))
+        self.outside = model.features.outside(model.n_classes)
+
+    def read(self, level: int, before: np.ndarray | None) -> LevelInput:
+        """before: (C,h,w) output of the level below, where it was computed"""
+        here = self.reads[level].within(self.reads[0])
+        features = here.of(self.features)
+        channels = features if before is None else [*features, *before]
+        return LevelInput(
+            channels,
+            self.computed[level].within(self.reads[level]),
+            None if self.stretch is None else here.of(self.stretch),
+            None if self.outside is None else self.outside[: len(channels)],
+        )
+
+
+def level_input(
+    model: Layered, run: RunLevel, planes: np.ndarray, region: Region, level: int, before: np.ndarray | None = None
+) -> LevelInput:
+    """What a level reads for one region of an image (C,H,W), after `run` has run the levels below it.
+
+    before: (C,H,W) output of the level below in the whole image, for a region that is all of it; None: it is computed
+    """
+    plan = LevelPlan(model, planes, region, level + 1)
+    if before is None:
+        for below in range(level):
+            before = run(below, plan.read(below, before))
+    return plan.read(level, before)
+
+
+def tiles(model: Layered, size: tuple[int, int], tile: int | None = None, memory: int | None = None) -> list[Region]:
+    """The tiles of an image of this size (H,W), row after row.
+
+    tile: side of a tile in pixels; None: as large as fits in `memory` bytes
+    """
+    if tile is None:
+        tile = fitting_tile(model, default_memory() if memory is None else memory)
+    if tile < 1:
+        raise ConfigError(f"the tile size is {tile}; it must be at least 1 pixel.")
+    height, width = size
+    return [
+        Region(top, min(top + tile, height), left, min(left + tile, width))
+        for top in range(0, height, tile)
+        for left in range(0, width, tile)
+    ]
+
+
+def default_memory() -> int:
+    """Bytes that the work on one tile may take by default: an eighth of the machine's memory, 1 to 8 GB."""
+    try:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # not on every system
+        total = 0
+    return min(max(total // 8, 1 << 30), 8 << 30)
+
+
+def fitting_tile(model: Layered, memory: int) -> int:
+    """The side of a tile whose work takes about `memory` bytes at most, or less where the halo is small anyway."""
+    channels = model.features.n_features + model.n_classes
+    # The features, the planes padded from them for one level, and two levels' probabilities.
+    bytes_per_pixel = 4 * (2 * channels + 2 * model.n_classes)
+    halo = model.receptive_field
+    affordable = int(np.sqrt(memory / bytes_per_pixel)) - 2 * halo
+    # With eight times the halo a tile does half as much again as its own pixels need; larger ones gain little.
+    # However little memory there is, a tile must not be mostly halo.
+    return max(min(affordable, max(8 * halo, 512)), 2 * halo, 64)

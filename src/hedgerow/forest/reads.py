@@ -1,0 +1,114 @@
+"""What the probes of a forest read: planes, and where in them.
+
+A probe averages a channel over a box around a place at an offset from the pixel. Boxes are averaged once for the
+whole image: what a split reads is then one pixel of a plane, and a plane is a (channel, radius) pair.
+Beyond the image a probe finds the nearest edge pixel, or a constant where the features ask for one (depth).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hedgerow.forest.arrays import Forest
+from hedgerow.forest.level_input import LevelInput
+from hedgerow.kernels.cpu.boxes import box_averaged
+from hedgerow.threads import get_threads, map_threads
+
+MAX_PLACES = 2**32  # a probe's place among the planes is a 32-bit number; larger work is done in halves
+
+
+def used_planes(forest: Forest) -> tuple[np.ndarray, np.ndarray]:
+    """The (channel, radius) pairs that splits read, (P,2), and for every probe its plane, (N,J)."""
+    base = int(forest.radius.max()) + 1
+    key = forest.channel.astype(np.int64) * base + forest.radius
+    key[(forest.weight == 0) | ~forest.is_split[:, None]] = key[0, 0]  # unread: any plane will do
+    is_used = np.zeros(forest.n_channels * base, bool)
+    is_used[key] = True
+    used = np.flatnonzero(is_used)
+    plane = (np.cumsum(is_used) - 1)[key].astype(np.int32)
+    return np.stack([used // base, used % base], axis=1), plane
+
+
+def row_blocks(height: int, per_thread: int = 4) -> list[tuple[int, int]]:
+    """First and last row of the parts in which threads share out an image of this height."""
+    parts = min(height, per_thread * get_threads())
+    edges = np.linspace(0, height, parts + 1).astype(int)
+    return list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
+
+
+def n_places(forest: Forest, pairs: np.ndarray, given: LevelInput) -> int:
+    """How many pixels the planes of `fixed_places` have together."""
+    margin, inner = _margin(forest, given), given.region
+    return len(pairs) * (inner.height + 2 * margin) * (inner.width + 2 * margin)
+
+
+def _margin(forest: Forest, given: LevelInput) -> int:
+    """How far a forest reads; farther than the image is large, every offset ends at its edge."""
+    return min(forest.reach, max(given.size))
+
+
+def fixed_places(
+    forest: Forest, given: LevelInput, pairs: np.ndarray, plane: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Planes (P,h,w) in which no probe for a pixel of the region leaves its plane, and the places (N,J) int64, counted
+    through all the planes, that the probes read for the first pixel; at a leaf 0."""
+    margin, inner, channels = _margin(forest, given), given.region, given.channels
+    whole = (inner.height, inner.width) == given.size
+    shared = isinstance(channels, np.ndarray) and channels.flags.c_contiguous and channels.size < MAX_PLACES
+    if shared and whole and forest.reach == 0:
+        planes, plane = np.asarray(channels), forest.channel  # nothing to pad, nothing to copy
+    else:
+        planes = _padded_planes(given, pairs, margin)
+    stride, size = planes.shape[2], planes.shape[1] * planes.shape[2]
+    offset = np.clip(np.floor(forest.offset + np.float32(0.5)).astype(np.int64), -margin, margin)
+    place = plane.astype(np.int64) * size + (offset[..., 0] + margin) * stride + offset[..., 1] + margin
+    return planes, np.where(forest.is_split[:, None], place, 0)
+
+
+def _padded_planes(given: LevelInput, pairs: np.ndarray, margin: int) -> np.ndarray:
+    """(P, h+2m, w+2m): the planes around the region, continued beyond the image by the nearest edge pixel."""
+    channels, inner = given.channels, given.region
+    has = inner.grown(margin, *given.size)
+    top, left = margin - (inner.top - has.top), margin - (inner.left - has.left)
+    bottom, right = top + has.height, left + has.width
+    planes = np.empty((len(pairs), inner.height + 2 * margin, inner.width + 2 * margin), channels[0].dtype)
+
+    def fill(p: int) -> None:
+        channel, radius = pairs[p]
+        plane = planes[p]
+        plane[top:bottom, left:right] = has.of(box_averaged(channels[channel], int(radius)))
+        plane[top:bottom, :left] = plane[top:bottom, left : left + 1]
+        plane[top:bottom, right:] = plane[top:bottom, right - 1 : right]
+        plane[:top] = plane[top]
+        plane[bottom:] = plane[bottom - 1]
+
+    list(map_threads(fill, range(len(pairs))))
+    return planes
+
+
+def any_planes(
+    forest: Forest, given: LevelInput, pairs: np.ndarray, plane: np.ndarray
+) -> tuple[np.ndarray, tuple[int, int], np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """What `walk_any_probes` reads: planes (P,H*W), size, stretch (H*W,), constants (P,), and the probes (N,J)."""
+    outside, channels = given.outside, given.channels
+    constants = np.zeros(0, np.float32) if outside is None else outside[pairs[:, 0]]
+    planes = np.stack(
+        [box_averaged(channels[c], r, None if outside is None else float(outside[c])) for c, r in pairs]
+    ).astype(np.float32)
+    stretch = np.zeros(0, np.float32) if given.stretch is None else np.ascontiguousarray(given.stretch).ravel()
+    probes = (plane, np.ascontiguousarray(forest.offset), np.ascontiguousarray(forest.weight))
+    return planes.reshape(len(pairs), -1), given.size, stretch, constants, *probes
+
+
+def walkable(forest: Forest) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(N,) each: left children, thresholds and rows of votes; a leaf is its own left child."""
+    nodes = np.arange(forest.n_nodes, dtype=np.uint32)
+    child = np.where(forest.is_split, forest.left_child, nodes).astype(np.uint32)
+    # Nothing is >= NaN: whatever a pixel holds, a leaf sends it to its own left child, itself.
+    threshold = np.where(forest.is_split, forest.threshold, np.nan).astype(np.float32)
+    return child, threshold, np.where(forest.is_split, 0, forest.leaf_index).astype(np.uint32)
+
+
+def padded_votes(forest: Forest) -> np.ndarray:
+    """(L, C rounded up to eight) float32, as the kernels add them."""
+    return np.pad(forest.votes.astype(np.float32), ((0, 0), (0, -forest.n_classes % 8)))

@@ -1,0 +1,65 @@
+"""What a model file is held to, value by value: whatever is impossible is refused with one sentence."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from hedgerow.errors import refuse_unless
+from hedgerow.forest.history import Refinement
+
+INT32 = np.iinfo(np.int32)
+
+
+def refinements(values: Any) -> tuple[Refinement, ...]:
+    """The records of a file; a ModelError unless they are what they should be."""
+    found: tuple[Refinement, ...] | None = None
+    with suppress(ValueError, TypeError, KeyError, AttributeError):
+        found = tuple(Refinement.from_dict(value) for value in values)
+    refuse_unless(isinstance(values, list) and found is not None, "its history is no list of refinements")
+    return found or ()
+
+
+def whole(value: Any, low: int, high: int, what: str) -> int:
+    refuse_unless(type(value) is int and low <= value <= high, f"its {what} is out of range")
+    return value
+
+
+def choice(value: Any, known: tuple[str, ...], what: str) -> str:
+    refuse_unless(isinstance(value, str) and value in known, f"its {what} is unknown")
+    return str(value)
+
+
+def number(value: Any, what: str) -> float:
+    refuse_unless(type(value) in (int, float), f"its {what} is no number")
+    return float(value)
+
+
+def short_text(value: Any) -> str:
+    refuse_unless(isinstance(value, str) and len(value) <= 20 and value.isprintable(), "its image type is no name")
+    return value
+
+
+def narrowest(array: np.ndarray) -> np.ndarray:
+    """The same values in the smallest type that holds each of them exactly."""
+    for dtype in (np.uint8, np.int8, np.uint16, np.int16, np.float16, np.int32, np.float32):
+        small = _cast(array, dtype)
+        if small is not None and not np.signbit(array[array == 0]).any():
+            return np.ascontiguousarray(small)
+    return np.ascontiguousarray(array)
+
+
+def widened(array: np.ndarray, dtype: type) -> np.ndarray:
+    """The same values in the type that the model works with."""
+    wide = _cast(array, dtype)
+    refuse_unless(wide is not None, "an array has impossible values")
+    return array if wide is None else wide
+
+
+def _cast(array: np.ndarray, dtype: type) -> np.ndarray | None:
+    """The array in another type, or None if that changes a value (NaN counts as changed)."""
+    with np.errstate(all="ignore"):
+        cast: np.ndarray = array.astype(dtype)
+        return cast if np.array_equal(cast.astype(array.dtype), array) else None

@@ -1,0 +1,134 @@
+"""What the kernels of one level are given, and the room they work in, by name."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from hedgerow.kernels.constants import CPU_GENERATIONS
+from hedgerow.kernels.cpu.blocks import BLOCK
+
+PIECE, FOOT = 2 ** (CPU_GENERATIONS + 1) - 1, 2**CPU_GENERATIONS  # nodes of a piece, and of its last generation
+
+
+class Reading(NamedTuple):
+    """values: (V + room behind them,) float32; all else as in `wiring.Reads`."""
+
+    values: np.ndarray
+    place: np.ndarray
+    stride: int
+    size: tuple[int, int]
+    offset: np.ndarray
+    row: np.ndarray
+    column: np.ndarray
+    stretch: np.ndarray
+    planes: np.ndarray
+    extent: tuple[int, int]
+
+
+class Trees(NamedTuple):
+    """As in `wiring.Wiring`."""
+
+    root: np.ndarray
+    left_child: np.ndarray
+    split_of: np.ndarray
+    leaf_of: np.ndarray
+    leaf_group: np.ndarray
+
+
+class Weights(NamedTuple):
+    """split: (N,J); bias: (N,) of the splits; votes: (L,C); all float32. Gradients come in the same form."""
+
+    split: np.ndarray
+    bias: np.ndarray
+    votes: np.ndarray
+
+
+class Activation(NamedTuple):
+    """kind: of split, a number of `constants`; leaf: alpha_2, float32; normalised: whether leaves are a softmax
+    tolerance: float32, what a branch must exceed at a pixel to be gone into."""
+
+    kind: int
+    leaf: np.float32
+    normalised: bool
+    tolerance: np.float32
+
+
+class Room(NamedTuple):
+    """Room for one thread, for F pieces that lie above each other.
+
+    node:    (F,PIECE) int32, nodes that are reached
+    child:   (F,PIECE,2) int32, positions of left and right child in that list, or -1
+    carry:   (F,PIECE+2,BLOCK), two rows more since children are written before it is known whether they carry anything
+    gate:    (F,PIECE,BLOCK)
+    leaves, open_ends: (F,FOOT) int32, positions of those
+    n_inner, n_open, n_done: (F,) int64, nodes above the foot, open ends, and open ends that are done (-1: a new piece)
+    index:   (BLOCK,) int64; probe, mass: (BLOCK,); four: (4*BLOCK,); part, sums: (C,BLOCK)
+    """
+
+    node: np.ndarray
+    child: np.ndarray
+    carry: np.ndarray
+    gate: np.ndarray
+    leaves: np.ndarray
+    open_ends: np.ndarray
+    n_inner: np.ndarray
+    n_open: np.ndarray
+    n_done: np.ndarray
+    index: np.ndarray
+    probe: np.ndarray
+    mass: np.ndarray
+    four: np.ndarray
+    part: np.ndarray
+    sums: np.ndarray
+
+
+class BackRoom(NamedTuple):
+    """Room for one thread beyond that of the forward pass.
+
+    four: (4,) int64, leaves; slopes: (4*BLOCK,); d_input: (BLOCK,)
+    mean: (BLOCK,), 0 where nothing is normalised; nothing: (BLOCK,) 0
+    given, here: (C,BLOCK)
+    """
+
+    four: np.ndarray
+    slopes: np.ndarray
+    d_input: np.ndarray
+    mean: np.ndarray
+    nothing: np.ndarray
+    given: np.ndarray
+    here: np.ndarray
+
+
+def make_room(n_pieces: int, n_classes: int) -> Room:
+    piece = (n_pieces, PIECE)
+    return Room(
+        node=np.empty(piece, np.int32),
+        child=np.empty((*piece, 2), np.int32),
+        carry=np.empty((n_pieces, PIECE + 2, BLOCK), np.float32),
+        gate=np.empty((*piece, BLOCK), np.float32),
+        leaves=np.empty((n_pieces, FOOT), np.int32),
+        open_ends=np.empty((n_pieces, FOOT), np.int32),
+        n_inner=np.empty(n_pieces, np.int64),
+        n_open=np.empty(n_pieces, np.int64),
+        n_done=np.empty(n_pieces, np.int64),
+        index=np.empty(BLOCK, np.int64),
+        probe=np.empty(BLOCK, np.float32),
+        mass=np.empty(BLOCK, np.float32),
+        four=np.empty(4 * BLOCK, np.float32),
+        part=np.empty((n_classes, BLOCK), np.float32),
+        sums=np.empty((n_classes, BLOCK), np.float32),
+    )
+
+
+def make_back_room(n_classes: int) -> BackRoom:
+    return BackRoom(
+        four=np.empty(4, np.int64),
+        slopes=np.empty(4 * BLOCK, np.float32),
+        d_input=np.empty(BLOCK, np.float32),
+        mean=np.zeros(BLOCK, np.float32),
+        nothing=np.zeros(BLOCK, np.float32),
+        given=np.empty((n_classes, BLOCK), np.float32),
+        here=np.empty((n_classes, BLOCK), np.float32),
+    )

@@ -1,0 +1,30 @@
+"""Weights of separable filters, at distances 0..R from the pixel, in plain NumPy.
+
+R is a multiple of 4, as the kernels take it; what lies beyond the filter's own radius is zero.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def gaussian_weights(sigma: float, truncate: float) -> np.ndarray:
+    """(3, 1+R) float32: the sampled Gaussian and its two derivatives.
+
+    The Gaussian ends at `truncate` sigmas and sums to one, as in scipy.ndimage.
+    """
+    radius = int(truncate * sigma + 0.5)
+    distance = np.arange(radius + 1.0)
+    bell = np.exp(-0.5 * (distance / sigma) ** 2)
+    bell /= bell[0] + 2 * bell[1:].sum()
+    weights = np.stack([bell, distance / sigma**2 * bell, (distance**2 / sigma**4 - 1 / sigma**2) * bell])
+    return _padded(weights).astype(np.float32)
+
+
+def box_weights(radius: int) -> np.ndarray:
+    """(1, 1+R) float32: the mean over a box."""
+    return _padded(np.full((1, radius + 1), 1 / (2 * radius + 1))).astype(np.float32)
+
+
+def _padded(weights: np.ndarray) -> np.ndarray:
+    return np.pad(weights, ((0, 0), (0, -(weights.shape[1] - 1) % 4)))
