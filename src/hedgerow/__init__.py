@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from hedgerow.lazy import attach
 
 __version__ = "0.1.0"
 
@@ -43,20 +42,4 @@ _HOMES = {
 }
 
 __all__ = sorted(_HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'hedgerow' has no attribute {name!r}")
-    home = _HOMES[name]
-    value = (
-        getattr(importlib.import_module(f"hedgerow.{home}"), name)
-        if home
-        else importlib.import_module(f"hedgerow.{name}")
-    )
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return [*globals(), *_HOMES]
+__getattr__, __dir__ = attach("hedgerow", _HOMES)
