@@ -68,6 +68,8 @@ def test_limits_are_included_and_what_lies_beyond_is_refused(config, name, low, 
 @pytest.mark.parametrize(("config", "name"), REQUIRED)
 @pytest.mark.parametrize("wrong", ["three", b"3", [["3"]], {"a": 1}, object(), np.array([1, 2]), 1 + 2j])
 def test_wrong_types_are_refused(config, name, wrong):
+    if name == "features" and wrong == "three":
+        pytest.skip("a kind of feature is a name; which there are, the registry knows")
     with pytest.raises(ConfigError):
         config(**{name: wrong})
 
@@ -104,8 +106,10 @@ def test_numbers_of_numpy_become_plain():
         {"context": StackConfig, "values": {"sigmas": [1.0] * 101}},
         {"context": StackConfig, "values": {"skip": 10**400}},
         {"context": StackConfig, "values": {"n_trees": 10**400}},
-        {"context": StackConfig, "values": {"features": "Bank"}},
-        {"context": StackConfig, "values": {"features": ["bank"]}},
+        {"context": StackConfig, "values": {"features": []}},
+        {"context": StackConfig, "values": {"features": ["bank", "bank"]}},
+        {"context": StackConfig, "values": {"features": ["bank", 3]}},
+        {"context": StackConfig, "values": {"features": None}},
         {"context": StackConfig, "values": {"n_tree": 5}},
         {"context": StackConfig, "values": {"context": {"windows": 5}}},
         {"context": StackConfig, "values": {"context": 5}},
@@ -116,6 +120,13 @@ def test_what_fits_no_model_is_refused(changes):
     with pytest.raises(ConfigError) as refusal:
         changes["context"].from_dict(changes["values"])
     assert "\n" not in str(refusal.value)
+
+
+def test_one_kind_of_feature_or_several():
+    assert StackConfig(features=["bank"]).features == "bank"
+    assert StackConfig(features=["bank", "channels"]).features == ("bank", "channels")
+    assert StackConfig(features="bank+channels") == StackConfig(features=("bank", "channels"))
+    assert StackConfig.from_dict(StackConfig(features="bank+channels").to_dict()).features == ("bank", "channels")
 
 
 def test_scales_are_needed_by_the_bank_alone():

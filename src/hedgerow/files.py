@@ -26,6 +26,11 @@ def one_line(problem: Exception) -> str:
     return text if len(text) <= 200 else text[:197] + "..."
 
 
+def megabytes(n_bytes: int) -> str:
+    """The size of a file for people to read: "1.47 MB", or "12.3 kB" of a small one."""
+    return f"{n_bytes / 1e6:.2f} MB" if n_bytes >= 1e5 else f"{n_bytes / 1e3:.1f} kB"
+
+
 @contextmanager
 def atomic_path(path: PathLike) -> Iterator[Path]:
     """Yield a temporary path beside `path`; the file or folder that the body writes there takes its name.

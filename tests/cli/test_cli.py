@@ -17,6 +17,7 @@ from hedgerow import synthetic
 from hedgerow.config import StackConfig
 from hedgerow.experiments import demo
 from hedgerow.images.reading import read_image, read_labels
+from hedgerow.io import model_file as model_files
 from helpers.files import listing
 from helpers.refusals import assert_refused
 
@@ -41,7 +42,7 @@ def test_a_bug_is_one_line_and_a_traceback_only_with_debug(hedgerow, model_file,
     def stumble(path):
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr(model_file, "load", stumble)
+    monkeypatch.setattr(model_files, "load", stumble)
     finished = hedgerow("info", model_file)
     assert finished.code == 1
     assert len(finished.err.splitlines()) == 1

@@ -41,7 +41,7 @@ DAMAGES = {
     "fractions as labels": ("labels/a0.npy", {"labels/a0.png": None, "labels/a0.npy": labels_of(0.5)}),
     "NaN as labels": ("labels/a0.npy", {"labels/a0.png": None, "labels/a0.npy": labels_of(np.nan)}),
     "colours as labels": ("labels/a0.png", {"labels/a0.png": COLOURS}),
-    "nothing labelled": ("labels/a1.png", {"labels/a1.png": labels_of(np.uint8(255))}),
+    "nothing labelled": ("images/a1.png", {"labels/a1.png": labels_of(np.uint8(255))}),
     "too many classes": ("labels", {"labels/a0.png": None, "labels/a0.npy": np.arange(24 * 32).reshape(24, 32)}),
     "a single class": ("labels", dict.fromkeys(["labels/a0.png", "labels/a1.png"], labels_of(np.uint8(3)))),
 }

@@ -10,7 +10,8 @@ import pytest
 
 import hedgerow as hr
 from conftest import CLASSES
-from hedgerow.forest.arrays import ForestStack
+from hedgerow.io.describe import description
+from hedgerow.predict import evaluate as evaluation
 from helpers.files import listing, write
 from helpers.refusals import assert_refused
 
@@ -58,7 +59,7 @@ def test_json_has_null_where_a_measure_is_not_defined(hedgerow, place, model_fil
 def test_evaluate_refuses_before_the_work(hedgerow, place, model_file, monkeypatch):
     model = place / "model.hedge"
     shutil.copy(model_file, model)
-    monkeypatch.setattr(ForestStack, "predict", lambda *_, **__: pytest.fail("the work was begun"))
+    monkeypatch.setattr(evaluation, "predict_indices", lambda *_, **__: pytest.fail("the work was begun"))
     arguments = ("evaluate", model, place / "images", place / "labels")
     assert_refused(hedgerow(*arguments, "--background", 5), "5", "3, 77, 200")
     for target in (place, place / "none" / "a.json", place / "labels" / "a0.png", model):
@@ -81,4 +82,4 @@ def test_info_says_what_a_model_is(hedgerow, model_file, stack):
     for number, forest in enumerate(stack.levels, start=1):
         assert f"level {number}: 3 trees, {forest.n_leaves} leaves" in finished.out
     values = strict_json(hedgerow("info", model_file, "--json").out)
-    assert values == json.loads(json.dumps(model_file.description(stack)))
+    assert values == json.loads(json.dumps(description(stack)))

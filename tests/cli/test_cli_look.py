@@ -14,7 +14,6 @@ from conftest import CLASSES
 from hedgerow.io import model_file
 from hedgerow.network.mapping import to_convnet
 from helpers.files import listing, unchanged
-from helpers.refinements import record
 from helpers.refusals import assert_refused
 
 
@@ -58,7 +57,7 @@ def test_info_says_how_a_network_was_refined(hedgerow, net_file, refined):
     finished = hedgerow("info", net_file)
     assert finished.code == 0, finished.err
     assert "refined for 6 steps" in finished.out
-    assert f"refined {record(refined)['scores']['refined']:.3f}" in finished.out
+    assert f"refined {refined.refinements[-1].refined:.3f}" in finished.out
 
 
 def test_info_of_a_network_is_valid_json(hedgerow, net_file, refined):
@@ -69,7 +68,7 @@ def test_info_of_a_network_is_valid_json(hedgerow, net_file, refined):
     assert finished.code == 0, finished.err
     values = json.loads(finished.out, parse_constant=refuse)
     assert [layer["name"] for layer in values["layers"]] == ["H1", "H2", "H3", "H4", "H5", "output"]
-    assert values["refined"] == refined.settings["refined"]
+    assert values["refined"] == [one.to_dict() for one in refined.refinements]
 
 
 def test_info_of_a_forest_has_no_layers(hedgerow, model_file):

@@ -18,7 +18,7 @@ from hedgerow.network.stacknet import StackNet
 from hedgerow.progress import silent
 from hedgerow.refinement import checkpoints, loop
 from helpers.files import listing, unchanged, write
-from helpers.refinements import SHORT, Stopped, assert_same_weights, record, stop_at
+from helpers.refinements import SHORT, Stopped, assert_same_weights, stop_at
 from helpers.refusals import assert_refused
 
 
@@ -46,7 +46,7 @@ def test_train_then_refine_prints_three_scores_and_writes_the_network(train, run
     net = hr.load(place / "net.hedge")
     assert isinstance(net, StackNet)
     assert net.split == "soft"
-    scores = record(net)["scores"]
+    scores = net.refinements[-1].scores
     for what, name in (("stack", "stack"), ("mapped", "network before"), ("refined", "network after")):
         assert re.search(rf"^  {name} +{scores[what]:.3f}$", finished.out, re.MULTILINE), finished.out
     assert "held-out" in finished.out
@@ -62,15 +62,15 @@ def test_the_command_line_and_the_library_refine_alike(run, place, stack, exampl
     expected = hr.refine(net, example.images, example.labels, config, progress=silent)
     found = hr.load(place / "net.hedge")
     assert_same_weights(found, expected)
-    assert RefineConfig.from_dict(record(found)["config"]) == config
+    assert RefineConfig.from_dict(found.refinements[-1].config) == config
 
 
 def test_a_refined_network_is_refined_further(run, net_file, refined, place):
     finished = run(model=net_file.name)
     assert finished.code == 0, finished.err
     found = hr.load(place / "net.hedge")
-    assert len(found.settings["refined"]) == 2
-    assert found.settings["refined"][0] == record(refined)
+    assert len(found.refinements) == 2
+    assert found.refinements[0] == refined.refinements[0]
     assert not torch.equal(found.level(0).split_weight, refined.level(0).split_weight)
 
 
@@ -89,7 +89,7 @@ def test_validation_images_give_the_scores(run, place, validation):
     assert "flatters" not in finished.out
     net = hr.load(place / "net.hedge")
     image, labels = draw(60)
-    assert record(net)["scores"]["refined"] == hr.evaluate(net, [image], [labels]).mean_dice
+    assert net.refinements[-1].refined == hr.evaluate(net, [image], [labels]).mean_dice
 
 
 def test_without_held_out_images_no_scores_are_printed(run, place):
@@ -116,14 +116,14 @@ def test_the_settings_of_refine_are_accepted_by_it(hedgerow, run, place):
     assert RefineConfig.read(place / "all.toml") == RefineConfig()
     finished = run("--config", place / "all.toml", "--steps", 1)
     assert finished.code == 0, finished.err
-    found = RefineConfig.from_dict(record(hr.load(place / "net.hedge"))["config"])
+    found = RefineConfig.from_dict(hr.load(place / "net.hedge").refinements[-1].config)
     assert found == RefineConfig(n_steps=1, pixels=8000)  # what a CPU is given
 
 
 def test_presets_are_the_papers(run, place):
     finished = run("--preset", "zebrafish", "--steps", 1)
     assert finished.code == 0, finished.err
-    found = RefineConfig.from_dict(record(hr.load(place / "net.hedge"))["config"])
+    found = RefineConfig.from_dict(hr.load(place / "net.hedge").refinements[-1].config)
     assert found == RefineConfig.zebrafish(n_steps=1)
 
 
@@ -183,7 +183,7 @@ def test_restart_forgets_the_interrupted_run(run, place, stack, example, caplog)
     finished = run("--seed", 5, "--restart")
     assert finished.code == 0, finished.err
     assert "going on" not in caplog.text
-    assert record(hr.load(place / "net.hedge"))["config"]["seed"] == 5
+    assert hr.load(place / "net.hedge").refinements[-1].config["seed"] == 5
     assert not (place / "net.hedge.checkpoint").exists()
     assert run("--restart").code == 0, "also where there is nothing to forget"
 
@@ -251,7 +251,7 @@ def test_a_network_has_its_splits_already(run, net_file, place, options):
 
 @pytest.mark.parametrize("output", ["model.hedge", "images/a0.png", "labels/a1.png", "short.toml", "", "no/net.hedge"])
 def test_an_output_that_cannot_or_must_not_be_is_refused_before_the_work(run, place, output, monkeypatch):
-    monkeypatch.setattr(loop, "refine", lambda *_, **__: pytest.fail("the work was begun"))
+    monkeypatch.setattr(loop, "refine_labelled", lambda *_, **__: pytest.fail("the work was begun"))
     before = listing(place)
     assert_refused(run(output=output), place / output)
     unchanged(place, before)

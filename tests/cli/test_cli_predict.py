@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from conftest import CLASSES
-from hedgerow.images import writing
+from hedgerow import files
 from hedgerow.images.reading import read_image, read_labels
-from hedgerow.io import model_file
+from hedgerow.io import model_file as model_files
 from hedgerow.predict import batch
 from helpers.files import listing, write
 from helpers.refusals import assert_refused
@@ -66,7 +66,7 @@ def test_png_holds_labels_and_single_maps_and_the_rest_goes_to_tiff(hedgerow, pl
 
 
 def test_png_is_refused_at_once_where_it_cannot_hold_the_classes(hedgerow, stack, place):
-    model_file.save(dataclasses.replace(stack, classes=(-1, 0, 1)), place / "model.hedge")
+    model_files.save(dataclasses.replace(stack, classes=(-1, 0, 1)), place / "model.hedge")
     finished = hedgerow("predict", place / "model.hedge", place / "images", "-o", place / "out", "--format", "png")
     assert_refused(finished, place / "model.hedge", "PNG", "--format")
     assert not (place / "out").exists()
@@ -163,7 +163,7 @@ def test_an_interrupted_write_leaves_no_part_under_the_final_name(hedgerow, plac
     finished = hedgerow("predict", model_file, place / "images", "-o", place / "old", "--format", format)
     assert finished.code == 0
     started = []
-    move = writing._move_into_place
+    move = files._move_into_place
 
     def interrupt(temporary, final):
         started.append(final.name)
@@ -172,7 +172,7 @@ def test_an_interrupted_write_leaves_no_part_under_the_final_name(hedgerow, plac
             raise KeyboardInterrupt
         move(temporary, final)
 
-    monkeypatch.setattr(writing, "_move_into_place", interrupt)
+    monkeypatch.setattr(files, "_move_into_place", interrupt)
     finished = hedgerow("predict", model_file, place / "images", "-o", place / "new", "--format", format)
     assert finished.code == 130
     assert finished.err.strip() == "hedgerow: interrupted; nothing was left half-written."

@@ -8,8 +8,9 @@ pytest.importorskip("torch")
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
+from hedgerow.jobs.reporting import unique_names
+
 import hedgerow as hr
-from hedgerow.cli.report import unique_names
 from helpers.files import listing, unchanged, write
 from helpers.pages import Page
 from helpers.refusals import assert_refused
@@ -54,7 +55,7 @@ def test_the_same_model_twice_is_shown_once(report, trained_place):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--background", 4), ["--background is 4", "3, 77, 200"]),
+        (("--background", 4), ["background is 4", "3, 77, 200"]),
         (("--also", "missing.hedge"), ["missing.hedge"]),
     ],
     ids=str,

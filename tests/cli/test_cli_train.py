@@ -11,6 +11,7 @@ import hedgerow as hr
 from conftest import CLASSES
 from hedgerow.config import StackConfig
 from hedgerow.forest import autocontext
+from hedgerow.jobs import training
 from hedgerow.images.writing import write_labels
 from hedgerow.threads import get_threads, threads
 from helpers.files import listing
@@ -87,7 +88,7 @@ def test_settings_of_a_file_are_refused_with_its_name(train, place):
     "output", ["", "no/such/folder/model.hedge", "images/a0.png", "labels/a1.png", "settings.toml"]
 )
 def test_an_output_that_cannot_or_must_not_be_is_refused_before_the_work(hedgerow, place, output, monkeypatch):
-    monkeypatch.setattr(autocontext, "fit_stack", lambda *_, **__: pytest.fail("the work was begun"))
+    monkeypatch.setattr(training, "grow_stack", lambda *_, **__: pytest.fail("the work was begun"))
     before = listing(place)
     target = place / output
     settings = ("--config", place / "settings.toml")

@@ -145,7 +145,7 @@ def test_nothing_is_read_or_written_out_of_range(case, tmp_path):
     compile_c("-O1", *watch, tmp_path / "main.c", source, "-o", program, "-lm")
     for height, width in SIZES:
         image = picture(stack, height, width)
-        planes = to_planes(image, features=stack.features.kind)
+        planes = to_planes(image, layout=stack.features.layout)
         for spoiled in (False, True):
             if spoiled:
                 planes = planes.copy()

@@ -37,10 +37,10 @@ def session_of(model, threads=1):
 
 def answer(model, image, filters=False):
     """proba (C,H,W) and labels (H,W) of the exported model, for an image as `predict` takes it."""
-    planes = to_planes(image, features=model.features.kind)
+    planes = to_planes(image, layout=model.features.layout)
     given = {"image": planes}
     if not filters:
-        given = {"features": model.features.compute(planes), "reach": model.features.reach(planes)}
+        given = {"features": model.features.compute(planes), "reach": model.features.stretch(planes)}
     session = session_of(build(model, filters))
     names = [each.name for each in session.get_inputs()]
     return session.run(["proba", "labels"], {name: given[name] for name in names})

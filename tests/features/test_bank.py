@@ -7,7 +7,11 @@ from scipy import ndimage
 from hedgerow import threads
 from hedgerow.config import ContextConfig, StackConfig
 from hedgerow.errors import InputError
-from hedgerow.features.bank import DOG_RATIO, KINDS, STRUCTURE_RATIO, fit_features, scale_channels
+from hedgerow.features.bank import KINDS, Shape, scale_channels
+from hedgerow.features.registry import fit_features
+
+# As in the definition of the channels; written out, so that a change of the program's constants is noticed.
+DOG_RATIO, STRUCTURE_RATIO = 0.66, 0.5
 
 
 def eigenvalues(rr, rc, cc):
@@ -40,7 +44,7 @@ def scipy_channels(image, sigma):
 def test_bank_equals_scipy(sigma, shape):
     image = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
     out = np.full((len(KINDS), *shape), np.nan, np.float32)
-    scale_channels(image, sigma, out)
+    scale_channels(image, sigma, Shape(), out)
     expected = scipy_channels(image, sigma)
     for kind, ours, theirs in zip(KINDS, out, expected, strict=True):
         # Eigenvalues are differences: their scale is that of the pair.
@@ -50,7 +54,7 @@ def test_bank_equals_scipy(sigma, shape):
 
 def test_every_channel_is_named_once():
     image = np.random.default_rng(0).random((3, 20, 21)).astype(np.float32)
-    features = fit_features([image], StackConfig(sigmas=(0.7, 2.0)))
+    features = fit_features([image], StackConfig(sigmas=(0.7, 2.0)))[0]
     assert len(set(features.names)) == features.n_features == len(features.compute(image)) == 3 * (1 + 2 * 8)
     assert features.names[0] == "c0 raw"
     assert features.names[17 + 1 + 8] == "c1 gaussian 2"
@@ -59,7 +63,7 @@ def test_every_channel_is_named_once():
 def test_features_are_standardised_over_all_images():
     rng = np.random.default_rng(1)
     images = [(rng.random((1, h, w)) * 50 + 30_000).astype(np.float32) for h, w in ((30, 40), (51, 17))]
-    features = fit_features(images, StackConfig(sigmas=(1.0, 3.0)))
+    features = fit_features(images, StackConfig(sigmas=(1.0, 3.0)))[0]
     values = np.concatenate([features.compute(i).reshape(features.n_features, -1) for i in images], axis=1)
     np.testing.assert_allclose(values.mean(axis=1), 0, atol=2e-4)
     np.testing.assert_allclose(values.std(axis=1), 1, atol=2e-4)
@@ -67,14 +71,14 @@ def test_features_are_standardised_over_all_images():
 
 def test_constant_image_gives_finite_features():
     image = np.full((1, 9, 9), 7, np.float32)
-    features = fit_features([image], StackConfig(sigmas=(1.0,)))
+    features = fit_features([image], StackConfig(sigmas=(1.0,)))[0]
     assert np.isfinite(features.compute(image)).all()
 
 
 def test_a_feature_does_not_depend_on_where_the_image_was_cut():
     image = np.random.default_rng(2).random((1, 90, 120)).astype(np.float32)
-    features = fit_features([image], StackConfig(sigmas=(0.7, 1.6, 3.5)))
-    whole, margin = features.compute(image), features.support
+    features = fit_features([image], StackConfig(sigmas=(0.7, 1.6, 3.5)))[0]
+    whole, margin = features.compute(image), features.halo
     for top, bottom, left, right in ((0, 90, 13, 111), (7, 80, 0, 120), (20, 90, 31, 120)):
         part = features.compute(image[:, top:bottom, left:right])
         rows = slice(top + margin * (top > 0), bottom - margin * (bottom < 90))
@@ -83,18 +87,20 @@ def test_a_feature_does_not_depend_on_where_the_image_was_cut():
         np.testing.assert_array_equal(whole[:, rows, columns], inner)
 
 
-def test_support_is_as_far_as_a_filter_looks():
-    features = fit_features([np.random.default_rng(0).random((1, 8, 8)).astype(np.float32)], StackConfig(sigmas=(2.0,)))
+def test_the_halo_is_as_far_as_a_filter_looks():
+    features = fit_features(
+        [np.random.default_rng(0).random((1, 8, 8)).astype(np.float32)], StackConfig(sigmas=(2.0,))
+    )[0]
     image = np.zeros((1, 61, 61), np.float32)
     dot = image.copy()
     dot[0, 30, 30] = 1
     rows = np.nonzero((features.compute(image) != features.compute(dot)).any(axis=(0, 2)))[0]
-    assert 30 - rows[0] == rows[-1] - 30 <= features.support
+    assert 30 - rows[0] == rows[-1] - 30 <= features.halo
 
 
 def test_threads_do_not_change_features():
     image = np.random.default_rng(5).random((2, 40, 50)).astype(np.float32)
-    features = fit_features([image], StackConfig())
+    features = fit_features([image], StackConfig())[0]
     with threads.threads(1):
         one = features.compute(image)
     with threads.threads(3):
@@ -103,28 +109,30 @@ def test_threads_do_not_change_features():
 
 def test_own_channels_are_only_standardised():
     image = np.random.default_rng(6).random((5, 11, 12)).astype(np.float32)
-    features = fit_features([image], StackConfig(features="channels"))
+    features = fit_features([image], StackConfig(features="channels"))[0]
     flat = image.reshape(5, -1)
     expected = (flat - flat.mean(axis=1, keepdims=True)) / flat.std(axis=1, keepdims=True)
     np.testing.assert_allclose(features.compute(image).reshape(5, -1), expected, atol=1e-4)
-    assert features.support == 0
+    assert features.halo == 0
 
 
 def test_depth_features():
     depth = np.array([[[0, 2000, 4000], [1000, 100, 90_000]]], np.float32)
     config = StackConfig(features="depth", context=ContextConfig(nearest=0.5, background=10))
-    features = fit_features([depth], config)
+    features = fit_features([depth], config)[0]
     metres, present = features.compute(depth)
     np.testing.assert_allclose(metres * features.std[0] + features.mean[0], [[10, 2, 4], [1, 0.5, 10]], rtol=1e-6)
     np.testing.assert_array_equal(present, [[0, 1, 1], [1, 1, 1]])
-    np.testing.assert_allclose(features.reach(depth), [[0.1, 0.5, 0.25], [1, 2, 0.1]], rtol=1e-6)
+    np.testing.assert_allclose(features.stretch(depth), [[0.1, 0.5, 0.25], [1, 2, 0.1]], rtol=1e-6)
     beyond = features.outside(3)
     np.testing.assert_allclose(beyond[0] * features.std[0] + features.mean[0], 10, rtol=1e-6)
     np.testing.assert_array_equal(beyond[1:], 0)
 
 
 def test_wrong_number_of_channels_is_refused():
-    features = fit_features([np.random.default_rng(0).random((3, 8, 8)).astype(np.float32)], StackConfig(sigmas=(1.0,)))
+    features = fit_features(
+        [np.random.default_rng(0).random((3, 8, 8)).astype(np.float32)], StackConfig(sigmas=(1.0,))
+    )[0]
     with pytest.raises(InputError, match="1 channel"):
         features.compute(np.zeros((1, 8, 8), np.float32))
     with pytest.raises(InputError, match="depth features need"):

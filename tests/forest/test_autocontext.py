@@ -9,36 +9,16 @@ import hedgerow as hr
 from hedgerow import threads
 from hedgerow.errors import InputError
 from hedgerow.forest import autocontext as stack_module
-
-SMALL = hr.StackConfig(
-    n_levels=2,
-    n_trees=4,
-    sigmas=(0.7, 2.0),
-    context=hr.ContextConfig(window=17, n_offsets=3),
-    sampling=hr.SamplingConfig(step=1, fraction=0.5),
-    augment=hr.AugmentConfig(copies=1),
-)
+from hedgerow.forest import samples as sampling
+from hedgerow.forest.level_input import whole_input
+from hedgerow.forest.walk import run_forest
+from hedgerow.images.labelled import labelled_set
+from helpers.blobs import SMALL, blobs
 
 
-def blobs(n_images=5, seed=0, shape=(40, 48), channels=0, dtype=np.uint8):
-    """Bright squares with dark squares to their right: the class of a flat pixel depends on its surroundings."""
-    rng = np.random.default_rng(seed)
-    images, labels = [], []
-    for i in range(n_images):
-        height, width = shape[0] + 3 * i, shape[1] - 2 * i
-        image, label = np.full((height, width), 100.0), np.zeros((height, width), np.uint8)
-        for _ in range(4):
-            row, column = rng.integers(0, height - 8), rng.integers(0, width - 16)
-            image[row : row + 8, column : column + 8] = 180
-            image[row : row + 8, column + 8 : column + 16] = 140
-            label[row : row + 8, column : column + 8] = 1
-            label[row : row + 8, column + 8 : column + 16] = 2
-        image = image + rng.normal(0, 5, image.shape)
-        image = np.stack([image] * channels, axis=-1) if channels else image
-        scale = {"uint8": 1, "uint16": 200, "float32": 1 / 255}[np.dtype(dtype).name]
-        images.append((image * scale).astype(dtype))
-        labels.append(label)
-    return images, labels
+def grouped(images, labels, config):
+    """The training images with their copies and groups, as growing gets them."""
+    return sampling.with_groups(labelled_set(images, labels), config.augment, config.seed, None)
 
 
 def arrays_of(stack):
@@ -86,16 +66,15 @@ def test_training_pixels_go_where_prediction_sends_them():
     """Codes route in training as thresholds do in prediction: growing on its own training set must not differ."""
     images, labels = blobs(4)
     config = dataclasses.replace(SMALL, n_levels=1, held_out="none", augment=hr.AugmentConfig(copies=0))
-    prepared, _ = stack_module.prepare(images, labels, config, 255, None)
-    features = stack_module.fit_features([p.planes for p in prepared], config)
+    prepared = grouped(images, labels, config)
+    features, kept = stack_module.fit_features([p.planes for p in prepared], config)
     samples = stack_module.draw_samples(prepared, config)
-    planes = stack_module.build_planes(prepared, features, samples, 0, config)
+    planes = stack_module.build_planes(prepared, features, kept.__getitem__, samples, 0, config)
     coded, _ = stack_module._grow_level(planes, samples, 0, 3, config, lambda *a: None)
-    finished = planes.finished(coded)
+    finished = coded.finished(planes)
     for i, image in enumerate(prepared):
-        by_codes = stack_module.run_forest(coded, planes.image(i))
-        by_values = stack_module.run_forest(finished, features.compute(image.planes))
-        np.testing.assert_array_equal(by_codes, by_values)
+        given = whole_input(features.compute(image.planes))
+        np.testing.assert_array_equal(coded.proba(planes, i, given.region), run_forest(finished, given))
 
 
 @pytest.mark.parametrize("n_images", [1, 2, 5])
@@ -123,7 +102,7 @@ def test_passed_on_predictions_come_from_trees_that_did_not_see_the_group(monkey
                 forest, skipped = list(seen.values())[-1]
                 trees = [t for t, groups in enumerate(skipped) if group in groups]
                 assert trees
-                np.testing.assert_array_equal(predictor.threshold, forest.select(np.array(trees)).threshold)
+                np.testing.assert_array_equal(predictor.trees.threshold, forest.select(np.array(trees)).trees.threshold)
         return true_pass(planes, prepared, predictors, *rest)
 
     monkeypatch.setattr(stack_module, "_pass_on", check)
@@ -134,12 +113,12 @@ def test_passed_on_predictions_come_from_trees_that_did_not_see_the_group(monkey
 
 def test_groups_are_images_or_blocks_of_few_images():
     images, labels = blobs(5)
-    prepared, _ = stack_module.prepare(images, labels, SMALL, 255, None)
+    prepared = grouped(images, labels, SMALL)
     assert [len(np.unique(p.group)) for p in prepared[:5]] == [1] * 5
     assert len({int(p.group[0, 0]) for p in prepared[:5]}) == 5
     assert {int(p.group[0, 0]) for p in prepared[5:]} == {int(p.group[0, 0]) for p in prepared[:5]}
-    prepared, _ = stack_module.prepare(images[:1], labels[:1], SMALL, 255, None)
-    assert len(np.unique(prepared[0].group)) == stack_module.BLOCKS**2
+    prepared = grouped(images[:1], labels[:1], SMALL)
+    assert len(np.unique(prepared[0].group)) == sampling.BLOCKS**2
 
 
 @pytest.mark.parametrize(("n_groups", "n_trees", "skip"), [(2, 2, 0.3), (5, 16, 0.34), (30, 4, 0.1), (16, 16, 0.9)])
@@ -277,7 +256,7 @@ def test_a_rare_class_survives_the_limit_on_samples():
         label[label == 2] = 0
     labels[0][3, 3:8] = 2
     config = dataclasses.replace(SMALL, sampling=hr.SamplingConfig(step=1, max_samples=100))
-    prepared, _ = stack_module.prepare(images, labels, config, 255, None)
+    prepared = grouped(images, labels, config)
     samples = stack_module.draw_samples(prepared, config)
     assert len(samples) <= 100 + 3 * config.sampling.at_least
     assert (samples.target == 2).sum() >= 5

@@ -61,9 +61,10 @@ def table_planes(values, coded=True):
         start=0 * one,
         height=one,
         width=n_samples * one,
-        reach=np.zeros(0, np.float32),
+        stretch=np.zeros(0, np.float32),
         outside=np.zeros(0, np.float32),
         radii=(0,),
+        proposals="offsets",
     )
 
 
@@ -93,7 +94,7 @@ def test_every_split_is_the_best_of_all(criterion, balance, coded, n_samples, n_
     )
     planes = table_planes(values, coded)
     grown = grow_forest(planes, table_samples(target), [NOTHING], n_classes, config, (0,))
-    forest = planes.finished(grown)
+    forest = grown.finished(planes)
     forest.validate()
     counts = np.bincount(target, minlength=n_classes)
     weight = n_samples / (n_classes * np.maximum(counts, 1)) if balance else np.ones(n_classes)
@@ -177,7 +178,9 @@ def test_codes_are_read_at_offsets_with_the_nearest_edge(offset):
     planes, flat, layout, samples = two_images(np.random.default_rng(0))
     bins = np.zeros(50, np.uint8)
     place = np.zeros(50, np.uint32)
-    kernels.fill_codes(flat, *layout, samples, 9, 50, 2, np.array(offset, np.float32), place, bins)
+    read = kernels.Planes(flat, flat[:0].astype(np.float32), *layout, *np.zeros((2, 0), np.float32))
+    probe = kernels.Probes(np.array([[2]], np.int32), np.array([[offset]], np.float32), np.ones((1, 1), np.float32))
+    kernels.fill_codes(read, samples, 9, 50, probe, 0, place, bins)
     for i in range(50):
         row, column, image = samples[:3, 9 + i]
         assert bins[i] == plain.read(planes[image][2], row + offset[0], column + offset[1], None)
@@ -189,16 +192,17 @@ def test_values_are_summed_as_the_definition_says(constant):
 
     rng = np.random.default_rng(1)
     planes, flat, layout, samples = two_images(rng)
-    values, reach = flat.astype(np.float32), rng.uniform(0.2, 3, 59).astype(np.float32)
+    stretch = rng.uniform(0.2, 3, 59).astype(np.float32)
     outside = rng.standard_normal(3).astype(np.float32) if constant else np.zeros(0, np.float32)
     forest = random_forest(rng, n_trees=1, n_probes=2, n_channels=3)
-    probes = forest.channel[0], forest.offset[0], forest.weight[0]
+    read = kernels.Planes(flat[:0], flat.astype(np.float32), *layout, stretch, outside)
+    probes = kernels.Probes(forest.channel, forest.offset, forest.weight)
     found = np.zeros(59, np.float32)
-    kernels.fill_values(values, *layout, reach, outside, samples, 0, 59, *probes, found)
-    reaches = reach[:35].reshape(5, 7), reach[35:].reshape(6, 4)
+    kernels.fill_values(read, samples, 0, 59, probes, 0, found)
+    stretches = stretch[:35].reshape(5, 7), stretch[35:].reshape(6, 4)
     for i in range(59):
         row, column, image = samples[:3, i]
-        context = {"reach": reaches[image], "outside": outside if constant else None}
+        context = {"stretch": stretches[image], "outside": outside if constant else None}
         expected = plain.split_value(forest, 0, planes[image].astype(np.float32), row, column, **context)
         assert found[i] == expected
 
@@ -235,7 +239,7 @@ def test_thresholds_between_neighbouring_floats():
             min_split=2,
             context=ContextConfig(window=1, n_offsets=0, n_probes=1 if coded else 2),
         )
-        forest = planes.finished(grow_forest(planes, table_samples(target), [NOTHING], 2, config, (0,)))
+        forest = grow_forest(planes, table_samples(target), [NOTHING], 2, config, (0,)).finished(planes)
         right = values[0] >= forest.threshold[0]
         np.testing.assert_array_equal(right, target == 1)
 
@@ -248,7 +252,7 @@ def test_a_large_node_is_searched_on_a_selection():
     config = StackConfig(
         search_samples=500, max_depth=1, bootstrap=False, context=ContextConfig(window=1, n_channels=3)
     )
-    forest = planes.finished(grow_forest(planes, table_samples(target), [NOTHING], 2, config, (0,)))
+    forest = grow_forest(planes, table_samples(target), [NOTHING], 2, config, (0,)).finished(planes)
     assert forest.channel[0, 0] == 1
     assert forest.threshold[0] == pytest.approx(0.3, abs=0.05)
 
@@ -261,7 +265,7 @@ def test_skipped_groups_are_not_seen():
     config = StackConfig(context=ContextConfig(window=1), sampling=SamplingConfig())
     grown = grow_forest(table_planes(values), samples, [np.array([2]), np.array([1])], 3, config, (0,))
     for tree, absent in ((0, 2), (1, 1)):
-        part = grown.select(np.array([tree]))
-        used = part.leaf_index[part.left_child == LEAF]
-        assert (grown.votes[used, absent] == 0).all()
-        assert (grown.votes[used].sum(axis=0) > 0).sum() == 2
+        part = grown.select(np.array([tree])).trees
+        votes = part.votes[part.leaf_index[part.left_child == LEAF]]
+        assert (votes[:, absent] == 0).all()
+        assert (votes.sum(axis=0) > 0).sum() == 2

@@ -6,14 +6,14 @@ import pytest
 from hedgerow.config import AugmentConfig, SamplingConfig
 from hedgerow.forest.samples import UNLABELLED, choose_pixels
 from hedgerow.images.altering import augmented_copy
-from hedgerow.images.labelled import TrainingImage
+from hedgerow.images.labelled import LabelledImage
 
 
 def labelled_image(rng, shape=(40, 50), n_planes=2):
     target = rng.integers(0, 3, shape).astype(np.uint8)
     target[:, 45:] = UNLABELLED
     planes = np.stack([target.astype(np.float32) * 10, *rng.random((n_planes - 1, *shape))]).astype(np.float32)
-    return TrainingImage(planes, target, np.arange(target.size).reshape(shape).astype(np.int32))
+    return LabelledImage(planes, target, group=np.arange(target.size).reshape(shape).astype(np.int32))
 
 
 def test_grid_keeps_its_fraction_of_the_lattice():
@@ -59,14 +59,14 @@ def test_nothing_changes_without_settings():
     copy = augmented_copy(image, AugmentConfig(rotation=0), np.random.default_rng(1))
     np.testing.assert_allclose(copy.planes, image.planes, atol=1e-5)
     np.testing.assert_array_equal(copy.target, image.target)
-    assert copy.copy
+    assert copy.is_copy
 
 
 def test_labels_move_with_the_image_and_are_never_blended():
     """Plane 0 holds ten times the label: wherever the copy is not between pixels, the two must still agree."""
     image = labelled_image(np.random.default_rng(0))
     blocky = np.kron(np.random.default_rng(1).integers(0, 3, (4, 5)), np.ones((10, 10)))
-    image = TrainingImage(10 * blocky[None].astype(np.float32), blocky.astype(np.uint8), image.group)
+    image = LabelledImage(10 * blocky[None].astype(np.float32), blocky.astype(np.uint8), group=image.group)
     config = AugmentConfig(rotation=180, flip=True, scale=0.3, shift=0.2)
     for seed in range(10):
         copy = augmented_copy(image, config, np.random.default_rng(seed))
@@ -80,7 +80,7 @@ def test_labels_move_with_the_image_and_are_never_blended():
 
 
 def test_what_comes_from_outside_is_unlabelled():
-    image = TrainingImage(np.ones((1, 40, 40), np.float32), np.zeros((40, 40), np.uint8), np.zeros((40, 40), np.int32))
+    image = LabelledImage(np.ones((1, 40, 40), np.float32), np.zeros((40, 40), np.uint8))
     for seed in range(5):
         copy = augmented_copy(image, AugmentConfig(rotation=0, shift=0.5), np.random.default_rng(seed))
         outside = copy.target == UNLABELLED
@@ -116,8 +116,8 @@ def test_brightness_and_contrast_leave_labels_alone():
 
 def test_depth_is_looked_up_not_blended():
     depth = np.random.default_rng(0).choice([0.0, 1000.0, 3000.0], (1, 30, 30)).astype(np.float32)
-    image = TrainingImage(depth, np.zeros((30, 30), np.uint8), np.zeros((30, 30), np.int32))
+    image = LabelledImage(depth, np.zeros((30, 30), np.uint8))
     config = AugmentConfig(rotation=90, shift=0.3, brightness=1, contrast=0.5)
-    copy = augmented_copy(image, config, np.random.default_rng(2), depth=True)
+    copy = augmented_copy(image, config, np.random.default_rng(2), blank=0.0)
     assert set(np.unique(copy.planes)) <= {0.0, 1000.0, 3000.0}
     assert (copy.planes[0][copy.target == UNLABELLED] == 0).all()

@@ -8,11 +8,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from test_mapback import assert_same_forests, network
-
 import hedgerow as hr
 from hedgerow.errors import ConfigError
 from hedgerow.forest.arrays import LEAF, Forest
+from hedgerow.forest.level_input import whole_input
 from hedgerow.forest.walk import run_forest
 from hedgerow.io.model_file import load, save
 from hedgerow.kernels.definition.outputs import normalise
@@ -20,6 +19,7 @@ from hedgerow.network.mapping import to_convnet, to_forest
 from hedgerow.threads import threads
 from helpers.forests import grown_stack, random_forest
 from helpers.fuzzy_trees import altered, leaf_probabilities, tree_of_leaf
+from helpers.mapped_back import assert_same_forests, network
 from helpers.model_files import Contents, assert_same_model, refused
 from helpers.net_stacks import random_stack, whole_numbers
 from helpers.refinements import SHORT, assert_same_weights, is_finite, run
@@ -69,7 +69,7 @@ def test_a_soft_forest_is_the_sum_over_leaves_of_products_of_branches(n_probes, 
     for tree in range(forest.n_trees):
         np.testing.assert_allclose(reached[tree_of_leaf(forest) == tree].sum(axis=0), 1, atol=1e-12)
     expected = probabilities(np.einsum("lc,lhw->chw", forest.votes.astype(float), reached), is_softmax)
-    found = run_forest(forest, channels, **given, is_softmax=is_softmax)
+    found = run_forest(forest, whole_input(channels, **given), is_softmax)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
 
 
@@ -103,7 +103,7 @@ def test_where_every_pixel_goes_everywhere_all_leaves_are_added(make):
     length = np.diff(forest.leaf_paths().start)
     expected = probabilities((forest.votes * 0.5 ** length[:, None]).sum(axis=0), is_softmax=True)
     image = np.random.default_rng(0).standard_normal((1, 65, 130)).astype(np.float32)
-    found = run_forest(forest, image, is_softmax=True)
+    found = run_forest(forest, whole_input(image), is_softmax=True)
     np.testing.assert_allclose(found, np.broadcast_to(expected[:, None, None], found.shape), atol=1e-6)
 
 
@@ -113,11 +113,11 @@ def test_pixels_that_are_no_numbers_harm_nobody_else(n_probes):
     image = np.random.default_rng(0).standard_normal((4, 70, 66)).astype(np.float32)
     hurt = image.copy()
     hurt[:, 5:9, 60:], hurt[0, 30, 30], hurt[1, 40, 40] = np.nan, np.inf, -np.inf
-    before, after = (run_forest(forest, given, is_softmax=True) for given in (image, hurt))
+    before, after = (run_forest(forest, whole_input(given), is_softmax=True) for given in (image, hurt))
     for row, column in [(slice(0, 3), slice(0, 66)), (slice(11, 28), slice(0, 66)), (slice(43, 70), slice(0, 66))]:
         np.testing.assert_array_equal(after[:, row, column], before[:, row, column])
     assert np.isnan(after[:, 7, 64]).all(), "it shows"
-    assert np.isnan(run_forest(forest, np.full_like(image, np.nan))).all()
+    assert np.isnan(run_forest(forest, whole_input(np.full_like(image, np.nan)))).all()
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 3, 7])
@@ -125,9 +125,9 @@ def test_the_number_of_threads_changes_nothing(n_threads):
     forest = soft_forest(4, n_probes=2, max_depth=6)
     image = np.random.default_rng(0).standard_normal((4, 71, 67)).astype(np.float32)
     with threads(5):
-        expected = run_forest(forest, image, tolerance=1e-3)
+        expected = run_forest(forest, whole_input(image), tolerance=1e-3)
     with threads(n_threads):
-        np.testing.assert_array_equal(run_forest(forest, image, tolerance=1e-3), expected)
+        np.testing.assert_array_equal(run_forest(forest, whole_input(image), tolerance=1e-3), expected)
 
 
 # The tolerance
@@ -136,7 +136,7 @@ def test_the_number_of_threads_changes_nothing(n_threads):
 def entered_mass(forest, channels, tolerance):
     """(H,W) the sum over trees of the probabilities of leaves that are entered, from votes of one for one class."""
     votes = np.tile(np.float32([1, 0]), (forest.n_leaves, 1))
-    one, other = run_forest(replace(forest, votes=votes), channels, is_softmax=True, tolerance=tolerance)
+    one, other = run_forest(replace(forest, votes=votes), whole_input(channels), is_softmax=True, tolerance=tolerance)
     return np.log(one.astype(float) / other)
 
 

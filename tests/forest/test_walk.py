@@ -8,6 +8,7 @@ import pytest
 from hedgerow import threads
 from hedgerow.errors import ModelError
 from hedgerow.forest import walk
+from hedgerow.forest.level_input import LevelInput, whole_input
 from hedgerow.forest.walk import run_forest
 from hedgerow.images.regions import Region
 from hedgerow.kernels.cpu.boxes import box_averaged
@@ -30,7 +31,7 @@ def test_offset_features_equal_the_definition(shape, seed):
     forest = random_forest(rng, n_classes=1 + seed)
     forest = replace(forest, threshold=np.round(forest.threshold * 4) / 4)
     channels = channels_of(rng, shape)
-    np.testing.assert_array_equal(run_forest(forest, channels), plain.forest_proba(forest, channels))
+    np.testing.assert_array_equal(run_forest(forest, whole_input(channels)), plain.forest_proba(forest, channels))
 
 
 @pytest.mark.parametrize("shape", SIZES)
@@ -40,11 +41,13 @@ def test_sums_of_probes_equal_the_definition(shape, with_reach, with_outside):
     rng = np.random.default_rng(11)
     forest = random_forest(rng, n_probes=3)
     context = {
-        "reach": rng.uniform(0.2, 2.5, shape).astype(np.float32) if with_reach else None,
+        "stretch": rng.uniform(0.2, 2.5, shape).astype(np.float32) if with_reach else None,
         "outside": rng.standard_normal(4).astype(np.float32) if with_outside else None,
     }
     channels = channels_of(rng, shape)
-    np.testing.assert_array_equal(run_forest(forest, channels, **walk), plain.forest_proba(forest, channels, **walk))
+    np.testing.assert_array_equal(
+        run_forest(forest, whole_input(channels, **context)), plain.forest_proba(forest, channels, **context)
+    )
 
 
 @pytest.mark.parametrize("radius", [0, 1, 3, 6])
@@ -60,18 +63,18 @@ def test_windows_at_an_offset(n_probes):
     rng = np.random.default_rng(8)
     forest = random_forest(rng, radii=(0, 1, 3), n_probes=n_probes)
     channels = rng.standard_normal((4, 12, 10)).astype(np.float32)
-    np.testing.assert_array_equal(run_forest(forest, channels), plain.forest_proba(forest, channels))
+    np.testing.assert_array_equal(run_forest(forest, whole_input(channels)), plain.forest_proba(forest, channels))
 
 
 def test_part_of_an_image_equals_the_whole():
     rng = np.random.default_rng(5)
     forest = random_forest(rng, radii=(0, 2))
     channels = rng.standard_normal((4, 40, 50)).astype(np.float32)
-    whole = run_forest(forest, channels)
+    whole = run_forest(forest, whole_input(channels))
     for inner in (Region(0, 40, 17, 18), Region(3, 33, 0, 50), Region(39, 40, 49, 50)):
-        np.testing.assert_array_equal(run_forest(forest, channels, inner), inner.of(whole))
+        np.testing.assert_array_equal(run_forest(forest, LevelInput(channels, inner)), inner.of(whole))
         seen = inner.grown(forest.reach, 40, 50)
-        cut = run_forest(forest, seen.of(channels), inner.within(seen))
+        cut = run_forest(forest, LevelInput(seen.of(channels), inner.within(seen)))
         np.testing.assert_array_equal(cut, inner.of(whole))
 
 
@@ -81,12 +84,12 @@ def test_work_too_large_for_32_bits_is_done_in_halves(monkeypatch, shape, reach)
     rng = np.random.default_rng(7)
     forest = random_forest(rng, reach=reach)
     channels = rng.standard_normal((4, *shape)).astype(np.float32)
-    whole = run_forest(forest, channels)
+    whole = run_forest(forest, whole_input(channels))
     calls = []
     true_halves = Region.halves
     monkeypatch.setattr(Region, "halves", lambda region: calls.append(region) or true_halves(region))
     monkeypatch.setattr(walk, "MAX_PLACES", 4 * (6 + 2 * reach) ** 2)
-    np.testing.assert_array_equal(run_forest(forest, channels), whole)
+    np.testing.assert_array_equal(run_forest(forest, whole_input(channels)), whole)
     assert len(calls) > 2
 
 
@@ -96,9 +99,9 @@ def test_threads_do_not_change_the_result(n_probes):
     forest = random_forest(rng, n_trees=5, n_probes=n_probes)
     channels = rng.standard_normal((4, 33, 700)).astype(np.float32)
     with threads.threads(1):
-        one = run_forest(forest, channels)
+        one = run_forest(forest, whole_input(channels))
     with threads.threads(4):
-        np.testing.assert_array_equal(run_forest(forest, channels), one)
+        np.testing.assert_array_equal(run_forest(forest, whole_input(channels)), one)
 
 
 def test_leaf_membership_follows_the_paths():
@@ -129,7 +132,7 @@ def test_select_keeps_the_trees():
     for row, column in np.ndindex(6, 7):
         for tree in (1, 4):
             summed[:, row, column] += forest.votes[plain.leaf_of(forest, tree, channels, row, column)]
-    np.testing.assert_allclose(run_forest(part, channels), normalise(summed), rtol=1e-6)
+    np.testing.assert_allclose(run_forest(part, whole_input(channels)), normalise(summed), rtol=1e-6)
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 3.3e38])
@@ -138,13 +141,13 @@ def test_a_pixel_without_a_sensible_value_reaches_a_leaf_of_its_tree(value):
     forest = random_forest(rng, n_trees=4)
     channels = channels_of(rng, (8, 9))
     channels[:, :2, :2] = value
-    np.testing.assert_array_equal(run_forest(forest, channels), plain.forest_proba(forest, channels))
+    np.testing.assert_array_equal(run_forest(forest, whole_input(channels)), plain.forest_proba(forest, channels))
 
 
 def test_no_votes_at_all_is_uniform():
     forest = random_forest(np.random.default_rng(0))
     forest = replace(forest, votes=np.zeros_like(forest.votes))
-    proba = run_forest(forest, np.zeros((4, 3, 3), np.float32))
+    proba = run_forest(forest, whole_input(np.zeros((4, 3, 3), np.float32)))
     np.testing.assert_array_equal(proba, np.float32(1 / 3))
     np.testing.assert_array_equal(normalise(np.zeros((3, 2, 2), np.float32)), np.float32(1 / 3))
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from hedgerow.export.c import export_c
-from hedgerow.features.bank import FeatureSet
+from hedgerow.features.channels import Channels
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.images.arrays import to_planes
 from helpers.forests import GROWN, grown_stack, random_forest
@@ -55,7 +55,7 @@ def _soft(kind: str) -> ForestStack:
 def random_stack(
     kind: str, seed: int = 0, n_levels: int = 2, classes: tuple[int, ...] = (0, 1, 2), n_probes=(1,), **options
 ) -> ForestStack:
-    """Random forests on the features of a grown stack; level k has n_probes[k % len(n_probes)] probes a split."""
+    """Random forests on the features of a grown stack; level k has n_probes[k % len(n_probes)] probes per split."""
     rng = np.random.default_rng(seed)
     features = channels(300) if kind == "many channels" else grown_stack(kind)[0].features
     levels = [
@@ -71,10 +71,9 @@ def random_stack(
     return ForestStack(features, tuple(levels), classes)
 
 
-def channels(n: int) -> FeatureSet:
+def channels(n: int) -> Channels:
     """Features that are the image's own n channels."""
-    zeros, ones = np.zeros(n, np.float32), np.ones(n, np.float32)
-    return FeatureSet("channels", n, (), 1.0, 0.5, 5.0, zeros, ones, zeros + np.float32(0.1), ones * np.float32(1.7))
+    return Channels(n, mean=np.full(n, 0.1, np.float32), std=np.full(n, 1.7, np.float32))
 
 
 def cancelling(stack: ForestStack) -> ForestStack:
@@ -126,7 +125,7 @@ def picture(stack: ForestStack, height: int, width: int, seed: int = 0) -> np.nd
     features = stack.features
     values = rng.integers(-8, 9, (features.n_inputs, height, width)).astype(np.float32) / 4
     values[:, : height // 2, : width // 2] += rng.normal(0, 0.1, (height // 2, width // 2)).astype(np.float32)
-    if features.kind == "channels":
+    if features.layout == "planes":
         return features.mean[:, None, None] + features.std[:, None, None] * values
     return np.moveaxis(2000 + 1000 * values, 0, 2)
 
@@ -144,14 +143,14 @@ class CModel:
 
     def predict(self, image: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(H,W) labels and (C,H,W) probabilities, filters in C."""
-        return self._call("predict", to_planes(image, features=self.stack.features.kind))
+        return self._call("predict", to_planes(image, layout=self.stack.features.layout))
 
     def predict_features(self, image: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The same with Python's features."""
         features = self.stack.features
-        planes = to_planes(image, features=features.kind)
-        reach = features.reach(planes)
-        return self._call("predict_features", features.compute(planes), *([] if reach is None else [reach]))
+        planes = to_planes(image, layout=features.layout)
+        stretch = features.stretch(planes)
+        return self._call("predict_features", features.compute(planes), *([] if stretch is None else [stretch]))
 
     def _call(self, name: str, *given: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         height, width = given[0].shape[1:]
@@ -172,9 +171,14 @@ def pointer(array: np.ndarray) -> ctypes.c_void_p:
 
 def build(folder: Path, names: Iterable[str], filters: bool = True) -> dict[str, CModel]:
     """Stacks of CASES in one library, each under its name."""
+    return compiled_stacks(folder, {name: stack_of(name) for name in names}, filters)
+
+
+def compiled_stacks(folder: Path, stacks: dict[str, ForestStack], filters: bool = True) -> dict[str, CModel]:
+    """Any stacks in one library, each under its name."""
     compiler()
-    sources = {name: export_c(stack_of(name), folder / f"{name}.c", name, filters) for name in names}
+    sources = {name: export_c(stack, folder / f"{name}.c", name, filters) for name, stack in stacks.items()}
     library = folder / "models.so"
     compile_c("-O1", "-shared", "-fPIC", *(source for source, _ in sources.values()), "-o", library, "-lm")
     loaded = ctypes.CDLL(str(library))
-    return {name: CModel(loaded, name, stack_of(name), header.read_text()) for name, (_, header) in sources.items()}
+    return {name: CModel(loaded, name, stacks[name], header.read_text()) for name, (_, header) in sources.items()}

@@ -8,7 +8,8 @@ from functools import cache
 import numpy as np
 
 import hedgerow as hr
-from hedgerow.forest.arrays import LEAF, Forest, ForestStack
+from hedgerow.forest.arrays import Forest, ForestStack
+from hedgerow.kernels.constants import LEAF
 
 GROWN = ("offsets", "windows", "oblique", "depth", "colour", "channels")
 
@@ -55,7 +56,7 @@ def random_forest(
 
 @cache
 def grown_stack(kind: str) -> tuple[ForestStack, np.ndarray]:
-    """A stack grown on images of a kind of GROWN, and an image of whole numbers that it has not seen."""
+    """A stack grown on images of a kind of GROWN, or "joined", and an image of whole numbers that it has not seen."""
     rng = np.random.default_rng(7)
     images, labels = [], []
     for _ in range(3):
@@ -66,7 +67,7 @@ def grown_stack(kind: str) -> tuple[ForestStack, np.ndarray]:
             image[:, :2] = 0  # nothing seen
         if kind == "colour":
             image = np.stack([image, image[::-1], rng.integers(0, 9, image.shape).astype(np.uint16)], axis=-1)
-        if kind == "channels":
+        if kind in ("channels", "joined"):
             image = np.stack([image, rng.integers(0, 3, image.shape).astype(np.uint16)]).astype(np.float32)
         images.append(image)
         labels.append(label)
@@ -78,6 +79,7 @@ def grown_stack(kind: str) -> tuple[ForestStack, np.ndarray]:
         "depth": {"features": "depth", "context": replace(context, offset_sigma=12.0)},
         "colour": {},
         "channels": {"features": "channels"},
+        "joined": {"features": ("bank", "channels")},
     }[kind]
     settings = {"n_levels": 3, "n_trees": 3, "max_depth": 6, "min_split": 3, "sigmas": (0.7, 1.6), "context": context}
     sampling = hr.SamplingConfig(step=1)

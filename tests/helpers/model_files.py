@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, settings
 from safetensors import safe_open
 from safetensors.numpy import save as to_bytes
 
+from hedgerow import files
 from hedgerow.errors import ModelError
-from hedgerow.io import model_file
 from hedgerow.io.model_file import load
 from helpers.refusals import assert_one_sentence
 
@@ -33,7 +33,7 @@ class Contents:
         return cls(document["version"], document["model"], arrays)
 
     def write(self, path, digest=None):
-        digest = digest or model_file._digest(self.version, self.model, self.arrays)
+        digest = digest or files.digest([self.version, self.model], self.arrays)
         document = {"version": self.version, "model": self.model, "digest": digest}
         path.write_bytes(to_bytes(self.arrays, metadata={"hedgerow": json.dumps(document)}))
 
@@ -41,7 +41,7 @@ class Contents:
 def assert_same_model(found, expected):
     for name in ("classes", "unlabelled", "image_dtype", "settings", "n_levels", "receptive_field"):
         assert getattr(found, name) == getattr(expected, name), name
-    assert found.features.to_dict() == expected.features.to_dict(), "features"
+    assert found.features.settings() == expected.features.settings(), "features"
     pairs = [(found.features, expected.features), *zip(found.levels, expected.levels, strict=True)]
     for mine, theirs in pairs:
         for field in dataclasses.fields(mine):

@@ -5,9 +5,11 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from hedgerow.features.bank import FeatureSet
+from hedgerow.features.channels import Channels
 from hedgerow.forest.arrays import ForestStack
+from hedgerow.forest.level_input import whole_input
 from hedgerow.forest.walk import run_forest
+from hedgerow.images.arrays import to_planes
 from hedgerow.kernels.cpu.boxes import box_averaged
 from hedgerow.kernels.definition import forest as plain
 from hedgerow.kernels.definition import level as definition
@@ -23,7 +25,7 @@ SIZE = (21, 19)
 def own_channels(n_inputs):
     """Features that are the image's channels, as they are."""
     zeros, ones = np.zeros(n_inputs, np.float32), np.ones(n_inputs, np.float32)
-    return FeatureSet("channels", n_inputs, (), 1000.0, 0.4, 10.0, zeros, ones, zeros, ones)
+    return Channels(n_inputs, zeros, ones)
 
 
 def whole_numbers(seed, n_inputs=2, size=SIZE):
@@ -31,7 +33,7 @@ def whole_numbers(seed, n_inputs=2, size=SIZE):
     return np.random.default_rng(seed).integers(-3, 4, (n_inputs, *size)).astype(np.float32)
 
 
-def tied(forest, channels, rng, reach=None, outside=None):
+def tied(forest, channels, rng, stretch=None, outside=None):
     """The forest with thresholds that its splits meet exactly: each one's own value at some pixel."""
     radii = np.unique(forest.radius)
     beyond = [None] * len(channels) if outside is None else outside.tolist()
@@ -45,7 +47,7 @@ def tied(forest, channels, rng, reach=None, outside=None):
     threshold = forest.threshold.copy()
     for node in np.flatnonzero(forest.is_split):
         row, column = (rng.integers(0, size) for size in channels.shape[1:])
-        threshold[node] = plain.split_value(single, node, planes, row, column, reach, constants)
+        threshold[node] = plain.split_value(single, node, planes, row, column, stretch, constants)
     return replace(forest, threshold=threshold)
 
 
@@ -58,29 +60,28 @@ def random_stack(seed=0, n_levels=2, n_inputs=2, n_classes=3, image=None, **shap
         forest = random_forest(rng, n_channels=n_channels, n_classes=n_classes, **{"max_depth": 4, **shape})
         if image is not None:
             forest = tied(forest, channels, rng)
-            channels = np.concatenate([image, run_forest(forest, channels)])
+            channels = np.concatenate([image, run_forest(forest, whole_input(channels))])
         levels.append(forest)
     return ForestStack(own_channels(n_inputs), tuple(levels), tuple(range(10, 10 + n_classes)))
 
 
 def read_by(stack, image, level):
-    """The channels (M,H,W) that a level of the stack reads of an image, and its reach and outside."""
-    planes = np.moveaxis(image, -1, 0) if image.ndim == 3 and stack.features.kind == "bank" else image
-    planes = (planes if planes.ndim == 3 else planes[None]).astype(np.float32)
+    """The channels (M,H,W) that a level of the stack reads of an image, and its stretch and outside."""
+    planes = to_planes(image, layout=stack.features.layout)
     channels = stack.features.compute(planes)
     if level:
         channels = np.concatenate([channels, stack.level_outputs(image)[level - 1]])
     outside = stack.features.outside(stack.n_classes)
-    return channels, stack.features.reach(planes), None if outside is None else outside[: len(channels)]
+    return channels, stack.features.stretch(planes), None if outside is None else outside[: len(channels)]
 
 
 def split_inputs(stack, image, level):
     """z_H1 (N,S) of the hard network of a level, given what the stack gives it to read."""
     net = to_convnet(stack, "hard").level(level)
-    channels, reach, outside = read_by(stack, image, level)
+    channels, stretch, outside = read_by(stack, image, level)
     features, grid = stack.features.n_features, Grid(0, 0, *channels.shape[1:])
     before = torch.from_numpy(channels[features:]) if level else None
-    source = Source(torch.from_numpy(channels[:features]), before, grid, reach, outside)
+    source = Source(torch.from_numpy(channels[:features]), before, grid, stretch, outside)
     values, reads = lay_out(net.forest, net.wiring, source, grid)
     index = torch.from_numpy(places(reads, 0, grid.height * grid.width))
     return definition.split_input(values, index, net.split_weight.detach(), net.split_bias.detach()).numpy()
@@ -88,8 +89,8 @@ def split_inputs(stack, image, level):
 
 def scores_of(net, image):
     """Outputs of the levels on a whole image: inner ones normalised, the last one's scores."""
-    channels, reach, outside = read_by(net.stack, image, 0)
+    channels, stretch, outside = read_by(net.stack, image, 0)
     grid = Grid(0, 0, *channels.shape[1:])
     whole = net.features.outside(net.n_classes)
-    source = Source(torch.from_numpy(channels), None, None, reach, outside if net.n_levels == 1 else whole)
+    source = Source(torch.from_numpy(channels), None, None, stretch, outside if net.n_levels == 1 else whole)
     return net(source, [grid] * net.n_levels)

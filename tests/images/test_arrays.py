@@ -40,9 +40,9 @@ def test_channels_are_last_and_own_channels_first():
     image = random_array((2, 5, 3), "f4")  # fewer rows than channels: no guessing from sizes
     np.testing.assert_array_equal(to_planes(image), image.transpose(2, 0, 1))
     own = random_array((9, 4, 3), "f4")
-    np.testing.assert_array_equal(to_planes(own, features="channels"), own)
+    np.testing.assert_array_equal(to_planes(own, layout="planes"), own)
     with pytest.raises(InputError, match="own has shape"):
-        to_planes(random_array((4, 3), "f4"), "own", features="channels")
+        to_planes(random_array((4, 3), "f4"), "own", layout="planes")
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e300])

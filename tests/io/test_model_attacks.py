@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from safetensors.numpy import save as to_bytes
 
 from hedgerow.errors import ModelError
-from hedgerow.io.model_file import load
+from hedgerow.io.model_file import load, save
+from helpers.forests import grown_stack
 from helpers.model_files import FEW, Contents, assert_same_model, refused
 
 
@@ -42,7 +43,7 @@ def test_the_digest_is_checked(contents, tmp_path):
     assert "digest" in refused(tmp_path / "a.hedge")
 
 
-@pytest.mark.parametrize("version", [2, 99, 2**31 - 1])
+@pytest.mark.parametrize("version", [3, 99, 2**31 - 1])
 def test_a_newer_version_asks_for_a_newer_hedgerow(contents, tmp_path, version):
     contents.version = version
     contents.write(tmp_path / "new.hedge")
@@ -269,10 +270,25 @@ FEATURE_DECEITS = {
         None,
         2.0,
     ],
+    "shape": [
+        None,
+        {},
+        {"dog_ratio": 0.66, "structure_ratio": 0.5},
+        {"dog_ratio": float("nan"), "structure_ratio": 0.5, "truncate": 4.0},
+        {"dog_ratio": 0.66, "structure_ratio": -1, "truncate": 4.0},
+        {"dog_ratio": 0.66, "structure_ratio": 0.5, "truncate": 1e9},
+        {"dog_ratio": "0.66", "structure_ratio": 0.5, "truncate": 4.0},
+    ],
+    "depth_unit": [1000.0],
+    "surprise": [1],
+}
+DEPTH_DECEITS = {
+    "kind": ["bank", "channels", "joined"],
+    "n_inputs": [0, 2, "1", True, None],
     "depth_unit": [0, -1, float("nan"), float("inf"), "1", None],
     "nearest": [0, -1, 1e-9, 1e9, float("nan"), None],
     "background": [0, float("inf"), float("nan"), "far"],
-    "surprise": [1],
+    "sigmas": [[1.0]],
 }
 
 
@@ -294,6 +310,38 @@ def test_descriptions_that_cannot_be_are_refused(contents, tmp_path, part, key, 
     refused(tmp_path / "deceit.hedge")
 
 
+@pytest.mark.parametrize(
+    ("key", "value"), [(key, value) for key, values in DEPTH_DECEITS.items() for value in values], ids=str
+)
+def test_depth_features_that_cannot_be_are_refused(tmp_path, key, value):
+    save(grown_stack("depth")[0], tmp_path / "depth.hedge")
+    contents = Contents.of(tmp_path / "depth.hedge")
+    contents.model["features"][key] = value
+    contents.write(tmp_path / "deceit.hedge")
+    refused(tmp_path / "deceit.hedge")
+
+
+MEMBERS = {
+    "none": [],
+    "one": lambda members: members[:1],
+    "a joined one": lambda members: [members[0], {"kind": "joined", "n_inputs": 2, "members": members}],
+    "seventeen": lambda members: members * 9,
+    "no tables": [1, 2],
+    "an unknown one": lambda members: [members[0], {**members[1], "kind": "wavelets"}],
+    "other inputs": lambda members: [members[0], {**members[1], "n_inputs": 3}],
+}
+
+
+@pytest.mark.parametrize("case", MEMBERS)
+def test_joined_features_that_cannot_be_are_refused(tmp_path, case):
+    save(grown_stack("joined")[0], tmp_path / "joined.hedge")
+    contents = Contents.of(tmp_path / "joined.hedge")
+    members = contents.model["features"]["members"]
+    contents.model["features"]["members"] = MEMBERS[case](members) if callable(MEMBERS[case]) else MEMBERS[case]
+    contents.write(tmp_path / "deceit.hedge")
+    refused(tmp_path / "deceit.hedge")
+
+
 @pytest.mark.parametrize("key", MODEL_DECEITS)
 def test_missing_entries_are_refused(contents, tmp_path, key):
     del contents.model[key]
@@ -303,7 +351,7 @@ def test_missing_entries_are_refused(contents, tmp_path, key):
 
 @pytest.mark.parametrize("depth", [2_000, 100_000])
 def test_descriptions_of_absurd_depth_are_refused(contents, tmp_path, depth):
-    text = json.dumps({"version": 1, "digest": "", "model": {"settings": 0}}).replace(
+    text = json.dumps({"version": 2, "digest": "", "model": {"settings": 0}}).replace(
         "0}", "[" * depth + "]" * depth + "}"
     )
     (tmp_path / "deep.hedge").write_bytes(to_bytes(contents.arrays, metadata={"hedgerow": text}))

@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 
 import hedgerow as hr
 from hedgerow.errors import InputError, ModelError
-from hedgerow.io import model_file
+from hedgerow.io.describe import description
 from hedgerow.io.model_file import load, save
 from helpers.model_files import FEW, assert_same_model, refused
 
@@ -71,7 +71,7 @@ def test_hostile_but_legal_numbers_come_back_bit_for_bit(stack, tmp_path, values
 
 
 def test_the_description_for_people_is_plain_json(stack):
-    described = model_file.description(stack)
+    described = description(stack)
     assert json.loads(json.dumps(described)) == described
     assert described["classes"] == [3, 77, 200]
     assert len(described["features"]["names"]) == stack.features.n_features

@@ -10,11 +10,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import hedgerow as hr
+from hedgerow import files
 from hedgerow.config import Sharpness
-from hedgerow.errors import ModelError
-from hedgerow.io import model_file
+from hedgerow.io.describe import description
 from hedgerow.io.model_file import load, save
+from hedgerow.network import levels
 from hedgerow.network.mapping import to_convnet
 from hedgerow.network.stacknet import StackNet
 from helpers.model_files import Contents, assert_same_model, refused
@@ -51,7 +51,7 @@ def assert_same_network(found, expected, image):
 
 def test_a_refined_network_comes_back_bit_for_bit(refined, net_file, example):
     assert_same_network(load(net_file), refined, example.images[0])
-    assert load(net_file).settings["refined"] == refined.settings["refined"]
+    assert load(net_file).refinements == refined.refinements
 
 
 def test_the_same_network_gives_the_same_bytes(refined, net_file, tmp_path):
@@ -108,7 +108,7 @@ def test_frozen_connections_take_no_space(stack, tmp_path):
 def test_the_file_of_a_forest_is_what_it_was(stack, model_file, contents):
     """A network's file is the forest's, and its own weights beside it; the forest's holds nothing new."""
     forest = Contents.of(model_file)
-    assert forest.version == 1
+    assert forest.version == 2
     assert set(forest.model) == {
         "kind",
         "features",
@@ -128,7 +128,7 @@ def test_the_file_of_a_forest_is_what_it_was(stack, model_file, contents):
 
 
 def test_the_description_for_people_is_plain_json(refined):
-    described = model_file.description(refined)
+    described = description(refined)
     assert json.loads(json.dumps(described, allow_nan=False)) == described
     assert [layer["name"] for layer in described["layers"]] == ["H1", "H2", "H3", "H4", "H5", "output"]
     assert len(described["refined"]) == 1
@@ -164,7 +164,7 @@ def test_truncated_files_are_refused(net_file, tmp_path):
 
 
 def test_changed_weights_do_not_fit_the_digest(contents, tmp_path):
-    digest = model_file._digest(contents.version, contents.model, contents.arrays)
+    digest = files.digest([contents.version, contents.model], contents.arrays)
     contents.arrays["net0.split_bias"] = contents.arrays["net0.split_bias"] + np.float32(1)
     contents.write(tmp_path / "bent.hedge", digest)
     assert "digest" in refused(tmp_path / "bent.hedge")
@@ -270,6 +270,7 @@ DECEITS = {
         {"split": 1.0},
     ],
     "refined": [None, 5, "twice", {}],
+    "relaxed": [None, 1, "yes"],
 }
 
 
@@ -299,29 +300,35 @@ def test_a_network_without_a_description_is_refused(contents, tmp_path, value):
     refused(tmp_path / "bad.hedge")
 
 
+STEP = {"step": 3, "loss": 0.5, "mean_dice": None}
 REFINED = {
     "a number": [5],
-    "no scores": [{"history": [{"step": 3}]}],
-    "no history": [{"scores": {}, "history": []}],
-    "scores that are text": [{"scores": {"refined": "x"}, "history": [{"step": 3}]}],
-    "a history of numbers": [{"scores": {}, "history": [3]}],
+    "no settings": [{"checks": [STEP]}],
+    "settings that are text": [{"config": "x", "checks": [STEP]}],
+    "no checks": [{"config": {}, "checks": []}],
+    "scores that are text": [{"config": {}, "checks": [STEP], "refined": "x"}],
+    "losses that are text": [{"config": {}, "checks": [{**STEP, "loss": "x"}]}],
+    "steps that are text": [{"config": {}, "checks": [{**STEP, "step": "x"}]}],
+    "checks that are numbers": [{"config": {}, "checks": [3]}],
+    "a surprise": [{"config": {}, "checks": [STEP], "surprise": 1}],
 }
 
 
 @pytest.mark.parametrize("case", REFINED)
-def test_a_history_that_cannot_be_is_refused_or_shown(contents, hedgerow, tmp_path, case):
+def test_a_history_that_cannot_be_is_refused(contents, tmp_path, case):
     contents.model["net"]["refined"] = REFINED[case]
     contents.write(tmp_path / "bad.hedge")
-    try:
-        load(tmp_path / "bad.hedge")
-    except ModelError:
-        refused(tmp_path / "bad.hedge")
-    else:
-        assert hedgerow("info", tmp_path / "bad.hedge").code == 0
+    refused(tmp_path / "bad.hedge")
+
+
+def test_the_shortest_history_is_shown(contents, hedgerow, tmp_path):
+    contents.model["net"]["refined"] = [{"config": {}, "checks": [STEP]}]
+    contents.write(tmp_path / "short.hedge")
+    assert "refined for 3 steps" in hedgerow("info", tmp_path / "short.hedge").out
 
 
 def test_absurd_connections_are_refused_before_memory_is_asked_for(contents, tmp_path, monkeypatch):
-    monkeypatch.setattr(hr.convnet, "FULL_LIMIT", 10)
+    monkeypatch.setattr(levels, "FULL_LIMIT", 10)
     contents.model["net"]["connections"] = "full"
     contents.write(tmp_path / "bad.hedge")
     assert "too many weights" in refused(tmp_path / "bad.hedge")

@@ -2,7 +2,7 @@
 
 import weakref
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 import hedgerow as hr
 from hedgerow.errors import ConfigError, InputError, ModelError
 from hedgerow.forest.arrays import LEAF, ForestStack
+from hedgerow.forest.level_input import whole_input
 from hedgerow.forest.walk import reached_leaves
 from hedgerow.network import mapback
 from hedgerow.network.layout import Grid
@@ -20,39 +21,13 @@ from hedgerow.predict import tiling
 from hedgerow.progress import silent
 from helpers.forests import grown_stack, random_forest
 from helpers.fuzzy_trees import PARAMETERS, algorithm_1, altered, hard_twin
+from helpers.mapped_back import assert_same_decisions, assert_same_forests, network
 from helpers.model_files import assert_same_model
 from helpers.net_stacks import own_channels, random_stack, read_by, whole_numbers
 from helpers.refinements import SHORT, is_finite, run
 from helpers.refusals import assert_one_sentence
 
 FEW_STEPS = replace(SHORT, n_steps=2)
-
-
-def assert_same_forests(found, expected, but=()):
-    for mine, theirs in zip(found.levels, expected.levels, strict=True):
-        for field in fields(theirs):
-            if field.name not in but:
-                np.testing.assert_array_equal(getattr(mine, field.name), getattr(theirs, field.name), field.name)
-
-
-def assert_same_decisions(found, expected, image):
-    """Both stacks lead every pixel to the same leaves, level after level."""
-    for level in range(expected.n_levels):
-        leaves = [reached_leaves(stack.levels[level], *_read(stack, image, level)) for stack in (found, expected)]
-        np.testing.assert_array_equal(*leaves)
-
-
-def _read(stack, image, level):
-    channels, reach, outside = read_by(stack, image, level)
-    return channels, None, reach, outside
-
-
-def network(stack, kind):
-    """A network of a kind of split, or of soft splits with a leaf activation or connections of a kind."""
-    if kind in ("hard", "tanh", "crelu"):
-        return to_convnet(stack, kind)
-    name = "activation" if kind in ("exp", "softmax") else "connections"
-    return to_convnet(stack, "soft", **{name: kind})
 
 
 # Round trips
@@ -143,7 +118,7 @@ def assert_thresholds_are_met(weight, bias, values):
     with np.errstate(over="ignore"):
         goes_right = weight[:, None] * values + bias[:, None] >= 0
     assert (forest.left_child != LEAF).sum() == len(weight)
-    leaves = reached_leaves(forest, values[None, None])[:, 0]
+    leaves = reached_leaves(forest, whole_input(values[None, None]))[:, 0]
     np.testing.assert_array_equal(leaves, 2 * np.arange(len(weight))[:, None] + goes_right)
 
 

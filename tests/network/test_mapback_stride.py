@@ -24,7 +24,7 @@ from helpers.refusals import assert_one_sentence, assert_refused
 def reached(stack, image, level):
     """(T,H,W) leaves of all pixels."""
     channels, reach, outside = read_by(stack, image, level)
-    return reached_leaves(stack.levels[level], channels, None, reach, outside)
+    return reached_leaves(stack.levels[level], whole_input(channels, stretch, outside))
 
 
 def means(leaves, scores, votes):

@@ -284,7 +284,7 @@ def test_every_class_has_its_own_colour(n):
     assert (colours.max(axis=1) > 60).all()  # none is as dark as the background
 
 
-@pytest.mark.parametrize("shape", [(5, 7), (5, 7, 3), (5, 7, 4)])
+@pytest.mark.parametrize("shape", [(1, 5, 7), (3, 5, 7), (4, 5, 7)])
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float64])
 def test_pictures_of_images_use_the_whole_range(shape, dtype):
     image = (np.random.default_rng(0).random(shape) * 50 + 100).astype(dtype)
@@ -296,7 +296,7 @@ def test_pictures_of_images_use_the_whole_range(shape, dtype):
 
 
 def test_a_flat_image_has_a_picture():
-    np.testing.assert_array_equal(pictures.grey_picture(np.full((3, 4), 7)), np.zeros((3, 4, 3)))
+    np.testing.assert_array_equal(pictures.grey_picture(np.full((1, 3, 4), 7)), np.zeros((3, 4, 3)))
 
 
 def test_label_pictures_have_one_colour_a_class_and_a_dark_background():

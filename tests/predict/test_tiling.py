@@ -4,11 +4,12 @@ import dataclasses
 
 import numpy as np
 import pytest
-from test_stack import SMALL, blobs
 
 import hedgerow as hr
 from hedgerow.errors import ConfigError
-from hedgerow.predict.tiling import fitting_tile, predict_tiles
+from hedgerow.forest.level_input import fitting_tile
+from hedgerow.predict.tiling import predict_tiles
+from helpers.blobs import SMALL, blobs
 
 
 @pytest.fixture(scope="module", params=["bank", "windows", "oblique", "depth", "channels"])

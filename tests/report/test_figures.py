@@ -9,6 +9,7 @@ from PIL import Image
 from hedgerow.errors import HedgerowError, InputError, ModelError
 from hedgerow.report import figures as looking
 from hedgerow.report.figures import Row, Scale, beyond, draw, look, most_frequent, plan_rows, scale_of
+from helpers.forests import grown_stack
 from helpers.refusals import assert_one_sentence
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -248,15 +249,20 @@ def test_large_images_are_thinned():
 
 
 def test_depth_is_bright_where_near_and_black_where_unknown():
-    depth = np.array([[0, 1000], [1500, 2000]], np.uint16)
-    picture = looking.input_picture(depth, "depth")[..., 0]
+    features = grown_stack("depth")[0].features
+    depth = np.array([[[0, 1000], [1500, 2000]]], np.float32)
+    picture = looking.input_picture(depth, features)[..., 0]
     assert picture[0, 0] == 0
     assert picture[0, 1] > picture[1, 0] > picture[1, 1] > 40
-    assert not looking.input_picture(np.zeros((3, 3), np.uint16), "depth").any()
+    assert not looking.input_picture(np.zeros((1, 3, 3), np.float32), features).any()
 
 
 def test_own_channels_are_pictured_by_their_mean():
-    assert looking.input_picture(np.random.default_rng(0).random((5, 6, 7)), "channels").shape == (6, 7, 3)
+    planes, features = np.zeros((2, 6, 7), np.float32), grown_stack("channels")[0].features
+    planes[:, 0, 0], planes[1, 5, 6] = (1, 3), 2
+    picture = looking.input_picture(planes, features)
+    assert picture.shape == (6, 7, 3)
+    assert picture[0, 0, 0] > picture[5, 6, 0] > picture[3, 3, 0] == 0
 
 
 @pytest.mark.parametrize(

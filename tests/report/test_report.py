@@ -239,6 +239,16 @@ def test_models_of_other_classes_are_refused(written, stack, tiny_config):
     assert_one_sentence(problem, "else", "1, 2, 3", "3, 77, 200")
 
 
+def test_models_of_other_images_are_refused(written, stack, tiny_config):
+    image, labels = draw(0)
+    own = hr.fit_stack([image[None]], [labels], replace(tiny_config, n_levels=1, features="channels"))
+    colour = hr.fit_stack([np.stack([image] * 3, axis=2)], [labels], replace(tiny_config, n_levels=1))
+    for other, words in ((own, ["1 channel(s) (planes)"]), (colour, ["3 channel(s) (picture)"])):
+        with pytest.raises(hr.InputError) as problem:
+            written({"DF": stack, "else": other})
+        assert_one_sentence(problem, "else", "of 1 (picture)", *words)
+
+
 def test_a_place_that_cannot_be_written_is_refused_first(stack, unseen, tmp_path):
     (tmp_path / "taken").mkdir()
     for place, word in (("taken", "is a folder"), ("missing/report.html", "missing")):

@@ -11,11 +11,15 @@ from PIL import Image
 
 import hedgerow as hr
 from hedgerow.forest.arrays import LEAF, Forest
+from hedgerow.forest.history import Check, Refinement
 from hedgerow.images import pictures
+from hedgerow.images.arrays import to_planes
+from hedgerow.images.labelled import LabelledImage, LabelledSet
 from hedgerow.images.metrics import Scores
 from hedgerow.progress import silent
-from hedgerow.report import choices, embed, examples, words
-from hedgerow.report.measure import MAX_SIDE, Calibration, Measured, measure, thinning
+from hedgerow.report import choices, embed, examples, sections, words
+from hedgerow.report.figures import thinning
+from hedgerow.report.measure import Calibration, Measured, measure
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +31,8 @@ def measured(stack):
     targets = [np.searchsorted(stack.classes, labels).astype(np.uint8) for _, labels in drawn]
     targets[1][:7] = 255
     images = [image for image, _ in drawn]
-    return measure("DF", stack, images, lambda i: targets[i], lambda done: None), images, targets
+    pairs = [LabelledImage(to_planes(image), target) for image, target in zip(images, targets, strict=True)]
+    return measure("DF", stack, LabelledSet(pairs, stack.classes), lambda done: None), images, targets
 
 
 def test_scores_are_those_of_evaluate(measured, stack):
@@ -70,6 +75,20 @@ def test_a_calibrated_model_has_no_error():
     assert found.expected_error == 0
 
 
+def test_the_calibration_error_adds_up_over_bins_whichever_way_they_err():
+    """Of 10 pixels the model is too unsure by 0.2, of 30 too sure by 0.3; one does not make up for the other."""
+    found = Calibration(np.array([10, 0, 30]), np.array([9, 0, 15]), np.array([7.0, 0.0, 24.0]))
+    assert found.expected_error == pytest.approx(0.275)
+
+
+def test_successive_refinements_are_one_history():
+    first = Refinement({}, (Check(0, mean_dice=0.1), Check(5, 2.0, 0.2)))
+    second = Refinement({}, (Check(0, mean_dice=0.2), Check(3, 1.0, 0.4), Check(6, 0.5)))
+    expected = [Check(0, mean_dice=0.1), Check(5, 2.0, 0.2), Check(8, 1.0, 0.4), Check(11, 0.5)]
+    assert sections.joined_checks([first, second]) == expected
+    assert sections.joined_checks([]) == []
+
+
 def test_the_size_and_the_time_are_measured(measured, stack, tmp_path):
     found, *_ = measured
     assert found.n_bytes == hr.save(stack, tmp_path / "model.hedge")
@@ -77,8 +96,9 @@ def test_the_size_and_the_time_are_measured(measured, stack, tmp_path):
 
 
 def test_large_maps_are_thinned():
-    assert thinning((MAX_SIDE, 3)) == 1
-    assert thinning((3, MAX_SIDE + 1)) == 2
+    assert thinning((512, 3), 512) == 1
+    assert thinning((3, 513), 512) == 2
+    assert thinning((3, 4, 1000), 512) == 1  # colours are no pixels
 
 
 def small_forest():

@@ -22,6 +22,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from hedgerow import NeuralForestClassifier
 from hedgerow.experiments import tables as experiment_tables
+from hedgerow.forest.level_input import whole_input
 from hedgerow.forest.walk import reached_leaves
 from hedgerow.network.layout import Grid, Source
 from hedgerow.network.mapping import weights_back
@@ -79,7 +80,7 @@ def test_leaf_means_are_those_of_the_training_samples(shells):
     with torch.no_grad():
         said = list(level.tree_scores(Source(torch.from_numpy(planes)), Grid(0, 0, 1, len(table))))
     expected = weights_back(level).votes.copy()
-    for leaves, scores in zip(reached_leaves(weights_back(level), planes), said, strict=True):
+    for leaves, scores in zip(reached_leaves(weights_back(level), whole_input(planes)), said, strict=True):
         for leaf in np.unique(leaves):
             expected[leaf] = scores.numpy()[:, leaves == leaf].mean(axis=1)
     np.testing.assert_allclose(mapped.levels[0].votes, expected, atol=1e-5)
@@ -202,7 +203,7 @@ def test_the_largest_rates_and_sharpnesses_leave_numbers(sharpness, shells):
     assert np.isfinite(model.predict_proba(shells[2])).all()
 
 
-def test_the_comparison_prints_a_row_a_set(experiment):
+def test_the_comparison_prints_a_row_per_set(experiment):
     finished = experiment(experiment_tables.main, "--sets", "iris", "--folds", 2, "--repeats", 1)
     assert finished.code == 0
     header, _, row = finished.out.splitlines()

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import hedgerow as hr
-from hedgerow.features.bank import fit_features
+from hedgerow.features.registry import fit_features
 from hedgerow.forest.arrays import Forest
+from hedgerow.forest.level_input import whole_input
 from hedgerow.forest.walk import run_forest
 from hedgerow.images.arrays import to_planes
 from hedgerow.sklearn.forests import table_channels
@@ -48,7 +49,7 @@ def hostile_table(model, seed=1):
 
 def forest_proba(forest, table):
     """(S,C)"""
-    return run_forest(forest, table_channels(table))[:, 0].T
+    return run_forest(forest, whole_input(table_channels(table)))[:, 0].T
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -116,7 +117,7 @@ def without_context(example, **changes):
 
 
 def pixels(stack, image):
-    """(H*W,F): the features of an image, a row a pixel."""
+    """(H*W,F): the features of an image, a row per pixel."""
     return stack.features.compute(to_planes(image)).reshape(stack.features.n_features, -1).T
 
 
@@ -131,7 +132,7 @@ def test_a_stack_without_context_goes_to_scikit_learn_with_its_classes(example):
 
 def test_a_pixel_classifier_becomes_a_stack_that_predicts_images_and_can_be_saved(example, tmp_path):
     image, labels = example.images[0], example.labels[0]
-    features = fit_features([to_planes(image)], hr.StackConfig(sigmas=(0.7, 2.0)))
+    features, _ = fit_features([to_planes(image)], hr.StackConfig(sigmas=(0.7, 2.0)))
     planes = [features.compute(to_planes(each)).reshape(features.n_features, -1).T for each in example.images]
     model = MODELS["random forest"]().fit(planes[0], labels.ravel())
     stack = hr.from_sklearn(model, features)
@@ -144,7 +145,7 @@ def test_a_pixel_classifier_becomes_a_stack_that_predicts_images_and_can_be_save
 
 
 def test_the_unlabelled_value_is_never_a_class(example):
-    features = fit_features([to_planes(example.images[0])], hr.StackConfig(features="channels"))
+    features, _ = fit_features([to_planes(example.images[0])], hr.StackConfig(features="channels"))
     model = MODELS["tree"]().fit([[0.0], [1.0]], [0, 255])
     assert hr.from_sklearn(model, features).unlabelled == -1
 
@@ -183,7 +184,7 @@ def test_other_models_are_refused(make, words):
 )
 def test_a_pixel_classifier_must_fit_the_features_and_label_maps(classes, n_channels, words):
     image = np.zeros((n_channels, 2, 2), np.float32)
-    features = fit_features([image], hr.StackConfig(features="channels"))
+    features, _ = fit_features([image], hr.StackConfig(features="channels"))
     with pytest.raises(hr.InputError) as problem:
         hr.from_sklearn(fitted(classes=classes), features)
     assert_one_sentence(problem, *words)

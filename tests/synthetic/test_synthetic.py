@@ -1,17 +1,13 @@
 """The drawn data sets: reproducible, well formed, and hard in the way they are meant to be."""
 
-import sys
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from hedgerow.errors import ConfigError
-from hedgerow.synthetic import BODY_PART_NAMES, SOMITE_NAMES, bodies, somites
+from hedgerow.synthetic import BODY_PART_NAMES, SOMITE_NAMES, bodies, people, somites
 from hedgerow.synthetic.people import BACKGROUND, FORWARD, LEFT, UP, RoundCone, _meet, _turn
-
-# The function `bodies` hides the module of that name.
-drawing = sys.modules[RoundCone.__module__]
 
 DRAWINGS = [somites, bodies]
 N_SOMITES = 21
@@ -195,7 +191,7 @@ def test_turns_follow_the_right_hand() -> None:
 def test_solids_are_cast_where_they_can_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looking for each solid in the whole image finds no more of it than in its own rectangle."""
     _, quick = bodies(6, (60, 80), seed=6)
-    monkeypatch.setattr(drawing, "_window", lambda solid, focal, height, width: (slice(height), slice(width)))
+    monkeypatch.setattr(people, "_window", lambda solid, focal, height, width: (slice(height), slice(width)))
     _, thorough = bodies(6, (60, 80), seed=6)
     np.testing.assert_array_equal(quick, thorough)
 

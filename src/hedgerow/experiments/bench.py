@@ -10,46 +10,50 @@ import copy
 import functools
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+
 from hedgerow.config import RefineConfig, Sharpness, StackConfig
 from hedgerow.errors import DivergenceError
-from hedgerow.experiments.data import ImageSet
+from hedgerow.experiments.data import pictures, scored
 from hedgerow.experiments.protocols import Protocol, Scale
 from hedgerow.files import write_text
 from hedgerow.forest.arrays import ForestStack
-from hedgerow.forest.autocontext import fit_stack
-from hedgerow.images.metrics import scores
+from hedgerow.forest.autocontext import grow_stack
+from hedgerow.images.labelled import LabelledSet
 from hedgerow.io.model_file import load, save
 from hedgerow.network.mapback import fitted_votes, leaf_means
 from hedgerow.network.mapping import to_convnet, to_forest
 from hedgerow.network.stacknet import StackNet
-from hedgerow.network.vote_fit import Samples
-from hedgerow.progress import Report, silent
-from hedgerow.refinement.loop import refine
+from hedgerow.network.vote_fit import FitSamples
+from hedgerow.predict.tiling import predict_indices
+from hedgerow.progress import Report
+from hedgerow.refinement.loop import refine_labelled
 
 SOFT_TOLERANCE = 1e-3
 Row = dict[str, Any]
 Made = tuple[Any, float]  # a model, and the seconds it took to make, from the images on
+Found = Sequence[np.ndarray]  # (H,W) class indices of each test image
 
 
 @dataclass(frozen=True)
 class Bench:
     """The images, the settings, one seed.
 
-    train, test: what a part may learn from, and what it is scored on
+    train, test: what a part may learn from, and what it is scored on, with the same classes
     paper_train: `train` with the paper's rotated copies
     folder:      for rows, models and checkpoints
     """
 
     protocol: Protocol
     scale: Scale
-    train: ImageSet
-    paper_train: ImageSet
-    test: ImageSet
+    train: LabelledSet
+    paper_train: LabelledSet
+    test: LabelledSet
     seed: int
     device: str
     folder: Path
@@ -65,26 +69,28 @@ class Bench:
         rows: dict[str, Row] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         return {name: row for name, row in rows.items() if "bytes" not in row or self.model_path(part, name).exists()}
 
-    def score(self, part: str, name: str, make: Callable[[], Made], **more: Any) -> Row:
-        """A row for any model that predicts; one that is known already is not made again."""
+    def score(
+        self, part: str, name: str, make: Callable[[], Made], beside: Callable[[], Found] | None = None, **more: Any
+    ) -> Row:
+        """A row for any model that predicts; one that is known already is not made again.
+
+        beside: what the network says, for the part of the pixels that the model labels otherwise
+        """
         known = self.known_rows(part)
         if name not in known:
             model, seconds = make()
-            known[name] = self._row(part, name, model, seconds, **more)
+            known[name] = self._row(part, name, model, seconds, beside, **more)
             write_json(self.begun_path(part), known)
         return known[name]
 
-    def _row(self, part: str, name: str, model: Any, seconds: float, **more: Any) -> Row:
-        is_ours = isinstance(model, ForestStack | StackNet)
-        quiet = {"progress": silent} if is_ours else {}
-        model.predict(self.test.images[0], **quiet)  # compiles, if it must
-        start, cpu, found = time.perf_counter(), time.process_time(), []
-        for done, image in enumerate(self.test.images):
-            self.progress(f"scoring {name}", done, len(self.test.images))
-            found.append(model.predict(image, **quiet))
+    def _row(
+        self, part: str, name: str, model: Any, seconds: float, beside: Callable[[], Found] | None, **more: Any
+    ) -> Row:
+        _predict(model, self.test.images[0].planes)  # compiles, if it must
+        start, cpu = time.perf_counter(), time.process_time()
+        found = self.predicted(name, model)
         wall, cpu = time.perf_counter() - start, time.process_time() - cpu
-        self.progress(f"scoring {name}", len(found), len(found))
-        result = scores(self.test.labels, found, model.classes, model.unlabelled)
+        result = scored(self.test, found)
         row = {
             "part": part,
             "model": name,
@@ -100,15 +106,26 @@ class Bench:
         background = self.protocol.background
         if background is not None and background in model.classes:
             row["foreground_accuracy"] = result.balanced_accuracy_without(background)
-        if is_ours:
+        if beside is not None:
+            row["differs"] = float(np.mean([np.mean(a != b) for a, b in zip(found, beside(), strict=True)]))
+        if isinstance(model, ForestStack | StackNet):
             row["bytes"] = save(model, self.model_path(part, name))
         return row
+
+    def predicted(self, name: str, model: Any) -> Found:
+        """What the model says of the test images."""
+        found, n = [], len(self.test)
+        for done, image in enumerate(self.test):
+            self.progress(f"scoring {name}", done, n)
+            found.append(_predict(model, image.planes))
+        self.progress(f"scoring {name}", n, n)
+        return found
 
     def model_path(self, part: str, name: str) -> Path:
         """Of a scored model."""
         return self.folder / "models" / file_name(part, name, self.seed)
 
-    def grown(self, key: str, config: StackConfig, train: ImageSet) -> tuple[ForestStack, float]:
+    def grown(self, key: str, config: StackConfig, train: LabelledSet) -> tuple[ForestStack, float]:
         """Forests and the seconds they took; those of another part with the same key are taken up."""
         path = self.folder / "models" / f"{key}-{self.seed}.hedge"
         if path.exists():
@@ -116,12 +133,12 @@ class Bench:
             assert isinstance(stack, ForestStack)
             return stack, float(stack.settings["grown_seconds"])
         settings = replace(config, seed=self.seed)
-        stack, seconds = timed(lambda: fit_stack(train.images, train.labels, settings, progress=self.progress))
+        stack, seconds = timed(lambda: grow_stack(train, settings, progress=self.progress))
         save(replace(stack, settings={**stack.settings, "grown_seconds": seconds}), path)
         return stack, seconds
 
     def refined(
-        self, part: str, name: str, net: StackNet, train: ImageSet, config: RefineConfig, grown: float, **more: Any
+        self, part: str, name: str, net: StackNet, train: LabelledSet, config: RefineConfig, grown: float, **more: Any
     ) -> Row:
         """The row of the refined network, or, of one that diverged, of the last that was good."""
         checkpoint, known = self.folder / "models" / f"{part}-{self.seed}.checkpoint", self.known_rows(part)
@@ -132,9 +149,9 @@ class Bench:
             notes: dict[str, Any] = {"resumed": True} if checkpoint.exists() else {}
             start, settings = time.perf_counter(), replace(config, seed=self.seed)
             try:
-                refined = refine(
-                    net.to(self.device), train.images, train.labels, settings, checkpoint=checkpoint,
-                    keep_checkpoint=True, progress=self.progress,
+                refined = refine_labelled(
+                    net.to(self.device), train, settings, checkpoint=checkpoint, keep_checkpoint=True,
+                    progress=self.progress,
                 )  # fmt: skip
             except DivergenceError as error:
                 refined = cast(StackNet, error.network)
@@ -146,7 +163,7 @@ class Bench:
         return known[name]
 
     def all_models(
-        self, part: str, stack: ForestStack, grown: float, split: str, train: ImageSet, config: RefineConfig,
+        self, part: str, stack: ForestStack, grown: float, split: str, train: LabelledSet, config: RefineConfig,
         sharpness: Sharpness | None = None,
     ) -> list[Row]:  # fmt: skip
         """DF, mapped, relaxed, ConvNet, MB1, MB2, fitted votes; of a fuzzy tree also the soft forest."""
@@ -171,20 +188,29 @@ class Bench:
         @functools.cache
         def means() -> tuple[Made, Made]:
             """One walk over the images makes both."""
-            first, samples = to_forest(refined(), method="weights"), Samples(len(train.images))
-            mean, seconds = timed(lambda: leaf_means(refined(), first, train.images, self.progress, samples))
+            first, samples = to_forest(refined(), method="weights"), FitSamples(len(train))
+            mean, seconds = timed(lambda: leaf_means(refined(), first, pictures(train), self.progress, samples))
             fitted, more = timed(lambda: fitted_votes(mean, samples))
             return (mean, before + seconds), (fitted, before + seconds + more)
 
-        rows += [
-            row,
-            score("MB1", lambda: mapped_back("weights"), **notes),
-            score("MB2", lambda: means()[0], **notes),
-            score("fitted", lambda: means()[1], **notes),
-        ]
+        @functools.cache
+        def said() -> Found:
+            return self.predicted("ConvNet", refined())
+
+        makers: dict[str, Callable[[], Made]] = {
+            "MB1": lambda: mapped_back("weights"),
+            "MB2": lambda: means()[0],
+            "fitted": lambda: means()[1],
+        }
         if split == "soft":
-            rows.append(score("soft", lambda: mapped_back("soft", tolerance=SOFT_TOLERANCE), **notes))
-        return rows
+            makers["soft"] = lambda: mapped_back("soft", tolerance=SOFT_TOLERANCE)
+        return [*rows, row, *(score(name, make, said, **notes) for name, make in makers.items())]
+
+
+def _predict(model: Any, planes: np.ndarray) -> np.ndarray:
+    """(H,W) class indices; a baseline predicts whole images, by itself."""
+    is_ours = isinstance(model, ForestStack | StackNet)
+    return predict_indices(model, planes) if is_ours else cast(np.ndarray, model.predict_indices(planes))
 
 
 def relaxed(net: StackNet, config: RefineConfig) -> StackNet:

@@ -37,11 +37,11 @@ def _padded(planes: torch.Tensor, stride: int) -> torch.Tensor:
 
 
 class UNet(nn.Module):
-    """Down to 1 / 2^depth of the resolution and up again; on the way up, joined by the features of the way down."""
+    """Down to 1 / 2^n_down of the resolution and up again; on the way up, joined by the features of the way down."""
 
-    def __init__(self, n_inputs: int, n_classes: int, base: int = 16, depth: int = 4) -> None:
+    def __init__(self, n_inputs: int, n_classes: int, base: int = 16, n_down: int = 4) -> None:
         super().__init__()
-        widths = [base * 2**level for level in range(depth + 1)]
+        widths = [base * 2**level for level in range(n_down + 1)]
         self.down = nn.ModuleList(map(_block, [n_inputs, *widths], widths))
         upwards = widths[-2::-1]
         self.up = nn.ModuleList(_enlarging_block(2 * width, width) for width in upwards)
@@ -62,11 +62,11 @@ class UNet(nn.Module):
 
 
 class FCN(nn.Module):
-    """Down to 1 / 2^depth of the resolution; the class scores of the three coarsest strides are enlarged and added."""
+    """Down to 1 / 2^n_down of the resolution; the class scores of the three coarsest strides are enlarged and added."""
 
-    def __init__(self, n_inputs: int, n_classes: int, base: int = 16, depth: int = 4) -> None:
+    def __init__(self, n_inputs: int, n_classes: int, base: int = 16, n_down: int = 4) -> None:
         super().__init__()
-        widths = [base * 2**level for level in range(depth + 1)]
+        widths = [base * 2**level for level in range(n_down + 1)]
         self.down = nn.ModuleList(map(_block, [n_inputs, *widths], widths))
         self.score = nn.ModuleList(nn.Conv2d(width, n_classes, 1, bias=False) for width in widths[1:][-FUSED:])
         self.class_bias = nn.Parameter(torch.zeros(n_classes, 1, 1))

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from hedgerow.experiments import summary
 from hedgerow.experiments.bench import file_name
-from hedgerow.experiments.data import ImageSet, spread
+from hedgerow.experiments.data import pictures, spread
 from hedgerow.files import atomic_path, make_folder, write_text
+from hedgerow.images.labelled import LabelledSet
 from hedgerow.images.pictures import label_picture, save_sheet
 from hedgerow.io.model_file import load
-from hedgerow.progress import Report, silent
+from hedgerow.predict.tiling import predict_indices
+from hedgerow.progress import Report
 from hedgerow.report.charts import line_figure
 from hedgerow.report.figures import input_picture
-from hedgerow.report.page import Curve, write_report
+from hedgerow.report.page import write_report
+from hedgerow.report.results import Curve
 from hedgerow.synthetic import CLASS_NAMES
 
 MOST_IMAGES = 100  # that the report predicts once more, for its pictures and its own scores
 SHOWN = ("DF", "ConvNet", "MB1", "MB2", "fitted", "soft")
 
 
-def write_outputs(folder: Path, results: dict[str, Any], test: ImageSet, progress: Report | None = None) -> None:
+def write_outputs(folder: Path, results: dict[str, Any], test: LabelledSet, progress: Report | None = None) -> None:
     """tables.md, figures/ and report.html; pictures are of the first seed, by Hedgerow's settings if they were run."""
     tables, curves = summary.tables(results), summary.curves(results)
     write_text(folder / "tables.md", summary.markdown(tables, curves))
@@ -32,23 +36,22 @@ def write_outputs(folder: Path, results: dict[str, Any], test: ImageSet, progres
     if not models:
         return
     settings = results["settings"]
-    background, features = settings["background"], settings["hedgerow"]["stack"]["features"]
-    classes = next(iter(models.values())).classes
+    background, any_model = settings["background"], next(iter(models.values()))
     rows = []
-    for image, truth in list(zip(test.images, test.labels, strict=True))[:4]:
-        maps = [truth, *(model.predict(image, progress=silent) for model in models.values())]
-        pictures = (label_picture(found, classes, background) for found in maps)
-        rows.append([input_picture(image, features), *pictures])
+    for image in test.images[:4]:
+        maps = [image.target, *(predict_indices(model, image.planes) for model in models.values())]
+        panels = (label_picture(test.values(one), test.classes, background) for one in maps)
+        rows.append([input_picture(image.planes, any_model.features), *panels])
     save_sheet(folder / "figures" / "comparison.png", ["image", "truth", *models], rows)
     names = CLASS_NAMES.get(settings["data"])
-    some = spread(test, MOST_IMAGES)
+    some = replace(test, images=spread(test.images, MOST_IMAGES))
     write_report(
         folder / "report.html",
         models,
-        some.images,
-        some.labels,
+        pictures(some),
+        [some.truth(i) for i in range(len(some))],
         title=f"{settings['name'].capitalize()}, {settings['scale']} scale",
-        about=_about(settings, len(some.images)),
+        about=_about(settings, len(some)),
         background=background,
         class_names=None if names is None else dict(enumerate(names)),
         tables=tables,
@@ -67,8 +70,8 @@ def _about(settings: dict[str, Any], n_shown: int) -> str:
     of_some = f" Outside the experiment's tables, scores are of {n_shown} of the test images." if is_part else ""
     return (
         f"The paper's {settings['name']} protocol on {settings['data']}: {sizes['train']} images to"
-        f" learn from, {sizes['test']} others to test on, of {shapes} pixels. The pictures are of"
-        f" the first seed; the tables are of all.{of_some}"
+        f" learn from, {sizes['test']} others to test on, of {shapes} pixels; scored on {settings['scored on']}. The"
+        f" pictures are of the first seed; the tables are of all.{of_some}"
     )
 
 

@@ -6,27 +6,27 @@ A part returns rows: one model, its scores, what it costs and how large its file
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
 
-import numpy as np
-
+from hedgerow.config import RefineConfig, StackConfig
 from hedgerow.experiments.baselines import BaselineConfig, fit_baseline
 from hedgerow.experiments.bench import SOFT_TOLERANCE, Bench, Row, timed
-from hedgerow.experiments.data import ImageSet
+from hedgerow.experiments.choices import VARIANTS, choice
+from hedgerow.experiments.data import present, recounted
 from hedgerow.experiments.protocols import CURVE, PAPER_SHARPNESS, Protocol, Scale
 from hedgerow.experiments.random_start import random_start, schedule
+from hedgerow.images.labelled import LabelledSet
 from hedgerow.network.mapping import to_convnet
 
 # For random starts: full connections grow with its square, and sparse ones are to be compared with them.
 SMALL_STACK: dict[str, Any] = {"n_trees": 4, "max_depth": 6}
 LEVELS = (1, 2, 3)
 SPLITS_TRIED, LEAVES_TRIED = (10.0, 100.0, 1000.0), (1.0, 2.0, 3.0, 5.0)  # sharpness; the paper's are 100 and 1
-# No fused kernel trains the edges of a tree, so on a whole stack this is slow: at the small scale it must be asked for.
-SLOW = ("paper-sparse",)
-ON_REQUEST = ("sharpness",)  # at any scale: many networks that are not trained
+STRIDES = (1, 3, 9)  # rows and columns that a refinement is trained on; the paper's is 9, since more took too long
 SETTINGS = {"soft tolerance": SOFT_TOLERANCE, "random start of": SMALL_STACK}
+Part = Callable[[Bench], list[Row]]
 
 
 def paper(bench: Bench) -> list[Row]:
@@ -63,7 +63,9 @@ def sharpness_name(split: float, leaf: float) -> str:
     return f"splits {split:g}, leaves {leaf:g}"
 
 
-def _own(part: str, split: str) -> Callable[[Bench], list[Row]]:
+def _own(part: str, split: str) -> Part:
+    """Hedgerow's way with a kind of split."""
+
     def run(bench: Bench) -> list[Row]:
         stack, grown = bench.grown("own", bench.protocol.own_stack, bench.train)
         return bench.all_models(part, stack, grown, split, bench.train, bench.protocol.own_refine)
@@ -71,30 +73,43 @@ def _own(part: str, split: str) -> Callable[[Bench], list[Row]]:
     return run
 
 
-def _levels(n_levels: int) -> Callable[[Bench], list[Row]]:
+def _grown_and_refined(
+    part: str, bench: Bench, stack: StackConfig, config: RefineConfig, key: str = "", **more: Any
+) -> list[Row]:
+    """Forests and the network refined from them; key: of forests that other parts grow as well"""
+    forests, grown = bench.grown(key or part, stack, bench.train)
+    df = bench.score(part, "DF", lambda: (forests, grown), **more)
+    return [df, bench.refined(part, "ConvNet", to_convnet(forests), bench.train, config, grown, **more)]
+
+
+def _levels(n_levels: int) -> Part:
     """Hedgerow's way with another number of forests in the stack."""
 
     def run(bench: Bench) -> list[Row]:
-        part = f"levels-{n_levels}"
-        stack, grown = bench.grown(part, replace(bench.protocol.own_stack, n_levels=n_levels), bench.train)
-        df = bench.score(part, "DF", lambda: (stack, grown), n_levels=n_levels)
-        net, config = to_convnet(stack), bench.protocol.own_refine
-        return [df, bench.refined(part, "ConvNet", net, bench.train, config, grown, n_levels=n_levels)]
+        stack, config = replace(bench.protocol.own_stack, n_levels=n_levels), bench.protocol.own_refine
+        return _grown_and_refined(f"levels-{n_levels}", bench, stack, config, n_levels=n_levels)
 
     return run
 
 
-def _images(n_images: int) -> Callable[[Bench], list[Row]]:
+def _stride(stride: int) -> Part:
+    """Hedgerow's way, refined on every stride-th row and column of all training images: none is held out."""
+
+    def run(bench: Bench) -> list[Row]:
+        config = replace(bench.protocol.own_refine, stride=stride, held_out=0.0)
+        return _grown_and_refined(f"stride-{stride}", bench, bench.protocol.own_stack, config, "own")
+
+    return run
+
+
+def _images(n_images: int) -> Part:
     """Hedgerow's way and the U-Net from the first n images."""
 
     def run(bench: Bench) -> list[Row]:
-        part = f"images-{n_images}"
-        few = replace(bench, train=ImageSet(bench.train.images[:n_images], bench.train.labels[:n_images]))
-        stack, grown = few.grown(part, bench.protocol.own_stack, few.train)
-        df = few.score(part, "DF", lambda: (stack, grown), n_images=n_images)
-        net, config = to_convnet(stack), bench.protocol.own_refine
-        refined = few.refined(part, "ConvNet", net, few.train, config, grown, n_images=n_images)
-        return [df, refined, *_network("unet", part, few, n_images=n_images)]
+        part, protocol = f"images-{n_images}", bench.protocol
+        few = replace(bench, train=recounted(replace(bench.train, images=bench.train.images[:n_images])))
+        rows = _grown_and_refined(part, few, protocol.own_stack, protocol.own_refine, n_images=n_images)
+        return [*rows, *_network("unet", part, few, n_images=n_images)]
 
     return run
 
@@ -111,14 +126,12 @@ def _network(kind: Literal["unet", "fcn"], part: str, bench: Bench, **more: Any)
     name = {"unet": "U-Net", "fcn": "FCN"}[kind]
 
     def trained() -> Any:
-        return fit_baseline(
-            bench.train.images, bench.train.labels, config, device=bench.device, progress=bench.progress
-        )
+        return fit_baseline(bench.train, config, device=bench.device, progress=bench.progress)
 
     return [bench.score(part, name, lambda: timed(trained), **more)]
 
 
-def _random(connections: str) -> Callable[[Bench], list[Row]]:
+def _random(connections: str) -> Part:
     """The network of the paper's forests, of a smaller stack, without their weights."""
 
     def run(bench: Bench) -> list[Row]:
@@ -134,7 +147,7 @@ def _random(connections: str) -> Callable[[Bench], list[Row]]:
     return run
 
 
-PARTS: Mapping[str, Callable[[Bench], list[Row]]] = {
+USUAL: dict[str, Part] = {
     "paper": paper,
     "own": _own("own", "soft"),
     "tanh": _own("tanh", "tanh"),
@@ -145,23 +158,21 @@ PARTS: Mapping[str, Callable[[Bench], list[Row]]] = {
     **{f"images-{n}": _images(n) for n in CURVE},
     "random-sparse": _random("sparse"),
     "random-full": _random("full"),
-    "sharpness": sharpness,
-    "paper-sparse": paper_sparse,
 }
+# No fused kernel trains the edges of a tree, so on a whole stack this is slow: below full scale it must be asked for.
+SLOW: dict[str, Part] = {"paper-sparse": paper_sparse}
+# Questions that were settled once; at any scale they must be asked for.
+ON_REQUEST: dict[str, Part] = {
+    "sharpness": sharpness,
+    **{f"stride-{n}": _stride(n) for n in STRIDES},
+    **{f"choice-{variant}": choice(variant) for variant in VARIANTS},
+}
+PARTS = {**USUAL, **SLOW, **ON_REQUEST}
 
 
-def usable_parts(protocol: Protocol, train: ImageSet) -> list[str]:
+def usable_parts(protocol: Protocol, train: LabelledSet) -> list[str]:
     """The parts that ask something new: other numbers of levels, fewer images as long as they have every class."""
-    few = [
-        f"images-{n}"
-        for n in CURVE
-        if n < len(train.images) and class_values(train.labels[:n]) == class_values(train.labels)
-    ]
-    levels = [f"levels-{n}" for n in LEVELS if n != protocol.own_stack.n_levels]
-    left_out = {name for name in PARTS if name.startswith(("images-", "levels-"))} - {*few, *levels}
+    firsts = {n: replace(train, images=train.images[:n]) for n in CURVE if n < len(train)}
+    few = [n for n, first in firsts.items() if present(first) == set(train.classes)]
+    left_out = {f"images-{n}" for n in CURVE if n not in few} | {f"levels-{protocol.own_stack.n_levels}"}
     return [name for name in PARTS if name not in left_out]
-
-
-def class_values(labels: Sequence[np.ndarray]) -> set[int]:
-    """Of all label maps, without the unlabelled value."""
-    return {int(value) for label in labels for value in np.unique(label)} - {255}

@@ -1,8 +1,9 @@
 """The paper's experiments as data: what is trained on what, with which settings, and what the paper reports.
 
-"zebrafish" and "kinect" have the parameters of the paper as it gives them, on drawn images unless a folder is named;
+"zebrafish" and "kinect" have the parameters of the paper as it gives them, on drawn images where no folder is named;
 "vnc" takes those of the zebrafish experiment to a folder of real images. Beside each stand Hedgerow's own settings.
-A scale makes an experiment smaller: fewer trees, images and steps, with schedules shortened by the same factor.
+A scale makes an experiment smaller: fewer trees, images and steps, with schedules shortened by the same factor. The
+medium one has Hedgerow's default settings on images of moderate size: choices are made there.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ CURVE = (1, 2, 4, 8, 16)  # training images
 class Scale:
     """How large an experiment is.
 
-    n_train, n_test: images; of a folder so many, evenly chosen; None: all
+    n_train, n_test: images; of a folder that many, evenly chosen; None: all
     size:            (H,W) of drawn images; None: as the generator draws them
     shrink:          images of a folder are made smaller by this, along each side
-    n_trees:         at most so many in a forest
+    n_trees:         of a forest, at most
     paper_steps, steps, random_steps, network_steps: of the paper's refinement, of ours, from a random start, and of
                      U-Net and FCN
     """
@@ -49,7 +50,7 @@ class Protocol:
     is_depth:   depth images, whose background is the class `background`
     stack, refine:         the paper's settings; `copies` rotated copies of every training image are added first
     own_stack, own_refine: Hedgerow's
-    measure:    which score the paper reports: "mean_dice", or "foreground_accuracy" (recall, mean without background)
+    measure:    the score that the paper reports: "mean_dice", or "foreground_accuracy" (recall, mean without background)
     reported:   the paper's own figures by model
     """
 
@@ -133,7 +134,7 @@ ZEBRAFISH = Protocol(
         "random start, full": 0.15,
         "FCN": 0.18,
     },
-    scales={"small": SMALL, "full": FULL},
+    scales={"small": SMALL, "medium": replace(FULL, size=(256, 256)), "full": FULL},
 )
 KINECT = Protocol(
     name="kinect",
@@ -151,6 +152,7 @@ KINECT = Protocol(
         "small": replace(
             SMALL, n_train=40, n_test=20, size=(120, 160), shrink=2, n_trees=10, paper_steps=200, steps=150
         ),
+        "medium": replace(FULL, n_train=100, n_test=100, size=(240, 320), n_trees=10, paper_steps=800),
         "full": replace(FULL, n_train=2000, n_test=500, size=(240, 320), n_trees=10, paper_steps=8000),
     },
 )

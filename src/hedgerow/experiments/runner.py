@@ -14,28 +14,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hedgerow.config import AugmentConfig
+from hedgerow.config import AugmentConfig, RefineConfig
 from hedgerow.errors import InputError
 from hedgerow.experiments.bench import Bench, write_json
-from hedgerow.experiments.data import (
-    DRAWN,
-    N_DRAWN,
-    TEST_SEED,
-    TRAIN_SEED,
-    ImageSet,
-    load_set,
-    shrunk,
-    spread,
-    with_copies,
-)
+from hedgerow.experiments.data import DRAWN, counted_as, load_set, present, recounted, shrunk, with_copies
 from hedgerow.experiments.outputs import write_outputs
-from hedgerow.experiments.parts import ON_REQUEST, PARTS, SETTINGS, SLOW, baseline_config, class_values, usable_parts
+from hedgerow.experiments.parts import ON_REQUEST, PARTS, SETTINGS, SLOW, baseline_config, usable_parts
 from hedgerow.experiments.protocols import PROTOCOLS, Protocol, Scale
 from hedgerow.experiments.random_start import SIGMA, schedule
-from hedgerow.files import make_folder, write_text
+from hedgerow.files import fingerprint, make_folder, write_text
+from hedgerow.images.labelled import LabelledSet
 from hedgerow.predict.devices import check_device
 from hedgerow.progress import Report, reporting
-from hedgerow.refinement.checkpoints import fingerprint
 from hedgerow.report.words import versions
 
 
@@ -48,21 +38,25 @@ def run_experiment(
     seeds: Sequence[int] = (0,),
     parts: Sequence[str] | None = None,
     device: str = "cpu",
+    develop: bool = False,
+    refine: RefineConfig | None = None,
     say: Callable[[str], None] = print,
     progress: Report | None = None,
 ) -> dict[str, Any]:
     """Run the parts for every seed; the results, as in `results.json`.
 
-    parts: None: all that make sense, but for those that run on request only
-    data:  "somites", "bodies", or a folder with images/, labels/, train.txt and test.txt; None: the experiment's own
-    scale: "small" (minutes a part) or "full" (the paper's size)
+    parts:   None: all that make sense, but for those that run on request only
+    data:    "somites", "bodies", or a folder with images/, labels/, train.txt and test.txt; None: the experiment's own
+    scale:   "small" (minutes per part), "medium" (the default settings) or "full" (the paper's size)
+    develop: score on the last quarter of the training images; the test images are not read
+    refine:  Hedgerow's settings of refinement, in place of those of the scale
     """
     protocol, size = _protocol(name, data, scale)
+    protocol = protocol if refine is None else replace(protocol, own_refine=refine)
     check_device(device, is_network=True)
     if min(seeds) < 0:
         raise InputError(f"a seed is {min(seeds)}; give whole numbers of at least 0.")
-    train, test = load_part(protocol, size, data, "train"), load_part(protocol, size, data, "test")
-    _check_classes(protocol, train, test)
+    train, test = load_sets(protocol, size, data, develop)
     known = usable_parts(protocol, train)
     left_out = ON_REQUEST if scale == "full" else (*ON_REQUEST, *SLOW)
     chosen = [part for part in known if part not in left_out] if parts is None else list(parts)
@@ -71,17 +65,19 @@ def run_experiment(
             raise InputError(f"there is no part {part!r} here; choose from {', '.join(known)}.")
     # Of a folder its name: where it lies is nobody's business, and the images themselves are in the mark.
     settings = {**protocol.to_dict(), "data": Path(data or protocol.data or "").name, "scale": scale}
+    settings["scored on"] = "the last quarter of the training images" if develop else "the test images"
     settings["sizes"] = _sizes(train, test)
     settings["random start"] = schedule(size.random_steps, 0).to_dict() | {"sigma": SIGMA}
     settings["U-Net and FCN"] = baseline_config(protocol, size, 0).to_dict()
     settings |= SETTINGS
-    mark = fingerprint(settings, *train.images, *train.labels, *test.images, *test.labels)
+    arrays = (array for image in (*train, *test) for array in (image.planes, image.target))
+    mark = fingerprint(settings, *arrays)
     folder = Path(folder)
     make_folder(folder)
     _claim(folder, mark)
     for room in ("begun", "parts", "models"):
         make_folder(folder / room)
-    say(f"{name}: {len(train.images)} images to learn from, {len(test.images)} to test on; {len(chosen)} parts")
+    say(f"{name}: {len(train)} images to learn from, {len(test)} to score on; {len(chosen)} parts")
     with reporting(progress) as report:
         for seed in seeds:
             turned = with_copies(train, AugmentConfig(protocol.copies), seed)
@@ -110,17 +106,26 @@ def _protocol(name: str, data: str | None, scale: str) -> tuple[Protocol, Scale]
     return protocol.scaled(size), size
 
 
-def load_part(protocol: Protocol, size: Scale, data: str | None, part: str) -> ImageSet:
-    """The images of one part, "train" or "test", at the experiment's scale."""
-    n = size.n_train if part == "train" else size.n_test
+def load_sets(protocol: Protocol, size: Scale, data: str | None, develop: bool) -> tuple[LabelledSet, LabelledSet]:
+    """What is learned from and what is scored, at the experiment's scale, with the classes of the former."""
+    train = _load_part(protocol, size, data, "train")
+    if develop:
+        n = len(train) * 3 // 4
+        if n == 0:
+            raise InputError("--develop needs at least two training images, to learn from and to score on.")
+        train, test = (replace(train, images=some) for some in (train.images[:n], train.images[n:]))
+    else:
+        test = _load_part(protocol, size, data, "test")
+    train = recounted(train)
+    _check_classes(protocol, train, test)
+    return train, counted_as(test, train)
+
+
+def _load_part(protocol: Protocol, size: Scale, data: str | None, part: str) -> LabelledSet:
     source = data or protocol.data
     assert source is not None
-    if source in DRAWN:
-        drawn = {} if size.size is None else {"size": size.size}
-        return ImageSet(
-            *DRAWN[source](n_images=n or N_DRAWN, seed=TRAIN_SEED if part == "train" else TEST_SEED, **drawn)
-        )
-    return shrunk(spread(load_set(source, part), n), size.shrink, protocol.is_depth)
+    found = load_set(source, part, size.n_train if part == "train" else size.n_test, size.size)
+    return found if source in DRAWN else shrunk(found, size.shrink, protocol.is_depth)
 
 
 def _run_part(part: str, bench: Bench, say: Callable[[str], None]) -> None:
@@ -160,22 +165,21 @@ def collected(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _check_classes(protocol: Protocol, train: ImageSet, test: ImageSet) -> None:
+def _check_classes(protocol: Protocol, train: LabelledSet, test: LabelledSet) -> None:
     """What would end a long run in the middle, or leave its tables empty."""
-    known, asked = class_values(train.labels), class_values(test.labels)
-    if asked - known:
-        raise InputError(f"class {min(asked - known)} is in test images only; list an image with it in train.txt.")
-    if protocol.background is not None and protocol.background not in known:
+    new = present(test) - set(train.classes)
+    if new:
+        raise InputError(f"class {min(new)} is in images to score only; list one with it among those to learn from.")
+    if protocol.background is not None and protocol.background not in train.classes:
         raise InputError(
             f"{protocol.name} takes class {protocol.background} for the background, and no training image has it; "
             "label the background so, or choose another experiment."
         )
 
 
-def _sizes(train: ImageSet, test: ImageSet) -> dict[str, Any]:
-    shapes = sorted({str(image.shape) for image in [*train.images, *test.images]})
-    classes = sorted(class_values(train.labels))
-    return {"train": len(train.images), "test": len(test.images), "shapes": shapes, "classes": classes}
+def _sizes(train: LabelledSet, test: LabelledSet) -> dict[str, Any]:
+    shapes = sorted({str(image.size) for image in (*train, *test)})
+    return {"train": len(train), "test": len(test), "shapes": shapes, "classes": list(train.classes)}
 
 
 def _claim(folder: Path, mark: str) -> None:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hedgerow.experiments.parts import LEAVES_TRIED, LEVELS, SPLITS_TRIED, sharpness_name
-from hedgerow.report.page import Curve, Table
+from hedgerow.experiments.choices import VARIANTS
+from hedgerow.experiments.parts import LEAVES_TRIED, LEVELS, SPLITS_TRIED, STRIDES, sharpness_name
+from hedgerow.report.results import Curve, Table
 
 PAPERS = ("DF", "ConvNet", "MB1", "MB2")
 MODELS = (*PAPERS, "fitted", "soft")
@@ -65,8 +66,8 @@ class Findings:
 def tables(results: dict[str, Any]) -> list[Table]:
     """All tables for which there are rows."""
     found = Findings(results)
-    made = (_papers_table(found), _costs(found), _splits(found), _sharpness(found), _levels(found), _others(found))
-    return [table for table in made if table is not None]
+    makers = (_papers_table, _costs, _splits, _sharpness, _levels, _strides, _choices, _others)
+    return [table for table in (make(found) for make in makers) if table is not None]
 
 
 def _seeds(found: Findings) -> str:
@@ -95,7 +96,8 @@ def _papers_table(found: Findings) -> Table | None:
     if len(rows) <= bool(reported):
         return None
     note = (
-        f"{WORDS[found.measure]} on the test images. {_seeds(found)} fitted: Map Back 2, then votes fitted together. "
+        f"{WORDS[found.measure]} on {found.results['settings']['scored on']}. {_seeds(found)} fitted: Map Back 2, then votes "
+        "fitted together. "
         "soft: the exact map back of a fuzzy tree."
     )
     return Table("The paper's table", ("", *MODELS), tuple(rows), note)
@@ -111,13 +113,21 @@ def _costs(found: Findings) -> Table | None:
         is_cpu = found.cost("own", model, "device") == "cpu"
         each = found.cost("own", model, "cpu_ms_an_image" if is_cpu else "ms_an_image")
         where = "CPU" if is_cpu else "wall, GPU"
+        differs = found.cost("own", model, "differs")
         rows.append(
-            (model, None if seconds is None else f"{seconds:.0f}", f"{each:,.0f} ({where})", f"{size / 1e6:.2f}")
+            (
+                model,
+                None if seconds is None else f"{seconds:.0f}",
+                f"{each:,.0f} ({where})",
+                f"{size / 1e6:.2f}",
+                None if differs is None else f"{differs:.2%}",
+            )
         )
     if not rows:
         return None
-    columns = ("Hedgerow's settings", "seconds to train", "ms an image", "MB")
-    return Table("What each model costs", columns, tuple(rows), _where(found))
+    columns = ("Hedgerow's settings", "seconds to train", "ms per image", "MB", "labelled otherwise")
+    note = f"{_where(found)} Labelled otherwise: part of the pixels at which the forest differs from the network."
+    return Table("What each model costs", columns, tuple(rows), note)
 
 
 def _where(found: Findings) -> str:
@@ -178,6 +188,32 @@ def _levels(found: Findings) -> Table | None:
     if len(rows) < 2:
         return None
     return Table("Levels", ("levels", "DF", "ConvNet", "gain"), rows, f"{WORDS[found.measure]}. {_seeds(found)}")
+
+
+def _strides(found: Findings) -> Table | None:
+    rows = []
+    for stride in STRIDES:
+        part, seconds = f"stride-{stride}", found.cost(f"stride-{stride}", "ConvNet", "refine_seconds")
+        if found.value(part, "ConvNet") is not None:
+            scores = (found.text(part, "DF"), found.text(part, "ConvNet"), found.gain(part, "ConvNet"))
+            rows.append((str(stride), *scores, None if seconds is None else f"{seconds:.0f}"))
+    if not rows:
+        return None
+    note = (
+        f"{WORDS[found.measure]} of networks refined on every n-th row and column, all training images and steps; the "
+        f"paper has 9. {_seeds(found)} {_where(found)}"
+    )
+    return Table("Pixels that are trained on", ("n", "DF", "ConvNet", "gain", "seconds to refine"), tuple(rows), note)
+
+
+def _choices(found: Findings) -> Table | None:
+    known = {variant: f"choice-{variant}" for variant in VARIANTS if found.value(f"choice-{variant}", "level 1")}
+    if not known:
+        return None
+    levels = [f"level {n}" for n in range(1, 21) if any(found.value(part, f"level {n}") for part in known.values())]
+    rows = tuple((variant, *(found.text(part, level) for level in levels)) for variant, part in known.items())
+    note = f"{WORDS[found.measure]} on {found.results['settings']['scored on']} after each level. {_seeds(found)}"
+    return Table("Variants of the stack", ("variant", *levels), rows, note)
 
 
 def _others(found: Findings) -> Table | None:

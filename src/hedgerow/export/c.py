@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hedgerow.errors import InputError
-from hedgerow.export.c_tables import Tables, add_features, add_forests, initialiser, real
-from hedgerow.files import atomic_path
+from hedgerow.export.c_features import PARTS, Part
+from hedgerow.export.c_tables import Tables, add_forests, initialiser, real
+from hedgerow.export.kinds import entry_of, is_stretched
+from hedgerow.files import PathLike, atomic_path
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.kernels.definition.outputs import CANCELLED, SMALLEST_SUM
 
@@ -25,16 +27,16 @@ if TYPE_CHECKING:
 
 COMPILE = "cc -std=c99 -O3 -ffp-contract=off"
 LARGEST_SIDE = 2**24  # of an image: a place plus an offset is still a 32-bit number
-BANK_PLANES, BANK_LINES, BOX_LINES = 3, 6, 2  # scratch memory of the filters, beside what the levels hold
+BOX_LINES = 2  # scratch memory of the averages over boxes
 HARD_SPACE = "\u00a0"
 ABOUT_REACH = """
- * reach: (H,W) what offsets are stretched by, one over the depth in metres"""
+ * reach: (H,W) what offsets are multiplied by at each pixel; for depth images, one over the depth in metres"""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
 _FILE = re.compile(r"[\w .+-]+\.c")  # its header's name stands between quotes in it
 
 
 def export_c(
-    model: ForestStack | StackNet, path: str | Path, name: str = "hedgerow_model", filters: bool = True
+    model: ForestStack | StackNet, path: PathLike, name: str = "hedgerow_model", filters: bool = True
 ) -> tuple[Path, Path]:
     """Write a stack as C to `path`, which ends in .c, and its header beside it; returns both paths.
 
@@ -54,28 +56,29 @@ def export_c(
             f"cannot write {str(source)!r}: expected a file name of letters, digits, spaces and _.+- that ends in .c."
         )
     model.validate()
-    tables = Tables()
-    add_features(tables, model.features, filters)
+    part = entry_of(model.features, PARTS, "C") if filters else None
+    tables, words = Tables(), _words(model, name)
+    if part is not None:
+        part.tables(tables, model.features)
+        words |= part.words(model.features)
     add_forests(tables, model)
-    tables.constants |= _memory(model, tables, filters)
-    words = _words(model, name)
+    tables.constants |= _memory(model, tables, part)
     # Neither takes its name before both are complete.
     with atomic_path(source) as code, atomic_path(header) as declarations:
-        code.write_text(_source(model, tables, words, header.name, filters), encoding="utf-8", newline="\n")
+        code.write_text(_source(model, tables, words, header.name, part), encoding="utf-8", newline="\n")
         declarations.write_text(_header(model, tables, words, filters), encoding="utf-8", newline="\n")
     return source, header
 
 
-def _memory(model: ForestStack, tables: Tables, filters: bool) -> dict[str, int | str]:
+def _memory(model: ForestStack, tables: Tables, part: Part | None) -> dict[str, int | str]:
     """What the workspace holds: planes of an image's size, and lines of its width and twice the margin."""
-    is_depth, has_bank = model.features.kind == "depth", filters and model.features.kind == "bank"
-    feature_planes = model.features.n_features + is_depth if filters else 0
+    feature_planes = 0 if part is None else model.features.n_features + is_stretched(model.features)
     held = int(tables.constants["KEPT"]) * model.n_classes + int(tables.constants["MOST_BOXES"])
-    # The filters' scratch memory is free again when the levels begin.
+    # The features' scratch memory is free again when the levels begin.
     return {
         "FEATURE_PLANES": feature_planes,
-        "PLANES": feature_planes + max(held, BANK_PLANES * has_bank),
-        "LINES": max(model.n_classes + BOX_LINES, BANK_LINES * has_bank),
+        "PLANES": feature_planes + max(held, part.n_planes if part else 0),
+        "LINES": max(model.n_classes + BOX_LINES, part.n_lines if part else 0),
         "MARGIN": tables.margin,
         "LARGEST_SIDE": LARGEST_SIDE,
     }
@@ -83,7 +86,7 @@ def _memory(model: ForestStack, tables: Tables, filters: bool) -> dict[str, int 
 
 def _words(model: ForestStack, name: str) -> dict[str, str]:
     """What the @words@ of c_source/ stand for."""
-    features, is_depth = model.features, model.features.kind == "depth"
+    features, has_reach = model.features, is_stretched(model.features)
     fits_byte = min(model.classes) >= 0 and max(model.classes) <= 255
     return {
         "name": name,
@@ -96,33 +99,29 @@ def _words(model: ForestStack, name: str) -> dict[str, str]:
         "receptive_field": str(model.receptive_field),
         "cancelled": real(CANCELLED),
         "smallest_sum": real(SMALLEST_SUM),
-        "depth_unit": real(features.depth_unit),
-        "nearest": real(features.nearest),
-        "background": real(features.background),
-        "reach_argument": " const float *reach," if is_depth else "",
-        "about_reach": ABOUT_REACH if is_depth else "",
-        "no_reach": " !reach ||" if is_depth else "",
-        "reach": "reach" if is_depth else "NULL",
-        "computed_reach": f"features + {features.n_features} * size.pixels" if is_depth else "NULL",
+        "reach_argument": " const float *reach," if has_reach else "",
+        "about_reach": ABOUT_REACH if has_reach else "",
+        "no_reach": " !reach ||" if has_reach else "",
+        "reach": "reach" if has_reach else "NULL",
+        "computed_reach": f"features + {features.n_features} * size.pixels" if has_reach else "NULL",
     }
 
 
-def _part(file: str, words: dict[str, str]) -> str:
+def _text(file: str, words: dict[str, str]) -> str:
     """A text of c_source/, filled in."""
     text = resources.files("hedgerow.export").joinpath("c_source", file).read_text(encoding="utf-8")
     return re.sub(r"@(\w+)@", lambda match: words[match[1]], text)
 
 
-def _source(model: ForestStack, tables: Tables, words: dict[str, str], header: str, filters: bool) -> str:
-    kind = model.features.kind
+def _source(model: ForestStack, tables: Tables, words: dict[str, str], header: str, part: Part | None) -> str:
     values = initialiser([int(value) for value in model.classes])
-    has_smoothing = bool(tables.constants["BOXES"]) or (filters and kind == "bank")
-    parts = [
+    has_smoothing = tables.constants["BOXES"] or (part and part.smooths)
+    texts = [
         *(["smooth.c.in"] if has_smoothing else []),
         "probes.c.in",
         "soft.c.in" if model.is_soft else "hard.c.in",
         "levels.c.in",
-        *([f"{kind}.c.in", "predict.c.in"] if filters else []),
+        *([part.file, "predict.c.in"] if part else []),
     ]
     sections = [
         f'/* Written by `hedgerow export`; what it is and how to use it stands in {header}. */\n#include "{header}"',
@@ -130,10 +129,10 @@ def _source(model: ForestStack, tables: Tables, words: dict[str, str], header: s
         "/* What this model needs of the runtime, and the sizes of its tables and its workspace. */\n"
         + "\n".join(f"#define {name} {value}" for name, value in sorted(tables.constants.items())),
         "\n".join(f"typedef {_c_type(dtype)} {what}_number;" for what, dtype in tables.types.items()),
-        _part("types.c.in", words),
+        _text("types.c.in", words),
         f"const {words['name']}_label {words['name']}_class_values[{model.n_classes}] = {values};",
         "\n".join(tables.lines),
-        *(_part(file, words) for file in parts),
+        *(_text(file, words) for file in texts),
     ]
     return "\n\n".join(section.strip("\n") for section in sections) + "\n"
 
@@ -148,14 +147,14 @@ def _header(model: ForestStack, tables: Tables, words: dict[str, str], filters: 
     numbered = ", ".join(f"{f}: {name}".replace(" ", HARD_SPACE) for f, name in enumerate(model.features.names))
     about = [
         f"{model.n_levels} level(s) of {n_trees} trees with {splits} splits; {model.n_classes} classes.",
-        f"Constant tables: {tables.n_bytes:,} bytes. Workspace: {4 * int(tables.constants['PLANES']):,} bytes a pixel, "
-        "and a few lines.",
+        f"Constant tables: {tables.n_bytes:,} bytes. "
+        f"Workspace: {4 * int(tables.constants['PLANES']):,} bytes per pixel, and a few lines.",
         f"Features: {numbered}.",
     ]
     lines = [f" * {line}" for text in about for line in textwrap.wrap(text, 115, break_on_hyphens=False)]
     declarations = [*(["predict.h.in"] if filters else []), "features.h.in"]
     added = {
         "about": "\n".join(lines).replace(HARD_SPACE, " "),
-        "declarations": "\n\n".join(_part(file, words).strip("\n") for file in declarations),
+        "declarations": "\n\n".join(_text(file, words).strip("\n") for file in declarations),
     }
-    return _part("header.h.in", words | added)
+    return _text("header.h.in", words | added)

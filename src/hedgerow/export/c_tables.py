@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.features.bank import DOG_RATIO, STRUCTURE_RATIO, FeatureSet, gaussian_weights
 from hedgerow.forest.arrays import Forest, ForestStack
 from hedgerow.kernels.definition.gaussian import box_weights
 
@@ -67,25 +66,6 @@ class Tables:
         return f"{{{len(weights) - 1},{name}}}"
 
 
-def add_features(tables: Tables, features: FeatureSet, filters: bool) -> None:
-    """Statistics of the features, values beyond the image, and the filters of every scale."""
-    tables.add("feature_mean", features.mean)
-    tables.add("feature_scale", np.float32(1) / features.std)
-    if not filters or features.kind != "bank":
-        return
-    tables.add("input_mean", features.input_mean)
-    tables.add("input_std", features.input_std)
-    scales = []
-    for s, sigma in enumerate(features.sigmas):
-        derivatives = gaussian_weights(sigma)
-        orders = [tables.add_kernel(f"order{k}_{s}", derivatives[k]) for k in range(3)]
-        narrow = tables.add_kernel(f"narrow_{s}", gaussian_weights(DOG_RATIO * sigma)[0])
-        tensor = tables.add_kernel(f"tensor_{s}", gaussian_weights(STRUCTURE_RATIO * sigma)[0])
-        scales.append(f"{{{{{','.join(orders)}}},{narrow},{tensor}}}")
-    tables.add_structs("scales", "struct scale", scales)
-    tables.constants["SCALES"] = len(scales)
-
-
 @dataclass(frozen=True)
 class _Numbered:
     """A forest whose S splits and V different rows of votes are numbered from 0 to S+V, splits first.
@@ -124,10 +104,11 @@ def _numbered(forest: Forest) -> _Numbered:
 
 
 def add_forests(tables: Tables, model: ForestStack) -> None:
-    """The levels of a stack, with the types and constants that go with them."""
+    """The levels of a stack, with the types and constants that go with them, and the statistics of its features."""
+    tables.add("feature_mean", model.features.mean)
+    tables.add("feature_scale", np.float32(1) / model.features.std)
     levels = [_numbered(forest) for forest in model.levels]
-    is_depth = model.features.kind == "depth"
-    # Only depth stretches offsets, which may then be any number.
+    outside = model.features.outside(model.n_classes)
     farthest = max(int(np.abs(forest.offset).max()) + 1 for forest in model.levels)
     radii = sorted({0, *(int(radius) for level in levels for radius in level.planes[:, 1])})
     most_planes = max(1, *(len(level.planes) for level in levels))
@@ -137,7 +118,8 @@ def add_forests(tables: Tables, model: ForestStack) -> None:
         "box": np.min_scalar_type(len(radii)),
         "channel": np.min_scalar_type(model.levels[-1].n_channels),
         "class": np.min_scalar_type(model.n_classes),
-        "offset": np.dtype(np.float32) if is_depth else np.min_scalar_type(-farthest),
+        # Where they are stretched, offsets may be any number.
+        "offset": np.min_scalar_type(-farthest) if outside is None else np.dtype(np.float32),
     }
     n_probes = max(level.plane.shape[1] for level in levels)
     is_weighted = n_probes > 1 or any((level.forest.weight[level.forest.is_split] != 1).any() for level in levels)
@@ -146,27 +128,22 @@ def add_forests(tables: Tables, model: ForestStack) -> None:
         "PROBES": n_probes,
         "SOFT": int(model.is_soft),
         "SOFTMAX": int(model.output == "softmax"),
-        "STRETCHED": int(is_depth),
+        "STRETCHED": int(outside is not None),
         "BOXES": int(len(radii) > 1),
         "TOLERANCE": real(model.tolerance),
-        "DEEPEST": max(int(forest.depth.max()) for forest in model.levels),
+        "DEEPEST": max(int(forest.tree_depths.max()) for forest in model.levels),
         "MOST_PLANES": most_planes,
         "MOST_BOXES": max(int((level.planes[:, 1] > 0).sum()) for level in levels),
         "KEPT": min(model.n_levels - 1, 2),
     }
-    if is_depth:
-        tables.add("outside", _given(model.features.outside(model.n_classes)))
+    if outside is not None:
+        tables.add("outside", outside)
     if len(radii) > 1:
         boxes = [tables.add_kernel(f"box_{radius}", box_weights(radius)[0]) for radius in radii[1:]]
         tables.add_structs("boxes", "struct kernel", ["{0,NULL}", *boxes])
     tables.add_structs(
         "levels", "struct level", [_add_level(tables, k, level, radii) for k, level in enumerate(levels)]
     )
-
-
-def _given(array: np.ndarray | None) -> np.ndarray:
-    assert array is not None
-    return array
 
 
 def _add_level(tables: Tables, k: int, level: _Numbered, radii: list[int]) -> str:

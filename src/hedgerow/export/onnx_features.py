@@ -1,14 +1,21 @@
-"""The input features of an image as ONNX nodes; `filters.FeatureSet.compute` is the definition."""
+"""The input features of an image as ONNX nodes; `compute` of each kind of feature is the definition."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from hedgerow.export.kinds import entry_of
 from hedgerow.export.onnx_filters import Border, down_columns, mirrored, smoothed, turned
 from hedgerow.export.onnx_graph import REAL, Graph
-from hedgerow.features.bank import DOG_RATIO, STRUCTURE_RATIO, FeatureSet, gaussian_weights
+from hedgerow.features.bank import Bank, Shape
+from hedgerow.features.channels import Channels
+from hedgerow.features.depth import Depth
+from hedgerow.features.joined import Joined
+from hedgerow.features.protocol import FeatureSet
 
 
 @dataclass(frozen=True)
@@ -27,20 +34,14 @@ class Scene:
 
 
 def given_features(graph: Graph, planes: str, stretch: str | None, features: FeatureSet, n_classes: int) -> Scene:
-    """The scene of features (F,H,W) that were computed elsewhere; `stretch` as well, if they are of depth."""
+    """The scene of features (F,H,W) that were computed elsewhere, as was `stretch` if there is one."""
     return Scene(planes, *_size(graph, planes), stretch, features.outside(n_classes))
 
 
 def image_features(graph: Graph, image: str, features: FeatureSet, n_classes: int) -> Scene:
     """The scene of an image (C,H,W)."""
     height, width = _size(graph, image)
-    stretch = None
-    if features.kind == "depth":
-        raw, stretch = _depth(graph, image, features)
-    elif features.kind == "channels":
-        raw = image
-    else:
-        raw = _bank(graph, image, height, width, features)
+    raw, stretch = _raw(graph, Image(image, height, width), features)
     shape = (-1, 1, 1)
     centred = graph.node("Sub", raw, features.mean.reshape(shape))
     standardised = graph.node("Mul", centred, (np.float32(1) / features.std).reshape(shape))
@@ -52,38 +53,72 @@ def _size(graph: Graph, planes: str) -> tuple[str, str]:
     return graph.node("Gather", shape, 1), graph.node("Gather", shape, 2)
 
 
-def _depth(graph: Graph, image: str, features: FeatureSet) -> tuple[str, str]:
+@dataclass(frozen=True)
+class Image:
+    """planes: (C,H,W) float32; height, width: int64 scalars; all by the names of tensors"""
+
+    planes: str
+    height: str
+    width: str
+
+
+def _raw(graph: Graph, image: Image, features: FeatureSet) -> tuple[str, str | None]:
+    """Raw features (F,H,W), and what offsets are stretched by, (H,W), or None."""
+    return entry_of(features, BUILDERS, "ONNX")(graph, image, features)
+
+
+def _channels(graph: Graph, image: Image, features: Channels) -> tuple[str, None]:
+    return image.planes, None
+
+
+def _joined(graph: Graph, image: Image, features: Joined) -> tuple[str, None]:
+    parts = [_raw(graph, image, member)[0] for member in features.members]
+    return graph.node("Concat", *parts, axis=0), None
+
+
+def _depth(graph: Graph, image: Image, features: Depth) -> tuple[str, str]:
     """Metres and presence, (2,H,W), and one over the metres, (H,W)."""
-    is_present = graph.node("Greater", image, 0.0)
-    metres = graph.node("Div", image, features.depth_unit)
-    metres = graph.node("Clip", metres, features.nearest, features.background)
-    metres = graph.node("Where", is_present, metres, features.background)
+    nearest, background = float(features.nearest), float(features.background)
+    is_present = graph.node("Greater", image.planes, 0.0)
+    metres = graph.node("Div", image.planes, float(features.depth_unit))
+    metres = graph.node("Clip", metres, nearest, background)
+    metres = graph.node("Where", is_present, metres, background)
     stretch = graph.node("Squeeze", graph.node("Div", 1.0, metres), [0])
     return graph.node("Concat", metres, graph.node("Cast", is_present, to=REAL), axis=0), stretch
 
 
-def _bank(graph: Graph, image: str, height: str, width: str, features: FeatureSet) -> str:
-    """(F,H,W): for every image channel its intensity and `filters.KINDS` at each scale."""
+def _bank(graph: Graph, image: Image, features: Bank) -> tuple[str, None]:
+    """(F,H,W): for every image channel its intensity and `bank.KINDS` at each scale."""
     shape, n = (-1, 1, 1), features.n_inputs
-    centred = graph.node("Sub", image, features.input_mean.reshape(shape))
+    centred = graph.node("Sub", image.planes, features.input_mean.reshape(shape))
     centred = graph.node("Div", centred, features.input_std.reshape(shape))
-    widest = max(gaussian_weights(sigma).shape[1] - 1 for sigma in features.sigmas)
-    bank = _Bank(graph, mirrored(graph, height, widest), mirrored(graph, width, widest), n)
+    ratios = (1.0, features.shape.structure_ratio)  # `dog` is always narrower
+    widest = max(features.shape.weights(r * sigma).shape[1] - 1 for sigma in features.sigmas for r in ratios)
+    rows, columns = (mirrored(graph, length, widest) for length in (image.height, image.width))
+    bank = _Filters(graph, features.shape, rows, columns, n)
     kinds = [centred, *(kind for sigma in features.sigmas for kind in bank.scale(centred, sigma))]
     order = np.arange(len(kinds) * n).reshape(-1, n).T.ravel()  # all of the first channel, then of the second
-    return graph.node("Gather", graph.node("Concat", *kinds, axis=0), order, axis=0)
+    return graph.node("Gather", graph.node("Concat", *kinds, axis=0), order, axis=0), None
 
 
-class _Bank:
+BUILDERS: dict[str, Callable[[Graph, Image, Any], tuple[str, str | None]]] = {
+    "bank": _bank,
+    "channels": _channels,
+    "depth": _depth,
+    "joined": _joined,
+}
+
+
+class _Filters:
     """Gaussian filters of planes; all the image's channels at once. Borders mirror, edge pixel included."""
 
-    def __init__(self, graph: Graph, rows: Border, columns: Border, n_inputs: int) -> None:
-        self.graph, self.rows, self.columns, self.n_inputs = graph, rows, columns, n_inputs
+    def __init__(self, graph: Graph, shape: Shape, rows: Border, columns: Border, n_inputs: int) -> None:
+        self.graph, self.shape, self.rows, self.columns, self.n_inputs = graph, shape, rows, columns, n_inputs
 
     def scale(self, planes: str, sigma: float) -> list[str]:
-        """`filters.KINDS` at one scale, each (C,H,W) as the planes are."""
+        """`bank.KINDS` at one scale, each (C,H,W) as the planes are."""
         graph, node, n = self.graph, self.graph.node, self.n_inputs
-        weights = gaussian_weights(sigma)
+        weights = self.shape.weights(sigma)
         down = node("Concat", *down_columns(graph, planes, self.rows, weights), axis=0)
         # Three orders along the rows of each of the three: six are needed.
         both = [turned(graph, each) for each in down_columns(graph, turned(graph, down), self.columns, weights)]
@@ -91,13 +126,13 @@ class _Bank:
         rr, rc, cc = node("Mul", d_r, d_r), node("Mul", d_r, d_c), node("Mul", d_c, d_c)
         gradient = node("Sqrt", node("Add", rr, cc))
         laplacian = node("Add", d_rr, d_cc)
-        dog = node("Sub", self._smoothed(planes, DOG_RATIO * sigma), smooth)
-        tensor = self._smoothed(node("Concat", rr, rc, cc, axis=0), STRUCTURE_RATIO * sigma)
+        dog = node("Sub", self._smoothed(planes, self.shape.dog_ratio * sigma), smooth)
+        tensor = self._smoothed(node("Concat", rr, rc, cc, axis=0), self.shape.structure_ratio * sigma)
         structure = self._eigenvalues(*graph.pieces(tensor, 3, each=n))
         return [smooth, laplacian, gradient, dog, *structure, *self._eigenvalues(d_rr, d_rc, d_cc)]
 
     def _smoothed(self, planes: str, sigma: float) -> str:
-        return smoothed(self.graph, planes, self.rows, self.columns, gaussian_weights(sigma)[:1])
+        return smoothed(self.graph, planes, self.rows, self.columns, self.shape.weights(sigma)[:1])
 
     def _eigenvalues(self, rr: str, rc: str, cc: str) -> tuple[str, str]:
         node = self.graph.node

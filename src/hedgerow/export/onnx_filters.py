@@ -1,4 +1,4 @@
-"""Separable filters as ONNX nodes, rounded as `ops.filter_kernels` rounds: the same products, added in the same order.
+"""Separable filters as ONNX nodes, rounded as `kernels.cpu.filters` rounds: the same products, added in the same order.
 
 A Conv would be shorter, but it adds in an order of its own; a feature that lies on a threshold would then fall to
 either side of it.

@@ -1,4 +1,4 @@
-"""The levels of a stack or a network as ONNX nodes; `context.run_forest` and `ops.reference` are the definition.
+"""The levels of a stack or a network as ONNX nodes; `forest.walk` and `kernels.definition` define them.
 
 A level works through the pixels in blocks, in a loop of the graph: what it stores is of the size of a block times the
 nodes of its trees, whatever the image. Hard splits are walked, all trees at once, in a loop over the depth. Soft ones
@@ -54,7 +54,7 @@ def level_scores(graph: Graph, scene: Scene, channels: str, level: Level) -> str
 
 
 def normalised(graph: Graph, scores: str, n_classes: int) -> str:
-    """(C,H,W) class probabilities as `trees.normalise` makes them, sums in the same order."""
+    """(C,H,W) class probabilities as `kernels.definition.outputs.normalise` makes them, sums in the same order."""
     node = graph.node
     total = graph.sum_in_order(scores, n_classes)
     sizes = graph.sum_in_order(node("Abs", scores), n_classes)
@@ -115,7 +115,7 @@ def _walk(graph: Graph, forest: Forest, reads: Reads) -> Scores:
             return [inner.node("Add", inner.look_up(left, at), inner.node("Cast", goes_right, to=INT))]
 
         start = block.node("Expand", forest.root.astype(np.int64)[:, None], block.node("Shape", pixel))
-        reached = block.loop(int(forest.depth.max()), step, [start], INT)[0]
+        reached = block.loop(int(forest.tree_depths.max()), step, [start], INT)[0]
         votes = block.node("Gather", forest.votes, block.look_up(leaf, reached))
         return block.node("Transpose", block.sum_in_order(votes, forest.n_trees), perm=[1, 0])
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hedgerow.errors import ConfigError
+from hedgerow.export.kinds import is_stretched
 from hedgerow.extras import require
 from hedgerow.files import PathLike, atomic_path
 from hedgerow.forest.arrays import Forest, ForestStack
@@ -32,7 +33,7 @@ def export_onnx(model: ForestStack | StackNet, path: PathLike, filters: bool = T
 
     Input:   "image" (C,H,W) float32, as `predict` takes it but channels first and as they are; with filters=False
              "features" (F,H,W) float32, standardised, as `model.features.compute` gives them, and for depth images
-             "reach" (H,W) float32, as `model.features.reach` gives it
+             "reach" (H,W) float32, as `model.features.stretch` gives it
     Outputs: "proba" (classes,H,W) float32, "labels" (H,W) int64, class values as in the training labels
     """
     require("onnx", "the export to ONNX")
@@ -56,7 +57,7 @@ def build(model: ForestStack | StackNet, filters: bool) -> onnx.ModelProto:
         scene = image_features(graph, "image", features, model.n_classes)
     else:
         inputs, reach = [helper.make_tensor_value_info("features", REAL, [features.n_features, *size])], None
-        if features.kind == "depth":
+        if is_stretched(features):
             reach = "reach"
             inputs.append(helper.make_tensor_value_info(reach, REAL, size))
         scene = given_features(graph, "features", reach, features, model.n_classes)

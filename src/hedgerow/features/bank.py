@@ -127,8 +127,9 @@ class Bank(FeatureSet):
 
     @classmethod
     def from_file(cls, settings: Mapping[str, Any], arrays: Arrays) -> Self:
-        own = {**settings, "sigmas": tuple(settings["sigmas"]), "shape": Shape(**settings["shape"])}
-        return super().from_file(own, arrays)
+        given = settings["shape"]
+        check_features(set(given) == set(vars(Shape())))  # nothing is left to a default
+        return super().from_file({**settings, "sigmas": tuple(settings["sigmas"]), "shape": Shape(**given)}, arrays)
 
     def validate(self) -> None:
         numbers = (*self.sigmas, *vars(self.shape).values())

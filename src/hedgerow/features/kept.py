@@ -52,6 +52,10 @@ class KeptFeatures:
                 f"({problem.strerror}); give fewer or smaller images, or set TMPDIR to a larger disk."
             ) from problem
 
+    def __del__(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
     def finish(self, features: FeatureSet) -> None:
         """Standardise what is kept as these features say."""
         self._features = features

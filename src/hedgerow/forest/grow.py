@@ -89,32 +89,26 @@ def _grow_tree(
 
     # A split needs two samples, so there are fewer splits than samples.
     room = min(2 ** (config.max_depth + 1) - 1, 2 * len(count) - 1)
-    tree = _Tree(
+    grown = kernels.Grown(
         left_child=np.empty(room, np.int32),
         threshold=np.empty(room, np.float32),
         plane=np.empty((room, n_probes), np.int32),
         offset=np.empty((room, n_probes, 2), np.float32),
         weight=np.empty((room, n_probes), np.float32),
         counts=np.zeros((room, n_classes), np.int64),
-        class_weight=class_weight,
     )
-    n_nodes = kernels.grow_tree(
-        planes.codes, planes.values, planes.start, planes.height, planes.width, planes.stretch, planes.outside,
-        table, class_weight, config.criterion == "entropy",
-        config.max_depth, config.min_split, config.min_leaf, config.search_samples,
-        recipe, n_channels, n_radii, n_drawn, n_offsets, context.window // 2,
-        context.offset_sigma, rng.integers(0, 2**63, 1, dtype=np.uint64),
-        tree.left_child, tree.threshold, tree.plane, tree.offset, tree.weight, tree.counts,
-    )  # fmt: skip
-    return _Tree(
-        tree.left_child[:n_nodes].copy(),
-        tree.threshold[:n_nodes].copy(),
-        tree.plane[:n_nodes].copy(),
-        tree.offset[:n_nodes].copy(),
-        tree.weight[:n_nodes].copy(),
-        tree.counts[:n_nodes].copy(),
-        class_weight,
+    limits = kernels.Limits(
+        config.max_depth, config.min_split, config.min_leaf, config.search_samples, config.criterion == "entropy"
     )
+    proposals = draw.Proposals(
+        recipe, n_channels, n_radii, n_drawn, n_offsets, context.window // 2, context.offset_sigma
+    )
+    read = kernels.Planes(
+        planes.codes, planes.values, planes.start, planes.height, planes.width, planes.stretch, planes.outside
+    )
+    state = rng.integers(0, 2**63, 1, dtype=np.uint64)
+    n_nodes = kernels.grow_tree(read, table, class_weight, limits, proposals, state, grown)
+    return _Tree(*(array[:n_nodes].copy() for array in grown), class_weight)
 
 
 def _assemble(trees: list[_Tree], n_planes: int) -> Forest:

@@ -12,6 +12,7 @@ import numpy as np
 from hedgerow.forest.arrays import Forest
 from hedgerow.forest.level_input import LevelInput
 from hedgerow.kernels.cpu.boxes import box_averaged
+from hedgerow.kernels.cpu.walk import Nodes, Probes, ReadPlanes
 from hedgerow.threads import get_threads, map_threads
 
 MAX_PLACES = 2**32  # a probe's place among the planes is a 32-bit number; larger work is done in halves
@@ -86,29 +87,24 @@ def _padded_planes(given: LevelInput, pairs: np.ndarray, margin: int) -> np.ndar
     return planes
 
 
-def any_planes(
-    forest: Forest, given: LevelInput, pairs: np.ndarray, plane: np.ndarray
-) -> tuple[np.ndarray, tuple[int, int], np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """What `walk_any_probes` reads: planes (P,H*W), size, stretch (H*W,), constants (P,), and the probes (N,J)."""
+def any_planes(forest: Forest, given: LevelInput, pairs: np.ndarray, plane: np.ndarray) -> tuple[ReadPlanes, Probes]:
+    """What probes of any kind read, and where."""
     outside, channels = given.outside, given.channels
     constants = np.zeros(0, np.float32) if outside is None else outside[pairs[:, 0]]
     planes = np.stack(
         [box_averaged(channels[c], r, None if outside is None else float(outside[c])) for c, r in pairs]
     ).astype(np.float32)
     stretch = np.zeros(0, np.float32) if given.stretch is None else np.ascontiguousarray(given.stretch).ravel()
-    probes = (plane, np.ascontiguousarray(forest.offset), np.ascontiguousarray(forest.weight))
-    return planes.reshape(len(pairs), -1), given.size, stretch, constants, *probes
+    probes = Probes(plane, np.ascontiguousarray(forest.offset), np.ascontiguousarray(forest.weight))
+    return ReadPlanes(planes.reshape(len(pairs), -1), given.size, stretch, constants), probes
 
 
-def walkable(forest: Forest) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(N,) each: left children, thresholds and rows of votes; a leaf is its own left child."""
+def walkable(forest: Forest) -> Nodes:
+    """The nodes as the kernels walk them: a leaf is its own left child, and votes are padded to a multiple of eight."""
     nodes = np.arange(forest.n_nodes, dtype=np.uint32)
     child = np.where(forest.is_split, forest.left_child, nodes).astype(np.uint32)
     # Nothing is >= NaN: whatever a pixel holds, a leaf sends it to its own left child, itself.
     threshold = np.where(forest.is_split, forest.threshold, np.nan).astype(np.float32)
-    return child, threshold, np.where(forest.is_split, 0, forest.leaf_index).astype(np.uint32)
-
-
-def padded_votes(forest: Forest) -> np.ndarray:
-    """(L, C rounded up to eight) float32, as the kernels add them."""
-    return np.pad(forest.votes.astype(np.float32), ((0, 0), (0, -forest.n_classes % 8)))
+    leaf = np.where(forest.is_split, 0, forest.leaf_index).astype(np.uint32)
+    votes = np.pad(forest.votes.astype(np.float32), ((0, 0), (0, -forest.n_classes % 8)))
+    return Nodes(forest.root.astype(np.uint32), forest.tree_depths, child, threshold, leaf, votes)

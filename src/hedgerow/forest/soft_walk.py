@@ -6,12 +6,15 @@ import numpy as np
 
 from hedgerow.forest.arrays import Forest
 from hedgerow.forest.level_input import LevelInput
-from hedgerow.forest.reads import any_planes, fixed_places, padded_votes, row_blocks, used_planes, walkable
+from hedgerow.forest.reads import any_planes, fixed_places, row_blocks, used_planes, walkable
 from hedgerow.images.regions import Region
+from hedgerow.kernels.constants import UNUSED
 from hedgerow.kernels.cpu import soft_walk as kernels
+from hedgerow.kernels.cpu.level_arguments import Weights
 from hedgerow.kernels.cpu.level_work import LevelWork
+from hedgerow.kernels.cpu.walk import Probes
 from hedgerow.kernels.definition.outputs import normalise, softmax
-from hedgerow.kernels.wiring import UNUSED, Wiring, fixed_reads, wire
+from hedgerow.kernels.wiring import Wiring, fixed_reads, wire
 from hedgerow.threads import map_threads
 
 DENSE = 1e-6  # with a smaller tolerance nearly all branches are entered: then whole blocks of pixels are faster
@@ -26,20 +29,22 @@ def run_soft_forest(forest: Forest, given: LevelInput, is_softmax: bool, toleran
         if tolerance < DENSE:
             scores = _all_branches(forest, planes, place, inner, tolerance)
             return softmax(scores) if is_softmax else normalise(scores)
-        read = (planes.reshape(-1), planes.shape[2], given.size, -1, np.zeros(0, np.float32), place)
+        probes = Probes(plane, forest.offset, forest.weight)
+        nowhere = np.zeros(0, np.float32)
+        read = kernels.SoftReading(planes.reshape(-1), planes.shape[2], place, given.size, -1, nowhere)
     else:
-        averaged, size, stretch, constants = any_planes(forest, given, pairs, plane)[:4]
-        values = np.concatenate([averaged.reshape(-1), constants])
-        beyond = averaged.size if len(constants) else -1
-        read = (values, 0, size, beyond, stretch, np.zeros((0, 0), np.int64))
-    child, _, leaf = walkable(forest)
-    votes = padded_votes(forest)
-    nodes = (plane, forest.offset, forest.weight, forest.threshold, forest.sharpness, child, leaf, votes)
-    limits = (forest.root.astype(np.uint32), int(forest.tree_depths.max()), np.float32(tolerance), is_softmax)
+        averaged, probes = any_planes(forest, given, pairs, plane)
+        values = np.concatenate([averaged.values.reshape(-1), averaged.outside])
+        beyond = averaged.values.size if len(averaged.outside) else -1
+        no_place = np.zeros((0, 0), np.int64)
+        read = kernels.SoftReading(values, 0, no_place, averaged.size, beyond, averaged.stretch)
+    nodes = walkable(forest)._replace(threshold=forest.threshold)
+    limit = np.float32(tolerance)
     out = np.empty((forest.n_classes, inner.height, inner.width), np.float32)
 
     def walk(rows: tuple[int, int]) -> None:
-        kernels.walk_soft(read, nodes, *limits, *rows, (inner.top, inner.left), out)
+        origin = (inner.top, inner.left)
+        kernels.walk_soft(read, probes, nodes, forest.sharpness, limit, is_softmax, *rows, origin, out)
 
     # The rows of a block share much work: fewer and larger parts than for hard splits.
     list(map_threads(walk, row_blocks(inner.height, 2)))
@@ -56,10 +61,10 @@ def _all_branches(forest: Forest, planes: np.ndarray, place: np.ndarray, inner: 
     return work.scores(work.padded(planes.reshape(-1)), weights)
 
 
-def soft_weights(forest: Forest, wiring: Wiring) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """split_weight (N,J), split_bias (N,) and vote_weight (L,C) of the network that a forest of soft splits is."""
+def soft_weights(forest: Forest, wiring: Wiring) -> Weights:
+    """Of the network that a forest of soft splits is."""
     assert forest.sharpness is not None
     splits = wiring.node_split
     scale = forest.sharpness[splits]
     votes = np.ascontiguousarray(forest.votes[forest.leaf_index[wiring.node_leaf]])
-    return scale[:, None] * forest.weight[splits], -scale * forest.threshold[splits], votes
+    return Weights(scale[:, None] * forest.weight[splits], -scale * forest.threshold[splits], votes)

@@ -13,7 +13,6 @@ from hedgerow.forest.reads import (
     any_planes,
     fixed_places,
     n_places,
-    padded_votes,
     row_blocks,
     used_planes,
     walkable,
@@ -42,24 +41,21 @@ def run_forest(forest: Forest, given: LevelInput, is_softmax: bool = False, tole
         halves, axis = inner.halves()
         parts = [run_forest(forest, replace(given, region=half), is_softmax) for half in halves]
         return np.concatenate(parts, axis=1 + axis)
-    child, threshold, leaf = walkable(forest)
-    votes, root, depth = padded_votes(forest), forest.root.astype(np.uint32), forest.tree_depths
+    nodes = walkable(forest)
     out = np.empty((forest.n_classes, inner.height, inner.width), np.float32)
     single = forest.weight.shape[1] == 1 and bool((forest.weight[forest.is_split] == 1).all())
     if single and given.stretch is None and given.outside is None:
         planes, place = fixed_places(forest, given, pairs, plane)
-        route = (child.astype(np.uint64) << np.uint64(32)) | place[:, 0].astype(np.uint64)
+        route = (nodes.child.astype(np.uint64) << np.uint64(32)) | place[:, 0].astype(np.uint64)
         flat, stride = planes.reshape(-1), planes.shape[2]
 
         def walk(rows: tuple[int, int]) -> None:
-            kernels.walk_single_probe(flat, stride, route, threshold, leaf, votes, root, depth, is_softmax, *rows, out)
+            kernels.walk_single_probe(flat, stride, route, nodes, is_softmax, *rows, out)
     else:
         read = any_planes(forest, given, pairs, plane)
 
         def walk(rows: tuple[int, int]) -> None:
-            kernels.walk_any_probes(
-                *read, threshold, child, leaf, votes, root, depth, is_softmax, *rows, (inner.top, inner.left), out
-            )
+            kernels.walk_any_probes(*read, nodes, is_softmax, *rows, (inner.top, inner.left), out)
 
     list(map_threads(walk, row_blocks(inner.height)))
     return out
@@ -68,13 +64,11 @@ def run_forest(forest: Forest, given: LevelInput, is_softmax: bool = False, tole
 def reached_leaves(forest: Forest, given: LevelInput) -> np.ndarray:
     """leaf(x) of every tree and pixel of the region: the row of `votes` that hard splits lead to, (T,h,w) int32."""
     inner = given.region
-    child, threshold, leaf = walkable(forest)
-    read = any_planes(forest, given, *used_planes(forest))
-    root, depth = forest.root.astype(np.uint32), forest.tree_depths
+    nodes, read = walkable(forest), any_planes(forest, given, *used_planes(forest))
     out = np.empty((forest.n_trees, inner.height, inner.width), np.int32)
 
     def find(rows: tuple[int, int]) -> None:
-        kernels.find_leaves(*read, threshold, child, leaf, root, depth, *rows, (inner.top, inner.left), out)
+        kernels.find_leaves(*read, nodes, *rows, (inner.top, inner.left), out)
 
     list(map_threads(find, row_blocks(out.shape[1])))
     return out

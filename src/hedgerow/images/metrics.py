@@ -44,7 +44,7 @@ class Scores:
     def dice(self) -> np.ndarray:
         """Dice of each class, (C,): 2 |A and B| / (|A| + |B|); NaN for a class absent from both."""
         hits = np.diagonal(self.confusion)
-        return _ratio(2 * hits, self.confusion.sum(axis=0) + self.confusion.sum(axis=1))
+        return ratio(2 * hits, self.confusion.sum(axis=0) + self.confusion.sum(axis=1))
 
     @property
     def mean_dice(self) -> float:
@@ -54,7 +54,7 @@ class Scores:
     @property
     def recall(self) -> np.ndarray:
         """Pixel accuracy within each true class, (C,); NaN for a class absent from the truth."""
-        return _ratio(np.diagonal(self.confusion), self.confusion.sum(axis=1))
+        return ratio(np.diagonal(self.confusion), self.confusion.sum(axis=1))
 
     @property
     def balanced_accuracy(self) -> float:
@@ -116,7 +116,7 @@ def scores(
     return Scores(tuple(int(value) for value in classes), total)
 
 
-def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+def ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     """part / whole, (C,) float64, NaN where whole is 0."""
     return np.divide(part, whole, out=np.full(len(whole), np.nan), where=whole > 0)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import colorsys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 
+from hedgerow.files import PathLike, atomic_path
+
 GAP, TITLE = 6, 22  # pixels between panels, and above the first row
-PANEL = 400  # pixels along the longer side of a panel, at most: the titles are to be read beside it
+PANEL = 400  # pixels along the longer side of a panel, at most, so that titles stay legible
 DARK = 24  # grey value of the background and of unknown classes
 
 
@@ -26,19 +27,16 @@ def class_palette(classes: Sequence[int], background: int | None = None) -> dict
     return {value: np.full(3, DARK, np.uint8) if value == background else next(rainbow) for value in classes}
 
 
-def grey_picture(image: np.ndarray) -> np.ndarray:
-    """(H,W,3) uint8 of an image (H,W[,C]): its range stretched; many channels are shown by their mean."""
-    values = np.asarray(image, np.float32)
-    if values.ndim == 3 and values.shape[2] != 3:
-        values = values.mean(axis=2)
+def grey_picture(planes: np.ndarray) -> np.ndarray:
+    """(H,W,3) uint8 of an image (C,H,W): its range stretched; unless there are three channels, their mean is shown."""
+    values = np.moveaxis(planes, 0, 2) if len(planes) == 3 else planes.mean(axis=0)[..., None]
     low, high = np.percentile(values, (0.5, 99.5))
     scaled = np.clip((values - low) / max(high - low, 1e-12), 0, 1)
-    grey = (scaled * 255).astype(np.uint8)
-    return grey if grey.ndim == 3 else np.repeat(grey[..., None], 3, axis=2)
+    return np.tile((scaled * 255).astype(np.uint8), (1, 1, 3 // values.shape[2]))
 
 
 def label_picture(labels: np.ndarray, classes: Sequence[int], background: int | None = None) -> np.ndarray:
-    """(H,W,3) uint8 of class values (H,W), one colour a class; `background` and unknown values are near black."""
+    """(H,W,3) uint8 of class values (H,W), one colour per class; `background` and unknown values are near black."""
     return painted(labels, class_palette(classes, background))
 
 
@@ -50,11 +48,9 @@ def painted(labels: np.ndarray, palette: Mapping[int, np.ndarray]) -> np.ndarray
     return picture
 
 
-def save_sheet(path: str | Path, titles: Sequence[str], rows: Sequence[Sequence[np.ndarray]]) -> None:
+def save_sheet(path: PathLike, titles: Sequence[str], rows: Sequence[Sequence[np.ndarray]]) -> None:
     """A PNG of panels (H,W,3) uint8 in rows and columns, with a title above each column; large panels are shrunk."""
     from PIL import Image, ImageDraw, ImageFont
-
-    from hedgerow.files import atomic_path
 
     largest = max(max(panel.shape[:2]) for row in rows for panel in row)
     panels = [[Image.fromarray(panel).reduce(-(-largest // PANEL)) for panel in row] for row in rows]

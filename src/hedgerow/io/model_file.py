@@ -17,7 +17,7 @@ from safetensors.numpy import save as to_bytes
 from hedgerow import extras
 from hedgerow.errors import HedgerowError, ModelError, refuse_unless
 from hedgerow.features.registry import rebuild
-from hedgerow.files import atomic_path, digest
+from hedgerow.files import PathLike, atomic_path, digest
 from hedgerow.forest.arrays import OUTPUTS, Forest, ForestStack
 from hedgerow.images.arrays import MAX_CLASSES
 from hedgerow.io import first_version
@@ -43,7 +43,7 @@ _FOREST_DTYPES = {
 }
 
 
-def save(model: ForestStack | StackNet, path: str | Path) -> int:
+def save(model: ForestStack | StackNet, path: PathLike) -> int:
     """Write a model; returns the size of the file in bytes. An interrupted write leaves what was there before."""
     # A network is kept with the forests that it was mapped from.
     stack = model if isinstance(model, ForestStack) else model.stack
@@ -79,7 +79,7 @@ def save(model: ForestStack | StackNet, path: str | Path) -> int:
     return Path(path).stat().st_size
 
 
-def load(path: str | Path) -> ForestStack | StackNet:
+def load(path: PathLike) -> ForestStack | StackNet:
     """Read a model that `save` wrote; a damaged, edited or foreign file is refused with a ModelError."""
     path = Path(path)
     if not path.is_file():

@@ -1,4 +1,4 @@
-"""Folders of images: predict them all, past bad ones; write the built-in samples."""
+"""Folders of images: predict them all, past bad ones."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 
 from hedgerow.errors import HedgerowError, InputError
 from hedgerow.files import make_folder
-from hedgerow.images.pairing import find_files, stem_of
+from hedgerow.images.pairing import FilesSpec, find_files, stem_of
 from hedgerow.images.reading import ending_of, read_input
 from hedgerow.images.writing import write_labels, write_planes
 from hedgerow.predict.protocol import Model
 from hedgerow.predict.tiling import predict_tiles
-from hedgerow.progress import Report, progress_bar
+from hedgerow.progress import Report, reporting
 
 
 @dataclass(frozen=True)
@@ -36,20 +36,30 @@ class Outputs:
         return {"labels": folder / f"{stem}.{self.labels}", **maps}
 
 
+@dataclass(frozen=True)
+class Predicted:
+    """How many images there were, and a sentence for each that failed."""
+
+    n_images: int
+    failures: tuple[str, ...] = ()
+
+
 def predict_files(
     model: Model,
-    images: str | Path,
+    images: FilesSpec,
     folder: Path,
     outputs: Outputs,
+    *,
     tile: int | None = None,
     say: Callable[[str], None] = lambda text: None,
-) -> list[str]:
-    """Predict every image of a folder, file or glob into `folder`; returns a sentence for each that failed."""
+    progress: Report | None = None,
+) -> Predicted:
+    """Predict every image of a folder, file or glob into `folder`; notes go to `say` as the images are read."""
     files = find_files(images)
     _check_names(files, folder, outputs)
     make_folder(folder)
     failures = []
-    with progress_bar() as report:
+    with reporting(progress) as report:
 
         def tiles(what: str, done: int, total: int) -> None:
             if total > 1:  # a large image: show how far it is
@@ -59,18 +69,17 @@ def predict_files(
             report("images", done, len(files))
             try:
                 image = read_input(file, model.features.layout)
-                _warn_of_other_scale(model, image, file, say)
+                _note_other_dtype(model, image, file, say)
                 _write_outputs(model, image, outputs, outputs.paths(folder, stem_of(file)), tile, tiles)
             except (HedgerowError, MemoryError) as error:
                 text = str(error) or "it does not fit in memory"
                 failures.append(text if str(file) in text else f"{file}: {text}")
         report("images", len(files), len(files))
-    say(f"{len(files) - len(failures)} of {len(files)} image(s) predicted into {folder}")
-    return failures
+    return Predicted(len(files), tuple(failures))
 
 
 def _check_names(files: list[Path], folder: Path, outputs: Outputs) -> None:
-    """Results go into a folder of their own, where none is taken for an input later or for another image's."""
+    """Refuse a folder in which a result could be taken for an input later, or for another image's result."""
     if ending_of(folder) and not folder.is_dir():
         raise InputError(f"{folder} looks like a file; give a folder for the results, e.g. {folder.with_suffix('')}.")
     if folder.resolve() in {file.resolve().parent for file in files}:
@@ -83,7 +92,7 @@ def _check_names(files: list[Path], folder: Path, outputs: Outputs) -> None:
             taken[path] = file
 
 
-def _warn_of_other_scale(model: Model, image: np.ndarray, file: Path, say: Callable[[str], None]) -> None:
+def _note_other_dtype(model: Model, image: np.ndarray, file: Path, say: Callable[[str], None]) -> None:
     if model.image_dtype and str(image.dtype) != model.image_dtype:
         say(f"note: {file} is {image.dtype} but the model learned from {model.image_dtype}; values must mean the same")
 
@@ -98,7 +107,7 @@ def _write_outputs(
 ) -> None:
     values = np.array(model.classes)
     found: dict[str, np.ndarray] = {}
-    # Tile by tile, so that beside what is asked for only one tile's probabilities are held.
+    # Tile by tile: beside what is asked for, the probabilities of one tile at a time are in memory.
     for region, levels, size in predict_tiles(model, image, tile=tile, progress=progress):
         proba = levels[-1]
         parts = {"labels": values[proba.argmax(axis=0)], "proba": proba}
@@ -120,7 +129,7 @@ def _write_outputs(
 
 
 def relative_entropy(proba: np.ndarray) -> np.ndarray:
-    """(H,W) float32 entropy of class probabilities (C,H,W), as a part of the largest possible: 0 sure, 1 open."""
+    """(H,W) float32 entropy of class probabilities (C,H,W), as a part of the largest possible: 0 sure, 1 undecided."""
     surprise = -np.log(np.where(proba > 0, proba, 1))
     entropy = np.einsum("chw,chw->hw", proba, surprise) / np.log(len(proba))
     return np.clip(entropy, 0, 1).astype(np.float32)

@@ -3,70 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from hedgerow.files import megabytes
 from hedgerow.forest.arrays import ForestStack
-from hedgerow.images.arrays import encode_labels, to_labels
-from hedgerow.predict.protocol import Model
+from hedgerow.images.labelled import LabelledSet
 from hedgerow.report import charts, examples, sections, words
 from hedgerow.report.figures import input_picture
 from hedgerow.report.measure import Measured
-from hedgerow.report.page import Curve, Table
-
-
-@dataclass(frozen=True)
-class Source:
-    """The labelled images; they may be read when asked for."""
-
-    images: Sequence[np.ndarray]
-    labels: Sequence[np.ndarray]
-    names: Sequence[str]
-    model: Model
-
-    def truth(self, i: int) -> np.ndarray:
-        """(H,W) class values, or the unlabelled value"""
-        return to_labels(self.labels[i], f"the labels of {self.names[i]}")
-
-    def target(self, i: int) -> np.ndarray:
-        """(H,W) uint8 class indices, or UNLABELLED_INDEX"""
-        return encode_labels(self.truth(i), self.model.classes, self.model.unlabelled, self.names[i])
+from hedgerow.report.results import Curve, Table
 
 
 def contents(
-    measured: Sequence[Measured], source: Source, background: int | None, class_names: Mapping[int, str]
+    measured: Sequence[Measured], labelled: LabelledSet, background: int | None, class_names: Mapping[int, str]
 ) -> dict[str, Any]:
     """All that was measured: scores, examples, and the sections of charts."""
     first, best = measured[0], max(measured, key=lambda one: one.scores.mean_dice)
-    values = source.model.classes
-    names = [class_names.get(value, str(value)) for value in values]
-    spoken = [class_names.get(value, f"class {value}") for value in values]
+    names = [class_names.get(value, str(value)) for value in labelled.classes]
+    spoken = [class_names.get(value, f"class {value}") for value in labelled.classes]
     colours = charts.model_colours([one.name for one in measured])
-    palette = examples.index_palette(values, background)
+    palette = examples.index_palette(labelled.classes, background)
     class_key = {name: examples.css(palette[i]) for i, name in enumerate(names)}
     chosen = examples.chosen_images(best)
     shown = []
     for i, title in chosen.items():
-        picture = input_picture(source.images[i], source.model.features.kind)
-        named = f"{title}: {source.names[i]}"
-        shown.append(examples.example(i, named, picture, source.target(i), measured, palette))
+        image = labelled.images[i]
+        picture = input_picture(image.planes, first.model.features)
+        shown.append(examples.example(i, f"{title}: {image.name}", picture, image.target, measured, palette))
     if any(one.is_partly_labelled for one in shown):
         class_key["no label"] = examples.css(examples.NO_LABEL)
     nets = [one for one in measured if not isinstance(one.model, ForestStack)]
     inside = max(nets, key=lambda one: one.scores.mean_dice) if nets else best
-    i = next(iter(chosen))
     drawn = [
         sections.levels(measured, colours),
         sections.training(measured, colours),
         sections.confusions(first, best, names, spoken, colours),
-        sections.layers(inside, source.images[i], source.truth(i), source.names[i], background),
+        sections.layers(inside, labelled, next(iter(chosen)), background),
         sections.calibration(measured, colours),
         *sections.choices(first, spoken),
     ]
     return {
-        "sentence": sentence(measured, best, len(source.images)),
+        "sentence": sentence(measured, best, len(labelled)),
         "scores": score_rows(measured, best, background, colours),
         "background": None if background is None else class_names.get(background, f"class {background}"),
         "per_class": per_class(measured, names, class_key),
@@ -116,7 +95,7 @@ def score_rows(
                 if place and first > 0 and gain != "0.000"
                 else "",
                 "time": words.milliseconds(one.seconds),
-                "size": words.megabytes(one.n_bytes),
+                "size": megabytes(one.n_bytes),
             }
         )
     return rows
@@ -164,9 +143,9 @@ def facts(
     """How it was made: seconds, versions, and the settings given or remembered by the models."""
     remembered: dict[str, Mapping[str, Any]] = {"Settings": settings} if settings else {}
     for one in measured:
-        grown = one.model.settings.get("config")
-        refined = one.model.settings.get("refined", [])
-        for text, config in (("was grown", grown), ("was refined", refined[-1].get("config") if refined else None)):
+        refined = [refinement.config for refinement in one.model.refinements[-1:]]
+        made = [("was grown", one.model.settings.get("config")), *(("was refined", config) for config in refined)]
+        for text, config in made:
             if config and config not in remembered.values():
                 remembered[f"How {one.name} {text}"] = config
     return {

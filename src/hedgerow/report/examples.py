@@ -10,7 +10,8 @@ import numpy as np
 from hedgerow.images.arrays import UNLABELLED_INDEX
 from hedgerow.images.pictures import class_palette, painted
 from hedgerow.report.embed import Picture, png
-from hedgerow.report.measure import Measured, thinning
+from hedgerow.report.figures import thinning
+from hedgerow.report.measure import MAX_SIDE, Measured
 
 NO_LABEL = (146, 146, 152)
 # Colours that people with any kind of sight tell apart, also on the dimmed image below them.
@@ -44,7 +45,7 @@ class Example:
 
 
 def chosen_images(measured: Measured) -> dict[int, str]:
-    """Of which images the page tells, by the model's mean Dice on each alone: typical, best and worst."""
+    """The images that the page shows, chosen by the model's mean Dice on each alone: typical, best and worst."""
     order = np.argsort([one.mean_dice for one in measured.per_image], kind="stable").tolist()
     if len(order) == 1:
         return {order[0]: "The image"}
@@ -61,7 +62,7 @@ def example(
     palette: Mapping[int, np.ndarray],
 ) -> Example:
     """The columns of one image. picture: (H,W,3) uint8; target: (H,W) uint8 class indices; palette: by index."""
-    step = thinning(target.shape)
+    step = thinning(target.shape, MAX_SIDE)
     picture, target = picture[::step, ::step], target[::step, ::step]
     unlabelled = target == UNLABELLED_INDEX
     first_wrong = (models[0].found[number] != target) & ~unlabelled

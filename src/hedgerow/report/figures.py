@@ -13,6 +13,7 @@ import numpy as np
 
 from hedgerow import extras
 from hedgerow.errors import InputError, ModelError
+from hedgerow.features.protocol import FeatureSet
 from hedgerow.files import PathLike, atomic_path, check_folder_writable
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.images.arrays import check_pair, to_labels, to_planes
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from hedgerow.network.stacknet import StackNet
 
 ENDINGS = (".png", ".pdf", ".svg")
-MAX_SHOWN = 8  # classes, unless the user names them
+MAX_SHOWN = 8  # classes, where the user names none
 PER_BLOCK = 10  # classes beside each other; more would make a figure too wide to read
 MAX_SIDE = 1024  # pixels of a map that are drawn: more than a panel can show
 NEGATIVE = -1e-3  # below it a value is an activation, not a probability with rounding errors
@@ -79,10 +80,11 @@ def look(
             raise InputError(
                 f"class {value} is not one of the model's; choose from {', '.join(map(str, model.classes))}"
             )
-    sides = {"image": input_picture(image, model.features.kind)}
+    planes = to_planes(image, layout=model.features.layout)
+    sides = {"image": input_picture(planes, model.features)}
     if truth is not None:
         truth = to_labels(truth, "the truth")
-        check_pair(sides["image"][..., 0], truth, "the truth")
+        check_pair(planes, truth, "the truth")
         sides["truth"] = label_picture(truth, model.classes)
     extras.require("matplotlib", "a figure")
     check_folder_writable(Path(path).parent)  # before the prediction, which may take minutes
@@ -95,15 +97,16 @@ def look(
         figure.savefig(temporary, format=ending[1:])
 
 
-def input_picture(image: np.ndarray, features: str) -> np.ndarray:
-    """(H,W,3) uint8 of what a model reads: (H,W[,C]), or (F,H,W) for features "channels"."""
-    planes = to_planes(image, features=features)
-    known = planes > 0
-    if features == "depth" and known.any():
-        # Zero means no depth. What is near is bright, what is far dark, but not as dark as nothing.
+def input_picture(planes: np.ndarray, features: FeatureSet) -> np.ndarray:
+    """(H,W,3) uint8 of an image (C,H,W) that these features read."""
+    if features.blank is None:
+        return grey_picture(planes)
+    known = planes != features.blank
+    if known.any():
+        # What is near is bright, what is far dark, but not as dark as where nothing was seen.
         near, far = np.percentile(planes[known], (0.5, 99.5))
         planes = -np.where(known, np.clip(planes, near, far), far + max(far - near, 1) / 2)
-    return grey_picture(np.moveaxis(planes, 0, 2))
+    return grey_picture(planes)
 
 
 def most_frequent(output: np.ndarray, classes: Sequence[int]) -> list[int]:
@@ -116,7 +119,7 @@ def plan_rows(
     forests: Sequence[np.ndarray], nets: Sequence[np.ndarray], classes: Sequence[int], shown: Sequence[int]
 ) -> list[Row]:
     """Rows of the figure from the levels' outputs, each (C,H,W): forest and network in turn, or forests alone."""
-    step = thinning(forests[0].shape[1:])
+    step = thinning(forests[0].shape[1:], MAX_SIDE)
     chosen = [classes.index(value) for value in shown]
     common = scale_of(np.concatenate([output[chosen, ::step, ::step] for output in forests]))
     rows = []
@@ -136,9 +139,9 @@ def plan_rows(
     return rows
 
 
-def thinning(size: Sequence[int]) -> int:
-    """Of how many pixels one is drawn, along each side of a map or picture of this size (H,W,...)."""
-    return -(-max(size) // MAX_SIDE)
+def thinning(size: Sequence[int], most: int) -> int:
+    """The n of which every n-th row and column of a picture (H,W,...) is drawn, so that a side has at most `most`."""
+    return -(-max(size[:2]) // most)
 
 
 def scale_of(maps: np.ndarray) -> Scale:
@@ -207,7 +210,8 @@ def draw(
         _write(figure, MARGIN, MARGIN + 1.3 * LINE * number, line, fontsize=FONT + 2)
     for number, (name, panel) in enumerate(sides.items()):
         axes = _axes(figure, MARGIN + NAME / 2, top + number * side[1], *(side - GAP))
-        axes.imshow(panel[:: thinning(panel.shape), :: thinning(panel.shape)])
+        every = thinning(panel.shape, MAX_SIDE)
+        axes.imshow(panel[::every, ::every])
         axes.set_ylabel(name, fontsize=FONT)
     for block in range(n_blocks):
         part = slice(block * across, (block + 1) * across)

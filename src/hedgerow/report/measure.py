@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,11 +13,14 @@ import numpy as np
 
 from hedgerow.errors import ModelError
 from hedgerow.forest.arrays import ForestStack
+from hedgerow.forest.level_input import tiles
 from hedgerow.images.arrays import UNLABELLED_INDEX
-from hedgerow.images.metrics import Scores, confusion
+from hedgerow.images.labelled import LabelledImage, LabelledSet
+from hedgerow.images.metrics import Scores, confusion, ratio
+from hedgerow.images.regions import Region
 from hedgerow.io import model_file
-from hedgerow.predict import tiling
-from hedgerow.progress import silent
+from hedgerow.predict.run import region_outputs
+from hedgerow.report.figures import thinning
 
 if TYPE_CHECKING:
     from hedgerow.network.stacknet import StackNet
@@ -41,12 +44,12 @@ class Calibration:
     @property
     def mean_confidence(self) -> np.ndarray:
         """(B,); NaN in an empty bin"""
-        return _ratio(self.confidence, self.pixels)
+        return ratio(self.confidence, self.pixels)
 
     @property
     def accuracy(self) -> np.ndarray:
         """(B,); NaN in an empty bin"""
-        return _ratio(self.hits, self.pixels)
+        return ratio(self.hits, self.pixels)
 
     @property
     def expected_error(self) -> float:
@@ -60,7 +63,7 @@ class Measured:
 
     per_level: K scores, pooled over the images; the last is the model's own
     per_image: scores of each image alone
-    found:     of each image the predicted class index, uint8, of every n-th row and column (see `thinning`)
+    found:     of each image the predicted class index, uint8, of every n-th row and column (see `figures.thinning`)
     seconds:   median wall time of an image
     n_bytes:   of its file
     """
@@ -95,23 +98,23 @@ class _Sums:
 def measure(
     name: str,
     model: ForestStack | StackNet,
-    images: Sequence[np.ndarray],
-    targets: Callable[[int], np.ndarray],
+    labelled: LabelledSet,
     report: Callable[[int], None],
 ) -> Measured:
-    """Predict each image (H,W[,C]) and compare; targets(i): (H,W) uint8 class indices, or UNLABELLED_INDEX."""
+    """Predict each image and compare with its labels; report: is told how many images are done."""
     n_classes = model.n_classes
     sums = _Sums(np.zeros((model.n_levels, n_classes, n_classes), np.int64))
     per_image, found, seconds = [], [], []
-    _warm_up(model, images[0])
-    for i in range(len(images)):
+    for done, image in enumerate(labelled):
+        if not done:
+            _warm_up(model, image.planes)
         before = sums.levels[-1].copy()
-        labels, spent = _predict(model, images[i], targets(i), sums)
+        labels, spent = _predict(model, image, sums)
         per_image.append(Scores(model.classes, sums.levels[-1] - before))
-        step = thinning(labels.shape)
+        step = thinning(labels.shape, MAX_SIDE)
         found.append(labels[::step, ::step].copy())
         seconds.append(spent)
-        report(i + 1)
+        report(done + 1)
     pixels, hits, confidence = sums.bins
     return Measured(
         name,
@@ -125,17 +128,17 @@ def measure(
     )
 
 
-def _predict(
-    model: ForestStack | StackNet, image: np.ndarray, target: np.ndarray, sums: _Sums
-) -> tuple[np.ndarray, float]:
+def _predict(model: ForestStack | StackNet, image: LabelledImage, sums: _Sums) -> tuple[np.ndarray, float]:
     """(H,W) uint8 class indices and the seconds of prediction alone; what else is asked goes into `sums`."""
-    labels = np.empty(target.shape, np.uint8)
-    spent, start = 0.0, time.perf_counter()
-    for region, outputs, _ in tiling.predict_tiles(model, image, progress=silent):
+    labels = np.empty(image.size, np.uint8)
+    spent = 0.0
+    for region in tiles(model, image.size):
+        start = time.perf_counter()
+        outputs = region_outputs(model, image.planes, region)
         spent += time.perf_counter() - start
         if not np.isfinite(outputs[-1]).all():
             raise ModelError("a model predicts NaN or infinite values; refine it again, in smaller steps.")
-        here = region.of(target)
+        here = region.of(image.target)
         for level, output in enumerate(outputs):
             index = output.argmax(axis=0).astype(np.uint8)
             sums.levels[level] += confusion(here, index, model.n_classes)
@@ -146,27 +149,16 @@ def _predict(
         which = np.minimum((confidence * N_BINS).astype(np.int64), N_BINS - 1)
         for row, weights in enumerate((None, (index == here)[known].astype(np.float64), confidence)):
             sums.bins[row] += np.bincount(which, weights, N_BINS)
-        start = time.perf_counter()
     return labels, spent
 
 
-def _warm_up(model: ForestStack | StackNet, image: np.ndarray) -> None:
-    """Predict a corner: kernels are compiled or loaded at their first use."""
-    rows = slice(WARM_UP)
-    corner = image[:, rows, rows] if model.features.kind == "channels" else image[rows, rows]
-    model.predict(np.ascontiguousarray(corner), progress=silent)
+def _warm_up(model: ForestStack | StackNet, planes: np.ndarray) -> None:
+    """Predict a corner of an image (C,H,W): kernels are compiled or loaded at their first use."""
+    corner = np.ascontiguousarray(planes[:, :WARM_UP, :WARM_UP])
+    region_outputs(model, corner, Region(0, corner.shape[1], 0, corner.shape[2]))
 
 
 def file_size(model: ForestStack | StackNet) -> int:
     """Bytes of the model's file."""
     with tempfile.TemporaryDirectory() as folder:
         return model_file.save(model, Path(folder) / "model.hedge")
-
-
-def thinning(size: Sequence[int]) -> int:
-    """Of how many rows and columns one is shown, of an image of this size (H,W)."""
-    return -(-max(size[:2]) // MAX_SIDE)
-
-
-def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    return np.divide(part, whole, out=np.full(len(whole), np.nan), where=whole > 0)

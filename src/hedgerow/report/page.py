@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,33 +13,14 @@ from hedgerow import extras
 from hedgerow.errors import InputError
 from hedgerow.files import PathLike, atomic_path, check_folder_writable
 from hedgerow.forest.arrays import ForestStack
+from hedgerow.predict.evaluate import labelled_for
 from hedgerow.progress import Report, reporting
+from hedgerow.report.contents import contents, extra_results, facts
+from hedgerow.report.measure import Measured, measure
+from hedgerow.report.results import Curve, Table
 
 if TYPE_CHECKING:
     from hedgerow.network.stacknet import StackNet
-    from hedgerow.report.measure import Measured
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table of an experiment: the first column names the rows; floats get three decimals, None a dash."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str | float | int | None, ...], ...]
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class Curve:
-    """A line chart of an experiment; lines: name -> (x, y, spread), the spread 0 where there is none."""
-
-    title: str
-    x_label: str
-    y_label: str
-    lines: Mapping[str, Sequence[tuple[float, float, float]]]
-    log_x: bool = False
-    note: str = ""
 
 
 def write_report(
@@ -62,9 +42,9 @@ def write_report(
 ) -> None:
     """Compare models on labelled images that they have not seen; write one HTML file that needs no other.
 
-    models:     by name, in order: gains are over the first. Where no forest as grown is among them, that of the first
-                network is shown too, as "DF"
-    images:     each (H,W[,C]), or (F,H,W) for models of the user's own channels; taken one at a time
+    models:     by name, in order: gains are over the first. If none of them is a forest as grown, the forests of the
+                first network are shown too, as "DF"
+    images:     each (H,W[,C]), or (F,H,W) for models of the user's own channels; read one at a time
     labels:     each (H,W) class values, or the unlabelled value of the first model
     names:      of the images
     background: a class that is shown dark and left out of a second balanced accuracy
@@ -75,25 +55,24 @@ def write_report(
     """
     for package in ("jinja2", "matplotlib"):
         extras.require(package, "a report")
-    from hedgerow.report import contents
-    from hedgerow.report.measure import measure
-
     models = with_forests(models)
-    names = list(names) if names is not None else [f"image {i + 1}" for i in range(len(images))]
-    check(path, models, images, labels, names, background)
-    source = contents.Source(images, labels, names, next(iter(models.values())))
+    check(path, models, background)
+    names = [f"image {i}" for i in range(1, len(images) + 1)] if names is None else names
+    labelled = labelled_for(next(iter(models.values())), images, labels, names=names)
+    for _ in labelled:
+        pass  # each is checked as it is read: a bad one must not end long work
     measured: list[Measured] = []
     with reporting(progress) as report:
         for place, (name, model) in enumerate(models.items()):
 
             def tell(done: int, name: str = name, place: int = place) -> None:
-                report(f"measuring: {name}", place * len(images) + done, len(models) * len(images))
+                report(f"measuring: {name}", place * len(labelled) + done, len(models) * len(labelled))
 
-            measured.append(measure(name, model, images, source.target, tell))
+            measured.append(measure(name, model, labelled, tell))
         report("drawing", 0, 1)
-        page = contents.contents(measured, source, background, class_names or {})
+        page = contents(measured, labelled, background, class_names or {})
         report("drawing", 1, 1)
-    page |= contents.extra_results(tables, curves) | contents.facts(measured, timings, settings)
+    page |= extra_results(tables, curves) | facts(measured, timings, settings)
     text = render(
         page | {"title": title, "about": about, "date": datetime.datetime.now(datetime.UTC).date().isoformat()}
     )
@@ -108,41 +87,29 @@ def with_forests(models: Mapping[str, ForestStack | StackNet]) -> dict[str, Fore
     return {**({"DF": nets[0].stack} if nets and not is_grown and "DF" not in models else {}), **models}
 
 
-def check(
-    path: PathLike,
-    models: Mapping[str, ForestStack | StackNet],
-    images: Sequence[np.ndarray],
-    labels: Sequence[np.ndarray],
-    names: Sequence[str],
-    background: int | None,
-) -> None:
-    """Refuse what would end in a refusal after long work."""
-    from hedgerow.predict.evaluate import labelled_images
-
+def check(path: PathLike, models: Mapping[str, ForestStack | StackNet], background: int | None) -> None:
+    """Refuse models that cannot be compared, and a place that cannot be written, before long work."""
     if not models:
         raise InputError("no model was given for the report; give one or more, by name.")
     if Path(path).is_dir():
         raise InputError(f"{path} is a folder; give the name of a file to write, e.g. {Path(path) / 'report.html'}.")
     check_folder_writable(Path(path).parent)
-    if len(images) == 0 or len(images) != len(labels) or len(images) != len(names):
-        raise InputError(
-            f"there are {len(images)} image(s), {len(labels)} label map(s) and {len(names)} name(s); give one label map"
-            " and one name for each image, and at least one image."
-        )
     first_name, first = next(iter(models.items()))
+    known = ", ".join(map(str, first.classes))
     for name, model in models.items():
         if model.classes != first.classes:
             raise InputError(
-                f"{name} has the classes {', '.join(map(str, model.classes))} and {first_name} has"
-                f" {', '.join(map(str, first.classes))}; compare models of the same classes."
+                f"{name} has the classes {', '.join(map(str, model.classes))} and {first_name} has {known};"
+                " compare models of the same classes."
+            )
+        ours, its = ((one.features.layout, one.features.n_inputs) for one in (first, model))
+        if its != ours:
+            raise InputError(
+                f"{name} was trained on images of {its[1]} channel(s) ({its[0]}) and {first_name} on images of"
+                f" {ours[1]} ({ours[0]}); compare models of the same kind of image."
             )
     if background is not None and background not in first.classes:
-        known = ", ".join(map(str, first.classes))
         raise InputError(f"the background is {background}; it must be one of the classes {known}.")
-    kinds = {(model.features.kind, model.features.n_inputs): model for model in models.values()}
-    for model in kinds.values():
-        for i in range(len(images)):  # one at a time: they may be read from files
-            labelled_images(model, [images[i]], [labels[i]], first.unlabelled, [names[i]])
 
 
 def render(values: Mapping[str, Any]) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hedgerow.forest.arrays import ForestStack
+from hedgerow.forest.history import Check, Refinement
+from hedgerow.images.labelled import LabelledSet
 from hedgerow.progress import silent
 from hedgerow.report import charts, figures
 from hedgerow.report.choices import LevelChoices, OffsetMap, stack_choices
@@ -55,24 +57,24 @@ def levels(measured: Sequence[Measured], colours: Mapping[str, str]) -> Section 
 
 
 def training(measured: Sequence[Measured], colours: Mapping[str, str]) -> Section | None:
-    """Loss, score and learning rate of every refinement that a model remembers."""
-    histories: dict[str, list[dict[str, Any]]] = {}
+    """Loss and score of every refinement that a model remembers."""
+    histories: dict[str, list[Check]] = {}
     notes = []
     for one in measured:
-        records = one.model.settings.get("refined", [])
-        entries = _joined(records)
-        if not entries or entries in histories.values():
+        checks = joined_checks(one.model.refinements)
+        if not checks or checks in histories.values():
             continue  # a soft forest remembers the refinement of the network that it was
-        histories[one.name] = entries
-        scores = {what: score for what, score in records[-1]["scores"].items() if score is not None}
+        histories[one.name] = checks
+        scores = one.model.refinements[-1].scores
         if scores:
-            told = ", ".join(f"{_SCORED.get(what, what)} {score:.3f}" for what, score in scores.items())
+            told = ", ".join(f"{_SCORED[what]} {score:.3f}" for what, score in scores.items())
             notes.append(f"{one.name}: mean Dice {told}.")
     pictures = []
-    for what, label in (("loss", "loss"), ("mean_dice", "mean Dice"), ("learning_rate", "learning rate")):
+    for what, label in (("loss", "loss"), ("mean_dice", "mean Dice")):
         lines: dict[str, charts.Line] = {}
-        for name, entries in histories.items():
-            points = [(e["step"], float(e[what]), 0.0) for e in entries if type(e.get(what)) in (int, float)]
+        for name, checks in histories.items():
+            known = [(check.step, getattr(check, what)) for check in checks]
+            points = [(step, float(value), 0.0) for step, value in known if value is not None]
             if len(points) > 1:
                 lines[name] = points
         if lines:
@@ -83,8 +85,8 @@ def training(measured: Sequence[Measured], colours: Mapping[str, str]) -> Sectio
         return None
     text = (
         "The loss is that of the training images. Scores are of images that were kept aside from them, or given for "
-        "validation; not of those of this page. Forests that were grown on these images too begin with a score that "
-        "flatters them."
+        "validation, and not of those on this page. Forests that were grown on these images too begin with a score "
+        "that flatters them."
     )
     key = {name: colours[name] for name in histories}
     return Section("training", "Refinement", " ".join([text, *notes]), tuple(pictures), key)
@@ -93,13 +95,13 @@ def training(measured: Sequence[Measured], colours: Mapping[str, str]) -> Sectio
 _SCORED = {"stack": "of its forests", "mapped": "of the network before", "refined": "after"}
 
 
-def _joined(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The histories of successive refinements, their steps counted on."""
-    entries: list[dict[str, Any]] = []
-    for record in records:
-        start = entries[-1]["step"] if entries else 0
-        entries += [{**entry, "step": start + entry["step"]} for entry in record["history"][bool(entries) :]]
-    return entries
+def joined_checks(refinements: Sequence[Refinement]) -> list[Check]:
+    """The checks of successive refinements, their steps counted on; each begins where the one before ended."""
+    checks: list[Check] = []
+    for refinement in refinements:
+        start = checks[-1].step if checks else 0
+        checks += [replace(check, step=start + check.step) for check in refinement.checks[bool(checks) :]]
+    return checks
 
 
 def confusions(
@@ -129,19 +131,19 @@ def _mistakes(one: Measured, names: Sequence[str]) -> str:
     return f"Most often it takes {listed(told)}.".replace("%", " %")
 
 
-def layers(chosen: Measured, image: np.ndarray, truth: np.ndarray, name: str, background: int | None) -> Section:
-    """The figure of `look`. image: (H,W[,C]) or (F,H,W); truth: (H,W) class values"""
+def layers(chosen: Measured, labelled: LabelledSet, number: int, background: int | None) -> Section:
+    """The figure of `look`, of one of the images."""
     model: ForestStack | StackNet = chosen.model
-    own_channels = model.features.kind == "channels"
-    rows, columns = (_middle(side) for side in truth.shape)
-    is_whole = (rows.stop - rows.start, columns.stop - columns.start) == truth.shape
-    image, truth = (image[:, rows, columns] if own_channels else image[rows, columns]), truth[rows, columns]
-    outputs = model.level_outputs(image, progress=silent)
+    image = labelled.images[number]
+    rows, columns = (_middle(side) for side in image.size)
+    planes, truth = image.planes[:, rows, columns], labelled.values(image.target[rows, columns])
+    given = planes if model.features.layout == "planes" else np.moveaxis(planes, 0, 2)
+    outputs = model.level_outputs(given, progress=silent)
     is_forest = isinstance(model, ForestStack)
-    forests, nets = (outputs, []) if is_forest else (chosen.stack.level_outputs(image, progress=silent), outputs)
+    forests, nets = (outputs, []) if is_forest else (chosen.stack.level_outputs(given, progress=silent), outputs)
     shown = figures.most_frequent(outputs[-1], model.classes)
     sides = {
-        "image": figures.input_picture(image, model.features.kind),
+        "image": figures.input_picture(planes, model.features),
         "truth": figures.label_picture(truth, model.classes, background),
     }
     drawn = figures.draw(
@@ -150,12 +152,13 @@ def layers(chosen: Measured, image: np.ndarray, truth: np.ndarray, name: str, ba
     what = (
         "probabilities after each level" if is_forest else "probabilities of the forests beside layers of the network"
     )
-    alt = f"Class by class, the {what} of {chosen.name} on {name}"
+    alt = f"Class by class, the {what} of {chosen.name} on {image.name}"
     text = (
-        f"What every level of {chosen.name} makes of {name}, class by class. "
+        f"What every level of {chosen.name} makes of {image.name}, class by class. "
         "Bright is strong; the first column shows the likeliest class."
     )
-    text += "" if is_whole else f" Drawn is the middle of the image, {truth.shape[0]} by {truth.shape[1]} pixels."
+    if truth.shape != image.size:
+        text += f" Drawn is the middle of the image, {truth.shape[0]} by {truth.shape[1]} pixels."
     return Section("layers", "Inside the model", text, (figure_picture(figure=drawn, alt=alt),), {}, is_wide=True)
 
 
@@ -177,7 +180,7 @@ def calibration(measured: Sequence[Measured], colours: Mapping[str, str]) -> Sec
         "A model is calibrated if, of the pixels that it is 80 % sure of, 80 % are right: points on the dashed line. "
         "Above the line it is better than it believes, below it is too sure. The bars count the labelled pixels."
     )
-    return Section("calibration", "How sure, and how rightly", text, tuple(pictures), {})
+    return Section("calibration", "How well calibrated they are", text, tuple(pictures), {})
 
 
 def choices(one: Measured, spoken: Sequence[str]) -> list[Section]:
@@ -187,12 +190,13 @@ def choices(one: Measured, spoken: Sequence[str]) -> list[Section]:
     if not any(level.shares.weighted.any() for level in found):
         return []
     n_features, names = stack.features.n_features, (*stack.features.names, *spoken)
+    unit = stack.features.offset_unit
     of_channels, of_offsets = [], []
     for number, level in enumerate(found, 1):
         if level.shares.weighted.any():
             of_channels.append(_channel_picture(number, level, names, n_features))
         of_offsets += [
-            _offset_picture(number, part, is_feature, stack.features.kind == "depth")
+            _offset_picture(number, part, is_feature, unit)
             for part, is_feature in ((level.of_features, True), (level.of_classes, False))
             if part is not None
         ]
@@ -204,10 +208,10 @@ def choices(one: Measured, spoken: Sequence[str]) -> list[Section]:
     )
     radius = max(int(forest.radius.max()) for forest in stack.levels)
     where = "Where splits look, seen from the pixel in the middle: the context they use. All maps have one scale. "
-    if stack.features.kind == "depth":
-        where += "Offsets are divided by the depth at the pixel: as drawn at one metre, half as long at two. "
+    if unit:
+        where += f"How many pixels long an offset is depends on the pixel; it is drawn as it is{unit}. "
     if radius:
-        where += f"They read means over boxes of up to {2 * radius + 1} pixels a side."
+        where += f"They read means over boxes of up to {2 * radius + 1} pixels per side."
     return [
         Section("channels", "Which channels the forests chose", counts, tuple(of_channels), key),
         Section("offsets", "Which offsets the forests chose", where.strip(), tuple(of_offsets), key),
@@ -229,9 +233,8 @@ def _channel_picture(number: int, level: LevelChoices, names: Sequence[str], n_f
     return charts.channel_chart(level.shares, names, n_features, alt, f"Level {number}", caption)
 
 
-def _offset_picture(number: int, part: OffsetMap, is_feature: bool, is_depth: bool) -> Picture:
+def _offset_picture(number: int, part: OffsetMap, is_feature: bool, unit: str) -> Picture:
     title = f"Level {number}, {'features' if is_feature else 'classes'}"
-    unit = " at one metre" if is_depth else ""
     half = "at the pixel itself" if part.median < 0.5 else f"within {counted(round(part.median), 'pixel')}{unit}"
     caption = f"{part.share:.0%} of its looks, half of them {half}.".replace("%", " %")
     alt = f"Map of the offsets at which splits look. {title}: {caption}"

@@ -40,10 +40,6 @@ def duration(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds >= 0.1 else f"{1000 * seconds:.1f} ms"
 
 
-def megabytes(n_bytes: int) -> str:
-    return f"{n_bytes / 1e6:.2f}" if n_bytes >= 1e5 else f"{n_bytes / 1e6:.3f}"
-
-
 def shortened(name: str, most: int) -> str:
     """A name of at most so many letters, cut in the middle: endings often tell names apart."""
     if len(name) <= most:

@@ -22,21 +22,22 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch.nn import functional
 
 from hedgerow.config import Checked, RefineConfig, Sharpness, StackConfig, setting
-from hedgerow.features.bank import fit_features
+from hedgerow.features.registry import fit_features
 from hedgerow.forest.arrays import Forest, ForestStack
+from hedgerow.forest.level_input import whole_input
 from hedgerow.images.arrays import MAX_VALUE
-from hedgerow.images.regions import Region
 from hedgerow.kernels.cpu.blocks import COLUMNS
 from hedgerow.network.layout import Grid, Source
 from hedgerow.network.mapping import FROM_IMAGES, to_convnet, to_forest
 from hedgerow.network.stacknet import StackNet
+from hedgerow.predict.run import run_level
 from hedgerow.progress import silent
 from hedgerow.refinement.loop import steady_sums
 from hedgerow.refinement.schedules import learning_rate, make_optimiser
 from hedgerow.sklearn.forests import TableError, from_sklearn, table_channels
 
 # Measured, see docs/tables.md.
-SPLIT_SHARPNESS = 2.0  # a standard deviation of a column
+SPLIT_SHARPNESS = 2.0  # per standard deviation of a column
 LEAF_SHARPNESS = {"tanh": 5.0, "soft": 1.0, "crelu": 1.0}
 SUM_SHARPNESS = 8.0  # of the sum of all trees' votes
 SPLIT_RATE = 0.3  # of the splits, as a part of the votes' rate; each in units of its own sharpness
@@ -68,8 +69,8 @@ class NeuralForestClassifier(ClassifierMixin, BaseEstimator):
     classes_: (C,) as y had them
     forest_:  ForestStack of one level, the forest before refinement
     network_: StackNet
-    The table (S,M) is read as an image of M channels and one row, `interop.table_channels(X)`; so stacks and network
-    can be saved and exported, and their class k is classes_[k].
+    The table (S,M) is read as an image of M channels and one row, `sklearn.forests.table_channels(X)`; so stacks and
+    network can be saved and exported, and their class k is classes_[k].
     """
 
     def __init__(
@@ -101,8 +102,8 @@ class NeuralForestClassifier(ClassifierMixin, BaseEstimator):
         table = _checked(X)
         self.classes_, target = np.unique(y, return_inverse=True)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        features = fit_features([table], StackConfig(features="channels"))
-        planes = features.compute(table)[:, 0]
+        features, computed = fit_features([table], StackConfig(features="channels"))
+        planes = computed[0][:, 0]
         grown = RandomForestClassifier(config.n_trees, max_depth=config.max_depth, random_state=seed)
         forest = from_sklearn(grown.fit(planes.T, target))
         assert isinstance(forest, Forest)
@@ -143,7 +144,7 @@ class NeuralForestClassifier(ClassifierMixin, BaseEstimator):
     def _run(self, model: ForestStack | StackNet, X: Any) -> np.ndarray:
         table = _checked(validate_data(self, X, reset=False, ensure_all_finite=False))
         planes = _folded(model.features.compute(table)[:, 0])
-        proba = model.run_level(0, planes, Region(0, planes.shape[1], 0, COLUMNS), None, None)
+        proba = run_level(model, 0, whole_input(planes))
         return np.ascontiguousarray(proba.reshape(model.n_classes, -1)[:, : table.shape[2]].T)
 
 

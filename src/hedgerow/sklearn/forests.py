@@ -6,16 +6,15 @@ float32. With theta the float32 after the last one that is not above t, the two 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from hedgerow import extras
 from hedgerow.errors import InputError, ModelError
-from hedgerow.forest.arrays import LEAF, Forest, ForestStack
-
-if TYPE_CHECKING:
-    from hedgerow.features.bank import FeatureSet
+from hedgerow.features.protocol import FeatureSet
+from hedgerow.forest.arrays import Forest, ForestStack
+from hedgerow.kernels.wiring import LEAF
 
 INFINITY = np.float32(np.inf)
 SAME = 1e-3  # relative: sums of a leaf's votes that differ by rounding only, half precision included
@@ -26,7 +25,7 @@ class TableError(InputError, ValueError):
 
 
 def table_channels(table: np.ndarray) -> np.ndarray:
-    """(M,1,S) float32: a table (S,M) as an image of one row, a channel a column, which `context.run_forest` takes."""
+    """(M,1,S) float32: a table (S,M) as an image of one row, with a channel per column."""
     array = np.asarray(table)
     try:
         # Straight to float32, as scikit-learn does: two roundings could end elsewhere. Overflow is reported below.
@@ -54,10 +53,10 @@ def table_channels(table: np.ndarray) -> np.ndarray:
 def from_sklearn(model: Any, features: FeatureSet | None = None) -> Forest | ForestStack:
     """The forest of a fitted decision tree, random forest or extra-trees classifier; it decides as the model does.
 
-    features: None, and the result is a Forest over table columns: `run_forest(forest, table_channels(X))`, (C,1,S), is
-              `model.predict_proba(X)`, classes in the order of `model.classes_`; or the filter bank that the model was
-              trained on, a pixel a sample, and the result is a ForestStack of one level that predicts images
-    Where the model was trained with missing values, the result is for tables without any.
+    features: None, and the result is a Forest over table columns: `run_forest(forest, whole_input(table_channels(X)))`,
+              (C,1,S), is `model.predict_proba(X)`, classes in the order of `model.classes_`; or the features that the
+              model was trained on, a sample per pixel, and the result is a ForestStack of one level that predicts images
+    If the model was trained with missing values, the result is for tables without any.
     """
     trees = _trees_of(model)
     if features is not None:
@@ -93,7 +92,7 @@ def to_sklearn(forest: Forest | ForestStack) -> Any:
 
     Grown forests keep votes in half precision, so that a leaf's sum to one within 5e-4; scikit-learn gets them summing
     to one, and its probabilities differ by at most as much.
-    A stack has one level; the model then reads the stack's features, a row a pixel: `stack.features.compute(planes)`.
+    A stack has one level; the model then reads the stack's features, a row per pixel: `stack.features.compute(planes)`.
     The classes of a forest are 0, 1, ...
     """
     extras.require("sklearn", "to_sklearn")
@@ -112,10 +111,10 @@ def to_sklearn(forest: Forest | ForestStack) -> Any:
     channel = _plain_channels(forest)
     value = _shares(forest)
     ends = [*forest.root[1:], forest.n_nodes]
-    model = RandomForestClassifier(n_estimators=forest.n_trees, max_depth=max(int(forest.depth.max()), 1))
+    model = RandomForestClassifier(n_estimators=forest.n_trees, max_depth=max(int(forest.tree_depths.max()), 1))
     model.estimators_ = [
         _tree(forest, slice(int(start), int(end)), int(depth), channel, value)
-        for start, end, depth in zip(forest.root, ends, forest.depth, strict=True)
+        for start, end, depth in zip(forest.root, ends, forest.tree_depths, strict=True)
     ]
     model.classes_ = np.arange(forest.n_classes) if classes is None else np.array(classes)
     model.n_classes_, model.n_outputs_, model.n_features_in_ = forest.n_classes, 1, forest.n_channels

@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
-from hedgerow.kernels.compiling import kernel
+from hedgerow.kernels.compiling import kernel_part
 
 OFFSET, DEPTH, OBLIQUE = 0, 1, 2  # recipes for candidates
 
 
-@kernel
+class Proposals(NamedTuple):
+    """How candidates are drawn.
+
+    recipe: OFFSET, DEPTH or OBLIQUE; n_drawn: channels to draw at a node; n_offsets: candidates of a channel, one more
+    at the pixel itself; planes are numbered channel by channel, n_radii of each
+    half_window: of the offsets, or sigma: float64, their standard deviation (DEPTH)
+    """
+
+    recipe: int
+    n_channels: int
+    n_radii: int
+    n_drawn: int
+    n_offsets: int
+    half_window: int
+    sigma: float
+
+
+@kernel_part
 def next_random(state):
     """64 random bits; state (1,) uint64 moves on (the splitmix64 generator)."""
     state[0] += np.uint64(0x9E3779B97F4A7C15)
@@ -21,13 +39,13 @@ def next_random(state):
     return z ^ (z >> np.uint64(31))
 
 
-@kernel
+@kernel_part
 def random_below(state, n):
     """A random integer in 0..n-1."""
     return np.int64(((next_random(state) >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
 
 
-@kernel
+@kernel_part
 def random_normal(state):
     """A standard normal number (Box and Muller)."""
     u = (np.float64(next_random(state) >> np.uint64(11)) + 1.0) / 9007199254740992.0
@@ -35,9 +53,11 @@ def random_normal(state):
     return math.sqrt(-2.0 * math.log(u)) * math.cos(2.0 * math.pi * v)
 
 
-@kernel
-def draw_candidate(state, recipe, channel, n_channels, n_radii, half_window, sigma, first, plane, offset, weight):
-    """Fill plane (J,), offset (J,2), weight (J,) with a random split feature on `channel`; `first`: at the pixel."""
+@kernel_part
+def draw_candidate(state, proposals, channel, is_first, candidate):
+    """Fill a candidate, `Probes` of one node, with a random split feature on `channel`; is_first: at the pixel."""
+    plane, offset, weight = candidate.plane[0], candidate.offset[0], candidate.weight[0]
+    n_radii, half_window, sigma = proposals.n_radii, proposals.half_window, proposals.sigma
     for j in range(plane.shape[0]):
         weight[j] = 0.0
         plane[j] = 0
@@ -45,8 +65,8 @@ def draw_candidate(state, recipe, channel, n_channels, n_radii, half_window, sig
         offset[j, 1] = 0.0
     weight[0] = 1.0
     plane[0] = channel * n_radii + random_below(state, n_radii)
-    if recipe == DEPTH:
-        if not (first and channel != 0):
+    if proposals.recipe == DEPTH:
+        if not (is_first and channel != 0):
             offset[0, 0] = sigma * random_normal(state)
             offset[0, 1] = sigma * random_normal(state)
         if channel == 0:  # depth itself only ever as a difference of two places: it must not matter how far one stands
@@ -56,18 +76,18 @@ def draw_candidate(state, recipe, channel, n_channels, n_radii, half_window, sig
                 offset[1, 0] = sigma * random_normal(state)
                 offset[1, 1] = sigma * random_normal(state)
         return
-    if first:
+    if is_first:
         return
     width = 2 * half_window + 1
     offset[0, 0] = random_below(state, width) - half_window
     offset[0, 1] = random_below(state, width) - half_window
-    if recipe == OBLIQUE:
+    if proposals.recipe == OBLIQUE:
         norm = 0.0
         for j in range(plane.shape[0]):
             weight[j] = random_normal(state)
             norm += weight[j] * weight[j]
             if j > 0:
-                plane[j] = random_below(state, n_channels) * n_radii + random_below(state, n_radii)
+                plane[j] = random_below(state, proposals.n_channels) * n_radii + random_below(state, n_radii)
                 offset[j, 0] = random_below(state, width) - half_window
                 offset[j, 1] = random_below(state, width) - half_window
         for j in range(plane.shape[0]):

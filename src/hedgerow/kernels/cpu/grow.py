@@ -1,32 +1,80 @@
 """Growing one tree: lazily drawn candidates, a histogram of value x class, the best threshold, a stable partition.
 
-Two forms of the same search. With `codes` (one byte a pixel: the rank of the value among the channel's edges) a probe
-is already its bin. With `values` (float32, for sums of probes) the bins are cut at values seen in the node, all of
-them in a small node. Nothing is checked here; the callers in grow.py size every array.
+Two forms of the same search. With `codes` (one byte per pixel: the rank of the value among the channel's edges) a
+probe is already its bin. With `values` (float32, for sums of probes) the bins are cut at values seen in the node, all
+of them in a small node. Nothing is checked here; callers size every array.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
-from hedgerow.kernels.compiling import kernel
+from hedgerow.kernels.compiling import kernel, kernel_part
+from hedgerow.kernels.constants import LEAF
 from hedgerow.kernels.cpu.draw import draw_candidate, random_below
-from hedgerow.kernels.cpu.walk import probe_sum
+from hedgerow.kernels.cpu.walk import Probes, probe_sum
 
 MAX_BINS = 256
 SAMPLED_VALUES = 128  # values of a node among which thresholds are sought, where probes are summed
 ROW, COLUMN, IMAGE, PIXEL, TARGET, COUNT = 0, 1, 2, 3, 4, 5  # rows of the samples (6,S) int32
 
 
-@kernel
-def fill_codes(codes, start, height, width, samples, begin, n, plane, offset, place, bins):
-    """bins[i] = the code that the probe finds for sample begin+i; place (>=n,) uint32 is scratch."""
-    line = codes[plane]
+class Planes(NamedTuple):
+    """P planes of several images, all the pixels of an image together.
+
+    codes:   (P,pixels) uint8, or values: (P,pixels) float32; the other has no planes
+    start, height, width: (images,) int32, an image's first pixel and its size
+    stretch: (pixels,) float32 factor for the offsets, or empty
+    outside: (P,) float32 constants beyond the border, or empty for the nearest edge pixel
+    """
+
+    codes: np.ndarray
+    values: np.ndarray
+    start: np.ndarray
+    height: np.ndarray
+    width: np.ndarray
+    stretch: np.ndarray
+    outside: np.ndarray
+
+
+class Limits(NamedTuple):
+    """When a node is not split, and how splits are compared; search_samples: of a node, among which splits are sought
+    entropy: True, or Gini impurity."""
+
+    max_depth: int
+    min_split: int
+    min_leaf: int
+    search_samples: int
+    entropy: bool
+
+
+class Grown(NamedTuple):
+    """A tree, long enough for every node; filled as it grows.
+
+    left_child: (N,) int32, LEAF at a leaf; threshold: (N,) float32, a code or a value
+    plane: (N,J) int32; offset: (N,J,2) float32; weight: (N,J) float32
+    counts: (N,C) int64, of samples, zeros at first
+    """
+
+    left_child: np.ndarray
+    threshold: np.ndarray
+    plane: np.ndarray
+    offset: np.ndarray
+    weight: np.ndarray
+    counts: np.ndarray
+
+
+@kernel_part
+def fill_codes(planes, samples, begin, n, probes, k, place, bins):
+    """bins[i] = the code that node k's only probe finds for sample begin+i; place (>=n,) uint32 is scratch."""
+    line, start, height, width = planes.codes[probes.plane[k, 0]], planes.start, planes.height, planes.width
     row, column = samples[ROW, begin : begin + n], samples[COLUMN, begin : begin + n]
     image, pixel = samples[IMAGE, begin : begin + n], samples[PIXEL, begin : begin + n]
-    down, right, zero, one = np.int32(offset[0]), np.int32(offset[1]), np.int32(0), np.int32(1)
+    down, right = np.int32(probes.offset[k, 0, 0]), np.int32(probes.offset[k, 0, 1])
+    zero, one = np.int32(0), np.int32(1)
     if down == 0 and right == 0:
         for i in range(n):
             bins[i] = line[np.uint32(pixel[i])]
@@ -41,17 +89,17 @@ def fill_codes(codes, start, height, width, samples, begin, n, plane, offset, pl
         bins[i] = line[place[i]]
 
 
-@kernel
-def fill_values(values, start, height, width, reach, outside, samples, begin, n, plane, offset, weight, found):
-    """found[i] = the value that the split feature takes for sample begin+i."""
+@kernel_part
+def fill_values(planes, samples, begin, n, probes, k, found):
+    """found[i] = what node k compares with its threshold for sample begin+i."""
     stretch = np.float32(1)
     for i in range(n):
         s = begin + i
         m = samples[IMAGE, s]
-        if reach.shape[0] > 0:
-            stretch = reach[samples[PIXEL, s]]
+        if planes.stretch.shape[0] > 0:
+            stretch = planes.stretch[samples[PIXEL, s]]
         found[i] = probe_sum(
-            values, start[m], height[m], width[m], stretch, outside, plane, offset, weight,
+            planes.values, planes.start[m], planes.height[m], planes.width[m], stretch, planes.outside, probes, k,
             samples[ROW, s], samples[COLUMN, s],
         )  # fmt: skip
 
@@ -228,19 +276,15 @@ def partition(goes_right, samples, begin, end, spare):
 
 
 @kernel
-def grow_tree(
-    codes, values, start, height, width, reach, outside, samples, class_weight, entropy,
-    max_depth, min_split, min_leaf, search_samples,
-    recipe, n_channels, n_radii, n_drawn, n_offsets, half_window, sigma, state,
-    left_child, threshold, plane, offset, weight, node_counts,
-):  # fmt: skip
-    """Grow breadth first into the output arrays (each long enough for every node); returns the number of nodes.
+def grow_tree(planes, samples, class_weight, limits, proposals, state, grown):
+    """Grow breadth first; returns the number of nodes.
 
-    codes (P,pixels) uint8 or values (P,pixels) float32: the other has no planes; samples (6,S) int32, reordered here
-    threshold: a code, or a value; plane (N,J), offset (N,J,2), weight (N,J); node_counts (N,C) int64, one row a node
+    samples: (6,S) int32, reordered here; class_weight: (C,) float64; state: (1,) uint64 of the random generator
     """
-    n_samples, n_classes, n_probes = samples.shape[1], class_weight.shape[0], plane.shape[1]
-    coded = codes.shape[0] > 0
+    left_child, threshold, node_counts = grown.left_child, grown.threshold, grown.counts
+    n_samples, n_classes, n_probes = samples.shape[1], class_weight.shape[0], grown.plane.shape[1]
+    n_channels, entropy, search_samples = proposals.n_channels, limits.entropy, limits.search_samples
+    coded = planes.codes.shape[0] > 0
     begins, ends = np.empty(left_child.shape[0], np.int64), np.empty(left_child.shape[0], np.int64)
     depths = np.zeros(left_child.shape[0], np.int64)
     bins, found = np.empty(n_samples, np.uint8), np.empty(n_samples if not coded else 0, np.float32)
@@ -250,8 +294,10 @@ def grow_tree(
     edges, best_edges = np.empty(SAMPLED_VALUES, np.float32), np.empty(SAMPLED_VALUES, np.float32)
     work = np.empty(MAX_BINS * n_classes + MAX_BINS + n_samples, np.int32)
     channels = np.arange(n_channels)
-    try_plane, try_offset = np.zeros(n_probes, np.int32), np.zeros((n_probes, 2), np.float32)
-    try_weight = np.zeros(n_probes, np.float32)
+    probes = Probes(grown.plane, grown.offset, grown.weight)
+    candidate = Probes(
+        np.zeros((1, n_probes), np.int32), np.zeros((1, n_probes, 2), np.float32), np.zeros((1, n_probes), np.float32)
+    )  # fmt: skip
 
     begins[0], ends[0] = 0, n_samples
     for s in range(n_samples):
@@ -260,53 +306,36 @@ def grow_tree(
     while node < n_nodes:
         begin, end = begins[node], ends[node]
         n, counts = end - begin, node_counts[node]
-        left_child[node] = -1
+        left_child[node] = LEAF
         threshold[node] = 0.0
-        plane[node, :] = 0
-        offset[node, :, :] = 0.0
-        weight[node, :] = 0.0
-        if depths[node] == max_depth or counts.sum() < min_split or n < 2 or counts.max() == counts.sum():
+        probes.plane[node, :] = 0
+        probes.offset[node, :, :] = 0.0
+        probes.weight[node, :] = 0.0
+        is_small = depths[node] == limits.max_depth or counts.sum() < limits.min_split or n < 2
+        if is_small or counts.max() == counts.sum():
             node += 1
             continue
 
         # A node with very many samples is searched on an even selection of them.
-        seen, seen_begin, seen_n, seen_counts, least = samples, begin, n, counts, min_leaf
+        seen, seen_begin, seen_n, seen_counts, least = samples, begin, n, counts, limits.min_leaf
         if n > search_samples:
             thin_out(samples, begin, n, thin, thin_counts)
             seen, seen_begin, seen_n, seen_counts = thin, 0, search_samples, thin_counts
-            least = max(1, min_leaf * search_samples // n)
+            least = max(1, limits.min_leaf * search_samples // n)
         whole = node_quality(seen_counts, class_weight, entropy)
         best = whole + 1e-9 * abs(whole)
         best_bin, drawn = 0, 0
         # Draw channels without replacement; where none of them splits the node, go on with the others.
-        while drawn < n_channels and (drawn < n_drawn or best_bin == 0):
+        while drawn < n_channels and (drawn < proposals.n_drawn or best_bin == 0):
             pick = drawn + random_below(state, n_channels - drawn)
             channels[drawn], channels[pick] = channels[pick], channels[drawn]
-            for o in range(n_offsets + 1):
-                draw_candidate(
-                    state, recipe, channels[drawn], n_channels, n_radii, half_window, sigma, o == 0,
-                    try_plane, try_offset, try_weight,
-                )  # fmt: skip
+            for o in range(proposals.n_offsets + 1):
+                draw_candidate(state, proposals, channels[drawn], o == 0, candidate)
                 n_bins = MAX_BINS
                 if coded:
-                    fill_codes(
-                        codes,
-                        start,
-                        height,
-                        width,
-                        seen,
-                        seen_begin,
-                        seen_n,
-                        try_plane[0],
-                        try_offset[0],
-                        place,
-                        bins,
-                    )
+                    fill_codes(planes, seen, seen_begin, seen_n, candidate, 0, place, bins)
                 else:
-                    fill_values(
-                        values, start, height, width, reach, outside, seen, seen_begin, seen_n,
-                        try_plane, try_offset, try_weight, found,
-                    )  # fmt: skip
+                    fill_values(planes, seen, seen_begin, seen_n, candidate, 0, found)
                     n_bins = bin_values(found, seen_n, edges, bins)
                 quality, cut = best_cut(
                     bins, seen, seen_begin, seen_n, n_bins, class_weight, seen_counts, entropy, least, work
@@ -314,9 +343,9 @@ def grow_tree(
                 if cut > 0 and quality > best:
                     best, best_bin = quality, cut
                     best_edges[:] = edges
-                    plane[node, :] = try_plane
-                    offset[node, :, :] = try_offset
-                    weight[node, :] = try_weight
+                    probes.plane[node, :] = candidate.plane[0]
+                    probes.offset[node, :, :] = candidate.offset[0]
+                    probes.weight[node, :] = candidate.weight[0]
             drawn += 1
         if best_bin == 0:
             node += 1
@@ -324,15 +353,12 @@ def grow_tree(
 
         if coded:
             threshold[node] = best_bin
-            fill_codes(codes, start, height, width, samples, begin, n, plane[node, 0], offset[node, 0], place, bins)
+            fill_codes(planes, samples, begin, n, probes, node, place, bins)
             for i in range(n):
                 goes_right[i] = bins[i] >= best_bin
         else:
             threshold[node] = best_edges[best_bin - 1]
-            fill_values(
-                values, start, height, width, reach, outside, samples, begin, n,
-                plane[node], offset[node], weight[node], found,
-            )  # fmt: skip
+            fill_values(planes, samples, begin, n, probes, node, found)
             for i in range(n):
                 goes_right[i] = found[i] >= threshold[node]
         middle = partition(goes_right, samples, begin, end, spare)

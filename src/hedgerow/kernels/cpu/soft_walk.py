@@ -9,6 +9,8 @@ Callers guarantee that every read is in range; nothing is checked here.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from hedgerow.kernels.compiling import kernel, kernel_part, multiply_add_part
@@ -19,8 +21,40 @@ from hedgerow.kernels.cpu.walk import store
 ROWS, COLUMNS = 64, 128  # large, so that many pixels share a node: a list of few costs as much as one of many
 BLOCK = ROWS * COLUMNS
 # Pixel p of a block is in its row p >> SHIFT and column p & MASK: cheaper than to look it up.
-SHIFT, MASK = np.uint32(7), np.uint32(COLUMNS - 1)
+SHIFT, MASK = np.uint32(COLUMNS.bit_length() - 1), np.uint32(COLUMNS - 1)
 VECTOR = 16
+
+
+class SoftReading(NamedTuple):
+    """Where probes read, with a stride at fixed offsets, without (0) at offsets that are stretched.
+
+    values: flat planes
+    place:  (N,J) int64, where each probe reads for the region's first pixel; empty if stretched
+    size:   (H,W) of the planes, if stretched; beyond: where in `values` the planes' constants beyond the border begin,
+            or -1 for the nearest edge pixel; stretch: (H*W,) factor for the offsets at each pixel, or empty
+    """
+
+    values: np.ndarray
+    stride: int
+    place: np.ndarray
+    size: tuple[int, int]
+    beyond: int
+    stretch: np.ndarray
+
+
+class _Room(NamedTuple):
+    """waiting: (generations,4) int64, of each node that waits: its number, the pile of its list, where that begins, and
+    its length
+    top: (2,) int64, ends of the two piles; pixel, mass: (2,n) the lists in them
+    place: (BLOCK,) int64; value, right: (BLOCK+VECTOR,)"""
+
+    waiting: np.ndarray
+    top: np.ndarray
+    pixel: np.ndarray
+    mass: np.ndarray
+    place: np.ndarray
+    value: np.ndarray
+    right: np.ndarray
 
 
 @kernel_part
@@ -34,11 +68,11 @@ def _add_votes(n, pixel, mass, leaf, votes, total):
 
 
 @kernel_part
-def _fixed_values(values, stride, at, weight, n, pixel, out):
-    """The weighted sum of probes that read at the places at (J,) for the block's first pixel, at n pixels to out."""
-    step = np.uint32(stride)
+def _fixed_values(values, stride, place, corner, weight, n, pixel, out):
+    """The weighted sum of the probes (J,) of a node, for a block that begins at `corner`, at n pixels to out."""
+    first, step = corner[0] * stride + corner[1], np.uint32(stride)
     for j in range(weight.shape[0]):
-        start, w = np.uint64(at[j]), weight[j]
+        start, w = np.uint64(place[j] + first), weight[j]
         if j == 0:
             for e in range(n):
                 p = np.uint32(pixel[e])
@@ -50,11 +84,9 @@ def _fixed_values(values, stride, at, weight, n, pixel, out):
 
 
 @kernel_part
-def _stretched_values(values, size, constants, corner, stretch, plane, offset, weight, n, pixel, place, out):
-    """The weighted sum of the probes (J,) of a node whose offsets are stretched, at n pixels to out; as `probe_sum`.
-
-    constants: where in `values` those begin that lie beyond the border of each plane; -1: the nearest edge pixel
-    """
+def _stretched_values(reading, corner, stretch, plane, offset, weight, n, pixel, place, out):
+    """The same where offsets are stretched, by stretch (BLOCK,); as `probe_sum`."""
+    values, size, beyond = reading.values, reading.size, reading.beyond
     height, width = np.int32(size[0]), np.int32(size[1])
     top, left, half = np.int32(corner[0]), np.int32(corner[1]), np.float32(0.5)
     for e in range(n):
@@ -69,12 +101,12 @@ def _stretched_values(values, size, constants, corner, stretch, plane, offset, w
             s = stretch[p]
             row = np.int32(top + np.int32(p >> SHIFT) + np.int32(np.floor(down * s + half)))
             column = np.int32(left + np.int32(p & MASK) + np.int32(np.floor(right * s + half)))
-            if constants < 0:
+            if beyond < 0:
                 row = min(max(row, np.int32(0)), height - np.int32(1))
                 column = min(max(column, np.int32(0)), width - np.int32(1))
             is_inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
             inside = start + np.int64(row) * width + column
-            place[e] = inside if is_inside else constants + plane[j]
+            place[e] = inside if is_inside else beyond + plane[j]
         for e in range(n):
             out[e] += w * values[np.uint64(place[e])]
 
@@ -107,42 +139,39 @@ def _part(n, tolerance, pixel, mass, left, right, right_pixel, right_mass):
 
 
 @kernel_part
-def _walk_tree(reading, nodes, root, n_rows, n_columns, corner, stretch, tolerance, room, total):
+def _walk_tree(reading, probes, nodes, sharpness, t, n_rows, n_columns, corner, stretch, tolerance, room, total):
     """Add to total (BLOCK,>=C) the votes of the leaves that pixels reach, times the probability of reaching them.
 
     The lists lie in two piles. A node's list is on top of one of them; its left child's takes its place there, its
     right child's goes on top of the other.
     """
-    values, stride, size, constants, _, place = reading
-    plane, offset, weight, threshold, sharpness, child, leaf, votes = nodes
-    waiting, top, pixels, masses, at, value, right = room
+    waiting, top, value, right = room.waiting, room.top, room.value, room.right
+    child, weight = nodes.child, probes.weight
     n = 0
     for i in range(n_rows):
         for j in range(n_columns):
-            pixels[0, n], masses[0, n] = i * COLUMNS + j, ONE
+            room.pixel[0, n], room.mass[0, n] = i * COLUMNS + j, ONE
             n += 1
-    # Of each node that waits: its number, the pile of its list, where that begins, and its length.
-    waiting[0, 0], waiting[0, 1], waiting[0, 2], waiting[0, 3], n_waiting = root, 0, 0, n, 1
+    waiting[0, 0], waiting[0, 1], waiting[0, 2], waiting[0, 3], n_waiting = nodes.root[t], 0, 0, n, 1
     top[0], top[1] = n, 0
     while n_waiting > 0:
         n_waiting -= 1
         k, mine, first, n = waiting[n_waiting]
         other = 1 - mine
-        pixel, mass, last = pixels[mine, first:], masses[mine, first:], top[other]
+        pixel, mass, last = room.pixel[mine, first:], room.mass[mine, first:], top[other]
         if child[k] == k:
-            _add_votes(n, pixel, mass, leaf[k], votes, total)
+            _add_votes(n, pixel, mass, nodes.leaf[k], nodes.votes, total)
             top[mine] = first
             continue
-        if stride > 0:
-            for j in range(place.shape[1]):
-                at[j] = place[k, j] + corner[0] * stride + corner[1]
-            _fixed_values(values, stride, at, weight[k], n, pixel, value)
+        if reading.stride > 0:
+            _fixed_values(reading.values, reading.stride, reading.place[k], corner, weight[k], n, pixel, value)
         else:
-            _stretched_values(
-                values, size, constants, corner, stretch, plane[k], offset[k], weight[k], n, pixel, at, value
-            )  # fmt: skip
-        _branch(sharpness[k], threshold[k], n, mass, value, right)
-        n_left, n_right = _part(n, tolerance, pixel, mass, value, right, pixels[other, last:], masses[other, last:])
+            plane, offset = probes.plane[k], probes.offset[k]
+            _stretched_values(reading, corner, stretch, plane, offset, weight[k], n, pixel, room.place, value)
+        _branch(sharpness[k], nodes.threshold[k], n, mass, value, right)
+        n_left, n_right = _part(
+            n, tolerance, pixel, mass, value, right, room.pixel[other, last:], room.mass[other, last:]
+        )  # fmt: skip
         top[mine], top[other] = first + n_left, last + n_right
         for c, pile, begin, length in ((0, mine, first, n_left), (1, other, last, n_right)):
             if length > 0:
@@ -152,21 +181,18 @@ def _walk_tree(reading, nodes, root, n_rows, n_columns, corner, stretch, toleran
 
 
 @kernel
-def walk_soft(reading, nodes, root, deepest, tolerance, is_softmax, first_row, last_row, origin, out):
-    """Rows first_row..last_row of out (C,h,w) of soft trees.
+def walk_soft(reading, probes, nodes, sharpness, tolerance, is_softmax, first_row, last_row, origin, out):
+    """Rows first_row..last_row of out (C,h,w) of soft trees, whose pixel (0, 0) is the planes' `origin` if stretched.
 
-    reading: values, stride, size, constants, reach, place: with a stride, probe j of node n reads for the pixel (0, 0)
-             at place[n, j]; without (0), values are planes of `size` (H,W), in which the pixel (0, 0) is at `origin`,
-             reach (H*W,) or empty stretches the offsets, and constants are as in `_stretched_values`
-    nodes:   plane, offset, weight (N,J); threshold, sharpness, child, leaf (N,); votes (L,>=C)
+    sharpness: (N,) float32; tolerance: float32, pixels that reach a node with no more than this probability leave it
     """
     n_classes, _, width = out.shape
-    stride, size, reach, votes = reading[1], reading[2], reading[4], nodes[7]
-    total = np.empty((BLOCK, votes.shape[1]), np.float32)
+    deepest, size = nodes.depth.max(), reading.size
+    total = np.empty((BLOCK, nodes.votes.shape[1]), np.float32)
     stretch = np.ones(BLOCK, np.float32)
     # A pixel waits at most once in each generation, and once more for the children that are being made.
     length = (deepest + 2) * BLOCK + VECTOR
-    room = (
+    room = _Room(
         np.empty((deepest + 2, 4), np.int64), np.empty(2, np.int64),
         np.empty((2, length), np.int32), np.zeros((2, length), np.float32), np.empty(BLOCK, np.int64),
         np.zeros(BLOCK + VECTOR, np.float32), np.zeros(BLOCK + VECTOR, np.float32),
@@ -175,13 +201,15 @@ def walk_soft(reading, nodes, root, deepest, tolerance, is_softmax, first_row, l
         n_rows = min(ROWS, last_row - top)
         for left in range(0, width, COLUMNS):
             n_columns = min(COLUMNS, width - left)
-            corner = (top, left) if stride > 0 else (top + origin[0], left + origin[1])
-            if reach.shape[0] > 0:
+            corner = (top, left) if reading.stride > 0 else (top + origin[0], left + origin[1])
+            if reading.stretch.shape[0] > 0:
                 for i in range(n_rows):
                     for j in range(n_columns):
-                        stretch[i * COLUMNS + j] = reach[(corner[0] + i) * size[1] + corner[1] + j]
+                        stretch[i * COLUMNS + j] = reading.stretch[(corner[0] + i) * size[1] + corner[1] + j]
             total[:] = ZERO
-            for t in range(root.shape[0]):
-                _walk_tree(reading, nodes, root[t], n_rows, n_columns, corner, stretch, tolerance, room, total)
+            for t in range(nodes.root.shape[0]):
+                _walk_tree(
+                    reading, probes, nodes, sharpness, t, n_rows, n_columns, corner, stretch, tolerance, room, total
+                )  # fmt: skip
             for i in range(n_rows):
                 store(total[i * COLUMNS :], n_columns, n_classes, is_softmax, out, top + i, left)

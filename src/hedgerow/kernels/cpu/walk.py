@@ -8,12 +8,48 @@ Callers guarantee that every read is in range; nothing is checked here.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from hedgerow.kernels.compiling import kernel, kernel_part
 from hedgerow.kernels.definition.outputs import CANCELLED, SMALLEST_SUM
 
-BLOCK = 512
+BLOCK = 512  # pixels of a row
+
+
+class Nodes(NamedTuple):
+    """N nodes of T trees; a leaf is its own left child, of threshold NaN where splits are hard.
+
+    root: (T,) uint32; depth: (T,) int64; child, leaf: (N,) uint32, left child and row of the votes
+    threshold: (N,) float32; votes: (L, >=C) float32, padded with zeros to a width that suits the vector unit
+    """
+
+    root: np.ndarray
+    depth: np.ndarray
+    child: np.ndarray
+    threshold: np.ndarray
+    leaf: np.ndarray
+    votes: np.ndarray
+
+
+class Probes(NamedTuple):
+    """Of N nodes: plane (N,J) int32; offset (N,J,2) float32; weight (N,J) float32, 0 if unused."""
+
+    plane: np.ndarray
+    offset: np.ndarray
+    weight: np.ndarray
+
+
+class ReadPlanes(NamedTuple):
+    """values: (P,H*W) float32 of an image of `size` (H,W)
+    stretch: (H*W,) float32 factor for the offsets at each pixel, or empty
+    outside: (P,) float32 constants beyond the border, or empty for the nearest edge pixel"""
+
+    values: np.ndarray
+    size: tuple[int, int]
+    stretch: np.ndarray
+    outside: np.ndarray
 
 
 @kernel
@@ -27,7 +63,7 @@ def _add_votes(node, n_pixels, leaf, votes, total):
 
 @kernel_part
 def store(total, n_pixels, n_classes, is_softmax, out, row, column):
-    """total (BLOCK, >=C) to out (C,H,W) at a run of pixels of one row; softmax, or as `trees.normalise` does it."""
+    """total (BLOCK, >=C) to out (C,H,W) at a run of pixels of one row; softmax, or as `outputs.normalise` does it."""
     for i in range(n_pixels):
         box = total[i]
         if is_softmax:
@@ -76,16 +112,14 @@ def _first_two_steps(planes, base, n_pixels, root, route, threshold, node):
 
 
 @kernel
-def walk_single_probe(
-    planes, stride, route, threshold, leaf, votes, root, depth, is_softmax, first_row, last_row, out
-):  # fmt: skip
+def walk_single_probe(planes, stride, route, nodes, is_softmax, first_row, last_row, out):
     """Rows first_row..last_row of out (C,H,W), for splits of one probe of weight 1 at a fixed offset.
 
     planes: flat; stride: from one row to the next
     route: (N,) uint64: left child in the upper half, in the lower half the index of the probe for the pixel (0, 0);
     side by side they are one read
-    votes: (L, >=C), padded with zeros to a width that suits the vector unit
     """
+    root, depth, threshold, votes = nodes.root, nodes.depth, nodes.threshold, nodes.votes
     n_classes, _, width = out.shape
     node = np.empty(BLOCK, np.uint32)
     total = np.empty((BLOCK, votes.shape[1]), np.float32)
@@ -108,18 +142,17 @@ def walk_single_probe(
                         step = route[k]
                         value = planes[np.uint32(np.uint32(step) + np.uint32(base) + np.uint32(i))]
                         node[i] = np.uint32(step >> np.uint64(32)) + np.uint32(value >= threshold[k])
-                _add_votes(node, n_pixels, leaf, votes, total)
+                _add_votes(node, n_pixels, nodes.leaf, votes, total)
             store(total, n_pixels, n_classes, is_softmax, out, row, column)
 
 
 @kernel_part
-def probe_sum(planes, start, height, width, stretch, outside, plane, offset, weight, row, column):
-    """A node's value at one pixel: the weighted sum of its probes (J,) into planes (P,pixels).
+def probe_sum(values, start, height, width, stretch, outside, probes, k, row, column):
+    """What node k compares with its threshold at one pixel: the weighted sum of its probes into values (P,pixels).
 
-    The image's pixels begin at `start`; stretch: factor for the offsets at this pixel; outside: (P,) constants
-    beyond the border, or empty for the nearest edge pixel.
+    The image's pixels begin at `start`; stretch: factor for the offsets at this pixel; outside: as in `ReadPlanes`
     """
-    half = np.float32(0.5)
+    plane, offset, weight, half = probes.plane[k], probes.offset[k], probes.weight[k], np.float32(0.5)
     total = np.float32(0)
     for j in range(plane.shape[0]):
         if weight[j] == 0:
@@ -131,69 +164,50 @@ def probe_sum(planes, start, height, width, stretch, outside, plane, offset, wei
         else:
             r = min(max(r, 0), height - 1)
             c = min(max(c, 0), width - 1)
-            total += weight[j] * planes[plane[j], start + r * width + c]
+            total += weight[j] * values[plane[j], start + r * width + c]
     return total
 
 
 @kernel_part
-def _reached(planes, size, stretch, outside, plane, offset, weight, threshold, child, k, depth, row, column):
-    """The leaf's node that a pixel reaches from node k on."""
-    for _ in range(depth):
-        if child[k] == k:
+def _reached(planes, probes, nodes, t, row, column):
+    """The node of the leaf that a pixel of the planes reaches in tree t."""
+    height, width = planes.size
+    stretch, k = np.float32(1), nodes.root[t]
+    if planes.stretch.shape[0] > 0:
+        stretch = planes.stretch[row * width + column]
+    for _ in range(nodes.depth[t]):
+        if nodes.child[k] == k:
             break
-        value = probe_sum(
-            planes, 0, size[0], size[1], stretch, outside, plane[k], offset[k], weight[k], row, column
-        )  # fmt: skip
-        k = child[k] + np.uint32(value >= threshold[k])
+        value = probe_sum(planes.values, 0, height, width, stretch, planes.outside, probes, k, row, column)
+        k = nodes.child[k] + np.uint32(value >= nodes.threshold[k])
     return k
 
 
 @kernel
-def walk_any_probes(
-    planes, size, reach, outside, plane, offset, weight, threshold, child, leaf, votes, root, depth, is_softmax,
-    first_row, last_row, origin, out,
-):  # fmt: skip
-    """Rows first_row..last_row of out (C,h,w), whose pixel (0, 0) is the planes' `origin` (row, column).
-
-    planes: (P,H*W) of an image of `size` (H,W); reach: (H*W,) factor for the offsets at each pixel, or empty
-    """
+def walk_any_probes(planes, probes, nodes, is_softmax, first_row, last_row, origin, out):
+    """Rows first_row..last_row of out (C,h,w), whose pixel (0, 0) is the planes' `origin` (row, column)."""
     n_classes, _, width = out.shape
-    stretch = np.float32(1)
     node = np.empty(BLOCK, np.uint32)
-    total = np.empty((BLOCK, votes.shape[1]), np.float32)
+    total = np.empty((BLOCK, nodes.votes.shape[1]), np.float32)
     for row in range(first_row, last_row):
         for column in range(0, width, BLOCK):
             n_pixels = min(BLOCK, width - column)
             total[:] = np.float32(0)
-            for t in range(root.shape[0]):
+            for t in range(nodes.root.shape[0]):
                 for i in range(n_pixels):
-                    r, c = origin[0] + row, origin[1] + column + i
-                    if reach.shape[0] > 0:
-                        stretch = reach[r * size[1] + c]
-                    node[i] = _reached(
-                        planes, size, stretch, outside, plane, offset, weight, threshold, child, root[t], depth[t], r, c
-                    )  # fmt: skip
-                _add_votes(node, n_pixels, leaf, votes, total)
+                    node[i] = _reached(planes, probes, nodes, t, origin[0] + row, origin[1] + column + i)
+                _add_votes(node, n_pixels, nodes.leaf, nodes.votes, total)
             store(total, n_pixels, n_classes, is_softmax, out, row, column)
 
 
 @kernel
-def find_leaves(
-    planes, size, reach, outside, plane, offset, weight, threshold, child, leaf, root, depth,
-    first_row, last_row, origin, out,
-):  # fmt: skip
+def find_leaves(planes, probes, nodes, first_row, last_row, origin, out):
     """Rows first_row..last_row of out (T,h,w): the row of `votes` that each pixel reaches; see `walk_any_probes`."""
-    stretch = np.float32(1)
-    for t in range(root.shape[0]):
+    for t in range(nodes.root.shape[0]):
         for row in range(first_row, last_row):
             for column in range(out.shape[2]):
-                r, c = origin[0] + row, origin[1] + column
-                if reach.shape[0] > 0:
-                    stretch = reach[r * size[1] + c]
-                k = _reached(
-                    planes, size, stretch, outside, plane, offset, weight, threshold, child, root[t], depth[t], r, c
-                )  # fmt: skip
-                out[t, row, column] = leaf[k]
+                k = _reached(planes, probes, nodes, t, origin[0] + row, origin[1] + column)
+                out[t, row, column] = nodes.leaf[k]
 
 
 @kernel

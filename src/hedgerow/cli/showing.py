@@ -1,0 +1,102 @@
+"""The commands that show what models are and can do: report, look, info."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hedgerow import jobs
+from hedgerow.cli.parts import Images, Labels, Model
+from hedgerow.errors import InputError
+from hedgerow.files import megabytes
+
+
+def report(
+    model: Model,
+    images: Images,
+    labels: Labels,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Page to write, e.g. report.html.")],
+    also: Annotated[
+        list[Path] | None, typer.Option(help="Another model to compare with the first; may be repeated.")
+    ] = None,
+    background: Annotated[int | None, typer.Option(help="Class that is shown dark and scored apart.")] = None,
+    title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
+) -> None:
+    """Write one HTML page about models: scores, images with their errors, what they confuse and what they look at.
+
+    Give images that the models have not seen. For a network, the forests that it came from are shown too.
+
+    Example: hedgerow report net.hedge test_photos/ test_painted/ -o report.html --also small.hedge
+    """
+    n_images = jobs.report([model, *(also or [])], images, labels, output, background=background, title=title)
+    print(f"{output}: {n_images} image(s), {megabytes(output.stat().st_size)}; open it in a browser")
+
+
+def look(
+    model: Model,
+    image: Annotated[str, typer.Argument(help="Image file.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Figure to write: .png, .pdf or .svg.")],
+    truth: Annotated[str | None, typer.Option(help="Label map to show beside the predictions.")] = None,
+    classes: Annotated[list[int] | None, typer.Option("--class", help="Class to show; may be repeated.")] = None,
+) -> None:
+    """Draw what each level says, class by class: the forests' probabilities beside the network's activations.
+
+    Example: hedgerow look net.hedge photo.png -o inside.png
+    """
+    shown = jobs.look(model, image, output, truth=truth, classes=classes)
+    print(f"{output}: {len(shown.classes)} classes, {shown.n_levels} level(s)")
+
+
+def info(
+    model: Annotated[Path | None, typer.Argument(help="Model file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything, as JSON.")] = False,
+    system: Annotated[
+        bool, typer.Option("--system", help="Describe this machine in place of a model: what would run.")
+    ] = False,
+) -> None:
+    """Say what a model is: classes, features, forests, held-out scores, and the layers of a network.
+
+    Example: hedgerow info model.hedge
+    """
+    if system == (model is not None):
+        raise InputError("give either a model file, or --system to see what there is to compute with.")
+    values = jobs.system() if model is None else jobs.describe(model)
+    if as_json:
+        print(json.dumps(values))
+    elif model is None:
+        print("\n".join(f"{name}: {text}" for name, text in values.items()))
+    else:
+        print(f"{model}: {megabytes(model.stat().st_size)}, trained on {values.get('n_images', '?')} image(s)")
+        _print_forests(values)
+        if "layers" in values:
+            _print_network(values)
+
+
+def _print_forests(values: dict[str, Any]) -> None:
+    features = values["features"]
+    kinds = "+".join(member["kind"] for member in features.get("members", [features]))
+    print(f"classes: {', '.join(map(str, values['classes']))}")
+    print(f"features: {len(features['names'])} ({kinds}); looks {values['receptive_field']} pixels far")
+    held_out = values.get("held_out", [])
+    for number, level in enumerate(values["levels"], start=1):
+        score = f", held-out mean Dice {held_out[number - 1]['mean_dice']:.3f}" if number <= len(held_out) else ""
+        print(f"level {number}: {level['trees']} trees, {level['leaves']} leaves, depth {level['depth']}{score}")
+    if "mapped_back" in values:
+        soft = f"; soft splits, tolerance {values['tolerance']:g}" if values["soft"] else ""
+        print(f"mapped back from a network by {values['mapped_back']}{soft}")
+
+
+def _print_network(values: dict[str, Any]) -> None:
+    """The layers of a network, and how it was refined."""
+    print(f"network: {values['split']} splits, {len(values['layers']) - 1} hidden layers")
+    for layer in values["layers"]:
+        print(f"  {layer['name']:<7} {layer['neurons']:>9,} neurons  {layer['weights']:>11,} weights  {layer['about']}")
+    for number, one in enumerate(values["sharpness"], start=1):
+        print(f"  sharpness of level {number}: split {one['split']:g}, leaf {one['leaf']:g}, vote {one['vote']:g}")
+    for record in values["refined"]:
+        scores = {what: record[what] for what in ("stack", "mapped", "refined") if record[what] is not None}
+        text = ", ".join(f"{what} {score:.3f}" for what, score in scores.items())
+        print(f"refined for {record['checks'][-1]['step']} steps" + (f"; mean Dice: {text}" if text else ""))

@@ -1,0 +1,155 @@
+"""The commands that make models: train, refine, back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from hedgerow import jobs
+from hedgerow.cli.parts import Device, Images, Labels, Model, Unlabelled, read_settings
+from hedgerow.config import RefineConfig, Sharpness, StackConfig
+from hedgerow.errors import ConfigError
+from hedgerow.files import megabytes
+
+PRESETS: dict[str, Any] = {
+    "default": RefineConfig,
+    "kinect": RefineConfig.kinect,
+    "zebrafish": RefineConfig.zebrafish,
+}
+
+
+def train(
+    images: Images,
+    labels: Labels,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write, e.g. model.hedge.")],
+    config: Annotated[Path | None, typer.Option(help="Settings in TOML or JSON; see `hedgerow settings`.")] = None,
+    levels: Annotated[int | None, typer.Option(help="Number of forests in the stack.")] = None,
+    trees: Annotated[int | None, typer.Option(help="Number of trees in each forest.")] = None,
+    features: Annotated[
+        str | None,
+        typer.Option(help="bank (filters), channels (the image's own), depth, or several: bank+channels."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="The same seed gives the same model.")] = None,
+    unlabelled: Annotated[int, typer.Option(help="Label value that means no label.")] = 255,
+    max_classes: Annotated[int, typer.Option(help="Refuse labels with more classes than this.")] = 64,
+) -> None:
+    """Grow a stack of forests from images and labels.
+
+    Example: hedgerow train photos/ painted/ -o model.hedge
+    """
+    settings = read_settings(config, StackConfig(), n_levels=levels, n_trees=trees, features=features, seed=seed)
+    trained = jobs.train(
+        images, labels, output, settings, unlabelled=unlabelled, max_classes=max_classes,
+        keep=[] if config is None else [config], say=print,
+    )  # fmt: skip
+    for level, score in enumerate(trained.held_out, start=1):
+        print(f"level {level}: mean Dice {score:.3f} on {trained.unseen} it did not see")
+    print(f"{output}: {megabytes(trained.n_bytes)}")
+
+
+def refine(
+    model: Model,
+    images: Images,
+    labels: Labels,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Network file to write, e.g. net.hedge.")],
+    config: Annotated[Path | None, typer.Option(help="Settings; see `hedgerow settings refine`.")] = None,
+    preset: Annotated[
+        Literal["default", "kinect", "zebrafish"], typer.Option(help="Settings of an experiment of the paper.")
+    ] = "default",
+    split: Annotated[
+        Literal["soft", "tanh", "crelu"] | None,
+        typer.Option(help="Kind of split of a stack's network; soft by default."),
+    ] = None,
+    sharpness: Annotated[
+        str | None, typer.Option(help="Of splits, leaves and votes, e.g. 100,1,0.5; by default as measured.")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="Number of images shown, one per step.")] = None,
+    stride: Annotated[
+        int | None, typer.Option(help="Train on every N-th row and column; by default as the setting `pixels` says.")
+    ] = None,
+    validation: Annotated[
+        tuple[str, str] | None,
+        typer.Option(help="Images and labels that score the network, in place of a part of the training images."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="The same seed gives the same network.")] = None,
+    unlabelled: Unlabelled = None,
+    device: Device = "cpu",
+    restart: Annotated[bool, typer.Option("--restart", help="Forget an interrupted run of the same output.")] = False,
+) -> None:
+    """Map a stack to its ConvNet and refine that end to end; or refine a network further.
+
+    An interrupted run goes on where it stopped when the same command is given again.
+
+    Example: hedgerow refine model.hedge photos/ painted/ -o net.hedge
+    """
+    if config is not None and preset != "default":
+        raise ConfigError("--config and --preset were both given; give one of them.")
+    settings = read_settings(config, PRESETS[preset](), n_steps=steps, stride=stride, seed=seed)
+    refined = jobs.refine(
+        model, images, labels, output, settings, split=split, sharpness=_sharpness(sharpness), validation=validation,
+        unlabelled=unlabelled, device=device, restart=restart, keep=[] if config is None else [config], say=print,
+    )  # fmt: skip
+    _print_scores(refined.net.refinements[-1].scores, validation is not None)
+    print(f"{output}: {megabytes(refined.n_bytes)}")
+
+
+def _sharpness(text: str | None) -> Sharpness | None:
+    if text is None:
+        return None
+    try:
+        split, leaf, vote = (float(part) for part in text.split(","))
+    except ValueError as error:
+        raise ConfigError(f"--sharpness is {text!r}; give three numbers, e.g. 100,1,0.5.") from error
+    return Sharpness(split, leaf, vote)
+
+
+def _print_scores(scores: dict[str, float], is_unseen: bool) -> None:
+    if "refined" not in scores:
+        return
+    where = "the validation images" if is_unseen else "held-out training images"
+    print(f"mean Dice on {where}:")
+    for what, name in (("stack", "stack"), ("mapped", "network before"), ("refined", "network after")):
+        print(f"  {name:<15} {scores[what]:.3f}")
+    if not is_unseen:
+        print("  (the forests were grown on these images too, so the stack's score flatters it)")
+
+
+def back(
+    model: Model,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write, e.g. small.hedge.")],
+    images: Annotated[
+        str | None,
+        typer.Argument(help="Folder, file or glob of images; leaf_mean and fitted take their votes from them."),
+    ] = None,
+    method: Annotated[
+        Literal["fitted", "leaf_mean", "weights", "soft"],
+        typer.Option(
+            help="fitted: Map Back 2 with the last votes fitted; leaf_mean: Map Back 2; weights: Map Back 1; "
+            "soft: exactly the network."
+        ),
+    ] = "fitted",
+    stride: Annotated[
+        int, typer.Option(help="leaf_mean, fitted: use only every N-th row and column of the images.")
+    ] = 1,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(help="soft: leave out branches that a pixel reaches with no more than this probability."),
+    ] = None,
+    device: Device = "cpu",
+) -> None:
+    """Map a network back to forests, which run without PyTorch; labels are not needed.
+
+    With --method soft and images, says how many pixels of the images change class because of the tolerance.
+
+    Example: hedgerow back net.hedge photos/ -o small.hedge
+    """
+    found = jobs.back(model, output, images, method, stride=stride, tolerance=tolerance, device=device)
+    leaves = sum(forest.n_leaves for forest in found.stack.levels)
+    print(f"{found.stack.n_levels} level(s), {leaves:,} leaves, votes by {method}")
+    if found.stack.is_soft:
+        print(f"soft splits; branches of probability {found.stack.tolerance:g} or less are left out")
+    if found.n_compared:
+        print(f"pixels of the first {found.n_compared} image(s) that change class by that: {found.changed:.3%}")
+    print(f"{output}: {megabytes(found.n_bytes)}")

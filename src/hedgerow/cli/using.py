@@ -1,0 +1,110 @@
+"""The commands that use a model: predict, evaluate, export."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from hedgerow import jobs
+from hedgerow.cli.parts import Device, Images, Labels, Model, Unlabelled
+from hedgerow.errors import InputError
+from hedgerow.files import megabytes
+
+
+def predict(
+    model: Model,
+    images: Images,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the results; made if missing.")],
+    proba: Annotated[bool, typer.Option("--proba", help="Also write the class probabilities.")] = False,
+    proba_type: Annotated[
+        Literal["float32", "uint8", "uint16"],
+        typer.Option(help="Number type of the probability, confidence and entropy files."),
+    ] = "float32",
+    confidence: Annotated[
+        bool, typer.Option("--confidence", help="Also write the probability of the winning class.")
+    ] = False,
+    entropy: Annotated[
+        bool, typer.Option("--entropy", help="Also write the entropy, from 0 (certain) to 1 (undecided).")
+    ] = False,
+    format: Annotated[
+        Literal["png", "tif", "npy", "zarr"] | None,
+        typer.Option(help="File type; by default png for labels and tif for the rest."),
+    ] = None,
+    tile: Annotated[
+        int | None, typer.Option(min=1, help="Side of a tile in pixels; by default what fits in memory.")
+    ] = None,
+    device: Device = "cpu",
+) -> None:
+    """Segment images: one label map each, with the class values of the training labels.
+
+    Example: hedgerow predict model.hedge new_photos/ -o segmented/ --proba
+    """
+    found = jobs.predict(
+        model, images, output, proba=proba, confidence=confidence, entropy=entropy, dtype=proba_type, format=format,
+        tile=tile, device=device, say=print,
+    )  # fmt: skip
+    failures = found.failures
+    print(f"{found.n_images - len(failures)} of {found.n_images} image(s) predicted into {output}")
+    for failure in failures:
+        print(f"failed: {failure}", file=sys.stderr)
+    if failures:
+        raise InputError(f"{len(failures)} image(s) could not be predicted; any others are in {output}.")
+
+
+def evaluate(
+    model: Model,
+    images: Images,
+    labels: Labels,
+    json_file: Annotated[
+        str | None, typer.Option("--json", help="Also write the scores here; - prints JSON and nothing else.")
+    ] = None,
+    background: Annotated[int | None, typer.Option(help="Class to leave out of a second balanced accuracy.")] = None,
+    unlabelled: Unlabelled = None,
+    device: Device = "cpu",
+) -> None:
+    """Compare predictions with labels: Dice, balanced accuracy, confusion.
+
+    Example: hedgerow evaluate model.hedge test_photos/ test_painted/
+    """
+    output = None if json_file == "-" else json_file
+    found = jobs.evaluate(model, images, labels, output, background=background, unlabelled=unlabelled, device=device)
+    if json_file == "-":
+        print(json.dumps(found.to_dict()))
+        return
+    scores = found.scores
+    print(scores)
+    print(f"mean Dice {scores.mean_dice:.4f}, balanced accuracy {scores.balanced_accuracy:.4f}")
+    if found.without_background is not None:
+        print(f"balanced accuracy without class {background}: {found.without_background:.4f}")
+    print("confusion (rows: truth)")
+    width = max(len(f"{n}") for n in [*scores.confusion.ravel(), *scores.classes])
+    for value, row in zip(scores.classes, scores.confusion, strict=True):
+        print(f"{value:>{width}} |", *(f"{n:>{width}}" for n in row))
+
+
+def export(
+    model: Model,
+    to: Annotated[Literal["c", "onnx"], typer.Option(help="What to write: C99 source for forests, or ONNX.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File to write, e.g. model.c; by default beside the model.")
+    ] = None,
+    no_filters: Annotated[
+        bool, typer.Option("--no-filters", help="Leave the features out; the caller computes them.")
+    ] = False,
+    name: Annotated[
+        str | None, typer.Option(help="C: what public names begin with; hedgerow_model by default.")
+    ] = None,
+) -> None:
+    """Write a model as plain C for small devices, or as ONNX; see docs/export.md.
+
+    Example: hedgerow export model.hedge -o model.c --to c
+    """
+    written = jobs.export(model, to, output, filters=not no_filters, name=name)
+    for path in written.files:
+        print(f"{path}: {megabytes(path.stat().st_size)}")
+    if written.compile is not None:
+        print(f"compile with: {written.compile}")

@@ -1,0 +1,34 @@
+"""What an export can do with a kind of feature. Each export has a table of the kinds that it can compute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+import numpy as np
+
+from hedgerow.errors import InputError
+from hedgerow.features.protocol import FeatureSet
+
+Entry = TypeVar("Entry")
+
+
+def entry_of(features: FeatureSet, table: Mapping[str, Entry], target: str) -> Entry:
+    """What the table of an export has for a kind of feature, or a refusal that names the remedy."""
+    if features.kind not in table:
+        raise InputError(
+            f"{features.kind!r} features cannot be computed in {target}; leave them out, and give the exported model "
+            "features that you computed yourself: --no-filters, or filters=False in Python."
+        )
+    return table[features.kind]
+
+
+def is_stretched(features: FeatureSet) -> bool:
+    """Whether offsets are stretched at every pixel, and read constants beyond the image; exports know both or none."""
+    is_stretched = features.stretch(np.zeros((features.n_inputs, 1, 1), np.float32)) is not None
+    if is_stretched != (features.outside(0) is not None):
+        raise InputError(
+            f"{features.kind!r} features stretch offsets and have values beyond the image in a way that cannot be "
+            "exported; run the model in Python."
+        )
+    return is_stretched

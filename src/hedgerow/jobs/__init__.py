@@ -1,0 +1,25 @@
+"""Jobs: from files to files, as the command line, a page or a cluster calls them. None of them prints.
+
+What takes long reports through `progress` (None: a bar on the terminal); what is worth knowing at once goes to `say`.
+"""
+
+from __future__ import annotations
+
+from hedgerow.lazy import attach
+
+# Each module is loaded when its job is first used, so that importing this package is instant.
+_HOMES = {
+    "back": "mapping_back",
+    "describe": "describing",
+    "evaluate": "evaluating",
+    "export": "exporting",
+    "look": "looking",
+    "predict": "predicting",
+    "refine": "refining",
+    "report": "reporting",
+    "system": "describing",
+    "train": "training",
+}
+
+__all__ = sorted(_HOMES)
+__getattr__, __dir__ = attach("hedgerow.jobs", _HOMES)

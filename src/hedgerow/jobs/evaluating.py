@@ -1,0 +1,62 @@
+"""Evaluating: the model of a file against labelled files."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from hedgerow.errors import InputError
+from hedgerow.files import PathLike, write_text
+from hedgerow.images.metrics import Scores
+from hedgerow.images.pairing import FilesSpec, pair_files
+from hedgerow.io import model_file
+from hedgerow.jobs.inputs import checked_output, files_of, read_for
+from hedgerow.predict.evaluate import score
+from hedgerow.progress import Report
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """The scores, and the balanced accuracy of all classes but the background; None if no background was named."""
+
+    scores: Scores
+    without_background: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; None stands for NaN."""
+        values = self.scores.to_dict()
+        if self.without_background is not None:
+            known = None if math.isnan(self.without_background) else self.without_background
+            values["balanced_accuracy_without_background"] = known
+        return values
+
+
+def evaluate(
+    model: PathLike,
+    images: FilesSpec,
+    labels: FilesSpec,
+    output: PathLike | None = None,
+    *,
+    background: int | None = None,
+    unlabelled: int | None = None,
+    device: str = "cpu",
+    progress: Report | None = None,
+) -> Evaluated:
+    """Score a model's predictions; with `output`, the scores are written there as JSON.
+
+    unlabelled: the label value that means "no label"; None: the one the model was trained with
+    """
+    loaded = model_file.load(model).to(device)
+    pairs = pair_files(images, labels)
+    if output is not None:
+        output = checked_output(output, [model, *files_of(pairs)], "scores.json")
+    if background is not None and background not in loaded.classes:
+        known = ", ".join(map(str, loaded.classes))
+        raise InputError(f"the background is {background}; it must be one of the classes of {model}: {known}.")
+    scores = score(loaded, read_for(loaded, pairs, unlabelled), progress)
+    found = Evaluated(scores, None if background is None else scores.balanced_accuracy_without(background))
+    if output is not None:
+        write_text(output, json.dumps(found.to_dict(), indent=2))
+    return found

@@ -1,0 +1,61 @@
+"""What the jobs share: files are found, read and checked before long work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from hedgerow.errors import InputError
+from hedgerow.files import PathLike, check_folder_writable
+from hedgerow.images.labelled import LabelledSet, WhenAsked
+from hedgerow.images.pairing import Pair
+from hedgerow.images.reading import read_input, read_labels
+from hedgerow.predict.evaluate import labelled_for
+from hedgerow.predict.protocol import Model
+
+Say = Callable[[str], None]
+
+
+def unsaid(text: str) -> None:
+    """Tells nobody."""
+
+
+def checked_output(output: PathLike, inputs: Iterable[PathLike], example: str = "model.hedge") -> Path:
+    """The file to write, if it can be written and is none of the inputs: else long work would end in a refusal."""
+    output = Path(output)
+    if output.resolve() in {Path(path).resolve() for path in inputs}:
+        raise InputError(f"{output} is one of the files to read; give another name to write.")
+    if output.is_dir():
+        raise InputError(f"{output} is a folder; give the name of a file to write, e.g. {output / example}.")
+    if not output.parent.is_dir():
+        raise InputError(f"cannot write {output}: there is no folder {output.parent}; make it first.")
+    check_folder_writable(output.parent)
+    return output
+
+
+def files_of(pairs: Iterable[Pair]) -> list[Path]:
+    """Images and labels."""
+    return [path for pair in pairs for path in (pair.image, pair.label)]
+
+
+def images_for(model: Model, files: Sequence[Path]) -> Sequence[np.ndarray]:
+    """The images as the model takes them; each is read when it is asked for."""
+    return WhenAsked(len(files), lambda i: read_input(files[i], model.features.layout))
+
+
+def labels_of(pairs: Sequence[Pair]) -> Sequence[np.ndarray]:
+    """Label maps (H,W); each is read when it is asked for."""
+    return WhenAsked(len(pairs), lambda i: read_labels(pairs[i].label))
+
+
+def read_for(model: Model, pairs: Sequence[Pair], unlabelled: int | None = None) -> LabelledSet:
+    """The images with their labels, all read and checked against the model.
+
+    unlabelled: the label value that means "no label"; None: the one the model was trained with
+    """
+    images = images_for(model, [pair.image for pair in pairs])
+    labelled = labelled_for(model, images, labels_of(pairs), unlabelled, [str(pair.image) for pair in pairs])
+    return replace(labelled, images=list(labelled))

@@ -1,0 +1,43 @@
+"""Looking: what each level of a model makes of one image, as a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from hedgerow.errors import InputError
+from hedgerow.files import PathLike
+from hedgerow.forest.arrays import ForestStack
+from hedgerow.images.pairing import find_files
+from hedgerow.images.reading import read_input, read_labels
+from hedgerow.io import model_file
+from hedgerow.jobs.inputs import checked_output
+from hedgerow.report import figures
+
+if TYPE_CHECKING:
+    from hedgerow.network.stacknet import StackNet
+
+
+def look(
+    model: PathLike,
+    image: PathLike,
+    output: PathLike,
+    *,
+    truth: PathLike | None = None,
+    classes: Sequence[int] | None = None,
+) -> ForestStack | StackNet:
+    """Draw what the model of a file says of an image, class by class; returns the model.
+
+    output:  a name that ends in .png, .pdf or .svg
+    truth:   label map to show beside the predictions
+    classes: class values to show; None: the most frequent
+    """
+    loaded = model_file.load(model)
+    files = find_files(image)
+    if len(files) != 1:
+        raise InputError(f"{image} holds {len(files)} images; give one.")
+    output = checked_output(output, [model, *files, *([] if truth is None else [truth])], "inside.png")
+    labels = None if truth is None else read_labels(truth)
+    picture = read_input(files[0], loaded.features.layout)
+    figures.look(loaded, picture, output, classes=classes, truth=labels, title=files[0].name)
+    return loaded

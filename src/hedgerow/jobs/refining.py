@@ -1,0 +1,109 @@
+"""Refining: the network of a stack, or one that was refined before, trained end to end from files to a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hedgerow import extras
+from hedgerow.config import RefineConfig, Sharpness
+from hedgerow.errors import DivergenceError, InputError
+from hedgerow.files import PathLike
+from hedgerow.forest.arrays import ForestStack
+from hedgerow.images.pairing import FilesSpec, pair_files
+from hedgerow.io import model_file
+from hedgerow.jobs.inputs import Say, checked_output, files_of, read_for, unsaid
+from hedgerow.predict.devices import check_device
+from hedgerow.progress import Report
+
+if TYPE_CHECKING:
+    from hedgerow.network.stacknet import StackNet
+
+
+@dataclass(frozen=True)
+class Refined:
+    """The network, whose last refinement is this one, and the size of its file."""
+
+    net: StackNet
+    n_bytes: int
+
+
+def refine(
+    model: PathLike,
+    images: FilesSpec,
+    labels: FilesSpec,
+    output: PathLike,
+    config: RefineConfig | None = None,
+    *,
+    split: str | None = None,
+    sharpness: Sharpness | None = None,
+    validation: tuple[FilesSpec, FilesSpec] | None = None,
+    unlabelled: int | None = None,
+    device: str = "cpu",
+    restart: bool = False,
+    keep: Iterable[PathLike] = (),
+    say: Say = unsaid,
+    progress: Report | None = None,
+) -> Refined:
+    """Refine the network of a file, or that of its forests, and write it to `output`.
+
+    The state is kept beside the output, so a run that was interrupted goes on when the same job is called again. If
+    the run diverges, the last good network is written before the DivergenceError is raised.
+
+    split, sharpness: of the network of a stack, as in `to_convnet`; None: its defaults
+    validation: images and labels that score the network, in place of a part of the training images
+    unlabelled: the label value that means "no label"; None: the one the model was trained with
+    restart:    forget an interrupted run of the same output
+    keep:       files that must not be written over, beside those that are read
+    """
+    extras.require("torch", "refinement")
+    from hedgerow.refinement.loop import refine_labelled
+
+    check_device(device, is_network=True)
+    loaded = model_file.load(model)
+    pairs = pair_files(images, labels)
+    held_pairs = [] if validation is None else pair_files(*validation)
+    output = checked_output(output, [model, *files_of([*pairs, *held_pairs]), *keep])
+    labelled = read_for(loaded, pairs, unlabelled)
+    held = None if validation is None else read_for(loaded, held_pairs, unlabelled)
+    net = _network(loaded, model, split, sharpness)
+    say(f"network of {len(net.layers()) - 1} hidden layers, {net.split} splits; sharpness {_sharpness(net)}")
+    checkpoint = output.with_name(output.name + ".checkpoint")
+    if restart:
+        checkpoint.unlink(missing_ok=True)
+    try:
+        refined = refine_labelled(
+            net.to(device), labelled, config, validation=held, checkpoint=checkpoint, keep_checkpoint=True,
+            progress=progress,
+        )  # fmt: skip
+    except DivergenceError as error:
+        _save(error.network, output, checkpoint)  # type: ignore[arg-type]
+        raise
+    return Refined(refined, _save(refined, output, checkpoint))
+
+
+def _network(
+    loaded: ForestStack | StackNet, path: PathLike, split: str | None, sharpness: Sharpness | None
+) -> StackNet:
+    from hedgerow.network.mapping import to_convnet
+
+    if isinstance(loaded, ForestStack):
+        return to_convnet(loaded, split or "soft", sharpness)
+    if split is not None or sharpness is not None:
+        raise InputError(f"{path} is a network already; split and sharpness are for a stack of forests.")
+    return loaded
+
+
+def _sharpness(net: StackNet) -> str:
+    """Of splits, leaves and votes, each different one once."""
+    each = [net.level(k).sharpness for k in range(net.n_levels)]
+    return ", ".join(dict.fromkeys(f"{one.split:g}/{one.leaf:g}/{one.vote:g}" for one in each))
+
+
+def _save(net: StackNet, output: Path, checkpoint: Path) -> int:
+    """The checkpoint goes once the network is safe: a disk that is full must not cost the run."""
+    n_bytes = model_file.save(net, output)
+    checkpoint.unlink(missing_ok=True)
+    return n_bytes

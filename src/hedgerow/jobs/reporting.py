@@ -1,0 +1,68 @@
+"""Reporting: one page about the models of files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hedgerow.files import PathLike
+from hedgerow.forest.arrays import ForestStack
+from hedgerow.images.pairing import FilesSpec, pair_files
+from hedgerow.io import model_file
+from hedgerow.jobs.inputs import checked_output, files_of, images_for, labels_of
+from hedgerow.progress import Report
+from hedgerow.report import write_report
+
+if TYPE_CHECKING:
+    from hedgerow.network.stacknet import StackNet
+
+MAPPED_BACK = {"weights": "MB1", "leaf_mean": "MB2", "fitted": "fitted", "soft": "soft"}
+
+
+def report(
+    models: Sequence[PathLike],
+    images: FilesSpec,
+    labels: FilesSpec,
+    output: PathLike,
+    *,
+    background: int | None = None,
+    title: str | None = None,
+    progress: Report | None = None,
+) -> int:
+    """Compare models on images that they have not seen; write one HTML page and return how many images there were."""
+    files = list(dict.fromkeys(Path(model) for model in models))
+    pairs = pair_files(images, labels)
+    output = checked_output(output, [*files, *files_of(pairs)], "report.html")
+    loaded = [model_file.load(path) for path in files]
+    write_report(
+        output,
+        dict(zip(unique_names(files, loaded), loaded, strict=True)),
+        images_for(loaded[0], [pair.image for pair in pairs]),
+        labels_of(pairs),
+        title=title or f"What {files[0].stem} makes of {len(pairs)} image{'s' * (len(pairs) != 1)}",
+        names=[pair.image.name for pair in pairs],
+        background=background,
+        progress=progress,
+    )
+    return len(pairs)
+
+
+def unique_names(files: Sequence[Path], models: Sequence[ForestStack | StackNet]) -> list[str]:
+    """What each model is, and where that is not enough the name of its file, or all of its path."""
+    names = [kind_of(one) for one in models]
+    for more in ([path.name for path in files], [str(path) for path in files]):
+        seen = Counter(names)
+        names = [
+            f"{kind_of(one)} ({text})" if seen[name] > 1 else name
+            for one, name, text in zip(models, names, more, strict=True)
+        ]
+    return names
+
+
+def kind_of(model: ForestStack | StackNet) -> str:
+    """The paper's name for a model."""
+    if not isinstance(model, ForestStack):
+        return "ConvNet"
+    return MAPPED_BACK.get(model.settings.get("mapped_back", ""), "DF")

@@ -1,0 +1,28 @@
+"""What an experiment adds to the page: tables and curves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of an experiment: the first column names the rows; floats get three decimals, None a dash."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | float | int | None, ...], ...]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A line chart of an experiment; lines: name -> (x, y, spread), the spread 0 where there is none."""
+
+    title: str
+    x_label: str
+    y_label: str
+    lines: Mapping[str, Sequence[tuple[float, float, float]]]
+    log_x: bool = False
+    note: str = ""

@@ -1,0 +1,35 @@
+"""Images that only context can tell apart, and settings with which training on them takes a moment."""
+
+import numpy as np
+
+import hedgerow as hr
+
+SMALL = hr.StackConfig(
+    n_levels=2,
+    n_trees=4,
+    sigmas=(0.7, 2.0),
+    context=hr.ContextConfig(window=17, n_offsets=3),
+    sampling=hr.SamplingConfig(step=1, fraction=0.5),
+    augment=hr.AugmentConfig(copies=1),
+)
+
+
+def blobs(n_images=5, seed=0, shape=(40, 48), channels=0, dtype=np.uint8):
+    """Bright squares with dark squares to their right: the class of a flat pixel depends on its surroundings."""
+    rng = np.random.default_rng(seed)
+    images, labels = [], []
+    for i in range(n_images):
+        height, width = shape[0] + 3 * i, shape[1] - 2 * i
+        image, label = np.full((height, width), 100.0), np.zeros((height, width), np.uint8)
+        for _ in range(4):
+            row, column = rng.integers(0, height - 8), rng.integers(0, width - 16)
+            image[row : row + 8, column : column + 8] = 180
+            image[row : row + 8, column + 8 : column + 16] = 140
+            label[row : row + 8, column : column + 8] = 1
+            label[row : row + 8, column + 8 : column + 16] = 2
+        image = image + rng.normal(0, 5, image.shape)
+        image = np.stack([image] * channels, axis=-1) if channels else image
+        scale = {"uint8": 1, "uint16": 200, "float32": 1 / 255}[np.dtype(dtype).name]
+        images.append((image * scale).astype(dtype))
+        labels.append(label)
+    return images, labels

@@ -1,0 +1,186 @@
+"""The house: which room may import which, no cycles, and imports inside functions only for what may be missing."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import hedgerow
+
+SOURCE = Path(hedgerow.__file__).parent
+TOP = "(top)"
+# What a room may import beside itself; and all that those may import. The table of docs/contributing.md.
+TABLE = {
+    TOP: (),
+    "images": (TOP,),
+    "kernels": (TOP,),
+    "features": ("images", "kernels"),
+    "forest": ("features",),
+    "network": ("forest",),
+    "predict": ("network",),
+    "refinement": ("predict",),
+    "io": ("refinement",),
+    "synthetic": ("io",),
+    "export": ("io",),
+    "sklearn": ("io",),
+    "report": ("io",),
+    "jobs": ("synthetic", "export", "sklearn", "report"),
+    "experiments": ("jobs",),
+    "cli": ("experiments",),
+}
+# What `import hedgerow`, or an environment without the extras, must not load.
+MAY_BE_MISSING = ("torch", "triton", "matplotlib", "jinja2", "onnx", "onnxruntime", "sklearn")
+READERS = ("PIL", "tifffile", "imagecodecs", "zarr", "rich")  # each for one kind of file, or for a terminal
+# Modules that are named in a string and found at run time, and why.
+NAMED = {
+    "hedgerow.lazy": "public names load their modules when they are first used",
+    "hedgerow.answers": "a model's methods call predict/, which stands above it",
+    "hedgerow.extras": "packages of others",
+    "hedgerow.network.levels": "the kernels of a device",
+}
+
+
+def modules():
+    """Name -> path of every module of the package."""
+    found = {}
+    for path in SOURCE.rglob("*.py"):
+        parts = path.relative_to(SOURCE).with_suffix("").parts
+        found[".".join(("hedgerow", *(parts[:-1] if parts[-1] == "__init__" else parts)))] = path
+    return found
+
+
+MODULES = modules()
+TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
+
+
+def room(module):
+    """The room of a module of the package."""
+    first = module.split(".")[1] if "." in module else ""
+    return first if first in TABLE else TOP
+
+
+def allowed(of):
+    """All rooms that a room may import."""
+    found, open_ones = {of}, [of]
+    while open_ones:
+        for below in TABLE[open_ones.pop()]:
+            if below not in found:
+                found.add(below)
+                open_ones.append(below)
+    return found
+
+
+def below(tree, kinds):
+    """Identities of the nodes below those of these kinds."""
+    return {id(node) for above in ast.walk(tree) if isinstance(above, kinds) for node in ast.walk(above)}
+
+
+def imported(tree):
+    """(module, line, whether it is loaded with the module) of every import: not loaded are those inside functions and
+    those for type checking, "function" and "types" instead of True."""
+    inside = below(tree, ast.FunctionDef)
+    for_types = {
+        id(node)
+        for above in ast.walk(tree)
+        if isinstance(above, ast.If) and getattr(above.test, "id", "") == "TYPE_CHECKING"
+        for node in ast.walk(above)
+    }
+    for node in ast.walk(tree):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute here"
+            assert node.module is not None
+            # A name may be a module of the package that is named.
+            names = [
+                full if (full := f"{node.module}.{alias.name}") in MODULES else node.module for alias in node.names
+            ]
+        for name in names:
+            yield name, node.lineno, "function" if id(node) in inside else "types" if id(node) in for_types else True
+
+
+IMPORTS = {module: list(imported(tree)) for module, tree in TREES.items()}
+EDGES = [
+    (module, name, line)
+    for module, found in IMPORTS.items()
+    for name, line, _ in found
+    if name.split(".")[0] == "hedgerow"
+]
+
+
+def test_every_room_stands_in_the_table():
+    folders = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    assert folders == set(TABLE) - {TOP}
+
+
+def test_no_room_imports_what_the_table_forbids():
+    wrong = [
+        f"{module}:{line} imports {name}" for module, name, line in EDGES if room(name) not in allowed(room(module))
+    ]
+    assert not wrong, wrong
+
+
+def test_there_is_no_cycle():
+    imports = {module: {name for source, name, _ in EDGES if source == module} for module in MODULES}
+    done, path = set(), []
+
+    def visit(module):
+        assert module not in path, " -> ".join([*path[path.index(module) :], module])
+        if module in done:
+            return
+        path.append(module)
+        for name in sorted(imports.get(module, ())):
+            visit(name)
+        path.pop()
+        done.add(module)
+
+    for module in MODULES:
+        visit(module)
+
+
+def needs(module, packages, seen=None):
+    """Whether loading a module of the package loads one of the packages."""
+    seen = set() if seen is None else seen
+    if module in seen:
+        return False
+    seen.add(module)
+    for name, _, is_loaded in IMPORTS[module]:
+        if is_loaded is not True:
+            continue
+        if name.split(".")[0] in packages or (name in TREES and needs(name, packages, seen)):
+            return True
+    return False
+
+
+def test_imports_inside_functions_keep_out_what_may_be_missing():
+    wrong = []
+    for module, found in IMPORTS.items():
+        for name, line, is_loaded in found:
+            if is_loaded != "function" or name.split(".")[0] in (*MAY_BE_MISSING, *READERS):
+                continue
+            if name.split(".")[0] == "hedgerow" and needs(name, MAY_BE_MISSING):
+                continue
+            wrong.append(f"{module}:{line} imports {name}")
+    assert not wrong, wrong
+
+
+def test_modules_are_named_in_strings_only_where_it_is_said():
+    naming = {
+        module
+        for module, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name | ast.Attribute)
+        and "import_module" in (getattr(node, "id", ""), getattr(node, "attr", ""))
+    }
+    assert naming == set(NAMED)
+
+
+@pytest.mark.parametrize("module", ["hedgerow", "hedgerow.forest.autocontext", "hedgerow.io.model_file"])
+def test_forests_need_no_extra(module):
+    assert not needs(module, MAY_BE_MISSING)
+
+
+def test_no_file_has_more_than_400_lines():
+    long = {str(path.name): n for path in MODULES.values() if (n := len(path.read_text().splitlines())) > 400}
+    assert not long
