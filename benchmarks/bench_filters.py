@@ -14,7 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from hedgerow.config import StackConfig
-from hedgerow.features.bank import DOG_RATIO, KINDS, STRUCTURE_RATIO, TRUNCATE, FeatureSet, gaussian_weights
+from hedgerow.features.bank import KINDS, Bank, Shape
+from hedgerow.features.protocol import unfitted
 from hedgerow.threads import set_threads
 from measure import (
     THREADS,
@@ -32,6 +33,7 @@ from measure import (
 
 TITLE = "Filter bank"
 OURS, SEPARABLE, BY_AXIS, SCIPY = "hedgerow", "OpenCV sepFilter2D", "OpenCV filter2D", "scipy.ndimage"
+SHAPE = Shape()
 COARSE = (16.0, 32.0, 64.0)
 TOLERANCE = 1e-3
 """Largest difference from our channels that is let pass, in standard deviations of the channel."""
@@ -46,27 +48,16 @@ def make_image(side: int) -> np.ndarray:
     return rng.standard_normal((side, side), np.float32) + ramp[:, None] * ramp[None, :]
 
 
-def our_bank(sigmas: Sequence[float]) -> FeatureSet:
+def our_bank(sigmas: Sequence[float]) -> Bank:
     """The bank with nothing subtracted or divided: its channels are the filters' own values."""
-    n_features = 1 + len(KINDS) * len(sigmas)
-    return FeatureSet(
-        kind="bank",
-        n_inputs=1,
-        sigmas=tuple(sigmas),
-        depth_unit=1.0,
-        nearest=1.0,
-        background=1.0,
-        input_mean=np.zeros(1, np.float32),
-        input_std=np.ones(1, np.float32),
-        mean=np.zeros(n_features, np.float32),
-        std=np.ones(n_features, np.float32),
-    )
+    as_given = np.zeros(1, np.float32), np.ones(1, np.float32)
+    return Bank(1, tuple(sigmas), SHAPE, *as_given, **unfitted(1 + len(KINDS) * len(sigmas)))
 
 
 def symmetric_kernels(sigma: float) -> list[np.ndarray]:
     """The Gaussian and its two derivatives as odd-length float32 kernels, without our padding."""
-    reach = 1 + int(TRUNCATE * sigma + 0.5)
-    smooth, first, second = gaussian_weights(sigma)[:, :reach]
+    reach = 1 + int(SHAPE.truncate * sigma + 0.5)
+    smooth, first, second = SHAPE.weights(sigma)[:, :reach]
     return [np.concatenate([sign * half[:0:-1], half]) for sign, half in ((1, smooth), (-1, first), (1, second))]
 
 
@@ -124,9 +115,9 @@ def opencv_scale(plane: np.ndarray, sigma: float, out: np.ndarray, separable: bo
     out[0] = gaussian
     cv2.add(d_rr, d_cc, dst=out[1])
     cv2.magnitude(d_r, d_c, magnitude=out[2])
-    cv2.subtract(smooth(plane, DOG_RATIO * sigma), gaussian, dst=out[3])
+    cv2.subtract(smooth(plane, SHAPE.dog_ratio * sigma), gaussian, dst=out[3])
     products = (cv2.multiply(d_r, d_r), cv2.multiply(d_r, d_c), cv2.multiply(d_c, d_c))
-    _opencv_eigenvalues(*(smooth(product, STRUCTURE_RATIO * sigma) for product in products), out[4], out[5])
+    _opencv_eigenvalues(*(smooth(product, SHAPE.structure_ratio * sigma) for product in products), out[4], out[5])
     _opencv_eigenvalues(d_rr, d_rc, d_cc, out[6], out[7])
 
 
@@ -140,8 +131,8 @@ def scipy_scale(plane: np.ndarray, sigma: float, out: np.ndarray) -> None:
     out[0] = gaussian
     out[1] = d_rr + d_cc
     out[2] = np.hypot(d_r, d_c)
-    out[3] = gaussian_filter(plane, DOG_RATIO * sigma) - gaussian
-    rr, rc, cc = (gaussian_filter(p, STRUCTURE_RATIO * sigma) for p in (d_r * d_r, d_r * d_c, d_c * d_c))
+    out[3] = gaussian_filter(plane, SHAPE.dog_ratio * sigma) - gaussian
+    rr, rc, cc = (gaussian_filter(p, SHAPE.structure_ratio * sigma) for p in (d_r * d_r, d_r * d_c, d_c * d_c))
     for first, (a, b, c) in ((4, (rr, rc, cc)), (6, (d_rr, d_rc, d_cc))):
         mean, root = (a + c) / 2, np.hypot((a - c) / 2, b)
         out[first], out[first + 1] = mean + root, mean - root

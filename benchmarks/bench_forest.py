@@ -18,6 +18,7 @@ from hedgerow.config import ContextConfig, StackConfig
 from hedgerow.forest.arrays import Forest
 from hedgerow.forest.codes import N_EDGES, encode, fit_edges
 from hedgerow.forest.grow import grow_forest
+from hedgerow.forest.level_input import whole_input
 from hedgerow.forest.planes import TrainingPlanes
 from hedgerow.forest.samples import Samples
 from hedgerow.forest.walk import run_forest
@@ -112,14 +113,15 @@ def grow_on_table(columns: np.ndarray, labels: np.ndarray) -> Forest:
         start=np.array([0], np.int32),
         height=np.array([1], np.int32),
         width=np.array([n_samples], np.int32),
-        reach=np.zeros(0, np.float32),
+        stretch=np.zeros(0, np.float32),
         outside=np.zeros(0, np.float32),
         radii=(0,),
+        proposals="offsets",
     )
     zero, index = np.zeros(n_samples, np.int32), np.arange(n_samples, dtype=np.int32)
     samples = Samples(zero, index, zero, index, labels.astype(np.int32), zero)
     nothing_skipped = [np.zeros(0, np.int32)] * N_TREES
-    return planes.finished(grow_forest(planes, samples, nothing_skipped, N_CLASSES, CONFIG, (0,)))
+    return grow_forest(planes, samples, nothing_skipped, N_CLASSES, CONFIG, (0,)).finished(planes)
 
 
 def check_walk(forest: Forest, channels: np.ndarray, proba: np.ndarray) -> None:
@@ -135,9 +137,9 @@ def run_ours(folder: Path, repeats: int) -> Outcome:
     table = Table.load(folder)
     columns, labels = table.columns, table.labels
     few = np.ascontiguousarray(columns[:, :2000])
-    run_forest(grow_on_table(few, labels[:2000]), table.channels[:, :8])  # compiles
+    run_forest(grow_on_table(few, labels[:2000]), whole_input(table.channels[:, :8]))  # compiles
     train, forest = measure(lambda: grow_on_table(columns, labels), repeats)
-    predict, proba = measure(lambda: run_forest(forest, table.channels), 2 * repeats)
+    predict, proba = measure(lambda: run_forest(forest, whole_input(table.channels)), 2 * repeats)
     check_walk(forest, table.channels, proba)
     return Outcome(train, predict, table.accuracy(proba.reshape(N_CLASSES, -1)))
 

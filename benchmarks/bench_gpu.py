@@ -75,18 +75,13 @@ def network(size: Size, shape: tuple[int, int] | None = None) -> tuple[StackNet,
     import torch
 
     from hedgerow.config import Sharpness
-    from hedgerow.features.bank import FeatureSet
-    from hedgerow.forest.arrays import ForestStack
     from hedgerow.network.layout import Source
     from hedgerow.network.mapping import to_convnet
-    from net_contenders import full_forest
+    from net_contenders import full_forest, stack_of
 
     counts = [N_FEATURES, *[N_FEATURES + N_CLASSES] * (N_LEVELS - 1)]
     forests = [full_forest(k, size.n_trees, size.depth, n, N_CLASSES, REACH) for k, n in enumerate(counts)]
-    none, one = np.zeros(N_FEATURES, np.float32), np.ones(N_FEATURES, np.float32)
-    features = FeatureSet("channels", N_FEATURES, (), 1.0, 0.0, 0.0, none, one, none, one)
-    stack = ForestStack(features, tuple(forests), tuple(range(N_CLASSES)))
-    net = to_convnet(stack, "soft", Sharpness(SHARPNESS, 1.0, 1.0)).cuda()
+    net = to_convnet(stack_of(forests, N_FEATURES), "soft", Sharpness(SHARPNESS, 1.0, 1.0)).to("cuda")
     height, width = shape or size.shape
     generator = torch.Generator(device="cuda").manual_seed(0)
     noise = torch.randn(N_FEATURES, 1, height + 8, width + 8, generator=generator, device="cuda")
@@ -206,15 +201,15 @@ def check(size: Size) -> str:
 def on_crop(size: Size) -> tuple[float, float]:
     """Seconds for a step on a crop: by the definition in plain PyTorch, and by ours."""
     from hedgerow.kernels.backends import Backend, backend_for
-    from hedgerow.network import stacknet
+    from hedgerow.network import levels
 
     net, source = network(size, size.crop)
     ours = timed(stepping(net, source, size.crop), size.repeats)
-    stacknet.backend_for = lambda device: Backend("definition", "to compare")  # type: ignore[assignment]
+    levels.backend_for = lambda device: Backend("definition", "to compare")  # type: ignore[assignment]
     try:
         theirs = timed(stepping(net, source, size.crop), 1)
     finally:
-        stacknet.backend_for = backend_for
+        levels.backend_for = backend_for
     return theirs, ours
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from growth_figure import Curve, Panel, draw
 from hedgerow.config import ContextConfig, SamplingConfig, StackConfig
-from hedgerow.features.bank import fit_features
+from hedgerow.features.registry import fit_features
 from hedgerow.forest.autocontext import fit_stack
 from hedgerow.progress import silent
 from hedgerow.threads import set_threads
@@ -124,7 +124,7 @@ class Scene:
     @property
     def channels(self) -> list[np.ndarray]:
         """(F,side,side) of each image, by our filter bank."""
-        bank = fit_features([image[None] for image in self.images[:-1]], StackConfig(sigmas=SIGMAS))
+        bank, _ = fit_features([image[None] for image in self.images[:-1]], StackConfig(sigmas=SIGMAS))
         return [bank.compute(image[None]) for image in self.images]
 
     def accuracy(self, predicted: np.ndarray) -> float:

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hedgerow.features.bank import FeatureSet
-from hedgerow.forest.arrays import ForestStack
 from hedgerow.threads import set_threads
 from measure import THREADS, Cost, in_fresh_process, installed, main, measure, require, seconds, table, verdict
 
@@ -205,7 +203,7 @@ def run_step(folder: Path, size: Size) -> Cost:
     from hedgerow.network.layout import Source
     from hedgerow.network.mapping import to_convnet
     from hedgerow.network.stacknet import StackNet
-    from net_contenders import full_forest
+    from net_contenders import full_forest, stack_of
 
     source, grid = load_source(folder, size)
     source = Source(source.features)
@@ -214,11 +212,7 @@ def run_step(folder: Path, size: Size) -> Cost:
     def network(n_trees: int, depth: int) -> StackNet:
         channels = [N_FEATURES, N_FEATURES + N_CLASSES, N_FEATURES + N_CLASSES]
         forests = [full_forest(k, n_trees, depth, n, N_CLASSES, REACH) for k, n in enumerate(channels)]
-        none, one = np.zeros(N_FEATURES, np.float32), np.ones(N_FEATURES, np.float32)
-        features = FeatureSet("channels", N_FEATURES, (), 1.0, 0.0, 0.0, none, one, none, one)
-        return to_convnet(
-            ForestStack(features, tuple(forests), tuple(range(N_CLASSES))), "soft", Sharpness(SHARPNESS, 1.0, 1.0)
-        )
+        return to_convnet(stack_of(forests, N_FEATURES), "soft", Sharpness(SHARPNESS, 1.0, 1.0))
 
     def step(net: StackNet, optimiser: torch.optim.Optimizer) -> float:
         optimiser.zero_grad()

@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from hedgerow.config import AugmentConfig, ContextConfig, SamplingConfig, StackConfig
-from hedgerow.features.bank import KINDS, fit_features
+from hedgerow.features.bank import KINDS
+from hedgerow.features.registry import fit_features
 from hedgerow.forest.autocontext import fit_stack
 from hedgerow.progress import silent
 from hedgerow.threads import set_threads
@@ -152,7 +153,7 @@ def run_own_bank(folder: Path, repeats: int) -> Outcome:
     set_threads(THREADS)
     job = Job.load(folder)
     config = job_config("bank")
-    bank = fit_features([job.image[None]], config)
+    bank, _ = fit_features([job.image[None]], config)
     features = measure(lambda: bank.compute(job.image[None]), repeats + 1)[0]
     return Outcome(features, *_fit_and_predict(job.image, job, config, repeats))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,7 +15,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from hedgerow.forest.arrays import LEAF, Forest
+from hedgerow.features.channels import Channels
+from hedgerow.features.protocol import unfitted
+from hedgerow.forest.arrays import LEAF, Forest, ForestStack
 from hedgerow.kernels.cpu import level as cpu_level
 from hedgerow.kernels.definition import level as definition
 from hedgerow.kernels.wiring import Reads, Wiring, wire
@@ -40,6 +42,12 @@ def full_forest(seed: int, n_trees: int, depth: int, n_channels: int, n_classes:
         votes=rng.random((int((~is_split).sum()), n_classes)).astype(np.float32),
         n_channels=n_channels,
     )
+
+
+def stack_of(forests: Sequence[Forest], n_features: int) -> ForestStack:
+    """Forests over the image's own channels, as they are."""
+    features = Channels(n_features, **unfitted(n_features))
+    return ForestStack(features, tuple(forests), tuple(range(forests[0].n_classes)))
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ import bench_growth
 import bench_net
 import bench_pixels
 import bench_set
+import bench_tables
 from hedgerow import __version__
 from hedgerow.predict.devices import version
 from measure import SMALL_WARNING, THREADS, CheckFailed
@@ -39,6 +40,7 @@ BENCHMARKS = {
     "set": bench_set,
     "network": bench_net,
     "gpu": bench_gpu,
+    "tables": bench_tables,
 }
 RESULTS = Path(__file__).parent / "RESULTS.md"
 PACKAGES = (

@@ -40,7 +40,8 @@ class Checked:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON and TOML have it: with lists for tuples and tables for settings."""
-        return dataclasses.asdict(self, dict_factory=_with_lists)  # type: ignore[call-overload]
+        values: dict[str, Any] = dataclasses.asdict(self, dict_factory=_with_lists)  # type: ignore[call-overload]
+        return values
 
     @classmethod
     def from_dict(cls: type[Config], values: dict[str, Any]) -> Config:

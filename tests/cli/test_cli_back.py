@@ -1,4 +1,4 @@
-"""`hedgerow back`, `info` of what it wrote, and the experiment that compares the ways back."""
+"""`hedgerow back`, and `info` of what it wrote."""
 
 import re
 
@@ -8,8 +8,6 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import hedgerow as hr
-from hedgerow.experiments import mapping_back
-from hedgerow.experiments.data import ImageSet
 from hedgerow.network.mapping import FROM_IMAGES, METHODS, to_forest
 from helpers.files import listing, unchanged
 from helpers.refusals import assert_refused
@@ -70,33 +68,3 @@ def test_forests_and_the_networks_own_file_are_refused(hedgerow, net_file, model
     assert_refused(hedgerow("back", net_file, place / "images", "-o", net_file), net_file, "another name")
     assert_refused(hedgerow("back", net_file, place / "none", "-o", place / "forest.hedge"), place / "none")
     unchanged(place, before)
-
-
-def test_the_comparison_scores_each_model_by_hand(refined, example):
-    train = ImageSet(list(example.images), list(example.labels))
-    rows = {row.name: row for row in mapping_back.compare(refined, train, train, 1e-3)}
-    assert list(rows) == ["DF", "ConvNet", "MB1", "MB2", "fitted", "soft, tolerance 0.001"]
-    models = {
-        "DF": refined.stack,
-        "ConvNet": refined,
-        "MB1": to_forest(refined, method="weights"),
-        "MB2": to_forest(refined, example.images, "leaf_mean"),
-        "fitted": to_forest(refined, example.images, "fitted"),
-    }
-    refined.set_tolerance(0.0)
-    for name, model in models.items():
-        assert rows[name].mean_dice == hr.evaluate(model, train.images, train.labels).mean_dice
-        differs = np.mean([np.mean(model.predict(image) != refined.predict(image)) for image in train.images])
-        assert rows[name].differs == pytest.approx(differs)
-    assert rows["ConvNet"].differs == 0
-    lines = mapping_back.table(list(rows.values())).splitlines()
-    assert len(lines) == 2 + len(rows)
-    assert all(line.count("|") == 8 for line in lines)
-
-
-def test_the_comparison_command(experiment, listed_place, net_file, model_file):
-    finished = experiment(mapping_back.main, listed_place, net_file)
-    assert finished.code == 0, finished.err
-    assert "| MB2 |" in finished.out
-    assert_refused(experiment(mapping_back.main, listed_place, model_file), model_file, "network")
-    assert_refused(experiment(mapping_back.main, listed_place, net_file, "--every", "0"), "--every")

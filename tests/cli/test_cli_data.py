@@ -95,6 +95,7 @@ def image_kinds():
         "colour": (colour, ".png", "bank"),
         "many channels": (many, ".npy", "bank"),
         "own channels": (many.astype(np.float32), ".npy", "channels"),
+        "own channels and their filters": (many.astype(np.float32), ".npy", "bank+channels"),
         "more channels than rows": (np.repeat(many.astype(np.float32), 8, axis=1), ".npy", "channels"),
         "one own channel": (grey[:, None].astype(np.float32), ".npy", "channels"),
         "depth": (grey.astype(np.uint16) * 10 + 400, ".png", "depth"),
@@ -109,6 +110,7 @@ def test_images_of_every_kind_are_learned_and_predicted(hedgerow, train, place, 
         write(place / "images" / f"a{number}{ending}", image)
     finished = train("--features", features)
     assert finished.code == 0, finished.err
+    assert f" ({features}); looks" in hedgerow("info", place / "model.hedge").out
     finished = hedgerow("predict", place / "model.hedge", place / "images", "-o", place / "out")
     assert finished.code == 0, finished.err
     assert "note" not in finished.out

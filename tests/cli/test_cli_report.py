@@ -8,9 +8,8 @@ pytest.importorskip("torch")
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
-from hedgerow.jobs.reporting import unique_names
-
 import hedgerow as hr
+from hedgerow.jobs.reporting import unique_names
 from helpers.files import listing, unchanged, write
 from helpers.pages import Page
 from helpers.refusals import assert_refused

@@ -11,8 +11,8 @@ import hedgerow as hr
 from conftest import CLASSES
 from hedgerow.config import StackConfig
 from hedgerow.forest import autocontext
-from hedgerow.jobs import training
 from hedgerow.images.writing import write_labels
+from hedgerow.jobs import training
 from hedgerow.threads import get_threads, threads
 from helpers.files import listing
 from helpers.refusals import assert_refused
@@ -71,6 +71,10 @@ def test_the_settings_file_is_used(train, place, tiny_config):
         (("--levels", "0"), ["n_levels", "0"]),
         (("--trees", "100000"), ["n_trees", "100000"]),
         (("--seed", "-1"), ["seed", "-1"]),
+        (("--features", "colour"), ["'colour'", "bank, channels, depth"]),
+        (("--features", "bank+colour"), ["'colour'", "bank, channels, depth"]),
+        (("--features", "bank+"), ["''", "bank, channels, depth"]),
+        (("--features", "bank+bank"), ["different kinds"]),
     ],
 )
 def test_settings_out_of_range_are_refused(train, place, options, words):

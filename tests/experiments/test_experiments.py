@@ -10,9 +10,10 @@ torch = pytest.importorskip("torch")
 
 import hedgerow as hr
 from hedgerow.experiments import bench, data, outputs, parts, protocols, runner, summary
-from hedgerow.experiments.data import ImageSet, spread, with_copies
+from hedgerow.images.reading import read_labels
 from hedgerow.progress import silent
 from hedgerow.report.charts import line_figure
+from helpers.files import write
 from helpers.refinements import Stopped
 from helpers.refusals import assert_one_sentence, assert_refused
 
@@ -140,11 +141,11 @@ def test_sharper_networks_come_closer_to_the_papers_forests(tiny, tmp_path):
 
 def test_rows_are_the_scores_of_the_models_that_were_saved(tiny, tmp_path):
     found = run(tmp_path / "out", parts=["own"])
-    _, test = (runner.load_part(tiny, TINY, None, part) for part in ("train", "test"))
+    images, labels = hr.synthetic.somites(TINY.n_test, TINY.size, seed=data.SEEDS["test"])
     rows = {row["model"]: row for row in found["rows"]}
     for name in ("DF", "ConvNet", "MB1", "MB2", "soft"):
         path = tmp_path / "out" / "models" / f"own-{name}-0.hedge"
-        scores = hr.evaluate(hr.load(path), test.images, test.labels, progress=silent)
+        scores = hr.evaluate(hr.load(path), images, labels, progress=silent)
         assert rows[name]["mean_dice"] == scores.mean_dice
         assert rows[name]["foreground_accuracy"] == scores.balanced_accuracy_without(0)
         assert rows[name]["bytes"] == path.stat().st_size
@@ -187,7 +188,7 @@ def test_what_was_scored_before_an_interruption_is_kept(tiny, tmp_path, monkeypa
     begun = tmp_path / "out" / "begun" / "own-0.json"
     kept = json.loads(begun.read_text())
     assert list(kept) == ["DF", "mapped", "relaxed", "ConvNet", "MB1", "MB2"]
-    monkeypatch.setattr(bench, "refine", lambda *_, **__: pytest.fail("refined again"))
+    monkeypatch.setattr(bench, "refine_labelled", lambda *_, **__: pytest.fail("refined again"))
     resumed = run(tmp_path / "out", parts=["own"])
     assert resumed["rows"][:6] == list(kept.values())
     assert [row["mean_dice"] for row in resumed["rows"]] == [row["mean_dice"] for row in whole["rows"]]
@@ -262,14 +263,13 @@ def test_what_cannot_be_run_is_refused_in_one_sentence(hedgerow, tmp_path, optio
     assert not (tmp_path / "out").exists()
 
 
-def test_classes_that_would_end_a_run_are_refused_before_it(listed_place, tiny, monkeypatch, hedgerow, tmp_path):
+def test_classes_that_would_end_a_run_are_refused_before_it(listed_place, hedgerow, tmp_path):
     finished = hedgerow("experiment", "kinect", "--data", listed_place, "-o", tmp_path / "out")
     assert_refused(finished, "background", 19)
-    train = data.load_set(str(listed_place), "train")
-    few = ImageSet(train.images[:1], [np.full_like(train.labels[0], 3)])
-    with pytest.raises(hr.InputError) as problem:
-        runner._check_classes(replace(tiny, background=None), few, train)
-    assert_one_sentence(problem, "test images only")
+    labels = read_labels(listed_place / "labels" / "a1.png")
+    write(listed_place / "labels" / "a1.png", np.where(labels == labels[0, 0], 9, labels).astype(np.uint8))
+    finished = hedgerow("experiment", "vnc", "--data", listed_place, "-o", tmp_path / "out")
+    assert_refused(finished, "class 9", "to learn from")
 
 
 def test_the_slow_part_runs_when_it_is_named(tiny, tmp_path):
@@ -296,38 +296,6 @@ def test_the_command_prints_the_tables(tiny, hedgerow, tmp_path):
     assert str(tmp_path / "out" / "report.html") in finished.out
 
 
-def test_a_folder_of_images_is_made_smaller_and_spread(listed_place, tiny):
-    whole = data.load_set(str(listed_place), "train")
-    half = runner.load_part(tiny, replace(TINY, shrink=2, n_train=1), str(listed_place), "train")
-    assert len(half.images) == 1
-    np.testing.assert_array_equal(half.images[0], data.halved(whole.images[0]))
-    np.testing.assert_array_equal(half.labels[0], whole.labels[0][::2, ::2])
-
-
-def test_images_are_spread_evenly():
-    numbers = [np.full((2, 2), i) for i in range(10)]
-    chosen = spread(ImageSet(numbers, numbers), 4)
-    assert [int(image[0, 0]) for image in chosen.images] == [0, 2, 5, 7]
-    assert spread(ImageSet(numbers, numbers), None).images is numbers
-
-
-def test_rotated_copies_keep_labels_with_what_they_label():
-    rng = np.random.default_rng(0)
-    label = rng.choice([3, 77, 200], (24, 30))
-    image = label.astype(np.uint8)  # so that each pixel says what its label is
-    found = with_copies(ImageSet([image], [label]), hr.AugmentConfig(copies=2), seed=0)
-    assert len(found.images) == 3
-    assert found.images[0] is image
-    for copy, labels in zip(found.images[1:], found.labels[1:], strict=True):
-        assert copy.dtype == np.uint8
-        assert (labels == 255).any()
-        assert (labels != 255).sum() > 100
-        # Where a copy's pixel is one of the three values it was not blended, and shows its own class.
-        pure = (labels != 255) & np.isin(copy, [3, 77, 200])
-        assert (copy[pure] == labels[pure]).mean() > 0.8
-    assert not np.array_equal(found.labels[1], found.labels[2])
-
-
 def test_a_legend_names_each_line_by_its_colour():
     lines = {"DF": [(1, 0.1, 0.0), (2, 0.2, 0.1)], "U-Net": [(1, 0.3, 0.0), (2, 0.2, 0.1)]}
     axes = line_figure(lines, "images", "score").axes[0]
@@ -351,7 +319,8 @@ def test_the_papers_table_tells_mean_dice_beside_another_measure(measure):
         {"part": "own", "model": name, "seed": 0, "device": "cpu", "foreground_accuracy": first, "mean_dice": second}
         for name, (first, second) in made.items()
     ]
-    settings = {"measure": measure, "scale": "full", "paper": {"reported": {}}, "hedgerow": {"stack": {"n_levels": 3}}}
+    settings = {"measure": measure, "scale": "full", "scored on": "the test images", "paper": {"reported": {}}}
+    settings["hedgerow"] = {"stack": {"n_levels": 3}}
     table = summary.tables({"settings": settings, "seeds": [0], "rows": rows})[0]
     told = {row[0] + str(i): row[1:3] for i, row in enumerate(table.rows)}
     dice = [("0.500", "0.600"), ("+0.0%", "+20.0%")]

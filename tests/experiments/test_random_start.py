@@ -1,6 +1,5 @@
 """The network from random weights: Gaussian ones in the places of the mapped network's, repeatable, and trainable."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -8,20 +7,17 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from hedgerow.config import UNALTERED, RefineConfig, StackConfig
+from hedgerow.config import UNALTERED, RefineConfig
 from hedgerow.errors import ConfigError
-from hedgerow.experiments import random_start as command
 from hedgerow.experiments.random_start import SIGMA, random_start, schedule
-from hedgerow.forest.autocontext import fit_stack
-from hedgerow.network import stacknet
+from hedgerow.network import levels
 from hedgerow.network.mapping import to_convnet
-from hedgerow.predict.evaluate import evaluate
 from hedgerow.progress import silent
 from hedgerow.refinement.loop import refine
 from hedgerow.refinement.schedules import learning_rate, momentum
 from helpers.net_stacks import random_stack, scores_of, whole_numbers
-from helpers.refinements import assert_same_weights, record, weights
-from helpers.refusals import assert_one_sentence, assert_refused
+from helpers.refinements import assert_same_weights, weights
+from helpers.refusals import assert_one_sentence
 
 CONNECTIONS = ("sparse", "full")
 # Faster than the paper's, so that a few steps show.
@@ -151,7 +147,7 @@ def test_a_random_network_learns_more_than_how_frequent_the_classes_are(stack, e
     trained = refine(net, image, labels, BRISK, progress=silent)
     share = np.unique(labels[0], return_counts=True)[1] / labels[0].size
     constant = -(share * np.log(share)).sum()  # the best loss of an answer that is the same everywhere
-    losses = [entry["loss"] for entry in record(trained)["history"]]
+    losses = [check.loss for check in trained.refinements[-1].checks]
     assert losses[0] > constant
     assert losses[-1] < 0.7 * constant
     for name, start in weights(net).items():
@@ -166,7 +162,7 @@ def test_the_papers_schedule_lowers_the_loss(stack, example, connections):
     config = replace(schedule(10, 0), learning_rate=0.03, stride=1, check_every=1)
     net = random_start(stack, connections, 0)
     trained = refine(net, example.images[:1], example.labels[:1], config, progress=silent)
-    losses = [entry["loss"] for entry in record(trained)["history"][1:]]
+    losses = [check.loss for check in trained.refinements[-1].checks[1:]]
     assert len(losses) == 10
     assert losses == sorted(losses, reverse=True)
     assert losses[-1] < losses[0] - 5e-5
@@ -181,71 +177,14 @@ def test_the_schedule_is_the_papers():
     assert (config.augment, config.held_out, config.relax, config.dice) == (UNALTERED, 0.0, 1.0, 0.0)
 
 
-# The command
-
-
-@pytest.mark.parametrize("connections", CONNECTIONS)
-def test_the_command_prints_the_scores_of_the_test_images(listed_place, example, experiment, monkeypatch, connections):
-    given = []
-
-    def brisk(net, images, labels, config):
-        given.append(config)
-        return refine(net, images, labels, BRISK, progress=silent)
-
-    monkeypatch.setattr(command, "refine", brisk)
-    options = ("--data", listed_place, "--trees", 2, "--depth", 4, "--steps", 5, "--seed", 3)
-    finished = experiment(command.main, connections, *options)
-    assert finished.code == 0, finished.err
-    assert given == [schedule(5, 3)]
-
-    (image, unseen), (labels, truth) = example.images, example.labels
-    stack = fit_stack([image], [labels], StackConfig(n_trees=2, max_depth=4, seed=3), progress=silent)
-    net = random_start(stack, connections, 3)
-    trained = refine(net, [image], [labels], BRISK, progress=silent)
-    models = {"stack": stack, "random": net, "trained": trained}
-    expected = {what: round(evaluate(model, [unseen], [truth]).mean_dice, 4) for what, model in models.items()}
-    assert len(set(expected.values())) == 3
-    result = json.loads(finished.out)
-    assert result.pop("seconds") > 0
-    assert result == {"connections": connections, "seed": 3, "steps": 5, **expected}
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("--data", "nowhere"), ["nowhere", "train.txt"]),
-        (("--trees", 0), ["n_trees", "0"]),
-        (("--depth", 0), ["max_depth", "0"]),
-        (("--steps", 0), ["n_steps", "0"]),
-        (("--seed", -1), ["seed", "-1"]),
-    ],
-    ids=str,
-)
-def test_the_command_refuses_in_one_sentence(listed_place, experiment, options, words):
-    small = ("--data", listed_place, "--trees", 2, "--depth", 3)
-    finished = experiment(command.main, "sparse", *small, *options)
-    assert_refused(finished, *words)
-    assert finished.out == ""
-
-
-def test_a_list_of_absent_images_is_refused(listed_place, experiment):
-    (listed_place / "test.txt").write_text("a1\nabsent\n")
-    assert_refused(experiment(command.main, "sparse", "--data", listed_place), "absent", listed_place / "test.txt")
-
-
-def test_too_many_connections_are_refused(large, listed_place, experiment, monkeypatch):
-    monkeypatch.setattr(stacknet, "FULL_LIMIT", 10)
+def test_too_many_connections_are_refused(large, monkeypatch):
+    monkeypatch.setattr(levels, "FULL_LIMIT", 10)
     with pytest.raises(ConfigError) as refusal:
         random_start(large, "full", 0)
     assert_one_sentence(refusal, "connections='sparse'")
-    finished = experiment(command.main, "full", "--data", listed_place, "--trees", 2, "--depth", 5, "--steps", 1)
-    assert_refused(finished, "connections='sparse'")
 
 
-def test_unknown_connections_are_refused(large, listed_place, experiment):
+def test_unknown_connections_are_refused(large):
     with pytest.raises(ConfigError) as refusal:
         random_start(large, "loose", 0)
     assert_one_sentence(refusal, "'loose'", "sparse")
-    finished = experiment(command.main, "frozen", "--data", listed_place)
-    assert finished.code == 2
-    assert "'frozen'" in finished.err.splitlines()[-1]

@@ -98,7 +98,7 @@ def test_a_kind_from_outside_is_saved_and_known_again(toy_stack, tmp_path, monke
     assert loaded.features.settings() == {"kind": "differences", "n_inputs": 1, "far": 3}
     np.testing.assert_array_equal(loaded.predict_proba(image), toy_stack.predict_proba(image))
     monkeypatch.delitem(registry.KINDS, "differences")
-    with pytest.raises(hr.ModelError, match="differences.*import the package that has it"):
+    with pytest.raises(hr.ModelError, match=r"differences.*import the package that has it"):
         hr.load(tmp_path / "toy.hedge")
 
 
@@ -128,7 +128,7 @@ def test_a_name_is_given_once(toy):
 
 
 def test_unknown_kinds_are_named_with_the_known_ones():
-    with pytest.raises(ConfigError, match="wavelets.*bank, channels, depth"):
+    with pytest.raises(ConfigError, match=r"wavelets.*bank, channels, depth"):
         hr.fit_stack(*striped(), hr.StackConfig(features="wavelets"))
 
 
@@ -159,7 +159,7 @@ def test_several_kinds_stand_side_by_side():
 
 def test_depth_stands_alone():
     images, labels = striped()
-    with pytest.raises(ConfigError, match="'depth' features.*alone"):
+    with pytest.raises(ConfigError, match=r"'depth' features.*alone"):
         hr.fit_stack(images, labels, hr.StackConfig(features=("bank", "depth")))
 
 
@@ -189,7 +189,7 @@ def test_a_full_disk_is_told_with_the_remedy(monkeypatch):
 
     monkeypatch.setattr(kept.tempfile, "TemporaryFile", full)
     monkeypatch.setattr(registry, "KeptFeatures", lambda: KeptFeatures(0))
-    with pytest.raises(InputError, match="No space left.*TMPDIR"):
+    with pytest.raises(InputError, match=r"No space left.*TMPDIR"):
         hr.fit_stack(*striped(), SMALL, progress=silent)
 
 

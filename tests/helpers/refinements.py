@@ -42,7 +42,7 @@ def assert_same_weights(found, expected):
 def assert_same_refinement(found, expected, folder):
     """Weights, scores and history: the files of both have the same bytes."""
     assert_same_weights(found, expected)
-    assert found.settings["refined"] == expected.settings["refined"]
+    assert found.refinements == expected.refinements
     contents = []
     for net in (found, expected):
         save(net, folder / "compared.hedge")
@@ -53,7 +53,7 @@ def assert_same_refinement(found, expected, folder):
 
 def record(net):
     """What the last refinement of a network wrote down."""
-    return net.settings["refined"][-1]
+    return net.refinements[-1]
 
 
 def is_finite(net):

@@ -11,13 +11,13 @@ torch = pytest.importorskip("torch")
 
 import hedgerow as hr
 from hedgerow.errors import ConfigError, InputError, ModelError
+from hedgerow.forest import level_input
 from hedgerow.forest.arrays import LEAF, ForestStack
 from hedgerow.forest.level_input import whole_input
 from hedgerow.forest.walk import reached_leaves
 from hedgerow.network import mapback
 from hedgerow.network.layout import Grid
 from hedgerow.network.mapping import METHODS, to_convnet, to_forest
-from hedgerow.predict import tiling
 from hedgerow.progress import silent
 from helpers.forests import grown_stack, random_forest
 from helpers.fuzzy_trees import PARAMETERS, algorithm_1, altered, hard_twin
@@ -179,7 +179,7 @@ def test_map_back_2_is_algorithm_1(n_probes, seed):
 @pytest.mark.parametrize("kind", ["exp", "softmax", "sparse", "full", "tanh", "crelu"])
 def test_tree_scores_are_the_parts_of_the_levels_scores(kind):
     image, net = whole_numbers(1), altered(network(random_stack(1), kind))
-    source = net.region_source(*read_by(net.stack, image, 1))
+    source = net.region_source(whole_input(*read_by(net.stack, image, 1)))
     grid = Grid(0, 0, *image.shape[1:])
     with torch.no_grad():
         trees, whole = list(net.level(1).tree_scores(source, grid)), net.level(1)(source, grid)
@@ -200,7 +200,7 @@ def test_every_network_has_a_map_back_2(kind, stack, example):
 def test_tiles_order_of_the_images_and_what_is_kept_do_not_change_the_means(stack, net, example, monkeypatch):
     whole = to_forest(net, example.images, progress=silent)
     reverse = to_forest(net, example.images[::-1], progress=silent)
-    monkeypatch.setattr(tiling, "fitting_tile", lambda *_: 11)
+    monkeypatch.setattr(level_input, "fitting_tile", lambda *_: 11)
     tiled = to_forest(net, example.images, progress=silent)
     monkeypatch.undo()
     monkeypatch.setattr(mapback, "KEPT", 24 * 32 * 4 * 3)  # room for the activations of one image
@@ -297,7 +297,7 @@ def test_it_can_be_refined_again(mapped_back, example):
     again = run(to_convnet(mapped_back), example, FEW_STEPS)
     assert is_finite(again)
     # A soft forest is the network itself, which goes on; the others begin anew.
-    assert len(again.settings["refined"]) == (2 if mapped_back.is_soft else 1)
+    assert len(again.refinements) == (2 if mapped_back.is_soft else 1)
     assert again.settings["mapped_back"] == mapped_back.settings["mapped_back"]
 
 

@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch")
 
 import hedgerow as hr
 from hedgerow import synthetic
+from hedgerow.forest.level_input import whole_input
 from hedgerow.forest.walk import reached_leaves
 from hedgerow.images.arrays import to_planes
 from hedgerow.network import mapback
@@ -23,7 +24,7 @@ from helpers.refusals import assert_one_sentence, assert_refused
 
 def reached(stack, image, level):
     """(T,H,W) leaves of all pixels."""
-    channels, reach, outside = read_by(stack, image, level)
+    channels, stretch, outside = read_by(stack, image, level)
     return reached_leaves(stack.levels[level], whole_input(channels, stretch, outside))
 
 
@@ -56,7 +57,7 @@ def test_of_one_level_the_means_are_over_the_lattice_of_what_the_whole_network_s
 def assert_upper_votes_are_means_on_the_lattice(net, image, stride):
     """Of the second level of two: the network reads its level below on the lattice, as in training."""
     found = to_forest(net, [image], "leaf_mean", stride=stride, progress=silent)
-    planes = to_planes(image, features=net.features.kind)
+    planes = to_planes(image, layout=net.features.layout)
     grid, source = lattice(*planes.shape[1:], stride), net.source(planes)
     with torch.no_grad():
         below = net(source, [grid, grid])[0]

@@ -5,12 +5,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from hedgerow.forest import level_input
 from hedgerow.images.arrays import to_planes
 from hedgerow.images.regions import Region
 from hedgerow.kernels.definition.outputs import softmax
 from hedgerow.network import mapback, vote_fit
 from hedgerow.network.mapping import to_convnet, to_forest
-from hedgerow.predict import tiling
 from hedgerow.progress import silent
 from helpers.fuzzy_trees import altered
 
@@ -112,7 +112,7 @@ def test_only_the_last_level_is_fitted(grown):
     fitted, mean = (to_forest(net, [image], method, progress=silent) for method in ("fitted", "leaf_mean"))
     for mine, theirs in zip(fitted.levels[:-1], mean.levels[:-1], strict=True):
         np.testing.assert_array_equal(mine.votes, theirs.votes)
-    planes = to_planes(image, "image", net.features.kind)
+    planes = to_planes(image, "image", net.features.layout)
     level, size = stack.n_levels - 1, planes.shape[1:]
     (part,) = mapback._Walk(net, mean, level).add(planes, 1, None)
     assert part.is_whole
@@ -125,7 +125,7 @@ def test_only_the_last_level_is_fitted(grown):
 def test_one_walk_makes_both_forests(grown):
     stack, image = grown
     images, net = [image, image * 0.5], altered(to_convnet(stack))
-    samples = vote_fit.Samples(len(images))
+    samples = vote_fit.FitSamples(len(images))
     means = mapback.leaf_means(net, to_forest(net, method="weights"), images, silent, samples)
     both = {"leaf_mean": means, "fitted": mapback.fitted_votes(means, samples)}
     for method, found in both.items():
@@ -139,7 +139,7 @@ def test_votes_do_not_depend_on_tiles(grown, monkeypatch):
     stack, image = grown
     net = altered(to_convnet(stack))
     whole = to_forest(net, [image], "fitted", progress=silent)
-    monkeypatch.setattr(tiling, "fitting_tile", lambda *_: 11)
+    monkeypatch.setattr(level_input, "fitting_tile", lambda *_: 11)
     tiled = to_forest(net, [image], "fitted", progress=silent)
     for mine, theirs in zip(tiled.levels, whole.levels, strict=True):
         np.testing.assert_allclose(mine.votes, theirs.votes, rtol=1e-4, atol=1e-4)
@@ -147,7 +147,7 @@ def test_votes_do_not_depend_on_tiles(grown, monkeypatch):
 
 def test_samples_lie_on_a_lattice_of_the_whole_image_and_are_bounded(monkeypatch):
     monkeypatch.setattr(vote_fit, "SAMPLES", 200)
-    samples, size = vote_fit.Samples(n_images=4), (37, 41)
+    samples, size = vote_fit.FitSamples(n_images=4), (37, 41)
     places = np.arange(size[0] * size[1]).reshape(1, *size)
     for region in (Region(0, 20, 0, 41), Region(20, 37, 0, 13), Region(20, 37, 13, 41)):
         here = region.of(places)

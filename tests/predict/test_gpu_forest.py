@@ -12,7 +12,9 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton", reason="Triton is not installed")
 
+from hedgerow.answers import Answers
 from hedgerow.errors import ConfigError
+from hedgerow.forest.level_input import LevelInput
 from hedgerow.forest.walk import run_forest
 from hedgerow.images.regions import Region
 from hedgerow.kernels import backends
@@ -32,13 +34,16 @@ def there(stack, gpu):
     if gpu == "cuda":
         return stack.to("cuda")
 
-    class Interpreted(type(stack)):
-        def run_level(self, level, channels, inner, reach, outside):
-            is_softmax = self.output == "softmax" and level + 1 == self.n_levels
-            forest = self.levels[level]
-            return gpu_forest.run_forest(forest, channels, inner, reach, outside, is_softmax, self.tolerance, gpu)
+    class Interpreted(Answers):
+        """A model that runs itself, as those that are no forests do."""
 
-    return Interpreted(**{name: getattr(stack, name) for name in stack.__dataclass_fields__})
+        def __getattr__(self, name):
+            return getattr(stack, name)
+
+        def run_level(self, level, given):
+            return gpu_forest.run_level(stack, level, given)
+
+    return Interpreted()
 
 
 @pytest.mark.parametrize("kind", GROWN)
@@ -56,9 +61,9 @@ def test_values_that_meet_thresholds_go_the_same_way(gpu, n_probes, is_softmax):
     forest = random_forest(rng, n_probes=n_probes, radii=(0, 1), leaf_chance=0.3)
     forest = replace(forest, threshold=np.round(forest.threshold * 4) / 4, weight=np.round(forest.weight * 2) / 2)
     channels = (rng.integers(-4, 5, (4, 11, 13)) / 4).astype(np.float32)
-    inner = Region(1, 11, 2, 9)
-    expected = run_forest(forest, channels, inner, is_softmax=is_softmax)
-    found = gpu_forest.run_forest(forest, channels, inner, None, None, is_softmax, 0.0, gpu)
+    given = LevelInput(channels, Region(1, 11, 2, 9))
+    expected = run_forest(forest, given, is_softmax)
+    found = gpu_forest.run_forest(forest, given, is_softmax, 0.0, gpu)
     np.testing.assert_array_equal(found, expected)
 
 
@@ -105,7 +110,7 @@ def test_commands_refuse_a_device_that_is_not_there(monkeypatch, hedgerow, net_f
 def test_info_says_what_this_machine_computes_with(hedgerow):
     done = hedgerow("info", "--system")
     assert done.code == 0
-    assert "networks on cpu: numba_cpu" in done.out
+    assert "networks on cpu: fused kernels, compiled by Numba" in done.out
     assert set(json.loads(hedgerow("info", "--system", "--json").out)) >= {"torch", "triton", "cores", "threads"}
     assert hedgerow("info").code == 2
 

@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 
 import hedgerow as hr
 from conftest import CLASSES
+from hedgerow import files
 from hedgerow.config import Sharpness
 from hedgerow.errors import DivergenceError, ModelError
 from hedgerow.network.mapping import to_convnet
@@ -106,7 +107,7 @@ def test_the_checkpoint_of_a_finished_run_may_be_kept_and_gives_the_same_network
 def test_patience_counts_on_after_a_stop(net, example, tmp_path):
     config = replace(SHORT, n_steps=20, patience=3)
     whole = run(net, example, config)
-    assert record(whole)["history"][-1]["step"] == 6
+    assert record(whole).checks[-1].step == 6
     with pytest.raises(Stopped):
         run(net, example, config, checkpoint=tmp_path / "state", progress=stop_at(5))
     assert_same_refinement(run(net, example, config, checkpoint=tmp_path / "state"), whole, tmp_path)
@@ -216,7 +217,7 @@ def edited(path, change):
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     change(document, tensors)
     del document["digest"]
-    document["digest"] = checkpoints._digest(document, tensors)
+    document["digest"] = files.digest(document, {name: tensor.numpy() for name, tensor in tensors.items()})
     save_file(tensors, path, metadata={checkpoints.FORMAT: json.dumps(document)})
 
 
@@ -233,7 +234,7 @@ def shorten_moment(document, tensors):
 
 
 def forget_history(document, tensors):
-    document["history"] = []
+    document["checks"] = []
 
 
 def misname_step(document, tensors):

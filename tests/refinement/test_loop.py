@@ -38,10 +38,10 @@ from helpers.refusals import assert_one_sentence
 def test_refinement_lowers_the_loss_and_raises_the_score(blurred_net, example, unseen):
     config = RefineConfig(n_steps=24, check_every=4, learning_rate=0.2, relax=1.0, stride=2)
     found = record(run(blurred_net, example, config, validation=unseen))
-    losses = [entry["loss"] for entry in found["history"][1:]]
+    losses = [check.loss for check in found.checks[1:]]
     assert losses[-1] < 0.5 * losses[0]
-    assert found["scores"]["mapped"] < 0.9
-    assert found["scores"]["refined"] > found["scores"]["mapped"] + 0.2
+    assert found.mapped < 0.9
+    assert found.refined > found.mapped + 0.2
 
 
 @pytest.mark.parametrize("split", ["soft", "tanh", "crelu"])
@@ -51,7 +51,7 @@ def test_every_kind_of_network_trains(stack, example, split, connections):
     refined = run(
         net, example, replace(SHORT, n_steps=4, stride=4, augment=UNALTERED, learning_rate=0.02, held_out=0.0)
     )
-    assert record(refined)["history"][-1]["loss"] < record(refined)["history"][1]["loss"]
+    assert record(refined).checks[-1].loss < record(refined).checks[1].loss
     before, after = weights(net), weights(refined)
     for name, tensor in before.items():
         trains = connections != "frozen" or "leaf_" not in name
@@ -129,8 +129,8 @@ def test_a_newly_mapped_network_is_relaxed_once(stack, example, split):
 
 def test_the_mapped_score_is_of_the_network_before_it_is_relaxed(net, example, unseen):
     found = record(run(net, example, replace(SHORT, relax=1e-3, n_steps=1), validation=unseen))
-    assert found["scores"]["mapped"] == hr.evaluate(net, *unseen).mean_dice
-    assert found["history"][0]["mean_dice"] < found["scores"]["mapped"]
+    assert found.mapped == hr.evaluate(net, *unseen).mean_dice
+    assert found.checks[0].mean_dice < found.mapped
 
 
 # The result is a copy, and repeatable

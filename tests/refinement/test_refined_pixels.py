@@ -13,9 +13,12 @@ from conftest import CLASSES, draw
 from hedgerow.config import UNALTERED, AugmentConfig
 from hedgerow.errors import InputError
 from hedgerow.forest import samples
-from hedgerow.network import stacknet
+from hedgerow.images import altering
+from hedgerow.images.labelled import LabelledImage, LabelledSet
+from hedgerow.network import levels
 from hedgerow.network.layout import Grid, Source, lattice
 from hedgerow.network.mapping import to_convnet
+from hedgerow.predict.evaluate import labelled_for
 from hedgerow.progress import silent
 from hedgerow.refinement import loop
 from hedgerow.refinement.loop import refine
@@ -59,7 +62,7 @@ def test_empty_borders_of_depth_images_can_be_left_out(depth):
         refined = refine(net, images, labels, replace(SHORT, trim=True), progress=silent)
     assert seen == [(20, 27)] * 2
     assert is_finite(refined)
-    assert record(refined)["scores"]["refined"] > 0.9
+    assert record(refined).refined > 0.9
 
 
 def test_a_depth_image_that_shows_nothing_is_refused(depth):
@@ -84,7 +87,7 @@ def outputs(net, image, last):
     """The last level's scores on a grid of the image, and the grids of all levels."""
     planes = image[None].astype(np.float32)
     features = torch.from_numpy(net.features.compute(planes))
-    reach, outside = net.features.reach(planes), net.features.outside(net.n_classes)
+    reach, outside = net.features.stretch(planes), net.features.outside(net.n_classes)
     source = Source(features, stretch=reach, outside=outside)
     grids = net.grids(source.extent, last)
     with torch.no_grad():
@@ -158,7 +161,7 @@ def test_the_number_of_pixels_decides_the_stride(net, example):
 def test_the_record_says_how_many_pixels_were_asked_for(net, example):
     for changes, pixels in (({}, 8000), ({"pixels": 100}, 100), ({"stride": 2}, None)):
         config = replace(SHORT, **{"stride": None, **changes})
-        assert record(run(net, example, config))["config"]["pixels"] == pixels
+        assert record(run(net, example, config)).config["pixels"] == pixels
 
 
 @pytest.mark.parametrize(
@@ -167,8 +170,9 @@ def test_the_record_says_how_many_pixels_were_asked_for(net, example):
 )
 def test_a_gpu_without_kernels_for_the_network_is_given_few(net, monkeypatch, backend, connections, pixels):
     """The plain definition takes seconds for hundreds of pixels, there too."""
-    there = to_convnet(net.stack, connections=connections).to("meta")  # stands for a device that is not the CPU
-    monkeypatch.setattr(stacknet, "backend_for", lambda device: SimpleNamespace(name=backend))
+    mapped = to_convnet(net.stack, connections=connections)
+    there = torch.nn.Module.to(mapped, "meta")  # stands for a device that is not the CPU
+    monkeypatch.setattr(levels, "backend_for", lambda device: SimpleNamespace(name=backend))
     assert loop.default_pixels(there) == pixels
 
 
@@ -184,8 +188,8 @@ def test_scribbles_between_the_lines_of_the_lattice_train(net, example, change, 
     refined = refine(net, example.images, scribbles, config, progress=silent)
     assert is_finite(refined)
     assert not torch.equal(refined.level(1).vote_weight, net.level(1).vote_weight)
-    for entry in record(refined)["history"][1:]:
-        assert np.isfinite(entry["loss"])
+    for check in record(refined).checks[1:]:
+        assert np.isfinite(check.loss)
 
 
 def test_one_labelled_pixel_in_one_image_is_enough(net, example):
@@ -194,7 +198,7 @@ def test_one_labelled_pixel_in_one_image_is_enough(net, example):
     config = replace(SHORT, crop=16, stride=5, augment=AugmentConfig(shift=0.9, rotation=180.0))
     refined = refine(net, [example.images[0]], [labels], config, progress=silent)
     assert is_finite(refined)
-    assert record(refined)["scores"] == {"stack": None, "mapped": None, "refined": None}, "nothing could be held out"
+    assert record(refined).scores == {}, "nothing could be held out"
 
 
 def test_what_stands_at_unlabelled_pixels_changes_nothing(net, example, tmp_path):
@@ -211,14 +215,10 @@ def test_what_stands_at_unlabelled_pixels_changes_nothing(net, example, tmp_path
 
 def test_held_out_pixels_do_not_train(net, example, tmp_path):
     """The labels that only score may say anything: the network comes out the same."""
-    _, held = loop.hold_out(
-        list(example.images),
-        loop._training(loop.labelled_images(net, example.images, example.labels)),
-        list(example.labels), 255, SHORT.held_out, SHORT.seed,
-    )  # fmt: skip
+    _, held = samples.hold_out(labelled_for(net, example.images, example.labels), SHORT.held_out, SHORT.seed)
     wrong = []
-    for labels, (_, scored) in zip(example.labels, held, strict=True):
-        wrong.append(np.where(scored == 255, labels, CLASSES[2]))
+    for labels, image in zip(example.labels, held, strict=True):
+        wrong.append(np.where(image.target == 255, labels, CLASSES[2]))
         assert (wrong[-1] != labels).any()
     assert_same_weights(refine(net, example.images, wrong, SHORT, progress=silent), run(net, example))
 
@@ -226,10 +226,10 @@ def test_held_out_pixels_do_not_train(net, example, tmp_path):
 @pytest.mark.parametrize(("n_images", "n_held"), [(5, 4), (35, 32), (60, 32)])
 def test_of_many_images_some_score(n_images, n_held):
     target = np.zeros((2, 3), np.uint8)
-    train = [samples.TrainingImage(np.full((1, 2, 3), i, np.float32), target, target) for i in range(n_images)]
-    kept, held = samples.hold_out([image.planes for image in train], train, [target] * n_images, 255, 0.9, 0)
+    images = [LabelledImage(np.full((1, 2, 3), i, np.float32), target) for i in range(n_images)]
+    kept, held = samples.hold_out(LabelledSet(images, (0, 1)), 0.9, 0)
     assert len(held) == n_held
-    numbers = [int(image.planes[0, 0, 0]) for image in kept] + [int(picture[0, 0, 0]) for picture, _ in held]
+    numbers = [int(image.planes[0, 0, 0]) for image in (*kept, *held)]
     assert sorted(numbers) == list(range(n_images))
 
 
@@ -239,9 +239,9 @@ def test_images_of_different_sizes_train_together(net):
     for change in ({}, {"crop": 16}, {"stride": 1}):
         refined = refine(net, images, labels, replace(SHORT, held_out=0.3, **change), progress=silent)
         assert is_finite(refined)
-        assert record(refined)["scores"]["refined"] > 0.9
+        assert record(refined).refined > 0.9
 
 
 def test_an_image_that_is_not_altered_trains_as_it_is(net, example, monkeypatch):
-    monkeypatch.setattr(samples, "augmented_copy", lambda *_: pytest.fail("the image was resampled"))
+    monkeypatch.setattr(altering, "augmented_copy", lambda *_: pytest.fail("the image was resampled"))
     run(net, example, replace(SHORT, augment=UNALTERED))

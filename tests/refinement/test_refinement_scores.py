@@ -16,23 +16,23 @@ from helpers.refinements import SHORT, assert_same_weights, record, run
 
 def test_one_image_is_scored_on_blocks_that_do_not_train(net, example):
     refined = refine(net, example.images[:1], example.labels[:1], SHORT, progress=silent)
-    scores = record(refined)["scores"]
+    scores = record(refined).scores
     assert set(scores) == {"stack", "mapped", "refined"}
     assert all(0.5 < score <= 1 for score in scores.values())
 
 
 def test_with_nothing_held_out_there_are_no_scores(net, example):
     found = record(run(net, example, replace(SHORT, held_out=0.0)))
-    assert found["scores"] == {"stack": None, "mapped": None, "refined": None}
-    assert [entry["mean_dice"] for entry in found["history"]] == [None] * 4
-    assert [entry["step"] for entry in found["history"]] == [0, 2, 4, 6]
+    assert found.scores == {}
+    assert [check.mean_dice for check in found.checks] == [None] * 4
+    assert [check.step for check in found.checks] == [0, 2, 4, 6]
 
 
 def test_validation_images_score_the_stack_and_the_network_before_and_after(blurred_net, example, unseen):
     refined = run(blurred_net, example, replace(SHORT, learning_rate=0.05), validation=unseen)
     models = {"stack": blurred_net.stack, "mapped": blurred_net, "refined": refined}
     expected = {name: hr.evaluate(model, *unseen).mean_dice for name, model in models.items()}
-    assert record(refined)["scores"] == expected
+    assert record(refined).scores == expected
     assert len(set(expected.values())) == 3
 
 
@@ -43,19 +43,19 @@ def test_validation_images_do_not_train_and_all_others_do(net, example, unseen):
 
 def test_the_record_says_how_the_network_was_refined(net, example):
     found = record(run(net, example))
-    assert RefineConfig.from_dict(found["config"]) == SHORT
-    assert [entry["step"] for entry in found["history"]] == [0, 2, 4, 6]
-    assert all(isinstance(entry["loss"], float) for entry in found["history"])
-    assert all(isinstance(entry["mean_dice"], float) for entry in found["history"])
+    assert RefineConfig.from_dict(found.config) == SHORT
+    assert [check.step for check in found.checks] == [0, 2, 4, 6]
+    assert all(isinstance(check.loss, float) for check in found.checks)
+    assert all(isinstance(check.mean_dice, float) for check in found.checks)
 
 
 def test_a_refined_network_can_be_refined_again(net, example):
     once = run(net, example)
     twice = run(once, example, replace(SHORT, seed=1))
-    assert len(once.settings["refined"]) == 1
-    assert twice.settings["refined"][0] == once.settings["refined"][0]
-    assert record(twice)["config"]["seed"] == 1
-    assert record(twice)["scores"]["mapped"] == pytest.approx(record(once)["scores"]["refined"], abs=0.2)
+    assert len(once.refinements) == 1
+    assert twice.refinements[0] == once.refinements[0]
+    assert record(twice).config["seed"] == 1
+    assert record(twice).mapped == pytest.approx(record(once).refined, abs=0.2)
     assert not torch.equal(twice.level(0).split_weight, once.level(0).split_weight)
 
 
@@ -91,10 +91,10 @@ def test_the_best_network_with_a_running_mean_is_a_mean(net, example, monkeypatc
 def test_patience_stops_a_run_that_gets_no_better(net, example, monkeypatch):
     scored((0.5, 0.6, 0.6, 0.55, 0.9), monkeypatch)
     found = record(run(net, example, replace(SHORT, n_steps=40, patience=2)))
-    assert [entry["mean_dice"] for entry in found["history"]] == [0.5, 0.6, 0.6, 0.55]
-    assert found["history"][-1]["step"] == 6
+    assert [check.mean_dice for check in found.checks] == [0.5, 0.6, 0.6, 0.55]
+    assert found.checks[-1].step == 6
 
 
 def test_patience_without_scores_is_no_limit(net, example):
     found = record(run(net, example, replace(SHORT, held_out=0.0, patience=1)))
-    assert found["history"][-1]["step"] == 6
+    assert found.checks[-1].step == 6

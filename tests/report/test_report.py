@@ -26,7 +26,7 @@ HOSTILE = "<script>alert('&\"')</script> $x_{1$ _a"
 
 @pytest.fixture
 def written(tmp_path, unseen):
-    """Writes a report, on the unseen images unless told: written({"DF": stack}) -> Page."""
+    """Writes a report, by default on the unseen images: written({"DF": stack}) -> Page."""
 
     def run(models, images=unseen[0], labels=unseen[1], **options):
         path = tmp_path / "report.html"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hedgerow.errors import ConfigError
-from hedgerow.synthetic import BODY_PART_NAMES, SOMITE_NAMES, bodies, people, somites
+from hedgerow.synthetic import BODY_PART_NAMES, SOMITE_NAMES, bodies, somites
 from hedgerow.synthetic.people import BACKGROUND, FORWARD, LEFT, UP, RoundCone, _meet, _turn
 
 DRAWINGS = [somites, bodies]
@@ -191,7 +191,8 @@ def test_turns_follow_the_right_hand() -> None:
 def test_solids_are_cast_where_they_can_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looking for each solid in the whole image finds no more of it than in its own rectangle."""
     _, quick = bodies(6, (60, 80), seed=6)
-    monkeypatch.setattr(people, "_window", lambda solid, focal, height, width: (slice(height), slice(width)))
+    whole = lambda solid, focal, height, width: (slice(height), slice(width))  # noqa: E731
+    monkeypatch.setattr("hedgerow.synthetic.people._window", whole)
     _, thorough = bodies(6, (60, 80), seed=6)
     np.testing.assert_array_equal(quick, thorough)
 

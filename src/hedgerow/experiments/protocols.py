@@ -50,7 +50,7 @@ class Protocol:
     is_depth:   depth images, whose background is the class `background`
     stack, refine:         the paper's settings; `copies` rotated copies of every training image are added first
     own_stack, own_refine: Hedgerow's
-    measure:    the score that the paper reports: "mean_dice", or "foreground_accuracy" (recall, mean without background)
+    measure:    the paper's score: "mean_dice", or "foreground_accuracy" (recall, its mean without the background)
     reported:   the paper's own figures by model
     """
 

@@ -96,9 +96,8 @@ def _papers_table(found: Findings) -> Table | None:
     if len(rows) <= bool(reported):
         return None
     note = (
-        f"{WORDS[found.measure]} on {found.results['settings']['scored on']}. {_seeds(found)} fitted: Map Back 2, then votes "
-        "fitted together. "
-        "soft: the exact map back of a fuzzy tree."
+        f"{WORDS[found.measure]} on {found.results['settings']['scored on']}. {_seeds(found)} fitted: Map Back 2, then "
+        "votes fitted together. soft: the exact map back of a fuzzy tree."
     )
     return Table("The paper's table", ("", *MODELS), tuple(rows), note)
 

@@ -40,12 +40,11 @@ def given_features(graph: Graph, planes: str, stretch: str | None, features: Fea
 
 def image_features(graph: Graph, image: str, features: FeatureSet, n_classes: int) -> Scene:
     """The scene of an image (C,H,W)."""
-    height, width = _size(graph, image)
-    raw, stretch = _raw(graph, Image(image, height, width), features)
+    raw, stretch = _raw(graph, image, features)
     shape = (-1, 1, 1)
     centred = graph.node("Sub", raw, features.mean.reshape(shape))
     standardised = graph.node("Mul", centred, (np.float32(1) / features.std).reshape(shape))
-    return Scene(standardised, height, width, stretch, features.outside(n_classes))
+    return Scene(standardised, *_size(graph, image), stretch, features.outside(n_classes))
 
 
 def _size(graph: Graph, planes: str) -> tuple[str, str]:
@@ -53,55 +52,46 @@ def _size(graph: Graph, planes: str) -> tuple[str, str]:
     return graph.node("Gather", shape, 1), graph.node("Gather", shape, 2)
 
 
-@dataclass(frozen=True)
-class Image:
-    """planes: (C,H,W) float32; height, width: int64 scalars; all by the names of tensors"""
-
-    planes: str
-    height: str
-    width: str
-
-
-def _raw(graph: Graph, image: Image, features: FeatureSet) -> tuple[str, str | None]:
+def _raw(graph: Graph, image: str, features: FeatureSet) -> tuple[str, str | None]:
     """Raw features (F,H,W), and what offsets are stretched by, (H,W), or None."""
     return entry_of(features, BUILDERS, "ONNX")(graph, image, features)
 
 
-def _channels(graph: Graph, image: Image, features: Channels) -> tuple[str, None]:
-    return image.planes, None
+def _channels(graph: Graph, image: str, features: Channels) -> tuple[str, None]:
+    return image, None
 
 
-def _joined(graph: Graph, image: Image, features: Joined) -> tuple[str, None]:
+def _joined(graph: Graph, image: str, features: Joined) -> tuple[str, None]:
     parts = [_raw(graph, image, member)[0] for member in features.members]
     return graph.node("Concat", *parts, axis=0), None
 
 
-def _depth(graph: Graph, image: Image, features: Depth) -> tuple[str, str]:
+def _depth(graph: Graph, image: str, features: Depth) -> tuple[str, str]:
     """Metres and presence, (2,H,W), and one over the metres, (H,W)."""
     nearest, background = float(features.nearest), float(features.background)
-    is_present = graph.node("Greater", image.planes, 0.0)
-    metres = graph.node("Div", image.planes, float(features.depth_unit))
+    is_present = graph.node("Greater", image, 0.0)
+    metres = graph.node("Div", image, float(features.depth_unit))
     metres = graph.node("Clip", metres, nearest, background)
     metres = graph.node("Where", is_present, metres, background)
     stretch = graph.node("Squeeze", graph.node("Div", 1.0, metres), [0])
     return graph.node("Concat", metres, graph.node("Cast", is_present, to=REAL), axis=0), stretch
 
 
-def _bank(graph: Graph, image: Image, features: Bank) -> tuple[str, None]:
+def _bank(graph: Graph, image: str, features: Bank) -> tuple[str, None]:
     """(F,H,W): for every image channel its intensity and `bank.KINDS` at each scale."""
     shape, n = (-1, 1, 1), features.n_inputs
-    centred = graph.node("Sub", image.planes, features.input_mean.reshape(shape))
+    centred = graph.node("Sub", image, features.input_mean.reshape(shape))
     centred = graph.node("Div", centred, features.input_std.reshape(shape))
     ratios = (1.0, features.shape.structure_ratio)  # `dog` is always narrower
     widest = max(features.shape.weights(r * sigma).shape[1] - 1 for sigma in features.sigmas for r in ratios)
-    rows, columns = (mirrored(graph, length, widest) for length in (image.height, image.width))
+    rows, columns = (mirrored(graph, length, widest) for length in _size(graph, image))
     bank = _Filters(graph, features.shape, rows, columns, n)
     kinds = [centred, *(kind for sigma in features.sigmas for kind in bank.scale(centred, sigma))]
     order = np.arange(len(kinds) * n).reshape(-1, n).T.ravel()  # all of the first channel, then of the second
     return graph.node("Gather", graph.node("Concat", *kinds, axis=0), order, axis=0), None
 
 
-BUILDERS: dict[str, Callable[[Graph, Image, Any], tuple[str, str | None]]] = {
+BUILDERS: dict[str, Callable[[Graph, str, Any], tuple[str, str | None]]] = {
     "bank": _bank,
     "channels": _channels,
     "depth": _depth,

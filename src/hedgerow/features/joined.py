@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from hedgerow.config import StackConfig
 from hedgerow.errors import ConfigError
 from hedgerow.features.protocol import Arrays, FeatureSet, unfitted
 from hedgerow.images.arrays import Layout
@@ -26,6 +28,10 @@ class Joined(FeatureSet):
     @property
     def layout(self) -> Layout:  # type: ignore[override]
         return joint_layout([type(member) for member in self.members])
+
+    @classmethod
+    def begin(cls, images: Sequence[np.ndarray], config: StackConfig) -> Self:
+        raise NotImplementedError  # members are begun one by one, see `registry.fit_features`
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from hedgerow.answers import Answers
 from hedgerow.errors import refuse_unless
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.forest.history import Refinement
-from hedgerow.kernels.wiring import LEAF
+from hedgerow.kernels.constants import LEAF
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Forest:
 
     @property
     def n_classes(self) -> int:
-        return self.votes.shape[1]
+        return int(self.votes.shape[1])
 
     @property
     def is_split(self) -> np.ndarray:
@@ -101,7 +101,7 @@ class Forest:
 
     @cached_property
     def reach(self) -> int:
-        """The farthest that a probe reads from its pixel along an axis, box included, where offsets are not stretched."""
+        """The farthest that a probe reads from its pixel along an axis, box included, before offsets are stretched."""
         used = (self.weight != 0) & self.is_split[:, None]
         if not used.any():
             return 0

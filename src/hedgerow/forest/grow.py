@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,23 +10,10 @@ from hedgerow.config import StackConfig
 from hedgerow.forest.arrays import Forest
 from hedgerow.forest.planes import PlaneForest, TrainingPlanes
 from hedgerow.forest.samples import Samples
+from hedgerow.kernels.constants import LEAF
 from hedgerow.kernels.cpu import draw
 from hedgerow.kernels.cpu import grow as kernels
-from hedgerow.kernels.wiring import LEAF
 from hedgerow.threads import map_threads
-
-
-@dataclass(frozen=True)
-class _Tree:
-    """The arrays of one grown tree, children counted from its own root; counts: (N,C) int64 of training samples."""
-
-    left_child: np.ndarray
-    threshold: np.ndarray
-    plane: np.ndarray
-    offset: np.ndarray
-    weight: np.ndarray
-    counts: np.ndarray
-    class_weight: np.ndarray
 
 
 def grow_forest(
@@ -45,7 +31,7 @@ def grow_forest(
     """
     trees = []
 
-    def grow(t: int) -> _Tree:
+    def grow(t: int) -> kernels.Grown:
         rng = np.random.default_rng((*seed, t))
         usable = np.flatnonzero(~np.isin(samples.group, skipped_groups[t]))
         count = np.ones(len(usable), np.int32)
@@ -67,7 +53,8 @@ def _grow_tree(
     n_classes: int,
     config: StackConfig,
     rng: np.random.Generator,
-) -> _Tree:
+) -> kernels.Grown:
+    """One tree, its children counted from its own root, its counts weighted by class."""
     fields = (samples.row, samples.column, samples.image, samples.pixel, samples.target)
     table = np.stack([*(field[chosen] for field in fields), count]).astype(np.int32)
     class_weight = np.ones(n_classes)
@@ -108,10 +95,11 @@ def _grow_tree(
     )
     state = rng.integers(0, 2**63, 1, dtype=np.uint64)
     n_nodes = kernels.grow_tree(read, table, class_weight, limits, proposals, state, grown)
-    return _Tree(*(array[:n_nodes].copy() for array in grown), class_weight)
+    tree = kernels.Grown(*(array[:n_nodes].copy() for array in grown))
+    return tree._replace(counts=tree.counts * class_weight)
 
 
-def _assemble(trees: list[_Tree], n_planes: int) -> Forest:
+def _assemble(trees: list[kernels.Grown], n_planes: int) -> Forest:
     sizes = [len(tree.left_child) for tree in trees]
     root = np.cumsum([0, *sizes[:-1]]).astype(np.int32)
     left_child = np.concatenate(
@@ -119,7 +107,7 @@ def _assemble(trees: list[_Tree], n_planes: int) -> Forest:
     ).astype(np.int32)
     is_leaf = left_child == LEAF
     leaf_index = np.where(is_leaf, np.cumsum(is_leaf) - 1, LEAF).astype(np.int32)
-    weighted = np.concatenate([t.counts * t.class_weight for t in trees])[is_leaf]
+    weighted = np.concatenate([t.counts for t in trees])[is_leaf]
     # Half precision is finer than the counts in a leaf can tell, and halves the model file.
     votes = (weighted / weighted.sum(axis=1, keepdims=True)).astype(np.float16).astype(np.float32)
     plane = np.concatenate([t.plane for t in trees])

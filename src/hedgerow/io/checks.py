@@ -24,7 +24,7 @@ def refinements(values: Any) -> tuple[Refinement, ...]:
 
 def whole(value: Any, low: int, high: int, what: str) -> int:
     refuse_unless(type(value) is int and low <= value <= high, f"its {what} is out of range")
-    return value
+    return int(value)
 
 
 def choice(value: Any, known: tuple[str, ...], what: str) -> str:
@@ -39,7 +39,7 @@ def number(value: Any, what: str) -> float:
 
 def short_text(value: Any) -> str:
     refuse_unless(isinstance(value, str) and len(value) <= 20 and value.isprintable(), "its image type is no name")
-    return value
+    return str(value)
 
 
 def narrowest(array: np.ndarray) -> np.ndarray:

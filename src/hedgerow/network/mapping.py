@@ -10,7 +10,8 @@ import torch
 
 from hedgerow.config import Sharpness
 from hedgerow.errors import ConfigError, InputError, ModelError
-from hedgerow.forest.arrays import LEAF, Forest, ForestStack
+from hedgerow.forest.arrays import Forest, ForestStack
+from hedgerow.kernels.constants import LEAF
 from hedgerow.network.levels import ACTIVATIONS, CONNECTIONS, SPLITS, LevelNet
 from hedgerow.network.mapback import fitted_votes, leaf_means
 from hedgerow.network.stacknet import StackNet

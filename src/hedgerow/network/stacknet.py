@@ -24,7 +24,7 @@ from hedgerow.network.layout import Grid, Source, region_grid
 from hedgerow.network.levels import Layer, LevelNet
 
 
-class StackNet(Answers, nn.Module):  # in this order: `to` is that of all models
+class StackNet(Answers, nn.Module):  # type: ignore[misc]  # in this order: `to` is that of all models
     """The network of a stack of forests, of 3K-1 hidden layers.
 
     stack:       the forests that it was mapped from

@@ -72,8 +72,7 @@ def system() -> dict[str, str]:
 def _text(device: str, missing: str | None) -> str:
     if missing:
         return f"not at all: {missing}"
-    backend = backend_for(device)
-    return f"{backend.name} ({backend.why})"
+    return backend_for(device).why
 
 
 def version(package: str) -> str | None:

@@ -19,19 +19,24 @@ _WIRINGS = Kept()
 
 def run_level(stack: ForestStack, level: int, given: LevelInput) -> np.ndarray:
     """(C,h,w) float32 output of one level, as `walk.run_level`, on the stack's device."""
-    forest, inner = stack.levels[level], given.region
+    return run_forest(stack.levels[level], given, stack.is_softmax(level), stack.tolerance, stack.device)
+
+
+def run_forest(forest: Forest, given: LevelInput, is_softmax: bool, tolerance: float, device: str) -> np.ndarray:
+    """Class probabilities (C,h,w) float32, as `walk.run_forest`."""
+    inner = given.region
     wiring = _WIRINGS.get(forest, None, lambda: wire(forest.root, forest.left_child))
-    channels = torch.from_numpy(np.stack(list(given.channels))).to(stack.device)
+    channels = torch.from_numpy(np.stack(list(given.channels))).to(device)
     source = Source(channels, stretch=given.stretch, outside=given.outside)
     with torch.no_grad():
         if forest.sharpness is None:
             summed = _hard(forest, wiring, source, inner)
         else:
-            summed = _soft(forest, wiring, source, inner, stack.tolerance)
+            summed = _soft(forest, wiring, source, inner, tolerance)
         total = np.ascontiguousarray(summed.cpu().numpy())
     # On the CPU, by the code of the CPU's forests: the next level decides by these numbers.
     out = np.empty((forest.n_classes, inner.height, inner.width), np.float32)
-    walk_kernels.finish(total, stack.is_softmax(level), out)
+    walk_kernels.finish(total, is_softmax, out)
     return out
 
 

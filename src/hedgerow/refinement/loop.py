@@ -224,7 +224,7 @@ class _Refinement:
             if config.optimiser == "sgd":
                 group["momentum"] = momentum(config, step)
         self.optimiser.zero_grad()
-        loss.backward()
+        torch.autograd.backward(loss)
         self.optimiser.step()
         return float(loss.detach())
 

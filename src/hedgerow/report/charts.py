@@ -135,13 +135,13 @@ def reliability_chart(calibration: Calibration, colour: str, alt: str, title: st
     above.set(xlim=(0, 1), ylim=(0, 1.02))
     below.bar(edges[:-1], calibration.pixels / calibration.pixels.sum(), width * 0.9, align="edge", color=colour)
     below.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
-    _name_axes(above, "", "part that is right")
+    _name_axes(above, "", "share that is right")
     _name_axes(below, "confidence (winning probability)", "pixels")
     return svg(figure, alt, title, caption)
 
 
 def channel_chart(shares: Shares, names: Sequence[str], n_features: int, alt: str, title: str, caption: str) -> Picture:
-    """Bars of the channels that count most, weighted by depth; a dash marks their part of all splits."""
+    """Bars of the channels that count most, weighted by depth; a dash marks their share of all splits."""
     from matplotlib.ticker import PercentFormatter
 
     largest = np.argsort(-shares.weighted, kind="stable")[:MOST_BARS]
@@ -155,7 +155,7 @@ def channel_chart(shares: Shares, names: Sequence[str], n_features: int, alt: st
     axes.invert_yaxis()
     axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
     axes.tick_params(axis="y", length=0)
-    _name_axes(axes, "part of what the level looks at", "")
+    _name_axes(axes, "share of what the level looks at", "")
     return svg(figure, alt, title, caption)
 
 

@@ -60,7 +60,7 @@ def png(picture: np.ndarray, alt: str) -> Picture:
 
 
 def figure_picture(figure: Figure, alt: str, dpi: int = 110) -> Picture:
-    """A figure of pixels, which stays light on a dark page; noise is stored with a small loss, where WebP can be."""
+    """A figure of pixels, which stays light on a dark page; stored with a small loss where WebP is available."""
     from PIL import Image, features
 
     drawn = io.BytesIO()

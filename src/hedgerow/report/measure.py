@@ -64,7 +64,7 @@ class Measured:
     per_level: K scores, pooled over the images; the last is the model's own
     per_image: scores of each image alone
     found:     of each image the predicted class index, uint8, of every n-th row and column (see `figures.thinning`)
-    seconds:   median wall time of an image
+    seconds:   median wall time per image
     n_bytes:   of its file
     """
 

@@ -113,7 +113,7 @@ def confusions(
         worst = _mistakes(one, spoken)
         alt = f"Confusion matrix of {one.name}; rows are the true classes, each row sums to one. {worst}"
         pictures.append(charts.confusion_chart(one.scores.confusion, names, colours[one.name], alt, one.name, worst))
-    text = "Each row shares out the pixels of a true class among the classes predicted. The diagonal is what is right."
+    text = "Each row shows what the pixels of one true class were taken for. The diagonal is what is right."
     return Section("confusion", "What is mistaken for what", text, tuple(pictures), {})
 
 
@@ -203,8 +203,8 @@ def choices(one: Measured, spoken: Sequence[str]) -> list[Section]:
     key = {"features of the image": charts.LEAF}
     key |= {"classes, as the level before sees them": charts.BERRY} if stack.n_levels > 1 else {}
     counts = (
-        f"The splits of {one.name}. A split counts half as much as the one above it, as if each sent half of its "
-        "pixels either way: that is the bar. The dash marks the part of all splits, high or low."
+        f"The splits of {one.name}. For the bars, a split counts half as much as the one above it, as if each sent "
+        "half of its pixels either way. The dashes mark the share of all splits, wherever they are in their tree."
     )
     radius = max(int(forest.radius.max()) for forest in stack.levels)
     where = "Where splits look, seen from the pixel in the middle: the context they use. All maps have one scale. "
@@ -236,6 +236,6 @@ def _channel_picture(number: int, level: LevelChoices, names: Sequence[str], n_f
 def _offset_picture(number: int, part: OffsetMap, is_feature: bool, unit: str) -> Picture:
     title = f"Level {number}, {'features' if is_feature else 'classes'}"
     half = "at the pixel itself" if part.median < 0.5 else f"within {counted(round(part.median), 'pixel')}{unit}"
-    caption = f"{part.share:.0%} of its looks, half of them {half}.".replace("%", " %")
+    caption = f"{part.share:.0%} of its probes by weight, half of them {half}.".replace("%", " %")
     alt = f"Map of the offsets at which splits look. {title}: {caption}"
     return charts.offset_chart(part, is_feature, unit, alt, title, caption)

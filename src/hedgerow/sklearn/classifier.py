@@ -50,9 +50,9 @@ class TableConfig(Checked):
     n_trees: int = setting(16, 1, 10_000, "trees of the forest")
     max_depth: int = setting(8, 1, 30, "splits on the longest path of a tree")
     split: Literal["soft", "tanh", "crelu"] = setting("soft", about="kind of split of the network")
-    sharpness: Sharpness | None = setting(None, about="of the network; none: as measured for tables")
+    sharpness: Sharpness | None = setting(None, about="of the network; none: values measured for tables")
     epochs: int = setting(40, 0, 1_000_000, "times that the network sees the table; 0: it stays as mapped")
-    batch_size: int = setting(64, 1, 1_000_000, "samples of one step")
+    batch_size: int = setting(64, 1, 1_000_000, "samples per step")
     learning_rate: float = setting(0.02, 1e-9, 1e3, "of the first step; it falls to 0 along a half cosine")
 
 
@@ -69,8 +69,8 @@ class NeuralForestClassifier(ClassifierMixin, BaseEstimator):
     classes_: (C,) as y had them
     forest_:  ForestStack of one level, the forest before refinement
     network_: StackNet
-    The table (S,M) is read as an image of M channels and one row, `sklearn.forests.table_channels(X)`; so stacks and
-    network can be saved and exported, and their class k is classes_[k].
+    The table (S,M) is read as an image of M channels and one row, `hedgerow.sklearn.forests.table_channels(X)`; so
+    stacks and network can be saved and exported, and their class k is classes_[k].
     """
 
     def __init__(

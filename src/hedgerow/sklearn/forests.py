@@ -14,7 +14,7 @@ from hedgerow import extras
 from hedgerow.errors import InputError, ModelError
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.forest.arrays import Forest, ForestStack
-from hedgerow.kernels.wiring import LEAF
+from hedgerow.kernels.constants import LEAF
 
 INFINITY = np.float32(np.inf)
 SAME = 1e-3  # relative: sums of a leaf's votes that differ by rounding only, half precision included
@@ -55,7 +55,7 @@ def from_sklearn(model: Any, features: FeatureSet | None = None) -> Forest | For
 
     features: None, and the result is a Forest over table columns: `run_forest(forest, whole_input(table_channels(X)))`,
               (C,1,S), is `model.predict_proba(X)`, classes in the order of `model.classes_`; or the features that the
-              model was trained on, a sample per pixel, and the result is a ForestStack of one level that predicts images
+              model was trained on, a sample per pixel, and the result is a ForestStack of one level for images
     If the model was trained with missing values, the result is for tables without any.
     """
     trees = _trees_of(model)
@@ -88,7 +88,7 @@ def from_sklearn(model: Any, features: FeatureSet | None = None) -> Forest | For
 
 
 def to_sklearn(forest: Forest | ForestStack) -> Any:
-    """A RandomForestClassifier that gives the same probabilities; what it has learned from is not known to it.
+    """A RandomForestClassifier that gives the same probabilities; it does not know how many samples it learned from.
 
     Grown forests keep votes in half precision, so that a leaf's sum to one within 5e-4; scikit-learn gets them summing
     to one, and its probabilities differ by at most as much.

@@ -119,7 +119,7 @@ def walk_single_probe(planes, stride, route, nodes, is_softmax, first_row, last_
     route: (N,) uint64: left child in the upper half, in the lower half the index of the probe for the pixel (0, 0);
     side by side they are one read
     """
-    root, depth, threshold, votes = nodes.root, nodes.depth, nodes.threshold, nodes.votes
+    root, depth, threshold, leaf, votes = nodes.root, nodes.depth, nodes.threshold, nodes.leaf, nodes.votes
     n_classes, _, width = out.shape
     node = np.empty(BLOCK, np.uint32)
     total = np.empty((BLOCK, votes.shape[1]), np.float32)
@@ -142,7 +142,7 @@ def walk_single_probe(planes, stride, route, nodes, is_softmax, first_row, last_
                         step = route[k]
                         value = planes[np.uint32(np.uint32(step) + np.uint32(base) + np.uint32(i))]
                         node[i] = np.uint32(step >> np.uint64(32)) + np.uint32(value >= threshold[k])
-                _add_votes(node, n_pixels, nodes.leaf, votes, total)
+                _add_votes(node, n_pixels, leaf, votes, total)
             store(total, n_pixels, n_classes, is_softmax, out, row, column)
 
 
