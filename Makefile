@@ -6,10 +6,14 @@ BIN := $(VENV)/bin
 CORE := $(VENV)/.hedgerow-core
 NET := $(VENV)/.hedgerow-net
 DEV := $(VENV)/.hedgerow-dev
+TEST := $(VENV)/.hedgerow-test
 BENCH := $(VENV)/.hedgerow-bench
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-all check bench clean
+# What works without PyTorch.
+CORE_TESTS := tests/images tests/features tests/forest tests/predict tests/io tests/test_config.py tests/test_house.py
+
+.PHONY: demo test test-all test-core check format bench clean
 
 demo: $(NET)
 	$(BIN)/hedgerow demo
@@ -20,16 +24,25 @@ test: $(DEV)
 test-all: $(DEV)
 	$(BIN)/python -m pytest -n 2
 
+# In an environment of its own, without PyTorch: make test-core VENV=.venv-core
+test-core: $(TEST)
+	! $(BIN)/python -c 'import torch' 2>/dev/null || { echo "PyTorch is in $(VENV): use VENV=.venv-core"; exit 1; }
+	$(BIN)/python -m pytest -n 2 -m "not slow" $(CORE_TESTS)
+
 check: $(DEV)
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/mypy
+
+format: $(DEV)
 	$(BIN)/ruff format src tests benchmarks
 	$(BIN)/ruff check --fix src tests benchmarks
-	$(BIN)/mypy
 
 bench: $(BENCH)
 	$(BIN)/python benchmarks/run.py
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output
+	rm -rf $(VENV) .venv-core .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Hedgerow needs Python 3.11 or newer")'
@@ -41,6 +54,10 @@ $(CORE): $(BIN)/python pyproject.toml constraints.txt
 
 $(NET): $(CORE)
 	$(PIP) --editable '.[net]'
+	touch $@
+
+$(TEST): $(CORE)
+	$(PIP) --editable '.[test]'
 	touch $@
 
 $(DEV): $(CORE)

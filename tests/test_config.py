@@ -68,7 +68,7 @@ def test_limits_are_included_and_what_lies_beyond_is_refused(config, name, low, 
 @pytest.mark.parametrize(("config", "name"), REQUIRED)
 @pytest.mark.parametrize("wrong", ["three", b"3", [["3"]], {"a": 1}, object(), np.array([1, 2]), 1 + 2j])
 def test_wrong_types_are_refused(config, name, wrong):
-    if name == "features" and wrong == "three":
+    if name == "features" and isinstance(wrong, str):
         pytest.skip("a kind of feature is a name; which there are, the registry knows")
     with pytest.raises(ConfigError):
         config(**{name: wrong})

@@ -169,18 +169,20 @@ def probe_sum(values, start, height, width, stretch, outside, probes, k, row, co
 
 
 @kernel_part
-def _reached(planes, probes, nodes, t, row, column):
-    """The node of the leaf that a pixel of the planes reaches in tree t."""
+def _reach_leaves(planes, probes, nodes, t, row, column, n_pixels, out):
+    """out (>=n_pixels,): nodes of the leaves that a run of pixels of one row of the planes reaches in tree t."""
     height, width = planes.size
-    stretch, k = np.float32(1), nodes.root[t]
-    if planes.stretch.shape[0] > 0:
-        stretch = planes.stretch[row * width + column]
-    for _ in range(nodes.depth[t]):
-        if nodes.child[k] == k:
-            break
-        value = probe_sum(planes.values, 0, height, width, stretch, planes.outside, probes, k, row, column)
-        k = nodes.child[k] + np.uint32(value >= nodes.threshold[k])
-    return k
+    stretch, child, threshold = np.float32(1), nodes.child, nodes.threshold
+    for i in range(n_pixels):
+        k = nodes.root[t]
+        if planes.stretch.shape[0] > 0:
+            stretch = planes.stretch[row * width + column + i]
+        for _ in range(nodes.depth[t]):
+            if child[k] == k:
+                break
+            value = probe_sum(planes.values, 0, height, width, stretch, planes.outside, probes, k, row, column + i)
+            k = child[k] + np.uint32(value >= threshold[k])
+        out[i] = k
 
 
 @kernel
@@ -194,8 +196,7 @@ def walk_any_probes(planes, probes, nodes, is_softmax, first_row, last_row, orig
             n_pixels = min(BLOCK, width - column)
             total[:] = np.float32(0)
             for t in range(nodes.root.shape[0]):
-                for i in range(n_pixels):
-                    node[i] = _reached(planes, probes, nodes, t, origin[0] + row, origin[1] + column + i)
+                _reach_leaves(planes, probes, nodes, t, origin[0] + row, origin[1] + column, n_pixels, node)
                 _add_votes(node, n_pixels, nodes.leaf, nodes.votes, total)
             store(total, n_pixels, n_classes, is_softmax, out, row, column)
 
@@ -203,11 +204,13 @@ def walk_any_probes(planes, probes, nodes, is_softmax, first_row, last_row, orig
 @kernel
 def find_leaves(planes, probes, nodes, first_row, last_row, origin, out):
     """Rows first_row..last_row of out (T,h,w): the row of `votes` that each pixel reaches; see `walk_any_probes`."""
+    width = out.shape[2]
+    node = np.empty(width, np.uint32)
     for t in range(nodes.root.shape[0]):
         for row in range(first_row, last_row):
-            for column in range(out.shape[2]):
-                k = _reached(planes, probes, nodes, t, origin[0] + row, origin[1] + column)
-                out[t, row, column] = nodes.leaf[k]
+            _reach_leaves(planes, probes, nodes, t, origin[0] + row, origin[1], width, node)
+            for column in range(width):
+                out[t, row, column] = nodes.leaf[node[column]]
 
 
 @kernel
