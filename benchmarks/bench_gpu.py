@@ -1,6 +1,6 @@
 """The network on a GPU: three levels forward, and a whole step of refinement, beside the definition in plain PyTorch.
 
-16 full trees of depth 12 a level, 22 classes, soft splits, every pixel of an 800 x 950 image; 30 features and the 22
+16 full trees of depth 12 per level, 22 classes, soft splits, every pixel of an 800 x 950 image; 30 features and the 22
 outputs of the level before, read at offsets up to 64 pixels. Nothing is left out (tolerance 0). The definition cannot
 hold all the pixels, so it is given a crop, and both are compared by the pixel, in the same run; the tables say so.
 """
@@ -138,7 +138,7 @@ def timed(work: Callable[[], Any], repeats: int) -> float:
 
 
 def ceilings() -> dict[str, float]:
-    """Bytes a second of a large copy, read and written, and operations a second of float32 and float16 products."""
+    """Bytes per second of a large copy, read and written; operations per second of float32 and float16 products."""
     import torch
 
     given = torch.randn(2**29, device="cuda")
@@ -231,13 +231,13 @@ def _report(
 
     n_pixels, n_crop = size.shape[0] * size.shape[1], size.crop[0] * size.crop[1]
     faster = theirs / n_crop / (ours["step"] / n_pixels)
-    # A multiprocessor makes 128 multiply-adds a cycle, or 16 exponentials or reciprocals.
+    # A multiprocessor makes 128 multiply-adds per cycle, or 16 exponentials or reciprocals.
     special = rates["float32"] / 2 / 8
     floors = {
-        "special functions (2 an activation)": 2 * work.activations / special,
-        "plain arithmetic (20 operations an activation)": 20 * work.activations / (rates["float32"] / 2),
+        "special functions (2 per activation)": 2 * work.activations / special,
+        "plain arithmetic (20 operations per activation)": 20 * work.activations / (rates["float32"] / 2),
         "votes, as three passes of float16": 3 * 2 * work.multiply_adds / rates["float16"],
-        "memory (each plane once a level)": work.n_bytes / rates["copy"],
+        "memory (each plane once per level)": work.n_bytes / rates["copy"],
     }
     rows = [[name, f"{1e3 * value:.1f}", f"{ours['forward'] / value:.1f}"] for name, value in floors.items()]
     kept = {
@@ -259,7 +259,7 @@ def _report(
             f"(float32) and {rates['float16'] / 1e12:.0f} (float16) TFLOP/s.",
             "",
             table(
-                ["work", "seconds", "ns a pixel"],
+                ["work", "seconds", "ns per pixel"],
                 [
                     [name, seconds(value), f"{1e9 * value / n:.0f}"]
                     for name, value, n in (
@@ -279,7 +279,7 @@ def _report(
                 f"- {name}: {value:.3f} {unit}; promised at most {limit:g}: {'kept' if value <= limit else 'NOT KEPT'}."
                 for name, (value, limit, unit) in kept.items()
             ),
-            f"- a pixel of a step, against the definition: 1/{faster:.0f} (its crop against our whole image; both on "
+            f"- a step, per pixel, against the definition: 1/{faster:.0f} (its crop against our whole image; both on "
             f"the crop, which cannot keep the card busy: 1/{theirs / crop_ours:.0f}); promised at most "
             f"1/{PROMISED['reference']:g}: {'kept' if theirs / crop_ours >= PROMISED['reference'] else 'NOT KEPT'}.",
         ]

@@ -76,8 +76,8 @@ def needed_work(n_splits: int, n_leaves: int, n_classes: int, before_part: float
 
     A split, forward: 2 for the weighted probe and its threshold; 25 for the pair of branch probabilities (exponential:
     3 to find the power of two, 4 to remove it, 10 for five terms, 4 for the others, 1 to scale; 3 for 1 / (1 + e) and
-    its complement); 2 for what its children carry. A leaf, forward: a multiply-add a class.
-    Backward, the splits are computed again, since they cannot be stored. Then a leaf: a multiply-add a class for its
+    its complement); 2 for what its children carry. A leaf, forward: a multiply-add per class.
+    Backward, the splits are computed again, since they cannot be stored. Then a leaf: a multiply-add per class for its
     own gradient, another for its votes', 1 to pass it on. A split: 1 to sum over its children, 4 for its input's
     gradient, 1 for its threshold's, 2 for its weight's, and 2 for that of the value it read, if that has one.
     """
@@ -279,8 +279,8 @@ def _report(size: Size, checked: str, outcomes: dict[str, Outcome], work: Work, 
             f"{N_FEATURES + N_CLASSES}; cross entropy and Adam: {seconds(step.wall)} s wall, {seconds(step.cpu)} s "
             f"CPU, {step.added:.0f} MB added, {step.peak:.0f} MB peak.",
             "",
-            verdict("a pixel, against gathers", *_per_pixel(ours, gathers), 1 / PROMISED["gathers"]),
-            verdict(f"a pixel, against {fastest}, the faster one", *_per_pixel(ours, sparse), 1 / PROMISED["sparse"]),
+            verdict("per pixel, against gathers", *_per_pixel(ours, gathers), 1 / PROMISED["gathers"]),
+            verdict(f"per pixel, against {fastest}, the faster one", *_per_pixel(ours, sparse), 1 / PROMISED["sparse"]),
             f"- peak memory, gathers against ours: {memory:.0f} times (gathers scaled to all pixels); promised at "
             f"least {PROMISED['memory']}: {_kept(memory >= PROMISED['memory'])}.",
             f"- one step: {seconds(step.wall)} s wall; promised at most {PROMISED['step']:g} on two cores: "
@@ -342,7 +342,7 @@ def _rates(ours: Outcome, work: Work, product: Cost) -> str:
             ]
         )
     rows.append(["matrix product", "-", "-", f"{1 / product.wall:.1f}", f"{1 / product.cpu:.1f}", "100.0%"])
-    headers = ["work", "million a pixel", "billion in all", "GFLOP / wall s", "GFLOP / CPU s"]
+    headers = ["work", "million per pixel", "billion in all", "GFLOP / wall s", "GFLOP / CPU s"]
     return table([*headers, "part of the product's rate"], rows)
 
 

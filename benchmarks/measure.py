@@ -25,7 +25,7 @@ import numpy as np
 Result = TypeVar("Result")
 
 THREADS = 2
-"""Threads or jobs that every contender gets, unless a table says otherwise."""
+"""Threads or jobs that every contender gets where a table does not say otherwise."""
 MEGABYTE = 1e6
 DRAWN = Path(__file__).parent / "drawn"
 """Figures of the last run, whatever its sizes; `run.py --write` keeps them beside the tables."""

@@ -47,7 +47,7 @@ def write_forest(forest: RandomForestClassifier, path: Path) -> None:
 
 
 def _tables(forest: RandomForestClassifier) -> dict[str, list]:
-    """The operator's parallel lists: one entry a node, and one for each class that a leaf votes for."""
+    """The operator's parallel lists: one entry per node, and one for each class that a leaf votes for."""
     parts: list[dict[str, np.ndarray]] = []
     for number, estimator in enumerate(forest.estimators_):
         tree = estimator.tree_

@@ -157,12 +157,6 @@ def hedgerow(monkeypatch, capsys):
 
 
 @pytest.fixture
-def experiment(capsys):
-    """Runs the command of an experiment in this process: experiment(refining.main, folder) -> Finished."""
-    return lambda command, *arguments: finish(command, capsys, [str(each) for each in arguments])
-
-
-@pytest.fixture
 def place(tmp_path, example, tiny_config):
     """A folder with images/, labels/ and settings.toml, ready to train."""
     for number, (image, labels) in enumerate(zip(example.images, example.labels, strict=True)):

@@ -10,6 +10,7 @@ import pytest
 import bench_export
 import bench_forest
 import bench_growth
+import bench_tables
 import growth_figure
 import measure
 import onnx_peer
@@ -152,6 +153,22 @@ def test_onnxruntime_is_not_timed_where_its_answers_are_others(tmp_path, monkeyp
     monkeypatch.setattr(bench_export, "answer", lambda *given: np.eye(3, 4))
     with pytest.raises(CheckFailed, match="3 of 12 pixels"):
         bench_export.run_onnxruntime(tmp_path, 1)
+
+
+def test_tables_have_a_row_per_set_and_refuse_a_network_that_guesses(monkeypatch):
+    pytest.importorskip("sklearn")
+    pytest.importorskip("torch")
+    monkeypatch.setattr(bench_tables, "N_FOLDS", 2)
+    monkeypatch.setattr(bench_tables, "set_threads", lambda n: None)
+    monkeypatch.setattr(bench_tables, "in_fresh_process", lambda work, *given: work(*given))
+    header, rule, *rows = bench_tables.run(small=True).splitlines()[2:]
+    assert [row.split("|")[1].strip() for row in rows] == ["iris", "wine"]
+    assert {line.count("|") for line in (header, rule, *rows)} == {11}
+    neural = [float(row.split("|")[4].split("±")[0]) for row in rows]
+    assert all(0.8 < accuracy <= 1 for accuracy in neural)
+    monkeypatch.setattr("hedgerow.NeuralForestClassifier.score", lambda *given: 0.3)
+    with pytest.raises(CheckFailed, match="iris"):
+        bench_tables.compare("iris", 1)
 
 
 def test_a_whole_run_is_kept_with_its_figure(page, tmp_path):

@@ -20,6 +20,29 @@ BACKENDS = ("reference", "numba")
 KINDS = [("hard", "step"), ("tanh", "sigmoid"), ("soft", "exp"), ("soft", "softmax"), ("crelu", "softmax")]
 SMOOTH = KINDS[1:]
 PARAMETERS = ("values", "split_weight", "split_bias", "vote_weight")
+CASES = {
+    "one pixel": {"size": (1, 1)},
+    "one row": {"size": (1, 29), "n_classes": 1},
+    "one column": {"size": (21, 1), "n_classes": 2},
+    "a block and a bit": {"size": (9, 17), "n_classes": 2},
+    "less than a block": {"size": (7, 13), "n_classes": 5, "n_probes": 2},
+    "many classes": {"size": (33, 19), "n_classes": 23, "n_trees": 2},
+    "leaves alone": {"size": (3, 18), "max_depth": 0},
+    "some trees are a leaf": {"size": (5, 6), "n_trees": 8, "leaf_chance": 0.6},
+    "deep": {"size": (9, 17), "n_trees": 2, "max_depth": 9, "leaf_chance": 0.1},
+    "three pieces": {"size": (9, 17), "n_trees": 6, "max_depth": 15, "leaf_chance": 0.4, "n_classes": 6},
+    "unused probes": {"size": (9, 5), "n_probes": 3, "unused": True},
+    "far outside": {"size": (6, 7), "n_probes": 2, "reach": 40},
+    "windows": {"size": (11, 18), "radii": (0, 1, 3)},
+    "every second pixel": {"size": (9, 17), "step": 2, "corner": (1, 0), "radii": (0, 2)},
+    "every third pixel": {"size": (5, 7), "step": 3, "corner": (1, 2), "n_probes": 2, "unused": True},
+    "stretched": {"size": (9, 17), "stretched": True, "n_probes": 2, "unused": True},
+    "stretched, one probe": {"size": (8, 16), "stretched": True, "radii": (0, 1)},
+    "stretched lattice": {"size": (5, 7), "stretched": True, "step": 3, "corner": (1, 2), "n_probes": 2, "reach": 12},
+    "first level": {"size": (9, 17), "n_carried": 0, "n_probes": 2, "unused": True, "radii": (0, 1)},
+    "first level, every third pixel": {"size": (5, 7), "n_carried": 0, "step": 3, "corner": (1, 2), "radii": (0, 2)},
+    "first level, stretched": {"size": (7, 13), "n_carried": 0, "stretched": True, "n_probes": 2, "radii": (0, 1)},
+}
 
 
 @dataclass(frozen=True)
@@ -157,28 +180,39 @@ def magnitudes(level, slope):
 def assert_agrees(backend, level, split, activation, device="cpu"):
     """Scores and gradients are within twice and three times the error of plain PyTorch in float32.
 
-    Where the features train, the gradients of all values are; where they do not, theirs are not computed.
+    The gradients are those of all values where the level's features train; where they do not, theirs are 0.
     """
     leaf = 1.0 if split == "soft" else 1.7
-    slope = slope_of(level)
+    slope, first = slope_of(level), level.reads.first_trained
     exact, exact_gradients = gradients("reference", precise(level), split, activation, slope, leaf)
     plain32, plain_gradients = gradients("reference", level, split, activation, slope, leaf)
+    ours, our_gradients = gradients(backend, moved(level, device), split, activation, slope, leaf)
 
     few = (2 + int(level.wiring.path_length.max())) * EPS  # a factor per split on the path
     largest = level.wiring.n_trees * float(level.vote_weight.abs().max())
+    assert ours.shape == exact.shape
+    assert np.abs(ours - exact).max() <= 2 * np.abs(plain32 - exact).max() + few * largest
     floor = magnitudes(level, slope)
-    for one in (level,) if split == "hard" else (level, level.with_features):
-        ours, our_gradients = gradients(backend, moved(one, device), split, activation, slope, leaf)
-        assert ours.shape == exact.shape
-        assert np.abs(ours - exact).max() <= 2 * np.abs(plain32 - exact).max() + few * largest
-        for name in PARAMETERS:
-            exact_one, plain_one, our_one = exact_gradients[name], plain_gradients[name], our_gradients[name]
-            assert our_one.shape == getattr(level, name).shape
-            if name == "values":
-                first = one.reads.first_trained
-                assert not our_one[:first].any(), "what does not train has no gradient"
-                our_one = our_one[first:]
-                if exact_one.ndim:  # hard decisions have none
-                    exact_one, plain_one = exact_one[first:], plain_one[first:]
-            allowed = 3 * np.abs(plain_one - exact_one).max(initial=0) + few * floor[name]
-            assert np.abs(our_one - exact_one).max(initial=0) <= allowed, name
+    for name in PARAMETERS:
+        exact_one, plain_one, our_one = exact_gradients[name], plain_gradients[name], our_gradients[name]
+        assert our_one.shape == getattr(level, name).shape
+        if name == "values":
+            assert not our_one[:first].any(), "what does not train has no gradient"
+            our_one = our_one[first:]
+            if exact_one.ndim:  # hard decisions have none
+                exact_one, plain_one = exact_one[first:], plain_one[first:]
+        allowed = 3 * np.abs(plain_one - exact_one).max(initial=0) + few * floor[name]
+        assert np.abs(our_one - exact_one).max(initial=0) <= allowed, name
+
+
+def assert_only_what_trains_has_a_gradient(backend, level, device="cpu"):
+    """Of the values; and those that have one have the same whatever else trains."""
+    first, slope = level.reads.carried, slope_of(level)
+    assert 0 < first < len(level.values)
+    some, all_of_them = (
+        gradients(backend, moved(one, device), "soft", "exp", slope)[1]["values"]
+        for one in (level, level.with_features)
+    )
+    assert not some[:first].any()
+    assert min(np.abs(part).max() for part in (some[first:], all_of_them[:first])) > 0.01
+    np.testing.assert_allclose(all_of_them[first:], some[first:], rtol=0, atol=8 * EPS * np.abs(some).max())

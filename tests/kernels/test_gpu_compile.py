@@ -30,11 +30,12 @@ CODE = """
 import json, sys
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
-from hedgerow.ops.triton_gpu import BACKWARD, FORWARD, KINDS, WHOLE, backward, forward
+from hedgerow.kernels.constants import SPLIT_KINDS
+from hedgerow.kernels.gpu.level import BACKWARD, FORWARD, WHOLE, backward, forward
 
 generation, split, settings = json.loads(sys.argv[1])
 is_hard, is_fixed = split == "hard", settings["FIXED_POINT"]
-settings |= {"KIND": KINDS[split], "WHOLE": 1.0 if is_hard else WHOLE}
+settings |= {"KIND": SPLIT_KINDS[split], "WHOLE": 1.0 if is_hard else WHOLE}
 types = {
     "*i32": "place spot row column slot below is_open after first split leaves opens visited is_up visit_after"
     " first_visit",
@@ -65,8 +66,8 @@ print(json.dumps(found))
 # elsewhere in memory, unless it is told not to.
 TOLD = """
 import json
-from hedgerow.ops.triton_gpu import backward, forward
-from hedgerow.ops.triton_walk import _walk
+from hedgerow.kernels.gpu.level import backward, forward
+from hedgerow.kernels.gpu.walk import _walk
 
 kernels = (forward, backward, _walk)
 told = lambda one: one.is_constexpr or one.do_not_specialize

@@ -8,16 +8,17 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton", reason="Triton is not installed")
 
-from test_net_ops import CASES
-
+from hedgerow.errors import ConfigError
 from hedgerow.kernels.gpu import level as gpu_level
 from hedgerow.network.layout import Grid
 from helpers.net_cases import (
+    CASES,
     EPS,
     KINDS,
     PARAMETERS,
     SMOOTH,
     assert_agrees,
+    assert_only_what_trains_has_a_gradient,
     gradients,
     level_case,
     level_scores,
@@ -29,7 +30,7 @@ from helpers.net_cases import (
 # What the interpreter, which is slow, is given; a GPU is given everything.
 INTERPRETED = (
     "one pixel", "one row", "less than a block", "leaves alone", "some trees are a leaf", "unused probes",
-    "every third pixel", "stretched lattice",
+    "every third pixel", "stretched lattice", "first level, every third pixel", "first level, stretched",
 )  # fmt: skip
 SMALL = {"size": (5, 37), "n_trees": 2, "max_depth": 5}
 # It is given every kind of split in some cases, every case with soft splits, and all the rest when there is time.
@@ -50,7 +51,18 @@ def _needs_kernels(gpu):
 def test_kernels_agree_with_the_definition(gpu, case, split, activation):
     if gpu == "cpu" and case not in INTERPRETED:
         pytest.skip("too large for Triton's interpreter")
-    assert_agrees("triton", level_case(seed=5, **CASES[case]), split, activation, gpu)
+    level = level_case(seed=5, **CASES[case])
+    assert_agrees("triton", level if split == "hard" else level.with_features, split, activation, gpu)
+
+
+def test_only_what_trains_has_a_gradient(gpu):
+    assert_only_what_trains_has_a_gradient("triton", level_case(**SMALL), gpu)
+
+
+def test_hard_splits_have_no_gradient_for_features_and_say_so(gpu):
+    level = moved(level_case(size=(3, 4)), gpu)
+    with pytest.raises(ConfigError, match="hard splits"):
+        level_scores("triton", level.with_features, "hard", "step")
 
 
 @pytest.mark.parametrize(("split", "activation"), KINDS)
@@ -114,7 +126,7 @@ def test_a_pixel_does_not_depend_on_its_tile(gpu, split, activation):
 
 @pytest.mark.parametrize(("split", "activation"), SMOOTH)
 def test_deterministic_gradients_are_the_same_twice_and_right(gpu, split, activation):
-    level = level_case(**SMALL)
+    level = level_case(**SMALL).with_features
     slope = slope_of(level)
     _, expected = gradients("reference", precise(level), split, activation, slope)
     torch.use_deterministic_algorithms(True)
@@ -124,9 +136,8 @@ def test_deterministic_gradients_are_the_same_twice_and_right(gpu, split, activa
         torch.use_deterministic_algorithms(False)
     for name in PARAMETERS:
         np.testing.assert_array_equal(runs[0][name], runs[1][name], err_msg=name)
-        first = level.reads.carried if name == "values" else 0
         largest = np.abs(expected[name]).max()
-        np.testing.assert_allclose(runs[0][name][first:], expected[name][first:], atol=64 * EPS * largest, err_msg=name)
+        np.testing.assert_allclose(runs[0][name], expected[name], atol=64 * EPS * largest, err_msg=name)
 
 
 @pytest.mark.parametrize("is_deterministic", [False, True])
@@ -185,8 +196,6 @@ class PoisonedTorch:
 
 @pytest.mark.parametrize(("split", "activation"), KINDS)
 def test_every_number_is_written_before_it_is_read(gpu, monkeypatch, split, activation):
-    from hedgerow.kernels.gpu import level as gpu_level
-
     level = moved(level_case(**SMALL), gpu)
     slope = slope_of(level)
     expected, expected_gradients = gradients("triton", level, split, activation, slope)

@@ -5,8 +5,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from hedgerow.forest import arrays
 from hedgerow.kernels.definition import level as definition
+from hedgerow.kernels.definition import outputs
 from helpers.net_cases import EPS
 
 
@@ -25,7 +25,7 @@ def test_networks_normalise_as_forests_do(dtype):
     ours = definition.normalise(torch.from_numpy(scores)).numpy()
     assert ours.dtype == dtype
     np.testing.assert_allclose(
-        ours, arrays.normalise(scores), rtol=8 * np.finfo(dtype).eps, atol=8 * np.finfo(dtype).eps
+        ours, outputs.normalise(scores), rtol=8 * np.finfo(dtype).eps, atol=8 * np.finfo(dtype).eps
     )
     assert np.abs(ours).max() <= 10.3
     np.testing.assert_allclose(definition.normalise(torch.zeros(4, 1)), 0.25)
@@ -36,11 +36,11 @@ def test_votes_that_are_not_negative_are_divided_by_their_sum():
     scores = scores[:, scores.sum(axis=0) > 0]
     expected = scores / scores.sum(axis=0)
     np.testing.assert_array_equal(definition.normalise(torch.from_numpy(scores)), expected)
-    np.testing.assert_array_equal(arrays.normalise(scores), expected)
+    np.testing.assert_array_equal(outputs.normalise(scores), expected)
     np.testing.assert_allclose(expected.sum(axis=0), 1, atol=4 * EPS)
 
 
-@pytest.mark.parametrize("normalise", [arrays.normalise, lambda s: definition.normalise(torch.from_numpy(s)).numpy()])
+@pytest.mark.parametrize("normalise", [outputs.normalise, lambda s: definition.normalise(torch.from_numpy(s)).numpy()])
 def test_normalised_scores_sum_to_one_whatever_they_were(normalise):
     np.testing.assert_allclose(normalise(hostile_scores(np.float64)).sum(axis=0), 1, atol=1e-9)
 

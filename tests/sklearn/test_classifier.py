@@ -21,7 +21,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from hedgerow import NeuralForestClassifier
-from hedgerow.experiments import tables as experiment_tables
 from hedgerow.forest.level_input import whole_input
 from hedgerow.forest.walk import reached_leaves
 from hedgerow.network.layout import Grid, Source
@@ -201,12 +200,3 @@ def test_the_largest_rates_and_sharpnesses_leave_numbers(sharpness, shells):
     for method in ("weights", "leaf_mean", "soft"):
         assert np.isfinite(model.forest_proba(shells[2], model.to_forest(method))).all()
     assert np.isfinite(model.predict_proba(shells[2])).all()
-
-
-def test_the_comparison_prints_a_row_per_set(experiment):
-    finished = experiment(experiment_tables.main, "--sets", "iris", "--folds", 2, "--repeats", 1)
-    assert finished.code == 0
-    header, _, row = finished.out.splitlines()
-    assert header.count("|") == row.count("|")
-    assert row.startswith("| iris | 150 x 4 | 0.9")
-    assert experiment(experiment_tables.main, "--sets", "iris", "--folds", 1).code == 2

@@ -179,7 +179,7 @@ def _train(
         found = network(model.scale.apply(image.planes).to(device))
         loss = functional.cross_entropy(found, target, weight, ignore_index=UNLABELLED_INDEX)
         optimiser.zero_grad()
-        loss.backward()
+        torch.autograd.backward(loss)
         optimiser.step()
         schedule.step()
         losses.append(loss.item())

@@ -108,7 +108,7 @@ class Bench:
             row["foreground_accuracy"] = result.balanced_accuracy_without(background)
         if beside is not None:
             row["differs"] = float(np.mean([np.mean(a != b) for a, b in zip(found, beside(), strict=True)]))
-        if isinstance(model, ForestStack | StackNet):
+        if type(model) in (ForestStack, StackNet):  # others have no file
             row["bytes"] = save(model, self.model_path(part, name))
         return row
 

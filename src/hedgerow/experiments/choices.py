@@ -52,9 +52,11 @@ def choice(variant: str) -> Callable[[Bench], list[Row]]:
         part, changes = f"choice-{variant}", VARIANTS[variant]
         config = replace(bench.protocol.own_stack, **changes)
         stack, grown = bench.grown(part if changes else "own", config, bench.train)
-        firsts = [replace(stack, levels=stack.levels[:n]) for n in range(1, stack.n_levels + 1)]
-        return [
-            bench.score(part, f"level {n}", lambda first=first: (first, grown)) for n, first in enumerate(firsts, 1)
-        ]
+
+        def scored(n_levels: int) -> Row:
+            first = replace(stack, levels=stack.levels[:n_levels])
+            return bench.score(part, f"level {n_levels}", lambda: (first, grown))
+
+        return [scored(n) for n in range(1, stack.n_levels + 1)]
 
     return run

@@ -69,9 +69,9 @@ def _about(settings: dict[str, Any], n_shown: int) -> str:
     is_part = n_shown < sizes["test"]
     of_some = f" Outside the experiment's tables, scores are of {n_shown} of the test images." if is_part else ""
     return (
-        f"The paper's {settings['name']} protocol on {settings['data']}: {sizes['train']} images to"
-        f" learn from, {sizes['test']} others to test on, of {shapes} pixels; scored on {settings['scored on']}. The"
-        f" pictures are of the first seed; the tables are of all.{of_some}"
+        f"The paper's {settings['name']} protocol on {settings['data']}: {sizes['train']} images of {shapes} pixels to"
+        f" learn from, and {sizes['test']} others to score on ({settings['scored on']}). The pictures are of the first"
+        f" seed; the tables are of all.{of_some}"
     )
 
 

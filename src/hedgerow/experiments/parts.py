@@ -15,6 +15,7 @@ from hedgerow.experiments.baselines import BaselineConfig, fit_baseline
 from hedgerow.experiments.bench import SOFT_TOLERANCE, Bench, Row, timed
 from hedgerow.experiments.choices import VARIANTS, choice
 from hedgerow.experiments.data import present, recounted
+from hedgerow.experiments.front import front
 from hedgerow.experiments.protocols import CURVE, PAPER_SHARPNESS, Protocol, Scale
 from hedgerow.experiments.random_start import random_start, schedule
 from hedgerow.images.labelled import LabelledSet
@@ -164,6 +165,7 @@ SLOW: dict[str, Part] = {"paper-sparse": paper_sparse}
 # Questions that were settled once; at any scale they must be asked for.
 ON_REQUEST: dict[str, Part] = {
     "sharpness": sharpness,
+    "front": front,
     **{f"stride-{n}": _stride(n) for n in STRIDES},
     **{f"choice-{variant}": choice(variant) for variant in VARIANTS},
 }

@@ -45,6 +45,8 @@ _FOREST_DTYPES = {
 
 def save(model: ForestStack | StackNet, path: PathLike) -> int:
     """Write a model; returns the size of the file in bytes. An interrupted write leaves what was there before."""
+    if type(model).__name__ not in ("ForestStack", "StackNet"):
+        raise ModelError(f"a {type(model).__name__} has parts that no model file holds; save its `stack`.")
     # A network is kept with the forests that it was mapped from.
     stack = model if isinstance(model, ForestStack) else model.stack
     arrays = {f"features.{name}": array for name, array in stack.features.arrays().items()}

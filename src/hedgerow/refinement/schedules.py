@@ -10,6 +10,7 @@ import torch
 from hedgerow.config import RefineConfig
 from hedgerow.network.stacknet import StackNet
 
+BESIDE_RATE = 0.03  # of weights that are not a level's, e.g. of a network in front of the features
 CONNECTION_RATE = 0.1  # of the weights between H1 and H2, as a part of the votes' rate: each moves a whole path
 
 
@@ -41,4 +42,7 @@ def make_optimiser(net: StackNet, config: RefineConfig) -> torch.optim.Optimizer
         if level.leaf_weight.requires_grad:
             leaves = CONNECTION_RATE * sharpness.leaf
             groups.append({"params": [level.leaf_weight, level.leaf_bias], "factor": leaves})
+    beside = [p for name, p in net.named_parameters() if not name.startswith("levels.")]
+    if beside:
+        groups.append({"params": beside, "factor": BESIDE_RATE})
     return torch.optim.Adam(groups, lr=config.learning_rate, eps=1e-12)

@@ -92,15 +92,15 @@ def fill_codes(planes, samples, begin, n, probes, k, place, bins):
 @kernel_part
 def fill_values(planes, samples, begin, n, probes, k, found):
     """found[i] = what node k compares with its threshold for sample begin+i."""
-    stretch = np.float32(1)
+    plane, offset, weight, stretch = probes.plane[k], probes.offset[k], probes.weight[k], np.float32(1)
     for i in range(n):
         s = begin + i
         m = samples[IMAGE, s]
         if planes.stretch.shape[0] > 0:
             stretch = planes.stretch[samples[PIXEL, s]]
         found[i] = probe_sum(
-            planes.values, planes.start[m], planes.height[m], planes.width[m], stretch, planes.outside, probes, k,
-            samples[ROW, s], samples[COLUMN, s],
+            planes.values, planes.start[m], planes.height[m], planes.width[m], stretch, planes.outside,
+            plane, offset, weight, samples[ROW, s], samples[COLUMN, s],
         )  # fmt: skip
 
 

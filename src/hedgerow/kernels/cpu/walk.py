@@ -147,12 +147,12 @@ def walk_single_probe(planes, stride, route, nodes, is_softmax, first_row, last_
 
 
 @kernel_part
-def probe_sum(values, start, height, width, stretch, outside, probes, k, row, column):
-    """What node k compares with its threshold at one pixel: the weighted sum of its probes into values (P,pixels).
+def probe_sum(values, start, height, width, stretch, outside, plane, offset, weight, row, column):
+    """What a node compares with its threshold at one pixel: the weighted sum of its probes (J,) into values (P,pixels).
 
     The image's pixels begin at `start`; stretch: factor for the offsets at this pixel; outside: as in `ReadPlanes`
     """
-    plane, offset, weight, half = probes.plane[k], probes.offset[k], probes.weight[k], np.float32(0.5)
+    half = np.float32(0.5)
     total = np.float32(0)
     for j in range(plane.shape[0]):
         if weight[j] == 0:
@@ -180,7 +180,10 @@ def _reach_leaves(planes, probes, nodes, t, row, column, n_pixels, out):
         for _ in range(nodes.depth[t]):
             if child[k] == k:
                 break
-            value = probe_sum(planes.values, 0, height, width, stretch, planes.outside, probes, k, row, column + i)
+            value = probe_sum(
+                planes.values, 0, height, width, stretch, planes.outside,
+                probes.plane[k], probes.offset[k], probes.weight[k], row, column + i,
+            )  # fmt: skip
             k = child[k] + np.uint32(value >= threshold[k])
         out[i] = k
 

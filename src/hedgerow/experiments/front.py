@@ -1,0 +1,114 @@
+"""The network as a module behind another: a small residual convolution in front of the filter bank, trained with it.
+
+It shows that gradients reach the image: through every level, the features they read, and the filters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from hedgerow.config import StackConfig
+from hedgerow.errors import InputError
+from hedgerow.experiments.bench import Bench, Row
+from hedgerow.features.bank import Bank
+from hedgerow.features.protocol import FeatureSet
+from hedgerow.kernels.definition.bank import bank
+from hedgerow.network.layout import Source
+from hedgerow.network.mapping import to_convnet
+from hedgerow.network.stacknet import StackNet
+
+HIDDEN, SIDE = 8, 5  # channels between the two convolutions, and the side of each
+
+
+class Front(nn.Module):
+    """An image (C,H,W) plus two convolutions of it; the second is zero at the start, so that nothing changes."""
+
+    def __init__(self, n_inputs: int, seed: int) -> None:
+        super().__init__()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.first = nn.Conv2d(n_inputs, HIDDEN, SIDE, padding="same", padding_mode="replicate")
+            self.second = nn.Conv2d(HIDDEN, n_inputs, SIDE, padding="same", padding_mode="replicate")
+        nn.init.zeros_(self.second.weight)
+        nn.init.zeros_(self.second.bias)
+
+    def forward(self, image: Tensor) -> Tensor:
+        changed: Tensor = self.second(torch.relu(self.first(image[None])))[0]
+        return image + changed
+
+
+@dataclass(frozen=True)
+class FrontedBank(FeatureSet):
+    """The filter bank of what the front makes of an image."""
+
+    kind: ClassVar[str] = "fronted"
+
+    n_inputs: int
+    bank: Bank
+    front: Front
+    mean: np.ndarray
+    std: np.ndarray
+
+    @classmethod
+    def begin(cls, images: Sequence[np.ndarray], config: StackConfig) -> Self:
+        raise NotImplementedError  # it comes of a network whose stack was grown on the bank alone
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.bank.names
+
+    @property
+    def halo(self) -> int:
+        return self.bank.halo + 2 * (SIDE // 2)
+
+    def raw(self, image: np.ndarray) -> np.ndarray:
+        with torch.no_grad():
+            return self.differentiable(image).cpu().numpy()
+
+    def differentiable(self, image: np.ndarray) -> Tensor:
+        """Raw features (F,H,W) of an image (C,H,W), on the front's device and with its gradients."""
+        centred = (image - self.bank.input_mean[:, None, None]) / self.bank.input_std[:, None, None]
+        given = torch.from_numpy(centred).to(self.front.first.weight.device)
+        shape = self.bank.shape
+        return bank(self.front(given), self.bank.sigmas, shape.dog_ratio, shape.structure_ratio, shape.truncate)
+
+
+class FrontedNet(StackNet):
+    """A stack's network behind a front."""
+
+    def __init__(self, net: StackNet, seed: int) -> None:
+        levels = [net.level(number) for number in range(net.n_levels)]
+        super().__init__(net.stack, levels, net.output)
+        if not isinstance(net.stack.features, Bank):
+            raise InputError(f"a front stands before a filter bank, and these features are {net.features.kind!r}.")
+        self.front = Front(net.stack.features.n_inputs, seed)
+
+    @property
+    def features(self) -> FeatureSet:
+        inner = self.stack.features
+        assert isinstance(inner, Bank)
+        return FrontedBank(inner.n_inputs, inner, self.front, inner.mean, inner.std)
+
+    def source(self, planes: np.ndarray) -> Source:
+        features = self.features
+        assert isinstance(features, FrontedBank)
+        raw = features.differentiable(planes)
+        mean, scale = (torch.from_numpy(a[:, None, None]).to(raw.device) for a in (features.mean, 1 / features.std))
+        return Source((raw - mean) * scale)
+
+
+def front(bench: Bench) -> list[Row]:
+    """Hedgerow's network refined alone and behind a front, in as many steps."""
+    stack, grown = bench.grown("own", bench.protocol.own_stack, bench.train)
+    config = bench.protocol.own_refine
+    alone, fronted = to_convnet(stack), FrontedNet(to_convnet(stack), bench.seed)
+    return [
+        bench.refined("front", "ConvNet", alone, bench.train, config, grown),
+        bench.refined("front", "ConvNet behind a front", fronted, bench.train, config, grown),
+    ]
