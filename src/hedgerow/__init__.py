@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hedgerow.lazy import attach
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 # Public names and where they live; each module is loaded when a name is first used, so that importing is instant.
 _HOMES = {

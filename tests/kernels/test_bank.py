@@ -1,40 +1,82 @@
-"""The filter bank as a definition with gradients, beside the kernels."""
+"""The filter bank's definition: the forest's own features in PyTorch, with gradients that are right and finite."""
 
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
-import hedgerow as hr
-from hedgerow.features.registry import fit_features
-from hedgerow.kernels.definition.bank import bank
+from hedgerow.features.bank import KINDS, Shape, scale_channels
+from hedgerow.kernels.definition import bank as definition
+from hedgerow.kernels.definition.gaussian import box_weights, gaussian_weights
 
-SHAPE = (0.66, 0.5, 4.0)
-
-
-@pytest.mark.parametrize("size", [(1, 1), (7, 9), (23, 1), (40, 33)])
-@pytest.mark.parametrize("sigmas", [(0.7,), (1.6, 5.0)])
-def test_the_kernels_compute_what_is_defined(size, sigmas):
-    image = np.random.default_rng(0).standard_normal((2, *size)).astype(np.float32)
-    features = fit_features([image], hr.StackConfig(sigmas=sigmas))[0]
-    centred = (image - features.input_mean[:, None, None]) / features.input_std[:, None, None]
-    exact = bank(torch.from_numpy(centred.astype(np.float64)), sigmas, *SHAPE).numpy()
-    plain = bank(torch.from_numpy(centred), sigmas, *SHAPE).numpy()
-    found = features.raw(image)
-    assert found.shape == exact.shape == (features.n_features, *size)
-    floor = 4 * np.finfo(np.float32).eps * max(np.abs(exact).max(), 1)
-    for name, mine, theirs, truth in zip(features.names, found, plain, exact, strict=True):
-        assert np.abs(mine - truth).max() <= 2 * np.abs(theirs - truth).max() + floor, name
+SIGMAS = (0.3, 0.7, 1.6, 5.0)
+RATIOS = (0.66, 0.5, 4.0)
 
 
-def test_gradients_are_those_of_the_definition():
-    image = torch.from_numpy(np.random.default_rng(1).standard_normal((1, 6, 5))).requires_grad_()
-    assert torch.autograd.gradcheck(lambda given: bank(given, (0.7, 1.3), *SHAPE), (image,), eps=1e-6, atol=1e-5)
+def noise(seed, *size, dtype=np.float32):
+    return np.random.default_rng(seed).standard_normal(size).astype(dtype)
 
 
-@pytest.mark.parametrize("value", [0.0, 3.0])
-def test_gradients_of_a_flat_image_are_finite(value):
-    image = torch.full((1, 9, 8), value, requires_grad=True)
-    bank(image, (1.0, 3.5), *SHAPE).sum().backward()
-    assert torch.isfinite(image.grad).all()
-    np.testing.assert_allclose(image.grad.sum(), 9 * 8 * 3, rtol=1e-3)  # of the intensity and the two Gaussians
+def images(size):
+    """Noise, an edge, a gentle slope, and nothing."""
+    rows, columns = np.indices(size)
+    planes = [noise(0, *size), columns >= size[1] // 2, 0.01 * rows + 0.02 * columns, np.zeros(size)]
+    return [plane.astype(np.float32) for plane in planes]
+
+
+@pytest.mark.parametrize("sigma", SIGMAS)
+@pytest.mark.parametrize("size", [(17, 23), (1, 1), (1, 9), (8, 1), (33, 6)])
+def test_kernels_agree_with_the_definition(size, sigma):
+    for plane in images(size):
+        ours = np.empty((len(KINDS), *size), np.float32)
+        scale_channels(plane, sigma, Shape(*RATIOS), ours)
+        exact = definition.scale_channels(torch.from_numpy(plane).double(), sigma, *RATIOS).numpy()
+        plain32 = definition.scale_channels(torch.from_numpy(plane), sigma, *RATIOS).numpy()
+        floor = 8 * np.finfo(np.float32).eps * np.abs(plane).max() / min(sigma, 1.0) ** 2
+        for channel, name in enumerate(KINDS):
+            allowed = 2 * np.abs(plain32[channel] - exact[channel]).max() + floor
+            assert np.abs(ours[channel] - exact[channel]).max() <= allowed, name
+
+
+def test_channels_follow_each_other_as_the_forest_counts_them():
+    image = torch.from_numpy(noise(1, 2, 6, 7))
+    found = definition.bank(image, (0.7, 1.6), *RATIOS)
+    assert found.shape == (2 * (1 + 2 * len(KINDS)), 6, 7)
+    for c in range(2):
+        mine = found[c * 17 : (c + 1) * 17]
+        np.testing.assert_array_equal(mine[0], image[c])
+        np.testing.assert_array_equal(mine[1:9], definition.scale_channels(image[c], 0.7, *RATIOS))
+        np.testing.assert_array_equal(mine[9:], definition.scale_channels(image[c], 1.6, *RATIOS))
+
+
+@pytest.mark.parametrize("size", [(4, 5), (1, 3)])
+def test_gradients_are_right(size):
+    image = torch.from_numpy(noise(2, 1, *size, dtype=np.float64)).requires_grad_()
+    assert torch.autograd.gradcheck(lambda image: definition.bank(image, (0.7, 1.3), *RATIOS), image)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_gradients_are_finite_where_roots_are_zero(dtype):
+    for plane in images((9, 11)):
+        image = torch.from_numpy(plane)[None].to(dtype).requires_grad_()
+        found = definition.bank(image, SIGMAS, *RATIOS)
+        found.backward(torch.from_numpy(noise(3, *found.shape)).to(dtype) * 1e6)
+        assert torch.isfinite(image.grad).all()
+        assert torch.isfinite(found).all()
+
+
+def test_weights_of_the_gaussian_and_its_derivatives():
+    """Sums over both sides, by hand: 1, the slope of a ramp, and twice the curvature of a square."""
+    weights, distance = gaussian_weights(2.0, 8.0).astype(np.float64), np.arange(17.0)
+    assert weights.shape == (3, 17)
+    assert weights[0, 0] + 2 * weights[0, 1:].sum() == pytest.approx(1, abs=1e-6)
+    assert 2 * (weights[1] * distance).sum() == pytest.approx(1, abs=1e-5)
+    assert 2 * (weights[2] * distance**2).sum() == pytest.approx(2, abs=1e-4)
+
+
+@pytest.mark.parametrize(("radius", "padded"), [(1, 4), (3, 4), (4, 4), (5, 8)])
+def test_weights_of_a_box(radius, padded):
+    weights = box_weights(radius)
+    assert weights.shape == (1, 1 + padded)
+    np.testing.assert_array_equal(weights[0, : radius + 1], np.float32(1 / (2 * radius + 1)))
+    assert not weights[0, radius + 1 :].any()

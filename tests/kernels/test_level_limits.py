@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from hedgerow import threads
-from hedgerow.kernels.cpu import level as cpu_level
+from hedgerow.kernels.cpu import level_arguments, level_work
 from hedgerow.network.layout import Grid
 from helpers.net_cases import (
     BACKENDS,
@@ -102,23 +102,29 @@ def test_threads_change_neither_values_nor_gradients(split, activation, stretche
 
 
 class PoisonedNumpy:
-    """NumPy, but memory that nobody has written holds NaN."""
+    """NumPy, but memory that nobody has written holds NaN, or a number that no node has."""
 
     def __getattr__(self, name):
         return getattr(np, name)
 
     @staticmethod
     def empty(shape, dtype=float):
-        return np.full(shape, np.nan, dtype)
+        return np.full(shape, np.nan if np.dtype(dtype).kind == "f" else 10**6, dtype)
 
 
 @pytest.mark.parametrize(("split", "activation"), KINDS)
 @pytest.mark.parametrize("size", [(1, 1), (9, 17), (8, 16)])
-def test_every_score_is_written(monkeypatch, split, activation, size):
-    level = level_case(size=size)
-    expected = level_scores("numba", level, split, activation)
-    monkeypatch.setattr(cpu_level, "np", PoisonedNumpy())
-    np.testing.assert_array_equal(level_scores("numba", level, split, activation), expected)
+def test_every_number_is_written_before_it_is_read(monkeypatch, split, activation, size):
+    level = level_case(size=size, max_depth=8, leaf_chance=0.1)
+    slope = slope_of(level)
+    expected, expected_gradients = gradients("numba", level, split, activation, slope)
+    for module in (level_arguments, level_work):
+        monkeypatch.setattr(module, "np", PoisonedNumpy())
+    assert np.isnan(level_arguments.make_room(1, 2).carry).all()
+    found, found_gradients = gradients("numba", level, split, activation, slope)
+    np.testing.assert_array_equal(found, expected)
+    for name in PARAMETERS:
+        np.testing.assert_array_equal(found_gradients[name], expected_gradients[name], err_msg=name)
 
 
 @pytest.mark.parametrize(("split", "activation"), KINDS)

@@ -1,56 +1,77 @@
-"""The filter bank in plain PyTorch: short, any precision, differentiable. `kernels.cpu.filters` is its fast form."""
+"""The filter bank in plain PyTorch: any dtype, and differentiable, with gradients that are finite everywhere.
+
+Where a gradient or an eigenvalue's root is 0 it has a kink; there the gradient is taken as 0.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from hedgerow.kernels.definition.gaussian import gaussian_weights
 
-SMALLEST_SQUARE = 1e-30  # below it a root counts as 0, and has no gradient: that of the root would be infinite
+TINY = 1e-30  # added under a root: its own root, 1e-15, is far below the rounding of features of the order of 1
 
 
-def bank(image: Tensor, sigmas: Sequence[float], dog_ratio: float, structure_ratio: float, truncate: float) -> Tensor:
-    """Raw features (F,H,W) of an image (C,H,W): of each channel its intensity, then the eight filters of each scale."""
-    per_channel = [image]
-    for sigma in sigmas:
-        weights = gaussian_weights(sigma, truncate)
-        smooth, d_r, d_c = (derived(image, weights, down, across) for down, across in ((0, 0), (1, 0), (0, 1)))
-        d_rr, d_rc, d_cc = (derived(image, weights, down, across) for down, across in ((2, 0), (1, 1), (0, 2)))
-        narrow = derived(image, gaussian_weights(dog_ratio * sigma, truncate), 0, 0)
-        outer = gaussian_weights(structure_ratio * sigma, truncate)
-        tensor = [derived(product, outer, 0, 0) for product in (d_r * d_r, d_r * d_c, d_c * d_c)]
-        per_channel += [smooth, d_rr + d_cc, _root(d_r * d_r + d_c * d_c), narrow - smooth]
-        per_channel += [*eigenvalues(*tensor), *eigenvalues(d_rr, d_rc, d_cc)]
-    return torch.stack(per_channel, dim=1).reshape(-1, *image.shape[1:])
+def bank(
+    image: Tensor, sigmas: Sequence[float], dog_ratio: float, structure_ratio: float, truncate: float
+) -> Tensor:  # fmt: skip
+    """(C*(1+8K),H,W): of each channel of an image (C,H,W), itself, and `scale_channels` at each of K sigmas."""
+    found = []
+    for plane in image:
+        found.append(plane[None])
+        found += [scale_channels(plane, sigma, dog_ratio, structure_ratio, truncate) for sigma in sigmas]
+    return torch.cat(found)
 
 
-def derived(planes: Tensor, weights: np.ndarray, down: int, across: int) -> Tensor:
-    """Planes (n,H,W) smoothed by weights (3,1+R), and derived so many times along the columns and along the rows."""
-    return _filtered(_filtered(planes, weights[down], down == 1, 1), weights[across], across == 1, 2)
+def scale_channels(
+    plane: Tensor, sigma: float, dog_ratio: float, structure_ratio: float, truncate: float
+) -> Tensor:  # fmt: skip
+    """(8,H,W) of a plane (H,W): gaussian, laplacian, gradient magnitude, difference of Gaussians (the narrower minus the
+    wider), and eigenvalues, high and low, of the structure tensor and of the Hessian. Borders mirror, edge included.
+
+    dog_ratio, structure_ratio: sigma of the narrower Gaussian and of the tensor's smoothing, as parts of sigma
+    truncate: where a Gaussian ends, in sigmas
+    """
+    weights = gaussian_weights(sigma, truncate)
+    smooth, d_r, d_rr = (_filtered(plane, weights, order, 0) for order in range(3))
+    gaussian, d_c, d_cc = (_filtered(smooth, weights, order, 1) for order in range(3))
+    d_rc, d_rr = _filtered(d_r, weights, 1, 1), _filtered(d_rr, weights, 0, 1)
+    d_r = _filtered(d_r, weights, 0, 1)
+    narrow = _smoothed(plane, gaussian_weights(dog_ratio * sigma, truncate))
+    outer = gaussian_weights(structure_ratio * sigma, truncate)
+    tensor = [_smoothed(product, outer) for product in (d_r * d_r, d_r * d_c, d_c * d_c)]
+    magnitude = _length(d_r, d_c)
+    return torch.stack(
+        [gaussian, d_rr + d_cc, magnitude, narrow - gaussian, *_eigenvalues(*tensor), *_eigenvalues(d_rr, d_rc, d_cc)]
+    )
 
 
-def _filtered(planes: Tensor, half: np.ndarray, is_odd: bool, axis: int) -> Tensor:
-    """Planes (n,H,W) filtered along an axis by weights given at distances 0..R; borders mirror, edge included."""
-    radius, length = len(half) - 1, planes.shape[axis]
-    place = np.arange(-radius, length + radius) % (2 * length)
-    mirrored = torch.as_tensor(np.where(place < length, place, 2 * length - 1 - place), device=planes.device)
-    kernel = np.concatenate([-half[:0:-1] if is_odd else half[:0:-1], [0.0 if is_odd else half[0]], half[1:]])
-    shape = (1, 1, -1, 1) if axis == 1 else (1, 1, 1, -1)
-    given = planes.index_select(axis, mirrored)[:, None]
-    return functional.conv2d(given, torch.as_tensor(kernel, dtype=planes.dtype, device=planes.device).reshape(shape))[
-        :, 0
-    ]
+def _filtered(plane: Tensor, weights: object, order: int, axis: int) -> Tensor:
+    """A plane (H,W) filtered along one axis with a derivative of the Gaussian; weights: `gaussian_weights`."""
+    taps = torch.as_tensor(weights, device=plane.device).to(plane.dtype)[order]
+    length, radius = plane.shape[axis], len(taps) - 1
+    place = torch.arange(-radius, length + radius, device=plane.device) % (2 * length)
+    padded = plane.index_select(axis, torch.minimum(place, 2 * length - 1 - place))
+    total = taps[0] * plane
+    for k in range(1, radius + 1):
+        ahead, behind = padded.narrow(axis, radius + k, length), padded.narrow(axis, radius - k, length)
+        total = total + taps[k] * (ahead - behind if order == 1 else ahead + behind)
+    return total
 
 
-def eigenvalues(rr: Tensor, rc: Tensor, cc: Tensor) -> tuple[Tensor, Tensor]:
-    """The larger and the smaller eigenvalue of [[rr, rc], [rc, cc]] at every pixel."""
-    mean, spread = (rr + cc) / 2, (rr - cc) / 2
-    root = _root(spread * spread + rc * rc)
+def _smoothed(plane: Tensor, weights: object) -> Tensor:
+    return _filtered(_filtered(plane, weights, 0, 0), weights, 0, 1)
+
+
+def _length(a: Tensor, b: Tensor) -> Tensor:
+    """sqrt(a^2 + b^2), whose gradient is finite at 0 as well."""
+    return torch.sqrt(a * a + b * b + TINY)
+
+
+def _eigenvalues(rr: Tensor, rc: Tensor, cc: Tensor) -> tuple[Tensor, Tensor]:
+    """Of [[rr, rc], [rc, cc]]: the higher and the lower."""
+    mean, root = 0.5 * (rr + cc), _length(0.5 * (rr - cc), rc)
     return mean + root, mean - root
-
-
-def _root(squares: Tensor) -> Tensor:
-    return torch.sqrt(squares.clamp(min=SMALLEST_SQUARE))
