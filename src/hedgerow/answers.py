@@ -1,7 +1,7 @@
-"""The methods that every model has. They are shorthands for functions of `predict/`, found when they are called.
+"""The methods that every model has: shorthands for functions in `predict/`, looked up when they are called.
 
-A model is data and stands below `predict/` in the table of rooms. So that `model.predict(image)` works all the same,
-this is the one place, beside the public names of the package, where a module is named instead of imported.
+A model is data and sits below `predict/` in the table of rooms. So that `model.predict(image)` works all the same,
+this is the one place, apart from the package's public names, where a module is named instead of imported.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 
 class Answers:
-    """What a stack and a network answer to."""
+    """The methods shared by stacks and networks."""
 
     def predict(self, image: np.ndarray, **options: Any) -> np.ndarray:
         """(H,W) class values of an image (H,W[,C]); options as in `predict.tiling.predict`."""
@@ -31,6 +31,6 @@ class Answers:
         return found
 
     def to(self, device: str) -> Self:
-        """The same model on another device, "cpu" or "cuda": a new one, whatever kind of model it is."""
+        """A new copy of the model on another device, "cpu" or "cuda", whatever kind of model it is."""
         moved: Self = import_module("hedgerow.predict.devices").moved(self, device)
         return moved

@@ -20,7 +20,7 @@ MAX_SIGMAS = 100
 
 
 def setting(default: Any, low: float | None = None, high: float | None = None, about: str = "") -> Any:
-    """A field with its default, its inclusive limits (they hold for each entry of a tuple) and one line of help."""
+    """A field with its default, its inclusive limits (applied to each entry of a tuple) and one line of help."""
     metadata = {"low": low, "high": high, "about": about}
     if dataclasses.is_dataclass(default):
         return field(default_factory=lambda: default, metadata=metadata)
@@ -39,7 +39,7 @@ class Checked:
             object.__setattr__(self, item.name, value)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON and TOML have it: with lists for tuples and tables for settings."""
+        """The settings as JSON and TOML represent them: lists for tuples, tables for nested settings."""
         values: dict[str, Any] = dataclasses.asdict(self, dict_factory=_with_lists)  # type: ignore[call-overload]
         return values
 
@@ -51,13 +51,13 @@ class Checked:
         unknown = sorted(set(values) - known)
         if unknown:
             raise ConfigError(
-                f"{cls.__name__} has no setting {', '.join(map(repr, unknown))}; it knows {', '.join(sorted(known))}."
+                f"{cls.__name__} has no setting {', '.join(map(repr, unknown))}; it has {', '.join(sorted(known))}."
             )
         return cls(**values)
 
     @classmethod
     def read(cls: type[Config], path: str | Path) -> Config:
-        """Settings from a .toml or .json file."""
+        """Read settings from a .toml or .json file."""
         path = Path(path)
         try:
             text = path.read_text(encoding="utf-8")
@@ -72,7 +72,7 @@ class Checked:
             raise ConfigError(f"cannot read the settings file {path}: {text}.") from error
 
     def write(self, path: str | Path) -> None:
-        """Settings to a .toml or .json file, in the form that `read` takes."""
+        """Write settings to a .toml or .json file, in the form that `read` accepts."""
         as_json = Path(path).suffix.lower() == ".json"
         text = json.dumps(self.to_dict(), indent=2) + "\n" if as_json else documented_toml(self)
         with atomic_path(path) as temporary:
@@ -84,7 +84,7 @@ def _with_lists(items: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _coerce(value: Any, hint: Any, name: str) -> Any:
-    """Accept what JSON and TOML can give for `hint` (lists for tuples, tables for settings), refuse the rest."""
+    """Accept what JSON and TOML can supply for `hint` (lists for tuples, tables for settings); refuse the rest."""
     origin = typing.get_origin(hint)
     if origin in (types.UnionType, typing.Union):
         if value is None and type(None) in typing.get_args(hint):
@@ -109,13 +109,13 @@ def _coerce(value: Any, hint: Any, name: str) -> Any:
 
 
 def _number(value: Any, hint: type, name: str) -> Any:
-    """A number of any kind, NumPy's included, as an int or a float that has its value."""
+    """A number of any kind, including NumPy's, as an int or float of the same value."""
     if hint is int and not isinstance(value, numbers.Integral):
         raise ConfigError(f"{name} is {value!r}; it must be a whole number.")
     try:
         return hint(value)
     except OverflowError as error:
-        raise ConfigError(f"{name} is too large for a number with a fraction.") from error
+        raise ConfigError(f"{name} is too large for a floating-point number; give a smaller one.") from error
 
 
 def _check_limits(value: Any, low: float | None, high: float | None, name: str) -> None:
@@ -129,7 +129,7 @@ def _check_limits(value: Any, low: float | None, high: float | None, name: str) 
 
 
 def documented_toml(config: Checked) -> str:
-    """The settings as TOML, each with its line of help; what is unset is commented out."""
+    """The settings as TOML, each with its line of help; unset ones are commented out."""
     tables = [(None, config), *((f.name, getattr(config, f.name)) for f in dataclasses.fields(config))]  # type: ignore[arg-type]
     lines: list[str] = []
     for name, table in tables:
@@ -147,13 +147,13 @@ def documented_toml(config: Checked) -> str:
 
 @dataclass(frozen=True)
 class Sharpness(Checked):
-    """Factors of one level of the network: the paper's alpha_1, alpha_2 and alpha_3."""
+    """Sharpness factors of one level of the network: the paper's alpha_1, alpha_2 and alpha_3."""
 
-    split: float = setting(100.0, 1e-6, 1e6, "of the splits' weights and biases: how sudden a decision is")
-    leaf: float = setting(1.0, 1e-6, 1e6, "of the weights between splits and leaves, and the leaves' biases")
-    vote: float = setting(0.5, 1e-6, 1e6, "of the votes")
+    split: float = setting(100.0, 1e-6, 1e6, "factor of the splits' weights and biases: how abrupt a decision is")
+    leaf: float = setting(1.0, 1e-6, 1e6, "factor of the weights between splits and leaves, and of the leaves' biases")
+    vote: float = setting(0.5, 1e-6, 1e6, "factor of the votes")
     proba: float = setting(
-        0.0, 0.0, 1.0, "splits that read probabilities are sharper by this over their threshold's distance from 0 or 1"
+        0.0, 0.0, 1.0, "splits on probabilities are sharper by this, divided by their threshold's distance from 0 or 1"
     )
 
 
@@ -162,15 +162,15 @@ class ContextConfig(Checked):
     """What a split may look at: the paper's contextual features and their random proposals."""
 
     window: int = setting(129, 1, 4097, "offsets are drawn within a window of this width in pixels")
-    n_channels: int | None = setting(None, 1, 100_000, "channels drawn at a node; none: the square root of all")
-    n_offsets: int = setting(10, 0, 10_000, "further random offsets tried for each drawn channel")
-    n_candidates: int | None = setting(None, 1, 1_000_000, "candidates at a node in all, in place of n_offsets")
+    n_channels: int | None = setting(None, 1, 100_000, "channels drawn at each node; if unset, the square root of all")
+    n_offsets: int = setting(10, 0, 10_000, "additional random offsets tried for each drawn channel")
+    n_candidates: int | None = setting(None, 1, 1_000_000, "total number of candidates per node, instead of n_offsets")
     radii: tuple[int, ...] = setting((0,), 0, 256, "box radii a probe may average over; 0 is one pixel")
-    n_probes: int = setting(1, 1, 16, "probes in a split; more than one makes oblique splits")
+    n_probes: int = setting(1, 1, 16, "probes per split; more than one makes splits oblique")
     offset_sigma: float = setting(50.0, 1e-3, 1e5, "depth features: standard deviation of offsets, pixels x metres")
-    depth_unit: float = setting(1000.0, 1e-6, 1e9, "depth features: image units in a metre (millimetres: 1000)")
-    nearest: float = setting(0.4, 1e-3, 1e6, "depth features: metres; anything nearer counts as this near")
-    background: float = setting(10.0, 1e-3, 1e6, "depth features: metres given to background and missing pixels")
+    depth_unit: float = setting(1000.0, 1e-6, 1e9, "depth features: image units per metre (1000 for millimetres)")
+    nearest: float = setting(0.4, 1e-3, 1e6, "depth features: metres; anything nearer is treated as this near")
+    background: float = setting(10.0, 1e-3, 1e6, "depth features: metres assigned to background and missing pixels")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -179,7 +179,7 @@ class ContextConfig(Checked):
         if self.nearest > self.background:
             raise ConfigError(
                 f"ContextConfig.nearest is {self.nearest}, beyond the background at {self.background}; "
-                "it must be at most that."
+                "set it to that or less."
             )
         if not self.radii:
             raise ConfigError("ContextConfig.radii is empty; give at least one radius, e.g. (0,).")
@@ -190,26 +190,26 @@ class SamplingConfig(Checked):
     """Which labelled pixels train the trees."""
 
     kind: Literal["grid", "per_class"] = setting(
-        "grid", about="a lattice with a random fraction, or a number per class"
+        "grid", about="grid: a random fraction of a lattice; per_class: a fixed number of pixels per class"
     )
     step: int = setting(2, 1, 1000, "grid: every step-th row and column")
-    fraction: float = setting(1.0, 1e-6, 1.0, "grid: random part of the lattice that is kept")
-    at_least: int = setting(20, 1, 10**9, "grid: of each class from each image, also beside the lattice, if there are")
-    max_samples: int = setting(400_000, 100, 10**9, "of more samples than this in all, this many are kept at random")
-    per_class: int = setting(20, 1, 10_000_000, "per_class: pixels of each class from each image")
+    fraction: float = setting(1.0, 1e-6, 1.0, "grid: fraction of the lattice that is kept, at random")
+    at_least: int = setting(20, 1, 10**9, "grid: minimum per class and image (or all there are), even off the lattice")
+    max_samples: int = setting(400_000, 100, 10**9, "if there are more samples in total, this many are kept at random")
+    per_class: int = setting(20, 1, 10_000_000, "per_class: pixels per class and image")
 
 
 @dataclass(frozen=True)
 class AugmentConfig(Checked):
-    """Random altered copies of every training image, beside the originals."""
+    """Randomly altered copies of every training image, in addition to the originals."""
 
     copies: int = setting(0, 0, 100, "extra copies of each image")
-    rotation: float = setting(180.0, 0.0, 180.0, "degrees, drawn within plus or minus")
+    rotation: float = setting(180.0, 0.0, 180.0, "degrees, drawn between minus and plus this")
     flip: bool = setting(False, about="mirror half of the copies")
-    scale: float = setting(0.0, 0.0, 0.9, "relative size change, drawn within plus or minus")
-    shift: float = setting(0.0, 0.0, 0.9, "part of the image's height and width, within plus or minus")
-    brightness: float = setting(0.0, 0.0, 10.0, "added, in standard deviations of the image, within plus or minus")
-    contrast: float = setting(0.0, 0.0, 0.9, "relative contrast change, within plus or minus")
+    scale: float = setting(0.0, 0.0, 0.9, "relative size change, drawn between minus and plus this")
+    shift: float = setting(0.0, 0.0, 0.9, "fraction of the image's height and width, drawn between minus and plus this")
+    brightness: float = setting(0.0, 0.0, 10.0, "standard deviations of the image to add, between minus and plus this")
+    contrast: float = setting(0.0, 0.0, 0.9, "relative contrast change, drawn between minus and plus this")
 
 
 UNALTERED = AugmentConfig(rotation=0.0)
@@ -219,23 +219,23 @@ UNALTERED = AugmentConfig(rotation=0.0)
 class StackConfig(Checked):
     """A stack of forests and how it is grown."""
 
-    n_levels: int = setting(3, 1, 20, "K, forests in the stack")
-    n_trees: int = setting(16, 1, 10_000, "T, trees in each forest")
+    n_levels: int = setting(3, 1, 20, "K, number of forests in the stack")
+    n_trees: int = setting(16, 1, 10_000, "T, number of trees in each forest")
     max_depth: int = setting(12, 1, 30, "D, splits on the longest path")
     min_split: int = setting(25, 2, 10**9, "a node with fewer samples becomes a leaf")
-    min_leaf: int = setting(1, 1, 10**9, "a split leaves at least this many samples on either side")
+    min_leaf: int = setting(1, 1, 10**9, "a split leaves at least this many samples on each side")
     search_samples: int = setting(
-        16_384, 256, 10**9, "a node with more samples seeks its split on an even selection of this many"
+        16_384, 256, 10**9, "a node with more samples searches for its split on an evenly chosen subset of this many"
     )
-    criterion: Literal["gini", "entropy"] = setting("gini", about="what a split lowers")
-    balance: bool = setting(False, about="weigh classes as if each had as many samples")
+    criterion: Literal["gini", "entropy"] = setting("gini", about="the impurity that a split reduces")
+    balance: bool = setting(False, about="weight classes as if all had the same number of samples")
     bootstrap: bool = setting(True, about="each tree draws its samples with replacement")
     held_out: Literal["trees", "folds", "none"] = setting(
         "folds",
-        about="how a later level gets predictions of images its input did not train on: trees that each skip "
-        "some images; extra forests on folds of the images; or not at all (the paper's plain way)",
+        about="how a later level gets predictions for images that the previous level was not trained on: trees that "
+        "each skip some images; extra forests on folds of the images; or not at all (as in the paper)",
     )
-    skip: float = setting(0.34, 0.01, 0.9, "held_out=trees: part of the images that each tree skips")
+    skip: float = setting(0.34, 0.01, 0.9, "held_out=trees: fraction of the images that each tree skips")
     n_folds: int = setting(2, 2, 100, "held_out=folds: number of folds")
     features: str | tuple[str, ...] = setting(
         "bank", about='bank (filters), channels (the image\'s own), depth (scale-invariant), or several: ["bank", ...]'
@@ -244,7 +244,7 @@ class StackConfig(Checked):
     context: ContextConfig = setting(ContextConfig())
     sampling: SamplingConfig = setting(SamplingConfig())
     augment: AugmentConfig = setting(AugmentConfig())
-    seed: int = setting(0, 0, 2**63 - 1, "same seed, same model, on any number of threads")
+    seed: int = setting(0, 0, 2**63 - 1, "the same seed gives the same model, with any number of threads")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -256,7 +256,7 @@ class StackConfig(Checked):
             raise ConfigError("StackConfig.sigmas is empty; give at least one scale, e.g. (1.0, 3.5).")
         if self.held_out == "trees" and self.n_trees < 2:
             raise ConfigError(
-                "StackConfig.held_out is 'trees', which needs n_trees of at least 2; raise it, or use 'folds'."
+                "StackConfig.held_out is 'trees', which needs at least 2 trees; raise n_trees, or use 'folds'."
             )
         if len(self.sigmas) > MAX_SIGMAS:
             raise ConfigError(f"StackConfig.sigmas has {len(self.sigmas)} scales; it must have at most {MAX_SIGMAS}.")
@@ -274,7 +274,7 @@ class StackConfig(Checked):
 
     @classmethod
     def kinect(cls, **changes: Any) -> StackConfig:
-        """The paper's body part experiment: 2 levels of 10 trees on depth features, 20 samples a class an image."""
+        """The paper's body part experiment: 2 levels of 10 trees on depth features, 20 samples per class and image."""
         preset = cls(
             n_levels=2,
             n_trees=10,
@@ -288,52 +288,52 @@ class StackConfig(Checked):
         return dataclasses.replace(preset, **changes)
 
 
-# Of an image that a step of refinement sees, unless told. More would help on a CPU too, but it takes its time for them.
+# Default number of pixels of an image that a refinement step sees. More would help on a CPU too, but would take longer.
 PIXELS, GPU_PIXELS = 8000, 2**17
 
 
 @dataclass(frozen=True)
 class RefineConfig(Checked):
-    """How a network is refined: one image a step, freshly altered, on a lattice of its pixels."""
+    """How a network is refined: on one image per step, freshly altered, and a lattice of its pixels."""
 
-    n_steps: int = setting(300, 1, 10**7, "images shown, one a step")
-    optimiser: Literal["adam", "sgd"] = setting("adam", about="sgd is the paper's")
-    learning_rate: float = setting(0.03, 1e-12, 1e3, "a; adam: of the votes, as a part of their sharpness")
-    split_rate: float = setting(0.5, 0.0, 1e3, "adam: rate of the splits, as a part of the votes' rate")
-    decay: Literal["cosine", "halving"] = setting("cosine", about="to zero at the end; or a / (1 + step / b)")
+    n_steps: int = setting(300, 1, 10**7, "images shown, one per step")
+    optimiser: Literal["adam", "sgd"] = setting("adam", about="adam, or sgd as in the paper")
+    learning_rate: float = setting(0.03, 1e-12, 1e3, "a; adam: rate of the votes, relative to their sharpness")
+    split_rate: float = setting(0.5, 0.0, 1e3, "adam: rate of the splits, relative to the votes' rate")
+    decay: Literal["cosine", "halving"] = setting("cosine", about="cosine: 0 at the end; halving: a / (1 + step / b)")
     halving_steps: float = setting(96.0, 1e-6, 1e9, "b, the step at which the halving rate is half of a")
     max_momentum: float = setting(0.95, 0.0, 0.9999, "sgd: momentum rises as 1 - 3 / (step + 5) up to this")
-    first_momentum: float | None = setting(None, 0.0, 0.9999, "sgd: in place of the rise, this momentum at first")
-    momentum_steps: int = setting(96, 0, 10**7, "sgd: so long, then max_momentum, where first_momentum is given")
+    first_momentum: float | None = setting(None, 0.0, 0.9999, "sgd: start with this momentum, instead of the rise")
+    momentum_steps: int = setting(96, 0, 10**7, "sgd: steps at first_momentum, if given, before max_momentum")
     relax: float = setting(0.1, 1e-6, 1.0, "the splits of a newly mapped network are first softened by this factor")
     loss: Literal["cross_entropy", "balanced"] = setting(
-        "cross_entropy", about="mean over labelled pixels; balanced: classes weigh the same"
+        "cross_entropy", about="mean over labelled pixels; balanced: all classes carry the same weight"
     )
-    dice: float = setting(1.0, 0.0, 1e3, "weight of the Dice loss beside it, which counts classes, not pixels")
+    dice: float = setting(1.0, 0.0, 1e3, "weight of the added Dice loss, which counts classes, not pixels")
     leaf_l1: float = setting(0.0, 0.0, 1e3, "weight of the sum of leaf activations; tanh splits only")
-    stride: int | None = setting(None, 1, 1000, "train on every stride-th row and column; none: as `pixels` says")
+    stride: int | None = setting(None, 1, 1000, "train on every stride-th row and column; if unset, see `pixels`")
     pixels: int | None = setting(
-        None, 1, 10**9, f"about so many of an image a step, if no stride is given; none: {PIXELS:,}, GPU {GPU_PIXELS:,}"
+        None, 1, 10**9, f"approximate pixels per step, if stride is unset; default {PIXELS:,}, on a GPU {GPU_PIXELS:,}"
     )
-    crop: int | None = setting(None, 16, 100_000, "train on random crops of this side; none: whole images")
+    crop: int | None = setting(None, 16, 100_000, "side of the random crops to train on; if unset, whole images")
     trim: bool = setting(False, about="depth images: leave out the empty border")
     augment: AugmentConfig = setting(AugmentConfig(rotation=15.0, scale=0.1, shift=0.1, brightness=0.2, contrast=0.2))
-    held_out: float = setting(0.15, 0.0, 0.9, "part of the training images that only scores the network, at most 32")
-    check_every: int = setting(25, 1, 10**7, "steps between two scores, each followed by a checkpoint")
-    patience: int | None = setting(None, 1, 10**6, "stop after so many scores without a better one")
-    keep: Literal["last", "best"] = setting("last", about="which network is returned: the last, or the best score's")
-    average: float = setting(0.0, 0.0, 0.9999, "decay of the running mean of the weights that is kept; 0: none")
+    held_out: float = setting(0.15, 0.0, 0.9, "fraction of the training images (at most 32) used only for scoring")
+    check_every: int = setting(25, 1, 10**7, "steps between scores, each followed by a checkpoint")
+    patience: int | None = setting(None, 1, 10**6, "stop after this many scores without improvement")
+    keep: Literal["last", "best"] = setting("last", about="which network to return: the last, or the best by score")
+    average: float = setting(0.0, 0.0, 0.9999, "decay of a running mean of the weights that replaces them; 0: none")
     tolerance: float = setting(1e-3, 0.0, 0.5, "branches that carry less than this at a pixel are left out")
-    seed: int = setting(0, 0, 2**63 - 1, "same seed, same network")
+    seed: int = setting(0, 0, 2**63 - 1, "the same seed gives the same network")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.augment.copies:
-            raise ConfigError("RefineConfig.augment alters every image anew, so copies mean nothing; leave them at 0.")
+            raise ConfigError("RefineConfig.augment alters every image anew, so copies are useless; leave them at 0.")
 
     @classmethod
     def kinect(cls, **changes: Any) -> RefineConfig:
-        """The paper's body part experiment; 25 times fewer pixels is every fifth row and column."""
+        """The paper's body part experiment; every fifth row and column makes its 25 times fewer pixels."""
         preset = cls(
             n_steps=8000, optimiser="sgd", learning_rate=0.01, decay="halving", halving_steps=400.0, max_momentum=0.95,
             relax=1.0, dice=0.0, stride=5, trim=True, augment=UNALTERED, held_out=0.0, tolerance=0.0,

@@ -1,4 +1,4 @@
-"""The errors a user can meet. Each message says what was given, what was expected, and the remedy."""
+"""The errors a user may encounter. Each message says what was given, what was expected, and the remedy."""
 
 
 class HedgerowError(Exception):
@@ -18,7 +18,7 @@ class ModelError(HedgerowError):
 
 
 def refuse_unless(holds: bool, complaint: str) -> None:
-    """Raise ModelError unless something that a model file says is possible. The complaint is about "it", the file."""
+    """Raise ModelError unless a condition on a model file holds; the complaint refers to the file as "it"."""
     if not holds:
         raise ModelError(f"{complaint}, so it is damaged or was edited; copy it again.")
 

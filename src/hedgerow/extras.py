@@ -1,4 +1,4 @@
-"""Packages that are installed on request only."""
+"""Optional packages, installed only on request."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import importlib.util
 
 from hedgerow.errors import HedgerowError
 
-# Which of pyproject.toml's extras brings a package; "net" brings the others.
+# The extra in pyproject.toml that installs a package; "net" installs the others.
 EXTRAS = {"onnx": "onnx", "sklearn": "sklearn"}
 
 
@@ -18,10 +18,10 @@ def require(package: str, what: str) -> None:
     except ImportError as error:
         extra = EXTRAS.get(package, "net")
         raise HedgerowError(
-            f"{what} needs {package}, which is not installed: pip install 'hedgerow[{extra}]'"
+            f"{what} needs {package}, which is not installed; run pip install 'hedgerow[{extra}]'"
         ) from error
 
 
 def is_there(package: str) -> bool:
-    """Whether `package` is installed; it is not imported."""
+    """Whether `package` is installed, without importing it."""
     return importlib.util.find_spec(package) is not None

@@ -1,4 +1,4 @@
-"""Writing files: each whole or not at all, in folders that were looked at before long work."""
+"""Writing files: each is written whole or not at all, in folders that are checked before long work begins."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def one_line(problem: Exception) -> str:
 
 
 def megabytes(n_bytes: int) -> str:
-    """The size of a file for people to read: "1.47 MB", or "12.3 kB" of a small one."""
+    """A file size for display: "1.47 MB", or "12.3 kB" for a small file."""
     return f"{n_bytes / 1e6:.2f} MB" if n_bytes >= 1e5 else f"{n_bytes / 1e3:.1f} kB"
 
 
 @contextmanager
 def atomic_path(path: PathLike) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; the file or folder that the body writes there takes its name.
+    """Yield a temporary path beside `path`; the file or folder that the body writes there is moved to `path`.
 
-    If the body fails or is interrupted, the temporary is removed and whatever had the name keeps it. A folder
-    that has the name is replaced by a folder: the caller decides whether that may happen.
+    If the body fails or is interrupted, the temporary is removed and whatever was at `path` stays. A folder
+    replaces an existing folder: the caller decides whether that may happen.
     """
     final = Path(path)
     if not final.parent.is_dir():
@@ -55,13 +55,13 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
 
 
 def write_text(path: PathLike, text: str) -> None:
-    """A text and a line end, whole or not at all."""
+    """Write a text and a final newline, whole or not at all."""
     with atomic_path(path) as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")
 
 
 def check_folder_writable(folder: Path) -> None:
-    """Raise InputError unless files can be made in the folder."""
+    """Raise InputError unless files can be created in the folder."""
     probe = folder / f".hedgerow-{uuid.uuid4().hex}.tmp"
     try:
         probe.touch()
@@ -72,11 +72,11 @@ def check_folder_writable(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder for results, with those above it, and see that it can be written."""
+    """Create a folder for results, with its parents, and check that files can be written in it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
-        raise InputError(f"cannot make the folder {folder}: {one_line(problem)}; choose another place") from problem
+        raise InputError(f"cannot create the folder {folder}: {one_line(problem)}; choose another place") from problem
     check_folder_writable(folder)
 
 
@@ -84,7 +84,7 @@ def _move_into_place(temporary: Path, final: Path) -> None:
     if not (temporary.is_dir() and final.exists()):
         os.replace(temporary, final)
         return
-    # No system replaces a folder that has content in one step: set the old one aside, and back if need be.
+    # No system replaces a non-empty folder in one step: move the old one aside, and back if that fails.
     aside = temporary.with_suffix(".old")
     os.replace(final, aside)
     try:
@@ -104,7 +104,7 @@ def _remove(path: Path) -> None:
 
 
 def digest(head: Any, arrays: Mapping[str, np.ndarray]) -> str:
-    """Of all that a file holds: whatever JSON can write, and arrays by name."""
+    """A digest of all that a file holds: anything JSON can represent, and arrays by name."""
     found = hashlib.sha256(json.dumps(head).encode())
     for name in sorted(arrays):
         found.update(f"{name} {arrays[name].dtype.str} {arrays[name].shape}".encode())
@@ -113,7 +113,7 @@ def digest(head: Any, arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def fingerprint(*parts: Any) -> str:
-    """A digest of arrays and of whatever JSON can write."""
+    """A digest of arrays and of anything JSON can represent."""
     found = hashlib.sha256()
     for part in parts:
         if isinstance(part, np.ndarray):

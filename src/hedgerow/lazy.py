@@ -1,4 +1,4 @@
-"""Names of a package that are loaded when they are first used, so that importing the package is instant."""
+"""Names of a package that are loaded on first use, so that importing the package is instant."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def attach(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` for a package; homes: name -> the module of the package that has it ("": itself)."""
+    """`__getattr__` and `__dir__` for a package; homes: name -> the submodule that defines it ("": it is one)."""
 
     def find(name: str) -> Any:
         if name not in homes:

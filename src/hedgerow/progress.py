@@ -1,4 +1,4 @@
-"""Progress of long work: a function `report(what, done, total)`; raise in it to stop the work."""
+"""Progress of long work, through a function `report(what, done, total)`; an exception raised in it stops the work."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _interrupted = threading.Event()
 
 
 def silent(what: str, done: int, total: int) -> None:
-    """Reports to nobody."""
+    """Report to nobody."""
 
 
 @contextmanager
@@ -47,7 +47,7 @@ def _heeding(report: Report) -> Report:
 
 @contextmanager
 def progress_bar() -> Iterator[Report]:
-    """A bar on the terminal while the block runs; nothing where the output is not a terminal."""
+    """A bar on the terminal while the block runs; nothing if the output is not a terminal."""
     if not sys.stderr.isatty():
         yield _heeding(silent)
         return

@@ -52,7 +52,7 @@ def threads(count: int) -> Iterator[None]:
 
 
 def map_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """`work` on each item, results in the items' order; an error in one stops the rest."""
+    """Run `work` on each item and yield the results in the items' order; an error in one stops the rest."""
     items = list(items)
     if get_threads() == 1 or len(items) < 2:
         yield from map(work, items)

@@ -11,6 +11,7 @@ from hedgerow.kernels.definition.gaussian import box_weights, gaussian_weights
 
 SIGMAS = (0.3, 0.7, 1.6, 5.0)
 RATIOS = (0.66, 0.5, 4.0)
+EPS = np.finfo(np.float32).eps
 
 
 def noise(seed, *size, dtype=np.float32):
@@ -32,7 +33,8 @@ def test_kernels_agree_with_the_definition(size, sigma):
         scale_channels(plane, sigma, Shape(*RATIOS), ours)
         exact = definition.scale_channels(torch.from_numpy(plane).double(), sigma, *RATIOS).numpy()
         plain32 = definition.scale_channels(torch.from_numpy(plane), sigma, *RATIOS).numpy()
-        floor = 8 * np.finfo(np.float32).eps * np.abs(plane).max() / min(sigma, 1.0) ** 2
+        # An image of few pixels, or a flat one, does not show how large PyTorch's errors usually are.
+        floor = EPS * np.abs(plane).max() / min(sigma, 1.0) ** 2
         for channel, name in enumerate(KINDS):
             allowed = 2 * np.abs(plain32[channel] - exact[channel]).max() + floor
             assert np.abs(ours[channel] - exact[channel]).max() <= allowed, name

@@ -153,10 +153,15 @@ def test_only_what_trains_has_a_gradient():
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_hard_splits_have_no_gradient_for_features_and_say_so(backend):
-    level = level_case(size=(3, 4))
+@pytest.mark.parametrize("stretched", [False, True])
+def test_hard_splits_have_no_gradient_for_features_and_say_so(backend, stretched):
+    level = level_case(size=(3, 4), stretched=stretched)
+    source = replace(level.source, features=level.source.features.clone().requires_grad_())
     with pytest.raises(ConfigError, match="hard splits"):
-        level_scores(backend, level.with_features, "hard", "step")
+        level_scores(backend, replace(level, source=source).on(level.grid), "hard", "step")
+    source = replace(level.source, before=level.source.before.clone().requires_grad_())
+    scores = level_scores(backend, replace(level, source=source).on(level.grid), "hard", "step")
+    assert torch.isfinite(scores).all(), "the level before may train: its votes do"
 
 
 @pytest.mark.parametrize(("split", "activation"), SMOOTH)

@@ -5,6 +5,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from hedgerow.kernels.cpu import walk
 from hedgerow.kernels.definition import level as definition
 from hedgerow.kernels.definition import outputs
 from helpers.net_cases import EPS
@@ -38,6 +39,29 @@ def test_votes_that_are_not_negative_are_divided_by_their_sum():
     np.testing.assert_array_equal(definition.normalise(torch.from_numpy(scores)), expected)
     np.testing.assert_array_equal(outputs.normalise(scores), expected)
     np.testing.assert_allclose(expected.sum(axis=0), 1, atol=4 * EPS)
+
+
+def by_the_kernel(scores):
+    """As forests are normalised after walking: votes (h*w,C) to (C,h,w), of one row here."""
+    out = np.empty((len(scores), 1, scores.shape[1]), np.float32)
+    walk.finish(np.ascontiguousarray(scores.T), False, out)
+    return out[:, 0]
+
+
+@pytest.mark.parametrize(
+    "normalise", [outputs.normalise, lambda s: definition.normalise(torch.from_numpy(s)).numpy(), by_the_kernel]
+)
+def test_scores_that_cancel_are_divided_by_a_tenth_of_their_sizes(normalise):
+    """By hand. Sums 0, 1, 1, 2 and -2 of sizes 6, 11, 9, 10 and 2; the tenth decides in the first, second and last."""
+    scores = np.array([[3, -3, 0, 0], [6, -5, 0, 0], [5, -4, 0, 0], [6, -4, 0, 0], [0, 0, 0, -2]], np.float32).T
+    expected = [
+        [5.25, -4.75, 0.25, 0.25],  # over 0.6, and a quarter of 1
+        [5.477272, -4.522727, 0.022727, 0.022727],  # over 1.1, and a quarter of 1 - 1 / 1.1
+        [5, -4, 0, 0],  # over 1, which is more than 0.9
+        [3, -2, 0, 0],
+        [2.75, 2.75, 2.75, -7.25],  # over 0.2, and a quarter of 1 + 10
+    ]
+    np.testing.assert_allclose(normalise(scores).T, expected, rtol=0, atol=2e-6)
 
 
 @pytest.mark.parametrize("normalise", [outputs.normalise, lambda s: definition.normalise(torch.from_numpy(s)).numpy()])

@@ -226,6 +226,27 @@ def test_what_trains_is_laid_out_as_what_does_not(shape, radii):
     np.testing.assert_allclose(same.detach(), values, rtol=0, atol=1e-6 if max(radii) else 0)
 
 
+@pytest.mark.parametrize("stretched", [False, True])
+def test_without_gradients_nothing_trains_and_the_forests_own_boxes_are_read(stretched):
+    level = level_case(size=(7, 9), radii=(0, 1, 3), n_probes=2, stretched=stretched)
+    features, before = (one.clone().requires_grad_() for one in (level.source.features, level.source.before))
+    with torch.no_grad():
+        same = replace(level, source=replace(level.source, features=features, before=before)).on(level.grid)
+    assert not same.reads.features_train
+    assert not same.values.requires_grad
+    np.testing.assert_array_equal(same.values, level.values)
+
+
+def test_what_is_given_precisely_is_laid_out_precisely():
+    level = level_case(size=(7, 9), radii=(0, 1), n_probes=2)
+    source = replace(level.source, features=level.source.features.double() / 3, before=level.source.before.double() / 3)
+    values, _ = lay_out(level.forest, level.wiring, source, level.grid)
+    assert values.dtype == torch.float64
+    trained = replace(source, features=source.features.clone().requires_grad_())
+    same, _ = lay_out(level.forest, level.wiring, trained, level.grid)
+    np.testing.assert_array_equal(values, same.detach())
+
+
 @pytest.mark.parametrize("shape", LATTICES)
 def test_gradients_go_back_to_where_values_were_read(shape):
     """Laying out is linear, so its gradient is the transposed map: <A u, w> = <u, A' w>."""

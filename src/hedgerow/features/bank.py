@@ -1,4 +1,4 @@
-"""The filter bank: raw intensity, and eight filters at every scale, of each image channel."""
+"""The filter bank: for each image channel, its raw intensity and eight filters at every scale."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ KINDS = (
     "hessian_high",
     "hessian_low",
 )
-"""Filters of each scale. `dog` is a narrower Gaussian minus the Gaussian; the structure tensor is smoothed again."""
+"""Filters at each scale. `dog` is a narrower Gaussian minus the Gaussian; the structure tensor is smoothed again."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Constants of the filters, kept with the model so that a later default does not change it.
+    """Constants of the filters, stored with the model so that new defaults do not change it.
 
-    dog_ratio:       sigma of the narrower Gaussian of `dog`, as a part of sigma
-    structure_ratio: sigma that smooths the structure tensor, as a part of sigma
-    truncate:        where a Gaussian ends, in sigmas
+    dog_ratio:       sigma of the narrower Gaussian of `dog`, relative to sigma
+    structure_ratio: sigma that smooths the structure tensor, relative to sigma
+    truncate:        where a Gaussian is cut off, in sigmas
     """
 
     dog_ratio: float = 0.66
@@ -46,7 +46,7 @@ class Shape:
 
 
 def scale_channels(plane: np.ndarray, sigma: float, shape: Shape, out: np.ndarray) -> None:
-    """Fill out (8,H,W) with KINDS of one image channel (H,W) at one scale. Borders mirror, edge pixel included."""
+    """Fill `out` (8,H,W) with KINDS of one image channel (H,W) at one scale. Borders mirror, edge pixel included."""
     weights = shape.weights(sigma)
     tensor = np.empty((3, *plane.shape), np.float32)
     kernels.derivatives(_padded(plane, weights), weights, out, tensor)
@@ -65,7 +65,7 @@ def _padded(plane: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Bank(FeatureSet):
-    """input_mean, input_std: (C,) float32, of the image channels, removed before filtering"""
+    """input_mean, input_std: (C,) float32 statistics of the image channels, removed before filtering"""
 
     kind: ClassVar[str] = "bank"
 
@@ -103,7 +103,7 @@ class Bank(FeatureSet):
         return max(int(cut * s + 0.5) + int(cut * ratio * s + 0.5) for s in self.sigmas)
 
     def raw(self, image: np.ndarray) -> np.ndarray:
-        """The channels are shared out to threads."""
+        """Channels and scales are divided among threads."""
         # Centring first keeps precision where a 16-bit image has a large offset and little contrast.
         image = (image - self.input_mean[:, None, None]) / self.input_std[:, None, None]
         per_input = _per_input(self.sigmas)
@@ -140,7 +140,7 @@ class Bank(FeatureSet):
             and 0 < self.shape.dog_ratio < 1
             and 0 < self.shape.structure_ratio <= 4
             and 1 <= self.shape.truncate <= 8
-            # Before anything is made for each feature: there cannot be more of them than statistics.
+            # Checked before anything is made for each feature: there cannot be more features than statistics.
             and type(self.n_inputs) is int
             and 1 <= self.n_inputs * _per_input(self.sigmas) <= self.mean.size
             and self.input_mean.shape == self.input_std.shape == (self.n_inputs,)

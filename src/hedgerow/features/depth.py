@@ -1,4 +1,4 @@
-"""Scale-invariant depth features (Shotton et al.): metres, and whether anything was seen; offsets shrink with depth."""
+"""Scale-invariant depth features (Shotton et al.): depth, and whether anything was seen; offsets shrink with depth."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hedgerow.features.protocol import FeatureSet, check_features, unfitted
 
 @dataclass(frozen=True)
 class Depth(FeatureSet):
-    """depth_unit: image units per metre; nearest, background: metres, the range that depths are brought into"""
+    """depth_unit: image units per metre; nearest, background: the range in metres to which depths are clipped"""
 
     kind: ClassVar[str] = "depth"
     blank: ClassVar[float | None] = 0.0
@@ -34,7 +34,7 @@ class Depth(FeatureSet):
     def begin(cls, images: Sequence[np.ndarray], config: StackConfig) -> Self:
         if len(images[0]) != 1:
             raise InputError(
-                f"depth features need images of one channel, and these have {len(images[0])}; "
+                f"depth features need images with one channel, but these have {len(images[0])}; "
                 "give depth maps, or choose features='bank' or 'channels'."
             )
         context = config.context
@@ -48,11 +48,11 @@ class Depth(FeatureSet):
         return np.stack([self._metres(image), image[0] > 0]).astype(np.float32)
 
     def counted(self, raw: np.ndarray) -> np.ndarray:
-        """Where something was seen: the background would drown the body's own statistics."""
+        """Only pixels where something was seen: the background would swamp the statistics of the body."""
         return raw.reshape(2, -1)[:, raw[1].ravel() > 0]
 
     def fitted(self, mean: np.ndarray, std: np.ndarray) -> Self:
-        """Whether anything was seen stays 0 or 1."""
+        """The second feature, whether anything was seen, stays 0 or 1."""
         return replace(self, mean=np.array([mean[0], 0], np.float32), std=np.array([std[0], 1], np.float32))
 
     def _metres(self, image: np.ndarray) -> np.ndarray:

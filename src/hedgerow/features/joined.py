@@ -16,7 +16,7 @@ from hedgerow.images.arrays import Layout
 
 @dataclass(frozen=True)
 class Joined(FeatureSet):
-    """The features of `members`, one after the other. Their own mean and std are not used: those here are of all."""
+    """The features of `members`, one after the other. Their own mean and std are not used; those here cover all."""
 
     kind: ClassVar[str] = "joined"
 
@@ -58,16 +58,16 @@ class Joined(FeatureSet):
 
 
 def joined(members: list[FeatureSet]) -> Joined:
-    """The members side by side, before statistics are taken."""
+    """The members side by side, before statistics are computed."""
     for member in members:
         if member.proposals != "offsets":
             raise ConfigError(
-                f"{member.kind!r} features decide where every split looks, so they cannot stand beside others; "
+                f"{member.kind!r} features decide where every split looks, so they cannot be combined with others; "
                 "use them alone."
             )
     return Joined(members[0].n_inputs, tuple(members), **unfitted(sum(member.n_features for member in members)))
 
 
 def joint_layout(kinds: list[type[FeatureSet]]) -> Layout:
-    """A user's own channels come as planes; whatever stands beside them reads those."""
+    """Planes if any kind reads the user's own channels, which the other kinds then read too; else a picture."""
     return "planes" if any(kind.layout == "planes" for kind in kinds) else "picture"

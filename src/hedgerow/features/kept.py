@@ -1,4 +1,4 @@
-"""Features of training images, computed once and kept: in memory, or beyond a limit in a temporary file."""
+"""Features of training images, computed once and kept: in memory or, beyond a limit, in a temporary file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MEMORY = 2**28  # bytes of features that stay in memory
 class Ready:
     """A fitted feature set, and what it computes for training images: (F,H,W) float32 each, in their order.
 
-    What a caller that trains again and again, such as a page, keeps between two trainings.
+    A caller that trains repeatedly, such as a page, keeps this from one training to the next.
     """
 
     features: FeatureSet
@@ -28,12 +28,12 @@ class Ready:
 
 
 class KeptFeatures:
-    """Raw features (F,H,W) float32 of one image after another, handed out standardised once `finish` was called."""
+    """Raw features (F,H,W) float32 of one image after another, returned standardised once `finish` has been called."""
 
     def __init__(self, memory: int = MEMORY) -> None:
-        """memory: bytes that stay in memory; what is beyond goes to a file that vanishes with this object"""
+        """memory: bytes that stay in memory; the rest goes to a file that is deleted with this object"""
         self._room = memory
-        self._kept: list[np.ndarray | tuple[int, tuple[int, ...]]] = []  # or where it lies in the file, and its shape
+        self._kept: list[np.ndarray | tuple[int, tuple[int, ...]]] = []  # or its position in the file, and its shape
         self._file: IO[bytes] | None = None
         self._features: FeatureSet | None = None
 
@@ -57,7 +57,7 @@ class KeptFeatures:
             self._file.close()
 
     def finish(self, features: FeatureSet) -> None:
-        """Standardise what is kept as these features say."""
+        """Standardise what has been kept with the statistics of these features."""
         self._features = features
         for kept in self._kept:
             if isinstance(kept, np.ndarray):

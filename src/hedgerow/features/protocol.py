@@ -24,7 +24,7 @@ Arrays = dict[str, np.ndarray]
 class FeatureSet(Protocol):
     """Turns an image (C,H,W) into features (F,H,W), each standardised over the training set.
 
-    Implementations are frozen dataclasses. A kind must say `kind`, `names`, `begin` and `raw`; if it has settings or
+    Implementations are frozen dataclasses. A kind must define `kind`, `names`, `begin` and `raw`; if it has settings or
     arrays of its own, also `settings`, `arrays`, `from_file` and `validate`. The rest has defaults.
 
     n_inputs:  C
@@ -33,10 +33,10 @@ class FeatureSet(Protocol):
 
     kind: ClassVar[str]
     layout: ClassVar[Layout] = "picture"
-    blank: ClassVar[float | None] = None  # pixel value that means "nothing was seen here", of images that have one
+    blank: ClassVar[float | None] = None  # pixel value that means "nothing was seen here", for images with one
     proposals: ClassVar[str] = "offsets"  # what a split may look at: "offsets", or "depth" differences
-    max_offset: ClassVar[float] = 2048.0  # of a model file's splits; farther ones would ask for absurd memory
-    offset_unit: ClassVar[str] = ""  # for people to read: at what an offset is so many pixels long
+    max_offset: ClassVar[float] = 2048.0  # in a model file's splits; larger ones would need absurd memory
+    offset_unit: ClassVar[str] = ""  # for display: where offsets count in pixels, e.g. " at one metre"
 
     n_inputs: int
     mean: np.ndarray
@@ -69,20 +69,20 @@ class FeatureSet(Protocol):
         ...
 
     def counted(self, raw: np.ndarray) -> np.ndarray:
-        """(F,n): of raw features (F,H,W), those that mean and std are taken of."""
+        """(F,n): the part of the raw features (F,H,W) that mean and std are computed from."""
         return raw.reshape(len(raw), -1)
 
     def fitted(self, mean: np.ndarray, std: np.ndarray) -> Self:
-        """With the statistics (F,) of the training set."""
+        """The same features with the statistics (F,) of the training set."""
         return replace(self, mean=mean, std=std)  # type: ignore[type-var]
 
     def standardise(self, raw: np.ndarray) -> np.ndarray:
-        """Raw features (F,...), contiguous, standardised in place."""
+        """Standardise raw features (F,...), contiguous, in place."""
         kernels.standardise(raw.reshape(len(raw), -1), self.mean, np.float32(1) / self.std)
         return raw
 
     def compute(self, image: np.ndarray, region: Region | None = None) -> np.ndarray:
-        """Features (F,h,w) float32 of a region (default: all) of an image (C,H,W): equal to the whole bit for bit."""
+        """Features (F,h,w) float32 in a region (default: all) of an image (C,H,W), the same bits as for the whole."""
         if image.shape[0] != self.n_inputs:
             raise InputError(
                 f"the image has {image.shape[0]} channel(s) but the model was trained on {self.n_inputs}; "
@@ -99,7 +99,7 @@ class FeatureSet(Protocol):
         return None
 
     def reach(self, offset: float) -> int:
-        """How far, in pixels, an offset of this length can lead."""
+        """How far, in pixels, an offset of this length can reach."""
         return int(np.ceil(offset))
 
     def outside(self, n_proba: int) -> np.ndarray | None:
@@ -107,7 +107,7 @@ class FeatureSet(Protocol):
         return None
 
     def settings(self) -> dict[str, Any]:
-        """What a model file says of it, JSON-ready; `arrays` travel beside that."""
+        """What a model file says about the features, JSON-ready; `arrays` are stored alongside."""
         return {"kind": self.kind, "n_inputs": self.n_inputs}
 
     def arrays(self) -> Arrays:
@@ -115,7 +115,7 @@ class FeatureSet(Protocol):
 
     @classmethod
     def from_file(cls, settings: Mapping[str, Any], arrays: Arrays) -> Self:
-        """What `settings` and `arrays` gave; both may come from a hostile file, so `validate` follows."""
+        """Rebuilt from what `settings` and `arrays` returned; a hostile file may supply both, so `validate` follows."""
         own = {name: value for name, value in settings.items() if name != "kind"}
         return cls(**own, **arrays)
 
@@ -130,22 +130,22 @@ class FeatureSet(Protocol):
 
 
 def check_features(fits: bool) -> None:
-    """Refuse a model file whose features cannot be."""
+    """Refuse a model file whose feature settings are impossible."""
     refuse_unless(fits, "its feature settings are inconsistent")
 
 
 def are_statistics(mean: np.ndarray, std: np.ndarray) -> bool:
-    """Whether these can be means and standard deviations."""
+    """Whether these could be means and standard deviations."""
     return bool(np.isfinite(mean).all() and np.isfinite(std).all() and (std > 0).all())
 
 
 def unfitted(n_features: int) -> Arrays:
-    """The mean and std (F,) of features that are left as they are."""
+    """The mean and std (F,) that leave features as they are."""
     return {"mean": np.zeros(n_features, np.float32), "std": np.ones(n_features, np.float32)}
 
 
 class Statistics:
-    """Mean and standard deviation of rows that come in parts."""
+    """Mean and standard deviation of rows that arrive in parts."""
 
     def __init__(self) -> None:
         self._count, self._total, self._square = 0, np.zeros(1), np.zeros(1)
@@ -163,7 +163,7 @@ class Statistics:
         n = max(self._count, 1)
         mean, square = self._total / n, self._square / n
         variance = square - mean**2
-        # Rounding of the two sums leaves this much where the row is constant.
+        # For a constant row, rounding of the two sums leaves up to this much.
         is_flat = variance <= 1e-10 * square + 1e-30
         return mean.astype(np.float32), np.where(is_flat, 1.0, np.sqrt(np.maximum(variance, 0))).astype(np.float32)
 

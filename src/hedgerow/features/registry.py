@@ -22,9 +22,9 @@ MAX_MEMBERS = 16
 
 
 def register(kind: type[FeatureSet]) -> type[FeatureSet]:
-    """Make a kind from elsewhere known; also a class decorator."""
+    """Register a kind defined elsewhere; also usable as a class decorator."""
     if kind.kind in (*KINDS, Joined.kind):
-        raise ConfigError(f"there are {kind.kind!r} features already; give the new kind another name.")
+        raise ConfigError(f"there are already {kind.kind!r} features; give the new kind another name.")
     KINDS[kind.kind] = kind
     return kind
 
@@ -39,12 +39,12 @@ def kinds_of(features: str | Sequence[str]) -> list[type[FeatureSet]]:
 
 
 def layout_of(features: str | Sequence[str]) -> Layout:
-    """How images are handed in for these features."""
+    """How images are passed in for these features."""
     return joint_layout(kinds_of(features))
 
 
 def fit_features(images: Sequence[np.ndarray], config: StackConfig) -> tuple[FeatureSet, KeptFeatures]:
-    """The feature set for training images, each (C,H,W) float32, and what it computes of each of them."""
+    """The feature set for training images, each (C,H,W) float32, and what it computes for each of them."""
     begun = [kind.begin(images, config) for kind in kinds_of(config.features)]
     features = begun[0] if len(begun) == 1 else joined(begun)
     kept, found = KeptFeatures(), Statistics()
@@ -66,7 +66,7 @@ def rebuild(settings: Mapping[str, Any], arrays: Arrays) -> FeatureSet:
         features = KINDS[kind].from_file(settings, arrays)
     else:
         raise ConfigError(
-            f"its features are of the kind {str(kind)[:40]!r}, which is unknown here; import the package that has it."
+            f"its features are of kind {str(kind)[:40]!r}, which is unknown here; import the package that defines it."
         )
     features.validate()
     return features

@@ -1,4 +1,4 @@
-"""Forests as flat arrays: the representation that every other part is a pass from or to.
+"""Forests as flat arrays: the representation that every other part converts from or to.
 
 A sample goes RIGHT iff value >= threshold, else left; the two children of a node are neighbours in the arrays.
 A soft split sends it both ways: right with probability sigmoid(sharpness * (value - threshold)).
@@ -96,12 +96,12 @@ class Forest:
             nodes, trees = self.left_child[nodes[going_on]], trees[going_on]
             if not len(nodes):
                 return deepest
-            deepest[trees] += 1  # once per tree and round, however many of its nodes go on
+            deepest[trees] += 1  # once per tree and round, however many of its nodes continue
             nodes, trees = np.concatenate([nodes, nodes + 1]), np.concatenate([trees, trees])
 
     @cached_property
     def reach(self) -> int:
-        """The farthest that a probe reads from its pixel along an axis, box included, before offsets are stretched."""
+        """The farthest that any probe reads from its pixel along an axis, box included, before offsets are stretched."""
         used = (self.weight != 0) & self.is_split[:, None]
         if not used.any():
             return 0
@@ -150,7 +150,7 @@ class Forest:
     def validate(self) -> None:
         """Raise ModelError unless the arrays describe trees that are safe to walk."""
         n, shape = self.n_nodes, self.channel.shape
-        refuse_unless(n >= 1 and len(shape) == 2 and shape[0] == n and 1 <= shape[1] <= 64, "probe arrays do not fit")
+        refuse_unless(n >= 1 and len(shape) == 2 and shape[0] == n and 1 <= shape[1] <= 64, "probe arrays do not match")
         refuse_unless(
             self.votes.ndim == 2 and self.n_leaves >= 1 and self.n_classes >= 1,
             "votes are not (leaves, classes)",
@@ -170,7 +170,7 @@ class Forest:
             self.root.ndim == 1 and self.n_trees >= 1 and self.root[0] == 0,
             "the first tree does not start at 0",
         )
-        refuse_unless(bool((np.diff(self.root) > 0).all()) and self.root[-1] < n, "trees do not follow each other")
+        refuse_unless(bool((np.diff(self.root) > 0).all()) and self.root[-1] < n, "the trees are not in order")
         refuse_unless(bool(((self.channel >= 0) & (self.channel < self.n_channels)).all()), "a channel does not exist")
         refuse_unless(bool(((self.radius >= 0) & (self.radius <= 4096)).all()), "a radius is out of range")
         refuse_unless(bool((np.abs(self.offset) <= 1e6).all()), "an offset is out of range")
@@ -201,15 +201,15 @@ OUTPUTS = ("normalise", "softmax")
 class ForestStack(Answers):
     """K forests: level k reads the features and, from the second level on, the class probabilities of level k-1.
 
-    classes:     (C,) class values as the user's labels gave them
+    classes:     (C,) class values as given in the user's labels
     unlabelled:  the label value that meant "no label"
-    image_dtype: of the training images, to notice a set on another scale
-    settings:    how it was grown, and its held-out scores: for reading, not for computing
-    output:      what follows the last level's summed votes: "normalise", as after the others, or "softmax", where they
+    image_dtype: of the training images, to detect images on another scale
+    settings:    how it was grown, and its held-out scores: for information, not used in computation
+    output:      what follows the last level's summed votes: "normalise", as after the others, or "softmax", if they
                  are a network's
     tolerance:   soft splits: a branch is entered only where the probability of reaching it exceeds this
-    refinements: of the network that a soft forest was; empty for all others
-    device:      where it is to be run, "cpu" or "cuda"; not part of what is saved
+    refinements: of the network that a soft forest was mapped from; empty for all others
+    device:      where it runs, "cpu" or "cuda"; not saved
     """
 
     features: FeatureSet
@@ -246,16 +246,16 @@ class ForestStack(Answers):
 
     @property
     def is_soft(self) -> bool:
-        """Whether splits are soft; those of all levels are, or none."""
+        """Whether splits are soft; either those of all levels are, or none."""
         return self.levels[0].sharpness is not None
 
     def validate(self) -> None:
-        """Raise ModelError unless every level fits the features, the classes and the level before."""
+        """Raise ModelError unless every level fits the features, the classes and the previous level."""
         refuse_unless(self.output in OUTPUTS and 0 <= self.tolerance < 1, "its output or tolerance is out of range")
         refuse_unless(len({forest.sharpness is None for forest in self.levels}) <= 1, "only some levels are soft")
         refuse_unless(self.n_levels >= 1 and len(set(self.classes)) == self.n_classes, "levels or classes are missing")
         for level, forest in enumerate(self.levels):
-            refuse_unless(forest.n_classes == self.n_classes, "a level has other classes")
+            refuse_unless(forest.n_classes == self.n_classes, "a level has different classes")
             expected = self.features.n_features + (self.n_classes if level else 0)
-            refuse_unless(forest.n_channels == expected, "a level reads other channels than there are")
+            refuse_unless(forest.n_channels == expected, "a level reads channels that do not exist")
             forest.validate()

@@ -1,7 +1,7 @@
-"""Auto-context: forests grown level after level, each reading the features and the level before.
+"""Auto-context: forests grown level by level, each reading the features and the previous level.
 
-A later level must see what it will meet on new images: predictions of images that the level before did not train on.
-So pixels belong to groups (an image with its altered copies, or blocks where images are few), and the class
+A later level must see what it will meet on new images: predictions for images that the previous level was not trained
+on. So pixels belong to groups (an image with its altered copies, or blocks if images are few), and the class
 probabilities that level k+1 learns from come, group by group, from trees that never saw the group.
 """
 
@@ -38,7 +38,7 @@ def fit_stack(
     names: Sequence[str] | None = None,
     progress: Report | None = None,
 ) -> ForestStack:
-    """Grow a stack on images (H,W[,C]) of any sizes and labels (H,W), `unlabelled` where there is none.
+    """Grow a stack on images (H,W[,C]) of any sizes and labels (H,W), `unlabelled` where there is no label.
 
     With StackConfig(features="channels") an image is (F,H,W): its own channels, in place of the filter bank.
     names: of the images, for messages; progress: report function, None for a bar on the terminal.
@@ -54,7 +54,7 @@ def fit_stack(
 def grow_stack(
     labelled: LabelledSet, config: StackConfig, *, ready: Ready | None = None, progress: Report | None = None
 ) -> ForestStack:
-    """Grow a stack on labelled images; `ready`: their features, if they are known already."""
+    """Grow a stack on labelled images; `ready`: their features, if already computed."""
     log.info("classes\n%s", labelled.table)
     blank = kinds_of(config.features)[0].blank
     images = with_groups(labelled, config.augment, config.seed, blank)
@@ -93,7 +93,7 @@ def grow_stack(
 def _features(
     images: list[LabelledImage], config: StackConfig, ready: Ready | None
 ) -> tuple[FeatureSet, Callable[[int], np.ndarray]]:
-    """The feature set, and the features (F,H,W) of each image by its number; those of the originals may be ready."""
+    """The feature set, and the features (F,H,W) of each image by number; those of the originals may be ready."""
     if ready is None:
         features, kept = fit_features([image.planes for image in images], config)
         return features, kept.__getitem__
@@ -104,7 +104,7 @@ def _features(
 def _grow_level(
     planes: TrainingPlanes, samples: Samples, level: int, n_classes: int, config: StackConfig, report: Report
 ) -> tuple[PlaneForest, dict[int, PlaneForest]]:
-    """The level's forest, and for every group the forest that predicts it for the next level."""
+    """The level's forest, and for every group, the forest that predicts it for the next level."""
     groups = np.unique(samples.group)
     n_folds = min(config.n_folds, len(groups)) if config.held_out == "folds" else 0
     total, done = config.n_trees * (1 + n_folds), 0
@@ -136,7 +136,7 @@ def _grow_level(
 
 
 def _skipped_groups(order: np.ndarray, n_trees: int, skip: float) -> list[np.ndarray]:
-    """For each tree the groups it does not see: an equal share each, and every group is skipped by some tree."""
+    """For each tree, the groups it does not see: equally many each, and every group is skipped by some tree."""
     n = len(order)
     each = min(max(round(skip * n), -(-n // n_trees), 1), n - 1)
     return [order[(t * each + np.arange(each)) % n] for t in range(n_trees)]
@@ -158,7 +158,7 @@ def _pass_on(
         assert image.group is not None
         proba = np.empty((n_classes, *image.target.shape), np.float32)
         for g in np.unique(image.group).tolist():
-            # A group without a sample was seen by no tree: any forest may predict it.
+            # No tree saw a group without samples, so any forest may predict it.
             forest = predictors.get(g, any_forest)
             mine = image.group == g
             box = _bounding_box(mine)

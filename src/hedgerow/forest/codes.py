@@ -1,7 +1,7 @@
-"""One byte per pixel: each channel is cut once at (at most 255) edges taken from its quantiles.
+"""One byte per pixel: each channel is quantised once, at up to 255 edges taken from its quantiles.
 
-A pixel's code is the number of edges at or below its value. So `code >= k` says the same as `value >= edges[k-1]`:
-a tree grown on codes sends every pixel the way the finished tree, with edges as thresholds, sends it.
+A pixel's code is the number of edges at or below its value. So `code >= k` means the same as `value >= edges[k-1]`:
+a tree grown on codes sends every pixel the same way as the finished tree, which has edges as thresholds.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from hedgerow.kernels.cpu import codes
 
 N_EDGES = 255
 PROBA_EDGES = ((np.arange(1, N_EDGES + 1) / (N_EDGES + 1)) ** 2).astype(np.float32)
-"""Edges for class probabilities: known beforehand, and finest near 0, where the rare classes are told apart."""
+"""Edges for class probabilities: known in advance, and finest near 0, where rare classes are told apart."""
 
 
 def fit_edges(values: np.ndarray) -> np.ndarray:
-    """(255,) float32 ascending edges for a channel seen at values (S,); what is not needed is +inf.
+    """(255,) float32 ascending edges for a channel with sampled values (S,); edges not needed are +inf.
 
-    With at most 256 different values there is an edge between any two neighbours: nothing is lost.
+    With at most 256 different values there is an edge between any two neighbours, so nothing is lost.
     """
     distinct = np.unique(values)
     if len(distinct) > N_EDGES + 1:
@@ -36,5 +36,5 @@ def fit_edges(values: np.ndarray) -> np.ndarray:
 
 
 def encode(plane: np.ndarray, edges: np.ndarray, out: np.ndarray) -> None:
-    """Codes of plane (H,W) or (S,) into out (same size) uint8."""
+    """Write the codes of plane (H,W) or (S,) into out (same size) uint8."""
     codes.encode(np.ascontiguousarray(plane).reshape(-1), edges, out.reshape(-1))

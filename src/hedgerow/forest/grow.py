@@ -1,4 +1,4 @@
-"""One forest from samples."""
+"""Growing one forest from samples."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def grow_forest(
     seed: tuple[int, ...],
     advance: Callable[[], None] = lambda: None,
 ) -> PlaneForest:
-    """A forest over planes.
+    """Grow a forest over planes.
 
-    skipped_groups: for each tree the groups whose samples it must not see. `advance` is called after each tree.
+    skipped_groups: for each tree, the groups whose samples it must not see. `advance` is called after each tree.
     """
     trees = []
 
@@ -54,7 +54,7 @@ def _grow_tree(
     config: StackConfig,
     rng: np.random.Generator,
 ) -> kernels.Grown:
-    """One tree, its children counted from its own root, its counts weighted by class."""
+    """One tree; children are numbered from its own root, and counts are weighted by class."""
     fields = (samples.row, samples.column, samples.image, samples.pixel, samples.target)
     table = np.stack([*(field[chosen] for field in fields), count]).astype(np.int32)
     class_weight = np.ones(n_classes)
@@ -68,7 +68,7 @@ def _grow_tree(
     n_probes = 2 if is_depth else context.n_probes
     n_channels, n_radii = planes.n_channels, len(planes.radii)
     n_drawn = min(context.n_channels or int(np.ceil(np.sqrt(n_channels))), n_channels)
-    # With nothing to vary, further candidates on a channel would all be the first one.
+    # With nothing to vary, further candidates on a channel would all equal the first.
     varied = is_depth or context.window > 1 or context.n_probes > 1 or n_radii > 1
     n_offsets = context.n_offsets if varied else 0
     if varied and context.n_candidates is not None:
@@ -108,7 +108,7 @@ def _assemble(trees: list[kernels.Grown], n_planes: int) -> Forest:
     is_leaf = left_child == LEAF
     leaf_index = np.where(is_leaf, np.cumsum(is_leaf) - 1, LEAF).astype(np.int32)
     weighted = np.concatenate([t.counts for t in trees])[is_leaf]
-    # Half precision is finer than the counts in a leaf can tell, and halves the model file.
+    # Half precision is finer than a leaf's counts warrant, and halves the model file.
     votes = (weighted / weighted.sum(axis=1, keepdims=True)).astype(np.float16).astype(np.float32)
     plane = np.concatenate([t.plane for t in trees])
     return Forest(

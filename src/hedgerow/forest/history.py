@@ -1,4 +1,4 @@
-"""What a model remembers of how it was refined. The network has it, and the soft forest that it is mapped back to."""
+"""A model's record of how it was refined. Networks have one, and so do the soft forests they are mapped back to."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, Self
 
 @dataclass(frozen=True)
 class Check:
-    """One look at a network on its way: after `step` steps, the mean loss since the last look, and the held-out score.
+    """One check of a network in training: after `step` steps, the mean loss since the last check, and the held-out score.
 
-    loss, mean_dice: None where there is none
+    loss, mean_dice: None if unknown
     """
 
     step: int
@@ -21,11 +21,11 @@ class Check:
 
 @dataclass(frozen=True)
 class Refinement:
-    """One refinement.
+    """The record of one refinement.
 
-    config:  its settings, as `RefineConfig.to_dict` gives them
-    checks:  in order; the first is of step 0
-    stack, mapped, refined: mean Dice on the held-out images of the forests, of the network before, and after
+    config:  its settings, as `RefineConfig.to_dict` returns them
+    checks:  in order; the first is at step 0
+    stack, mapped, refined: mean Dice on the held-out images: the forests', the network's before, and after
     """
 
     config: Mapping[str, Any]
@@ -36,7 +36,7 @@ class Refinement:
 
     @property
     def scores(self) -> dict[str, float]:
-        """Those of stack, mapped and refined that are known."""
+        """Whichever of stack, mapped and refined are known."""
         named = {"stack": self.stack, "mapped": self.mapped, "refined": self.refined}
         return {name: score for name, score in named.items() if score is not None}
 
@@ -46,7 +46,7 @@ class Refinement:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """What `to_dict` gave; a ValueError, TypeError or KeyError if a value is of the wrong type."""
+        """Rebuilt from what `to_dict` returned; raises ValueError, TypeError or KeyError if a value has a wrong type."""
         checks = tuple(Check(**{**check, "step": whole_number(check["step"])}) for check in values["checks"])
         record = cls(**{**values, "checks": checks})
         scores = (record.stack, record.mapped, record.refined)
@@ -57,12 +57,12 @@ class Refinement:
 
 
 def is_score(value: Any) -> bool:
-    """Whether a file's value can be a score or a loss: a number, or None."""
+    """Whether a value from a file can be a score or a loss: a number, or None."""
     return value is None or type(value) in (int, float)
 
 
 def whole_number(value: Any) -> int:
-    """A file's value that must be a whole number."""
+    """A value from a file that must be a whole number."""
     if type(value) is not int:
         raise ValueError(f"{value!r} is not a whole number")
     return value

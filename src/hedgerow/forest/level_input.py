@@ -1,8 +1,8 @@
 """What a level reads for a region of an image, and how much the levels below it must compute for that.
 
-A region is computed with exactly the surroundings its pixels depend on: each level reads the level before within its
-reach, and the first reads features that look as far as their halo. Beyond the image's own border the rules of the
-features and of `walk` hold; an edge of a tile that is not the image's edge is never mistaken for one.
+A region is computed with exactly the surroundings that its pixels depend on: each level reads the previous one within
+its reach, and the first reads features that look as far as their halo. Outside the image the rules of the features and
+of `walk` apply; an edge of a tile that is not the image's edge is never mistaken for one.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class LevelInput:
     """What one level reads.
 
     channels: M planes (H,W); where they end, the image is taken to end
-    region:   the pixels of the planes to compute; around it lies the level's reach wherever the image goes on
+    region:   the pixels of the planes to compute; the level's reach lies around it, as far as the image extends
     stretch:  (H,W) float32 factor for the offsets at each pixel, or None
-    outside:  (M,) float32 constants beyond the image, or None: the nearest edge pixel
+    outside:  (M,) float32 constants outside the image, or None: the nearest edge pixel
     """
 
     channels: np.ndarray | Sequence[np.ndarray]
@@ -49,11 +49,11 @@ def whole_input(
 
 
 RunLevel = Callable[[int, LevelInput], np.ndarray]
-"""Runs one level: its number, what it reads -> its output (C,h,w) in the region."""
+"""Runs one level: (its number, what it reads) -> its output (C,h,w) in the region."""
 
 
 class Layered(Protocol):
-    """What must be known of a model to say what its levels read."""
+    """What must be known about a model to tell what its levels read."""
 
     @property
     def features(self) -> FeatureSet: ...
@@ -67,12 +67,12 @@ class Layered(Protocol):
 
 
 class LevelPlan:
-    """What the first levels must compute, and read, so that the last of them is known in a region."""
+    """What the first levels must read and compute for the last of them to be known in a region."""
 
     def __init__(self, model: Layered, planes: np.ndarray, region: Region, n_levels: int) -> None:
         """planes: the image (C,H,W)"""
         size = planes.shape[1:]
-        computed = [region]  # what each level must be computed on, last level first
+        computed = [region]  # where each level must be computed; found from the last level back
         for level in reversed(range(n_levels)):
             computed.insert(0, computed[0].grown(model.level_reach(level), *size))
         self.reads, self.computed = computed[:-1], computed[1:]
@@ -99,7 +99,7 @@ def level_input(
 ) -> LevelInput:
     """What a level reads for one region of an image (C,H,W), after `run` has run the levels below it.
 
-    before: (C,H,W) output of the level below in the whole image, for a region that is all of it; None: it is computed
+    before: (C,H,W) output of the level below, if the region is the whole image; None: it is computed
     """
     plan = LevelPlan(model, planes, region, level + 1)
     if before is None:
@@ -126,7 +126,7 @@ def tiles(model: Layered, size: tuple[int, int], tile: int | None = None, memory
 
 
 def default_memory() -> int:
-    """Bytes that the work on one tile may take by default: an eighth of the machine's memory, 1 to 8 GB."""
+    """Bytes that work on one tile may take by default: an eighth of the machine's memory, from 1 to 8 GB."""
     try:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):  # not on every system
@@ -135,12 +135,12 @@ def default_memory() -> int:
 
 
 def fitting_tile(model: Layered, memory: int) -> int:
-    """The side of a tile whose work takes about `memory` bytes at most, or less where the halo is small anyway."""
+    """The side of a tile that takes at most about `memory` bytes to compute, or less if the halo is small anyway."""
     channels = model.features.n_features + model.n_classes
     # The features, the planes padded from them for one level, and two levels' probabilities.
     bytes_per_pixel = 4 * (2 * channels + 2 * model.n_classes)
     halo = model.receptive_field
     affordable = int(np.sqrt(memory / bytes_per_pixel)) - 2 * halo
-    # With eight times the halo a tile does half as much again as its own pixels need; larger ones gain little.
+    # At eight times the halo, a tile does half as much work again as its own pixels need; larger ones gain little.
     # However little memory there is, a tile must not be mostly halo.
     return max(min(affordable, max(8 * halo, 512)), 2 * halo, 64)

@@ -1,4 +1,4 @@
-"""The training set in the form that growing reads, planes of all images side by side, and the forests grown on it."""
+"""The training set in the form used for growing, planes of all images side by side, and the forests grown on it."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from hedgerow.threads import map_threads
 
 @dataclass(frozen=True)
 class TrainingPlanes:
-    """All that splits may read of I training images: a plane is a (channel, radius) pair.
+    """All that splits may read from I training images: a plane is a (channel, radius) pair.
 
-    codes:  (P,pixels) uint8, or (0,0) where values are used
+    codes:  (P,pixels) uint8, or (0,0) if values are used
     values: (P,pixels) float32, or (0,0)
-    edges:  (P,255) float32, the values at which codes are cut
+    edges:  (P,255) float32, the values that separate the codes
     start, height, width: (I,) int32: where image i begins among the pixels, and its size
     stretch: (pixels,) float32 factor for offsets, or empty
-    outside: (P,) float32 constants beyond the border, or empty
+    outside: (P,) float32 constants outside the image, or empty
     radii:  of the planes of each channel
     proposals: what splits may look at, as in `FeatureSet`
     """
@@ -71,7 +71,7 @@ class TrainingPlanes:
         )
 
     def store(self, i: int, first_channel: int, channels: np.ndarray) -> None:
-        """Put channels (n,H,W) of image i in place, at every radius."""
+        """Store channels (n,H,W) of image i, at every radius."""
         out = self.image(i)
 
         def put(c: int) -> None:
@@ -89,7 +89,7 @@ class TrainingPlanes:
         return box_averaged(channel, radius, float(self.outside[plane]) if len(self.outside) else None)
 
     def fit_edges(self, per_image: Sequence[np.ndarray], n_channels: int) -> None:
-        """Cut the first channels where their values at the samples, per_image (n_planes,S), say."""
+        """Choose the first channels' edges from their values at the samples, per_image (n_planes,S)."""
         values = np.concatenate(per_image, axis=1)
 
         def fit(p: int) -> None:
@@ -115,15 +115,15 @@ class TrainingPlanes:
 
 @dataclass(frozen=True)
 class PlaneForest:
-    """A forest in training. Its splits read planes, and where planes hold codes its thresholds are codes.
+    """A forest in training. Its splits read planes, and if planes hold codes, its thresholds are codes.
 
-    trees: arrays as in `Forest`, but for `channel`, which numbers planes, and `threshold`
+    trees: arrays as in `Forest`, except for `channel`, which numbers planes, and `threshold`
     """
 
     trees: Forest
 
     def select(self, trees: np.ndarray) -> PlaneForest:
-        """Of these trees alone (ascending tree numbers)."""
+        """The forest of these trees alone (ascending tree numbers)."""
         return PlaneForest(self.trees.select(trees))
 
     def proba(self, planes: TrainingPlanes, i: int, region: Region) -> np.ndarray:
@@ -157,17 +157,17 @@ def build_planes(
 ) -> TrainingPlanes:
     """Planes with the features in place; those of the class probabilities (n_classes, after them) are still empty.
 
-    computed: from the number of an image to its features (F,H,W)
+    computed: maps the number of an image to its features (F,H,W)
     """
     radii = config.context.radii
     n_channels = features.n_features + n_classes
     pixels = sum(image.target.size for image in images)
     if pixels >= 2**31:
         raise InputError(
-            f"the training images and their copies have {pixels:,} pixels and at most {2**31 - 1:,} can be used; "
+            f"the training images and their copies have {pixels:,} pixels, but at most {2**31 - 1:,} can be used; "
             "give fewer images, crop them, or make fewer copies."
         )
-    # Sums of probes need real values; a single probe needs only to be compared.
+    # Sums of probes need real values; a single probe only needs to be compared.
     summed = features.proposals != "offsets" or config.context.n_probes > 1
     shape, none = (n_channels * len(radii), pixels), (0, 0)
     outside = features.outside(n_classes)

@@ -1,8 +1,8 @@
 """What the probes of a forest read: planes, and where in them.
 
-A probe averages a channel over a box around a place at an offset from the pixel. Boxes are averaged once for the
-whole image: what a split reads is then one pixel of a plane, and a plane is a (channel, radius) pair.
-Beyond the image a probe finds the nearest edge pixel, or a constant where the features ask for one (depth).
+A probe averages a channel over a box centred at an offset from the pixel. Boxes are averaged once for the whole
+image: a split then reads one pixel of a plane, and a plane is a (channel, radius) pair.
+Outside the image a probe reads the nearest edge pixel, or a constant if the features require one (depth).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from hedgerow.kernels.cpu.boxes import box_averaged
 from hedgerow.kernels.cpu.walk import Nodes, Probes, ReadPlanes
 from hedgerow.threads import get_threads, map_threads
 
-MAX_PLACES = 2**32  # a probe's place among the planes is a 32-bit number; larger work is done in halves
+MAX_PLACES = 2**32  # a probe's place among the planes is a 32-bit number; larger regions are halved
 
 
 def used_planes(forest: Forest) -> tuple[np.ndarray, np.ndarray]:
-    """The (channel, radius) pairs that splits read, (P,2), and for every probe its plane, (N,J)."""
+    """The (channel, radius) pairs that splits read, (P,2), and the plane of every probe, (N,J)."""
     base = int(forest.radius.max()) + 1
     key = forest.channel.astype(np.int64) * base + forest.radius
     key[(forest.weight == 0) | ~forest.is_split[:, None]] = key[0, 0]  # unread: any plane will do
@@ -31,28 +31,28 @@ def used_planes(forest: Forest) -> tuple[np.ndarray, np.ndarray]:
 
 
 def row_blocks(height: int, per_thread: int = 4) -> list[tuple[int, int]]:
-    """First and last row of the parts in which threads share out an image of this height."""
+    """First row and end of each part into which an image of this height is divided among threads."""
     parts = min(height, per_thread * get_threads())
     edges = np.linspace(0, height, parts + 1).astype(int)
     return list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
 
 
 def n_places(forest: Forest, pairs: np.ndarray, given: LevelInput) -> int:
-    """How many pixels the planes of `fixed_places` have together."""
+    """The total number of pixels in the planes of `fixed_places`."""
     margin, inner = _margin(forest, given), given.region
     return len(pairs) * (inner.height + 2 * margin) * (inner.width + 2 * margin)
 
 
 def _margin(forest: Forest, given: LevelInput) -> int:
-    """How far a forest reads; farther than the image is large, every offset ends at its edge."""
+    """How far a forest reads, but no farther than the image's size: beyond that, every offset ends at its edge."""
     return min(forest.reach, max(given.size))
 
 
 def fixed_places(
     forest: Forest, given: LevelInput, pairs: np.ndarray, plane: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Planes (P,h,w) in which no probe for a pixel of the region leaves its plane, and the places (N,J) int64, counted
-    through all the planes, that the probes read for the first pixel; at a leaf 0."""
+    """Planes (P,h,w) large enough that no probe for a pixel of the region leaves its plane, and the places (N,J) int64,
+    numbered through all planes, that the probes read for the first pixel; 0 at a leaf."""
     margin, inner, channels = _margin(forest, given), given.region, given.channels
     whole = (inner.height, inner.width) == given.size
     shared = isinstance(channels, np.ndarray) and channels.flags.c_contiguous and channels.size < MAX_PLACES
@@ -67,7 +67,7 @@ def fixed_places(
 
 
 def _padded_planes(given: LevelInput, pairs: np.ndarray, margin: int) -> np.ndarray:
-    """(P, h+2m, w+2m): the planes around the region, continued beyond the image by the nearest edge pixel."""
+    """(P, h+2m, w+2m): the planes around the region, continued outside the image with the nearest edge pixel."""
     channels, inner = given.channels, given.region
     has = inner.grown(margin, *given.size)
     top, left = margin - (inner.top - has.top), margin - (inner.left - has.left)

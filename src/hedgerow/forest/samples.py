@@ -12,20 +12,20 @@ from hedgerow.images.altering import augmented_copy
 from hedgerow.images.arrays import UNLABELLED_INDEX as UNLABELLED
 from hedgerow.images.labelled import LabelledImage, LabelledSet
 
-FEW_IMAGES = 4  # with fewer, groups are blocks of images instead of images
+FEW_IMAGES = 4  # with fewer, groups are blocks of images instead of whole images
 BLOCKS = 4  # along each side of such an image
-MOST_HELD = 32  # images that score a refinement: each is predicted at every check, and a part of thousands is many
+MOST_HELD = 32  # limit on images that score a refinement, each predicted at every check: a fraction of thousands is many
 
 
 def blocks(shape: tuple[int, ...], side: int) -> np.ndarray:
-    """(H,W) int32: number of the block that each pixel lies in, of side x side blocks."""
+    """(H,W) int32: the number of the block that each pixel lies in, out of side x side blocks."""
     rows = (np.arange(shape[0]) * side // shape[0]).astype(np.int32)
     columns = (np.arange(shape[1]) * side // shape[1]).astype(np.int32)
     return rows[:, None] * side + columns[None, :]
 
 
 def hold_out(labelled: LabelledSet, part: float, seed: int) -> tuple[list[LabelledImage], list[LabelledImage]]:
-    """The images to train on, and those that score, MOST_HELD at most; of few images, blocks of each are held out."""
+    """The images to train on, and at most MOST_HELD that score; if there are few, blocks of each are held out."""
     images = list(labelled)
     if part == 0:
         return images, []
@@ -47,8 +47,8 @@ def hold_out(labelled: LabelledSet, part: float, seed: int) -> tuple[list[Labell
 
 
 def with_groups(labelled: LabelledSet, augment: AugmentConfig, seed: int, blank: float | None) -> list[LabelledImage]:
-    """The images, then their altered copies, with the groups that are held out together: an image with its copies, or,
-    of few images, a block with its copies."""
+    """The images, then their altered copies, with the groups that are held out together: an image with its copies or,
+    if there are few images, a block with its copies."""
     originals: list[LabelledImage] = []
     copies: list[LabelledImage] = []
     first_group = 0
@@ -66,9 +66,9 @@ def choose_pixels(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rows and columns (S,) of the labelled pixels of target (H,W) to train on, in reading order.
 
-    "grid": a random `fraction` of every `step`-th row and column (the paper's zebrafish experiment), and `at_least` so
-    many of each class wherever they lie, so that thin scribbles and small objects are not lost between the lines.
-    "per_class": so many of each class, or all there are (the paper's Kinect experiment).
+    "grid": a random `fraction` of every `step`-th row and column (the paper's zebrafish experiment), topped up to
+    `at_least` of each class from anywhere, so that thin scribbles and small objects are not lost between the lines.
+    "per_class": `per_class` pixels of each class, or all there are (the paper's Kinect experiment).
     """
     chosen = np.zeros(target.shape, bool)
     if config.kind == "grid":
@@ -104,7 +104,7 @@ class Samples:
 
 
 def draw_samples(images: Sequence[LabelledImage], config: StackConfig) -> Samples:
-    """Training pixels of all images, image after image in reading order."""
+    """Training pixels of all images, image by image in reading order."""
     parts, start = [], 0
     for i, image in enumerate(images):
         row, column = choose_pixels(image.target, config.sampling, np.random.default_rng((config.seed, 2, i)))

@@ -1,4 +1,4 @@
-"""Forests of soft splits over an image: node by node for the pixels that get there, or all of them where all count."""
+"""Forests of soft splits over an image: node by node for the pixels that get there, or all nodes if nearly all count."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hedgerow.kernels.definition.outputs import normalise, softmax
 from hedgerow.kernels.wiring import Wiring, fixed_reads, wire
 from hedgerow.threads import map_threads
 
-DENSE = 1e-6  # with a smaller tolerance nearly all branches are entered: then whole blocks of pixels are faster
+DENSE = 1e-6  # at a smaller tolerance nearly all branches are entered, and whole blocks of pixels are faster
 
 
 def run_soft_forest(forest: Forest, given: LevelInput, is_softmax: bool, tolerance: float) -> np.ndarray:
@@ -46,13 +46,13 @@ def run_soft_forest(forest: Forest, given: LevelInput, is_softmax: bool, toleran
         origin = (inner.top, inner.left)
         kernels.walk_soft(read, probes, nodes, forest.sharpness, limit, is_softmax, *rows, origin, out)
 
-    # The rows of a block share much work: fewer and larger parts than for hard splits.
+    # The rows of a block share much work, so there are fewer and larger parts than for hard splits.
     list(map_threads(walk, row_blocks(inner.height, 2)))
     return out
 
 
 def _all_branches(forest: Forest, planes: np.ndarray, place: np.ndarray, inner: Region, tolerance: float) -> np.ndarray:
-    """Scores (C,h,w): the network of one level, whose kernels work through all nodes with blocks of pixels."""
+    """Scores (C,h,w) by the network of one level, whose kernels take blocks of pixels through all nodes."""
     wiring = wire(forest.root, forest.left_child)
     splits, weights = wiring.node_split, soft_weights(forest, wiring)
     used = np.where(forest.weight[splits] != 0, place[splits], UNUSED)
@@ -62,7 +62,7 @@ def _all_branches(forest: Forest, planes: np.ndarray, place: np.ndarray, inner: 
 
 
 def soft_weights(forest: Forest, wiring: Wiring) -> Weights:
-    """Of the network that a forest of soft splits is."""
+    """The weights of the network that equals a forest of soft splits."""
     assert forest.sharpness is not None
     splits = wiring.node_split
     scale = forest.sharpness[splits]

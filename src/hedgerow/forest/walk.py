@@ -28,10 +28,10 @@ def run_level(stack: ForestStack, level: int, given: LevelInput) -> np.ndarray:
 
 
 def run_forest(forest: Forest, given: LevelInput, is_softmax: bool = False, tolerance: float = 0.0) -> np.ndarray:
-    """Class probabilities (C,h,w) float32 in the region of what is given.
+    """Class probabilities (C,h,w) float32 in the given region.
 
     is_softmax: the summed votes go through softmax; else they are normalised
-    tolerance:  soft splits: branches that are reached with no more than this probability are left out
+    tolerance:  soft splits: branches reached with at most this probability are left out
     """
     if forest.sharpness is not None:
         return run_soft_forest(forest, given, is_softmax, tolerance)
@@ -62,7 +62,7 @@ def run_forest(forest: Forest, given: LevelInput, is_softmax: bool = False, tole
 
 
 def reached_leaves(forest: Forest, given: LevelInput) -> np.ndarray:
-    """leaf(x) of every tree and pixel of the region: the row of `votes` that hard splits lead to, (T,h,w) int32."""
+    """leaf(x) for every tree and pixel of the region: the row of `votes` that hard splits lead to, (T,h,w) int32."""
     inner = given.region
     nodes, read = walkable(forest), any_planes(forest, given, *used_planes(forest))
     out = np.empty((forest.n_trees, inner.height, inner.width), np.int32)

@@ -1,4 +1,4 @@
-"""Altered copies of labelled images: turned, flipped, scaled, shifted, made brighter or darker; and parts of them."""
+"""Altered copies of labelled images: turned, flipped, scaled, shifted, made brighter or darker; and crops."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hedgerow.images.labelled import LabelledImage
 
 
 def trimmed(image: LabelledImage, blank: float) -> LabelledImage:
-    """The part (h,w) of an image (H,W) in which anything was seen: without a border whose pixels are all `blank`."""
+    """An image (H,W) cropped to the part (h,w) where anything was seen, without a border of `blank` pixels."""
     is_seen = image.planes[0] != blank
     rows, columns = np.flatnonzero(is_seen.any(axis=1)), np.flatnonzero(is_seen.any(axis=0))
     if not len(rows):
@@ -21,7 +21,7 @@ def trimmed(image: LabelledImage, blank: float) -> LabelledImage:
     part = np.s_[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
     if (image.target[part] == UNLABELLED).all():
         raise InputError(
-            f"the labels of {image.name} to train on all lie in its empty border, which trim leaves out; "
+            f"the training labels of {image.name} all lie in its empty border, which trim leaves out; "
             "set trim to false, or label what was seen."
         )
     return _part(image, part)
@@ -38,8 +38,8 @@ def augmented_copy(
     """A copy of the same size, turned, flipped, scaled, shifted, and made brighter or darker, at random.
 
     Labels are looked up, never blended; what comes in from outside the image is unlabelled and shows its mirror image.
-    blank: the pixel value that means "nothing was seen", of images that have one (depth): those are looked up too,
-    and blank comes in from outside
+    blank: the pixel value that means "nothing was seen", for images that have one (depth): their pixels are looked up
+    too, and blank comes in from outside
     """
     source = _source_places(image.target.shape, config, rng)
     nearest = np.floor(source + 0.5).astype(np.int64)
@@ -65,19 +65,19 @@ def altered(
     image: LabelledImage, config: AugmentConfig, rng: np.random.Generator, blank: float | None = None
 ) -> LabelledImage:
     """A random copy for one step of training, with at least one labelled pixel if the image has any."""
-    if config == UNALTERED:  # reading between pixels could change them by a rounding
+    if config == UNALTERED:  # interpolation could change pixels by rounding
         return image
     copy = augmented_copy(image, config, rng, blank)
-    return image if (copy.target == UNLABELLED).all() else copy  # all that was labelled was moved out of sight
+    return image if (copy.target == UNLABELLED).all() else copy  # all labelled pixels were moved out of sight
 
 
 def crop(image: LabelledImage, top: int, left: int, side: int) -> LabelledImage:
-    """The square of this side from (top, left) on, or what the image has of it."""
+    """The square of this side whose corner is (top, left), as far as the image covers it."""
     return _part(image, np.s_[top : top + side, left : left + side])
 
 
 def labelled_corner(target: np.ndarray, side: int, rng: np.random.Generator) -> tuple[int, int]:
-    """Top row and left column of a random square of this side around a labelled pixel of target (H,W): elsewhere
+    """Top row and left column of a random square of this side that holds a labelled pixel of target (H,W): elsewhere
     there is nothing to learn."""
     labelled = np.argwhere(target != UNLABELLED)
     place = labelled[rng.integers(len(labelled))]
@@ -101,7 +101,7 @@ def _source_places(shape: tuple[int, ...], config: AugmentConfig, rng: np.random
 
 
 def _bilinear(planes: np.ndarray, source: np.ndarray) -> np.ndarray:
-    """planes (C,H,W) read between pixels at source (2,h,w); beyond the border the image is mirrored."""
+    """planes (C,H,W) interpolated at source (2,h,w); beyond the border the image is mirrored."""
     corner = np.floor(source).astype(np.int64)
     part = (source - corner).astype(np.float32)
     low, high = [], []

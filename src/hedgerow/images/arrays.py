@@ -11,9 +11,9 @@ from hedgerow.errors import InputError
 
 UNLABELLED_INDEX = 255
 MAX_CLASSES = 255
-MAX_VALUE = 1e15  # squares of it, and sums of them, are still float32 numbers
+MAX_VALUE = 1e15  # its square, and sums of such squares, still fit in float32
 Layout = Literal["picture", "planes"]
-"""How a user hands in an image: a picture (H,W) or (H,W,C), or planes (F,H,W), the user's own channels."""
+"""How a user passes an image: as a picture (H,W) or (H,W,C), or as planes (F,H,W), the user's own channels."""
 
 
 def to_planes(image: np.ndarray, name: str = "image", layout: Layout = "picture") -> np.ndarray:
@@ -34,7 +34,7 @@ def to_planes(image: np.ndarray, name: str = "image", layout: Layout = "picture"
 
 
 def _numeric_array(values: np.ndarray, name: str) -> np.ndarray:
-    """Any array of numbers that has elements."""
+    """The values as an array; refuse anything but a non-empty array of numbers."""
     try:
         array = np.asarray(values)
     except (TypeError, ValueError) as problem:
@@ -42,7 +42,7 @@ def _numeric_array(values: np.ndarray, name: str) -> np.ndarray:
     if array.dtype.kind not in "buif":
         raise InputError(f"{name} has dtype {array.dtype}, expected whole or real numbers; convert it first")
     if array.size == 0:
-        raise InputError(f"{name} has shape {array.shape} and so no pixels; leave it out or save it again")
+        raise InputError(f"{name} has shape {array.shape}, so it has no pixels; leave it out or save it again")
     return array
 
 
@@ -59,7 +59,7 @@ def _check_finite(planes: np.ndarray, original: np.ndarray, name: str) -> None:
     kind = f"too large ({value:g}, a fill value?)" if np.isfinite(value) else "NaN or infinite"
     raise InputError(
         f"{name} has {n_bad} value(s) that cannot be used, the first {kind} at row {row}, column {column} of"
-        f" channel {channel}; replace them by finite numbers or rescale the image"
+        f" channel {channel}; replace them with finite numbers or rescale the image"
     )
 
 
@@ -75,7 +75,7 @@ def to_labels(labels: np.ndarray, name: str = "labels") -> np.ndarray:
     low, high = array.min().item(), array.max().item()
     if not (limits.min <= low and high <= limits.max):
         raise InputError(
-            f"{name} has values from {low} to {high}, expected class values that fit 32-bit integers; is it"
+            f"{name} has values from {low} to {high}, expected class values that fit in 32-bit integers; is it"
             " an image rather than labels?"
         )
     whole = np.ascontiguousarray(array, dtype=np.int32)

@@ -35,13 +35,13 @@ class ClassTable:
 
 
 def class_table(labels: Sequence[np.ndarray], unlabelled: int = 255, names: Sequence[str] | None = None) -> ClassTable:
-    """Count the classes of label maps, each (H,W); refuse what cannot be learned from."""
+    """Count the classes of label maps, each (H,W); refuse maps that cannot be learned from."""
     names = names if names is not None else [f"label map {i + 1}" for i in range(len(labels))]
     return count_classes([to_labels(one, name) for one, name in zip(labels, names, strict=True)], unlabelled, names)
 
 
 def count_classes(labels: Sequence[np.ndarray], unlabelled: int, names: Sequence[str]) -> ClassTable:
-    """The same of label maps that `to_labels` has checked."""
+    """`class_table` for label maps that `to_labels` has already checked."""
     total: Counter[int] = Counter()
     for checked, name in zip(labels, names, strict=True):
         counts = _count_values(checked)
@@ -57,7 +57,7 @@ def count_classes(labels: Sequence[np.ndarray], unlabelled: int, names: Sequence
         found = f"only the class value {values[0]}" if values else "no label map"
         raise InputError(
             f"the labels have {found} besides the unlabelled value {unlabelled}, expected at least 2 classes;"
-            " label a second class, or, if that value is a class of yours, set another unlabelled value such as -1"
+            " label a second class, or, if that value is one of your classes, set another unlabelled value such as -1"
         )
     if len(values) > MAX_CLASSES:
         raise InputError(
@@ -68,7 +68,7 @@ def count_classes(labels: Sequence[np.ndarray], unlabelled: int, names: Sequence
 
 
 def _count_values(labels: np.ndarray) -> dict[int, int]:
-    """How many pixels each value of an int32 array has."""
+    """The number of pixels with each value in an int32 array."""
     low = int(labels.min())
     if int(labels.max()) - low < _BINCOUNT_RANGE:
         counts = np.bincount(labels.ravel() - low)

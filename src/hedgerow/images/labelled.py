@@ -1,4 +1,4 @@
-"""`LabelledSet`, the one carrier of images with labels: checked once, wherever they came from."""
+"""`LabelledSet`, the one container for images with labels: checked once, wherever they come from."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class LabelledImage:
 
 
 class WhenAsked(Sequence[Item]):
-    """n items, each made when it is asked for, so that one at a time is in memory."""
+    """n items, each made on request, so that only one at a time is in memory."""
 
     def __init__(self, n: int, make: Callable[[int], Item]) -> None:
         self._n, self._make = n, make
@@ -60,13 +60,13 @@ class WhenAsked(Sequence[Item]):
 
 @dataclass(frozen=True)
 class LabelledSet:
-    """Images with labels, all of the same channels and classes.
+    """Images with labels, all with the same channels and classes.
 
-    images:     in memory, or made when asked for
-    classes:    (C,) class values as the labels gave them; `target` counts through them
+    images:     in memory, or made on request
+    classes:    (C,) class values as given in the labels; `target` holds indices into them
     unlabelled: the label value that means "no label"
     dtype:      of the first image as it was given
-    table:      how many pixels each class has, where the classes were found in these labels
+    table:      the number of pixels of each class, if the classes were taken from these labels
     """
 
     images: Sequence[LabelledImage]
@@ -97,7 +97,7 @@ class LabelledSet:
 
 
 def named(names: Sequence[str] | None, n: int, what: str = "image") -> list[str]:
-    """The names given for n images, or numbers; one for each, or an InputError."""
+    """The names given for n images, or numbered ones; raises InputError unless there is one for each."""
     names = [f"{what} {i}" for i in range(n)] if names is None else list(names)
     if len(names) != n:
         raise InputError(f"there are {len(names)} name(s) for {n} image(s); give one for each.")
@@ -120,7 +120,7 @@ def labelled_set(
     unlabelled: int = 255,
     names: Sequence[str] | None = None,
 ) -> LabelledSet:
-    """Images and labels (H,W) to learn from; the classes are those of the labels."""
+    """Images and labels (H,W) to learn from; the classes are those found in the labels."""
     check_count(images, labels)
     names = named(names, len(images))
     maps = [to_labels(one, f"the labels of {name}") for one, name in zip(labels, names, strict=True)]
@@ -143,7 +143,7 @@ def labelled_image(
     image: np.ndarray, labels: np.ndarray, classes: Sequence[int], unlabelled: int, n_inputs: int, layout: Layout,
     name: str,
 ) -> LabelledImage:  # fmt: skip
-    """An image and labels for a model of known classes and channels: whatever is wrong is said here, with its name."""
+    """An image and labels for a model with known classes and channels; errors name the image."""
     checked, planes = to_labels(labels, f"the labels of {name}"), to_planes(image, name, layout)
     check_pair(planes, checked, name)
     if len(planes) != n_inputs:
@@ -155,6 +155,6 @@ def labelled_image(
     if (target == UNLABELLED_INDEX).all():
         raise InputError(
             f"the labels of {name} have no labelled pixel: all have the unlabelled value {unlabelled}; "
-            "label some, or leave it out."
+            "label some pixels, or leave the image out."
         )
     return LabelledImage(planes, target, name)

@@ -12,7 +12,7 @@ from hedgerow.images.arrays import UNLABELLED_INDEX, encode_labels
 def confusion(truth: np.ndarray, predicted: np.ndarray, n_classes: int) -> np.ndarray:
     """Count pixels by true class (rows) and predicted class (columns): (C,C) int64.
 
-    Both arrays hold class indices and have one shape; pixels whose truth is UNLABELLED_INDEX are ignored.
+    Both arrays hold class indices and have the same shape; pixels whose truth is UNLABELLED_INDEX are ignored.
     """
     truth, predicted = np.asarray(truth), np.asarray(predicted)
     if truth.shape != predicted.shape:
@@ -71,7 +71,7 @@ class Scores:
 
     @property
     def accuracy(self) -> float:
-        """Fraction of the labelled pixels that are right, whatever their class."""
+        """Fraction of the labelled pixels that are correct, whatever their class."""
         n_pixels = int(self.confusion.sum())
         return int(np.trace(self.confusion)) / n_pixels if n_pixels else float("nan")
 
@@ -107,7 +107,7 @@ def scores(
 ) -> Scores:
     """Compare label maps with predictions, lists of (H,W) class values, pooled over all images."""
     if len(truths) != len(predictions):
-        raise InputError(f"{len(truths)} label maps but {len(predictions)} predictions; expected one each")
+        raise InputError(f"there are {len(truths)} label maps but {len(predictions)} predictions; expected one each")
     total = np.zeros((len(classes), len(classes)), dtype=np.int64)
     for number, (truth, predicted) in enumerate(zip(truths, predictions, strict=True), start=1):
         true_indices = encode_labels(truth, classes, unlabelled, f"label map {number}")
@@ -122,7 +122,7 @@ def ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
 
 
 def _mean_of_known(values: np.ndarray) -> float:
-    """Mean of the values that are not NaN; NaN if there is none."""
+    """Mean of the values that are not NaN; NaN if there are none."""
     known = values[~np.isnan(values)]
     return float(known.mean()) if known.size else float("nan")
 

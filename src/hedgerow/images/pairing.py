@@ -21,8 +21,8 @@ _LABEL_SUFFIX = re.compile(r"[ ._-](labels?|masks?|seg|segmentation|annotations?
 def find_files(spec: FilesSpec) -> list[Path]:
     """The image files that a folder, a file, a glob, or a sequence of these stands for.
 
-    A folder gives its files with a supported ending in natural order, neither hidden ones nor those of its
-    subfolders. A Zarr folder is one file.
+    A folder stands for its files with a supported ending, in natural order, without hidden files and those in
+    subfolders. A Zarr folder counts as one file.
     """
     specs = [spec] if isinstance(spec, str | os.PathLike) else list(spec)
     if not specs:
@@ -52,16 +52,16 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _supported(paths: list[Path], spec: str) -> list[Path]:
-    """Those that are image files, in natural order; there must be one."""
+    """The image files among the paths, in natural order; there must be at least one."""
     found = [path for path in paths if ending_of(path) and (is_zarr_folder(path) or not path.is_dir())]
     if found:
         return sorted(found, key=_natural_key)
     held = f"found {len(paths)} other file(s)" if paths else "found nothing"
-    raise InputError(f"no images in {spec}: {held}, expected names that end in {', '.join(ENDINGS)}")
+    raise InputError(f"there are no images in {spec}: {held}, expected names that end in {', '.join(ENDINGS)}")
 
 
 def _natural_key(path: Path) -> tuple[list[str | int], str]:
-    """Sorts img2 before img10."""
+    """A sort key that puts img2 before img10."""
     text = str(path)
     parts = re.split("([0-9]+)", text.lower())  # every second part is a number
     return [int(part) if i % 2 else part for i, part in enumerate(parts)], text
@@ -69,7 +69,7 @@ def _natural_key(path: Path) -> tuple[list[str | int], str]:
 
 def stem_of(path: PathLike) -> str:
     """The name without folder and supported ending: "a" for a.ome.tif, b/a.PNG and a.ome.zarr."""
-    name = unicodedata.normalize("NFC", Path(path).name)  # macOS spells accents in two characters
+    name = unicodedata.normalize("NFC", Path(path).name)  # macOS stores an accented letter as two characters
     ending = next((ending for ending in ENDINGS if name.lower().endswith(ending)), "")
     stem = name[: len(name) - len(ending)]
     return stem[:-4] if ending in (".tif", ".tiff", ".zarr") and stem.lower().endswith(".ome") else stem
@@ -87,7 +87,7 @@ class Pair:
 def pair_files(images_spec: FilesSpec, labels_spec: FilesSpec) -> list[Pair]:
     """Pair images with labels by stem, in the order of the images; both specs are as in `find_files`.
 
-    A label whose own stem fits no image may carry a usual suffix: a_mask.png belongs to a.jpg.
+    A label whose stem matches no image may carry a common suffix: a_mask.png belongs to a.jpg.
     """
     images, labels = _by_stem(find_files(images_spec)), _by_stem(find_files(labels_spec))
     partners = {stem: path for stem, path in labels.items() if stem in images}
@@ -103,12 +103,12 @@ def pair_files(images_spec: FilesSpec, labels_spec: FilesSpec) -> list[Pair]:
     missing = [path for stem, path in images.items() if stem not in partners]
     if missing:
         raise InputError(
-            f"{len(missing)} image(s) without a label of the same name: {_first_few(missing)}; expected, for"
+            f"{len(missing)} image(s) have no label of the same name: {_first_few(missing)}; expected, for"
             f" example, {stem_of(missing[0])}.png among the labels, so add them or leave these images out"
         )
     if strays:
         raise InputError(
-            f"{len(strays)} label(s) without an image of the same name, or with one already paired:"
+            f"{len(strays)} label(s) have no image of the same name, or one that is already paired:"
             f" {_first_few(strays)}; add the images or leave these labels out"
         )
     pairs = [Pair(stem, path, partners[stem]) for stem, path in images.items()]
@@ -123,7 +123,7 @@ def _by_stem(paths: Iterable[Path]) -> dict[str, Path]:
     for path in paths:
         stem = stem_of(path)
         if stem in by_stem:
-            raise InputError(f"{by_stem[stem]} and {path} have the same name but for the ending; rename or remove one")
+            raise InputError(f"{by_stem[stem]} and {path} differ only in their ending; rename or remove one")
         by_stem[stem] = path
     return by_stem
 

@@ -22,13 +22,13 @@ def class_colours(n: int) -> np.ndarray:
 
 
 def class_palette(classes: Sequence[int], background: int | None = None) -> dict[int, np.ndarray]:
-    """The (3,) uint8 colour of each class value; `background` is near black and takes none of the rainbow."""
+    """The (3,) uint8 colour of each class value; `background` is near black and takes no rainbow colour."""
     rainbow = iter(class_colours(len(classes) - (background in classes)))
     return {value: np.full(3, DARK, np.uint8) if value == background else next(rainbow) for value in classes}
 
 
 def grey_picture(planes: np.ndarray) -> np.ndarray:
-    """(H,W,3) uint8 of an image (C,H,W): its range stretched; unless there are three channels, their mean is shown."""
+    """(H,W,3) uint8 of an image (C,H,W), its range stretched; the channels' mean is shown unless there are three."""
     values = np.moveaxis(planes, 0, 2) if len(planes) == 3 else planes.mean(axis=0)[..., None]
     low, high = np.percentile(values, (0.5, 99.5))
     scaled = np.clip((values - low) / max(high - low, 1e-12), 0, 1)
@@ -49,7 +49,7 @@ def painted(labels: np.ndarray, palette: Mapping[int, np.ndarray]) -> np.ndarray
 
 
 def save_sheet(path: PathLike, titles: Sequence[str], rows: Sequence[Sequence[np.ndarray]]) -> None:
-    """A PNG of panels (H,W,3) uint8 in rows and columns, with a title above each column; large panels are shrunk."""
+    """Write a PNG of panels (H,W,3) uint8 in rows and columns, with a title per column; large panels are shrunk."""
     from PIL import Image, ImageDraw, ImageFont
 
     largest = max(max(panel.shape[:2]) for row in rows for panel in row)

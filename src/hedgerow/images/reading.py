@@ -1,4 +1,4 @@
-"""Image files in: PNG, JPEG, TIFF, NPY and Zarr.
+"""Reading image files: PNG, JPEG, TIFF, NPY and Zarr.
 
 Pillow, tifffile and zarr are imported where they are used: importing Hedgerow stays fast, and a machine
 without one of them can still use the other formats.
@@ -43,7 +43,7 @@ def ending_of(path: PathLike) -> str:
 
 
 def unnamed_axes(shape: Sequence[int]) -> str:
-    """Axis letters of an unnamed 2-D or 3-D array: channels are the smaller of the first and last axis."""
+    """Axis letters of an unnamed 2-D or 3-D array: channels are the smaller of the first and last axes."""
     if len(shape) == 2:
         return "YX"
     return "YXC" if shape[2] <= shape[0] else "CYX"
@@ -59,7 +59,7 @@ def read_image(path: PathLike) -> np.ndarray:
 
 
 def read_channels(path: PathLike) -> np.ndarray:
-    """Read a user's own channels, (F,H,W): an array file just as it is stored, other images channel by channel."""
+    """Read a user's own channels, (F,H,W): an array file exactly as stored, other images channel by channel."""
     path = Path(path)
     if ending_of(path) == ".npy":
         with _reading(path):
@@ -119,7 +119,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 @contextmanager
 def naming_missing_package(path: Path) -> Iterator[None]:
-    """Say which package this kind of file needs, on a machine where it is not installed."""
+    """Say which package this kind of file needs, if it is not installed."""
     try:
         yield
     except ModuleNotFoundError as missing:
@@ -132,7 +132,7 @@ def naming_missing_package(path: Path) -> Iterator[None]:
 def _read_png(path: Path, as_labels: bool) -> np.ndarray:
     from PIL.PngImagePlugin import PngImageFile
 
-    # Not Image.open: it refuses large images, unless a setting of the whole process is changed.
+    # Not Image.open: it refuses large images unless a process-wide setting is changed.
     with open(path, "rb") as file, PngImageFile(file) as image:
         stored = _png_pixels(file)
         # Pillow would quietly keep only the upper 8 of these bits.
@@ -152,7 +152,7 @@ def _read_png(path: Path, as_labels: bool) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _PngPixels:
-    """How a PNG file stores a pixel, which Pillow's modes do not tell in full."""
+    """How a PNG file stores a pixel, which Pillow's modes do not fully tell."""
 
     bit_depth: int
     is_grey: bool
@@ -191,7 +191,7 @@ def _read_tiff(path: Path, as_labels: bool) -> np.ndarray:
         colours = None if as_labels or tiff.is_imagej else tiff.pages.first.colormap
     if errors:
         raise ValueError(errors[0])
-    # Q is an axis of unknown meaning: often an (H,W,C) array was saved without a word about its axes.
+    # Q is an axis of unknown meaning: often an (H,W,C) array was saved without naming its axes.
     array = _channels_last(found.data, "" if found.axes == "QYX" else found.axes, path)
     if colours is not None and array.ndim == 2:
         return np.moveaxis(colours[:, array], 0, -1)
@@ -207,13 +207,13 @@ class _NamedArray:
 
 
 def _main_series(tiff: Any, path: Path) -> _NamedArray:
-    """The one image of a TIFF file; the smaller levels of a pyramid and thumbnails are left aside."""
+    """The one image of a TIFF file; thumbnails and the smaller levels of a pyramid are ignored."""
     first, *others = tiff.series
     if others and not tiff.is_ome and all((s.axes, s.shape) == ("YX", first.shape) for s in tiff.series):
         return _NamedArray(np.stack([series.asarray() for series in tiff.series]), "CYX")
     if any(series.size >= first.size for series in others):
         raise InputError(
-            f"cannot read {path}: found {1 + len(others)} images in one file, expected one; save one image a file"
+            f"cannot read {path}: found {1 + len(others)} images in one file, expected one; save one image per file"
         )
     return _NamedArray(first.asarray(), first.axes)
 
@@ -222,7 +222,7 @@ def _main_series(tiff: Any, path: Path) -> _NamedArray:
 def _tifffile_errors(logger: logging.Logger) -> Iterator[list[str]]:
     """Keep tifffile's messages off the screen and collect its errors.
 
-    It only logs that pages are missing from a truncated file, and returns the rest as if it were the image.
+    It merely logs that pages are missing from a truncated file, and returns the rest as if it were the image.
     """
     errors: list[str] = []
     reader = threading.get_ident()
@@ -274,7 +274,7 @@ def _zarr_level_0(node: Any, path: Path) -> _NamedArray:
 
 
 def _axis_letters(names: Sequence[str | None]) -> str:
-    """Axis names as letters, or "" where they do not say which axes are rows and columns."""
+    """Axis names as letters, or "" if they do not say which axes are rows and columns."""
     letters = "".join((name or "?")[0].upper() for name in names)
     return letters if letters.count("Y") == letters.count("X") == 1 else ""
 
@@ -286,14 +286,14 @@ def _channels_last(array: np.ndarray, axes: str, path: Path) -> np.ndarray:
     if len(axes) != array.ndim or axes.count("Y") != 1 or axes.count("X") != 1:
         raise InputError(
             f"cannot read {path}: found an array of shape {array.shape}, expected one 2-D image, (H,W),"
-            " (H,W,C) or (C,H,W); save one image a file"
+            " (H,W,C) or (C,H,W); save one image per file"
         )
     lengths = {axis: length for axis, length in zip(axes, array.shape, strict=True) if axis not in "YX"}
     stacked = [f"{axis}={length}" for axis, length in lengths.items() if length > 1 and axis not in "CSQI"]
     if stacked or (len(axes) > 3 and axes.count("Q") + axes.count("I") > 1):
         raise InputError(
             f"cannot read {path}: found a stack with axes {axes} of shape {array.shape}, expected one 2-D"
-            " image; save one plane a file, or name the axis C if it holds channels"
+            " image; save one plane per file, or name the axis C if it holds channels"
         )
     image = np.moveaxis(array, (axes.index("Y"), axes.index("X")), (0, 1))
     height, width = image.shape[:2]

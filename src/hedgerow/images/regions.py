@@ -25,7 +25,7 @@ class Region:
         return self.right - self.left
 
     def grown(self, margin: int, height: int, width: int) -> Region:
-        """Larger by `margin` on each side, within an image of this size."""
+        """The region grown by `margin` on each side, clipped to an image of this size."""
         return Region(
             max(self.top - margin, 0),
             min(self.bottom + margin, height),
@@ -38,7 +38,7 @@ class Region:
         return Region(self.top - outer.top, self.bottom - outer.top, self.left - outer.left, self.right - outer.left)
 
     def halves(self) -> tuple[tuple[Region, Region], int]:
-        """The two halves of the longer side, and the axis they follow each other along."""
+        """The region cut in half across its longer side, and the axis along which the halves lie."""
         if self.height >= self.width:
             middle = (self.top + self.bottom) // 2
             return (replace(self, bottom=middle), replace(self, top=middle)), 0
@@ -46,5 +46,5 @@ class Region:
         return (replace(self, right=middle), replace(self, left=middle)), 1
 
     def of(self, array: np.ndarray) -> np.ndarray:
-        """The view of the last two axes."""
+        """A view of this region in the last two axes of an array."""
         return array[..., self.top : self.bottom, self.left : self.right]

@@ -1,4 +1,4 @@
-"""Image files out: PNG, TIFF, NPY and Zarr, each written whole or not at all."""
+"""Writing image files: PNG, TIFF, NPY and Zarr, each written whole or not at all."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,7 +32,7 @@ def write_labels(path: PathLike, labels: np.ndarray) -> Path:
     dtype = next(fitting, None)
     if dtype is None:
         limit = "PNG holds 0 to 65535; write a TIFF (.tif)" if is_png else "32 bits are the limit; renumber them"
-        raise InputError(f"cannot write {path}: found class values from {low} to {high}, and {limit}")
+        raise InputError(f"cannot write {path}: found class values from {low} to {high}, but {limit}")
     return _write(Path(path), labels.astype(dtype), None)
 
 
@@ -60,7 +60,7 @@ def write_planes(
         raise InputError(f"cannot write {path}: found values from {low:g} to {high:g}, expected 0 to 1")
     if Path(path).suffix.lower() == ".png" and (dtype == "float32" or n_planes > 1):
         raise InputError(
-            f"cannot write {path}: found {n_planes} plane(s) of {dtype}, and PNG holds one plane of uint8 or"
+            f"cannot write {path}: found {n_planes} plane(s) of {dtype}, but PNG holds one plane of uint8 or"
             " uint16; write a .tif, .npy or .zarr, or choose uint8 or uint16 for a single plane"
         )
     return _write(Path(path), _scaled(planes, dtype), names)
@@ -98,7 +98,7 @@ def _write_png(path: Path, array: np.ndarray) -> None:
 
 
 def _write_tiff(path: Path, array: np.ndarray, names: Sequence[str] | None, ome: bool) -> None:
-    """Compressed TIFF: in ImageJ's form where its dtypes and size limit allow, else OME."""
+    """Write a compressed TIFF: in ImageJ's form if its dtypes and size limit allow, else OME."""
     import tifffile
 
     settings: dict[str, Any] = {"compression": "zlib", "photometric": "minisblack"}
@@ -108,7 +108,7 @@ def _write_tiff(path: Path, array: np.ndarray, names: Sequence[str] | None, ome:
             metadata["Channel"] = {"Name": list(names)}
         tifffile.imwrite(path, array, ome=True, metadata=metadata, **settings)
         return
-    # All six of ImageJ's axes are spelled out, or a last axis of length 1 is taken for colour samples.
+    # All six of ImageJ's axes are spelled out; otherwise a last axis of length 1 would be taken for colour samples.
     hyperstack = array.reshape(1, 1, -1, *array.shape[-2:], 1)
     metadata = {"axes": "TZCYXS"} | ({} if names is None else {"Labels": list(names)})
     tifffile.imwrite(path, hyperstack, imagej=True, metadata=metadata, **settings)

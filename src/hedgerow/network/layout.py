@@ -250,7 +250,7 @@ def _stretched(
         row=rows.ravel(),
         column=columns.ravel(),
         stretch=np.ascontiguousarray(grid.of(stretch)).ravel(),
-        planes=np.array(table or [NO_PLANE], np.int64),
+        planes=np.array(table or [list(NO_PLANE)], np.int64),
         extent=(0, 0) if source.outside is None else source.extent,
         features_train=source.features.requires_grad,
     )

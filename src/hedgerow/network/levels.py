@@ -23,12 +23,12 @@ from hedgerow.network.layout import Grid, Source, lay_out
 SPLITS = ("hard", "tanh", "soft", "crelu")
 ACTIVATIONS = {"hard": ("step",), "tanh": ("sigmoid",), "soft": ("exp", "softmax"), "crelu": ("softmax",)}
 CONNECTIONS = ("frozen", "sparse", "full")
-FULL_LIMIT = 2**26  # weights between H1 and H2 that a fully connected level may have
+FULL_LIMIT = 2**26  # most weights that a fully connected level may have between H1 and H2
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer for people to read: the paper's name, what its neurons are, how many, and how many weights lead in."""
+    """A summary of one layer: its name in the paper, what its neurons are, how many, and how many incoming weights."""
 
     name: str
     about: str
@@ -42,7 +42,7 @@ class LevelNet(nn.Module):
     split_weight: (N,J) probe weights times alpha_1; split_bias: (N,) -alpha_1 theta; vote_weight: (L,C) alpha_3 votes
     leaf_weight:  between H1 and H2: (E,) on the edges of the tree, or (N,L) (soft and crelu: (2N,L)) fully connected
     leaf_bias:    (L,)
-    Those two train only if `connections` is "sparse" or "full".
+    The last two train only if `connections` is "sparse" or "full".
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class LevelNet(nn.Module):
         self.is_own = sharpness is None
         if sharpness is None:
             assert forest.sharpness is not None
-            # For reading, and for the rates of training; what the splits have is the forest's.
+            # For information and for learning rates; the splits use the forest's own.
             middle = float(np.median(forest.sharpness[splits])) if len(splits) else 1.0
             sharpness = Sharpness(min(max(middle, 1e-6), 1e6), 1.0, 1.0)
         self.split, self.activation, self.sharpness, self.connections = split, activation, sharpness, connections
@@ -90,7 +90,7 @@ class LevelNet(nn.Module):
         return alpha[:, None] * self.forest.weight[splits], -alpha * self.forest.threshold[splits]
 
     def forward(self, source: Source, grid: Grid, leaf_sum: bool = False) -> Tensor:
-        """Scores (C,h,w) on a grid, before normalisation or softmax; with `leaf_sum` one plane more, sum_l a_H2(l)."""
+        """Scores (C,h,w) on a grid, before normalisation or softmax; with `leaf_sum`, also the plane sum_l a_H2(l)."""
         values, reads = lay_out(self.forest, self.wiring, source, grid)
         votes: Tensor = self.vote_weight
         if leaf_sum:
@@ -108,7 +108,7 @@ class LevelNet(nn.Module):
         return import_module(f"hedgerow.kernels.{backend_for(values.device.type).name}.level")
 
     def _given(self, values: Tensor, reads: Reads, votes: Tensor) -> tuple[Any, ...]:
-        """What fused kernels are given."""
+        """The arguments of the fused kernels."""
         weights, kinds = (self.split_weight, self.split_bias, votes), (self.split, self.activation)
         return values, reads, self.wiring, *weights, *kinds, self.sharpness.leaf, self.tolerance
 
@@ -126,14 +126,14 @@ class LevelNet(nn.Module):
             yield scores.detach().reshape(-1, *grid.size)
 
     def relax(self, factor: float) -> None:
-        """Soften the splits: weights, biases and with them the sharpness, times a factor."""
+        """Soften the splits: multiply their weights and biases, and with them the sharpness, by a factor."""
         with torch.no_grad():
             self.split_weight.mul_(factor)
             self.split_bias.mul_(factor)
         self.sharpness = replace(self.sharpness, split=self.sharpness.split * factor)
 
     def is_fused(self, values: Tensor) -> bool:
-        """Whether fused kernels can do it: in float32, with the tree frozen, on a device that has them."""
+        """Whether fused kernels apply: in float32, with the tree frozen, on a device that has them."""
         has_kernels = backend_for(values.device.type).name != "definition"
         return self.connections == "frozen" and has_kernels and values.dtype == torch.float32
 
@@ -154,8 +154,8 @@ class LevelNet(nn.Module):
 def _split_sharpness(forest: Forest, splits: np.ndarray, n_features: int, sharpness: Sharpness) -> np.ndarray:
     """(N,) alpha_1 of each split.
 
-    A forest tells a probability of 0 from one of 0.002, and builds on it; with one sharpness for all, such a split
-    would be undecided. So near 0 and 1 the scale is the threshold's own distance from there.
+    A forest tells a probability of 0 from one of 0.002, and relies on it; with one sharpness for all, such a split
+    would be undecided. So near 0 and 1 the scale is the threshold's own distance from them.
     """
     reads_before = ((forest.channel[splits] >= n_features) | (forest.weight[splits] == 0)).all(axis=1)
     threshold = forest.threshold[splits]
@@ -165,7 +165,7 @@ def _split_sharpness(forest: Forest, splits: np.ndarray, n_features: int, sharpn
 
 
 def _dense(weight: Tensor, wiring: Wiring, paired: bool) -> Tensor:
-    """(N,L) or (2N,L): the tree's edges in a matrix of zeros; in pairs, right sides first, then left sides."""
+    """(N,L) or (2N,L): the tree's edges in a matrix of zeros; if paired, right sides first, then left sides."""
     n, n_leaves = wiring.n_splits, wiring.n_leaves
     if (1 + paired) * n * n_leaves > FULL_LIMIT:
         raise ConfigError(

@@ -1,6 +1,6 @@
-"""Map Back 2: each leaf gets the mean of what the network's tree says of the pixels that reach it.
+"""Map Back 2: each leaf gets the mean of what the network's tree says about the pixels that reach it.
 
-Those of the last level can be fitted to the network's output afterwards, see `vote_fit`.
+The votes of the last level can be fitted to the network's output afterwards; see `vote_fit`.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ def leaf_means(
     samples: FitSamples | None = None,
     stride: int = 1,
 ) -> ForestStack:
-    """The paper's Algorithm 1: level by level, the votes of `stack`, whose levels below have been updated already.
+    """The paper's Algorithm 1: new votes for `stack`, level by level, with the levels below already updated.
 
     stack: Map Back 1 of the network
-    samples: gets what the last level's votes can be fitted to
-    stride: take every stride-th row and column of the images, as the network was trained on in the paper
+    samples: receives what the last level's votes can be fitted to
+    stride: use every stride-th row and column of the images, as the paper did to train the network
 
-    The network's activations are kept for the next level as far as KEPT allows, and computed again where it does not:
-    however many images there are, memory stays bounded. Large images are worked through in tiles; with a stride, whole.
+    The network's activations are kept for the next level as far as KEPT allows, and otherwise computed again, so memory
+    stays bounded however many images there are. Large images are processed in tiles or, with a stride, whole.
     """
     total = net.n_levels * len(images)
     kept: dict[int, np.ndarray] = {}
@@ -66,7 +66,7 @@ def leaf_means(
 def fitted_votes(means: ForestStack, samples: FitSamples | None) -> ForestStack:
     """Map Back 2 with the last level's votes fitted to the network; `samples` are those of `leaf_means`.
 
-    None: of a network of hard splits, which the forests equal already.
+    None: for a network of hard splits, which the forests already equal.
     """
     last = means.n_levels - 1
     fitted = means if samples is None else _with_level(means, last, samples.fitted(means.levels[last]))
@@ -82,7 +82,7 @@ def _called(stack: ForestStack, method: str) -> ForestStack:
 
 
 class LeafSums:
-    """Sums of a network's tree scores, (C,L), and the numbers of samples, (L,), over those that reach each leaf."""
+    """Sums of a network's tree scores, (C,L), over the samples that reach each leaf, and their numbers, (L,)."""
 
     def __init__(self, forest: Forest) -> None:
         self.scores, self.counts = np.zeros(forest.votes.shape[::-1]), np.zeros(forest.n_leaves, np.int64)
@@ -93,7 +93,7 @@ class LeafSums:
         add_by_leaf(leaf.ravel(), scores.reshape(len(scores), -1), self.scores)
 
     def updated(self, forest: Forest) -> Forest:
-        """With the means as votes; a leaf that no sample reaches keeps its own."""
+        """The forest with the means as votes; a leaf that no sample reaches keeps its own."""
         means = (self.scores / np.maximum(self.counts, 1)).T
         votes = np.where(self.counts[:, None] > 0, means, forest.votes).astype(np.float32)
         return replace(forest, votes=votes)
@@ -103,9 +103,9 @@ class LeafSums:
 class _Part:
     """What was found in a region of an image, or of a lattice of its pixels.
 
-    size:   (H,W) of all of it
+    size:   (H,W) of the whole image or lattice
     leaves: (T,h,w) that the region's pixels reach in the stack
-    said:   (C,h,w) what the network's level says
+    said:   (C,h,w), what the network's level says
     """
 
     size: tuple[int, int]
@@ -119,7 +119,7 @@ class _Part:
 
 
 class _Walk:
-    """Images through one level: the stack says which leaves are reached, the network what its trees say there."""
+    """Takes images through one level: the stack says which leaves are reached, the network what its trees say."""
 
     def __init__(self, net: StackNet, stack: ForestStack, level: int) -> None:
         self.net, self.stack, self.level = net, stack, level
@@ -141,7 +141,7 @@ class _Walk:
             yield _Part(size, region, leaves, said)
 
     def _add_lattice(self, planes: np.ndarray, grid: Grid, below: np.ndarray | None) -> _Part:
-        """As in training, the network knows its level below on the lattice only; the stack, which is quick, its own."""
+        """As in training, the network knows the level below only on the lattice; the stack, being fast, everywhere."""
         net, whole = self.net, Region(0, planes.shape[1], 0, planes.shape[2])
         given = self._stack_input(planes, whole)
         leaves = grid.of(reached_leaves(self.stack.levels[self.level], given))
@@ -157,7 +157,7 @@ class _Walk:
         return level_input(self.stack, partial(run_level, self.stack), planes, region, self.level)
 
     def _add_trees(self, leaves: np.ndarray, source: Source, grid: Grid) -> np.ndarray:
-        """Add what the network's trees say on a grid whose pixels reach leaves (T,h,w); the level's output (C,h,w)."""
+        """Add what the trees say on a grid whose pixels reach leaves (T,h,w); returns the level's output (C,h,w)."""
         net = self.net
         total = np.zeros((net.n_classes, *grid.size), np.float32)
         with torch.no_grad():

@@ -24,13 +24,13 @@ from hedgerow.network.layout import Grid, Source, region_grid
 from hedgerow.network.levels import Layer, LevelNet
 
 
-class StackNet(Answers, nn.Module):  # type: ignore[misc]  # in this order: `to` is that of all models
-    """The network of a stack of forests, of 3K-1 hidden layers.
+class StackNet(Answers, nn.Module):  # type: ignore[misc]  # in this order, so that `to` is that of `Answers`
+    """The network of a stack of forests, with 3K-1 hidden layers.
 
     stack:       the forests that it was mapped from
     output:      what follows the last level's scores: "softmax", or "normalise" as after the inner levels
-    settings:    how the forests were made, for reading
-    refinements: that it has been through, in order
+    settings:    how the forests were made, for information
+    refinements: those it has been through, in order
     relaxed:     whether its splits have been softened for training, which is done once
     """
 
@@ -88,7 +88,7 @@ class StackNet(Answers, nn.Module):  # type: ignore[misc]  # in this order: `to`
         return self.level(0).vote_weight.device
 
     def set_tolerance(self, tolerance: float) -> None:
-        """Leave out branches that carry no more than this at a pixel (fused kernels, soft and crelu); 0: none."""
+        """Leave out branches that carry at most this much at a pixel (fused kernels, soft and crelu); 0: none."""
         if not 0 <= tolerance < 1:
             raise ConfigError(f"the tolerance is {tolerance}; it must be at least 0 and less than 1.")
         for number in range(self.n_levels):
@@ -107,12 +107,12 @@ class StackNet(Answers, nn.Module):  # type: ignore[misc]  # in this order: `to`
         return [*layers[:-1], Layer("output", f"classes, {self.output}", last.neurons, last.weights)]
 
     def source(self, planes: np.ndarray) -> Source:
-        """What the first level reads of an image (C,H,W) float32."""
+        """What the first level reads from an image (C,H,W) float32."""
         features = torch.from_numpy(self.features.compute(planes)).to(self.device)
         return Source(features, stretch=self.features.stretch(planes), outside=self.features.outside(self.n_classes))
 
     def grids(self, extent: tuple[int, int], last: Grid) -> list[Grid]:
-        """Where each level must be known so that the last one is on the grid `last` of an image of this size."""
+        """Where each level must be known for the last one to be known on grid `last` of an image of this size."""
         grids = [last]
         for number in range(self.n_levels - 1, 0, -1):
             grids.insert(0, grids[0].grown(self.level_reach(number), *extent))
@@ -121,7 +121,7 @@ class StackNet(Answers, nn.Module):  # type: ignore[misc]  # in this order: `to`
     def forward(self, source: Source, grids: Sequence[Grid], leaf_sums: list[Tensor] | None = None) -> list[Tensor]:
         """Outputs (C,h,w) of the levels, each on its grid: inner ones normalised, the last one's scores as they are.
 
-        A list given as `leaf_sums` gets each level's sum of leaf activations, (h,w).
+        A list given as `leaf_sums` receives each level's sum of leaf activations, (h,w).
         """
         outputs: list[Tensor] = []
         for number, grid in enumerate(grids):

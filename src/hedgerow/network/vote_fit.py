@@ -1,9 +1,9 @@
 """Votes fitted together, so that the last forest of a stack says what the network says.
 
-Map Back 2 gives a leaf the mean of what its own tree says there. A mean is flatter than what it is taken of, in all
-trees at once: the sum falls short of the network where it should be high, and rare classes are outvoted. Here the trees
-take turns. Each corrects the votes of its leaves by what the sum of all trees still lacks there. The levels below keep
-their means: fitted too, they gave the last level less to tell classes apart by (docs/choices.md).
+Map Back 2 gives a leaf the mean of what its own tree says there. A mean is flatter than the values it averages, and in
+all trees at once: the sum falls short of the network where it should be high, and rare classes are outvoted. Here the
+trees take turns: each corrects the votes of its leaves by what the sum of all trees still lacks there. The levels below
+keep their means: when fitted too, they gave the last level less to tell classes apart by (docs/choices.md).
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from hedgerow.kernels.cpu import leaves
 from hedgerow.kernels.definition.outputs import softmax
 from hedgerow.threads import map_threads
 
-SAMPLES = 2**19  # pixels of all images together that votes are fitted to
+SAMPLES = 2**19  # pixels, over all images, that votes are fitted to
 PASSES = 3  # turns of every tree
-RATE = 0.5  # part of what is lacking that one turn corrects: the other trees will correct it as well
-PRIOR = 16.0  # samples that want no correction, in every leaf
-LARGEST = 2.0  # change of a vote in one turn: a leaf where the classes are certain has no say in how far
+RATE = 0.5  # fraction of what is lacking that one turn corrects: the other trees will correct it as well
+PRIOR = 16.0  # imagined samples in every leaf that need no correction
+LARGEST = 2.0  # limit on a vote's change in one turn: a leaf where the classes are certain sets none of its own
 
 
 class FitSamples:
-    """Pixels on a lattice: the leaves they reach, and what the network says of them."""
+    """Pixels on a lattice: the leaves they reach, and what the network says about them."""
 
     def __init__(self, n_images: int) -> None:
-        self._most = max(1, SAMPLES // n_images)  # of one image
+        self._most = max(1, SAMPLES // n_images)  # per image
         self._leaf: list[np.ndarray] = []
         self._said: list[np.ndarray] = []
 
@@ -41,7 +41,7 @@ class FitSamples:
         self._said.append(said[:, rows, columns].reshape(len(said), -1))
 
     def fitted(self, forest: Forest) -> Forest:
-        """The forest with votes that fit, if softmax follows their sum."""
+        """The forest with fitted votes, assuming that softmax follows their sum."""
         votes = fit_votes(forest.votes, np.concatenate(self._leaf, axis=1), np.concatenate(self._said, axis=1))
         return replace(forest, votes=votes)
 
@@ -79,7 +79,7 @@ def _leaf_sums(reached: np.ndarray, planes: np.ndarray, n_leaves: int) -> np.nda
 def add_by_leaf(reached: np.ndarray, planes: np.ndarray, sums: np.ndarray) -> None:
     """Add planes (C,n) to sums (C,L) float64 at the leaf (n,) that each sample reaches.
 
-    A class is summed by itself, in the order of the samples, whoever does it.
+    Each class is summed on its own, in the order of the samples, whichever thread does it.
     """
     rows = (slice(c, c + 1) for c in range(len(planes)))
     list(map_threads(lambda row: leaves.add_by_leaf(reached, planes[row], sums[row]), rows))

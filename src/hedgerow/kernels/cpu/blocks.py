@@ -13,7 +13,7 @@ from hedgerow.kernels.compiling import kernel_part, multiply_add_part
 
 ROWS, COLUMNS = 8, 16
 BLOCK = ROWS * COLUMNS
-WIDTH = np.uint64(COLUMNS)  # unsigned places need no look whether they count from the end
+WIDTH = np.uint64(COLUMNS)  # an unsigned index cannot count from the end, so that is not checked
 ONE, ZERO = np.float32(1), np.float32(0)
 
 

@@ -1,4 +1,4 @@
-"""Values to codes, fast."""
+"""Values to codes: the rank of each among its channel's edges."""
 
 from __future__ import annotations
 

@@ -41,8 +41,10 @@ class Planes(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """When a node is not split, and how splits are compared; search_samples: of a node, among which splits are sought
-    entropy: True, or Gini impurity."""
+    """When a node is not split, and how splits are compared.
+
+    search_samples: of a node, on which its split is sought at most; entropy: the criterion, else Gini impurity
+    """
 
     max_depth: int
     min_split: int

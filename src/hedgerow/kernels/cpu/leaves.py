@@ -1,4 +1,4 @@
-"""Sums over the samples that reach each leaf, fast."""
+"""Sums over the samples that reach each leaf."""
 
 from __future__ import annotations
 

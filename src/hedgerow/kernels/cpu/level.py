@@ -30,8 +30,8 @@ def level_scores(
     """Scores (C,S) of the pixels of a grid, before normalisation or softmax, with the tree as it is.
 
     values: (V,) float32 flat planes; split_weight (N,J), split_bias (N,), vote_weight (L,C), all float32
-    leaf_sharpness: alpha_2; the fuzzy tree ("soft") has 1
-    tolerance: branches that carry no more than this at a pixel are left out there; 0: nothing is
+    leaf_sharpness: alpha_2; 1 for the fuzzy tree ("soft")
+    tolerance: branches that carry no more than this at a pixel are left out there; 0: none is
     """
     reads.check_split(split)
     work = LevelWork(reads, wiring, split, activation, leaf_sharpness, tolerance)
@@ -40,9 +40,10 @@ def level_scores(
 
 
 def tree_scores(values: Tensor, reads: Reads, wiring: Wiring, *given: Any) -> Iterator[Tensor]:
-    """Scores (C,S) of each tree by itself; given is what `level_scores` is given."""
+    """Scores (C,S) of each tree by itself, without gradients; given is what `level_scores` is given."""
+    reads = replace(reads, features_train=False)
     for root in np.split(wiring.root, wiring.n_trees):
-        yield level_scores(values, reads, replace(wiring, root=root), *given)
+        yield level_scores(values.detach(), reads, replace(wiring, root=root), *given).detach()
 
 
 class _LevelScores(torch.autograd.Function):

@@ -38,7 +38,7 @@ class Trees(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """split: (N,J); bias: (N,) of the splits; votes: (L,C); all float32. Gradients come in the same form."""
+    """What trains, or its gradients: split (N,J) and bias (N,) of the splits, votes (L,C), all float32."""
 
     split: np.ndarray
     bias: np.ndarray
@@ -46,8 +46,11 @@ class Weights(NamedTuple):
 
 
 class Activation(NamedTuple):
-    """kind: of split, a number of `constants`; leaf: alpha_2, float32; normalised: whether leaves are a softmax
-    tolerance: float32, what a branch must exceed at a pixel to be gone into."""
+    """Of splits and leaves.
+
+    kind: of split, a number of `constants`; leaf: alpha_2; normalised: whether the leaves of a tree are a softmax
+    tolerance: a branch that carries no more than this at a pixel is dropped there
+    """
 
     kind: int
     leaf: np.float32
@@ -64,7 +67,7 @@ class Room(NamedTuple):
     gate:    (F,PIECE,BLOCK)
     leaves, open_ends: (F,FOOT) int32, positions of those
     n_inner, n_open, n_done: (F,) int64, nodes above the foot, open ends, and open ends that are done (-1: a new piece)
-    index:   (BLOCK,) int64; probe, mass: (BLOCK,); four: (4*BLOCK,); part, sums: (C,BLOCK)
+    places:  (BLOCK,) int64; probe, mass: (BLOCK,); four: (4*BLOCK,); part, sums: (C,BLOCK)
     """
 
     node: np.ndarray
@@ -76,7 +79,7 @@ class Room(NamedTuple):
     n_inner: np.ndarray
     n_open: np.ndarray
     n_done: np.ndarray
-    index: np.ndarray
+    places: np.ndarray
     probe: np.ndarray
     mass: np.ndarray
     four: np.ndarray
@@ -102,6 +105,7 @@ class BackRoom(NamedTuple):
 
 
 def make_room(n_pieces: int, n_classes: int) -> Room:
+    """n_pieces: F, that lie above each other"""
     piece = (n_pieces, PIECE)
     return Room(
         node=np.empty(piece, np.int32),
@@ -113,7 +117,7 @@ def make_room(n_pieces: int, n_classes: int) -> Room:
         n_inner=np.empty(n_pieces, np.int64),
         n_open=np.empty(n_pieces, np.int64),
         n_done=np.empty(n_pieces, np.int64),
-        index=np.empty(BLOCK, np.int64),
+        places=np.empty(BLOCK, np.int64),
         probe=np.empty(BLOCK, np.float32),
         mass=np.empty(BLOCK, np.float32),
         four=np.empty(4 * BLOCK, np.float32),

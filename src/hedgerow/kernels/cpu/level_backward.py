@@ -168,7 +168,7 @@ def _through_piece(reading, split_of, weight, activation, room, back_room, f, i,
             right = carry[child[at, 1]] if child[at, 1] >= 0 else back_room.nothing
             _through_split(activation, gate[at], right, left, carry[at], d_input)
             _through_probes(
-                reading, weight, n, i, k, first_trained, room.index, room.probe, d_input, d_weights, d_values
+                reading, weight, n, i, k, first_trained, room.places, room.probe, d_input, d_weights, d_values
             )  # fmt: skip
 
 

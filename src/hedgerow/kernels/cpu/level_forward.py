@@ -183,7 +183,7 @@ def descend(reading, trees, weights, activation, room, i, k, f):
             for at in range(begin, end):
                 n = split_of[node[at]]
                 if n >= 0:
-                    _split_input(reading, weights, n, i, k, room.index, room.probe, gate[at])
+                    _split_input(reading, weights, n, i, k, room.places, room.probe, gate[at])
         for at in range(begin, end):
             below = left_child[node[at]]
             if below < 0:

@@ -26,12 +26,13 @@ VECTOR = 16
 
 
 class SoftReading(NamedTuple):
-    """Where probes read, with a stride at fixed offsets, without (0) at offsets that are stretched.
+    """What probes read: at fixed offsets, or, if the stride is 0, at offsets that may be stretched.
 
-    values: flat planes
-    place:  (N,J) int64, where each probe reads for the region's first pixel; empty if stretched
-    size:   (H,W) of the planes, if stretched; beyond: where in `values` the planes' constants beyond the border begin,
-            or -1 for the nearest edge pixel; stretch: (H*W,) factor for the offsets at each pixel, or empty
+    values:  flat planes; stride: from one of their rows to the next
+    place:   (N,J) int64, fixed: where each probe reads for the region's first pixel
+    size:    (H,W) of the planes
+    beyond:  where in `values` the planes' constants beyond the border begin; -1: there the nearest edge pixel is read
+    stretch: (H*W,) float32 factor for the offsets at each pixel, or empty
     """
 
     values: np.ndarray
@@ -43,10 +44,12 @@ class SoftReading(NamedTuple):
 
 
 class _Room(NamedTuple):
-    """waiting: (generations,4) int64, of each node that waits: its number, the pile of its list, where that begins, and
-    its length
-    top: (2,) int64, ends of the two piles; pixel, mass: (2,n) the lists in them
-    place: (BLOCK,) int64; value, right: (BLOCK+VECTOR,)"""
+    """Room to walk one tree in.
+
+    waiting: (generations,4) int64, of each node that waits: its number, its list's pile, where that begins, its length
+    top: (2,) int64, ends of the two piles; pixel, mass: (2,n), the lists in them
+    place: (BLOCK,) int64; value, right: (BLOCK+VECTOR,)
+    """
 
     waiting: np.ndarray
     top: np.ndarray

@@ -42,9 +42,12 @@ class Probes(NamedTuple):
 
 
 class ReadPlanes(NamedTuple):
-    """values: (P,H*W) float32 of an image of `size` (H,W)
+    """Planes of one image.
+
+    values: (P,H*W) float32; size: (H,W)
     stretch: (H*W,) float32 factor for the offsets at each pixel, or empty
-    outside: (P,) float32 constants beyond the border, or empty for the nearest edge pixel"""
+    outside: (P,) float32 constants beyond the border, or empty for the nearest edge pixel
+    """
 
     values: np.ndarray
     size: tuple[int, int]

@@ -1,18 +1,17 @@
 """The filter bank in plain PyTorch: any dtype, and differentiable, with gradients that are finite everywhere.
 
-Where a gradient or an eigenvalue's root is 0 it has a kink; there the gradient is taken as 0.
+A length (the gradient's, or the root in an eigenvalue) has a kink at 0; there its gradient is taken as 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from hedgerow.kernels.definition.gaussian import gaussian_weights
-
-TINY = 1e-30  # added under a root: its own root, 1e-15, is far below the rounding of features of the order of 1
 
 
 def bank(
@@ -29,8 +28,8 @@ def bank(
 def scale_channels(
     plane: Tensor, sigma: float, dog_ratio: float, structure_ratio: float, truncate: float
 ) -> Tensor:  # fmt: skip
-    """(8,H,W) of a plane (H,W): gaussian, laplacian, gradient magnitude, difference of Gaussians (the narrower minus the
-    wider), and eigenvalues, high and low, of the structure tensor and of the Hessian. Borders mirror, edge included.
+    """(8,H,W) of a plane (H,W): gaussian, laplacian, gradient magnitude, difference of Gaussians, and the eigenvalues,
+    high and low, of the structure tensor and of the Hessian. Borders mirror, edge pixel included.
 
     dog_ratio, structure_ratio: sigma of the narrower Gaussian and of the tensor's smoothing, as parts of sigma
     truncate: where a Gaussian ends, in sigmas
@@ -49,7 +48,7 @@ def scale_channels(
     )
 
 
-def _filtered(plane: Tensor, weights: object, order: int, axis: int) -> Tensor:
+def _filtered(plane: Tensor, weights: np.ndarray, order: int, axis: int) -> Tensor:
     """A plane (H,W) filtered along one axis with a derivative of the Gaussian; weights: `gaussian_weights`."""
     taps = torch.as_tensor(weights, device=plane.device).to(plane.dtype)[order]
     length, radius = plane.shape[axis], len(taps) - 1
@@ -62,13 +61,15 @@ def _filtered(plane: Tensor, weights: object, order: int, axis: int) -> Tensor:
     return total
 
 
-def _smoothed(plane: Tensor, weights: object) -> Tensor:
+def _smoothed(plane: Tensor, weights: np.ndarray) -> Tensor:
     return _filtered(_filtered(plane, weights, 0, 0), weights, 0, 1)
 
 
 def _length(a: Tensor, b: Tensor) -> Tensor:
-    """sqrt(a^2 + b^2), whose gradient is finite at 0 as well."""
-    return torch.sqrt(a * a + b * b + TINY)
+    """sqrt(a^2 + b^2), whose gradient is finite at 0 as well: PyTorch's own is not a number there."""
+    squares = a * a + b * b
+    some = squares > 0
+    return torch.where(some, torch.sqrt(torch.where(some, squares, 1)), 0)
 
 
 def _eigenvalues(rr: Tensor, rc: Tensor, cc: Tensor) -> tuple[Tensor, Tensor]:

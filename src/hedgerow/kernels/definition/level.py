@@ -6,6 +6,7 @@ pixels x neurons, so `level_scores` works through the pixels in blocks.
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -104,7 +105,7 @@ def level_scores(
     return torch.cat([checkpoint(block, *pair, *tensors, use_reentrant=False) for pair in ranges], dim=1)
 
 
-def _edges(wiring: Wiring) -> tuple:
+def _edges(wiring: Wiring) -> tuple[np.ndarray, ...]:
     return wiring.edge_split, wiring.edge_leaf, wiring.edge_sign > 0
 
 

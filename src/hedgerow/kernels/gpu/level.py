@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ from hedgerow.kernels.wiring import Reads, Wiring
 
 PADDING = -1e30  # bias of a split that is none: everything goes to the left
 MOST_BYTES = 2**28  # of the scores of trees that are run together, each by itself
-MOST_CLASSES = 63  # in one run; one column of the votes is taken for their sum
+MOST_CLASSES = 63  # in one run; one more column of the votes holds their sum
 # Operands of matrix products are two float16, which end at 2^16, and know nothing under 2^-25. So all are multiplied by
 # powers of two to become about this large at most, and what was computed is divided by them.
 WHOLE = 2.0**14
@@ -34,7 +34,7 @@ WHOLE = 2.0**14
 
 @dataclass(frozen=True)
 class _Shape:
-    """How work is shared out: pixels of a tile, warps that work on it, programs for each multiprocessor."""
+    """How work is shared out: pixels per tile, warps per tile, programs per multiprocessor."""
 
     pixels: int
     warps: int
@@ -61,8 +61,8 @@ def level_scores(
     """Scores (C,S) of the pixels of a grid, before normalisation or softmax, with the tree as it is.
 
     values: (V,) float32 flat planes; split_weight (N,J), split_bias (N,), vote_weight (L,C), all float32
-    leaf_sharpness: alpha_2; the fuzzy tree ("soft") has 1
-    tolerance: branches that carry no more than this at a pixel are left out there; 0: nothing is
+    leaf_sharpness: alpha_2; 1 for the fuzzy tree ("soft")
+    tolerance: branches that carry no more than this at a pixel are left out there; 0: none is
     """
     reads.check_split(split)
     work = _Work(reads, wiring, values, split, activation, leaf_sharpness, tolerance)
@@ -109,7 +109,7 @@ class _LevelScores(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class _Tables:
-    """The arrays of `Pieces` on a device; split_at and leaf_at point behind the others' last row where UNUSED."""
+    """The arrays of `Pieces` on a device; UNUSED, -1, then picks the row of padding that is put behind all others."""
 
     first: Tensor
     split: Tensor
@@ -125,6 +125,28 @@ class _Tables:
     visit_after: Tensor
     split_at: Tensor
     leaf_at: Tensor
+
+
+class _Reading(NamedTuple):
+    """Of the splits, in the order of the pieces: place (Q,J,EXITS), spot (Q,J,5,EXITS), offset (Q,J,2,EXITS); of the
+    pixels: row, column and stretch (S,). What fixed offsets do not need is anything."""
+
+    place: Tensor
+    spot: Tensor
+    offset: Tensor
+    row: Tensor
+    column: Tensor
+    stretch: Tensor
+
+
+class _Arranged(NamedTuple):
+    """What trains, in the order of the pieces: weight (Q,J,EXITS), bias (Q,EXITS), and the two parts of the votes
+    (Q,EXITS,WIDTH), whose column C is WHOLE."""
+
+    weight: Tensor
+    bias: Tensor
+    votes: Tensor
+    fine_votes: Tensor
 
 
 _TABLES, _READING = Kept(), Kept()
@@ -173,22 +195,22 @@ class _Work:
         # Kept with the pieces, so that no others can have their identity.
         _, self.reading = _READING.get(reads, key, lambda: (self.pieces, self._reading(index_type)))
 
-    def _reading(self, index_type: torch.dtype) -> tuple[Tensor, ...]:
-        """place, spot and offset in the order of the pieces; row, column and stretch of the pixels."""
+    def _reading(self, index_type: torch.dtype) -> _Reading:
         reads, device = self.reads, self.device
         place = reads.place
         if not reads.is_stretched:
             at = self._by_piece(torch.as_tensor(place, device=device).to(index_type), UNUSED)
-            return at, at, at, at, at, at
+            return _Reading(at, at, at, at, at, at)
         planes = np.where((place == UNUSED)[..., None], NO_PLANE, reads.planes[place])
         table = torch.as_tensor(planes, device=device).to(index_type)
         offset = torch.as_tensor(reads.offset, device=device)
-        pixels = torch.as_tensor(np.stack([reads.row, reads.column]), device=device).to(index_type)
-        return (
+        row, column = torch.as_tensor(np.stack([reads.row, reads.column]), device=device).to(index_type)
+        return _Reading(
             self._by_piece(table[..., 0], UNUSED),
             self._by_piece(table[..., 1:], 1),
             self._by_piece(offset, 0),
-            *pixels,
+            row,
+            column,
             torch.as_tensor(reads.stretch, device=device),
         )
 
@@ -197,20 +219,17 @@ class _Work:
         padded = torch.cat([of_splits, of_splits.new_full((1, *of_splits.shape[1:]), padding)])
         return padded[self.tables.split.long()].movedim(1, -1).contiguous()
 
-    def arranged(self, weight: Tensor, bias: Tensor, votes: Tensor) -> tuple[Tensor, ...]:
-        """Weights (Q,J,EXITS), biases (Q,EXITS), and the parts of the votes (Q,EXITS,WIDTH); in column C WHOLE."""
+    def arranged(self, weight: Tensor, bias: Tensor, votes: Tensor) -> _Arranged:
         counted = torch.cat([votes, votes.new_full((len(votes), 1), self.whole)], dim=1)
         width = max(16, triton.next_power_of_2(counted.shape[1]))
         padded = torch.nn.functional.pad(counted, (0, width - counted.shape[1], 0, 1))[self.tables.leaf.long()]
         coarse = padded if self.whole == 1 else padded.half()
         fine = (padded - coarse).to(coarse.dtype)
-        return self._by_piece(weight, 0), self._by_piece(bias, PADDING), coarse, fine
+        return _Arranged(self._by_piece(weight, 0), self._by_piece(bias, PADDING), coarse, fine)
 
     def _enlarged(self, given: Tensor, most: float) -> tuple[Tensor, Tensor]:
-        """Times a power of two, told too (float64), by which the largest becomes `most` or up to half of that.
-
-        As it is where products are made exactly.
-        """
+        """What is given, times a power of two that brings its largest to between half of `most` and `most`; and that
+        power (float64). Where products are made exactly, it is left as it is."""
         if self.whole == 1 or not given.numel():
             return given, given.new_ones((), dtype=torch.float64)
         largest = given.detach().abs().amax().double()
@@ -258,7 +277,7 @@ class _Work:
         larger, factor = self._enlarged(votes, self.whole)
         weights, n_classes = self.arranged(weight, bias, larger), votes.shape[1]
         down, across = self._tiles(FORWARD)
-        n_items, width = down * across * n_groups, weights[2].shape[2]
+        n_items, width = down * across * n_groups, weights.votes.shape[2]
         n_programs = min(n_items, self._programs(FORWARD))
         rooms = torch.empty((n_programs, self.pieces.n_slots + width, FORWARD.pixels), device=self.device)
         out = torch.empty((n_groups, n_classes, self.reads.size[0] * self.reads.size[1]), device=self.device)
@@ -281,7 +300,7 @@ class _Work:
         most = self.whole / MOST_CLASSES if self.kinds["NORMALISED"] else self.whole
         (slope, slope_factor), (larger, vote_factor) = self._enlarged(slope, most), self._enlarged(votes, self.whole)
         given = self.arranged(weight, bias, larger)
-        n_trees, n_programs, width = self.n_trees, self._programs(BACKWARD), given[2].shape[2]
+        n_trees, n_programs, width = self.n_trees, self._programs(BACKWARD), given.votes.shape[2]
         down, across = self._tiles(BACKWARD)
         n_below = min(MOST_BELOW, down)
         while n_below > 1 and -(-down // n_below) * across * n_trees < 4 * n_programs:
@@ -290,12 +309,13 @@ class _Work:
         n_programs = min(n_items, n_programs)
         rooms = torch.empty((n_programs, n_below, self.pieces.n_slots + 1, BACKWARD.pixels), device=self.device)
         room_of_slopes = (n_programs, n_below, 2, width, BACKWARD.pixels)
-        slopes = torch.empty(room_of_slopes, dtype=given[2].dtype, device=self.device)
+        slopes = torch.empty(room_of_slopes, dtype=given.votes.dtype, device=self.device)
         is_fixed = torch.are_deterministic_algorithms_enabled()
         scales = self._scales(values, weight, larger, slope) if is_fixed else values.new_ones(3)
         # Thousands of tiles have a part in the gradient of a weight: more digits for their sum.
         kinds = (torch.int64, torch.int64) if is_fixed else (torch.float64, torch.float32)
-        sums = [torch.zeros(one.shape, dtype=kinds[0], device=self.device) for one in given[:3]]
+        trained = (given.weight, given.bias, given.votes)
+        sums = [torch.zeros(one.shape, dtype=kinds[0], device=self.device) for one in trained]
         n_values = values.numel() - first_trained if needs_values and self.split != "hard" else 0
         sums.append(torch.zeros(n_values, dtype=kinds[1], device=self.device))
         backward[(n_programs,)](
