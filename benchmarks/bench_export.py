@@ -4,8 +4,6 @@ StackConfig.zebrafish() (3 levels of 16 trees on a filter bank, 22 classes) grow
 from the image, filters included, and must name every pixel alike.
 """
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

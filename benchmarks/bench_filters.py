@@ -5,8 +5,6 @@ time, which reuses the three filtered columns as our bank does and turns to Four
 kernels. Our figures include standardising the channels, which the others are spared.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor

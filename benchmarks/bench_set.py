@@ -4,8 +4,6 @@ The stack is StackConfig.zebrafish(): 3 levels of 16 trees on a filter bank, 22 
 every image. So the job is 16 drawn embryos of 800 x 950, 48 images in all.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 
 import numpy as np

@@ -4,8 +4,6 @@ Data sets are those that come with scikit-learn, and generated ones. No setting 
 contenders see the same folds; docs/tables.md says what was found.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field

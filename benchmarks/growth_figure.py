@@ -1,7 +1,5 @@
 """The figure of `bench_growth`: a column of panels for each thing that grows, a row for each cost; log-log."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

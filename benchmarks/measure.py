@@ -4,8 +4,6 @@ Wall seconds tell what a user waits, CPU seconds (all threads, and child process
 noisy machine the second is the one to compare. Peak memory is what the system counts as resident.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import importlib.util

@@ -4,8 +4,6 @@ Nothing is timed, or its timings are thrown away, where the results are not what
 run, `--only NAME --write` that part of it, with where and how it was run.
 """
 
-from __future__ import annotations
-
 import argparse
 import datetime
 import os

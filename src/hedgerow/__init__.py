@@ -1,7 +1,5 @@
 """Hedgerow: segment images, pixel by pixel, from a handful of labelled examples."""
 
-from __future__ import annotations
-
 from hedgerow.lazy import attach
 
 __version__ = "0.2.0.dev0"

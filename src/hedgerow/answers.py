@@ -4,8 +4,6 @@ A model is data and sits below `predict/` in the table of rooms. So that `model.
 this is the one place, apart from the package's public names, where a module is named instead of imported.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any, Self
 

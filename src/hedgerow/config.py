@@ -294,7 +294,7 @@ PIXELS, GPU_PIXELS = 8000, 2**17
 
 @dataclass(frozen=True)
 class RefineConfig(Checked):
-    """How a network is refined: on one image per step, freshly altered, and a lattice of its pixels."""
+    """How a network is refined: one freshly altered image per step, on a lattice of its pixels."""
 
     n_steps: int = setting(300, 1, 10**7, "images shown, one per step")
     optimiser: Literal["adam", "sgd"] = setting("adam", about="adam, or sgd as in the paper")
@@ -329,7 +329,7 @@ class RefineConfig(Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.augment.copies:
-            raise ConfigError("RefineConfig.augment alters every image anew, so copies are useless; leave them at 0.")
+            raise ConfigError("RefineConfig.augment alters every image anew, so copies do nothing; leave them at 0.")
 
     @classmethod
     def kinect(cls, **changes: Any) -> RefineConfig:

@@ -1,7 +1,5 @@
 """Optional packages, installed only on request."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 

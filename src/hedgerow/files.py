@@ -1,7 +1,5 @@
 """Writing files: each is written whole or not at all, in folders that are checked before long work begins."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

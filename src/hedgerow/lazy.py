@@ -1,7 +1,5 @@
 """Names of a package that are loaded on first use, so that importing the package is instant."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Mapping
 from typing import Any

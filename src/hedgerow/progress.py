@@ -1,7 +1,5 @@
 """Progress of long work, through a function `report(what, done, total)`; an exception raised in it stops the work."""
 
-from __future__ import annotations
-
 import signal
 import sys
 import threading

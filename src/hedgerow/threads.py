@@ -4,8 +4,6 @@ Kernels are plain functions of one block of work, and Python hands out the block
 number of threads, two callers can run at once, and nothing breaks after a fork.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor

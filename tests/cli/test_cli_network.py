@@ -154,7 +154,7 @@ def test_an_interrupted_run_goes_on_and_ends_as_if_it_had_not_been(run, place, c
     caplog.clear()
     finished = run()
     assert finished.code == 0, finished.err
-    assert "going on from step 2" in caplog.text
+    assert "resuming from step 2" in caplog.text
     assert (place / "net.hedge").read_bytes() == whole
     assert not (place / "net.hedge.checkpoint").exists()
 
@@ -171,7 +171,7 @@ def test_a_run_that_the_library_began_is_ended_by_the_command(run, place, stack,
     leave_checkpoint(place, stack, example)
     finished = run()
     assert finished.code == 0, finished.err
-    assert "going on from step 4" in caplog.text
+    assert "resuming from step 4" in caplog.text
     assert_same_weights(hr.load(place / "net.hedge"), refined)
 
 
@@ -182,7 +182,7 @@ def test_restart_forgets_the_interrupted_run(run, place, stack, example, caplog)
     unchanged(place, before)
     finished = run("--seed", 5, "--restart")
     assert finished.code == 0, finished.err
-    assert "going on" not in caplog.text
+    assert "resuming" not in caplog.text
     assert hr.load(place / "net.hedge").refinements[-1].config["seed"] == 5
     assert not (place / "net.hedge.checkpoint").exists()
     assert run("--restart").code == 0, "also where there is nothing to forget"

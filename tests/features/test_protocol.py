@@ -98,7 +98,7 @@ def test_a_kind_from_outside_is_saved_and_known_again(toy_stack, tmp_path, monke
     assert loaded.features.settings() == {"kind": "differences", "n_inputs": 1, "far": 3}
     np.testing.assert_array_equal(loaded.predict_proba(image), toy_stack.predict_proba(image))
     monkeypatch.delitem(registry.KINDS, "differences")
-    with pytest.raises(hr.ModelError, match=r"differences.*import the package that has it"):
+    with pytest.raises(hr.ModelError, match=r"differences.*import the package that defines it"):
         hr.load(tmp_path / "toy.hedge")
 
 

@@ -229,7 +229,7 @@ def test_pairing_refusals(tmp_path):
     with pytest.raises(InputError) as problem:
         pair_files(images, labels)
     assert_one_sentence(problem, "5 image(s)", images / "1.png", "and 2 more", "1.png among the labels")
-    with pytest.raises(InputError, match=r"1 label\(s\) without an image.*1\.png"):
+    with pytest.raises(InputError, match=r"1 label\(s\) have no image.*1\.png"):
         pair_files(labels, [images / "0.png", images / "1.png"])
     with pytest.raises(InputError, match="both as image and as label"):
         pair_files(images, images)

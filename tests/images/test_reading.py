@@ -199,7 +199,7 @@ def test_stacks_are_refused(tmp_path, axes):
     path = write(tmp_path / "a.tif", stack, ome=True, metadata={"axes": axes})
     with pytest.raises(InputError) as problem:
         read_image(path)
-    assert_one_sentence(problem, path, axes, "one plane a file")
+    assert_one_sentence(problem, path, axes, "one plane per file")
 
 
 def test_stacks_without_axes_are_refused(tmp_path):

@@ -47,7 +47,7 @@ def test_a_stopped_run_goes_on_when_the_job_is_called_again(refine, place, refin
     assert (place / "net.hedge.checkpoint").exists()
     assert not (place / "net.hedge").exists()
     found = refine()
-    assert "going on from step 4" in caplog.text
+    assert "resuming from step 4" in caplog.text
     assert_same_weights(found.net, refined)
     assert not (place / "net.hedge.checkpoint").exists()
 

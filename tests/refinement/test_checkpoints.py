@@ -44,7 +44,7 @@ def test_a_run_stopped_anywhere_and_resumed_equals_one_that_was_not(net, example
         assert path.exists() == (step > 2)
         caplog.clear()
         resumed = run(net, example, config, checkpoint=path)
-        assert ("going on from step" in caplog.text) == (step > 2)
+        assert ("resuming from step" in caplog.text) == (step > 2)
         assert_same_refinement(resumed, whole, tmp_path)
         assert list(tmp_path.iterdir()) == [], "the checkpoint is removed at the end"
 

@@ -1,7 +1,5 @@
 """The command line: each command parses, calls the library once, and prints a short table."""
 
-from __future__ import annotations
-
 import logging
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`hedgerow experiment`: the paper's experiments, from the command line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal
 

@@ -1,7 +1,5 @@
 """The commands that show what models are and can do: report, look, info."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """The commands that make models: train, refine, back."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any, Literal
 

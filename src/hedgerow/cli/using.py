@@ -1,7 +1,5 @@
 """The commands that use a model: predict, evaluate, export."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

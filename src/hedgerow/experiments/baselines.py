@@ -4,8 +4,6 @@ They are here to be beaten fairly: every step sees a newly altered image, and im
 decide which weights are kept.
 """
 
-from __future__ import annotations
-
 import copy
 import logging
 import math

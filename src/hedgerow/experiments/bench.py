@@ -4,8 +4,6 @@ A row is written when its model has been scored, a refinement keeps a checkpoint
 forests share them: a part that was interrupted goes on where it stopped.
 """
 
-from __future__ import annotations
-
 import copy
 import functools
 import json

@@ -1,7 +1,5 @@
 """How the defaults of the forests were chosen: variants of Hedgerow's settings (docs/choices.md holds the results)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any

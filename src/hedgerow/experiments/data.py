@@ -1,7 +1,5 @@
 """Labelled images for experiments: drawn sets, and folders with images/, labels/, train.txt and test.txt."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

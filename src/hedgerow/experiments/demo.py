@@ -1,7 +1,5 @@
 """The demo: the whole pipeline on built-in images, and what each step gains on images that it has not seen."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

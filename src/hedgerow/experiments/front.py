@@ -3,8 +3,6 @@
 It shows that gradients reach the image: through every level, the features they read, and the filters.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
@@ -35,8 +33,8 @@ class Front(nn.Module):
             torch.manual_seed(seed)
             self.first = nn.Conv2d(n_inputs, HIDDEN, SIDE, padding="same", padding_mode="replicate")
             self.second = nn.Conv2d(HIDDEN, n_inputs, SIDE, padding="same", padding_mode="replicate")
-        nn.init.zeros_(self.second.weight)
-        nn.init.zeros_(self.second.bias)
+        for weights in self.second.parameters():
+            nn.init.zeros_(weights)
 
     def forward(self, image: Tensor) -> Tensor:
         changed: Tensor = self.second(torch.relu(self.first(image[None])))[0]

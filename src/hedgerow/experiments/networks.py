@@ -1,7 +1,5 @@
 """The two convolutional networks of the comparison: FCN and U-Net."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 from torch.nn import functional

@@ -1,7 +1,5 @@
 """What an experiment leaves for people to read: tables, figures, and the report."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

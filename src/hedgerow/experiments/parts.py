@@ -3,8 +3,6 @@
 A part returns rows: one model, its scores, what it costs and how large its file is.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from dataclasses import replace

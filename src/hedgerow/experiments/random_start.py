@@ -4,8 +4,6 @@
 small networks can afford.
 """
 
-from __future__ import annotations
-
 import torch
 
 from hedgerow.config import UNALTERED, RefineConfig

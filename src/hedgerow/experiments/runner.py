@@ -5,8 +5,6 @@ and the models. Started again, an interrupted experiment goes on where it stoppe
 and of an unfinished one what was scored is kept (see `bench`).
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """What an experiment found, as tables and curves: for the report, for `tables.md`, and for people."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass

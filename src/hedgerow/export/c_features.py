@@ -1,7 +1,5 @@
 """The kinds of feature that C can compute: which text of c_source/ does it, and what that needs beside."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The constant tables of an exported stack: trees, votes, filters and statistics, in the smallest types that fit."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

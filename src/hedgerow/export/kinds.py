@@ -1,7 +1,5 @@
 """What an export can do with a kind of feature. Each export has a table of the kinds that it can compute."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import TypeVar
 

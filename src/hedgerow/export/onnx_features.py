@@ -1,7 +1,5 @@
 """The input features of an image as ONNX nodes; `compute` of each kind of feature is the definition."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ A Conv would be shorter, but it adds in an order of its own; a feature that lies
 either side of it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

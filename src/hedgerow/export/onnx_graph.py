@@ -22,7 +22,7 @@ class Graph:
     def __init__(self, around: Graph | None = None) -> None:
         self._top: Graph = self if around is None else around._top
         self._nodes: list[onnx.NodeProto] = []
-        self._constants: dict[tuple, onnx.TensorProto] = {}  # of the whole model, in the top graph
+        self._constants: dict[tuple[Any, ...], onnx.TensorProto] = {}  # of the whole model, in the top graph
         self._n_names = 0
 
     def node(self, operator: str, *inputs: Value, **attributes: int | str | list[int]) -> str:
@@ -90,7 +90,7 @@ class Graph:
         """Give a tensor the name that a user sees."""
         self._nodes.append(helper.make_node("Identity", [value], [name]))
 
-    def _add(self, operator: str, inputs: Sequence[Value], n_outputs: int, attributes: dict) -> list[str]:
+    def _add(self, operator: str, inputs: Sequence[Value], n_outputs: int, attributes: dict[str, Any]) -> list[str]:
         names = [each if isinstance(each, str) else self._top._constant(each) for each in inputs]
         outputs = [self._name(operator) for _ in range(n_outputs)]
         self._nodes.append(helper.make_node(operator, names, outputs, **attributes))

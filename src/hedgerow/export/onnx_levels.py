@@ -5,8 +5,6 @@ nodes of its trees, whatever the image. Hard splits are walked, all trees at onc
 are carried from parents to children, all trees at once, generation after generation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

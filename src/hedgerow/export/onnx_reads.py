@@ -4,8 +4,6 @@ Planes are laid out once per level, flat; a read is then one Gather. Tables have
 (J,N); whoever reads picks the columns: `pick` makes of a table what goes with a block of B pixels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Protocol
 

@@ -1,7 +1,5 @@
 """The filter bank: for each image channel, its raw intensity and eight filters at every scale."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self

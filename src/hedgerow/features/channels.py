@@ -1,7 +1,5 @@
 """The user's own channels as features, e.g. embeddings."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self

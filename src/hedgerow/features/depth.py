@@ -1,7 +1,5 @@
 """Scale-invariant depth features (Shotton et al.): depth, and whether anything was seen; offsets shrink with depth."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self

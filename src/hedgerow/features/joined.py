@@ -1,7 +1,5 @@
 """Several kinds of feature of the same image, side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self

@@ -1,7 +1,5 @@
 """Features of training images, computed once and kept: in memory or, beyond a limit, in a temporary file."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Sequence
@@ -43,7 +41,7 @@ class KeptFeatures:
             self._kept.append(raw)
             return
         try:
-            self._file = self._file or tempfile.TemporaryFile()
+            self._file = self._file or tempfile.TemporaryFile()  # noqa: SIM115 (closed with this object)
             self._kept.append((self._file.seek(0, os.SEEK_END), raw.shape))
             self._file.write(np.ascontiguousarray(raw).data)
         except OSError as problem:
@@ -67,7 +65,8 @@ class KeptFeatures:
         kept = self._kept[i]
         if isinstance(kept, np.ndarray):
             return kept
-        assert self._file is not None and self._features is not None
+        assert self._file is not None
+        assert self._features is not None
         place, shape = kept
         self._file.seek(place)
         raw = np.fromfile(self._file, np.float32, int(np.prod(shape))).reshape(shape)

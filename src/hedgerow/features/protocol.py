@@ -3,8 +3,6 @@
 A new kind is one file that subclasses it, and one line in `registry`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol, Self

@@ -1,7 +1,5 @@
 """The kinds of feature by name, and how a model gets its own: from training images, or from a file."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

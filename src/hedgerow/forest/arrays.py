@@ -101,7 +101,7 @@ class Forest:
 
     @cached_property
     def reach(self) -> int:
-        """The farthest that any probe reads from its pixel along an axis, box included, before offsets are stretched."""
+        """The farthest that a probe reads from its pixel along an axis, box included, before offsets are stretched."""
         used = (self.weight != 0) & self.is_split[:, None]
         if not used.any():
             return 0
@@ -257,5 +257,5 @@ class ForestStack(Answers):
         for level, forest in enumerate(self.levels):
             refuse_unless(forest.n_classes == self.n_classes, "a level has different classes")
             expected = self.features.n_features + (self.n_classes if level else 0)
-            refuse_unless(forest.n_channels == expected, "a level reads channels that do not exist")
+            refuse_unless(forest.n_channels == expected, "a level expects a different number of channels")
             forest.validate()

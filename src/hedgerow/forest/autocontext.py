@@ -5,8 +5,6 @@ on. So pixels belong to groups (an image with its altered copies, or blocks if i
 probabilities that level k+1 learns from come, group by group, from trees that never saw the group.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 

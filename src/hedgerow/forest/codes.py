@@ -4,8 +4,6 @@ A pixel's code is the number of edges at or below its value. So `code >= k` mean
 a tree grown on codes sends every pixel the same way as the finished tree, which has edges as thresholds.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from hedgerow.kernels.cpu import codes

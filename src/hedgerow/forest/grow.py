@@ -1,7 +1,5 @@
 """Growing one forest from samples."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A model's record of how it was refined. Networks have one, and so do the soft forests they are mapped back to."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
@@ -9,7 +7,7 @@ from typing import Any, Self
 
 @dataclass(frozen=True)
 class Check:
-    """One check of a network in training: after `step` steps, the mean loss since the last check, and the held-out score.
+    """One check of a network after `step` training steps: the mean loss since the last check, and the held-out score.
 
     loss, mean_dice: None if unknown
     """
@@ -46,7 +44,7 @@ class Refinement:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Rebuilt from what `to_dict` returned; raises ValueError, TypeError or KeyError if a value has a wrong type."""
+        """Rebuilt from what `to_dict` returned; ValueError, TypeError or KeyError if a value has the wrong type."""
         checks = tuple(Check(**{**check, "step": whole_number(check["step"])}) for check in values["checks"])
         record = cls(**{**values, "checks": checks})
         scores = (record.stack, record.mapped, record.refined)

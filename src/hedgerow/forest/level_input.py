@@ -5,8 +5,6 @@ its reach, and the first reads features that look as far as their halo. Outside 
 of `walk` apply; an edge of a tile that is not the image's edge is never mistaken for one.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ image: a split then reads one pixel of a plane, and a plane is a (channel, radiu
 Outside the image a probe reads the nearest edge pixel, or a constant if the features require one (depth).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from hedgerow.forest.arrays import Forest

@@ -1,7 +1,5 @@
 """Which images and pixels train the trees, and which are held out."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -14,7 +12,7 @@ from hedgerow.images.labelled import LabelledImage, LabelledSet
 
 FEW_IMAGES = 4  # with fewer, groups are blocks of images instead of whole images
 BLOCKS = 4  # along each side of such an image
-MOST_HELD = 32  # limit on images that score a refinement, each predicted at every check: a fraction of thousands is many
+MOST_HELD = 32  # images that score a refinement, at most: each is predicted at every check, and there may be thousands
 
 
 def blocks(shape: tuple[int, ...], side: int) -> np.ndarray:

@@ -1,6 +1,4 @@
-"""Forests of soft splits over an image: node by node for the pixels that get there, or all nodes if nearly all count."""
-
-from __future__ import annotations
+"""Forests of soft splits over an image: node by node for the pixels that get there, or all nodes where most count."""
 
 import numpy as np
 

@@ -1,7 +1,5 @@
 """A forest over a region of an image: every pixel goes from the root to a leaf of each tree, and the leaves vote."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

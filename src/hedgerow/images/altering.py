@@ -1,7 +1,5 @@
 """Altered copies of labelled images: turned, flipped, scaled, shifted, made brighter or darker; and crops."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Images and label maps as checked arrays."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """The classes of a set of label maps."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`LabelledSet`, the one container for images with labels: checked once, wherever they come from."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload

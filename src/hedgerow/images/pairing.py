@@ -1,7 +1,5 @@
 """Image files by folder, name or glob, and the labels that belong to them."""
 
-from __future__ import annotations
-
 import glob
 import os
 import re
@@ -123,7 +121,9 @@ def _by_stem(paths: Iterable[Path]) -> dict[str, Path]:
     for path in paths:
         stem = stem_of(path)
         if stem in by_stem:
-            raise InputError(f"{by_stem[stem]} and {path} differ only in their ending; rename or remove one")
+            raise InputError(
+                f"{by_stem[stem]} and {path} have the same name apart from the ending; rename or remove one"
+            )
         by_stem[stem] = path
     return by_stem
 

@@ -1,7 +1,5 @@
 """Pictures of images, labels and predictions, made with Pillow alone."""
 
-from __future__ import annotations
-
 import colorsys
 from collections.abc import Mapping, Sequence
 

@@ -1,6 +1,4 @@
-"""What a model file is held to, value by value: whatever is impossible is refused with one sentence."""
-
-from __future__ import annotations
+"""Checks on the values of a model file: whatever is impossible is refused in one sentence."""
 
 from contextlib import suppress
 from typing import Any
@@ -14,11 +12,11 @@ INT32 = np.iinfo(np.int32)
 
 
 def refinements(values: Any) -> tuple[Refinement, ...]:
-    """The records of a file; a ModelError unless they are what they should be."""
+    """The refinement records of a file; raises ModelError unless they are valid."""
     found: tuple[Refinement, ...] | None = None
     with suppress(ValueError, TypeError, KeyError, AttributeError):
         found = tuple(Refinement.from_dict(value) for value in values)
-    refuse_unless(isinstance(values, list) and found is not None, "its history is no list of refinements")
+    refuse_unless(isinstance(values, list) and found is not None, "its history is not a list of refinements")
     return found or ()
 
 
@@ -33,12 +31,12 @@ def choice(value: Any, known: tuple[str, ...], what: str) -> str:
 
 
 def number(value: Any, what: str) -> float:
-    refuse_unless(type(value) in (int, float), f"its {what} is no number")
+    refuse_unless(type(value) in (int, float), f"its {what} is not a number")
     return float(value)
 
 
 def short_text(value: Any) -> str:
-    refuse_unless(isinstance(value, str) and len(value) <= 20 and value.isprintable(), "its image type is no name")
+    refuse_unless(isinstance(value, str) and len(value) <= 20 and value.isprintable(), "its image type is not a name")
     return str(value)
 
 

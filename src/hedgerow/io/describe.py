@@ -1,4 +1,4 @@
-"""What a model is, for people to read."""
+"""A description of a model, for people to read."""
 
 from __future__ import annotations
 

@@ -1,13 +1,11 @@
-"""Model files of format version 1, which Hedgerow 0.1.0 wrote, brought into the form of version 2."""
-
-from __future__ import annotations
+"""Conversion of model files from format version 1, written by Hedgerow 0.1.0, to version 2."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-# What was a constant of the program then, and has been a part of the file since.
+# Constants of the program then; part of the file since.
 BANK_SHAPE = {"dog_ratio": 0.66, "structure_ratio": 0.5, "truncate": 4.0}
 OWN_SETTINGS = {"bank": ("sigmas",), "channels": (), "depth": ("depth_unit", "nearest", "background")}
 
@@ -15,7 +13,7 @@ OWN_SETTINGS = {"bank": ("sigmas",), "channels": (), "depth": ("depth_unit", "ne
 def as_second(
     description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The description and arrays of the same model as version 2 has them."""
+    """The description and arrays of the same model in the form of version 2."""
     described, settings = dict(description), dict(description["settings"])
     features = description["features"]
     kind = features["kind"]

@@ -1,6 +1,6 @@
 """A model is one safetensors file: arrays, and a JSON text with the rest. Data, never code.
 
-A file is accepted only if its digest fits (so damage is noticed) and the model it holds is consistent (so that a file
+A file is accepted only if its digest matches (so that damage is noticed) and its model is consistent (so that a file
 made to deceive cannot make a kernel read out of range).
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 FORMAT = "hedgerow"
 VERSION = 2
-# What the settings allow. A file that asks for more would only make prediction ask for absurd memory.
+# What the settings allow. A file with more would only make prediction need absurd amounts of memory.
 MAX_LEVELS, MAX_RADIUS = 20, 256
 _FOREST_DTYPES = {
     "root": np.int32,
@@ -46,8 +46,8 @@ _FOREST_DTYPES = {
 def save(model: ForestStack | StackNet, path: PathLike) -> int:
     """Write a model; returns the size of the file in bytes. An interrupted write leaves what was there before."""
     if type(model).__name__ not in ("ForestStack", "StackNet"):
-        raise ModelError(f"a {type(model).__name__} has parts that no model file holds; save its `stack`.")
-    # A network is kept with the forests that it was mapped from.
+        raise ModelError(f"a {type(model).__name__} has parts that a model file cannot hold; save its `stack`.")
+    # A network is saved with the forests that it was mapped from.
     stack = model if isinstance(model, ForestStack) else model.stack
     arrays = {f"features.{name}": array for name, array in stack.features.arrays().items()}
     for k, forest in enumerate(stack.levels):
@@ -63,7 +63,7 @@ def save(model: ForestStack | StackNet, path: PathLike) -> int:
         "image_dtype": stack.image_dtype,
         "settings": stack.settings,
     }
-    # Only what a forest mapped back from a network has; a plain forest's file says nothing of it.
+    # Only for a forest mapped back from a network; a plain forest's file does not mention these.
     description |= {"output": stack.output} if stack.output != "normalise" else {}
     description |= {"soft": True, "tolerance": stack.tolerance} if stack.is_soft else {}
     description |= {"refined": [one.to_dict() for one in stack.refinements]} if stack.refinements else {}
@@ -104,17 +104,19 @@ def _load(path: Path) -> ForestStack | StackNet:
         document = json.loads(metadata[FORMAT])
         version = whole(document["version"], 1, INT32.max, "version")
         if version > VERSION:
-            raise ModelError(f"it has format version {version} and this is {VERSION}; install a newer Hedgerow.")
+            raise ModelError(
+                f"format version {version} is newer than {VERSION}, the latest known here; install a newer Hedgerow."
+            )
         arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     if document["digest"] != digest([version, document["model"]], arrays):
-        raise ModelError("it does not fit its digest, so it is damaged or was edited; copy it again.")
+        raise ModelError("it does not match its digest, so it is damaged or was edited; copy it again.")
     if version == 1:
         return _rebuild(*first_version.as_second(document["model"], arrays))
     return _rebuild(document["model"], arrays)
 
 
 def _rebuild(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> ForestStack | StackNet:
-    refuse_unless(description["kind"] in ("stack", "net"), "it holds another kind of model")
+    refuse_unless(description["kind"] in ("stack", "net"), "it holds an unknown kind of model")
     if description["kind"] == "stack":
         return _rebuild_stack(description, arrays)
     extras.require("torch", "a network")
@@ -131,8 +133,8 @@ def _rebuild_stack(description: dict[str, Any], arrays: dict[str, np.ndarray]) -
     dtypes = _FOREST_DTYPES | ({"sharpness": np.float32} if description.get("soft") is True else {})
     of_features = {name[9:]: widened(a, np.float32) for name, a in arrays.items() if name.startswith("features.")}
     expected = {f"level{k}.{name}" for k in range(n_levels) for name in dtypes}
-    expected |= {f"features.{name}" for name in of_features}  # which of them there must be, the features know
-    refuse_unless(arrays.keys() == expected, "its arrays are not those of its levels")
+    expected |= {f"features.{name}" for name in of_features}  # the features check which of these there must be
+    refuse_unless(arrays.keys() == expected, "its arrays do not match its levels")
     classes = tuple(whole(value, INT32.min, INT32.max, "class") for value in description["classes"])
     refuse_unless(2 <= len(classes) <= MAX_CLASSES, "its number of classes is out of range")
     refuse_unless(isinstance(description["features"], dict), "its features are not described")
@@ -160,9 +162,9 @@ def _rebuild_stack(description: dict[str, Any], arrays: dict[str, np.ndarray]) -
 
 
 def _checked_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings are for reading; those that are read one by one must be what they should be."""
+    """The settings are for information; those that are read one by one must be valid."""
     scores = [score["mean_dice"] for score in settings.get("held_out", [])]
-    refuse_unless(all(isinstance(score, float) for score in scores), "its held-out scores are no numbers")
+    refuse_unless(all(isinstance(score, float) for score in scores), "its held-out scores are not numbers")
     whole(settings.get("n_images", 1), 1, INT32.max, "number of images")
     short_text(settings.get("mapped_back", ""))
     return settings

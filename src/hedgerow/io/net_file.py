@@ -1,6 +1,4 @@
-"""The part of a model file that is a network: its weights beside the forests it was mapped from."""
-
-from __future__ import annotations
+"""The network part of a model file: its weights, stored beside the forests it was mapped from."""
 
 from typing import Any
 
@@ -34,7 +32,7 @@ def arrays(net: StackNet) -> dict[str, np.ndarray]:
 
 
 def description(net: StackNet) -> dict[str, Any]:
-    """All that is not an array, JSON-ready."""
+    """Everything that is not an array, JSON-ready."""
     first = net.level(0)
     return {
         "split": first.split,
@@ -48,8 +46,8 @@ def description(net: StackNet) -> dict[str, Any]:
 
 
 def rebuild(stack: ForestStack, described: dict[str, Any], given: dict[str, np.ndarray]) -> StackNet:
-    """The network of a file; a ModelError unless its weights fit the forests and are finite."""
-    refuse_unless(isinstance(described["activation"], str), "its activation is no name")
+    """The network of a file; raises ModelError unless its weights fit the forests and are finite."""
+    refuse_unless(isinstance(described["activation"], str), "its activation is not a name")
     sharpness = [Sharpness.from_dict(values) for values in described["sharpness"]]
     net = to_convnet(
         stack,
@@ -59,10 +57,10 @@ def rebuild(stack: ForestStack, described: dict[str, Any], given: dict[str, np.n
         connections=described["connections"],
     )
     tolerance = described["tolerance"]
-    refuse_unless(isinstance(tolerance, float | int), "its tolerance is no number")
+    refuse_unless(isinstance(tolerance, float | int), "its tolerance is not a number")
     net.set_tolerance(tolerance)
     names = [f"net{k}.{name}" for k in range(stack.n_levels) for name in _names(described["connections"])]
-    refuse_unless(given.keys() == set(names), "its weights are not those of its levels")
+    refuse_unless(given.keys() == set(names), "its weights do not match its levels")
     for name in names:
         number, _, what = name.removeprefix("net").partition(".")
         weights = getattr(net.level(int(number)), what)

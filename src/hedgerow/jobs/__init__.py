@@ -3,8 +3,6 @@
 What takes long reports through `progress` (None: a bar on the terminal); what is worth knowing at once goes to `say`.
 """
 
-from __future__ import annotations
-
 from hedgerow.lazy import attach
 
 # Each module is loaded when its job is first used, so that importing this package is instant.

@@ -1,7 +1,5 @@
 """Describing: what a model file holds, and what this machine can run models with."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hedgerow.files import PathLike

@@ -1,7 +1,5 @@
 """Evaluating: the model of a file against labelled files."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import dataclass

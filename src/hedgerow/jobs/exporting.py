@@ -1,7 +1,5 @@
 """Exporting: the model of a file as C or ONNX."""
 
-from __future__ import annotations
-
 import shlex
 from dataclasses import dataclass
 from pathlib import Path

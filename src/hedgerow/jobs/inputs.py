@@ -1,7 +1,5 @@
 """What the jobs share: files are found, read and checked before long work."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Predicting: label maps, and other maps, of files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from hedgerow.errors import InputError

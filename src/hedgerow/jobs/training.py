@@ -1,7 +1,5 @@
 """Training: a stack of forests from images and labels."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 

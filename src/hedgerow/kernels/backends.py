@@ -1,7 +1,5 @@
 """Which form of the network's operations is used on a device, and why. PyTorch and Triton are not loaded to ask."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """One place that compiles: `kernel` marks a function for Numba, caches it on disk, and says when it compiles."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import logging

@@ -1,7 +1,5 @@
 """Numbers on which several kernels agree; plain Python, from which each room derives what its compiler wants."""
 
-from __future__ import annotations
-
 LEAF = -1  # left child of a node that does not split
 UNUSED = -1  # number of a neuron or of a place that is not there
 

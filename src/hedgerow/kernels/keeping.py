@@ -1,7 +1,5 @@
 """What was computed for an object is kept for as long as the object lives."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar

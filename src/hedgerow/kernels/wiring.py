@@ -1,7 +1,5 @@
 """How the network of one level is wired: which splits lead to a leaf, and where each probe reads. Frozen, in NumPy."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

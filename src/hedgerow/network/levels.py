@@ -1,7 +1,5 @@
 """`LevelNet`: one forest as a network of two hidden layers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -23,7 +21,7 @@ from hedgerow.network.layout import Grid, Source, lay_out
 SPLITS = ("hard", "tanh", "soft", "crelu")
 ACTIVATIONS = {"hard": ("step",), "tanh": ("sigmoid",), "soft": ("exp", "softmax"), "crelu": ("softmax",)}
 CONNECTIONS = ("frozen", "sparse", "full")
-FULL_LIMIT = 2**26  # most weights that a fully connected level may have between H1 and H2
+FULL_LIMIT = 2**26  # limit on the weights between H1 and H2 of a fully connected level
 
 
 @dataclass(frozen=True)

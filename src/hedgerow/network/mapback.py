@@ -3,8 +3,6 @@
 The votes of the last level can be fitted to the network's output afterwards; see `vote_fit`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """From a stack of forests to the deep ConvNet that computes the same thing, and back."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -18,8 +16,8 @@ from hedgerow.network.stacknet import StackNet
 from hedgerow.network.vote_fit import FitSamples
 from hedgerow.progress import Report
 
-# That of soft splits is chosen by measurement (docs/choices.md), and crelu takes it over; tanh needs a leaf sharpness
-# that lets the true leaf hold most of a tree's activation. A step has none; its votes stay as they are.
+# The sharpness of soft splits was chosen by measurement (docs/choices.md), and crelu uses the same; tanh needs a leaf
+# sharpness that gives the true leaf most of a tree's activation. A step has no sharpness; its votes stay as they are.
 DEFAULT_SHARPNESS = {
     "hard": Sharpness(1.0, 1.0, 1.0),
     "tanh": Sharpness(100.0, 5.0, 0.5),
@@ -28,7 +26,7 @@ DEFAULT_SHARPNESS = {
 }
 METHODS = ("weights", "leaf_mean", "fitted", "soft")
 FROM_IMAGES = ("leaf_mean", "fitted")
-FARTHEST = np.float32(1e25)  # a threshold on one side of every value, which can still be multiplied by a sharpness
+FARTHEST = np.float32(1e25)  # a threshold beyond every value that can still be multiplied by a sharpness
 
 
 def to_convnet(
@@ -43,9 +41,9 @@ def to_convnet(
 
     split:       "hard" (the forest itself), "tanh" (the paper's first mapping), "soft" (the fuzzy tree), "crelu" (the
                  fuzzy tree with ReLUs)
-    sharpness:   one for all levels, or one per level; None: the stack's own where its splits are soft, else as measured
+    sharpness:   one for all levels, or one per level; None: the stack's own if its splits are soft, else the default
                  for this kind of split
-    activation:  of the leaf layer of a soft split: "exp" or "softmax"; other splits have one
+    activation:  of the leaf layer of a soft split: "exp" or "softmax"; other splits have only one
     connections: between H1 and H2: "frozen" (the tree), "sparse" (its edges train), or "full"
     """
     _check_choice("split", split, SPLITS)
@@ -55,7 +53,7 @@ def to_convnet(
     is_own = stack.is_soft and split == "soft" and sharpness is None
     if sharpness is None:
         sharpness = DEFAULT_SHARPNESS[split]
-        if stack.output == "softmax":  # its votes came from a network, and are as sharp as they should be
+        if stack.output == "softmax":  # its votes came from a network, and are already as sharp as they should be
             sharpness = replace(sharpness, vote=1.0)
     each = [sharpness] * stack.n_levels if isinstance(sharpness, Sharpness) else list(sharpness)
     if len(each) != stack.n_levels:
@@ -64,7 +62,7 @@ def to_convnet(
         if split == "hard" and (one.split != 1 or one.proba != 0):
             raise ConfigError("a hard split is a step, which has no sharpness; leave Sharpness.split at 1.")
         if split == "soft" and one.leaf != 1:
-            raise ConfigError("the branches of a fuzzy tree multiply as they are; leave Sharpness.leaf at 1.")
+            raise ConfigError("a fuzzy tree multiplies its branches as they are; leave Sharpness.leaf at 1.")
     levels = [
         LevelNet(forest, stack.features.n_features, split, activation, None if is_own else one, connections)
         for forest, one in zip(stack.levels, each, strict=True)
@@ -85,37 +83,37 @@ def to_forest(
     tolerance: float | None = None,
     progress: Report | None = None,
 ) -> ForestStack:
-    """The stack of forests of a network, with what the network learned.
+    """The stack of forests that a network maps back to, with what the network learned.
 
     method: "weights", the paper's Map Back 1: thresholds -b / w, and the network's votes
-            "leaf_mean", Map Back 2: then the votes of a leaf become the mean of what the network says of the pixels of
-            `images`, (H,W[,C]) each, that reach it
+            "leaf_mean", Map Back 2: in addition, the votes of a leaf become the mean of what the network says about the
+            pixels of `images`, (H,W[,C]) each, that reach it
             "fitted": Map Back 2, then the last level's votes are fitted together, so that it says what the network says
-            "soft": exactly the network; a split goes both ways, as a fuzzy tree's does
-    stride: "leaf_mean", "fitted": take every stride-th row and column of the images: quicker, if the network is slow
-    tolerance: "soft": branches that are reached with no more than this probability are left out at a pixel. What a tree
-            says then lacks at most so much for each branch left out, times its votes; None: as in the network
+            "soft": exactly the network; a split goes both ways, as in a fuzzy tree
+    stride: "leaf_mean", "fitted": use every stride-th row and column of the images, which helps if the network is slow
+    tolerance: "soft": branches reached at a pixel with at most this probability are left out. What a tree says then
+            lacks at most this much, times its votes, for each branch left out; None: as in the network
     """
     if not isinstance(net, StackNet):
-        raise InputError(f"a {type(net).__name__} was given to to_forest; give a network, e.g. of refine(...).")
+        raise InputError(f"a {type(net).__name__} was given to to_forest; give a network, e.g. from refine(...).")
     _check_choice("method", method, METHODS)
     if tolerance is not None and (method != "soft" or not 0 <= tolerance < 1):
-        raise ConfigError(f"the tolerance is {tolerance}; it is for method 'soft', at least 0 and less than 1.")
+        raise ConfigError(f"the tolerance is {tolerance}; it is for method 'soft' and must be at least 0 and below 1.")
     if not isinstance(stride, int) or stride < 1:
         raise ConfigError(f"the stride is {stride}; it must be a whole number of at least 1.")
     if stride > 1 and method not in FROM_IMAGES:
         raise ConfigError(f"{method!r} takes no votes from images; leave the stride of {stride} out, or use 'fitted'.")
     images = () if images is None else images
     if method in FROM_IMAGES and not len(images):
-        raise InputError(f"{method!r} takes its votes from images, and there is none; give the training images.")
+        raise InputError(f"{method!r} takes its votes from images, but there are none; give the training images.")
     back = soft_back if method == "soft" else weights_back
     levels = tuple(back(net.level(k)) for k in range(net.n_levels))
     settings = {**net.settings, "mapped_back": method}
     stack = replace(net.stack, levels=levels, output=net.output, settings=settings, refinements=(), device="cpu")
     if method == "soft":
-        # What softmax leaves divide by would lack what is left out; a forest does not divide.
+        # Softmax leaves divide by a sum that would lack what is left out; a forest does not divide.
         own = net.level(0).tolerance if net.level(0).activation == "exp" else 0.0
-        # It goes on where the network was; the others begin anew.
+        # It continues the network's history; the others start a new one.
         return replace(stack, tolerance=own if tolerance is None else tolerance, refinements=net.refinements)
     stack = replace(stack, tolerance=0.0)
     if method == "weights":
@@ -128,9 +126,9 @@ def to_forest(
 def weights_back(level: LevelNet) -> Forest:
     """Map Back 1 of one level: theta = -b / w, and the votes that the leaves have in the network.
 
-    A split that did not train keeps what it had: to divide what was multiplied need not give the same number. Of the
-    others, one of one probe gets the weight 1 again, and where its weight became negative its children are swapped; it
-    decides as the network's split does, whatever is read. Those of several probes keep the network's weights.
+    A split that did not train keeps its values, since dividing what was multiplied need not give the same number. If it
+    did train and has one probe, its weight becomes 1 again, and its children are swapped if its weight was negative; it
+    decides as the network's split does, whatever it reads. Splits with several probes keep the network's weights.
     """
     forest, weight, bias = level.forest, *_split_weights(level)
     splits, mapped = level.wiring.node_split, level.mapped_splits()
@@ -148,15 +146,15 @@ def weights_back(level: LevelNet) -> Forest:
 
 
 def soft_back(level: LevelNet) -> Forest:
-    """A level of soft splits as a forest: the same numbers, since the sharpness that is taken out is a power of two."""
+    """A level of soft splits as a forest: the same numbers, since the sharpness factored out is a power of two."""
     if level.split != "soft" or level.connections != "frozen":
         raise ConfigError(
-            f"a network of {level.split} splits and {level.connections} connections is no fuzzy tree, so no soft "
-            "forest equals it; use method 'leaf_mean', or refine a network of to_convnet(stack, split='soft')."
+            f"a network of {level.split} splits and {level.connections} connections is not a fuzzy tree, so no soft "
+            "forest equals it; use method 'leaf_mean', or refine a network from to_convnet(stack, split='soft')."
         )
     forest, weight, bias = level.forest, *_split_weights(level)
     largest = np.abs(weight).max(axis=1)
-    # Within what float32 has, and 1 where a split no longer reads anything.
+    # Within the range of float32, and 1 if a split no longer reads anything.
     power = np.clip(np.round(np.log2(np.where(largest > 0, largest, 1))), -60, 60)
     scale = np.exp2(power).astype(np.float32)
     of_node = {name: getattr(forest, name).copy() for name in ("weight", "threshold")}
@@ -167,26 +165,26 @@ def soft_back(level: LevelNet) -> Forest:
 
 
 def _split_weights(level: LevelNet) -> tuple[np.ndarray, np.ndarray]:
-    """Weights (N,J) and biases (N,) of the splits; a ModelError if any weight of the level is not finite."""
+    """Weights (N,J) and biases (N,) of the splits; raises ModelError if any weight of the level is not finite."""
     if not all(bool(torch.isfinite(weights).all()) for weights in level.parameters()):
-        raise ModelError("a weight of the network is not a number; refine again from an earlier network, more gently.")
+        raise ModelError("a weight of the network is not a number; refine an earlier network at a lower learning rate.")
     weight, bias = (tensor.detach().cpu().numpy() for tensor in (level.split_weight, level.split_bias))
     # A probe that the forest does not have is not read by the network, whatever its weight.
     return np.where(level.forest.weight[level.wiring.node_split] != 0, weight, 0), bias
 
 
 def _with_votes(forest: Forest, level: LevelNet) -> Forest:
-    """With the network's votes, one row per leaf."""
+    """The forest with the network's votes, one row per leaf."""
     leaf_index = np.full(forest.n_nodes, LEAF, np.int32)
     leaf_index[level.wiring.node_leaf] = np.arange(level.wiring.n_leaves)
     return replace(forest, leaf_index=leaf_index, votes=level.vote_weight.detach().cpu().numpy().copy())
 
 
 def _threshold(weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
-    """(N,) float32: the least value from which on a split of one probe decides as for large values.
+    """(N,) float32: the smallest value from which a split with one probe decides as it does for large values.
 
-    Found by halving the ordered list of all float32 numbers, with the network's own arithmetic: near -b / w rounding
-    decides. Where the weight is 0 all values go one way, and the threshold lies beyond them.
+    Found by bisecting the ordered list of all float32 numbers with the network's own arithmetic, since near -b / w
+    rounding decides. If the weight is 0, all values go one way, and the threshold lies beyond them.
     """
     below = np.full(len(weight), -_rank(FARTHEST) - 1, np.int64)
     found = np.full(len(weight), _rank(FARTHEST), np.int64)
@@ -200,17 +198,17 @@ def _threshold(weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
 
 
 def _rank(number: np.float32) -> int:
-    """The place of a number that is not negative among all float32 numbers, 0 being the first."""
+    """The rank of a non-negative number among the float32 numbers, counted from 0.0."""
     return int(np.float32(number).view(np.int32))
 
 
 def _ranked(rank: np.ndarray) -> np.ndarray:
-    """The float32 numbers of these ranks; those of negative numbers are negative."""
+    """The float32 numbers with these ranks; negative numbers have negative ranks."""
     return np.sign(rank).astype(np.float32) * np.abs(rank).astype(np.int32).view(np.float32)
 
 
 def _swapped(forest: Forest, splits: np.ndarray) -> Forest:
-    """The forest with left and right child of these nodes exchanged; two children are neighbours in the arrays."""
+    """The forest with the left and right children of these nodes swapped; two children are neighbours in the arrays."""
     order, left = np.arange(forest.n_nodes), forest.left_child[splits]
     order[left], order[left + 1] = left + 1, left
     names = ("left_child", "threshold", "channel", "offset", "radius", "weight", "leaf_index")

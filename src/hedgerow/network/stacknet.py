@@ -4,8 +4,6 @@ Each level is a `LevelNet` of two hidden layers: H_{3k-2}, one neuron per split,
 outputs of inner levels, H_{3k}, are normalised and become inputs of the next level, beside the features.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -6,8 +6,6 @@ trees take turns: each corrects the votes of its leaves by what the sum of all t
 keep their means: when fitted too, they gave the last level less to tell classes apart by (docs/choices.md).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,6 +1,4 @@
-"""Folders of images: predict them all, past bad ones."""
-
-from __future__ import annotations
+"""Predicting folders of images, in spite of bad ones."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,7 +28,7 @@ class Outputs:
     dtype: str = "float32"
 
     def paths(self, folder: Path, stem: str) -> dict[str, Path]:
-        """What -> file, for one image."""
+        """The files to write for one image, by what they hold."""
         wanted = {"proba": self.proba, "confidence": self.confidence, "entropy": self.entropy}
         maps = {what: folder / f"{stem}_{what}.{self.maps}" for what, is_on in wanted.items() if is_on}
         return {"labels": folder / f"{stem}.{self.labels}", **maps}
@@ -62,7 +60,7 @@ def predict_files(
     with reporting(progress) as report:
 
         def tiles(what: str, done: int, total: int) -> None:
-            if total > 1:  # a large image: show how far it is
+            if total > 1:  # a large image: show how far along it is
                 report("tiles of this image", done, total)
 
         for done, file in enumerate(files):
@@ -79,7 +77,7 @@ def predict_files(
 
 
 def _check_names(files: list[Path], folder: Path, outputs: Outputs) -> None:
-    """Refuse a folder in which a result could be taken for an input later, or for another image's result."""
+    """Refuse a folder in which a result could later be mistaken for an input, or for another image's result."""
     if ending_of(folder) and not folder.is_dir():
         raise InputError(f"{folder} looks like a file; give a folder for the results, e.g. {folder.with_suffix('')}.")
     if folder.resolve() in {file.resolve().parent for file in files}:
@@ -107,7 +105,7 @@ def _write_outputs(
 ) -> None:
     values = np.array(model.classes)
     found: dict[str, np.ndarray] = {}
-    # Tile by tile: beside what is asked for, the probabilities of one tile at a time are in memory.
+    # Tile by tile: in addition to what is asked for, only the probabilities of one tile are in memory.
     for region, levels, size in predict_tiles(model, image, tile=tile, progress=progress):
         proba = levels[-1]
         parts = {"labels": values[proba.argmax(axis=0)], "proba": proba}
@@ -124,12 +122,12 @@ def _write_outputs(
     for what in ("proba", "confidence", "entropy"):
         if what in paths:
             write_planes(paths[what], found[what], outputs.dtype, names if what == "proba" else None)
-    # Last: where the label map exists, everything else does too.
+    # Written last: if the label map exists, so does everything else.
     write_labels(paths["labels"], found["labels"])
 
 
 def relative_entropy(proba: np.ndarray) -> np.ndarray:
-    """(H,W) float32 entropy of class probabilities (C,H,W), as a part of the largest possible: 0 sure, 1 undecided."""
+    """(H,W) float32 entropy of class probabilities (C,H,W), relative to the largest possible: 0 sure, 1 undecided."""
     surprise = -np.log(np.where(proba > 0, proba, 1))
     entropy = np.einsum("chw,chw->hw", proba, surprise) / np.log(len(proba))
     return np.clip(entropy, 0, 1).astype(np.float32)

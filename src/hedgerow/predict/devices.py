@@ -1,7 +1,5 @@
 """Where a model runs, and what this machine has to run it with."""
 
-from __future__ import annotations
-
 import copy
 import importlib.metadata
 import os
@@ -42,7 +40,7 @@ def check_device(device: str, is_network: bool) -> None:
 
 
 def moved(model: Any, device: str) -> Any:
-    """A new model, a copy of the stack or network that is run there."""
+    """A new copy of the stack or network that runs on this device."""
     is_stack = isinstance(model, ForestStack)
     check_device(device, not is_stack)
     if is_stack:
@@ -53,7 +51,7 @@ def moved(model: Any, device: str) -> Any:
 
 
 def system() -> dict[str, str]:
-    """Versions, cores, threads, and what networks are computed with on each device: names and texts, to be read."""
+    """Versions, cores, threads, and what networks are computed with on each device: name -> text, for display."""
     versions = {package: version(package) or "not installed" for package in PACKAGES}
     missing = no_cuda()
     cuda = backend_for("cuda")
@@ -76,7 +74,7 @@ def _text(device: str, missing: str | None) -> str:
 
 
 def version(package: str) -> str | None:
-    """Of an installed package."""
+    """The version of an installed package; None if it is not installed."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

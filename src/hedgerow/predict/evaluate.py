@@ -1,6 +1,4 @@
-"""A model against labelled images."""
-
-from __future__ import annotations
+"""Scoring a model on labelled images."""
 
 from collections.abc import Sequence
 
@@ -20,7 +18,7 @@ def labelled_for(
     unlabelled: int | None = None,
     names: Sequence[str] | None = None,
 ) -> LabelledSet:
-    """Images (H,W[,C]) and labels (H,W) with the classes of a model; each is checked when it is asked for.
+    """Images (H,W[,C]) and labels (H,W) with the classes of a model; each is checked on request.
 
     unlabelled: the label value that means "no label"; None: the one the model was trained with
     """
@@ -45,12 +43,12 @@ def evaluate(
     names: Sequence[str] | None = None,
     progress: Report | None = None,
 ) -> Scores:
-    """Scores of the model's predictions of images (H,W[,C]) against labels (H,W), pooled over all labelled pixels.
+    """Scores of the model's predictions for images (H,W[,C]) against labels (H,W), pooled over all labelled pixels.
 
     unlabelled: the label value that means "no label"; None: the one the model was trained with.
     """
     labelled = labelled_for(model, images, labels, unlabelled, names)
-    # All are looked at before the first is predicted: a bad one must not end long work.
+    # All are checked before the first is predicted, so that a bad one does not end long work.
     return score(model, LabelledSet(list(labelled), labelled.classes, labelled.unlabelled), progress)
 
 

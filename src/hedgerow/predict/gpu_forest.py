@@ -1,6 +1,4 @@
-"""Forests on a CUDA device: what `forest.walk` does, with PyTorch and Triton; decisions are the CPU's."""
-
-from __future__ import annotations
+"""Forests on a CUDA device: `forest.walk` with PyTorch and Triton, and with the same decisions as on the CPU."""
 
 import numpy as np
 import torch
@@ -18,12 +16,12 @@ _WIRINGS = Kept()
 
 
 def run_level(stack: ForestStack, level: int, given: LevelInput) -> np.ndarray:
-    """(C,h,w) float32 output of one level, as `walk.run_level`, on the stack's device."""
+    """(C,h,w) float32 output of one level, like `walk.run_level`, on the stack's device."""
     return run_forest(stack.levels[level], given, stack.is_softmax(level), stack.tolerance, stack.device)
 
 
 def run_forest(forest: Forest, given: LevelInput, is_softmax: bool, tolerance: float, device: str) -> np.ndarray:
-    """Class probabilities (C,h,w) float32, as `walk.run_forest`."""
+    """Class probabilities (C,h,w) float32, like `walk.run_forest`."""
     inner = given.region
     wiring = _WIRINGS.get(forest, None, lambda: wire(forest.root, forest.left_child))
     channels = torch.from_numpy(np.stack(list(given.channels))).to(device)
@@ -34,14 +32,14 @@ def run_forest(forest: Forest, given: LevelInput, is_softmax: bool, tolerance: f
         else:
             summed = _soft(forest, wiring, source, inner, tolerance)
         total = np.ascontiguousarray(summed.cpu().numpy())
-    # On the CPU, by the code of the CPU's forests: the next level decides by these numbers.
+    # On the CPU, with the code of its forests: the next level's decisions depend on these numbers.
     out = np.empty((forest.n_classes, inner.height, inner.width), np.float32)
     walk_kernels.finish(total, is_softmax, out)
     return out
 
 
 def _hard(forest: Forest, wiring: Wiring, source: Source, inner: Region) -> torch.Tensor:
-    """Summed votes (S,C), tree after tree as on the CPU."""
+    """Summed votes (S,C), added tree by tree as on the CPU."""
     from hedgerow.kernels.gpu.walk import reached_leaves  # needs Triton
 
     values, reads = lay_out(forest, wiring, source, region_grid(inner))
@@ -56,7 +54,7 @@ def _hard(forest: Forest, wiring: Wiring, source: Source, inner: Region) -> torc
 
 
 def _soft(forest: Forest, wiring: Wiring, source: Source, inner: Region, tolerance: float) -> torch.Tensor:
-    """Scores (S,C) of the network that the soft splits are."""
+    """Scores (S,C) of the network that equals the soft splits."""
     from hedgerow.kernels.gpu.level import level_scores  # needs Triton
 
     values, reads = lay_out(forest, wiring, source, region_grid(inner))

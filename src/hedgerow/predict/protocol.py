@@ -1,6 +1,4 @@
-"""The protocol that every model answers to."""
-
-from __future__ import annotations
+"""The protocol that every model follows."""
 
 from typing import Any, Protocol
 
@@ -10,7 +8,7 @@ from hedgerow.forest.level_input import Layered
 
 
 class Model(Layered, Protocol):
-    """A stack, a network, or whatever else says class probabilities level by level; `run` knows who runs which."""
+    """A stack, a network, or anything else that gives class probabilities level by level; see `run` for who runs it."""
 
     @property
     def classes(self) -> tuple[int, ...]: ...

@@ -1,6 +1,4 @@
-"""Who runs which model where."""
-
-from __future__ import annotations
+"""Which code runs which model, and on which device."""
 
 from typing import Any
 

@@ -1,6 +1,4 @@
-"""Prediction in tiles: memory stays bounded whatever the image, and the result equals the untiled one bit for bit."""
-
-from __future__ import annotations
+"""Prediction in tiles: memory stays bounded for any image, and the result equals the untiled one bit for bit."""
 
 from collections.abc import Iterator
 
@@ -15,7 +13,7 @@ from hedgerow.progress import Report, reporting
 
 
 def predict(model: Model, image: np.ndarray, **options: int | Report | None) -> np.ndarray:
-    """(H,W) class values of an image (H,W[,C]); the first of equally likely classes.
+    """(H,W) class values of an image (H,W[,C]); of equally likely classes, the first.
 
     tile:     side of a tile in pixels; None: as large as fits in `memory` bytes
     progress: report function; None: a bar on the terminal
@@ -59,7 +57,7 @@ def predict_tiles(
     memory: int | None = None,
     progress: Report | None = None,
 ) -> Iterator[tuple[Region, list[np.ndarray], tuple[int, int]]]:
-    """Tile by tile: its region, the levels' class probabilities (C,h,w) there, and the image's size (H,W)."""
+    """Yield each tile's region, the levels' class probabilities (C,h,w) there, and the image's size (H,W)."""
     planes = to_planes(image, layout=model.features.layout)
     height, width = planes.shape[1:]
     regions = tiles(model, (height, width), tile, memory)

@@ -1,6 +1,4 @@
-"""The state of a refinement, in one file that is data only: a run that was killed goes on as if it had not been."""
-
-from __future__ import annotations
+"""The state of a refinement, in one file that is data only: a run that was killed resumes as if it had not been."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -17,7 +15,7 @@ from hedgerow.files import atomic_path, digest
 from hedgerow.forest.history import Check, is_score
 
 FORMAT = "hedgerow-refinement"
-GROUPS = ("weights", "average", "best", "good")  # of a state: each names the weights of a whole network
+GROUPS = ("weights", "average", "best", "good")  # fields of a state, each the weights of a whole network
 Weights = dict[str, Tensor]
 
 
@@ -25,11 +23,11 @@ Weights = dict[str, Tensor]
 class State:
     """Where a refinement stands after `step` steps.
 
-    weights, average, best: of the network, of its running mean, and of its best score; the last two may be empty
+    weights, average, best: of the network, of its running mean, and at its best score; the last two may be empty
     moments: of the optimiser: parameter number, name -> tensor
-    checks:  in order; the first is of step 0
+    checks:  in order; the first is at step 0
     scores:  mean Dice of the forests and of the mapped network, on the held-out images
-    good, good_step: the last network whose own loss was seen to be good, and its step
+    good, good_step: the last network whose own loss was found to be good, and its step
     """
 
     step: int
@@ -44,7 +42,7 @@ class State:
 
 
 def save(path: Path, state: State, mark: str) -> None:
-    """Write a state; a kill at any moment leaves the one before."""
+    """Write a state; if the process is killed at any moment, the previous one remains."""
     tensors: Weights = {}
     for group in GROUPS:
         tensors |= {f"{group}.{name}": tensor for name, tensor in getattr(state, group).items()}
@@ -62,14 +60,14 @@ def save(path: Path, state: State, mark: str) -> None:
 def load(path: Path, mark: str, expected: Weights, optimiser: torch.optim.Optimizer, n_steps: int) -> State:
     """Read a state that `save` wrote for the same network, images and settings.
 
-    expected: weights of the network, whose names and shapes those of the file must have
-    optimiser: of the network; it gets its memory back
+    expected: weights of the network; those in the file must have the same names and shapes
+    optimiser: of the network; its moments are restored
     """
     try:
         state = _read(path, mark)
         if not _fits(state, expected, optimiser, n_steps):
-            raise ValueError("it does not fit the network")
-        for group in GROUPS:  # to where the network is
+            raise ValueError("it does not match the network")
+        for group in GROUPS:  # to the network's device
             there = {name: tensor.to(expected[name].device) for name, tensor in getattr(state, group).items()}
             setattr(state, group, there)
         whole = optimiser.state_dict()
@@ -87,11 +85,11 @@ def _read(path: Path, mark: str) -> State:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     stored = document.pop("digest")
     if stored != digest(document, {name: tensor.numpy() for name, tensor in tensors.items()}):
-        raise ValueError("it does not fit its digest")
+        raise ValueError("it does not match its digest")
     if document["mark"] != mark:
         raise ModelError(
             f"{path} is the checkpoint of another refinement: its network, images, labels, settings or "
-            "device differ; delete it to start again, or give the same ones."
+            "device differ; delete it to start again, or use the same ones."
         )
     checks = [Check(**check) for check in document["checks"]]
     stack, mapped = document["scores"]
@@ -135,7 +133,7 @@ def _are_weights(weights: Weights, expected: Weights, may_be_empty: bool) -> boo
 
 
 def moments_of(optimiser: torch.optim.Optimizer) -> dict[int, dict[str, Tensor]]:
-    """The optimiser's memory by parameter number."""
+    """The optimiser's moments by parameter number."""
     return {
         number: {name: torch.as_tensor(value) for name, value in memory.items() if value is not None}
         for number, memory in optimiser.state_dict()["state"].items()

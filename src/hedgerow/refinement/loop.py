@@ -1,9 +1,7 @@
-"""Refinement: the network trained end to end, whole images one at a time, its trees frozen.
+"""Refinement: the network is trained end to end, on one whole image at a time, with its trees frozen.
 
-Every step draws what it needs from the seed and its own number, so a run that is resumed equals one that was not.
+Every step derives its random choices from the seed and its own number, so a resumed run equals an uninterrupted one.
 """
-
-from __future__ import annotations
 
 import copy
 import logging
@@ -38,7 +36,7 @@ from hedgerow.refinement.losses import class_weights, pixel_loss
 from hedgerow.refinement.schedules import learning_rate, make_optimiser, momentum
 
 log = logging.getLogger("hedgerow")
-DIVERGED = 3.0  # times the first loss, plus one: a mean loss beyond this will not come back
+DIVERGED = 3.0  # times the first loss, plus one: a mean loss above this will not recover
 
 
 def refine(
@@ -57,9 +55,9 @@ def refine(
 ) -> StackNet:
     """A refined copy of the network; images (H,W[,C]) of any sizes, labels (H,W).
 
-    validation: images and labels that score the network, in place of a part of the training images
+    validation: images and labels that score the network, instead of a part of the training images
     names, validation_names: what messages call the images
-    checkpoint: file that keeps the state; a run that was interrupted goes on from there, a finished one removes it
+    checkpoint: file that keeps the state; an interrupted run resumes from it, a finished one removes it
     keep_checkpoint: leave it there, for a caller that removes it once the network is safe
     The copy's `refinements` end with a record of this one: scores of the stack, and of the network before and after.
     """
@@ -109,9 +107,9 @@ def refine_labelled(
 
 
 def _check_given(net: StackNet, config: RefineConfig | None) -> RefineConfig:
-    """The settings to use; an error if this network cannot be refined by them."""
+    """The settings to use; raises an error if this network cannot be refined with them."""
     if not isinstance(net, StackNet):
-        raise InputError(f"a {type(net).__name__} was given to refine; give a network, e.g. of to_convnet(stack).")
+        raise InputError(f"a {type(net).__name__} was given to refine; give a network, e.g. from to_convnet(stack).")
     config = RefineConfig() if config is None else config
     if not isinstance(config, RefineConfig):
         raise ConfigError(f"config is a {type(config).__name__}; give a RefineConfig, e.g. RefineConfig(n_steps=300).")
@@ -127,10 +125,10 @@ def default_pixels(net: StackNet) -> int:
 
 
 class _Refinement:
-    """One refinement on its way."""
+    """A refinement in progress."""
 
     def __init__(self, net: StackNet, train: list[LabelledImage], held: LabelledSet, config: RefineConfig) -> None:
-        """held: scores the network; it may be empty"""
+        """held: the images that score the network; may be empty"""
         self.net, self.held, self.config = net, held, config
         blank = net.features.blank
         self.train = [trimmed(image, blank) for image in train] if config.trim and blank is not None else train
@@ -142,7 +140,7 @@ class _Refinement:
         self.losses: list[float] = []
 
     def start(self, path: Path | None, mark: str, report: Report) -> None:
-        """Score the stack and the mapped network, and relax it; or take up the checkpoint."""
+        """Score the stack and the mapped network, and relax the network; or resume from the checkpoint."""
         is_resumed = path is not None and path.exists()
         before = (None, None) if is_resumed else (self._score(self.net.stack), self._score(self.net))
         if not self.net.relaxed:
@@ -152,7 +150,7 @@ class _Refinement:
         if path is not None and is_resumed:
             self.state = checkpoints.load(path, mark, begun, self.optimiser, self.config.n_steps)
             self._put(self.state.weights)
-            log.warning("going on from step %d of %s", self.state.step, path)
+            log.warning("resuming from step %d of %s", self.state.step, path)
         else:
             dice = self._check()
             best = {} if dice is None else begun
@@ -160,14 +158,14 @@ class _Refinement:
         report("refining", self.state.step, self.config.n_steps)
 
     def go_on(self, path: Path | None, mark: str, report: Report) -> None:
-        """Train until the steps or the patience are used up; the state is saved after every check."""
+        """Train until the steps or the patience run out; the state is saved after every check."""
         config, state = self.config, self.state
         unproven = (state.average or state.weights, state.step)
         while state.step < config.n_steps and not self._is_stale():
             loss = self._step(state.step)
             state.step += 1
             if not math.isfinite(loss) or not self._is_finite():
-                self._give_up(f"the numbers left their range at step {state.step}")
+                self._give_up(f"the loss or a weight became infinite or NaN at step {state.step}")
             self.losses.append(loss)
             first = state.checks[0].loss
             if first is None:
@@ -182,7 +180,7 @@ class _Refinement:
                 continue
             if mean > DIVERGED * first + 1:
                 self._give_up(f"the loss grew from {first:.3f} to {mean:.3f} by step {state.step}")
-            # The losses since the last check speak for the network of that check, not yet for this one.
+            # The losses since the last check vouch for the network of that check, not yet for this one.
             state.good, state.good_step = unproven
             self._note(mean)
             state.weights, state.moments = self._weights(), checkpoints.moments_of(self.optimiser)
@@ -202,7 +200,7 @@ class _Refinement:
         return self.net
 
     def _record(self, refined: float | None, step: int) -> None:
-        """Let the network remember how it was refined, up to this step."""
+        """Record in the network how it was refined, up to this step."""
         checks = tuple(check for check in self.state.checks if check.step <= step)
         record = Refinement(self.config.to_dict(), checks, *self.state.scores, refined)
         self.net.refinements = (*self.net.refinements, record)
@@ -229,7 +227,7 @@ class _Refinement:
         return float(loss.detach())
 
     def _drawn(self, step: int) -> tuple[LabelledImage, Grid]:
-        """The image of a step, altered, and the part of its pixels that is trained on."""
+        """The image of a step, altered, and the pixels of it to train on."""
         config, n = self.config, len(self.train)
         order = np.random.default_rng((config.seed, 6, step // n)).permutation(n)
         rng = np.random.default_rng((config.seed, 7, step))
@@ -250,7 +248,7 @@ class _Refinement:
     def _stride(self, height: int, width: int) -> int:
         if self.config.stride is not None:
             return self.config.stride
-        assert self.config.pixels is not None  # `refine` settles it
+        assert self.config.pixels is not None  # `refine_labelled` sets it
         return max(1, round(math.sqrt(height * width / self.config.pixels)))
 
     def _score(self, model: Model) -> float | None:
@@ -284,7 +282,7 @@ class _Refinement:
             state.best = dict(state.average) if state.average else self._weights()
 
     def _is_stale(self) -> bool:
-        """Whether the last scores brought nothing better, for as long as the settings wait."""
+        """Whether the score has not improved for as many checks as the patience allows."""
         scores = [check.mean_dice for check in self.state.checks if check.mean_dice is not None]
         patience = self.config.patience
         if patience is None or not scores:
@@ -307,8 +305,8 @@ class _Refinement:
         self._put(state.good)
         self._record(None, state.good_step)
         raise DivergenceError(
-            f"{what}, so refinement stopped; the network of step {state.good_step} is kept: lower the learning rate "
-            f"({self.config.learning_rate:g}), or the sharpness.",
+            f"{what}, so refinement stopped and kept the network of step {state.good_step}; lower the learning rate "
+            f"({self.config.learning_rate:g}) or the sharpness.",
             self.net,
         )
 
@@ -342,7 +340,7 @@ def _kind(net: StackNet) -> Iterator[Any]:
 
 @contextmanager
 def steady_sums(net: StackNet) -> Iterator[None]:
-    """On the CPU, sums that PyTorch shares out to threads would depend on their number; the kernels have their own."""
+    """One PyTorch thread on the CPU: its sums would depend on the number of threads. The kernels have their own."""
     before = torch.get_num_threads()
     if net.device.type == "cpu" and net.level(0).connections == "frozen":
         torch.set_num_threads(1)

@@ -1,6 +1,4 @@
-"""What a refinement lowers."""
-
-from __future__ import annotations
+"""The losses that refinement minimises."""
 
 from collections.abc import Sequence
 
@@ -13,7 +11,7 @@ from hedgerow.images.arrays import UNLABELLED_INDEX
 
 
 def class_weights(targets: Sequence[np.ndarray], n_classes: int) -> Tensor:
-    """(C,) weights with which every class counts the same over all labelled pixels; 1 for a class without any."""
+    """(C,) weights that make every class count the same over all labelled pixels; 1 for a class that has none."""
     count = np.sum([np.bincount(target.ravel(), minlength=256)[:n_classes] for target in targets], axis=0)
     present = count > 0
     weight = np.where(present, np.sum(count) / (present.sum() * np.maximum(count, 1)), 1)
@@ -21,10 +19,9 @@ def class_weights(targets: Sequence[np.ndarray], n_classes: int) -> Tensor:
 
 
 def pixel_loss(scores: Tensor, target: Tensor, weight: Tensor | None, dice: float) -> Tensor:
-    """Cross-entropy of scores (C,S) against target (S,), plus `dice` times the Dice loss; unlabelled pixels count for
-    nothing.
+    """Cross-entropy of scores (C,S) against target (S,), plus `dice` times the Dice loss, over the labelled pixels.
 
-    Dice loss: 1 - mean over the classes that are there of 2 sum(p y) / (sum p + sum y), each sum softened by one pixel.
+    Dice loss: 1 - mean over the classes present of (2 sum(p y) + 1) / (sum p + sum y + 1); the ones soften it.
     """
     loss = functional.cross_entropy(scores.T, target, weight, ignore_index=UNLABELLED_INDEX)
     if not dice:

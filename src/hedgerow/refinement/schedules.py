@@ -1,7 +1,5 @@
 """How fast a refinement learns: the paper's schedules of learning rate and momentum, and the optimisers."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -10,8 +8,8 @@ import torch
 from hedgerow.config import RefineConfig
 from hedgerow.network.stacknet import StackNet
 
-BESIDE_RATE = 0.03  # of weights that are not a level's, e.g. of a network in front of the features
-CONNECTION_RATE = 0.1  # of the weights between H1 and H2, as a part of the votes' rate: each moves a whole path
+BESIDE_RATE = 0.03  # for weights that belong to no level, e.g. those of a network in front of the features
+CONNECTION_RATE = 0.1  # for the weights between H1 and H2, relative to the votes' rate: each moves a whole path
 
 
 def learning_rate(config: RefineConfig, step: int) -> float:
@@ -22,14 +20,14 @@ def learning_rate(config: RefineConfig, step: int) -> float:
 
 
 def momentum(config: RefineConfig, step: int) -> float:
-    """mu(i) = min(mu_max, 1 - 3 / (i + 5)), or two steps as in the paper's zebrafish experiment."""
+    """mu(i) = min(mu_max, 1 - 3 / (i + 5)), or two constant values as in the paper's zebrafish experiment."""
     if config.first_momentum is not None:
         return config.first_momentum if step < config.momentum_steps else config.max_momentum
     return min(config.max_momentum, 1 - 3 / (step + 5))
 
 
 def make_optimiser(net: StackNet, config: RefineConfig) -> torch.optim.Optimizer:
-    """Adam moves every weight by about its rate, so rates follow the size of what they change; SGD has one rate."""
+    """Adam moves every weight by about its rate, so rates scale with the size of the weights; SGD has one rate."""
     if config.optimiser == "sgd":
         trained = [p for p in net.parameters() if p.requires_grad]
         return torch.optim.SGD([{"params": trained, "factor": 1.0}], lr=config.learning_rate, momentum=0.5)

@@ -4,8 +4,6 @@ A model does not keep how many samples reached a split. A split at depth d count
 that would reach it if every split above it were even. Probes of one split share its count by the size of their weights.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the template is given: every number and picture of the page, ready to be shown."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Images side by side: what was seen, what is true, what each model says, and where it errs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

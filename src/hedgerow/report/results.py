@@ -1,7 +1,5 @@
 """What an experiment adds to the page: tables and curves."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

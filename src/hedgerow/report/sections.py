@@ -1,7 +1,5 @@
 """The sections of the page: what was measured, in pictures and tables. One without data is None."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -11,6 +9,7 @@ import numpy as np
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.history import Check, Refinement
 from hedgerow.images.labelled import LabelledSet
+from hedgerow.images.pictures import label_picture
 from hedgerow.progress import silent
 from hedgerow.report import charts, figures
 from hedgerow.report.choices import LevelChoices, OffsetMap, stack_choices
@@ -144,7 +143,7 @@ def layers(chosen: Measured, labelled: LabelledSet, number: int, background: int
     shown = figures.most_frequent(outputs[-1], model.classes)
     sides = {
         "image": figures.input_picture(planes, model.features),
-        "truth": figures.label_picture(truth, model.classes, background),
+        "truth": label_picture(truth, model.classes, background),
     }
     drawn = figures.draw(
         figures.plan_rows(forests, nets, model.classes, shown), shown, model.classes, sides, background=background

@@ -1,7 +1,5 @@
 """Numbers, names and settings as the page shows them."""
 
-from __future__ import annotations
-
 import math
 import platform
 from collections.abc import Iterator, Mapping

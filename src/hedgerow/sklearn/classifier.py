@@ -56,7 +56,7 @@ class TableConfig(Checked):
     learning_rate: float = setting(0.02, 1e-9, 1e3, "of the first step; it falls to 0 along a half cosine")
 
 
-class NeuralForestClassifier(ClassifierMixin, BaseEstimator):
+class NeuralForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """A random forest, mapped to the network of two hidden layers that computes the same, and refined by Adam.
 
     Parameters, with their limits, are those of `TableConfig`:
@@ -196,5 +196,5 @@ def _refine(net: StackNet, planes: np.ndarray, target: np.ndarray, config: Table
             scores = net(Source(torch.from_numpy(samples)), [Grid(0, 0, *samples.shape[1:])])[-1]
             loss = functional.cross_entropy(scores.reshape(net.n_classes, -1)[:, : len(batch)].T, classes[batch])
             optimiser.zero_grad()
-            loss.backward()
+            torch.autograd.backward(loss)
             optimiser.step()

@@ -4,8 +4,6 @@ scikit-learn sends a sample left iff x <= t, x a float32 and t a float64; here i
 float32. With theta the float32 after the last one that is not above t, the two agree for every x, ties included.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

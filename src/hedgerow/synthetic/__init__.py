@@ -1,4 +1,4 @@
-"""Drawn data sets with exact labels, to learn, demonstrate and test on without downloading anything.
+"""Drawn data sets with exact labels, for learning, demonstrating and testing without downloading anything.
 
 Two stand-ins for the data of the paper: zebrafish embryos whose somites look alike, and depth images of
 people. In both, what a pixel is follows from what surrounds it more than from what it looks like.
@@ -64,7 +64,7 @@ def _check(n_images: object, size: object, seed: object) -> None:
 
 
 def write_sample(kind: str, folder: Path, n_images: int, seed: int) -> None:
-    """Images and labels of a built-in generator, as PNG files in folder/images and folder/labels."""
+    """Write images and labels of a built-in generator as PNG files in folder/images and folder/labels."""
     images, labels = {"somites": somites, "bodies": bodies}[kind](n_images=n_images, seed=seed)
     for name in ("images", "labels"):
         make_folder(folder / name)

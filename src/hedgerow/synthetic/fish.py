@@ -75,8 +75,8 @@ def draw_embryo(rng: np.random.Generator, height: int, width: int) -> tuple[np.n
 def _draw_midline(rng: np.random.Generator, frame: tuple[float, float]) -> Midline:
     """Bend a body around its yolk, turn it, and place it in the frame.
 
-    The ranges are those of mounted specimens: wide enough that no place in the image names a somite, narrow
-    enough that a forest can learn the body from sixteen of them.
+    The ranges are those of mounted specimens: wide enough that no place in the image identifies a somite,
+    narrow enough that a forest can learn the body from sixteen of them.
     """
     length = rng.uniform(0.92, 0.98)
     progress = np.linspace(SNOUT, TAIL_TIP, 240)
@@ -148,7 +148,7 @@ def _paint(
     rows: np.ndarray,
     columns: np.ndarray,
 ) -> np.ndarray:
-    """Light that passes the specimen, (H, W) float64 around 0.5, sharp and without noise."""
+    """Light that passes through the specimen, (H, W) float64 around 0.5, sharp and without noise."""
     shape = body.along.shape
     pixel = 1 / min(shape)
     light = 0.55 + 0.03 * _smooth_noise(rng, rows / 0.05, columns / 0.05)
@@ -176,7 +176,7 @@ def _paint(
 
 
 def _somite_marks(rng: np.random.Generator, body: BodyCoordinates, pattern: SomitePattern, pixel: float) -> np.ndarray:
-    """Dark clefts between somites and a random tone of each, (H, W); fainter towards one end at times."""
+    """Dark clefts between somites and a random tone for each, (H, W); sometimes fainter towards one end."""
     after = np.clip(np.searchsorted(pattern.boundaries, pattern.chevron), 1, N_SOMITES)
     to_previous = np.abs(pattern.chevron - pattern.boundaries[after - 1])
     to_next = np.abs(pattern.chevron - pattern.boundaries[after])
@@ -229,7 +229,7 @@ def _eye(midline: Midline, rows: np.ndarray, columns: np.ndarray) -> tuple[np.nd
 
 
 def _relief(rng: np.random.Generator, thickness: np.ndarray, pixel: float) -> np.ndarray:
-    """Shading of slopes facing one side, as oblique illumination gives, (H, W)."""
+    """Shading of slopes that face one side, as under oblique illumination, (H, W)."""
     towards = np.deg2rad(rng.uniform(20, 70))
     soft = _blur(thickness, 0.006 / pixel)
     down, right = np.gradient(soft, pixel)

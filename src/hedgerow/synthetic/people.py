@@ -1,7 +1,7 @@
 """One person in front of a depth camera: round cones on a posed skeleton, cast ray by ray.
 
 World axes: right in the image, up, towards the camera; the person's own axes at rest are left, up, forward,
-the same three for somebody who faces the camera. Metres until the sensor turns them into millimetres.
+the same three for somebody facing the camera. Lengths are in metres until the sensor turns them into millimetres.
 """
 
 from dataclasses import dataclass
@@ -32,8 +32,8 @@ LEFT, UP, FORWARD = np.eye(3)
 class RoundCone:
     """The hull of two spheres, flattened along one axis; part is a class id, CHEST or HIPS.
 
-    start, end: (3,) centres. flat_axis: (3,) unit vector. flatness: thickness along it over the thickness
-    across, so 1 leaves the solid round.
+    start, end: (3,) centres. flat_axis: (3,) unit vector. flatness: thickness along it divided by thickness
+    across it, so 1 leaves the solid round.
     """
 
     part: int
@@ -237,7 +237,7 @@ def _meet(solid: RoundCone, rays: np.ndarray) -> np.ndarray:
 
 
 def _root(a: np.ndarray, b: np.ndarray, c: float) -> np.ndarray:
-    """The solution of a t^2 + 2 b t + c = 0 that enters the surface; infinite if none lies in front."""
+    """The solution of a t^2 + 2 b t + c = 0 at which a ray enters the surface; infinite if none lies in front."""
     inside = b * b - a * c
     real = (inside >= 0) & (np.abs(a) > 1e-12)
     t = (-b - np.sqrt(np.where(real, inside, 0))) / np.where(real, a, 1)
@@ -245,7 +245,7 @@ def _root(a: np.ndarray, b: np.ndarray, c: float) -> np.ndarray:
 
 
 def _part_at(person: Person, part: int, points: np.ndarray) -> np.ndarray | int:
-    """The class of surface points (N, 3): the solid's own, or for the torso by height and side."""
+    """The class of surface points (N, 3): the solid's own or, for the torso, by height and side."""
     if part >= 0:
         return part
     frame = person.chest if part == CHEST else person.hips
@@ -255,7 +255,7 @@ def _part_at(person: Person, part: int, points: np.ndarray) -> np.ndarray | int:
 
 
 def _sense(rng: np.random.Generator, depth: np.ndarray, focal: float) -> np.ndarray:
-    """What a structured-light sensor reports of true depth (H, W) in metres: (H, W) uint16 in mm."""
+    """What a structured-light sensor reports for true depth (H, W) in metres: (H, W) uint16 in mm."""
     solid = np.isfinite(depth)
     disparity = np.where(solid, DISPARITY_SCALE / np.where(solid, 1000 * depth, 1), 0)
     # Noise and rounding of the disparity make the error in depth grow with its square.

@@ -1,7 +1,5 @@
 """What the kernels of the network share: the block of pixels that every inner loop runs over, and arithmetic on it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Means over boxes."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from hedgerow.kernels.cpu.filters import smooth

@@ -1,7 +1,5 @@
 """Values to codes: the rank of each among its channel's edges."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from hedgerow.kernels.compiling import kernel

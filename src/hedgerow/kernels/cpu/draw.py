@@ -1,7 +1,5 @@
 """Random proposals for splits: a small generator of our own, whose stream depends on the seed alone."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

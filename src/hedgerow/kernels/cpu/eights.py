@@ -3,8 +3,6 @@
 Callers guarantee room for eight wherever eight are read or written.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from llvmlite import ir

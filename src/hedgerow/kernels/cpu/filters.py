@@ -5,8 +5,6 @@ Weights come as (3, 1+R) float32: orders 0, 1, 2 at distances 0..R, with R a mul
 Callers pass images padded by R on each side; nothing is checked here.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from hedgerow.kernels.compiling import kernel

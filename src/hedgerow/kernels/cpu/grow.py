@@ -5,8 +5,6 @@ probe is already its bin. With `values` (float32, for sums of probes) the bins a
 of them in a small node. Nothing is checked here; callers size every array.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

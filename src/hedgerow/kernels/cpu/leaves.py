@@ -1,7 +1,5 @@
 """Sums over the samples that reach each leaf."""
 
-from __future__ import annotations
-
 from hedgerow.kernels.compiling import kernel
 
 

@@ -1,7 +1,5 @@
 """The network of one level on the CPU: the fused kernels behind the signature of `definition.level.level_scores`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """What the kernels of one level are given, and the room they work in, by name."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

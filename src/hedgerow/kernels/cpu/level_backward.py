@@ -4,8 +4,6 @@ Everything that the forward pass knew is computed again for one block and one pi
 `level_forward`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from hedgerow.kernels.compiling import multiply_add_part, reducing_kernel, reducing_part

@@ -14,8 +14,6 @@ Callers guarantee that every read is in range; nothing is checked here. What bel
 `level_arguments`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from hedgerow.kernels.compiling import kernel_part, multiply_add_part

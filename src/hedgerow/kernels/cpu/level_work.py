@@ -1,7 +1,5 @@
 """The network of one level in NumPy: the fused kernels, handed out to threads. No PyTorch here."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from hedgerow.kernels.constants import CPU_GENERATIONS, SMALLEST_CARRY, SPLIT_KINDS

@@ -7,8 +7,6 @@ tree's order, whatever pixels share its block.
 Callers guarantee that every read is in range; nothing is checked here.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

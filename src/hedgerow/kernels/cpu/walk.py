@@ -6,8 +6,6 @@ blocks or tiles.
 Callers guarantee that every read is in range; nothing is checked here.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -3,8 +3,6 @@
 A length (the gradient's, or the root in an eigenvalue) has a kink at 0; there its gradient is taken as 0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

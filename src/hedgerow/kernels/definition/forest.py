@@ -3,37 +3,15 @@
 The kernels beside this module must agree with it exactly; nothing but tests and readers uses it.
 """
 
-from __future__ import annotations
-
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
 from hedgerow.kernels.constants import LEAF
 from hedgerow.kernels.definition.outputs import normalise
 
-
-class Trees(Protocol):
-    """The arrays of a forest; `forest.arrays.Forest` has them, and gives their shapes."""
-
-    @property
-    def root(self) -> np.ndarray: ...
-    @property
-    def left_child(self) -> np.ndarray: ...
-    @property
-    def threshold(self) -> np.ndarray: ...
-    @property
-    def channel(self) -> np.ndarray: ...
-    @property
-    def offset(self) -> np.ndarray: ...
-    @property
-    def radius(self) -> np.ndarray: ...
-    @property
-    def weight(self) -> np.ndarray: ...
-    @property
-    def leaf_index(self) -> np.ndarray: ...
-    @property
-    def votes(self) -> np.ndarray: ...
+Trees = Any
+"""The arrays of a forest, as `forest.arrays.Forest` has them; this room cannot import that one."""
 
 
 def read(plane: np.ndarray, row: int, column: int, outside: float | None) -> np.float32:

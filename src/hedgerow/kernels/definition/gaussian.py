@@ -3,8 +3,6 @@
 R is a multiple of 4, as the kernels take it; what lies beyond the filter's own radius is zero.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 

@@ -4,8 +4,6 @@ The fast forms beside this module must agree with it in value and gradient. It s
 pixels x neurons, so `level_scores` works through the pixels in blocks.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """What follows the summed votes of a level, in plain NumPy: normalisation, or softmax."""
 
-from __future__ import annotations
-
 import numpy as np
 
 SMALLEST_SUM = 1e-6  # of scores that are divided by their sum; what is summed is of the order of one vote

@@ -4,8 +4,6 @@ Everything that the forward pass knew is computed again, tile by tile and piece 
 one above it, the sum of the gradients of z_H2 over the leaves below its top, takes the place of what arrived there.
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

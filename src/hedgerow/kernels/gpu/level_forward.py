@@ -1,7 +1,5 @@
 """The network of one level on a GPU, forward: probe, split, leaf and vote over tiles of pixels; see `parts`."""
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

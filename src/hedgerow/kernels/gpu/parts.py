@@ -6,8 +6,6 @@ tile at once, as (nodes, P) tensors whose first axis lies within a thread, so th
 KIND is the kind of split, a number of `constants`.
 """
 
-from __future__ import annotations
-
 import os
 
 import triton

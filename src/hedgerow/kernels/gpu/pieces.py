@@ -5,8 +5,6 @@ branch ends above the foot of its piece, its leaf is passed on to the left, by s
 At the foot of a piece are its exits: leaves, open ends (each the top of another piece), and such as nothing reaches.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

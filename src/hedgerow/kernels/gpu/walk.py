@@ -1,7 +1,5 @@
 """Walking hard forests on a GPU: every pixel takes one path down every tree, decided as on the CPU to the last bit."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 import triton
