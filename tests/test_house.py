@@ -114,6 +114,19 @@ def test_every_room_stands_in_the_table():
     assert folders == set(TABLE) - {TOP}
 
 
+def test_the_documentation_has_the_same_table():
+    text = (SOURCE.parents[1] / "docs" / "contributing.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1:4] for line in text.splitlines() if line.startswith(("| `", "| (top)"))]
+    doors = ("synthetic", "export", "sklearn", "report")
+    words = {"nothing else of the house": (), "top": (TOP,), "the doors": doors, "all": ("experiments",)}
+    found = {}
+    for rooms, _, may in rows:
+        below = words.get(may.strip(), tuple(may.strip().split(", ")))
+        for name in rooms.replace("`", "").replace("/", "").split(","):
+            found[name.strip()] = below
+    assert found == TABLE
+
+
 def test_no_room_imports_what_the_table_forbids():
     wrong = [
         f"{module}:{line} imports {name}" for module, name, line in EDGES if room(name) not in allowed(room(module))

@@ -1,7 +1,7 @@
 """The methods that every model has: shorthands for functions in `predict/`, looked up when they are called.
 
 A model is data and sits below `predict/` in the table of rooms. So that `model.predict(image)` works all the same,
-this is the one place, apart from the package's public names, where a module is named instead of imported.
+this module names the one that answers instead of importing it.
 """
 
 from importlib import import_module

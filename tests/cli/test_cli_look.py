@@ -68,7 +68,9 @@ def test_info_of_a_network_is_valid_json(hedgerow, net_file, refined):
     assert finished.code == 0, finished.err
     values = json.loads(finished.out, parse_constant=refuse)
     assert [layer["name"] for layer in values["layers"]] == ["H1", "H2", "H3", "H4", "H5", "output"]
-    assert values["refined"] == [one.to_dict() for one in refined.refinements]
+    (found,), (record,) = values["refined"], refined.refinements
+    assert found["scores"] == record.scores
+    assert [entry["step"] for entry in found["history"]] == [check.step for check in record.checks]
 
 
 def test_info_of_a_forest_has_no_layers(hedgerow, model_file):

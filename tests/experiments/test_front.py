@@ -104,6 +104,8 @@ def test_the_front_learns_alone(somites):
 def test_what_cannot_be_is_refused(somites, tmp_path):
     with pytest.raises(InputError, match="'channels'"):
         FrontedNet(hr.to_convnet(random_stack()), seed=0)
+    with pytest.raises(InputError, match="FrontedNet"):
+        hr.to_forest(FrontedNet(hr.to_convnet(somites[0]), seed=0), method="weights")
     with pytest.raises(ModelError, match="FrontedNet"):
         hr.save(FrontedNet(hr.to_convnet(somites[0]), seed=0), tmp_path / "net.hedge")
     assert not list(tmp_path.iterdir())

@@ -40,7 +40,7 @@ def answer(model, image, filters=False):
     planes = to_planes(image, layout=model.features.layout)
     given = {"image": planes}
     if not filters:
-        given = {"features": model.features.compute(planes), "reach": model.features.stretch(planes)}
+        given = {"features": model.features.compute(planes), "stretch": model.features.stretch(planes)}
     session = session_of(build(model, filters))
     names = [each.name for each in session.get_inputs()]
     return session.run(["proba", "labels"], {name: given[name] for name in names})

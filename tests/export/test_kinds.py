@@ -9,7 +9,7 @@ import pytest
 import hedgerow as hr
 from hedgerow.export.c import export_c
 from hedgerow.export.onnx_model import export_onnx
-from hedgerow.features.bank import Shape
+from hedgerow.features.bank import Proportions
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.progress import silent
 from helpers.c_models import compiled_stacks, stack_of
@@ -65,7 +65,7 @@ def joined():
 def reshaped():
     """A stack whose filters are not those of today's defaults: the smoothing of the structure tensor is the widest."""
     stack = stack_of("colour")
-    return replace(stack, features=replace(stack.features, shape=Shape(0.4, 1.7, 3.0)))
+    return replace(stack, features=replace(stack.features, proportions=Proportions(0.4, 0.9, 3.0)))
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from scipy import ndimage
 from hedgerow import threads
 from hedgerow.config import ContextConfig, StackConfig
 from hedgerow.errors import InputError
-from hedgerow.features.bank import KINDS, Shape, scale_channels
+from hedgerow.features.bank import KINDS, Proportions, scale_channels
 from hedgerow.features.registry import fit_features
 
 # As in the definition of the channels; written out, so that a change of the program's constants is noticed.
@@ -44,7 +44,7 @@ def scipy_channels(image, sigma):
 def test_bank_equals_scipy(sigma, shape):
     image = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
     out = np.full((len(KINDS), *shape), np.nan, np.float32)
-    scale_channels(image, sigma, Shape(), out)
+    scale_channels(image, sigma, Proportions(), out)
     expected = scipy_channels(image, sigma)
     for kind, ours, theirs in zip(KINDS, out, expected, strict=True):
         # Eigenvalues are differences: their scale is that of the pair.

@@ -9,7 +9,7 @@ import pytest
 import hedgerow as hr
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.features import kept, registry
-from hedgerow.features.bank import Shape
+from hedgerow.features.bank import Proportions
 from hedgerow.features.kept import KeptFeatures, Ready
 from hedgerow.features.protocol import FeatureSet, unfitted
 from hedgerow.forest.autocontext import grow_stack
@@ -121,6 +121,32 @@ def test_a_kind_from_outside_is_exported_without_its_filters_or_refused(toy_stac
     assert (tmp_path / "toy.c").exists()
 
 
+class Views(Differences):
+    """What it returns is a view of a larger array, and of the image itself."""
+
+    kind: ClassVar[str] = "views"
+
+    def raw(self, image):
+        return np.concatenate([image, image])[:, :, ::-1] if self.far == 3 else image
+
+
+@pytest.mark.parametrize("memory", [0, 2**28])
+def test_what_a_kind_returns_is_its_own_affair(monkeypatch, memory):
+    """Views are standardised as arrays are, wherever they are kept, and no image is written to."""
+    monkeypatch.setattr(registry, "KINDS", {**registry.KINDS, "views": Views})
+    monkeypatch.setattr(registry, "KeptFeatures", lambda: KeptFeatures(memory))
+    images = [image[None].astype(np.float32) for image in striped()[0]]
+    before = [image.copy() for image in images]
+    features, computed = registry.fit_features(images, replace(SMALL, features="views"))
+    for i, image in enumerate(images):
+        np.testing.assert_array_equal(image, before[i])
+        np.testing.assert_array_equal(computed[i], features.compute(image))
+    np.testing.assert_allclose(np.concatenate(list(computed), axis=1).mean(axis=(1, 2)), 0, atol=1e-5)
+    one = replace(features, far=0, mean=features.mean[:1], std=features.std[:1])
+    assert abs(one.compute(images[0]).mean()) < 0.5
+    np.testing.assert_array_equal(images[0], before[0])
+
+
 def test_a_name_is_given_once(toy):
     for kind in (Differences, type("Other", (Differences,), {"kind": "bank"})):
         with pytest.raises(ConfigError, match="another name"):
@@ -203,18 +229,30 @@ def test_features_can_be_handed_in_ready_made(monkeypatch):
     for mine, theirs in zip(again.levels, first.levels, strict=True):
         np.testing.assert_array_equal(mine.threshold, theirs.threshold)
         np.testing.assert_array_equal(mine.votes, theirs.votes)
+    with pytest.raises(ConfigError, match=r"ready features are bank.*'channels'"):
+        grow_stack(labelled, replace(SMALL, features="channels"), ready=ready)
+    with pytest.raises(InputError, match="not those of the training images"):
+        grow_stack(labelled, SMALL, ready=replace(ready, computed=ready.computed[:2]))
+
+
+def test_what_a_fit_computes_is_ready_for_the_next():
+    labelled = labelled_set(*striped())
+    ready = Ready(*registry.fit_features([image.planes for image in labelled], SMALL))
+    again, first = (grow_stack(labelled, SMALL, ready=r, progress=silent) for r in (ready, None))
+    for mine, theirs in zip(again.levels, first.levels, strict=True):
+        np.testing.assert_array_equal(mine.votes, theirs.votes)
 
 
 def test_the_constants_of_the_bank_travel_with_the_model(monkeypatch, tmp_path):
     """A later change of a default must not alter a model that exists."""
     images, labels = striped()
     stack = hr.fit_stack(images, labels, SMALL, progress=silent)
-    assert vars(stack.features.shape) == {"dog_ratio": 0.66, "structure_ratio": 0.5, "truncate": 4.0}
+    assert vars(stack.features.proportions) == {"dog_ratio": 0.66, "structure_ratio": 0.5, "truncate": 4.0}
     hr.save(stack, tmp_path / "old.hedge")
-    other = replace(stack, features=replace(stack.features, shape=Shape(0.4, 0.9, 3.0)))
+    other = replace(stack, features=replace(stack.features, proportions=Proportions(0.4, 0.9, 3.0)))
     hr.save(other, tmp_path / "new.hedge")
     loaded = hr.load(tmp_path / "new.hedge")
-    assert vars(loaded.features.shape) == {"dog_ratio": 0.4, "structure_ratio": 0.9, "truncate": 3.0}
+    assert vars(loaded.features.proportions) == {"dog_ratio": 0.4, "structure_ratio": 0.9, "truncate": 3.0}
     planes = images[0][None].astype(np.float32)
     assert (loaded.features.compute(planes) != stack.features.compute(planes)).any()
     np.testing.assert_array_equal(

@@ -270,7 +270,7 @@ FEATURE_DECEITS = {
         None,
         2.0,
     ],
-    "shape": [
+    "proportions": [
         None,
         {},
         {"dog_ratio": 0.66, "structure_ratio": 0.5},
@@ -278,6 +278,8 @@ FEATURE_DECEITS = {
         {"dog_ratio": 0.66, "structure_ratio": -1, "truncate": 4.0},
         {"dog_ratio": 0.66, "structure_ratio": 0.5, "truncate": 1e9},
         {"dog_ratio": "0.66", "structure_ratio": 0.5, "truncate": 4.0},
+        {"dog_ratio": 5e-324, "structure_ratio": 0.5, "truncate": 4.0},
+        {"dog_ratio": 0.66, "structure_ratio": 4, "truncate": 4.0},
     ],
     "depth_unit": [1000.0],
     "surprise": [1],
@@ -328,6 +330,8 @@ MEMBERS = {
     "seventeen": lambda members: members * 9,
     "no tables": [1, 2],
     "an unknown one": lambda members: [members[0], {**members[1], "kind": "wavelets"}],
+    "depth": lambda members: [members[0], {**members[1], "kind": "depth"}],
+    "a surprise": lambda members: [members[0], {**members[1], "surprise": 1}],
     "other inputs": lambda members: [members[0], {**members[1], "n_inputs": 3}],
 }
 
@@ -340,6 +344,15 @@ def test_joined_features_that_cannot_be_are_refused(tmp_path, case):
     contents.model["features"]["members"] = MEMBERS[case](members) if callable(MEMBERS[case]) else MEMBERS[case]
     contents.write(tmp_path / "deceit.hedge")
     refused(tmp_path / "deceit.hedge")
+
+
+def test_arrays_that_no_feature_has_are_refused(tmp_path):
+    for kind in ("joined", "depth", "offsets"):
+        save(grown_stack(kind)[0], tmp_path / "model.hedge")
+        contents = Contents.of(tmp_path / "model.hedge")
+        contents.arrays["features.surprise"] = np.ones(3, np.uint8)
+        contents.write(tmp_path / "deceit.hedge")
+        refused(tmp_path / "deceit.hedge")
 
 
 @pytest.mark.parametrize("key", MODEL_DECEITS)

@@ -5,7 +5,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from hedgerow.features.bank import KINDS, Shape, scale_channels
+from hedgerow.features.bank import KINDS, Proportions, scale_channels
 from hedgerow.kernels.definition import bank as definition
 from hedgerow.kernels.definition.gaussian import box_weights, gaussian_weights
 
@@ -30,7 +30,7 @@ def images(size):
 def test_kernels_agree_with_the_definition(size, sigma):
     for plane in images(size):
         ours = np.empty((len(KINDS), *size), np.float32)
-        scale_channels(plane, sigma, Shape(*RATIOS), ours)
+        scale_channels(plane, sigma, Proportions(*RATIOS), ours)
         exact = definition.scale_channels(torch.from_numpy(plane).double(), sigma, *RATIOS).numpy()
         plain32 = definition.scale_channels(torch.from_numpy(plane), sigma, *RATIOS).numpy()
         # An image of few pixels, or a flat one, does not show how large PyTorch's errors usually are.

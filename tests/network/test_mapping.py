@@ -8,6 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import hedgerow as hr
 from hedgerow.config import Sharpness
 from hedgerow.errors import ConfigError
 from hedgerow.kernels.definition.outputs import normalise
@@ -285,3 +286,28 @@ def test_mapping_leaves_the_stack_as_it_was():
     after = [getattr(f, field.name) for f in stack.levels for field in dataclasses.fields(f)]
     for a, b in zip(before, after, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_a_moved_model_is_a_new_model(stack):
+    net = to_convnet(stack)
+    for model in (stack, net):
+        for device in ("cpu", torch.device("cpu")):
+            moved = model.to(device)
+            assert moved is not model
+            assert str(moved.device) == "cpu"
+        with pytest.raises(ConfigError, match="the device is 'tpu'"):
+            model.to("tpu")
+    net.to("cpu").set_tolerance(0.25)
+    assert net.level(0).tolerance == 0
+
+
+def test_a_network_is_softened_once_however_it_travels(stack, tmp_path):
+    net = to_convnet(stack)
+    assert not net.relaxed
+    net.relax(0.5)
+    soft = hr.to_forest(net, method="soft")
+    hr.save(soft, tmp_path / "soft.hedge")
+    assert to_convnet(hr.load(tmp_path / "soft.hedge")).relaxed
+    hr.save(net, tmp_path / "net.hedge")
+    assert hr.load(tmp_path / "net.hedge").relaxed
+    assert not to_convnet(hr.to_forest(net, method="weights")).relaxed

@@ -95,6 +95,6 @@ def _print_network(values: dict[str, Any]) -> None:
     for number, one in enumerate(values["sharpness"], start=1):
         print(f"  sharpness of level {number}: split {one['split']:g}, leaf {one['leaf']:g}, vote {one['vote']:g}")
     for record in values["refined"]:
-        scores = {what: record[what] for what in ("stack", "mapped", "refined") if record[what] is not None}
+        scores = {what: score for what, score in record["scores"].items() if score is not None}
         text = ", ".join(f"{what} {score:.3f}" for what, score in scores.items())
-        print(f"refined for {record['checks'][-1]['step']} steps" + (f"; mean Dice: {text}" if text else ""))
+        print(f"refined for {record['history'][-1]['step']} steps" + (f"; mean Dice: {text}" if text else ""))

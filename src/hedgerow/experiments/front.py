@@ -73,7 +73,7 @@ class FrontedBank(FeatureSet):
         """Raw features (F,H,W) of an image (C,H,W), on the front's device and with its gradients."""
         centred = (image - self.bank.input_mean[:, None, None]) / self.bank.input_std[:, None, None]
         given = torch.from_numpy(centred).to(self.front.first.weight.device)
-        shape = self.bank.shape
+        shape = self.bank.proportions
         return bank(self.front(given), self.bank.sigmas, shape.dog_ratio, shape.structure_ratio, shape.truncate)
 
 
@@ -85,6 +85,8 @@ class FrontedNet(StackNet):
         super().__init__(net.stack, levels, net.output)
         if not isinstance(net.stack.features, Bank):
             raise InputError(f"a front stands before a filter bank, and these features are {net.features.kind!r}.")
+        self.refinements, self.relaxed = net.refinements, net.relaxed
+        self.set_tolerance(net.level(0).tolerance)
         self.front = Front(net.stack.features.n_inputs, seed)
 
     @property
@@ -102,11 +104,14 @@ class FrontedNet(StackNet):
 
 
 def front(bench: Bench) -> list[Row]:
-    """Hedgerow's network refined alone and behind a front, in as many steps."""
+    """Hedgerow's network refined behind a front; the part `front-none` is the same without one."""
     stack, grown = bench.grown("own", bench.protocol.own_stack, bench.train)
-    config = bench.protocol.own_refine
-    alone, fronted = to_convnet(stack), FrontedNet(to_convnet(stack), bench.seed)
-    return [
-        bench.refined("front", "ConvNet", alone, bench.train, config, grown),
-        bench.refined("front", "ConvNet behind a front", fronted, bench.train, config, grown),
-    ]
+    net = FrontedNet(to_convnet(stack), bench.seed)
+    name = "ConvNet behind a front"
+    return [bench.refined("front", name, net, bench.train, bench.protocol.own_refine, grown)]
+
+
+def front_none(bench: Bench) -> list[Row]:
+    """The network alone, refined as in `front`."""
+    stack, grown = bench.grown("own", bench.protocol.own_stack, bench.train)
+    return [bench.refined("front-none", "ConvNet", to_convnet(stack), bench.train, bench.protocol.own_refine, grown)]

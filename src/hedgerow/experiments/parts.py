@@ -13,7 +13,7 @@ from hedgerow.experiments.baselines import BaselineConfig, fit_baseline
 from hedgerow.experiments.bench import SOFT_TOLERANCE, Bench, Row, timed
 from hedgerow.experiments.choices import VARIANTS, choice
 from hedgerow.experiments.data import present, recounted
-from hedgerow.experiments.front import front
+from hedgerow.experiments.front import front, front_none
 from hedgerow.experiments.protocols import CURVE, PAPER_SHARPNESS, Protocol, Scale
 from hedgerow.experiments.random_start import random_start, schedule
 from hedgerow.images.labelled import LabelledSet
@@ -164,6 +164,7 @@ SLOW: dict[str, Part] = {"paper-sparse": paper_sparse}
 ON_REQUEST: dict[str, Part] = {
     "sharpness": sharpness,
     "front": front,
+    "front-none": front_none,
     **{f"stride-{n}": _stride(n) for n in STRIDES},
     **{f"choice-{variant}": choice(variant) for variant in VARIANTS},
 }

@@ -29,8 +29,8 @@ COMPILE = "cc -std=c99 -O3 -ffp-contract=off"
 LARGEST_SIDE = 2**24  # of an image: a place plus an offset is still a 32-bit number
 BOX_LINES = 2  # scratch memory of the averages over boxes
 HARD_SPACE = "\u00a0"
-ABOUT_REACH = """
- * reach: (H,W) what offsets are multiplied by at each pixel; for depth images, one over the depth in metres"""
+ABOUT_STRETCH = """
+ * stretch: (H,W) what offsets are multiplied by at each pixel; for depth images, one over the depth in metres"""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
 _FILE = re.compile(r"[\w .+-]+\.c")  # its header's name stands between quotes in it
 
@@ -86,7 +86,7 @@ def _memory(model: ForestStack, tables: Tables, part: Part | None) -> dict[str, 
 
 def _words(model: ForestStack, name: str) -> dict[str, str]:
     """What the @words@ of c_source/ stand for."""
-    features, has_reach = model.features, is_stretched(model.features)
+    features, has_stretch = model.features, is_stretched(model.features)
     fits_byte = min(model.classes) >= 0 and max(model.classes) <= 255
     return {
         "name": name,
@@ -99,11 +99,11 @@ def _words(model: ForestStack, name: str) -> dict[str, str]:
         "receptive_field": str(model.receptive_field),
         "cancelled": real(CANCELLED),
         "smallest_sum": real(SMALLEST_SUM),
-        "reach_argument": " const float *reach," if has_reach else "",
-        "about_reach": ABOUT_REACH if has_reach else "",
-        "no_reach": " !reach ||" if has_reach else "",
-        "reach": "reach" if has_reach else "NULL",
-        "computed_reach": f"features + {features.n_features} * size.pixels" if has_reach else "NULL",
+        "stretch_argument": " const float *stretch," if has_stretch else "",
+        "about_stretch": ABOUT_STRETCH if has_stretch else "",
+        "no_stretch": " !stretch ||" if has_stretch else "",
+        "stretch": "stretch" if has_stretch else "NULL",
+        "computed_stretch": f"features + {features.n_features} * size.pixels" if has_stretch else "NULL",
     }
 
 

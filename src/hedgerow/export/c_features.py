@@ -31,12 +31,12 @@ def _bank_tables(tables: Tables, features: Bank) -> None:
     """Statistics of the image's channels, and the filters of every scale."""
     tables.add("input_mean", features.input_mean)
     tables.add("input_std", features.input_std)
-    shape, scales = features.shape, []
+    proportions, scales = features.proportions, []
     for s, sigma in enumerate(features.sigmas):
-        derivatives = shape.weights(sigma)
+        derivatives = proportions.weights(sigma)
         orders = [tables.add_kernel(f"order{k}_{s}", derivatives[k]) for k in range(3)]
-        narrow = tables.add_kernel(f"narrow_{s}", shape.weights(shape.dog_ratio * sigma)[0])
-        tensor = tables.add_kernel(f"tensor_{s}", shape.weights(shape.structure_ratio * sigma)[0])
+        narrow = tables.add_kernel(f"narrow_{s}", proportions.weights(proportions.dog_ratio * sigma)[0])
+        tensor = tables.add_kernel(f"tensor_{s}", proportions.weights(proportions.structure_ratio * sigma)[0])
         scales.append(f"{{{{{','.join(orders)}}},{narrow},{tensor}}}")
     tables.add_structs("scales", "struct scale", scales)
     tables.constants["SCALES"] = len(scales)

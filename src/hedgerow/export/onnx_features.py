@@ -9,7 +9,7 @@ import numpy as np
 from hedgerow.export.kinds import entry_of
 from hedgerow.export.onnx_filters import Border, down_columns, mirrored, smoothed, turned
 from hedgerow.export.onnx_graph import REAL, Graph
-from hedgerow.features.bank import Bank, Shape
+from hedgerow.features.bank import Bank, Proportions
 from hedgerow.features.channels import Channels
 from hedgerow.features.depth import Depth
 from hedgerow.features.joined import Joined
@@ -80,10 +80,10 @@ def _bank(graph: Graph, image: str, features: Bank) -> tuple[str, None]:
     shape, n = (-1, 1, 1), features.n_inputs
     centred = graph.node("Sub", image, features.input_mean.reshape(shape))
     centred = graph.node("Div", centred, features.input_std.reshape(shape))
-    ratios = (1.0, features.shape.structure_ratio)  # `dog` is always narrower
-    widest = max(features.shape.weights(r * sigma).shape[1] - 1 for sigma in features.sigmas for r in ratios)
+    ratios = (1.0, features.proportions.structure_ratio)  # `dog` is always narrower
+    widest = max(features.proportions.weights(r * sigma).shape[1] - 1 for sigma in features.sigmas for r in ratios)
     rows, columns = (mirrored(graph, length, widest) for length in _size(graph, image))
-    bank = _Filters(graph, features.shape, rows, columns, n)
+    bank = _Filters(graph, features.proportions, rows, columns, n)
     kinds = [centred, *(kind for sigma in features.sigmas for kind in bank.scale(centred, sigma))]
     order = np.arange(len(kinds) * n).reshape(-1, n).T.ravel()  # all of the first channel, then of the second
     return graph.node("Gather", graph.node("Concat", *kinds, axis=0), order, axis=0), None
@@ -100,13 +100,14 @@ BUILDERS: dict[str, Callable[[Graph, str, Any], tuple[str, str | None]]] = {
 class _Filters:
     """Gaussian filters of planes; all the image's channels at once. Borders mirror, edge pixel included."""
 
-    def __init__(self, graph: Graph, shape: Shape, rows: Border, columns: Border, n_inputs: int) -> None:
-        self.graph, self.shape, self.rows, self.columns, self.n_inputs = graph, shape, rows, columns, n_inputs
+    def __init__(self, graph: Graph, proportions: Proportions, rows: Border, columns: Border, n_inputs: int) -> None:
+        self.graph, self.proportions, self.rows, self.columns = graph, proportions, rows, columns
+        self.n_inputs = n_inputs
 
     def scale(self, planes: str, sigma: float) -> list[str]:
         """`bank.KINDS` at one scale, each (C,H,W) as the planes are."""
         graph, node, n = self.graph, self.graph.node, self.n_inputs
-        weights = self.shape.weights(sigma)
+        weights = self.proportions.weights(sigma)
         down = node("Concat", *down_columns(graph, planes, self.rows, weights), axis=0)
         # Three orders along the rows of each of the three: six are needed.
         both = [turned(graph, each) for each in down_columns(graph, turned(graph, down), self.columns, weights)]
@@ -114,13 +115,13 @@ class _Filters:
         rr, rc, cc = node("Mul", d_r, d_r), node("Mul", d_r, d_c), node("Mul", d_c, d_c)
         gradient = node("Sqrt", node("Add", rr, cc))
         laplacian = node("Add", d_rr, d_cc)
-        dog = node("Sub", self._smoothed(planes, self.shape.dog_ratio * sigma), smooth)
-        tensor = self._smoothed(node("Concat", rr, rc, cc, axis=0), self.shape.structure_ratio * sigma)
+        dog = node("Sub", self._smoothed(planes, self.proportions.dog_ratio * sigma), smooth)
+        tensor = self._smoothed(node("Concat", rr, rc, cc, axis=0), self.proportions.structure_ratio * sigma)
         structure = self._eigenvalues(*graph.pieces(tensor, 3, each=n))
         return [smooth, laplacian, gradient, dog, *structure, *self._eigenvalues(d_rr, d_rc, d_cc)]
 
     def _smoothed(self, planes: str, sigma: float) -> str:
-        return smoothed(self.graph, planes, self.rows, self.columns, self.shape.weights(sigma)[:1])
+        return smoothed(self.graph, planes, self.rows, self.columns, self.proportions.weights(sigma)[:1])
 
     def _eigenvalues(self, rr: str, rc: str, cc: str) -> tuple[str, str]:
         node = self.graph.node

@@ -33,7 +33,7 @@ def export_onnx(model: ForestStack | StackNet, path: PathLike, filters: bool = T
 
     Input:   "image" (C,H,W) float32, as `predict` takes it but channels first and as they are; with filters=False
              "features" (F,H,W) float32, standardised, as `model.features.compute` gives them, and for depth images
-             "reach" (H,W) float32, as `model.features.stretch` gives it
+             "stretch" (H,W) float32, as `model.features.stretch` gives it
     Outputs: "proba" (classes,H,W) float32, "labels" (H,W) int64, class values as in the training labels
     """
     require("onnx", "the export to ONNX")
@@ -56,11 +56,11 @@ def build(model: ForestStack | StackNet, filters: bool) -> onnx.ModelProto:
         inputs = [helper.make_tensor_value_info("image", REAL, [features.n_inputs, *size])]
         scene = image_features(graph, "image", features, model.n_classes)
     else:
-        inputs, reach = [helper.make_tensor_value_info("features", REAL, [features.n_features, *size])], None
+        inputs, stretch = [helper.make_tensor_value_info("features", REAL, [features.n_features, *size])], None
         if is_stretched(features):
-            reach = "reach"
-            inputs.append(helper.make_tensor_value_info(reach, REAL, size))
-        scene = given_features(graph, "features", reach, features, model.n_classes)
+            stretch = "stretch"
+            inputs.append(helper.make_tensor_value_info(stretch, REAL, size))
+        scene = given_features(graph, "features", stretch, features, model.n_classes)
     levels = _forest_levels(model) if isinstance(model, ForestStack) else _network_levels(model)
     proba = ""
     for number, level in enumerate(levels):

@@ -26,7 +26,7 @@ KINDS = (
 
 
 @dataclass(frozen=True)
-class Shape:
+class Proportions:
     """Constants of the filters, stored with the model so that new defaults do not change it.
 
     dog_ratio:       sigma of the narrower Gaussian of `dog`, relative to sigma
@@ -43,15 +43,15 @@ class Shape:
         return gaussian_weights(sigma, self.truncate)
 
 
-def scale_channels(plane: np.ndarray, sigma: float, shape: Shape, out: np.ndarray) -> None:
+def scale_channels(plane: np.ndarray, sigma: float, proportions: Proportions, out: np.ndarray) -> None:
     """Fill `out` (8,H,W) with KINDS of one image channel (H,W) at one scale. Borders mirror, edge pixel included."""
-    weights = shape.weights(sigma)
+    weights = proportions.weights(sigma)
     tensor = np.empty((3, *plane.shape), np.float32)
     kernels.derivatives(_padded(plane, weights), weights, out, tensor)
-    narrow = shape.weights(shape.dog_ratio * sigma)
+    narrow = proportions.weights(proportions.dog_ratio * sigma)
     kernels.smooth(_padded(plane, narrow), narrow, out[3])
     out[3] -= out[0]
-    outer = shape.weights(shape.structure_ratio * sigma)
+    outer = proportions.weights(proportions.structure_ratio * sigma)
     for product in tensor:
         kernels.smooth(_padded(product, outer), outer, product)
     kernels.symmetric_eigenvalues(tensor[0], tensor[1], tensor[2], out[4], out[5])
@@ -69,7 +69,7 @@ class Bank(FeatureSet):
 
     n_inputs: int
     sigmas: tuple[float, ...]
-    shape: Shape
+    proportions: Proportions
     input_mean: np.ndarray
     input_std: np.ndarray
     mean: np.ndarray
@@ -80,7 +80,7 @@ class Bank(FeatureSet):
         n_inputs = len(images[0])
         centre = statistics(image.reshape(n_inputs, -1) for image in images)
         none = unfitted(n_inputs * _per_input(config.sigmas))
-        return cls(n_inputs, config.sigmas, Shape(), *centre, **none)
+        return cls(n_inputs, config.sigmas, Proportions(), *centre, **none)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -97,8 +97,8 @@ class Bank(FeatureSet):
 
     @property
     def halo(self) -> int:
-        cut, ratio = self.shape.truncate, self.shape.structure_ratio
-        return max(int(cut * s + 0.5) + int(cut * ratio * s + 0.5) for s in self.sigmas)
+        cut, ratio = self.proportions.truncate, self.proportions.structure_ratio
+        return max(int(cut * s + 0.5) + int(cut * (ratio * s) + 0.5) for s in self.sigmas)  # as `gaussian_weights` cuts
 
     def raw(self, image: np.ndarray) -> np.ndarray:
         """Channels and scales are divided among threads."""
@@ -111,33 +111,34 @@ class Bank(FeatureSet):
         def fill(job: tuple[int, int]) -> None:
             c, s = job
             first = c * per_input + 1 + s * len(KINDS)
-            scale_channels(image[c], self.sigmas[s], self.shape, features[first : first + len(KINDS)])
+            scale_channels(image[c], self.sigmas[s], self.proportions, features[first : first + len(KINDS)])
 
         coarse_first = sorted(range(len(self.sigmas)), key=lambda s: -self.sigmas[s])
         list(map_threads(fill, [(c, s) for s in coarse_first for c in range(self.n_inputs)]))
         return features
 
     def settings(self) -> dict[str, Any]:
-        return {**super().settings(), "sigmas": list(self.sigmas), "shape": vars(self.shape).copy()}
+        return {**super().settings(), "sigmas": list(self.sigmas), "proportions": vars(self.proportions).copy()}
 
     def arrays(self) -> Arrays:
         return {**super().arrays(), "input_mean": self.input_mean, "input_std": self.input_std}
 
     @classmethod
     def from_file(cls, settings: Mapping[str, Any], arrays: Arrays) -> Self:
-        given = settings["shape"]
-        check_features(set(given) == set(vars(Shape())))  # nothing is left to a default
-        return super().from_file({**settings, "sigmas": tuple(settings["sigmas"]), "shape": Shape(**given)}, arrays)
+        given = settings["proportions"]
+        check_features(set(given) == set(vars(Proportions())))  # nothing is left to a default
+        own = {"sigmas": tuple(settings["sigmas"]), "proportions": Proportions(**given)}
+        return super().from_file({**settings, **own}, arrays)
 
     def validate(self) -> None:
-        numbers = (*self.sigmas, *vars(self.shape).values())
+        numbers = (*self.sigmas, *vars(self.proportions).values())
         check_features(
             1 <= len(self.sigmas) <= MAX_SIGMAS
             and all(type(number) in (int, float) for number in numbers)
-            and all(0.1 <= sigma <= 1000 for sigma in self.sigmas)
-            and 0 < self.shape.dog_ratio < 1
-            and 0 < self.shape.structure_ratio <= 4
-            and 1 <= self.shape.truncate <= 8
+            and all(0.1 <= sigma <= 500 for sigma in self.sigmas)  # what they allow bounds the memory of a filter
+            and 0.05 <= self.proportions.dog_ratio < 1
+            and 0.05 <= self.proportions.structure_ratio <= 1
+            and 1 <= self.proportions.truncate <= 5
             # Checked before anything is made for each feature: there cannot be more features than statistics.
             and type(self.n_inputs) is int
             and 1 <= self.n_inputs * _per_input(self.sigmas) <= self.mean.size

@@ -76,8 +76,8 @@ class Depth(FeatureSet):
     def validate(self) -> None:
         check_features(
             all(type(number) in (int, float) for number in (self.depth_unit, self.nearest, self.background))
-            and 0 < self.depth_unit < np.inf
-            and 1e-3 <= self.nearest <= self.background < np.inf
+            and 1e-6 <= self.depth_unit <= 1e9
+            and 1e-3 <= self.nearest <= self.background <= 1e6
             and self.n_inputs == 1
         )
         super().validate()

@@ -58,12 +58,19 @@ class Joined(FeatureSet):
 def joined(members: list[FeatureSet]) -> Joined:
     """The members side by side, before statistics are computed."""
     for member in members:
-        if member.proposals != "offsets":
+        if not can_be_joined(member):
             raise ConfigError(
-                f"{member.kind!r} features decide where every split looks, so they cannot be combined with others; "
-                "use them alone."
+                f"{member.kind!r} features have rules of their own for what splits read, so they cannot be combined "
+                "with others; use them alone."
             )
     return Joined(members[0].n_inputs, tuple(members), **unfitted(sum(member.n_features for member in members)))
+
+
+def can_be_joined(member: FeatureSet) -> bool:
+    """Whether a kind has no rule of its own for what is beyond the image, for offsets, or for statistics."""
+    own = ("counted", "fitted", "stretch", "reach", "outside")
+    is_plain = all(getattr(type(member), name) is getattr(FeatureSet, name) for name in own)
+    return is_plain and member.blank is None and member.proposals == "offsets"
 
 
 def joint_layout(kinds: list[type[FeatureSet]]) -> Layout:

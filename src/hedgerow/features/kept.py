@@ -18,14 +18,15 @@ MEMORY = 2**28  # bytes of features that stay in memory
 class Ready:
     """A fitted feature set, and what it computes for training images: (F,H,W) float32 each, in their order.
 
-    A caller that trains repeatedly, such as a page, keeps this from one training to the next.
+    A caller that trains repeatedly, such as a page, keeps this from one training to the next; the first time it is
+    `Ready(*fit_features(planes of the images, config))`.
     """
 
     features: FeatureSet
     computed: Sequence[np.ndarray]
 
 
-class KeptFeatures:
+class KeptFeatures(Sequence[np.ndarray]):
     """Raw features (F,H,W) float32 of one image after another, returned standardised once `finish` has been called."""
 
     def __init__(self, memory: int = MEMORY) -> None:
@@ -61,7 +62,10 @@ class KeptFeatures:
             if isinstance(kept, np.ndarray):
                 features.standardise(kept)
 
-    def __getitem__(self, i: int) -> np.ndarray:
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __getitem__(self, i: int) -> np.ndarray:  # type: ignore[override]  # one at a time
         kept = self._kept[i]
         if isinstance(kept, np.ndarray):
             return kept

@@ -60,11 +60,16 @@ class FeatureSet(Protocol):
         ...
 
     def raw(self, image: np.ndarray) -> np.ndarray:
-        """Features (F,H,W) float32 of an image (C,H,W), a new array, before they are standardised.
+        """Features (F,H,W) float32 of an image (C,H,W), before they are standardised.
 
         A pixel's features depend on the image within `halo` alone, so that tiles agree bit for bit.
         """
         ...
+
+    def unscaled(self, image: np.ndarray) -> np.ndarray:
+        """`raw`, whatever it returns, as a contiguous array of its own: it will be standardised in place."""
+        found = np.ascontiguousarray(self.raw(image), np.float32)
+        return found.copy() if np.may_share_memory(found, image) else found
 
     def counted(self, raw: np.ndarray) -> np.ndarray:
         """(F,n): the part of the raw features (F,H,W) that mean and std are computed from."""
@@ -87,9 +92,9 @@ class FeatureSet(Protocol):
                 "give images of the same kind."
             )
         if region is None:
-            return self.standardise(self.raw(np.asarray(image)))
+            return self.standardise(self.unscaled(np.asarray(image)))
         seen = region.grown(self.halo, *image.shape[1:])
-        whole = self.standardise(self.raw(np.ascontiguousarray(seen.of(image))))
+        whole = self.standardise(self.unscaled(np.ascontiguousarray(seen.of(image))))
         return region.within(seen).of(whole)
 
     def stretch(self, image: np.ndarray) -> np.ndarray | None:

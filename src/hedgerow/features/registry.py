@@ -10,7 +10,7 @@ from hedgerow.errors import ConfigError
 from hedgerow.features.bank import Bank
 from hedgerow.features.channels import Channels
 from hedgerow.features.depth import Depth
-from hedgerow.features.joined import Joined, joined, joint_layout
+from hedgerow.features.joined import Joined, can_be_joined, joined, joint_layout
 from hedgerow.features.kept import KeptFeatures
 from hedgerow.features.protocol import Arrays, FeatureSet, Statistics, check_features
 from hedgerow.images.arrays import Layout
@@ -47,7 +47,7 @@ def fit_features(images: Sequence[np.ndarray], config: StackConfig) -> tuple[Fea
     features = begun[0] if len(begun) == 1 else joined(begun)
     kept, found = KeptFeatures(), Statistics()
     for image in images:
-        raw = features.raw(image)
+        raw = features.unscaled(image)
         found.add(features.counted(raw))
         kept.append(raw)
     features = features.fitted(*found.result())
@@ -67,6 +67,8 @@ def rebuild(settings: Mapping[str, Any], arrays: Arrays) -> FeatureSet:
             f"its features are of kind {str(kind)[:40]!r}, which is unknown here; import the package that defines it."
         )
     features.validate()
+    # Whatever else a file holds was not written by these features.
+    check_features(features.settings() == dict(settings) and features.arrays().keys() == arrays.keys())
     return features
 
 
@@ -78,5 +80,6 @@ def _rebuild_joined(settings: Mapping[str, Any], arrays: Arrays) -> Joined:
         check_features(one["kind"] != Joined.kind)
         own = {name.removeprefix(f"{k}."): array for name, array in arrays.items() if name.startswith(f"{k}.")}
         members.append(rebuild(one, own))
+    check_features(all(map(can_be_joined, members)))
     check_features({member.n_inputs for member in members} == {settings["n_inputs"]})
     return Joined(settings["n_inputs"], tuple(members), arrays["mean"], arrays["std"])

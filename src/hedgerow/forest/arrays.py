@@ -209,6 +209,7 @@ class ForestStack(Answers):
                  are a network's
     tolerance:   soft splits: a branch is entered only where the probability of reaching it exceeds this
     refinements: of the network that a soft forest was mapped from; empty for all others
+    relaxed:     whether the network that a soft forest was had been softened for training, which is done once
     device:      where it runs, "cpu" or "cuda"; not saved
     """
 
@@ -221,6 +222,7 @@ class ForestStack(Answers):
     output: str = "normalise"
     tolerance: float = 0.0
     refinements: tuple[Refinement, ...] = ()
+    relaxed: bool = False
     device: str = "cpu"
 
     @property

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from hedgerow.config import StackConfig
-from hedgerow.errors import ConfigError
+from hedgerow.errors import ConfigError, InputError
+from hedgerow.features.joined import Joined
 from hedgerow.features.kept import Ready
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.features.registry import fit_features, kinds_of, layout_of
@@ -96,6 +97,13 @@ def _features(
         features, kept = fit_features([image.planes for image in images], config)
         return features, kept.__getitem__
     n_ready, fitted = len(ready.computed), ready.features
+    names = [fitted.kind] if not isinstance(fitted, Joined) else [member.kind for member in fitted.members]
+    if names != [kind.kind for kind in kinds_of(config.features)]:
+        raise ConfigError(f"the ready features are {'+'.join(names)} and the settings ask for {config.features!r}.")
+    originals = [image for image in images if not image.is_copy]
+    shapes = [(fitted.n_features, *image.size) for image in originals]
+    if [ready.computed[i].shape for i in range(n_ready)] != shapes:
+        raise InputError("the ready features are not those of the training images; give (F,H,W) for each, in order.")
     return fitted, lambda i: ready.computed[i] if i < n_ready else fitted.compute(images[i].planes)
 
 

@@ -130,7 +130,7 @@ def labelled_set(
                 f"{name} has {len(planes[i])} channel(s) but {names[0]} has {len(planes[0])}; "
                 "all images of a set need the same channels."
             )
-    table = count_classes(maps, unlabelled, names)
+    table = count_classes(maps, unlabelled, [f"the labels of {name}" for name in names])
     found = [
         LabelledImage(planes[i], encode_labels(maps[i], table.values, unlabelled), name) for i, name in enumerate(names)
     ]

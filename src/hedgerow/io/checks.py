@@ -30,6 +30,11 @@ def choice(value: Any, known: tuple[str, ...], what: str) -> str:
     return str(value)
 
 
+def flag(value: Any, what: str) -> bool:
+    refuse_unless(type(value) is bool, f"its {what} is not true or false")
+    return bool(value)
+
+
 def number(value: Any, what: str) -> float:
     refuse_unless(type(value) in (int, float), f"its {what} is not a number")
     return float(value)

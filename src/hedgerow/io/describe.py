@@ -19,7 +19,14 @@ def description(model: ForestStack | StackNet) -> dict[str, Any]:
             "split": model.split,
             "layers": [dataclasses.asdict(layer) for layer in model.layers()],
             "sharpness": [model.level(k).sharpness.to_dict() for k in range(model.n_levels)],
-            "refined": [one.to_dict() for one in model.refinements],
+            "refined": [
+                {
+                    "config": dict(one.config),
+                    "scores": {"stack": one.stack, "mapped": one.mapped, "refined": one.refined},
+                    "history": [dataclasses.asdict(check) for check in one.checks],
+                }
+                for one in model.refinements
+            ],
         }
         model = model.stack
     forests: dict[str, Any] = {

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 # Constants of the program then; part of the file since.
-BANK_SHAPE = {"dog_ratio": 0.66, "structure_ratio": 0.5, "truncate": 4.0}
+PROPORTIONS = {"dog_ratio": 0.66, "structure_ratio": 0.5, "truncate": 4.0}
 OWN_SETTINGS = {"bank": ("sigmas",), "channels": (), "depth": ("depth_unit", "nearest", "background")}
 
 
@@ -18,9 +18,10 @@ def as_second(
     features = description["features"]
     kind = features["kind"]
     own = {name: features[name] for name in ("kind", "n_inputs", *OWN_SETTINGS[kind])}
-    described["features"] = {**own, "shape": BANK_SHAPE} if kind == "bank" else own
+    described["features"] = {**own, "proportions": PROPORTIONS} if kind == "bank" else own
     unused = () if kind == "bank" else ("features.input_mean", "features.input_std")
     described["refined"] = [_record(record) for record in settings.pop("refined", [])]
+    described["relaxed"] = bool(described["refined"])
     described["settings"] = settings
     if described["kind"] == "net":
         records = [_record(record) for record in described["net"]["refined"]]

@@ -21,7 +21,7 @@ from hedgerow.files import PathLike, atomic_path, digest
 from hedgerow.forest.arrays import OUTPUTS, Forest, ForestStack
 from hedgerow.images.arrays import MAX_CLASSES
 from hedgerow.io import first_version
-from hedgerow.io.checks import INT32, choice, narrowest, number, refinements, short_text, whole, widened
+from hedgerow.io.checks import INT32, choice, flag, narrowest, number, refinements, short_text, whole, widened
 
 if TYPE_CHECKING:
     from hedgerow.network.stacknet import StackNet
@@ -45,8 +45,8 @@ _FOREST_DTYPES = {
 
 def save(model: ForestStack | StackNet, path: PathLike) -> int:
     """Write a model; returns the size of the file in bytes. An interrupted write leaves what was there before."""
-    if type(model).__name__ not in ("ForestStack", "StackNet"):
-        raise ModelError(f"a {type(model).__name__} has parts that a model file cannot hold; save its `stack`.")
+    if not isinstance(model, ForestStack) and type(model).__name__ != "StackNet":
+        raise ModelError(f"a {type(model).__name__} cannot be saved; give a ForestStack or a StackNet.")
     # A network is saved with the forests that it was mapped from.
     stack = model if isinstance(model, ForestStack) else model.stack
     arrays = {f"features.{name}": array for name, array in stack.features.arrays().items()}
@@ -67,6 +67,7 @@ def save(model: ForestStack | StackNet, path: PathLike) -> int:
     description |= {"output": stack.output} if stack.output != "normalise" else {}
     description |= {"soft": True, "tolerance": stack.tolerance} if stack.is_soft else {}
     description |= {"refined": [one.to_dict() for one in stack.refinements]} if stack.refinements else {}
+    description |= {"relaxed": True} if stack.relaxed else {}
     if not isinstance(model, ForestStack):
         from hedgerow.io import net_file  # needs PyTorch
 
@@ -153,6 +154,7 @@ def _rebuild_stack(description: dict[str, Any], arrays: dict[str, np.ndarray]) -
         choice(description.get("output", "normalise"), OUTPUTS, "output"),
         number(description.get("tolerance", 0.0), "tolerance"),
         refinements(description.get("refined", [])),
+        flag(description.get("relaxed", False), "softening"),
     )
     model.validate()
     for forest in levels:

@@ -8,7 +8,7 @@ import torch
 from hedgerow.config import Sharpness
 from hedgerow.errors import refuse_unless
 from hedgerow.forest.arrays import ForestStack
-from hedgerow.io.checks import refinements
+from hedgerow.io.checks import flag, refinements
 from hedgerow.network.mapping import to_convnet
 from hedgerow.network.stacknet import StackNet
 
@@ -68,6 +68,5 @@ def rebuild(stack: ForestStack, described: dict[str, Any], given: dict[str, np.n
         refuse_unless(fits, f"{name} does not fit its forest")
         with torch.no_grad():
             weights.copy_(torch.from_numpy(given[name]))
-    refuse_unless(isinstance(described["relaxed"], bool), "it does not say whether it was relaxed")
-    net.refinements, net.relaxed = refinements(described["refined"]), described["relaxed"]
+    net.refinements, net.relaxed = refinements(described["refined"]), flag(described["relaxed"], "softening")
     return net

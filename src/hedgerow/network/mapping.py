@@ -96,6 +96,8 @@ def to_forest(
     """
     if not isinstance(net, StackNet):
         raise InputError(f"a {type(net).__name__} was given to to_forest; give a network, e.g. from refine(...).")
+    if type(net) is not StackNet:
+        raise InputError(f"a {type(net).__name__} has parts that no forest has; map its forests' network back.")
     _check_choice("method", method, METHODS)
     if tolerance is not None and (method != "soft" or not 0 <= tolerance < 1):
         raise ConfigError(f"the tolerance is {tolerance}; it is for method 'soft' and must be at least 0 and below 1.")
@@ -105,16 +107,21 @@ def to_forest(
         raise ConfigError(f"{method!r} takes no votes from images; leave the stride of {stride} out, or use 'fitted'.")
     images = () if images is None else images
     if method in FROM_IMAGES and not len(images):
-        raise InputError(f"{method!r} takes its votes from images, but there are none; give the training images.")
+        raise InputError(
+            f"{method!r} takes its votes from images, but there are none; give the training images, or use 'weights'."
+        )
     back = soft_back if method == "soft" else weights_back
     levels = tuple(back(net.level(k)) for k in range(net.n_levels))
     settings = {**net.settings, "mapped_back": method}
-    stack = replace(net.stack, levels=levels, output=net.output, settings=settings, refinements=(), device="cpu")
+    stack = replace(net.stack, levels=levels, output=net.output, settings=settings, refinements=(), relaxed=False)
+    stack = replace(stack, device="cpu")
     if method == "soft":
         # Softmax leaves divide by a sum that would lack what is left out; a forest does not divide.
         own = net.level(0).tolerance if net.level(0).activation == "exp" else 0.0
         # It continues the network's history; the others start a new one.
-        return replace(stack, tolerance=own if tolerance is None else tolerance, refinements=net.refinements)
+        return replace(
+            stack, tolerance=own if tolerance is None else tolerance, refinements=net.refinements, relaxed=net.relaxed
+        )
     stack = replace(stack, tolerance=0.0)
     if method == "weights":
         return stack

@@ -38,7 +38,7 @@ class StackNet(Answers, nn.Module):  # type: ignore[misc]  # in this order, so t
         self.levels = nn.ModuleList(levels)
         self.settings: dict[str, Any] = dict(stack.settings)
         self.refinements: tuple[Refinement, ...] = stack.refinements
-        self.relaxed = bool(stack.refinements)
+        self.relaxed = stack.relaxed
 
     @property
     def features(self) -> FeatureSet:

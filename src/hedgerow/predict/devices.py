@@ -42,9 +42,9 @@ def check_device(device: str, is_network: bool) -> None:
 def moved(model: Any, device: str) -> Any:
     """A new copy of the stack or network that runs on this device."""
     is_stack = isinstance(model, ForestStack)
-    check_device(device, not is_stack)
+    check_device(str(device).partition(":")[0], not is_stack)
     if is_stack:
-        return replace(model, device=device)
+        return replace(model, device=str(device))
     from torch import nn
 
     return nn.Module.to(copy.deepcopy(model), device)
@@ -54,7 +54,6 @@ def system() -> dict[str, str]:
     """Versions, cores, threads, and what networks are computed with on each device: name -> text, for display."""
     versions = {package: version(package) or "not installed" for package in PACKAGES}
     missing = no_cuda()
-    cuda = backend_for("cuda")
     return {
         "python": platform.python_version(),
         "hedgerow": __version__,
@@ -63,7 +62,7 @@ def system() -> dict[str, str]:
         "threads": str(get_threads()),
         "networks on cpu": _text("cpu", None),
         "networks on cuda": _text("cuda", missing),
-        "forests on cuda": "not at all: " + missing if missing else cuda.why,
+        "forests on cuda": _text("cuda", missing),
     }
 
 

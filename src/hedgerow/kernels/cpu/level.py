@@ -1,4 +1,4 @@
-"""The network of one level on the CPU: the fused kernels behind the signature of `definition.level.level_scores`."""
+"""The network of one level on the CPU: the fused kernels, for trees that are frozen; see `definition.level`."""
 
 from collections.abc import Iterator
 from dataclasses import replace
