@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from hedgerow.config import StackConfig
-from hedgerow.features.bank import KINDS, Bank, Shape
+from hedgerow.features.bank import KINDS, Bank, Proportions
 from hedgerow.features.protocol import unfitted
 from hedgerow.threads import set_threads
 from measure import (
@@ -31,7 +31,7 @@ from measure import (
 
 TITLE = "Filter bank"
 OURS, SEPARABLE, BY_AXIS, SCIPY = "hedgerow", "OpenCV sepFilter2D", "OpenCV filter2D", "scipy.ndimage"
-SHAPE = Shape()
+SHAPE = Proportions()
 COARSE = (16.0, 32.0, 64.0)
 TOLERANCE = 1e-3
 """Largest difference from our channels that is let pass, in standard deviations of the channel."""
