@@ -16,7 +16,7 @@ from hedgerow.io import model_file
 from hedgerow.progress import silent
 from hedgerow.synthetic import somites
 from hedgerow.threads import set_threads
-from measure import THREADS, Cost, comparison, in_fresh_process, installed, main, measure, require
+from measure import THREADS, Cost, comparison, in_fresh_process, installed, measure, require
 from onnx_peer import answer, open_session
 
 TITLE = "A stack as ONNX"
@@ -74,7 +74,3 @@ def run(small: bool = False) -> str:
             comparison(costs, PEER),
         ]
     )
-
-
-if __name__ == "__main__":
-    main(__doc__, run)

@@ -21,7 +21,6 @@ from measure import (
     comparison,
     in_fresh_process,
     installed,
-    main,
     measure,
     require,
     seconds,
@@ -221,7 +220,3 @@ def run(small: bool = False) -> str:
         rows.append([f"{sigma:g}", *(seconds(cost.cpu) for cost in costs.values())])
     lines += ["", "One coarser scale, one thread, CPU seconds:", "", table(["sigma", OURS, *opencv], rows)]
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    main(__doc__, run)

@@ -24,7 +24,7 @@ from hedgerow.forest.samples import Samples
 from hedgerow.forest.walk import run_forest
 from hedgerow.kernels.definition import forest as plain
 from hedgerow.threads import map_threads, set_threads
-from measure import THREADS, Cost, Outcome, comparison, in_fresh_process, installed, main, measure, require, verdict
+from measure import THREADS, Cost, Outcome, comparison, in_fresh_process, installed, measure, require, verdict
 from onnx_peer import answer, open_session, write_forest
 
 TITLE = "Forest"
@@ -235,7 +235,3 @@ def run(small: bool = False) -> str:
             verdict("prediction", ours.predict.cpu, peer and peer.predict.cpu, 1 / 3, 1 / 5),
         ]
     )
-
-
-if __name__ == "__main__":
-    main(__doc__, run)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from measure import installed, main, require, seconds, table
+from measure import installed, require, seconds, table
 
 if TYPE_CHECKING:
     import torch
@@ -284,7 +284,3 @@ def _report(
             f"1/{PROMISED['reference']:g}: {'kept' if theirs / crop_ours >= PROMISED['reference'] else 'NOT KEPT'}.",
         ]
     )
-
-
-if __name__ == "__main__":
-    main(__doc__ or "", run)

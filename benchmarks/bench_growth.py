@@ -26,7 +26,6 @@ from measure import (
     exponent,
     in_fresh_process,
     installed,
-    main,
     measure,
     require,
     seconds,
@@ -276,7 +275,3 @@ def run(small: bool = False) -> str:
     for panel in panels:
         lines += ["", growth_table(panel)]
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    main(__doc__, run)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hedgerow.threads import set_threads
-from measure import THREADS, Cost, in_fresh_process, installed, main, measure, require, seconds, table, verdict
+from measure import THREADS, Cost, in_fresh_process, installed, measure, require, seconds, table, verdict
 
 if TYPE_CHECKING:
     from hedgerow.network.layout import Grid, Source
@@ -344,7 +344,3 @@ def _rates(ours: Outcome, work: Work, product: Cost) -> str:
     rows.append(["matrix product", "-", "-", f"{1 / product.wall:.1f}", f"{1 / product.cpu:.1f}", "100.0%"])
     headers = ["work", "million per pixel", "billion in all", "GFLOP / wall s", "GFLOP / CPU s"]
     return table([*headers, "part of the product's rate"], rows)
-
-
-if __name__ == "__main__":
-    main(__doc__, run)

@@ -24,7 +24,6 @@ from measure import (
     comparison,
     in_fresh_process,
     installed,
-    main,
     measure,
     require,
     seconds,
@@ -224,7 +223,3 @@ def _report(side: int, outcomes: dict[str, Outcome]) -> str:
             f"- memory: {same.peak:.0f} and {bank.peak:.0f} MB against {peer.peak:.0f} MB: {less}.",
         ]
     )
-
-
-if __name__ == "__main__":
-    main(__doc__, run)

@@ -21,7 +21,6 @@ from measure import (
     Cost,
     cost_cells,
     in_fresh_process,
-    main,
     measure,
     require,
     seconds,
@@ -112,7 +111,3 @@ def run(small: bool = False) -> str:
             f"within {MINUTES} minutes and under {MEGABYTES / 1000:g} GB: {'kept' if fits else 'NOT KEPT'}.",
         ]
     )
-
-
-if __name__ == "__main__":
-    main(__doc__, run)

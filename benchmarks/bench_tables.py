@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hedgerow.threads import set_threads
-from measure import THREADS, in_fresh_process, installed, main, require, table
+from measure import THREADS, in_fresh_process, installed, require, table
 
 TITLE = "Tables"
 N_FOLDS = 5
@@ -115,7 +115,3 @@ def run(small: bool = False) -> str:
             table(headers, [one.row() for one in found]),
         ]
     )
-
-
-if __name__ == "__main__":
-    main(__doc__, run)

@@ -4,7 +4,6 @@ Wall seconds tell what a user waits, CPU seconds (all threads, and child process
 noisy machine the second is the one to compare. Peak memory is what the system counts as resident.
 """
 
-import argparse
 import gc
 import importlib.util
 import math
@@ -176,14 +175,3 @@ def verdict(what: str, ours: float, peer: float | None, limit: float, aim: float
         return f"- {what}: nothing to compare with, the peer is not installed ({promise})."
     kept = "kept" if ours <= limit * peer else "NOT KEPT"
     return f"- {what}: 1/{peer / ours:.2f} of the peer's CPU seconds; {promise}: {kept}."
-
-
-def main(description: str, run: Callable[[bool], str]) -> None:
-    """The command line of one benchmark."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--small", action="store_true", help="small sizes, to see that it works")
-    try:
-        small = parser.parse_args().small
-        print(f"{SMALL_WARNING}\n\n{run(small)}" if small else run(small))
-    except CheckFailed as failure:
-        sys.exit(f"refused to time: {failure}")

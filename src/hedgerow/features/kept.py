@@ -11,7 +11,7 @@ import numpy as np
 from hedgerow.errors import InputError
 from hedgerow.features.protocol import FeatureSet
 
-MEMORY = 2**28  # bytes of features that stay in memory
+MEMORY = 2**26  # bytes of features that stay in memory: those of a small set; writing and reading the rest is quick
 
 
 @dataclass(frozen=True)

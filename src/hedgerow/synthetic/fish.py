@@ -180,10 +180,10 @@ def _somite_marks(rng: np.random.Generator, body: BodyCoordinates, pattern: Somi
     after = np.clip(np.searchsorted(pattern.boundaries, pattern.chevron), 1, N_SOMITES)
     to_previous = np.abs(pattern.chevron - pattern.boundaries[after - 1])
     to_next = np.abs(pattern.chevron - pattern.boundaries[after])
-    depth = rng.uniform(0.55, 1.0, N_SOMITES + 1)
+    darkness = rng.uniform(0.55, 1.0, N_SOMITES + 1)
     nearest = np.where(to_previous < to_next, after - 1, after)
     distance = np.minimum(to_previous, to_next)
-    cleft = depth[nearest] * np.exp(-((distance / max(0.0055, 0.6 * pixel)) ** 2))
+    cleft = darkness[nearest] * np.exp(-((distance / max(0.0055, 0.6 * pixel)) ** 2))
     tones = rng.normal(0, 0.02, N_SOMITES + 2)
     number = np.searchsorted(pattern.boundaries, pattern.chevron, side="right")
     return (tones[number] * (pattern.labels > 0) - 0.24 * cleft) * _visibility(rng, body.progress)
@@ -192,11 +192,11 @@ def _somite_marks(rng: np.random.Generator, body: BodyCoordinates, pattern: Somi
 def _visibility(rng: np.random.Generator, progress: np.ndarray) -> np.ndarray:
     """Contrast in 0.3..1 that fades towards the head, the tail, or neither."""
     fading = rng.choice(["head", "tail", "neither"], p=[0.2, 0.3, 0.5])
-    weakest, reach = rng.uniform(0.3, 0.7), rng.uniform(0.15, 0.4)
+    weakest, length = rng.uniform(0.3, 0.7), rng.uniform(0.15, 0.4)
     if fading == "neither":
         return np.ones_like(progress)
     from_end = progress if fading == "head" else 1 - progress
-    return weakest + (1 - weakest) * _ramp(from_end, 0, reach)
+    return weakest + (1 - weakest) * _ramp(from_end, 0, length)
 
 
 def _yolk_thickness(
@@ -205,12 +205,12 @@ def _yolk_thickness(
     """The yolk ball under the front of the trunk and its extension along the belly, (H, W) in 0..1."""
     radius = rng.uniform(0.15, 0.175)
     beside = rng.uniform(0.06, 0.09) * midline.somites_length
-    depth = radius + 0.04
+    inward = radius + 0.04
     row = np.interp(beside, midline.arc, midline.rows)
     column = np.interp(beside, midline.arc, midline.columns)
     heading = np.interp(beside, midline.arc, midline.headings)
-    down = rows - row - depth * np.cos(heading)
-    right = columns - column + depth * np.sin(heading)
+    down = rows - row - inward * np.cos(heading)
+    right = columns - column + inward * np.sin(heading)
     squeeze = rng.uniform(0.85, 1.1)
     ball = np.sqrt(np.clip(1 - (down * squeeze) ** 2 / radius**2 - (right / squeeze) ** 2 / radius**2, 0, 1))
     ends = rng.uniform(0.45, 0.58)
