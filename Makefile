@@ -11,7 +11,8 @@ BENCH := $(VENV)/.hedgerow-bench
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 # What works without PyTorch.
-CORE_TESTS := tests/images tests/features tests/forest tests/predict tests/io tests/test_config.py tests/test_house.py
+CORE_TESTS := tests/images tests/features tests/forest tests/predict tests/io tests/synthetic tests/export/test_export_c.py \
+	tests/jobs tests/cli tests/test_config.py tests/test_house.py
 
 .PHONY: demo test test-all test-core check format bench clean
 
