@@ -96,6 +96,7 @@ def test_samples_that_cannot_be_are_refused(hedgerow, tmp_path, monkeypatch, opt
 @pytest.mark.parametrize("kind", ["somites", "bodies"])
 def test_demo_tells_what_each_step_gains(hedgerow, tmp_path, monkeypatch, tiny_config, kind):
     pytest.importorskip("torch")
+
     class SmallImages:
         def __init__(self, draw):
             self.draw = draw
