@@ -3,15 +3,13 @@
 It shows that gradients reach the image: through every level, the features they read, and the filters.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hedgerow.config import StackConfig
 from hedgerow.errors import InputError
 from hedgerow.experiments.bench import Bench, Row
 from hedgerow.features.bank import Bank
@@ -52,10 +50,6 @@ class FrontedBank(FeatureSet):
     front: Front
     mean: np.ndarray
     std: np.ndarray
-
-    @classmethod
-    def begin(cls, images: Sequence[np.ndarray], config: StackConfig) -> Self:
-        raise NotImplementedError  # it comes of a network whose stack was grown on the bank alone
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -1,12 +1,10 @@
 """Several kinds of feature of the same image, side by side."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
-from hedgerow.config import StackConfig
 from hedgerow.errors import ConfigError
 from hedgerow.features.protocol import Arrays, FeatureSet, unfitted
 from hedgerow.images.arrays import Layout
@@ -26,10 +24,6 @@ class Joined(FeatureSet):
     @property
     def layout(self) -> Layout:  # type: ignore[override]
         return joint_layout([type(member) for member in self.members])
-
-    @classmethod
-    def begin(cls, images: Sequence[np.ndarray], config: StackConfig) -> Self:
-        raise NotImplementedError  # members are begun one by one, see `registry.fit_features`
 
     @property
     def names(self) -> tuple[str, ...]:

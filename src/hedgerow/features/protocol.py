@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 
 from hedgerow.config import StackConfig
-from hedgerow.errors import InputError, refuse_unless
+from hedgerow.errors import ConfigError, InputError, refuse_unless
 from hedgerow.images.arrays import Layout
 from hedgerow.images.regions import Region
 from hedgerow.kernels.cpu import filters as kernels
@@ -57,7 +57,7 @@ class FeatureSet(Protocol):
     @classmethod
     def begin(cls, images: Sequence[np.ndarray], config: StackConfig) -> Self:
         """What the kind learns from training images (C,H,W); mean and std are still 0 and 1."""
-        ...
+        raise ConfigError(f"{cls.kind!r} features are made of others; they cannot be chosen by name.")
 
     def raw(self, image: np.ndarray) -> np.ndarray:
         """Features (F,H,W) float32 of an image (C,H,W), before they are standardised.
