@@ -103,3 +103,12 @@ def test_look_refuses_what_it_cannot_draw(hedgerow, net_file, place, image, opti
     before = listing(place)
     assert_refused(hedgerow("look", net_file, place / image, "-o", place / "inside.png", *options), word)
     unchanged(place, before)
+
+
+def test_look_never_writes_over_what_it_reads(hedgerow, net_file, place):
+    image, truth = (next((place / folder).iterdir()) for folder in ("images", "labels"))
+    before = image.read_bytes(), truth.read_bytes()
+    for output in (image, truth):
+        finished = hedgerow("look", net_file, image, "--truth", truth, "-o", output)
+        assert_refused(finished, "one of the files to read")
+    assert (image.read_bytes(), truth.read_bytes()) == before
