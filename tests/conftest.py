@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+import tempfile
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +26,12 @@ def pytest_configure(config):
     # Without a GPU, Triton's kernels are run by its interpreter; it must know before Triton is imported.
     if config.getoption("--device") == "cpu":
         os.environ["TRITON_INTERPRET"] = "1"
+    # What the tests write must not be noted in the home of whoever runs them.
+    os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="hedgerow-tests-")
+
+
+def pytest_unconfigure(config):
+    shutil.rmtree(os.environ["XDG_STATE_HOME"], ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

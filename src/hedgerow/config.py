@@ -27,6 +27,12 @@ def setting(default: Any, low: float | None = None, high: float | None = None, a
     return field(default=default, metadata=metadata)
 
 
+def limits_of(settings: type[Checked], name: str) -> tuple[Any, Any]:
+    """The lowest and the highest value of a setting: they hold for what a model file says, too."""
+    metadata = settings.__dataclass_fields__[name].metadata  # type: ignore[attr-defined]
+    return metadata["low"], metadata["high"]
+
+
 class Checked:
     """Checks every field against its annotation and limits when a settings object is made."""
 
@@ -75,7 +81,7 @@ class Checked:
         """Write settings to a .toml or .json file, in the form that `read` accepts."""
         as_json = Path(path).suffix.lower() == ".json"
         text = json.dumps(self.to_dict(), indent=2) + "\n" if as_json else documented_toml(self)
-        with atomic_path(path) as temporary:
+        with atomic_path(path, noted=False) as temporary:
             temporary.write_text(text, encoding="utf-8")
 
 

@@ -1,8 +1,18 @@
 """The errors a user may encounter. Each message says what was given, what was expected, and the remedy."""
 
+import os
+
+
+def printable(text: str) -> str:
+    """The text with a question mark for each character that has no shape on the screen."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
 
 class HedgerowError(Exception):
     """Anything Hedgerow refuses; the command line prints its message as one sentence and exits 2."""
+
+    def __str__(self) -> str:
+        return printable(super().__str__())  # a name may hold characters that command the terminal
 
 
 class InputError(HedgerowError):
@@ -17,10 +27,13 @@ class ModelError(HedgerowError):
     """A model file that is damaged, foreign, or of a newer version."""
 
 
+DAMAGED = "so it is damaged or was edited; copy it again"
+
+
 def refuse_unless(holds: bool, complaint: str) -> None:
     """Raise ModelError unless a condition on a model file holds; the complaint refers to the file as "it"."""
     if not holds:
-        raise ModelError(f"{complaint}, so it is damaged or was edited; copy it again.")
+        raise ModelError(f"{complaint}, {DAMAGED}.")
 
 
 class DivergenceError(HedgerowError):
@@ -29,3 +42,9 @@ class DivergenceError(HedgerowError):
     def __init__(self, message: str, network: object) -> None:
         super().__init__(message)
         self.network = network
+
+
+def one_path(path: str | os.PathLike[str]) -> str:
+    """A path as part of a sentence: printable, and not too long."""
+    text = printable(os.fspath(path))
+    return text if len(text) <= 200 else f"{text[:100]}...{text[-60:]}"

@@ -3,8 +3,7 @@
 import hashlib
 import json
 import os
-import shutil
-import uuid
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.errors import InputError
+from hedgerow.errors import InputError, one_path
+from hedgerow.temporary import exchanged, remove, sweep, temporary_in
+from hedgerow.written import remember
 
 PathLike = str | os.PathLike[str]
 
@@ -30,26 +31,51 @@ def megabytes(n_bytes: int) -> str:
 
 
 @contextmanager
-def atomic_path(path: PathLike) -> Iterator[Path]:
+def atomic_path(path: PathLike, *, noted: bool = True) -> Iterator[Path]:
     """Yield a temporary path beside `path`; the file or folder that the body writes there is moved to `path`.
 
     If the body fails or is interrupted, the temporary is removed and whatever was at `path` stays. A folder
-    replaces an existing folder: the caller decides whether that may happen.
+    replaces an existing folder: the caller decides whether that may happen. A link is followed: what it points to
+    is replaced, and the link stays.
+
+    noted: whether the file is noted as one of ours, see `written`; models need no note
     """
-    final = Path(path)
+    final = destination(path)
     if not final.parent.is_dir():
         raise InputError(f"cannot write {final}: there is no folder {final.parent}; create it first")
-    temporary = final.parent / f".hedgerow-{uuid.uuid4().hex}.tmp"
+    sweep(final.parent)
+    temporary = temporary_in(final.parent)
     try:
+        _restore(final)
         yield temporary
+        _flush(temporary)
+        if noted:  # before the file has its name: a run that is killed in between must find it to be ours
+            remember(temporary, final)
         _move_into_place(temporary, final)
+        _flush_folder(final.parent)
     except OSError as problem:
         raise InputError(
             f"cannot write {final}: {one_line(problem)}; check the folder's permissions and free space, or"
             " choose another place"
         ) from problem
     finally:
-        _remove(temporary)
+        remove(temporary)
+
+
+def destination(path: PathLike) -> Path:
+    """Where a file of this name is written: links are followed; a device or a pipe is refused."""
+    if not os.fspath(path):
+        raise InputError("the name of the file to write is empty; give a name")
+    try:
+        final = Path(os.path.realpath(path)) if os.path.islink(path) else Path(path)
+        kind = os.stat(final).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return final
+    except (OSError, ValueError) as problem:  # a name too long, links in a circle, a NUL character
+        raise InputError(f"cannot write {one_path(path)}: {one_line(problem)}; choose another name") from problem
+    if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
+        raise InputError(f"cannot write {final}: it is a device or a pipe; give the name of a file")
+    return final
 
 
 def write_text(path: PathLike, text: str) -> None:
@@ -60,45 +86,67 @@ def write_text(path: PathLike, text: str) -> None:
 
 def check_folder_writable(folder: Path) -> None:
     """Raise InputError unless files can be created in the folder."""
-    probe = folder / f".hedgerow-{uuid.uuid4().hex}.tmp"
+    probe = temporary_in(folder)
     try:
         probe.touch()
     except OSError as problem:
         raise InputError(f"cannot write in {folder}: {one_line(problem)}; choose another place") from problem
     finally:
-        _remove(probe)
+        remove(probe)
 
 
 def make_folder(folder: Path) -> None:
     """Create a folder for results, with its parents, and check that files can be written in it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise InputError(f"cannot create the folder {folder}: {one_line(problem)}; choose another place") from problem
+    except (OSError, ValueError) as problem:
+        raise InputError(
+            f"cannot create the folder {one_path(folder)}: {one_line(problem)}; choose another place"
+        ) from problem
     check_folder_writable(folder)
+
+
+def _flush(path: Path) -> None:
+    """Have the system put the file, or all files of the folder, onto the disk: a rename may otherwise come first."""
+    files = [Path(folder) / name for folder, _, names in os.walk(path) for name in names] if path.is_dir() else [path]
+    for file in files:
+        with open(file, "rb+") as opened:
+            os.fsync(opened.fileno())
+
+
+def _flush_folder(folder: Path) -> None:
+    with suppress(OSError, AttributeError):  # not every system opens folders; the rename itself is done
+        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
 
 
 def _move_into_place(temporary: Path, final: Path) -> None:
     if not (temporary.is_dir() and final.exists()):
         os.replace(temporary, final)
-        return
-    # No system replaces a non-empty folder in one step: move the old one aside, and back if that fails.
-    aside = temporary.with_suffix(".old")
-    os.replace(final, aside)
-    try:
-        os.replace(temporary, final)
-    except BaseException:
-        os.replace(aside, final)
-        raise
-    _remove(aside)
+    elif not exchanged(temporary, final):  # else the old folder now has the temporary name, and goes with it
+        # A system that cannot exchange two folders: the old one is moved aside, from where `_restore` brings it back.
+        os.replace(final, _aside(final))
+        try:
+            os.replace(temporary, final)
+        finally:
+            _restore(final)
 
 
-def _remove(path: Path) -> None:
-    with suppress(OSError):
-        if path.is_dir():
-            shutil.rmtree(path)
+def _aside(final: Path) -> Path:
+    return final.with_name(f".hedgerow-{hashlib.sha256(os.fsencode(final.name)).hexdigest()[:16]}.old")
+
+
+def _restore(final: Path) -> None:
+    """Bring back a folder that was moved aside, be it by a run that was killed, or remove it if a new one is there."""
+    aside = _aside(final)
+    if aside.exists():
+        if final.exists():
+            remove(aside)
         else:
-            path.unlink(missing_ok=True)
+            os.replace(aside, final)
 
 
 def digest(head: Any, arrays: Mapping[str, np.ndarray]) -> str:

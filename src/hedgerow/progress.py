@@ -46,7 +46,7 @@ def _heeding(report: Report) -> Report:
 @contextmanager
 def progress_bar() -> Iterator[Report]:
     """A bar on the terminal while the block runs; nothing if the output is not a terminal."""
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():  # None: a program without a console
         yield _heeding(silent)
         return
     from rich.console import Console

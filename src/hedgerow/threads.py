@@ -1,10 +1,12 @@
 """Threads for kernels that release the interpreter lock.
 
 Kernels are plain functions of one block of work, and Python hands out the blocks. So results cannot depend on the
-number of threads, two callers can run at once, and nothing breaks after a fork.
+number of threads, two callers can run at once, and nothing breaks after a fork. PyTorch's own threads do not survive
+a fork, and it would wait for them for ever: a forked process computes without them.
 """
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -24,6 +26,16 @@ def _default() -> int:
 
 
 _count = _default()
+
+
+def _after_fork() -> None:
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(1)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def get_threads() -> int:

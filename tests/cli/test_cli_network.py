@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 import hedgerow as hr
 from conftest import CLASSES, draw
 from hedgerow.config import RefineConfig, Sharpness
+from hedgerow.files import write_text
 from hedgerow.io import model_file
 from hedgerow.network.mapping import to_convnet
 from hedgerow.network.stacknet import StackNet
@@ -143,13 +144,13 @@ def stop_after_a_checkpoint(monkeypatch, problem):
 def test_an_interrupted_run_goes_on_and_ends_as_if_it_had_not_been(run, place, caplog, monkeypatch):
     assert run().code == 0
     whole = (place / "net.hedge").read_bytes()
-    (place / "net.hedge").write_bytes(b"old")
+    write_text(place / "net.hedge", "old")
     stop_after_a_checkpoint(monkeypatch, KeyboardInterrupt())
     finished = run()
     monkeypatch.undo()
     assert finished.code == 130
     assert "interrupted" in finished.err
-    assert (place / "net.hedge").read_bytes() == b"old"
+    assert (place / "net.hedge").read_bytes() == b"old\n"
     assert (place / "net.hedge.checkpoint").exists()
     caplog.clear()
     finished = run()

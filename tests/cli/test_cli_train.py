@@ -10,6 +10,7 @@ import pytest
 import hedgerow as hr
 from conftest import CLASSES
 from hedgerow.config import StackConfig
+from hedgerow.files import write_text
 from hedgerow.forest import autocontext
 from hedgerow.images.writing import write_labels
 from hedgerow.jobs import training
@@ -102,7 +103,7 @@ def test_an_output_that_cannot_or_must_not_be_is_refused_before_the_work(hedgero
 
 
 def test_interrupted_training_leaves_the_old_model(train, place, monkeypatch):
-    (place / "model.hedge").write_bytes(b"old")
+    write_text(place / "model.hedge", "old")
     grow = autocontext.grow_forest
     grown = []
 
@@ -115,7 +116,7 @@ def test_interrupted_training_leaves_the_old_model(train, place, monkeypatch):
     monkeypatch.setattr(autocontext, "grow_forest", interrupt)
     finished = train()
     assert finished.code == 130
-    assert (place / "model.hedge").read_bytes() == b"old"
+    assert (place / "model.hedge").read_bytes() == b"old\n"
     assert set(os.listdir(place)) == {"images", "labels", "settings.toml", "model.hedge"}
 
 

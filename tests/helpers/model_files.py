@@ -57,3 +57,9 @@ def refused(path):
         load(path)
     assert_one_sentence(refusal, path)
     return str(refusal.value)
+
+
+def refusal(contents, folder):
+    """The sentence that refuses a file with these contents."""
+    contents.write(folder / "deceit.hedge")
+    return refused(folder / "deceit.hedge")

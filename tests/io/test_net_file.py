@@ -327,8 +327,7 @@ def test_the_shortest_history_is_shown(contents, hedgerow, tmp_path):
     assert "refined for 3 steps" in hedgerow("info", tmp_path / "short.hedge").out
 
 
-def test_absurd_connections_are_refused_before_memory_is_asked_for(contents, tmp_path, monkeypatch):
+def test_absurd_connections_are_refused_before_memory_is_asked_for(stack, tmp_path, monkeypatch):
+    save(to_convnet(stack, connections="full"), tmp_path / "full.hedge")
     monkeypatch.setattr(levels, "FULL_LIMIT", 10)
-    contents.model["net"]["connections"] = "full"
-    contents.write(tmp_path / "bad.hedge")
-    assert "too many weights" in refused(tmp_path / "bad.hedge")
+    assert "too many weights" in refused(tmp_path / "full.hedge")

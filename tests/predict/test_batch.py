@@ -11,8 +11,9 @@ from hypothesis.extra import numpy as st_numpy
 
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.images.reading import read_labels
-from hedgerow.predict import batch
+from hedgerow.predict import batch, scratch
 from hedgerow.predict.batch import Outputs, Predicted, predict_files, relative_entropy
+from helpers.files import listing
 
 
 @pytest.fixture
@@ -86,7 +87,7 @@ def test_a_full_disk_fails_every_image_and_leaves_nothing(folder, stack, monkeyp
 def test_the_label_map_comes_last(folder, stack, monkeypatch):
     """Where a label map exists, the other files of its image do too."""
     written = []
-    for name in ("write_labels", "write_planes"):
+    for name in ("write_labels", "write_scaled"):
         monkeypatch.setattr(batch, name, lambda path, *_: written.append(path.name))
     everything = Outputs(proba=True, confidence=True, entropy=True)
     predict_files(stack, folder / "images" / "a.npy", folder / "out", everything)
@@ -134,3 +135,33 @@ def test_entropy_stays_in_its_range(scores):
     assert entropy.shape == (2, 3)
     assert (entropy >= 0).all()
     assert (entropy <= 1).all()
+
+
+@pytest.mark.parametrize("ending", ["tif", "npy", "zarr"])
+def test_maps_too_large_for_memory_are_the_same(folder, stack, monkeypatch, ending):
+    everything = Outputs(labels=ending, maps=ending, proba=True, confidence=True, entropy=True, dtype="uint8")
+    predict_files(stack, folder / "images", folder / "small", everything)
+    monkeypatch.setattr(scratch, "IN_MEMORY", 0)
+    made = []
+    monkeypatch.setattr(np, "memmap", lambda *a, memmap=np.memmap, **o: made.append(a[0]) or memmap(*a, **o))
+    predict_files(stack, folder / "images", folder / "large", everything, tile=7)
+    assert len(made) >= 4
+    assert listing(folder / "small") == listing(folder / "large")
+
+
+def test_label_maps_are_held_in_their_own_type(folder, stack, monkeypatch):
+    held = []
+    monkeypatch.setattr(batch, "write_labels", lambda path, labels: held.append(labels.dtype))
+    predict_files(stack, folder / "images" / "a.npy", folder / "out", Outputs())
+    assert held == [np.uint8]
+
+
+def test_a_disk_that_cannot_hold_the_result_fails_the_image(folder, stack, monkeypatch):
+    def full(file, n_bytes):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(scratch, "IN_MEMORY", 0)
+    monkeypatch.setattr(scratch, "_reserve", full)
+    found = predict_files(stack, folder / "images" / "a.npy", folder / "out", Outputs())
+    assert "No space left" in found.failures[0]
+    assert os.listdir(folder / "out") == []

@@ -245,9 +245,35 @@ def spoil_weight(document, tensors):
     tensors["weights.levels.0.split_bias"][0] = torch.nan
 
 
-@pytest.mark.parametrize(
-    "change", [drop_weight, shorten_weight, shorten_moment, forget_history, misname_step, spoil_weight]
-)
+def score_nothing(document, tensors):
+    document["scores"] = [float("nan"), 0.5]
+
+
+def score_too_well(document, tensors):
+    document["scores"] = [7.0, 0.5]
+
+
+def forget_a_score(document, tensors):
+    document["checks"][0]["mean_dice"] = None
+
+
+def lose_endlessly(document, tensors):
+    document["checks"][0]["loss"] = 10**400
+
+
+def check_later(document, tensors):
+    document["checks"][-1]["step"] += 1
+
+
+def nest(document, tensors):
+    document["surprise"] = json.loads("[" * 100 + "]" * 100)
+
+
+DRAWN = [drop_weight, shorten_weight, shorten_moment, forget_history, misname_step, spoil_weight, score_nothing]
+DRAWN += [score_too_well, forget_a_score, lose_endlessly, check_later, nest]
+
+
+@pytest.mark.parametrize("change", DRAWN)
 def test_a_checkpoint_whose_parts_do_not_fit_is_refused(net, example, stopped, change):
     edited(stopped, change)
     refused(net, example.images, example.labels, SHORT, stopped)

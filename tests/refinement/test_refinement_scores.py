@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -34,6 +35,17 @@ def test_validation_images_score_the_stack_and_the_network_before_and_after(blur
     expected = {name: hr.evaluate(model, *unseen).mean_dice for name, model in models.items()}
     assert record(refined).scores == expected
     assert len(set(expected.values())) == 3
+
+
+def test_scores_on_a_lattice_that_meets_no_label_are_unknown_and_the_network_is_saved(net, example, unseen, tmp_path):
+    images, labels = unseen
+    scribbles = [np.where(np.indices(one.shape).sum(axis=0) == 1, one, 255) for one in labels]  # beside the lattice
+    config = replace(SHORT, keep="best", patience=2)
+    refined = run(net, example, config, validation=(images, scribbles))
+    assert [check.mean_dice for check in record(refined).checks] == [None] * 4
+    assert set(record(refined).scores) == {"stack", "mapped", "refined"}
+    hr.save(refined, tmp_path / "net.hedge")
+    assert hr.load(tmp_path / "net.hedge").refinements == refined.refinements
 
 
 def test_validation_images_do_not_train_and_all_others_do(net, example, unseen):

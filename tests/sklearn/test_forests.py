@@ -8,10 +8,11 @@ import pytest
 
 import hedgerow as hr
 from hedgerow.features.registry import fit_features
-from hedgerow.forest.arrays import Forest
+from hedgerow.forest.arrays import MAX_DEPTH, Forest
 from hedgerow.forest.level_input import whole_input
 from hedgerow.forest.walk import run_forest
 from hedgerow.images.arrays import to_planes
+from hedgerow.sklearn import forests
 from hedgerow.sklearn.forests import table_channels
 from helpers.forests import random_forest
 from helpers.refusals import assert_one_sentence
@@ -173,14 +174,41 @@ def test_other_models_are_refused(make, words):
     assert_one_sentence(problem, *words)
 
 
+def deep_model(depth):
+    """A tree of one path: class after class in alternation."""
+    table = np.arange(depth + 1)[:, np.newaxis].astype(float)
+    weight = 4.0 ** -np.arange(depth + 1)  # what is first weighs more than all that follows
+    return tree.DecisionTreeClassifier(random_state=0).fit(table, np.arange(depth + 1) % 2, sample_weight=weight)
+
+
+def test_trees_as_deep_as_can_be_walked_are_taken_and_deeper_ones_refused():
+    model = deep_model(100)
+    assert 30 < model.get_depth() <= MAX_DEPTH
+    table = np.linspace(-1, 102, 500)[:, np.newaxis]
+    np.testing.assert_allclose(forest_proba(hr.from_sklearn(model), table), model.predict_proba(table), atol=1e-6)
+    deeper = deep_model(300)
+    assert deeper.get_depth() > MAX_DEPTH
+    with pytest.raises(hr.InputError) as problem:
+        hr.from_sklearn(deeper)
+    assert_one_sentence(problem, f"{deeper.get_depth()} splits on a path", f"max_depth={MAX_DEPTH}")
+
+
+def test_more_trees_than_a_model_may_have_are_refused(monkeypatch):
+    monkeypatch.setattr(forests, "MAX_TREES", 6)
+    with pytest.raises(hr.InputError) as problem:
+        hr.from_sklearn(fitted("random forest"))
+    assert_one_sentence(problem, "7 tree(s)", "fewer trees")
+
+
 @pytest.mark.parametrize(
     ("classes", "n_channels", "words"),
     [
+        (np.where(np.arange(200) % 2, 2**40, 0), 4, ["2 classes", "number them from 0"]),
         (None, 3, ["4 columns", "3 features"]),
         (np.array(["a", "b"])[np.arange(200) % 2], 4, ["'a', 'b'", "LabelEncoder"]),
         (np.zeros(200, int), 4, ["only the class 0", "two classes"]),
     ],
-    ids=["other features", "words", "one class"],
+    ids=["large", "other features", "words", "one class"],
 )
 def test_a_pixel_classifier_must_fit_the_features_and_label_maps(classes, n_channels, words):
     image = np.zeros((n_channels, 2, 2), np.float32)

@@ -1,5 +1,6 @@
 """The command line: each command parses, calls the library once, and prints a short table."""
 
+import io
 import logging
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import typer
 import hedgerow as hr
 from hedgerow import experiments
 from hedgerow.cli import experiment, showing, training, using
+from hedgerow.cli.parts import Overwrite, output_option
 from hedgerow.config import RefineConfig, StackConfig, documented_toml
 from hedgerow.errors import HedgerowError
 from hedgerow.progress import heeding_interrupts
@@ -47,31 +49,31 @@ def settings(
 
 def sample(
     kind: Annotated[Sample, typer.Argument(help="Which built-in generator.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder in which images/ and labels/ are made.")],
+    output: Annotated[Path, output_option("Folder in which images/ and labels/ are made.")],
     n_images: Annotated[int, typer.Option(help="How many images.")] = 16,
     seed: Annotated[int, typer.Option(help="The same seed gives the same images.")] = 0,
+    overwrite: Overwrite = False,
 ) -> None:
     """Write labelled images made by the built-in generators, to try things on.
 
     Example: hedgerow sample somites -o example/
     """
-    hr.synthetic.write_sample(kind, output, n_images, seed)
+    hr.synthetic.write_sample(kind, output, n_images, seed, overwrite=overwrite)
     print(f"{n_images} image(s) in {output / 'images'}, their labels in {output / 'labels'}")
     depth = " --features depth" if kind == "bodies" else ""
     print(f"next: hedgerow train {output / 'images'} {output / 'labels'} -o model.hedge{depth}")
 
 
 def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the models and pictures.")] = Path(
-        "demo-output"
-    ),
+    output: Annotated[Path, output_option("Folder for the models and pictures.")] = Path("demo-output"),
     kind: Annotated[Sample, typer.Option("--data", help="Which built-in images.")] = "somites",
+    overwrite: Overwrite = False,
 ) -> None:
     """Grow a stack on built-in images, map it to a network, refine that and map it back; show what each step gains.
 
     Example: hedgerow demo
     """
-    experiments.run_demo(kind, output, say=print)
+    experiments.run_demo(kind, output, say=print, overwrite=overwrite)
 
 
 for command in (
@@ -90,6 +92,8 @@ def main() -> None:
     if "--threads" in sys.argv[2:]:  # common to all commands, so it may also follow the command's name
         at = sys.argv.index("--threads")
         sys.argv[1:] = [*sys.argv[at : at + 2], *sys.argv[1:at], *sys.argv[at + 2 :]]
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a name need not be text that the terminal has letters for
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     try:
         with heeding_interrupts():
@@ -98,6 +102,13 @@ def main() -> None:
         if debug:
             raise
         print(f"hedgerow: {error}", file=sys.stderr)
+        sys.exit(2)
+    except MemoryError:
+        if debug:
+            raise
+        print(
+            "hedgerow: there is not enough memory for this; use smaller images, or end other programs.", file=sys.stderr
+        )
         sys.exit(2)
     except SystemExit as leaving:
         if leaving.code == INTERRUPTED:

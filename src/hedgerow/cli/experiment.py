@@ -6,15 +6,14 @@ from typing import Annotated, Literal
 import typer
 
 from hedgerow import experiments, extras
+from hedgerow.cli.parts import Overwrite, output_option
 from hedgerow.config import RefineConfig
 from hedgerow.files import megabytes
 
 
 def experiment(
     name: Annotated[Literal["zebrafish", "kinect", "vnc"], typer.Argument(help="Which of the paper's protocols.")],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="Folder for the results; what is there is not run again.")
-    ],
+    output: Annotated[Path, output_option("Folder for the results; what is there is not run again.")],
     data: Annotated[
         str | None,
         typer.Option(help="somites, bodies, or a folder with images/, labels/, train.txt and test.txt."),
@@ -32,6 +31,7 @@ def experiment(
     config: Annotated[
         Path | None, typer.Option(help="Settings of Hedgerow's own refinements; see `hedgerow settings refine`.")
     ] = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Run an experiment of the paper: tables, figures, results.json and report.html in one folder.
 
@@ -51,6 +51,7 @@ def experiment(
         device=device,
         develop=develop,
         refine=None if config is None else RefineConfig.read(config),
+        overwrite=overwrite,
     )
     print((output / "tables.md").read_text(encoding="utf-8"))
     for path in (output / "results.json", output / "report.html"):

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import typer
 
 from hedgerow.config import Checked
+from hedgerow.errors import InputError
 
 Config = TypeVar("Config", bound=Checked)
 
@@ -17,6 +18,21 @@ Device = Annotated[Literal["cpu", "cuda"], typer.Option(help="Where to compute; 
 Unlabelled = Annotated[
     int | None, typer.Option(help="Label value that means no label; by default the one the model was trained with.")
 ]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Also overwrite files that Hedgerow did not write; never an input.")
+]
+
+
+def output_option(about: str) -> Any:
+    """The option --output of a command."""
+    return typer.Option("--output", "-o", metavar="PATH", parser=_output_path, help=about)
+
+
+def _output_path(text: str) -> Path:
+    """The name that was given; an empty one is not the current folder."""
+    if not text:
+        raise InputError("--output is empty; give a name, or . for the current folder.")
+    return Path(text)
 
 
 def read_settings(file: Path | None, default: Config, **options: Any) -> Config:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from hedgerow import jobs
-from hedgerow.cli.parts import Images, Labels, Model
+from hedgerow.cli.parts import Images, Labels, Model, Overwrite, output_option
 from hedgerow.errors import InputError
 from hedgerow.files import megabytes
 
@@ -16,12 +16,13 @@ def report(
     model: Model,
     images: Images,
     labels: Labels,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Page to write, e.g. report.html.")],
+    output: Annotated[Path, output_option("Page to write, e.g. report.html.")],
     also: Annotated[
         list[Path] | None, typer.Option(help="Another model to compare with the first; may be repeated.")
     ] = None,
     background: Annotated[int | None, typer.Option(help="Class that is shown dark and scored apart.")] = None,
     title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Write one HTML page about models: scores, images with their errors, what they confuse and what they look at.
 
@@ -29,22 +30,24 @@ def report(
 
     Example: hedgerow report net.hedge test_photos/ test_painted/ -o report.html --also small.hedge
     """
-    n_images = jobs.report([model, *(also or [])], images, labels, output, background=background, title=title)
+    models = [model, *(also or [])]
+    n_images = jobs.report(models, images, labels, output, background=background, title=title, overwrite=overwrite)
     print(f"{output}: {n_images} image(s), {megabytes(output.stat().st_size)}; open it in a browser")
 
 
 def look(
     model: Model,
     image: Annotated[str, typer.Argument(help="Image file.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Figure to write: .png, .pdf or .svg.")],
+    output: Annotated[Path, output_option("Figure to write: .png, .pdf or .svg.")],
     truth: Annotated[str | None, typer.Option(help="Label map to show beside the predictions.")] = None,
     classes: Annotated[list[int] | None, typer.Option("--class", help="Class to show; may be repeated.")] = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Draw what each level says, class by class: the forests' probabilities beside the network's activations.
 
     Example: hedgerow look net.hedge photo.png -o inside.png
     """
-    shown = jobs.look(model, image, output, truth=truth, classes=classes)
+    shown = jobs.look(model, image, output, truth=truth, classes=classes, overwrite=overwrite)
     print(f"{output}: {len(shown.classes)} classes, {shown.n_levels} level(s)")
 
 

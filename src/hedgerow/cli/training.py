@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from hedgerow import jobs
-from hedgerow.cli.parts import Device, Images, Labels, Model, Unlabelled, read_settings
+from hedgerow.cli.parts import Device, Images, Labels, Model, Overwrite, Unlabelled, output_option, read_settings
 from hedgerow.config import RefineConfig, Sharpness, StackConfig
 from hedgerow.errors import ConfigError
 from hedgerow.files import megabytes
@@ -21,7 +21,7 @@ PRESETS: dict[str, Any] = {
 def train(
     images: Images,
     labels: Labels,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write, e.g. model.hedge.")],
+    output: Annotated[Path, output_option("Model file to write, e.g. model.hedge.")],
     config: Annotated[Path | None, typer.Option(help="Settings in TOML or JSON; see `hedgerow settings`.")] = None,
     levels: Annotated[int | None, typer.Option(help="Number of forests in the stack.")] = None,
     trees: Annotated[int | None, typer.Option(help="Number of trees in each forest.")] = None,
@@ -32,6 +32,7 @@ def train(
     seed: Annotated[int | None, typer.Option(help="The same seed gives the same model.")] = None,
     unlabelled: Annotated[int, typer.Option(help="Label value that means no label.")] = 255,
     max_classes: Annotated[int, typer.Option(help="Refuse labels with more classes than this.")] = 64,
+    overwrite: Overwrite = False,
 ) -> None:
     """Grow a stack of forests from images and labels.
 
@@ -40,7 +41,7 @@ def train(
     settings = read_settings(config, StackConfig(), n_levels=levels, n_trees=trees, features=features, seed=seed)
     trained = jobs.train(
         images, labels, output, settings, unlabelled=unlabelled, max_classes=max_classes,
-        keep=[] if config is None else [config], say=print,
+        overwrite=overwrite, keep=[] if config is None else [config], say=print,
     )  # fmt: skip
     for level, score in enumerate(trained.held_out, start=1):
         print(f"level {level}: mean Dice {score:.3f} on {trained.unseen} it did not see")
@@ -51,7 +52,7 @@ def refine(
     model: Model,
     images: Images,
     labels: Labels,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Network file to write, e.g. net.hedge.")],
+    output: Annotated[Path, output_option("Network file to write, e.g. net.hedge.")],
     config: Annotated[Path | None, typer.Option(help="Settings; see `hedgerow settings refine`.")] = None,
     preset: Annotated[
         Literal["default", "kinect", "zebrafish"], typer.Option(help="Settings of an experiment of the paper.")
@@ -75,6 +76,7 @@ def refine(
     unlabelled: Unlabelled = None,
     device: Device = "cpu",
     restart: Annotated[bool, typer.Option("--restart", help="Forget an interrupted run of the same output.")] = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """Map a stack to its ConvNet and refine that end to end; or refine a network further.
 
@@ -87,7 +89,8 @@ def refine(
     settings = read_settings(config, PRESETS[preset](), n_steps=steps, stride=stride, seed=seed)
     refined = jobs.refine(
         model, images, labels, output, settings, split=split, sharpness=_sharpness(sharpness), validation=validation,
-        unlabelled=unlabelled, device=device, restart=restart, keep=[] if config is None else [config], say=print,
+        unlabelled=unlabelled, device=device, restart=restart, overwrite=overwrite,
+        keep=[] if config is None else [config], say=print,
     )  # fmt: skip
     _print_scores(refined.net.refinements[-1].scores, validation is not None)
     print(f"{output}: {megabytes(refined.n_bytes)}")
@@ -116,7 +119,7 @@ def _print_scores(scores: dict[str, float], is_unseen: bool) -> None:
 
 def back(
     model: Model,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write, e.g. small.hedge.")],
+    output: Annotated[Path, output_option("Model file to write, e.g. small.hedge.")],
     images: Annotated[
         str | None,
         typer.Argument(help="Folder, file or glob of images; leaf_mean and fitted take their votes from them."),
@@ -136,6 +139,7 @@ def back(
         typer.Option(help="soft: leave out branches that a pixel reaches with no more than this probability."),
     ] = None,
     device: Device = "cpu",
+    overwrite: Overwrite = False,
 ) -> None:
     """Map a network back to forests, which run without PyTorch; labels are not needed.
 
@@ -143,7 +147,9 @@ def back(
 
     Example: hedgerow back net.hedge photos/ -o small.hedge
     """
-    found = jobs.back(model, output, images, method, stride=stride, tolerance=tolerance, device=device)
+    found = jobs.back(
+        model, output, images, method, stride=stride, tolerance=tolerance, device=device, overwrite=overwrite
+    )
     leaves = sum(forest.n_leaves for forest in found.stack.levels)
     print(f"{found.stack.n_levels} level(s), {leaves:,} leaves, votes by {method}")
     if found.stack.is_soft:

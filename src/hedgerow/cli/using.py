@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from hedgerow import jobs
-from hedgerow.cli.parts import Device, Images, Labels, Model, Unlabelled
+from hedgerow.cli.parts import Device, Images, Labels, Model, Overwrite, Unlabelled, output_option
 from hedgerow.errors import InputError
 from hedgerow.files import megabytes
 
@@ -16,7 +16,7 @@ from hedgerow.files import megabytes
 def predict(
     model: Model,
     images: Images,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the results; made if missing.")],
+    output: Annotated[Path, output_option("Folder for the results; made if missing.")],
     proba: Annotated[bool, typer.Option("--proba", help="Also write the class probabilities.")] = False,
     proba_type: Annotated[
         Literal["float32", "uint8", "uint16"],
@@ -36,6 +36,7 @@ def predict(
         int | None, typer.Option(min=1, help="Side of a tile in pixels; by default what fits in memory.")
     ] = None,
     device: Device = "cpu",
+    overwrite: Overwrite = False,
 ) -> None:
     """Segment images: one label map each, with the class values of the training labels.
 
@@ -43,7 +44,7 @@ def predict(
     """
     found = jobs.predict(
         model, images, output, proba=proba, confidence=confidence, entropy=entropy, dtype=proba_type, format=format,
-        tile=tile, device=device, say=print,
+        tile=tile, device=device, overwrite=overwrite, say=print,
     )  # fmt: skip
     failures = found.failures
     print(f"{found.n_images - len(failures)} of {found.n_images} image(s) predicted into {output}")
@@ -63,13 +64,16 @@ def evaluate(
     background: Annotated[int | None, typer.Option(help="Class to leave out of a second balanced accuracy.")] = None,
     unlabelled: Unlabelled = None,
     device: Device = "cpu",
+    overwrite: Overwrite = False,
 ) -> None:
     """Compare predictions with labels: Dice, balanced accuracy, confusion.
 
     Example: hedgerow evaluate model.hedge test_photos/ test_painted/
     """
     output = None if json_file == "-" else json_file
-    found = jobs.evaluate(model, images, labels, output, background=background, unlabelled=unlabelled, device=device)
+    found = jobs.evaluate(
+        model, images, labels, output, background=background, unlabelled=unlabelled, device=device, overwrite=overwrite
+    )
     if json_file == "-":
         print(json.dumps(found.to_dict()))
         return
@@ -87,21 +91,20 @@ def evaluate(
 def export(
     model: Model,
     to: Annotated[Literal["c", "onnx"], typer.Option(help="What to write: C99 source for forests, or ONNX.")],
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File to write, e.g. model.c; by default beside the model.")
-    ] = None,
+    output: Annotated[Path | None, output_option("File to write, e.g. model.c; by default beside the model.")] = None,
     no_filters: Annotated[
         bool, typer.Option("--no-filters", help="Leave the features out; the caller computes them.")
     ] = False,
     name: Annotated[
         str | None, typer.Option(help="C: what public names begin with; hedgerow_model by default.")
     ] = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Write a model as plain C for small devices, or as ONNX; see docs/export.md.
 
     Example: hedgerow export model.hedge -o model.c --to c
     """
-    written = jobs.export(model, to, output, filters=not no_filters, name=name)
+    written = jobs.export(model, to, output, filters=not no_filters, name=name, overwrite=overwrite)
     for path in written.files:
         print(f"{path}: {megabytes(path.stat().st_size)}")
     if written.compile is not None:

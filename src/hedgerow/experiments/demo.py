@@ -21,6 +21,7 @@ from hedgerow.progress import silent
 from hedgerow.report.figures import input_picture
 from hedgerow.report.page import write_report
 from hedgerow.synthetic import write_sample
+from hedgerow.written import check_overwriting
 
 Say = Callable[[str], None]
 CONFIGS = {"somites": StackConfig(), "bodies": StackConfig.kinect(held_out="folds")}
@@ -30,13 +31,18 @@ N_TRAIN, N_TEST = 16, 8
 SHOWN = 3  # test images in the picture
 
 
-def run_demo(kind: str, folder: Path, say: Say) -> None:
-    """Train on built-in images of one kind, test on others; write images, models, pictures and the report."""
+def run_demo(kind: str, folder: Path, say: Say, *, overwrite: bool = False) -> None:
+    """Train on built-in images of one kind, test on others; write images, models, pictures and the report.
+
+    overwrite: also existing files that Hedgerow did not write
+    """
+    names = ("comparison.png", "report.html", "DF.hedge", "ConvNet.hedge", "MB2.hedge")
+    check_overwriting([folder / name for name in names], [], overwrite)
     make_folder(folder)
     draw = getattr(synthetic, kind)
     train = labelled_set(*draw(n_images=N_TRAIN, seed=0))
     test = counted_as(labelled_set(*draw(n_images=N_TEST, seed=1)), train)
-    write_sample(kind, folder, N_TRAIN, 0)
+    write_sample(kind, folder, N_TRAIN, 0, overwrite=overwrite)
     where = folder / "images"
     say(f"{N_TRAIN} images of {train.n_classes} classes to learn from, {N_TEST} others to test on: {where}")
 

@@ -20,6 +20,7 @@ from hedgerow.report.results import Curve
 from hedgerow.synthetic import CLASS_NAMES
 
 MOST_IMAGES = 100  # that the report predicts once more, for its pictures and its own scores
+WRITTEN = ("results.json", "tables.md", "report.html", "figures/comparison.png", "figures/learning_curve.png")
 SHOWN = ("DF", "ConvNet", "MB1", "MB2", "fitted", "soft")
 
 

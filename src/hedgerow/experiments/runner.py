@@ -16,7 +16,7 @@ from hedgerow.config import AugmentConfig, RefineConfig
 from hedgerow.errors import InputError
 from hedgerow.experiments.bench import Bench, write_json
 from hedgerow.experiments.data import DRAWN, counted_as, load_set, present, recounted, shrunk, with_copies
-from hedgerow.experiments.outputs import write_outputs
+from hedgerow.experiments.outputs import WRITTEN, write_outputs
 from hedgerow.experiments.parts import ON_REQUEST, PARTS, SETTINGS, SLOW, baseline_config, usable_parts
 from hedgerow.experiments.protocols import PROTOCOLS, Protocol, Scale
 from hedgerow.experiments.random_start import SIGMA, schedule
@@ -25,6 +25,7 @@ from hedgerow.images.labelled import LabelledSet
 from hedgerow.predict.devices import check_device
 from hedgerow.progress import Report, reporting
 from hedgerow.report.words import versions
+from hedgerow.written import check_overwriting
 
 
 def run_experiment(
@@ -38,6 +39,7 @@ def run_experiment(
     device: str = "cpu",
     develop: bool = False,
     refine: RefineConfig | None = None,
+    overwrite: bool = False,
     say: Callable[[str], None] = print,
     progress: Report | None = None,
 ) -> dict[str, Any]:
@@ -48,6 +50,7 @@ def run_experiment(
     scale:   "small" (minutes per part), "medium" (the default settings) or "full" (the paper's size)
     develop: score on the last quarter of the training images; the test images are not read
     refine:  Hedgerow's settings of refinement, in place of those of the scale
+    overwrite: also existing files that Hedgerow did not write
     """
     protocol, size = _protocol(name, data, scale)
     protocol = protocol if refine is None else replace(protocol, own_refine=refine)
@@ -71,6 +74,7 @@ def run_experiment(
     arrays = (array for image in (*train, *test) for array in (image.planes, image.target))
     mark = fingerprint(settings, *arrays)
     folder = Path(folder)
+    check_overwriting([folder / name for name in WRITTEN], [], overwrite)
     make_folder(folder)
     _claim(folder, mark)
     for room in ("begun", "parts", "models"):

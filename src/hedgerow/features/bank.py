@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from hedgerow.config import MAX_SIGMAS, StackConfig
+from hedgerow.config import MAX_SIGMAS, StackConfig, limits_of
 from hedgerow.features.protocol import Arrays, FeatureSet, are_statistics, check_features, statistics, unfitted
 from hedgerow.kernels.cpu import filters as kernels
 from hedgerow.kernels.definition.gaussian import gaussian_weights
@@ -132,10 +132,11 @@ class Bank(FeatureSet):
 
     def validate(self) -> None:
         numbers = (*self.sigmas, *vars(self.proportions).values())
+        low, high = limits_of(StackConfig, "sigmas")  # they bound the memory of a filter
         check_features(
             1 <= len(self.sigmas) <= MAX_SIGMAS
             and all(type(number) in (int, float) for number in numbers)
-            and all(0.1 <= sigma <= 500 for sigma in self.sigmas)  # what they allow bounds the memory of a filter
+            and all(low <= sigma <= high for sigma in self.sigmas)
             and 0.05 <= self.proportions.dog_ratio < 1
             and 0.05 <= self.proportions.structure_ratio <= 1
             and 1 <= self.proportions.truncate <= 5

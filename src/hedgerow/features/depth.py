@@ -6,9 +6,11 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from hedgerow.config import StackConfig
+from hedgerow.config import ContextConfig, StackConfig, limits_of
 from hedgerow.errors import InputError
 from hedgerow.features.protocol import FeatureSet, check_features, unfitted
+
+NUMBERS = ("depth_unit", "nearest", "background")
 
 
 @dataclass(frozen=True)
@@ -70,14 +72,11 @@ class Depth(FeatureSet):
         return np.concatenate([beyond, np.zeros(n_proba, np.float32)]).astype(np.float32)
 
     def settings(self) -> dict[str, Any]:
-        numbers = {name: getattr(self, name) for name in ("depth_unit", "nearest", "background")}
-        return {**super().settings(), **numbers}
+        return {**super().settings(), **{name: getattr(self, name) for name in NUMBERS}}
 
     def validate(self) -> None:
-        check_features(
-            all(type(number) in (int, float) for number in (self.depth_unit, self.nearest, self.background))
-            and 1e-6 <= self.depth_unit <= 1e9
-            and 1e-3 <= self.nearest <= self.background <= 1e6
-            and self.n_inputs == 1
-        )
+        for name in NUMBERS:
+            number, (low, high) = getattr(self, name), limits_of(ContextConfig, name)
+            check_features(type(number) in (int, float) and low <= number <= high)
+        check_features(self.nearest <= self.background and self.n_inputs == 1)
         super().validate()

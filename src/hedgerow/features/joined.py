@@ -30,6 +30,10 @@ class Joined(FeatureSet):
         return tuple(name for member in self.members for name in member.names)
 
     @property
+    def n_features(self) -> int:
+        return sum(member.n_features for member in self.members)
+
+    @property
     def halo(self) -> int:
         return max(member.halo for member in self.members)
 

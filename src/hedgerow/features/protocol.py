@@ -12,10 +12,11 @@ import numpy as np
 from hedgerow.config import StackConfig
 from hedgerow.errors import ConfigError, InputError, refuse_unless
 from hedgerow.images.arrays import Layout
+from hedgerow.images.labelled import MAX_INPUTS
 from hedgerow.images.regions import Region
 from hedgerow.kernels.cpu import filters as kernels
 
-MAX_INPUTS = 100_000
+MAX_HALO = 3000  # that of the filter bank at the largest scale the settings allow
 Arrays = dict[str, np.ndarray]
 
 
@@ -129,6 +130,7 @@ class FeatureSet(Protocol):
             and 1 <= self.n_inputs <= MAX_INPUTS
             and self.mean.shape == self.std.shape == (self.n_features,)
             and are_statistics(self.mean, self.std)
+            and 0 <= self.halo <= MAX_HALO
         )
 
 
@@ -138,8 +140,12 @@ def check_features(fits: bool) -> None:
 
 
 def are_statistics(mean: np.ndarray, std: np.ndarray) -> bool:
-    """Whether these could be means and standard deviations."""
-    return bool(np.isfinite(mean).all() and np.isfinite(std).all() and (std > 0).all())
+    """Whether these could be means and standard deviations, such that standardising does not overflow.
+
+    `statistics` gives no deviation below 1e-15, and few above a mean's 1e-5.
+    """
+    with np.errstate(over="ignore"):
+        return bool((std >= 1e-16).all() and (std <= 1e30).all() and (np.abs(mean) / std <= 1e30).all())
 
 
 def unfitted(n_features: int) -> Arrays:

@@ -80,6 +80,6 @@ def _rebuild_joined(settings: Mapping[str, Any], arrays: Arrays) -> Joined:
         check_features(one["kind"] != Joined.kind)
         own = {name.removeprefix(f"{k}."): array for name, array in arrays.items() if name.startswith(f"{k}.")}
         members.append(rebuild(one, own))
-    check_features(all(map(can_be_joined, members)))
+    check_features(all(map(can_be_joined, members)) and len({member.kind for member in members}) == len(members))
     check_features({member.n_inputs for member in members} == {settings["n_inputs"]})
     return Joined(settings["n_inputs"], tuple(members), arrays["mean"], arrays["std"])

@@ -13,10 +13,19 @@ from typing import Any
 import numpy as np
 
 from hedgerow.answers import Answers
+from hedgerow.config import ContextConfig, StackConfig, limits_of
 from hedgerow.errors import refuse_unless
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.forest.history import Refinement
+from hedgerow.images.classes import is_label
 from hedgerow.kernels.constants import LEAF
+
+# Deeper than any tree grown here, since scikit-learn's may be; memory to walk soft splits grows with the depth.
+MAX_DEPTH = 128
+MAX_TREES = limits_of(StackConfig, "n_trees")[1]
+MAX_PROBES = limits_of(ContextConfig, "n_probes")[1]
+# No sum of such votes, over all leaves, trees and classes that can be, overflows float32; nor does one of such weights.
+MAX_VOTE, MAX_WEIGHT = 1e15, 1e25
 
 
 @dataclass(frozen=True)
@@ -88,15 +97,16 @@ class Forest:
 
     @cached_property
     def tree_depths(self) -> np.ndarray:
-        """(T,) int64: splits on the longest path of each tree."""
-        deepest = np.zeros(self.n_trees, np.int64)
+        """(T,) int64: splits on the longest path of each tree; ModelError as soon as one exceeds MAX_DEPTH."""
+        deepest, is_split = np.zeros(self.n_trees, np.int64), self.is_split
         nodes, trees = self.root.astype(np.int64), np.arange(self.n_trees)
         while True:
-            going_on = self.is_split[nodes]
+            going_on = is_split[nodes]
             nodes, trees = self.left_child[nodes[going_on]], trees[going_on]
             if not len(nodes):
                 return deepest
             deepest[trees] += 1  # once per tree and round, however many of its nodes continue
+            refuse_unless(int(deepest.max()) <= MAX_DEPTH, f"a tree is more than {MAX_DEPTH} splits deep")
             nodes, trees = np.concatenate([nodes, nodes + 1]), np.concatenate([trees, trees])
 
     @cached_property
@@ -150,7 +160,8 @@ class Forest:
     def validate(self) -> None:
         """Raise ModelError unless the arrays describe trees that are safe to walk."""
         n, shape = self.n_nodes, self.channel.shape
-        refuse_unless(n >= 1 and len(shape) == 2 and shape[0] == n and 1 <= shape[1] <= 64, "probe arrays do not match")
+        fits = n >= 1 and len(shape) == 2 and shape[0] == n and 1 <= shape[1] <= MAX_PROBES
+        refuse_unless(fits, "probe arrays do not match")
         refuse_unless(
             self.votes.ndim == 2 and self.n_leaves >= 1 and self.n_classes >= 1,
             "votes are not (leaves, classes)",
@@ -163,12 +174,15 @@ class Forest:
             refuse_unless(bool(np.isfinite(getattr(self, name)).all()), f"{name} is not finite")
         if self.sharpness is not None:
             refuse_unless(self.sharpness.shape == (n,), "sharpness has the wrong shape")
-            refuse_unless(
-                bool((np.isfinite(self.sharpness) & (self.sharpness > 0)).all()), "a sharpness is out of range"
-            )
+            with np.errstate(over="ignore"):  # as a network multiplies them
+                weight, bias = self.sharpness[:, None] * self.weight, self.sharpness * self.threshold
+            is_usable = np.isfinite(self.sharpness) & (self.sharpness > 0) & np.isfinite(bias)
+            is_usable &= (np.abs(weight) <= MAX_WEIGHT).all(axis=1)
+            refuse_unless(bool(is_usable.all()), "a sharpness is out of range")
+        refuse_unless(bool((np.abs(self.votes) <= MAX_VOTE).all()), "a vote is out of range")
         refuse_unless(
-            self.root.ndim == 1 and self.n_trees >= 1 and self.root[0] == 0,
-            "the first tree does not start at 0",
+            self.root.ndim == 1 and 1 <= self.n_trees <= MAX_TREES and self.root[0] == 0,
+            "its trees are too many, or the first does not start at 0",
         )
         refuse_unless(bool((np.diff(self.root) > 0).all()) and self.root[-1] < n, "the trees are not in order")
         refuse_unless(bool(((self.channel >= 0) & (self.channel < self.n_channels)).all()), "a channel does not exist")
@@ -192,6 +206,7 @@ class Forest:
         leaves = self.leaf_index[~self.is_split]
         refuse_unless(bool(((leaves >= 0) & (leaves < self.n_leaves)).all()), "a leaf has no votes")
         refuse_unless(bool((self.leaf_index[splits] == LEAF).all()), "a split has votes")
+        self.tree_depths  # noqa: B018  # refuses a tree that is too deep
 
 
 OUTPUTS = ("normalise", "softmax")
@@ -256,8 +271,12 @@ class ForestStack(Answers):
         refuse_unless(self.output in OUTPUTS and 0 <= self.tolerance < 1, "its output or tolerance is out of range")
         refuse_unless(len({forest.sharpness is None for forest in self.levels}) <= 1, "only some levels are soft")
         refuse_unless(self.n_levels >= 1 and len(set(self.classes)) == self.n_classes, "levels or classes are missing")
+        refuse_unless(all(map(is_label, (*self.classes, self.unlabelled))), "a class or unlabelled value is no label")
+        refuse_unless(self.unlabelled not in self.classes, "its unlabelled value is one of its classes")
         for level, forest in enumerate(self.levels):
             refuse_unless(forest.n_classes == self.n_classes, "a level has different classes")
             expected = self.features.n_features + (self.n_classes if level else 0)
             refuse_unless(forest.n_channels == expected, "a level expects a different number of channels")
             forest.validate()
+            # Votes of either sign come from a network, which ends in softmax; else they would be no probabilities.
+            refuse_unless(self.output == "softmax" or bool((forest.votes >= 0).all()), "a vote is negative")

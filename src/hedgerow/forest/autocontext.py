@@ -61,6 +61,7 @@ def grow_stack(
     with reporting(progress) as report:
         report("features", 0, 2)
         features, computed = _features(images, config, ready)
+        features.validate()  # now, since a model that would not load is not saved
         report("features", 1, 2)
         samples = draw_samples(images, config)
         planes = build_planes(images, features, computed, samples, n_classes if config.n_levels > 1 else 0, config)

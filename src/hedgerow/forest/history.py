@@ -4,6 +4,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
+from hedgerow.config import RefineConfig, limits_of
+
+MAX_STEP = limits_of(RefineConfig, "n_steps")[1]
+MAX_LOSS = 1e30
+
 
 @dataclass(frozen=True)
 class Check:
@@ -15,6 +20,15 @@ class Check:
     step: int
     loss: float | None = None
     mean_dice: float | None = None
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Rebuilt from a file; ValueError or TypeError if a value cannot be."""
+        check = cls(**values)
+        is_known = are_numbers(check.mean_dice) and are_numbers(check.loss, low=-MAX_LOSS, high=MAX_LOSS)
+        if type(check.step) is not int or not 0 <= check.step <= MAX_STEP or not is_known:
+            raise ValueError("not a check")
+        return check
 
 
 @dataclass(frozen=True)
@@ -45,22 +59,13 @@ class Refinement:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Rebuilt from what `to_dict` returned; ValueError, TypeError or KeyError if a value has the wrong type."""
-        checks = tuple(Check(**{**check, "step": whole_number(check["step"])}) for check in values["checks"])
-        record = cls(**{**values, "checks": checks})
-        scores = (record.stack, record.mapped, record.refined)
-        numbers = [*scores, *(number for check in checks for number in (check.loss, check.mean_dice))]
-        if not checks or not isinstance(record.config, dict) or not all(map(is_score, numbers)):
+        record = cls(**{**values, "checks": tuple(map(Check.from_dict, values["checks"]))})
+        is_known = are_numbers(record.stack, record.mapped, record.refined)
+        if not record.checks or not isinstance(record.config, dict) or not is_known:
             raise ValueError("not a refinement")
         return record
 
 
-def is_score(value: Any) -> bool:
-    """Whether a value from a file can be a score or a loss: a number, or None."""
-    return value is None or type(value) in (int, float)
-
-
-def whole_number(value: Any) -> int:
-    """A value from a file that must be a whole number."""
-    if type(value) is not int:
-        raise ValueError(f"{value!r} is not a whole number")
-    return value
+def are_numbers(*values: Any, low: float = 0.0, high: float = 1.0) -> bool:
+    """Whether values from a file are numbers within these limits, at first those of a score; or None, for unknown."""
+    return all(value is None or (type(value) in (int, float) and low <= value <= high) for value in values)

@@ -6,6 +6,7 @@ from typing import Literal
 import numpy as np
 
 from hedgerow.errors import InputError
+from hedgerow.files import one_line
 
 UNLABELLED_INDEX = 255
 MAX_CLASSES = 255
@@ -25,10 +26,20 @@ def to_planes(image: np.ndarray, name: str = "image", layout: Layout = "picture"
         array = array[np.newaxis]
     elif not own_channels:
         array = np.moveaxis(array, 2, 0)
-    with np.errstate(over="ignore"):  # what overflows is reported below
-        planes = np.require(array, np.float32, ["C", "A", "W"])
-    _check_finite(planes, array, name)
+    try:
+        with np.errstate(over="ignore"):  # what overflows is reported below
+            planes = np.require(array, np.float32, ["C", "A", "W"])
+        _check_finite(planes, array, name)
+    except MemoryError as problem:
+        raise _too_large(name, problem) from problem
     return planes
+
+
+def _too_large(name: str, problem: MemoryError) -> InputError:
+    return InputError(
+        f"{name}: it does not fit in memory: {one_line(problem)}; crop or shrink the image, or use a machine with more"
+        " memory"
+    )
 
 
 def _numeric_array(values: np.ndarray, name: str) -> np.ndarray:
@@ -46,12 +57,11 @@ def _numeric_array(values: np.ndarray, name: str) -> np.ndarray:
 
 def _check_finite(planes: np.ndarray, original: np.ndarray, name: str) -> None:
     """Refuse NaN, infinities, and values too large to compute with; say how many and where the first is."""
-    if original.dtype.kind != "f":
+    # Without an array as large as the image; as Python numbers, and so that NaN fails.
+    if original.dtype.kind != "f" or (planes.min().item() >= -MAX_VALUE and planes.max().item() <= MAX_VALUE):
         return
     bad = ~(np.abs(planes) <= MAX_VALUE)  # NaN is not <= anything
     n_bad = int(np.count_nonzero(bad))
-    if n_bad == 0:
-        return
     channel, row, column = (int(i) for i in np.unravel_index(np.argmax(bad), bad.shape))
     value = original[channel, row, column]
     kind = f"too large ({value:g}, a fill value?)" if np.isfinite(value) else "NaN or infinite"
@@ -76,7 +86,10 @@ def to_labels(labels: np.ndarray, name: str = "labels") -> np.ndarray:
             f"{name} has values from {low} to {high}, expected class values that fit in 32-bit integers; is it"
             " an image rather than labels?"
         )
-    whole = np.ascontiguousarray(array, dtype=np.int32)
+    try:
+        whole = np.ascontiguousarray(array, dtype=np.int32)
+    except MemoryError as problem:
+        raise _too_large(name, problem) from problem
     if array.dtype.kind == "f" and not np.array_equal(whole, array):
         row, column = (int(i) for i in np.argwhere(whole != array)[0])
         raise InputError(

@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +12,22 @@ from hedgerow.errors import InputError
 from hedgerow.images.arrays import MAX_CLASSES, to_labels
 
 _BINCOUNT_RANGE = 2**16  # values within such a range are counted without sorting the pixels
+_INT32 = np.iinfo(np.int32)
+
+
+def is_label(value: Any) -> bool:
+    """Whether a value can stand in a label map: a whole number, Python's or NumPy's, of at most 32 bits."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and _INT32.min <= int(value) <= _INT32.max
+
+
+def check_unlabelled(value: Any) -> int:
+    """The label value that means "no label"; InputError unless a label map can hold it."""
+    if is_label(value):
+        return int(value)
+    given = "a number of too many digits" if isinstance(value, int) and abs(value) > 10**20 else repr(value)[:40]
+    raise InputError(
+        f"the unlabelled value is {given}; it must be a whole number from {_INT32.min} to {_INT32.max}, e.g. 255 or -1."
+    )
 
 
 @dataclass(frozen=True)
@@ -34,6 +52,7 @@ class ClassTable:
 
 def class_table(labels: Sequence[np.ndarray], unlabelled: int = 255, names: Sequence[str] | None = None) -> ClassTable:
     """Count the classes of label maps, each (H,W); refuse maps that cannot be learned from."""
+    unlabelled = check_unlabelled(unlabelled)
     names = names if names is not None else [f"label map {i + 1}" for i in range(len(labels))]
     return count_classes([to_labels(one, name) for one, name in zip(labels, names, strict=True)], unlabelled, names)
 

@@ -8,9 +8,10 @@ import numpy as np
 
 from hedgerow.errors import InputError
 from hedgerow.images.arrays import UNLABELLED_INDEX, Layout, check_pair, encode_labels, to_labels, to_planes
-from hedgerow.images.classes import ClassTable, count_classes
+from hedgerow.images.classes import ClassTable, check_unlabelled, count_classes
 
 Item = TypeVar("Item")
+MAX_INPUTS = 100_000  # channels of an image
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,9 @@ class LabelledSet:
     dtype: str = ""
     table: ClassTable | None = None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "unlabelled", check_unlabelled(self.unlabelled))
+
     def __len__(self) -> int:
         return len(self.images)
 
@@ -119,6 +123,7 @@ def labelled_set(
     names: Sequence[str] | None = None,
 ) -> LabelledSet:
     """Images and labels (H,W) to learn from; the classes are those found in the labels."""
+    unlabelled = check_unlabelled(unlabelled)  # before the pixels are touched
     check_count(images, labels)
     names = named(names, len(images))
     maps = [to_labels(one, f"the labels of {name}") for one, name in zip(labels, names, strict=True)]
@@ -130,6 +135,8 @@ def labelled_set(
                 f"{name} has {len(planes[i])} channel(s) but {names[0]} has {len(planes[0])}; "
                 "all images of a set need the same channels."
             )
+    if len(planes[0]) > MAX_INPUTS:
+        raise InputError(f"{names[0]} has {len(planes[0]):,} channels; give images with at most {MAX_INPUTS:,}.")
     table = count_classes(maps, unlabelled, [f"the labels of {name}" for name in names])
     found = [
         LabelledImage(planes[i], encode_labels(maps[i], table.values, unlabelled), name) for i, name in enumerate(names)

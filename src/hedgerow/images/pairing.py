@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hedgerow.errors import InputError
+from hedgerow.errors import InputError, one_path
 from hedgerow.files import PathLike
-from hedgerow.images.reading import ENDINGS, ending_of, is_zarr_folder
+from hedgerow.images.places import ENDINGS, ending_of, is_zarr_folder, what_is_wrong
 
 FilesSpec = PathLike | Sequence[PathLike]
 _LABEL_SUFFIX = re.compile(r"[ ._-](labels?|masks?|seg|segmentation|annotations?|gt)$", re.IGNORECASE)
@@ -29,17 +29,30 @@ def find_files(spec: FilesSpec) -> list[Path]:
 
 
 def _expand(spec: PathLike) -> list[Path]:
-    text = os.path.expanduser(os.fspath(spec))
+    text = os.fspath(spec)
     if not text:
         raise InputError("an empty name was given for files; expected a folder, a file or a glob")
-    path = Path(text)
-    if os.path.isdir(path) and not is_zarr_folder(path):
-        return _supported(_entries(path), text)
-    if os.path.exists(path):
-        return _supported([path], text)
-    if any(character in text for character in "*?["):
-        return _supported([Path(match) for match in glob.glob(text, recursive=True)], text)
-    raise InputError(f"cannot find {text}: there is no such file or folder; check the spelling, or quote a glob")
+    try:
+        text = os.path.expanduser(text)
+        path = Path(text)
+        if os.path.isdir(path) and not is_zarr_folder(path):
+            return _supported(_entries(path), text)
+        if os.path.exists(path):
+            return _supported([path], text)
+        if any(character in text for character in "*?["):
+            return _supported([Path(match) for match in glob.glob(text, recursive=True)], text)
+        os.stat(path)  # raises, and says why
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError) as problem:
+        raise InputError(f"cannot find {one_path(text)}: {what_is_wrong(problem)}") from problem
+    if os.path.islink(text):
+        raise InputError(
+            f"cannot find {one_path(text)}: it is a symbolic link to something that is not there; remove or repair it"
+        )
+    raise InputError(
+        f"cannot find {one_path(text)}: there is no such file or folder; check the spelling, or quote a glob"
+    )
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -50,12 +63,17 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _supported(paths: list[Path], spec: str) -> list[Path]:
-    """The image files among the paths, in natural order; there must be at least one."""
-    found = [path for path in paths if ending_of(path) and (is_zarr_folder(path) or not path.is_dir())]
+    """The image files among the paths, in natural order; there must be at least one.
+
+    Links that lead nowhere and pipes are among them: whoever reads them is told, and can go on with the others.
+    """
+    found = [path for path in paths if ending_of(path) and (is_zarr_folder(path) or not os.path.isdir(path))]
     if found:
         return sorted(found, key=_natural_key)
     held = f"found {len(paths)} other file(s)" if paths else "found nothing"
-    raise InputError(f"there are no images in {spec}: {held}, expected names that end in {', '.join(ENDINGS)}")
+    raise InputError(
+        f"there are no images in {one_path(spec)}: {held}, expected names that end in {', '.join(ENDINGS)}"
+    )
 
 
 def _natural_key(path: Path) -> tuple[list[str | int], str]:

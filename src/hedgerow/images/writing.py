@@ -33,7 +33,7 @@ def write_labels(path: PathLike, labels: np.ndarray) -> Path:
     if dtype is None:
         limit = "PNG holds 0 to 65535; write a TIFF (.tif)" if is_png else "32 bits are the limit; renumber them"
         raise InputError(f"cannot write {path}: found class values from {low} to {high}, but {limit}")
-    return _write(Path(path), labels.astype(dtype), None)
+    return _write(Path(path), labels.astype(dtype, copy=False), None)
 
 
 def write_planes(
@@ -44,32 +44,37 @@ def write_planes(
     uint8 and uint16 hold the values times 255 and 65535, rounded; one plane of these may also be a .png.
     `names` names the C planes in TIFF and Zarr.
     """
-    planes = np.asarray(planes)
+    return write_scaled(path, scaled(np.asarray(planes), dtype, f"cannot write {path}: "), names)
+
+
+def scaled(planes: np.ndarray, dtype: str, complaint: str = "") -> np.ndarray:
+    """Maps (C,H,W) or (H,W) in [0,1] as they are stored: as they are, or times 255 or 65535."""
     if planes.ndim not in (2, 3) or planes.size == 0 or planes.dtype.kind != "f":
         raise InputError(
-            f"cannot write {path}: found an array of shape {planes.shape} and dtype {planes.dtype}, expected"
+            f"{complaint}found an array of shape {planes.shape} and dtype {planes.dtype}, expected"
             " (C,H,W) or (H,W) floats"
         )
     if dtype not in _SCALES:
-        raise InputError(f"cannot write {path}: found dtype {dtype!r}, expected one of {', '.join(_SCALES)}")
+        raise InputError(f"{complaint}found dtype {dtype!r}, expected one of {', '.join(_SCALES)}")
+    low, high = planes.min(), planes.max()
+    if not (low >= -_ROUNDING_SLACK and high <= 1 + _ROUNDING_SLACK):  # also true of NaN
+        raise InputError(f"{complaint}found values from {low:g} to {high:g}, expected 0 to 1")
+    if dtype == "float32":
+        return planes.astype(np.float32, copy=False)
+    return np.rint(np.clip(planes, 0, 1).astype(np.float64) * _SCALES[dtype]).astype(dtype)
+
+
+def write_scaled(path: PathLike, planes: np.ndarray, names: Sequence[str] | None = None) -> Path:
+    """Write maps (C,H,W) or (H,W) as `scaled` gives them."""
     n_planes = planes.shape[0] if planes.ndim == 3 else 1
     if names is not None and len(names) != n_planes:
         raise InputError(f"cannot write {path}: found {len(names)} names for {n_planes} planes, expected one each")
-    low, high = planes.min(), planes.max()
-    if not (low >= -_ROUNDING_SLACK and high <= 1 + _ROUNDING_SLACK):  # also true of NaN
-        raise InputError(f"cannot write {path}: found values from {low:g} to {high:g}, expected 0 to 1")
-    if Path(path).suffix.lower() == ".png" and (dtype == "float32" or n_planes > 1):
+    if Path(path).suffix.lower() == ".png" and (planes.dtype.kind == "f" or n_planes > 1):
         raise InputError(
-            f"cannot write {path}: found {n_planes} plane(s) of {dtype}, but PNG holds one plane of uint8 or"
+            f"cannot write {path}: found {n_planes} plane(s) of {planes.dtype}, but PNG holds one plane of uint8 or"
             " uint16; write a .tif, .npy or .zarr, or choose uint8 or uint16 for a single plane"
         )
-    return _write(Path(path), _scaled(planes, dtype), names)
-
-
-def _scaled(planes: np.ndarray, dtype: str) -> np.ndarray:
-    if dtype == "float32":
-        return planes.astype(np.float32)
-    return np.rint(np.clip(planes, 0, 1).astype(np.float64) * _SCALES[dtype]).astype(dtype)
+    return _write(Path(path), planes, names)
 
 
 def _write(path: Path, array: np.ndarray, names: Sequence[str] | None) -> Path:

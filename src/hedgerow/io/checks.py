@@ -1,6 +1,7 @@
 """Checks on the values of a model file: whatever is impossible is refused in one sentence."""
 
 from contextlib import suppress
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -40,9 +41,19 @@ def number(value: Any, what: str) -> float:
     return float(value)
 
 
-def short_text(value: Any) -> str:
-    refuse_unless(isinstance(value, str) and len(value) <= 20 and value.isprintable(), "its image type is not a name")
+def short_text(value: Any, what: str) -> str:
+    refuse_unless(isinstance(value, str) and len(value) <= 20 and value.isprintable(), f"its {what} is not a name")
     return str(value)
+
+
+def table(value: Any, what: str) -> dict[str, Any]:
+    refuse_unless(isinstance(value, dict), f"its {what} is not a table")
+    return dict(value)
+
+
+def plain(value: Any) -> Any:
+    """A whole number of NumPy as Python's; anything else as it is, for a file's checks to refuse."""
+    return int(value) if isinstance(value, Integral) and not isinstance(value, bool) else value
 
 
 def narrowest(array: np.ndarray) -> np.ndarray:

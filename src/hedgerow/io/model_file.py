@@ -7,6 +7,7 @@ made to deceive cannot make a kernel read out of range).
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +16,28 @@ from safetensors import safe_open
 from safetensors.numpy import save as to_bytes
 
 from hedgerow import extras
-from hedgerow.errors import HedgerowError, ModelError, refuse_unless
+from hedgerow.config import ContextConfig, StackConfig, limits_of
+from hedgerow.documents import read_document
+from hedgerow.errors import DAMAGED, HedgerowError, ModelError, refuse_unless
 from hedgerow.features.registry import rebuild
-from hedgerow.files import PathLike, atomic_path, digest
+from hedgerow.files import PathLike, atomic_path, digest, one_line
 from hedgerow.forest.arrays import OUTPUTS, Forest, ForestStack
+from hedgerow.forest.history import are_numbers
 from hedgerow.images.arrays import MAX_CLASSES
 from hedgerow.io import first_version
-from hedgerow.io.checks import INT32, choice, flag, narrowest, number, refinements, short_text, whole, widened
+from hedgerow.io.checks import (
+    INT32,
+    choice,
+    flag,
+    narrowest,
+    number,
+    plain,
+    refinements,
+    short_text,
+    table,
+    whole,
+    widened,
+)
 
 if TYPE_CHECKING:
     from hedgerow.network.stacknet import StackNet
@@ -29,7 +45,7 @@ if TYPE_CHECKING:
 FORMAT = "hedgerow"
 VERSION = 2
 # What the settings allow. A file with more would only make prediction need absurd amounts of memory.
-MAX_LEVELS, MAX_RADIUS = 20, 256
+MAX_LEVELS, MAX_RADIUS = limits_of(StackConfig, "n_levels")[1], limits_of(ContextConfig, "radii")[1]
 _FOREST_DTYPES = {
     "root": np.int32,
     "left_child": np.int32,
@@ -41,10 +57,12 @@ _FOREST_DTYPES = {
     "leaf_index": np.int32,
     "votes": np.float32,
 }
+_UNSAVED = "the model cannot be saved, since it would not load again"
 
 
 def save(model: ForestStack | StackNet, path: PathLike) -> int:
-    """Write a model; returns the size of the file in bytes. An interrupted write leaves what was there before."""
+    """Write a model; returns the size of the file in bytes. An interrupted write leaves what was there before, and so
+    does a model that would not load again."""
     if not isinstance(model, ForestStack) and type(model).__name__ != "StackNet":
         raise ModelError(f"a {type(model).__name__} cannot be saved; give a ForestStack or a StackNet.")
     # A network is saved with the forests that it was mapped from.
@@ -58,8 +76,8 @@ def save(model: ForestStack | StackNet, path: PathLike) -> int:
         "kind": "stack",
         "features": stack.features.settings(),
         "n_levels": stack.n_levels,
-        "classes": [int(value) for value in stack.classes],
-        "unlabelled": int(stack.unlabelled),
+        "classes": [plain(value) for value in stack.classes],
+        "unlabelled": plain(stack.unlabelled),
         "image_dtype": stack.image_dtype,
         "settings": stack.settings,
     }
@@ -74,12 +92,27 @@ def save(model: ForestStack | StackNet, path: PathLike) -> int:
         description |= {"kind": "net", "net": net_file.description(model)}
         arrays |= net_file.arrays(model)
     arrays = {name: narrowest(array) for name, array in arrays.items()}
-    document = {"version": VERSION, "model": description, "digest": digest([VERSION, description], arrays)}
-    # One entry only: safetensors writes several in random order, and the same model must give the same bytes.
-    content = to_bytes(arrays, metadata={FORMAT: json.dumps(document)})
-    with atomic_path(path) as temporary:
+    try:
+        document = {"version": VERSION, "model": description, "digest": digest([VERSION, description], arrays)}
+        # One entry only: safetensors writes several in random order, and the same model must give the same bytes.
+        content = to_bytes(arrays, metadata={FORMAT: json.dumps(document)})
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ModelError(f"{_UNSAVED}: {one_line(error)}; check its settings.") from error
+    with atomic_path(path, noted=False) as temporary:
         temporary.write_bytes(content)
+        with suppress(MemoryError):  # there is none for a second copy; the file is as good as it was
+            _check_loads(temporary)
     return Path(path).stat().st_size
+
+
+def _check_loads(path: Path) -> None:
+    try:
+        _load(path)
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:
+        complaint = _complaint(error).replace(DAMAGED, "so correct the model, or make it again")
+        raise ModelError(f"{_UNSAVED}: {complaint}.") from error
 
 
 def load(path: PathLike) -> ForestStack | StackNet:
@@ -89,12 +122,17 @@ def load(path: PathLike) -> ForestStack | StackNet:
         raise ModelError(f"there is no model file {path}; give the file that `hedgerow train` wrote.")
     try:
         return _load(path)
-    except HedgerowError as error:
-        raise ModelError(f"cannot load {path}: {error}") from error
-    except Exception as error:  # whatever the bytes, the answer is one sentence
-        raise ModelError(
-            f"cannot load {path}: it is not a complete Hedgerow model; copy the file again, or train again."
-        ) from error
+    except Exception as error:
+        raise ModelError(f"cannot load {path}: {_complaint(error)}.") from error
+
+
+def _complaint(error: Exception) -> str:
+    """Whatever the bytes, the answer is part of one sentence."""
+    if isinstance(error, HedgerowError):
+        return one_line(error)
+    if isinstance(error, MemoryError):
+        return "there is not enough memory for it; close other programs, or use a larger machine"
+    return "it is not a complete Hedgerow model; copy the file again, or train again"
 
 
 def _load(path: Path) -> ForestStack | StackNet:
@@ -102,7 +140,10 @@ def _load(path: Path) -> ForestStack | StackNet:
         metadata = file.metadata() or {}
         if FORMAT not in metadata:
             raise ModelError("it was not written by Hedgerow; give the file that `hedgerow train` wrote.")
-        document = json.loads(metadata[FORMAT])
+        try:
+            document = table(read_document(metadata[FORMAT]), "description")
+        except ValueError as error:
+            raise ModelError(f"{error}, {DAMAGED}.") from error
         version = whole(document["version"], 1, INT32.max, "version")
         if version > VERSION:
             raise ModelError(
@@ -125,8 +166,8 @@ def _rebuild(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> Fore
 
     of_net = {name: array for name, array in arrays.items() if name.startswith("net")}
     stack = _rebuild_stack(description, {name: array for name, array in arrays.items() if name not in of_net})
-    refuse_unless(isinstance(description["net"], dict), "its network is not described")
-    return net_file.rebuild(stack, description["net"], {name: widened(a, np.float32) for name, a in of_net.items()})
+    weights = {name: widened(array, np.float32) for name, array in of_net.items()}
+    return net_file.rebuild(stack, table(description["net"], "network"), weights)
 
 
 def _rebuild_stack(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> ForestStack:
@@ -138,8 +179,7 @@ def _rebuild_stack(description: dict[str, Any], arrays: dict[str, np.ndarray]) -
     refuse_unless(arrays.keys() == expected, "its arrays do not match its levels")
     classes = tuple(whole(value, INT32.min, INT32.max, "class") for value in description["classes"])
     refuse_unless(2 <= len(classes) <= MAX_CLASSES, "its number of classes is out of range")
-    refuse_unless(isinstance(description["features"], dict), "its features are not described")
-    features = rebuild(description["features"], of_features)
+    features = rebuild(table(description["features"], "feature description"), of_features)
     levels = []
     for k in range(n_levels):
         parts = {name: widened(arrays[f"level{k}.{name}"], dtype) for name, dtype in dtypes.items()}
@@ -149,8 +189,8 @@ def _rebuild_stack(description: dict[str, Any], arrays: dict[str, np.ndarray]) -
         tuple(levels),
         classes,
         whole(description["unlabelled"], INT32.min, INT32.max, "unlabelled value"),
-        short_text(description["image_dtype"]),
-        _checked_settings(description["settings"]),
+        short_text(description["image_dtype"], "image type"),
+        _checked_settings(table(description["settings"], "settings entry")),
         choice(description.get("output", "normalise"), OUTPUTS, "output"),
         number(description.get("tolerance", 0.0), "tolerance"),
         refinements(description.get("refined", [])),
@@ -166,7 +206,8 @@ def _rebuild_stack(description: dict[str, Any], arrays: dict[str, np.ndarray]) -
 def _checked_settings(settings: dict[str, Any]) -> dict[str, Any]:
     """The settings are for information; those that are read one by one must be valid."""
     scores = [score["mean_dice"] for score in settings.get("held_out", [])]
-    refuse_unless(all(isinstance(score, float) for score in scores), "its held-out scores are not numbers")
+    refuse_unless(are_numbers(*scores) and None not in scores, "its held-out scores are not numbers")
     whole(settings.get("n_images", 1), 1, INT32.max, "number of images")
-    short_text(settings.get("mapped_back", ""))
+    short_text(settings.get("mapped_back", ""), "way back")
+    table(settings.get("config", {}), "record of how it was grown")
     return settings

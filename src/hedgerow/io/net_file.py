@@ -7,8 +7,9 @@ import torch
 
 from hedgerow.config import Sharpness
 from hedgerow.errors import refuse_unless
-from hedgerow.forest.arrays import ForestStack
-from hedgerow.io.checks import flag, refinements
+from hedgerow.forest.arrays import MAX_VOTE, MAX_WEIGHT, Forest, ForestStack
+from hedgerow.io.checks import choice, flag, number, refinements
+from hedgerow.network.levels import CONNECTIONS, SPLITS
 from hedgerow.network.mapping import to_convnet
 from hedgerow.network.stacknet import StackNet
 
@@ -48,25 +49,45 @@ def description(net: StackNet) -> dict[str, Any]:
 def rebuild(stack: ForestStack, described: dict[str, Any], given: dict[str, np.ndarray]) -> StackNet:
     """The network of a file; raises ModelError unless its weights fit the forests and are finite."""
     refuse_unless(isinstance(described["activation"], str), "its activation is not a name")
-    sharpness = [Sharpness.from_dict(values) for values in described["sharpness"]]
-    net = to_convnet(
-        stack,
-        described["split"],
-        sharpness,
-        activation=described["activation"],
-        connections=described["connections"],
-    )
-    tolerance = described["tolerance"]
-    refuse_unless(isinstance(tolerance, float | int), "its tolerance is not a number")
-    net.set_tolerance(tolerance)
-    names = [f"net{k}.{name}" for k in range(stack.n_levels) for name in _names(described["connections"])]
-    refuse_unless(given.keys() == set(names), "its weights do not match its levels")
-    for name in names:
-        number, _, what = name.removeprefix("net").partition(".")
-        weights = getattr(net.level(int(number)), what)
-        fits = given[name].shape == tuple(weights.shape) and bool(np.isfinite(given[name]).all())
-        refuse_unless(fits, f"{name} does not fit its forest")
-        with torch.no_grad():
-            weights.copy_(torch.from_numpy(given[name]))
+    split = choice(described["split"], SPLITS, "kind of split")
+    connections = choice(described["connections"], CONNECTIONS, "kind of connections")
+    each, names = described["sharpness"], _names(connections)
+    refuse_unless(isinstance(each, list) and len(each) == stack.n_levels, "its sharpness does not match its levels")
+    expected = {f"net{k}.{name}" for k in range(stack.n_levels) for name in names}
+    refuse_unless(given.keys() == expected, "its weights do not match its levels")
+    for k, forest in enumerate(stack.levels):  # before memory is asked for, which full connections need much of
+        for name, shape in _shapes(forest, split, connections).items():
+            refuse_unless(given[f"net{k}.{name}"].shape == shape, f"net{k}.{name} does not fit its forest")
+    sharpness = [Sharpness.from_dict(values) for values in each]
+    net = to_convnet(stack, split, sharpness, activation=described["activation"], connections=connections)
+    net.set_tolerance(number(described["tolerance"], "tolerance"))
+    for k in range(stack.n_levels):
+        for name in names:
+            weights, found = getattr(net.level(k), name), given[f"net{k}.{name}"]
+            fits = found.shape == tuple(weights.shape) and bool(np.isfinite(found).all())
+            refuse_unless(fits, f"net{k}.{name} does not fit its forest")
+            with torch.no_grad():
+                weights.copy_(torch.from_numpy(found))
+        weight, votes = given[f"net{k}.split_weight"], given[f"net{k}.vote_weight"]
+        fits = bool((np.abs(votes) <= MAX_VOTE).all()) and bool((np.abs(weight) <= MAX_WEIGHT).all())
+        refuse_unless(fits, "a vote or the weight of a split is out of range")
+        # As in a stack: divided by their sum, votes of either sign would be no probabilities.
+        refuse_unless(net.output == "softmax" or bool((votes >= 0).all()), "a vote is negative")
     net.refinements, net.relaxed = refinements(described["refined"]), flag(described["relaxed"], "softening")
     return net
+
+
+def _shapes(forest: Forest, split: str, connections: str) -> dict[str, tuple[int, ...]]:
+    """The shapes of a level's weights, but for sparse connections, of which a file holds one per edge of the tree."""
+    n_splits, n_probes = int(forest.is_split.sum()), forest.weight.shape[1]
+    n_leaves = forest.n_nodes - n_splits
+    shapes: dict[str, tuple[int, ...]] = {
+        "split_weight": (n_splits, n_probes),
+        "split_bias": (n_splits,),
+        "vote_weight": (n_leaves, forest.n_classes),
+    }
+    if connections != "frozen":
+        shapes["leaf_bias"] = (n_leaves,)
+    if connections == "full":
+        shapes["leaf_weight"] = (n_splits * (2 if split in ("soft", "crelu") else 1), n_leaves)
+    return shapes

@@ -40,6 +40,7 @@ def evaluate(
     background: int | None = None,
     unlabelled: int | None = None,
     device: str = "cpu",
+    overwrite: bool = False,
     progress: Report | None = None,
 ) -> Evaluated:
     """Score a model's predictions; with `output`, the scores are written there as JSON.
@@ -49,7 +50,7 @@ def evaluate(
     loaded = model_file.load(model).to(device)
     pairs = pair_files(images, labels)
     if output is not None:
-        output = checked_output(output, [model, *files_of(pairs)], "scores.json")
+        output = checked_output(output, [model, *files_of(pairs)], "scores.json", overwrite=overwrite)
     if background is not None and background not in loaded.classes:
         known = ", ".join(map(str, loaded.classes))
         raise InputError(f"the background is {background}; it must be one of the classes of {model}: {known}.")

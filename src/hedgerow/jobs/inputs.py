@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 
 from hedgerow.errors import InputError
-from hedgerow.files import PathLike, check_folder_writable
+from hedgerow.files import PathLike, check_folder_writable, destination
 from hedgerow.images.labelled import LabelledSet, WhenAsked
 from hedgerow.images.pairing import Pair
 from hedgerow.images.reading import read_input, read_labels
 from hedgerow.predict.evaluate import labelled_for
 from hedgerow.predict.protocol import Model
+from hedgerow.written import check_overwriting
 
 Say = Callable[[str], None]
 
@@ -21,15 +22,19 @@ def unsaid(text: str) -> None:
     """Tells nobody."""
 
 
-def checked_output(output: PathLike, inputs: Iterable[PathLike], example: str = "model.hedge") -> Path:
-    """The file to write, if it can be written and is none of the inputs: else long work would end in a refusal."""
-    output = Path(output)
-    if output.resolve() in {Path(path).resolve() for path in inputs}:
-        raise InputError(f"{output} is one of the files to read; give another name to write.")
+def checked_output(
+    output: PathLike, inputs: Iterable[PathLike], example: str = "model.hedge", *, overwrite: bool = False
+) -> Path:
+    """The file to write, if it may and can be written: else long work would end in a refusal.
+
+    An input is never overwritten; any other existing file only if it is ours, see `written`, or with `overwrite`.
+    """
+    output = Path(destination(output))
     if output.is_dir():
         raise InputError(f"{output} is a folder; give the name of a file to write, e.g. {output / example}.")
     if not output.parent.is_dir():
         raise InputError(f"cannot write {output}: there is no folder {output.parent}; make it first.")
+    check_overwriting([output], inputs, overwrite)
     check_folder_writable(output.parent)
     return output
 

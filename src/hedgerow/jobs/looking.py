@@ -25,6 +25,7 @@ def look(
     *,
     truth: PathLike | None = None,
     classes: Sequence[int] | None = None,
+    overwrite: bool = False,
 ) -> ForestStack | StackNet:
     """Draw what the model of a file says of an image, class by class; returns the model.
 
@@ -36,7 +37,8 @@ def look(
     files = find_files(image)
     if len(files) != 1:
         raise InputError(f"{image} holds {len(files)} images; give one.")
-    output = checked_output(output, [model, *files, *([] if truth is None else [truth])], "inside.png")
+    read = [model, *files, *([] if truth is None else [truth])]
+    output = checked_output(output, read, "inside.png", overwrite=overwrite)
     labels = None if truth is None else read_labels(truth)
     picture = read_input(files[0], loaded.features.layout)
     figures.look(loaded, picture, output, classes=classes, truth=labels, title=files[0].name)

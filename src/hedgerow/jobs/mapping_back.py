@@ -46,6 +46,7 @@ def back(
     stride: int = 1,
     tolerance: float | None = None,
     device: str = "cpu",
+    overwrite: bool = False,
     progress: Report | None = None,
 ) -> MappedBack:
     """Map the network of a file back to forests, as `to_forest` does, and write them to `output`."""
@@ -56,7 +57,7 @@ def back(
     if isinstance(loaded, ForestStack):
         raise InputError(f"{model} holds forests already; give a network, e.g. of `hedgerow refine`.")
     files = find_files(images) if images is not None else []
-    output = checked_output(output, [model, *files])
+    output = checked_output(output, [model, *files], overwrite=overwrite)
     pictures = images_for(loaded, files)
     net = loaded.to(device)
     stack = to_forest(net, pictures, method, stride=stride, tolerance=tolerance, progress=progress)

@@ -25,6 +25,7 @@ def predict(
     format: str | None = None,
     tile: int | None = None,
     device: str = "cpu",
+    overwrite: bool = False,
     say: Say = unsaid,
     progress: Report | None = None,
 ) -> Predicted:
@@ -32,6 +33,7 @@ def predict(
 
     proba, confidence, entropy: maps to write beside the labels, as numbers of `dtype`
     format: "png", "tif", "npy" or "zarr"; None: labels as PNG if it holds the classes, and maps as TIFF
+    overwrite: also existing files that Hedgerow did not write
     """
     loaded = model_file.load(model).to(device)
     lowest, highest = min(loaded.classes), max(loaded.classes)
@@ -50,4 +52,14 @@ def predict(
         entropy=entropy,
         dtype=dtype,
     )
-    return predict_files(loaded, images, Path(output), outputs, tile=tile, say=say, progress=progress)
+    return predict_files(
+        loaded,
+        images,
+        Path(output),
+        outputs,
+        inputs=[model],
+        overwrite=overwrite,
+        tile=tile,
+        say=say,
+        progress=progress,
+    )

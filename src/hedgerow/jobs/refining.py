@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from hedgerow.io import model_file
 from hedgerow.jobs.inputs import Say, checked_output, files_of, read_for, unsaid
 from hedgerow.predict.devices import check_device
 from hedgerow.progress import Report
+from hedgerow.written import is_ours
 
 if TYPE_CHECKING:
     from hedgerow.network.stacknet import StackNet
@@ -44,6 +46,7 @@ def refine(
     device: str = "cpu",
     restart: bool = False,
     keep: Iterable[PathLike] = (),
+    overwrite: bool = False,
     say: Say = unsaid,
     progress: Report | None = None,
 ) -> Refined:
@@ -57,6 +60,7 @@ def refine(
     unlabelled: the label value that means "no label"; None: the one the model was trained with
     restart:    forget an interrupted run of the same output
     keep:       files that must not be written over, beside those that are read
+    overwrite:  also an existing file that Hedgerow did not write
     """
     extras.require("torch", "refinement")
     from hedgerow.refinement.loop import refine_labelled
@@ -65,12 +69,12 @@ def refine(
     loaded = model_file.load(model)
     pairs = pair_files(images, labels)
     held_pairs = [] if validation is None else pair_files(*validation)
-    output = checked_output(output, [model, *files_of([*pairs, *held_pairs]), *keep])
+    output = checked_output(output, [model, *files_of([*pairs, *held_pairs]), *keep], overwrite=overwrite)
+    checkpoint = _checkpoint_of(output, restart)
     labelled = read_for(loaded, pairs, unlabelled)
     held = None if validation is None else read_for(loaded, held_pairs, unlabelled)
     net = _network(loaded, model, split, sharpness)
     say(f"network of {len(net.layers()) - 1} hidden layers, {net.split} splits; sharpness {_sharpness(net)}")
-    checkpoint = output.with_name(output.name + ".checkpoint")
     if restart:
         checkpoint.unlink(missing_ok=True)
     try:
@@ -82,6 +86,16 @@ def refine(
         _save(error.network, output, checkpoint)  # type: ignore[arg-type]
         raise
     return Refined(refined, _save(refined, output, checkpoint))
+
+
+def _checkpoint_of(output: Path, restart: bool) -> Path:
+    """Where the state of the run is kept; raises InputError if something else has that name."""
+    checkpoint = output.with_name(output.name + ".checkpoint")
+    if os.path.lexists(checkpoint) and not checkpoint.is_file():
+        raise InputError(f"{checkpoint} would keep the state of the run, but is no file; move it, or write elsewhere.")
+    if restart and checkpoint.exists() and not is_ours(checkpoint):
+        raise InputError(f"{checkpoint} is not a checkpoint of Hedgerow, so it is not removed; move it away first.")
+    return checkpoint
 
 
 def _network(

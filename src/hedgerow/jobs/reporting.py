@@ -29,12 +29,13 @@ def report(
     *,
     background: int | None = None,
     title: str | None = None,
+    overwrite: bool = False,
     progress: Report | None = None,
 ) -> int:
     """Compare models on images that they have not seen; write one HTML page and return how many images there were."""
     files = list(dict.fromkeys(Path(model) for model in models))
     pairs = pair_files(images, labels)
-    output = checked_output(output, [*files, *files_of(pairs)], "report.html")
+    output = checked_output(output, [*files, *files_of(pairs)], "report.html", overwrite=overwrite)
     loaded = [model_file.load(path) for path in files]
     write_report(
         output,

@@ -13,6 +13,7 @@ from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import grow_stack
 from hedgerow.forest.samples import FEW_IMAGES
 from hedgerow.images.arrays import Layout
+from hedgerow.images.classes import check_unlabelled
 from hedgerow.images.labelled import LabelledSet, labelled_set
 from hedgerow.images.pairing import FilesSpec, Pair, pair_files
 from hedgerow.images.reading import read_input, read_labels
@@ -51,6 +52,7 @@ def train(
     unlabelled: int = 255,
     max_classes: int = 64,
     keep: Iterable[PathLike] = (),
+    overwrite: bool = False,
     say: Say = unsaid,
     progress: Report | None = None,
 ) -> Trained:
@@ -58,11 +60,12 @@ def train(
 
     max_classes: labels with more classes are refused, since they are probably no labels
     keep:        files that must not be written over, beside those that are read
+    overwrite:   also an existing file that Hedgerow did not write
     """
-    config = config or StackConfig()
+    config, unlabelled = config or StackConfig(), check_unlabelled(unlabelled)
     layout = layout_of(config.features)
     pairs = pair_files(images, labels)
-    output = checked_output(output, [*files_of(pairs), *keep])
+    output = checked_output(output, [*files_of(pairs), *keep], overwrite=overwrite)
     stack = grow_stack(_read(pairs, labels, layout, unlabelled, max_classes, say), config, progress=progress)
     return Trained(stack, model_file.save(stack, output))
 

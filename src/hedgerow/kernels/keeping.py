@@ -8,11 +8,15 @@ Result = TypeVar("Result")
 
 
 class Kept:
-    """Results by object and key; objects are told apart by identity, since those that hold arrays have no hash."""
+    """Results by object and key; objects are told apart by identity, since those that hold arrays have no hash.
+
+    Several threads may ask at once: what is kept is replaced, never changed, so each sees a whole state. At worst two
+    make the same result, or one that was kept a moment ago is made again.
+    """
 
     def __init__(self, most: int = 4) -> None:
         """most: results that are kept for one object; the oldest goes first"""
-        self._known: dict[int, tuple[weakref.ref[Any], dict[Hashable, Any]]] = {}
+        self._known: dict[int, tuple[weakref.ref[Any], tuple[tuple[Hashable, Any], ...]]] = {}
         self._most = most
 
     def get(self, owner: object, key: Hashable, make: Callable[[], Result]) -> Result:
@@ -20,13 +24,11 @@ class Kept:
         at = id(owner)
         known = self._known.get(at)
         if known is None or known[0]() is not owner:
-            known = weakref.ref(owner, lambda _: self._known.pop(at, None)), {}
-            self._known[at] = known
-        results = known[1]
-        if key not in results:
-            made = make()
-            while len(results) >= self._most:
-                del results[next(iter(results))]
-            results[key] = made
-        found: Result = results[key]
-        return found
+            known = weakref.ref(owner, lambda _: self._known.pop(at, None)), ()
+        for kept, result in known[1]:
+            if kept == key:
+                found: Result = result
+                return found
+        made = make()
+        self._known[at] = known[0], (*known[1], (key, made))[-self._most :]
+        return made

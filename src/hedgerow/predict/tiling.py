@@ -21,11 +21,16 @@ def predict(model: Model, image: np.ndarray, **options: int | Report | None) -> 
     result: np.ndarray | None = None
     for region, outputs, size in predict_tiles(model, image, **options):  # type: ignore[arg-type]
         if result is None:
-            values = np.array(model.classes)
-            result = np.empty(size, np.min_scalar_type(values.max()) if values.min() >= 0 else values.dtype)
+            values = class_values(model)
+            result = np.empty(size, values.dtype)
         region.of(result)[...] = values[outputs[-1].argmax(axis=0)]
     assert result is not None
     return result
+
+
+def class_values(model: Model) -> np.ndarray:
+    """(C,) class values, in the smallest type that holds them."""
+    return np.array(model.classes, np.min_scalar_type(max(model.classes)) if min(model.classes) >= 0 else np.int64)
 
 
 def predict_proba(model: Model, image: np.ndarray, **options: int | Report | None) -> np.ndarray:

@@ -10,9 +10,10 @@ from safetensors import safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
+from hedgerow.documents import read_document
 from hedgerow.errors import HedgerowError, ModelError
 from hedgerow.files import atomic_path, digest
-from hedgerow.forest.history import Check, is_score
+from hedgerow.forest.history import Check, are_numbers
 
 FORMAT = "hedgerow-refinement"
 GROUPS = ("weights", "average", "best", "good")  # fields of a state, each the weights of a whole network
@@ -53,7 +54,7 @@ def save(path: Path, state: State, mark: str) -> None:
     document |= {"checks": [asdict(check) for check in state.checks], "scores": list(state.scores)}
     document["digest"] = digest(document, {name: tensor.numpy() for name, tensor in contiguous.items()})
     content = to_bytes(contiguous, metadata={FORMAT: json.dumps(document)})
-    with atomic_path(path) as temporary:
+    with atomic_path(path, noted=False) as temporary:
         temporary.write_bytes(content)
 
 
@@ -81,7 +82,7 @@ def load(path: Path, mark: str, expected: Weights, optimiser: torch.optim.Optimi
 
 def _read(path: Path, mark: str) -> State:
     with safe_open(path, framework="pt") as file:
-        document = json.loads((file.metadata() or {})[FORMAT])
+        document = read_document((file.metadata() or {})[FORMAT])
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     stored = document.pop("digest")
     if stored != digest(document, {name: tensor.numpy() for name, tensor in tensors.items()}):
@@ -91,7 +92,7 @@ def _read(path: Path, mark: str) -> State:
             f"{path} is the checkpoint of another refinement: its network, images, labels, settings or "
             "device differ; delete it to start again, or use the same ones."
         )
-    checks = [Check(**check) for check in document["checks"]]
+    checks = [Check.from_dict(check) for check in document["checks"]]
     stack, mapped = document["scores"]
     state = State(document["step"], {}, good_step=document["good_step"], checks=checks, scores=(stack, mapped))
     for name, tensor in tensors.items():
@@ -106,14 +107,14 @@ def _read(path: Path, mark: str) -> State:
 
 def _fits(state: State, expected: Weights, optimiser: torch.optim.Optimizer, n_steps: int) -> bool:
     """Whether all parts fit the network, so that nothing fails or goes wrong later."""
-    numbers = [*state.scores, *(number for check in state.checks for number in (check.loss, check.mean_dice))]
-    steps = [state.step, state.good_step, *(check.step for check in state.checks)]
     parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
     return (
-        all(type(step) is int for step in steps)
+        type(state.step) is type(state.good_step) is int
         and 0 <= state.good_step <= state.step <= n_steps
-        and len(state.checks) > 0
-        and all(map(is_score, numbers))
+        # Checked every time, or never; the last check is of this step.
+        and len({check.mean_dice is None for check in state.checks}) == 1
+        and state.checks[-1].step == state.step
+        and are_numbers(*state.scores)
         and all(_are_weights(getattr(state, group), expected, group in ("average", "best")) for group in GROUPS)
         and all(
             0 <= number < len(parameters)

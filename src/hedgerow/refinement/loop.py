@@ -271,7 +271,8 @@ class _Refinement:
             found = scores.argmax(0).cpu().numpy().astype(np.uint8)
             table += confusion(np.ascontiguousarray(grid.of(image.target)), found, net.n_classes)
         self._put(current)
-        return float(Scores(net.classes, table).mean_dice)
+        dice = float(Scores(net.classes, table).mean_dice)
+        return None if math.isnan(dice) else dice  # no label of theirs is on the lattice
 
     def _note(self, loss: float) -> None:
         """Score the network and remember it if it is the best so far."""

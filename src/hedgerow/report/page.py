@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hedgerow import extras
-from hedgerow.errors import InputError
+from hedgerow.errors import InputError, printable
 from hedgerow.files import PathLike, atomic_path, check_folder_writable
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.predict.evaluate import labelled_for
@@ -57,7 +57,7 @@ def write_report(
         extras.require(package, "a report")
     models = with_forests(models)
     check(path, models, background)
-    names = [f"image {i}" for i in range(1, len(images) + 1)] if names is None else names
+    names = [f"image {i}" for i in range(1, len(images) + 1)] if names is None else [printable(name) for name in names]
     labelled = labelled_for(next(iter(models.values())), images, labels, names=names)
     for _ in labelled:
         pass  # each is checked as it is read: a bad one must not end long work
@@ -72,6 +72,7 @@ def write_report(
         report("drawing", 0, 1)
         page = contents(measured, labelled, background, class_names or {})
         report("drawing", 1, 1)
+    title = printable(title)
     page |= extra_results(tables, curves) | facts(measured, timings, settings)
     text = render(
         page | {"title": title, "about": about, "date": datetime.datetime.now(datetime.UTC).date().isoformat()}

@@ -11,7 +11,9 @@ import numpy as np
 from hedgerow import extras
 from hedgerow.errors import InputError, ModelError
 from hedgerow.features.protocol import FeatureSet
-from hedgerow.forest.arrays import Forest, ForestStack
+from hedgerow.forest.arrays import MAX_DEPTH, MAX_TREES, Forest, ForestStack
+from hedgerow.images.arrays import MAX_CLASSES
+from hedgerow.images.classes import is_label
 from hedgerow.kernels.constants import LEAF
 
 INFINITY = np.float32(np.inf)
@@ -80,7 +82,7 @@ def from_sklearn(model: Any, features: FeatureSet | None = None) -> Forest | For
     forest.validate()
     if features is None:
         return forest
-    unlabelled = 255 if 255 not in classes else min(classes) - 1
+    unlabelled = next(value for value in (255, *range(-1, -1 - len(classes), -1)) if value not in classes)
     settings = {"from": f"scikit-learn's {type(model).__name__}"}
     return ForestStack(features, (forest,), classes, unlabelled, settings=settings)
 
@@ -139,7 +141,14 @@ def _trees_of(model: Any) -> list[Any]:
         raise InputError(f"the {name} has not been fitted; call its fit(X, y) first.") from None
     if model.n_outputs_ != 1:
         raise InputError(f"the {name} predicts {model.n_outputs_} outputs at once; fit one model for each of them.")
-    return list(getattr(model, "estimators_", [model]))
+    trees = list(getattr(model, "estimators_", [model]))
+    deepest = max(int(each.tree_.max_depth) for each in trees)
+    if deepest > MAX_DEPTH or len(trees) > MAX_TREES:
+        raise InputError(
+            f"the {name} has {len(trees):,} tree(s) of up to {deepest:,} splits on a path, and at most {MAX_TREES:,} "
+            f"trees of {MAX_DEPTH} are taken; fit it with max_depth={MAX_DEPTH} or less, or with fewer trees."
+        )
+    return trees
 
 
 def _whole_classes(model: Any, features: FeatureSet) -> tuple[int, ...]:
@@ -158,6 +167,11 @@ def _whole_classes(model: Any, features: FeatureSet) -> tuple[int, ...]:
         )
     if len(classes) < 2:
         raise InputError(f"the model knows only the class {classes[0]}; train it on at least two classes.")
+    if len(classes) > MAX_CLASSES or not all(map(is_label, classes)):
+        raise InputError(
+            f"the model has {len(classes):,} classes, from {classes[0]} to {classes[-1]}; label maps hold at most "
+            f"{MAX_CLASSES}, of 32 bits each, so number them from 0."
+        )
     return tuple(classes.tolist())
 
 

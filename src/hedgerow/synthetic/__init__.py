@@ -14,6 +14,7 @@ from hedgerow.files import make_folder
 from hedgerow.images.writing import write_labels
 from hedgerow.synthetic.fish import SOMITE_NAMES, draw_embryo
 from hedgerow.synthetic.people import BODY_PART_NAMES, draw_body
+from hedgerow.written import check_overwriting
 
 __all__ = ["BODY_PART_NAMES", "CLASS_NAMES", "SOMITE_NAMES", "bodies", "somites", "write_sample"]
 
@@ -63,11 +64,19 @@ def _check(n_images: object, size: object, seed: object) -> None:
         raise ConfigError(f"seed is {seed!r}; give a whole number of at least 0.")
 
 
-def write_sample(kind: str, folder: Path, n_images: int, seed: int) -> None:
-    """Write images and labels of a built-in generator as PNG files in folder/images and folder/labels."""
+def write_sample(kind: str, folder: Path, n_images: int, seed: int, *, overwrite: bool = False) -> None:
+    """Write images and labels of a built-in generator as PNG files in folder/images and folder/labels.
+
+    overwrite: also existing files that Hedgerow did not write
+    """
+    check_overwriting(_sample_files(kind, folder, n_images), [], overwrite)
     images, labels = {"somites": somites, "bodies": bodies}[kind](n_images=n_images, seed=seed)
     for name in ("images", "labels"):
         make_folder(folder / name)
-    for i, (image, label) in enumerate(zip(images, labels, strict=True)):
-        write_labels(folder / "images" / f"{kind}_{i:03d}.png", image)
-        write_labels(folder / "labels" / f"{kind}_{i:03d}.png", label)
+    for path, values in zip(_sample_files(kind, folder, n_images), [*images, *labels], strict=True):
+        write_labels(path, values)
+
+
+def _sample_files(kind: str, folder: Path, n_images: int) -> list[Path]:
+    """Of all images, then of all labels."""
+    return [folder / what / f"{kind}_{i:03d}.png" for what in ("images", "labels") for i in range(n_images)]

@@ -15,6 +15,7 @@ from hedgerow.kernels.definition.outputs import CANCELLED, SMALLEST_SUM
 from hedgerow.kernels.wiring import Reads, Wiring, places
 
 BLOCK_VALUES = 2**25  # of pixels x edges, that one block holds at most
+LARGEST_EXPONENT = 30.0  # trained connections may make a leaf carry more than the whole, but not infinitely much
 
 
 def split_input(values: Tensor, index: Tensor, split_weight: Tensor, split_bias: Tensor) -> Tensor:
@@ -58,7 +59,7 @@ def leaf_activation(z: Tensor, wiring: Wiring, activation: str) -> Tensor:
     if activation == "step":
         return (z > 0).to(z.dtype)
     if activation == "exp":
-        return torch.exp(z)
+        return torch.exp(z.clamp(max=LARGEST_EXPONENT))
     tree = torch.as_tensor(wiring.leaf_tree, device=z.device)
     zeros = torch.zeros((wiring.n_trees, z.shape[1]), dtype=z.dtype, device=z.device)
     highest = torch.scatter_reduce(zeros - torch.inf, 0, tree[:, None].expand(z.shape), z.detach(), "amax")

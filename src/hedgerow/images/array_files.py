@@ -1,0 +1,102 @@
+"""NPY and Zarr: arrays, the latter often with names for their axes."""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hedgerow.errors import InputError
+from hedgerow.images.places import ZARR_METADATA, refuse_unreadable
+from hedgerow.images.stored import Role, Stored, array_axes, stored_array
+
+# The third version of the format differs only for arrays of records.
+_NPY_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
+@contextmanager
+def opened_npy(path: Path, role: Role) -> Iterator[Stored]:
+    """An NPY file; a user's own channels are taken as they are stored, (F,H,W)."""
+    with open(path, "rb") as file:
+        version = np.lib.format.read_magic(file)
+        if version not in _NPY_HEADERS:
+            raise ValueError(f"version {version[0]}.{version[1]} of the format holds no images")
+        shape, _, dtype = _NPY_HEADERS[version](file)
+        if dtype.hasobject:
+            raise ValueError("it holds Python objects")
+        declared, held = prod(shape) * dtype.itemsize, os.path.getsize(path) - file.tell()
+        if min(shape, default=0) < 0 or declared > held:
+            raise InputError(
+                f"cannot read {path}: its header declares an array of shape {shape}, {declared:,} bytes, but the file"
+                f" holds {held:,}; copy or save it again"
+            )
+
+        def read() -> np.ndarray:
+            file.seek(0)
+            return np.lib.format.read_array(file, allow_pickle=False)
+
+        axes = "QYX" if role == "planes" and len(shape) == 3 else array_axes(shape)
+        yield stored_array(path, shape, dtype, axes, read, is_array=True)
+
+
+@contextmanager
+def opened_zarr(path: Path, role: Role) -> Iterator[Stored]:
+    """A Zarr array, or the full-size array of an OME-Zarr (0.4, 0.5) group."""
+    import zarr
+
+    _refuse_special_metadata(path)
+    array, axes = _full_size(zarr.open(path, mode="r"), path)
+    if array.dtype.kind not in "buif":
+        raise ValueError(f"it holds values of type {array.dtype}, not numbers")
+    _refuse_special_files(path / array.path)
+    block = prod(getattr(array, "shards", None) or array.chunks) * array.dtype.itemsize
+    shape = tuple(array.shape)
+    yield stored_array(
+        path, shape, array.dtype, axes or array_axes(shape), lambda: array, is_array=not axes, block=block
+    )
+
+
+def _full_size(node: Any, path: Path) -> tuple[Any, str]:
+    """The array to read, and letters for its axes, "" where they have no names."""
+    if hasattr(node, "shape"):
+        return node, _letters(getattr(node.metadata, "dimension_names", None) or ())
+    attributes = dict(node.attrs)
+    multiscales = attributes.get("ome", attributes).get("multiscales")
+    if multiscales:
+        names = [axis["name"] if isinstance(axis, dict) else axis for axis in multiscales[0].get("axes", ())]
+        inside = multiscales[0]["datasets"][0]["path"]
+        _refuse_special_metadata(path / node.path / inside)
+        return node[inside], _letters(names)
+    _refuse_special_metadata(path / node.path / "0")
+    if "0" in node:  # converters often put the image one folder down
+        return _full_size(node["0"], path)
+    raise InputError(
+        f"cannot read {path}: found a Zarr group without an OME multiscales entry, expected a Zarr array or"
+        " OME-Zarr; give the path of the array inside it"
+    )
+
+
+def _letters(names: Sequence[str | None]) -> str:
+    """Axis names as letters, or "" if they do not say which axes are rows and columns."""
+    letters = "".join((name or "?")[0].upper() for name in names)
+    return letters if letters.count("Y") == letters.count("X") == 1 else ""
+
+
+def _refuse_special_metadata(folder: Path) -> None:
+    """Refuse a pipe or the like in place of the files that describe a Zarr: opening it would wait for ever."""
+    for name in ZARR_METADATA:
+        if os.path.lexists(folder / name) and not os.path.isfile(folder / name):
+            refuse_unreadable(folder / name)
+
+
+def _refuse_special_files(folder: Path) -> None:
+    """The same for the files below a folder."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                _refuse_special_files(Path(entry.path))
+            elif not entry.is_file() and not entry.is_dir():
+                refuse_unreadable(Path(entry.path))

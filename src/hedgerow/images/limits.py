@@ -1,0 +1,56 @@
+"""How large an image may be: checked on what its file declares, before anything is decoded or allocated."""
+
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from hedgerow import memory
+from hedgerow.errors import ConfigError, InputError
+from hedgerow.images.stored import Stored
+
+VARIABLE = "HEDGEROW_MAX_MEGAPIXELS"
+DEFAULT_MEGAPIXELS = 1000.0
+_PLANE_BYTES = 4  # a value as float32, which every image becomes
+
+
+def max_megapixels() -> float:
+    """The most pixels, in millions, that an image may have: HEDGEROW_MAX_MEGAPIXELS, or 1,000."""
+    text = os.environ.get(VARIABLE, "").strip()
+    if not text:
+        return DEFAULT_MEGAPIXELS
+    try:
+        limit = float(text)
+    except ValueError:
+        limit = math.nan
+    if not 0 < limit < math.inf:  # also true of NaN
+        raise ConfigError(
+            f"the environment variable {VARIABLE} is {text!r}, expected a number above 0, e.g. 2000 for images of up"
+            " to two thousand million pixels"
+        )
+    return limit
+
+
+def refuse_oversized(path: Path, stored: Stored, chosen: Sequence[int]) -> None:
+    """Raise InputError if the chosen pages have more pixels than the limit, or take more memory than there is."""
+    limit = max_megapixels()
+    alike = len(stored.pages) == 1
+    pages = [stored.page(i) for i in (chosen[:1] if alike else chosen)]
+    for page in pages:
+        megapixels = page.height * page.width / 1e6
+        if megapixels > limit:
+            raise InputError(
+                f"cannot read {path}: found {page.height:,} x {page.width:,} pixels, which is"
+                f" {megapixels:,.1f} megapixels and more than the limit of {limit:,.10g}; crop or shrink the image, or"
+                f" raise the limit by the environment variable {VARIABLE}"
+            )
+    times = len(chosen) if alike else 1
+    decoded = times * sum(page.n_bytes for page in pages)
+    planes = times * sum(page.height * page.width * page.n_channels for page in pages) * _PLANE_BYTES
+    needed = decoded + max(planes, stored.block)  # the last block is gone when the planes are made
+    there_is = memory.available()
+    if there_is is not None and needed > there_is:
+        raise InputError(
+            f"cannot read {path}: it takes {memory.gigabytes(needed)} of memory and {memory.gigabytes(there_is)} are"
+            " available; crop or shrink the image, or use a machine with more memory"
+        )

@@ -1,0 +1,72 @@
+"""What stands at a path: an image file of a supported kind, or something that must not be opened."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+from hedgerow.errors import InputError, one_path
+from hedgerow.files import PathLike, one_line
+
+ENDINGS = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".npy", ".zarr")
+ZARR_METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
+
+# Opening one of these waits for another program, or does something to a device.
+_NOT_FILES = (
+    (stat.S_ISFIFO, "a pipe (FIFO)"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+_REMEDIES = {
+    errno.ELOOP: "it is a symbolic link that leads back to itself; remove or repair it",
+    errno.ENAMETOOLONG: "its name is longer than the system allows; shorten it",
+    errno.EACCES: "permission is denied; change the permissions of the file and its folders, or copy it elsewhere",
+    errno.EPERM: "permission is denied; change the permissions of the file and its folders, or copy it elsewhere",
+    errno.ENOTDIR: "a part of its path is a file and not a folder; check the path",
+}
+
+
+def is_zarr_folder(path: PathLike) -> bool:
+    """Whether the folder is one Zarr image, by its name or by the metadata inside."""
+    if not os.path.isdir(path):
+        return False
+    named = os.fspath(path).lower().endswith(".zarr")
+    return named or any(os.path.exists(os.path.join(path, name)) for name in ZARR_METADATA)
+
+
+def ending_of(path: PathLike) -> str:
+    """The supported ending of a path in lower case, ".zarr" for a Zarr folder of any name, else ""."""
+    if is_zarr_folder(path):
+        return ".zarr"
+    ending = Path(path).suffix.lower()
+    return ending if ending in ENDINGS else ""
+
+
+def what_is_wrong(problem: OSError | ValueError) -> str:
+    """Why a path cannot be used, with the remedy, as the end of a sentence."""
+    if isinstance(problem, OSError):
+        said = _REMEDIES.get(problem.errno or 0)
+        return said or f"{one_line(problem)}; check the disk and the path, or copy the file again"
+    return "its name holds a character that no file name can have; check the name"
+
+
+def refuse_unreadable(path: Path) -> None:
+    """Raise InputError, with the reason, unless the path is a file with content or a folder; opens nothing."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError as problem:
+        if os.path.islink(path):
+            raise InputError(
+                f"cannot read {path}: it is a symbolic link to something that is not there; remove or repair it"
+            ) from problem
+        raise InputError(f"cannot read {path}: there is no such file; check its name and folder") from problem
+    except (OSError, ValueError) as problem:
+        raise InputError(f"cannot read {one_path(path)}: {what_is_wrong(problem)}") from problem
+    for is_one, name in _NOT_FILES:
+        if is_one(status.st_mode):
+            raise InputError(f"cannot read {path}: it is {name}, expected an image file; leave it out")
+    if stat.S_ISREG(status.st_mode) and status.st_size == 0:
+        raise InputError(f"cannot read {path}: the file is empty (0 bytes); copy or save it again")
+    if stat.S_ISDIR(status.st_mode) and ending_of(path) != ".zarr":
+        raise InputError(f"cannot read {path}: it is a folder, expected an image file; give a file in it")

@@ -1,0 +1,83 @@
+"""PNG and JPEG files, read by Pillow."""
+
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from hedgerow.errors import InputError
+from hedgerow.images.stored import Page, Role, Stored
+
+
+@contextmanager
+def opened_png(path: Path, role: Role) -> Iterator[Stored]:
+    """A PNG: a palette becomes its colours, but for labels, which are its indices; alpha is dropped."""
+    from PIL.PngImagePlugin import PngImageFile
+
+    # Not Image.open: it refuses large images by a process-wide setting; the limit here is our own.
+    with open(path, "rb") as file, PngImageFile(file) as image:
+        pixels = _png_pixels(file)
+        # Pillow would quietly keep only the upper 8 of these bits.
+        if pixels.bit_depth == 16 and image.mode not in ("I", "I;16", "I;16B"):
+            raise InputError(
+                f"cannot read {path}: found a PNG of several channels with 16 bits each, which would be cut"
+                " to 8 bits; save it as TIFF"
+            )
+        as_indices = role == "labels" and pixels.is_palette
+
+        def load(chosen: Sequence[int]) -> np.ndarray:
+            array = np.array(image if as_indices else _without_alpha(image))
+            if pixels.bit_depth == 16:
+                return array.astype(np.uint16, copy=False)  # older Pillow widens to int32
+            if role == "labels" and pixels.is_grey and pixels.bit_depth in (2, 4):
+                # Pillow stretches 2- and 4-bit greys to 0..255; class values must come back as stored.
+                return array // (255 // (2**pixels.bit_depth - 1))
+            return array
+
+        is_grey = as_indices or image.mode in ("1", "L", "LA") or pixels.bit_depth == 16
+        dtype = np.dtype(np.uint16 if pixels.bit_depth == 16 else np.uint8)
+        yield Stored((Page(image.height, image.width, 1 if is_grey else 3, dtype, is_colour=not is_grey),), load)
+
+
+@dataclass(frozen=True)
+class _PngPixels:
+    """How a PNG file stores a pixel, which Pillow's modes do not fully tell."""
+
+    bit_depth: int
+    is_grey: bool
+    is_palette: bool
+
+
+def _png_pixels(file: BinaryIO) -> _PngPixels:
+    position = file.tell()
+    file.seek(24)  # the header chunk always comes first
+    bit_depth, colour_type = struct.unpack("BB", file.read(2))
+    file.seek(position)
+    return _PngPixels(bit_depth, is_grey=colour_type == 0, is_palette=colour_type == 3)
+
+
+@contextmanager
+def opened_jpeg(path: Path, role: Role) -> Iterator[Stored]:
+    """A JPEG, turned upright as its camera said."""
+    from PIL.ImageOps import exif_transpose
+    from PIL.JpegImagePlugin import JpegImageFile
+
+    with open(path, "rb") as file, JpegImageFile(file) as image:
+
+        def load(chosen: Sequence[int]) -> np.ndarray:
+            return np.array(_without_alpha(exif_transpose(image)))
+
+        is_grey = image.mode == "L"
+        page = Page(image.height, image.width, 1 if is_grey else 3, np.dtype(np.uint8), is_colour=not is_grey)
+        yield Stored((page,), load)
+
+
+def _without_alpha(image: Any) -> Any:
+    """A Pillow image as grey or RGB."""
+    if image.mode in ("1", "L", "RGB") or image.mode.startswith("I"):
+        return image
+    return image.convert("L" if image.mode == "LA" else "RGB")

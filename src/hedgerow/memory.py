@@ -1,0 +1,103 @@
+"""How much memory this process may still take."""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
+
+# Where Linux says it.
+MEMINFO = Path("/proc/meminfo")
+ADDRESS_SPACE = Path("/proc/self/statm")
+GROUPS = Path("/proc/self/cgroup")
+GROUP_FOLDER = Path("/sys/fs/cgroup")
+
+
+def available() -> int | None:
+    """Bytes that can still be allocated: what the machine has, or what its limits leave to this process if that is
+    less; None where the system does not say."""
+    bounds = [bound for bound in (_of_machine(), _of_group(), _of_address_space()) if bound is not None]
+    return max(min(bounds), 0) if bounds else None
+
+
+def gigabytes(n_bytes: int) -> str:
+    """An amount of memory for display: "1,234.50 GB"."""
+    return f"{n_bytes / 1e9:,.2f} GB"
+
+
+def _of_machine() -> int | None:
+    """What Linux can give without swapping; elsewhere all the memory there is, since how much of it is free is not
+    said in a common way."""
+    for line in _text(MEMINFO).splitlines():
+        name, _, value = line.partition(":")
+        if name == "MemAvailable":
+            with suppress(ValueError, IndexError):
+                return int(value.split()[0]) * 1024
+    with suppress(AttributeError, ValueError, OSError):  # no such call, no such name, no answer
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return None
+
+
+def _of_group() -> int | None:
+    """What the control group of this process, and each that contains it, leaves: containers and batch systems limit
+    memory in this way."""
+    left = []
+    for group in _groups():
+        with suppress(ValueError):  # no such file, or "max": no limit here
+            limit, used = (int(_text(group.folder / name)) for name in (group.limit, group.used))
+            said = dict(line.split(" ", 1) for line in _text(group.folder / "memory.stat").splitlines())
+            # Files kept in memory count as used, but are dropped when the memory is needed.
+            kept = sum(int(said.get(group.prefix + kind, 0)) for kind in ("active_file", "inactive_file"))
+            left.append(limit - max(used - kept, 0))
+    return min(left, default=None)
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Where a control group keeps its limit, what is used of it, and of that the files; prefix: of the names of sums
+    over the groups inside."""
+
+    folder: Path
+    limit: str
+    used: str
+    prefix: str
+
+
+def _groups() -> Iterator[_Group]:
+    """The control group of this process and those that contain it, of version 2 or 1."""
+    for line in _text(GROUPS).splitlines():
+        _, controllers, inside = line.split(":", 2)
+        root = GROUP_FOLDER if not controllers else GROUP_FOLDER / "memory"
+        names = ("memory.max", "memory.current", "")
+        if "memory" in controllers.split(","):
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
+        elif controllers:
+            continue
+        folder = root / inside.strip("/")
+        for one in (folder, *folder.parents):
+            if one.is_relative_to(root):
+                yield _Group(one, *names)
+
+
+def _of_address_space() -> int | None:
+    """What `ulimit -v` leaves."""
+    if resource is None:
+        return None
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY:
+        return None
+    taken = _text(ADDRESS_SPACE).split()
+    return limit - (int(taken[0]) * resource.getpagesize() if taken else 0)
+
+
+def _text(path: Path) -> str:
+    """What a file says; nothing if it is not there or cannot be read."""
+    try:
+        return path.read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,86 @@
+"""Temporary files: their names tell which process made them, so that those of killed runs can be cleaned up."""
+
+import ctypes
+import hashlib
+import os
+import platform
+import re
+import shutil
+import sys
+import time
+import uuid
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+_NAME = re.compile(r"\.hedgerow-(?:([0-9a-f]{8})-(\d+)-)?[0-9a-f]{32}\.tmp")
+_ABANDONED = 24 * 3600  # seconds after which a file of a process that cannot be asked counts as left behind
+_swept: set[str] = set()
+
+
+def temporary_in(folder: Path) -> Path:
+    """A new name in the folder; nothing is created."""
+    return folder / f".hedgerow-{_machine()}-{os.getpid()}-{uuid.uuid4().hex}.tmp"
+
+
+def sweep(folder: Path) -> None:
+    """Remove the temporary files that killed runs left in a folder; done once per folder and process."""
+    where = os.path.realpath(folder)
+    if where in _swept:
+        return
+    _swept.add(where)
+    with suppress(OSError):
+        for entry in os.scandir(folder):
+            named = _NAME.fullmatch(entry.name)
+            if named and _is_left_behind(Path(entry.path), named[1], named[2]):
+                remove(Path(entry.path))
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder, if that is possible."""
+    with suppress(OSError):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _is_left_behind(path: Path, machine: str | None, process: str | None) -> bool:
+    if machine == _machine() and process is not None and sys.platform != "win32":  # there, `kill` would end it
+        return not _is_running(int(process))
+    try:
+        return time.time() - path.lstat().st_mtime > _ABANDONED
+    except OSError:
+        return False
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        pass  # it is someone else's
+    return True
+
+
+@cache
+def _machine() -> str:
+    """8 digits for this machine, or container: two of them have processes of the same number."""
+    space = ""
+    with suppress(OSError):
+        space = os.readlink("/proc/self/ns/pid")
+    return hashlib.sha256(f"{platform.node()} {space}".encode()).hexdigest()[:8]
+
+
+def exchanged(one: Path, other: Path) -> bool:
+    """Whether two existing files or folders have exchanged their names, in one step; not all systems can."""
+    names = os.fsencode(one), os.fsencode(other)
+    with suppress(OSError, AttributeError):
+        system = ctypes.CDLL(None, use_errno=True)
+        if sys.platform == "linux":
+            here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+            return int(system.renameat2(here, names[0], here, names[1], exchange)) == 0
+        if sys.platform == "darwin":
+            return int(system.renamex_np(names[0], names[1], 2)) == 0  # RENAME_SWAP
+    return False

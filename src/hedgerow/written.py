@@ -1,0 +1,99 @@
+"""Which files are ours: a command overwrites what Hedgerow wrote and nobody changed since, and nothing else.
+
+For every folder into which files are written, a list is kept in the user's own folder for such things: a line per
+file, with its size, the time of its last change, and its name. A file that was edited afterwards differs from its
+line, so a prediction that someone corrected by hand is not taken for ours. A model file shows by itself that it is one.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from hedgerow.errors import InputError, one_path
+
+_MODEL = b'{"__metadata__":{"hedgerow'  # how the text of a model or checkpoint begins, after 8 bytes of its length
+_NAMED = 3  # files that a refusal names
+
+
+def remember(written: Path, final: Path) -> None:
+    """Note a file or folder that is about to be renamed to `final`; if that cannot be noted, it will not be ours."""
+    with suppress(OSError, RuntimeError):  # RuntimeError: this user has no home
+        listed = _list_of(final.parent)
+        listed.parent.mkdir(parents=True, exist_ok=True)
+        with open(listed, "a", encoding="ascii", newline="") as file:
+            file.write(_line(written, final.name))
+
+
+def is_ours(path: Path) -> bool:
+    """Whether Hedgerow wrote this file or folder, and nobody changed it since."""
+    with suppress(OSError):
+        if path.is_file():
+            with open(path, "rb") as file:
+                if file.read(8 + len(_MODEL))[8:] == _MODEL:
+                    return True
+        return _line(path, path.name) in _lines(path.parent)
+    return False
+
+
+def check_overwriting(outputs: Iterable[Path], inputs: Iterable[str | os.PathLike[str]], overwrite: bool) -> None:
+    """Refuse to overwrite what is read, and, unless `overwrite`, any existing file that is not ours."""
+    outputs = list(outputs)
+    read = {_identity(Path(path)) for path in inputs}
+    taken = [path for path in outputs if _identity(path) in read]
+    if taken:
+        raise InputError(f"{_first(taken)} would be overwritten, but is one of the files to read; choose another name.")
+    if overwrite:
+        return
+    listed = {folder: _lines(folder) for folder in {path.parent for path in outputs}}
+    foreign = [
+        path
+        for path in outputs
+        if path.exists() and _line(path, path.name) not in listed[path.parent] and not is_ours(path)
+    ]
+    if foreign:
+        raise InputError(
+            f"{_first(foreign)} would be overwritten, but Hedgerow did not write it, or it was changed since; choose "
+            "another place, or add --overwrite (in Python overwrite=True)."
+        )
+
+
+def _identity(path: Path) -> tuple[int, int] | str:
+    """The same for two names of one file, be it through links of either kind."""
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return os.path.realpath(path)
+    return (found.st_dev, found.st_ino) if found.st_ino else os.path.realpath(path)
+
+
+def _list_of(folder: Path) -> Path:
+    """Where the list of a folder lies."""
+    home = os.environ.get("XDG_STATE_HOME") or os.environ.get("LOCALAPPDATA") or Path.home() / ".local" / "state"
+    name = hashlib.sha256(os.fsencode(os.path.realpath(folder))).hexdigest()[:32]
+    return Path(home) / "hedgerow" / "written" / name
+
+
+def _lines(folder: Path) -> set[str]:
+    with (
+        suppress(OSError, RuntimeError),
+        open(_list_of(folder), encoding="ascii", errors="replace", newline="") as file,
+    ):
+        return set(file)
+    return set()
+
+
+def _line(path: Path, name: str) -> str:
+    """Of a folder: the size and last change of all that is in it."""
+    stats = [path.stat()]
+    if path.is_dir():
+        stats = [os.lstat(Path(folder) / name) for folder, _, names in os.walk(path) for name in names] or stats
+    size, changed = sum(one.st_size for one in stats), max(one.st_mtime_ns for one in stats)
+    name = name.encode("unicode_escape", "surrogatepass").decode()
+    return f"{size} {changed} {name}\n"
+
+
+def _first(paths: Sequence[Path]) -> str:
+    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
+    return ", ".join(one_path(path) for path in paths[:_NAMED]) + more

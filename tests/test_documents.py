@@ -1,0 +1,48 @@
+"""JSON texts of files that may have been made to deceive."""
+
+import json
+
+import pytest
+
+from hedgerow.documents import MAX_NESTING, MAX_TEXT, read_document
+
+
+def test_what_hedgerow_writes_is_read_as_it_is():
+    seed = 2**63 - 1
+    document = {"seed": seed, "low": -(2**63), "text": "é, 葉 and “quotes”", "x": [1.5e-300, None, True, {}, [[]], ""]}
+    assert read_document(json.dumps(document)) == document
+    assert read_document(json.dumps(document, ensure_ascii=False)) == document
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no text"),
+        ("{", "no text"),
+        ("[1,]", "no text"),
+        ("[" * 100_000, "no text"),
+        ("NaN", "out of range"),
+        ("[-Infinity]", "out of range"),
+        ("1e400", "out of range"),
+        ("1" * 5000, "out of range"),
+        ("9223372036854775808", "out of range"),
+        ('{"a": 1, "a": 1}', "twice"),
+        ('{"a": [{"b": 1, "c": 2, "b": 3}]}', "twice"),
+        ('["\\u001b[2J"]', "not printable"),
+        ('{"\\u0007": 1}', "not printable"),
+        ('"\\ud800"', "not printable"),
+        (json.dumps("x" * (MAX_TEXT + 1)), "too long"),
+        ("[" * (MAX_NESTING + 1) + "]" * (MAX_NESTING + 1), "nested too deeply"),
+    ],
+    ids=lambda text: text[:30],
+)
+def test_anything_else_is_refused_in_a_few_plain_words(text, words):
+    with pytest.raises(ValueError, match=words) as problem:
+        read_document(text)
+    assert str(problem.value).isprintable()
+    assert len(str(problem.value)) < 100
+
+
+def test_the_limits_themselves_are_allowed():
+    read_document("[" * MAX_NESTING + "]" * MAX_NESTING)
+    read_document(json.dumps("x" * MAX_TEXT))

@@ -1,0 +1,90 @@
+"""How much memory may be taken: what the machine, control groups and limits of the process leave."""
+
+import os
+from types import SimpleNamespace
+
+import pytest
+
+from hedgerow import memory
+
+V1, V2 = "4:memory,cpu:/job/step\n1:cpuset:/other\n", "0::/job/step\n"
+
+
+@pytest.fixture
+def system(tmp_path, monkeypatch):
+    """A machine with 8 MB available and no limits; returns the folder that stands for all that Linux says."""
+    (tmp_path / "meminfo").write_text("MemTotal:  16000 kB\nMemFree:   1 kB\nMemAvailable:   8000 kB\n")
+    files = {"MEMINFO": "meminfo", "ADDRESS_SPACE": "statm", "GROUPS": "cgroup", "GROUP_FOLDER": "fs"}
+    for name, file in files.items():
+        monkeypatch.setattr(memory, name, tmp_path / file)
+    monkeypatch.setattr(memory, "resource", None)
+    return tmp_path
+
+
+def group(folder, limit, used, **kept):
+    """Files of a control group; `limit` and `used` are (name, content)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in (limit, used):
+        (folder / name).write_text(f"{content}\n")
+    (folder / "memory.stat").write_text("".join(f"{name} {n}\n" for name, n in kept.items()))
+
+
+def test_the_machine_without_limits(system):
+    assert memory.available() == 8000 * 1024
+
+
+@pytest.mark.parametrize("depth", ["job/step", "job", ""])
+def test_a_group_or_one_around_it_leaves_less(system, depth):
+    (system / "cgroup").write_text(V2)
+    for inner in ("job/step", "job"):
+        group(system / "fs" / inner, ("memory.max", "max"), ("memory.current", 7), active_file=1)
+    kept = {"active_file": 300, "inactive_file": 200, "anon": 9}
+    group(system / "fs" / depth, ("memory.max", 5000), ("memory.current", 4000), **kept)
+    assert memory.available() == 5000 - (4000 - 500)
+
+
+def test_groups_of_the_first_version(system):
+    (system / "cgroup").write_text(V1)
+    limit, used = ("memory.limit_in_bytes", 5000), ("memory.usage_in_bytes", 4000)
+    kept = {"active_file": 1, "inactive_file": 1, "total_active_file": 300, "total_inactive_file": 200}
+    group(system / "fs" / "memory" / "job" / "step", limit, used, **kept)
+    assert memory.available() == 1500
+    # In a container, the folder is not that of the group's full name.
+    (system / "cgroup").write_text("4:memory:/outside/of/the/container\n")
+    assert memory.available() == 8000 * 1024
+    group(system / "fs" / "memory", limit, used, **kept)
+    assert memory.available() == 1500
+
+
+def test_a_group_that_has_used_all_leaves_nothing(system):
+    (system / "cgroup").write_text("0::/\n")
+    group(system / "fs", ("memory.max", 1000), ("memory.current", 4000))
+    assert memory.available() == 0
+
+
+@pytest.mark.parametrize("limit", [20 * 4096, -1])
+def test_the_address_space(system, monkeypatch, limit):
+    (system / "statm").write_text("15 3 2 1 0 4 0\n")
+    limits = SimpleNamespace(
+        RLIMIT_AS=9, RLIM_INFINITY=-1, getrlimit=lambda which: (limit, limit), getpagesize=lambda: 4096
+    )
+    monkeypatch.setattr(memory, "resource", limits)
+    assert memory.available() == (5 * 4096 if limit > 0 else 8000 * 1024)
+
+
+def test_where_linux_says_nothing(system, monkeypatch):
+    (system / "meminfo").unlink()
+    pages = {"SC_PHYS_PAGES": 100, "SC_PAGE_SIZE": 4096}
+    monkeypatch.setattr(os, "sysconf", pages.__getitem__, raising=False)
+    assert memory.available() == 409600
+    monkeypatch.delattr(os, "sysconf")
+    assert memory.available() is None
+
+
+def test_this_machine():
+    found = memory.available()
+    assert found is None or found > 10**6
+
+
+def test_gigabytes():
+    assert memory.gigabytes(12_345_600_000) == "12.35 GB"
