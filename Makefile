@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 CORE_TESTS := tests/images tests/features tests/forest tests/predict tests/io tests/synthetic tests/export/test_export_c.py \
 	tests/jobs tests/cli tests/test_config.py tests/test_house.py
 
-.PHONY: demo test test-all test-core check format bench clean
+.PHONY: demo test test-all test-core check format fuzz bench clean
 
 demo: $(NET)
 	$(BIN)/hedgerow demo
@@ -38,6 +38,10 @@ check: $(DEV)
 format: $(DEV)
 	$(BIN)/ruff format src tests benchmarks
 	$(BIN)/ruff check --fix src tests benchmarks
+
+# Until it is stopped, or for so long: make fuzz FUZZ="--minutes 60"
+fuzz: $(DEV)
+	$(BIN)/python tests/fuzz/run.py $(FUZZ)
 
 bench: $(BENCH)
 	$(BIN)/python benchmarks/run.py

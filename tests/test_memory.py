@@ -3,9 +3,11 @@
 import os
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from hedgerow import memory
+from helpers.refusals import assert_refused
 
 V1, V2 = "4:memory,cpu:/job/step\n1:cpuset:/other\n", "0::/job/step\n"
 
@@ -88,3 +90,27 @@ def test_this_machine():
 
 def test_gigabytes():
     assert memory.gigabytes(12_345_600_000) == "12.35 GB"
+
+
+def test_want_of_memory_is_known_by_whoever_says_it():
+    torch = pytest.importorskip("torch")
+    for ask in (lambda: np.empty(2**60, np.uint8), lambda: torch.empty(2**60, dtype=torch.uint8)):
+        with pytest.raises((MemoryError, RuntimeError)) as problem:
+            ask()
+        assert memory.ran_out(problem.value)
+    assert memory.ran_out(torch.OutOfMemoryError("CUDA out of memory"))
+    assert not memory.ran_out(RuntimeError("shapes do not fit"))
+
+
+@pytest.mark.parametrize("by_torch", [False, True])
+def test_a_command_without_memory_says_so_and_leaves_with_2(hedgerow, model_file, place, monkeypatch, by_torch):
+    def refuse(*arguments, **options):
+        raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate") if by_torch else MemoryError
+
+    monkeypatch.setattr("hedgerow.predict.outputs.predict_tiles", refuse)
+    ended = hedgerow("predict", model_file, place / "images", "-o", place / "out")
+    assert ended.code == 2
+    assert "a0.png: it does not fit in memory" in ended.err
+    assert "a1.png" in ended.err, "the other images go on"
+    monkeypatch.setattr("hedgerow.jobs.evaluating.score", refuse)
+    assert_refused(hedgerow("evaluate", model_file, place / "images", place / "labels"), "not enough memory")

@@ -22,6 +22,12 @@ def test_there_is_no_bar_where_there_is_no_terminal(monkeypatch):
     assert sys.stderr.getvalue() == ""
 
 
+def test_there_is_no_bar_where_there_is_no_error_stream(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", None)  # as in a program without a console
+    with progress.progress_bar() as report:
+        report("work", 1, 2)
+
+
 def test_an_interrupt_that_was_dropped_stops_the_work_at_the_next_report(monkeypatch):
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     with progress.heeding_interrupts(), progress.progress_bar() as report:

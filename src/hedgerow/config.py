@@ -27,6 +27,12 @@ def setting(default: Any, low: float | None = None, high: float | None = None, a
     return field(default=default, metadata=metadata)
 
 
+def shown(value: Any) -> str:
+    """A value as part of a sentence, however long it is."""
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:97]}..."
+
+
 def limits_of(settings: type[Checked], name: str) -> tuple[Any, Any]:
     """The lowest and the highest value of a setting: they hold for what a model file says, too."""
     metadata = settings.__dataclass_fields__[name].metadata  # type: ignore[attr-defined]
@@ -99,25 +105,25 @@ def _coerce(value: Any, hint: Any, name: str) -> Any:
         return _coerce(value, kinds[isinstance(value, list | tuple) and len(kinds) > 1], name)
     if origin is Literal:
         if not isinstance(value, str) or value not in typing.get_args(hint):
-            raise ConfigError(f"{name} is {value!r}; it must be one of {', '.join(typing.get_args(hint))}.")
+            raise ConfigError(f"{name} is {shown(value)}; it must be one of {', '.join(typing.get_args(hint))}.")
         return value
     if origin is tuple:
         if not isinstance(value, list | tuple):
-            raise ConfigError(f"{name} is {value!r}; it must be a list.")
+            raise ConfigError(f"{name} is {shown(value)}; it must be a list.")
         return tuple(_coerce(entry, typing.get_args(hint)[0], name) for entry in value)
     if isinstance(hint, type) and issubclass(hint, Checked):
         return value if isinstance(value, hint) else hint.from_dict(value)
     if hint in (int, float) and isinstance(value, numbers.Real) and not isinstance(value, bool):
         return _number(value, hint, name)
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
-        raise ConfigError(f"{name} is {value!r}; it must be of type {hint.__name__}.")
+        raise ConfigError(f"{name} is {shown(value)}; it must be of type {hint.__name__}.")
     return value
 
 
 def _number(value: Any, hint: type, name: str) -> Any:
     """A number of any kind, including NumPy's, as an int or float of the same value."""
     if hint is int and not isinstance(value, numbers.Integral):
-        raise ConfigError(f"{name} is {value!r}; it must be a whole number.")
+        raise ConfigError(f"{name} is {shown(value)}; it must be a whole number.")
     try:
         return hint(value)
     except OverflowError as error:
@@ -256,7 +262,7 @@ class StackConfig(Checked):
         super().__post_init__()
         kinds = tuple(self.features.split("+")) if isinstance(self.features, str) else self.features
         if not kinds or len(set(kinds)) < len(kinds):
-            raise ConfigError(f"StackConfig.features is {self.features!r}; give one or more different kinds.")
+            raise ConfigError(f"StackConfig.features is {shown(self.features)}; give one or more different kinds.")
         object.__setattr__(self, "features", kinds if len(kinds) > 1 else kinds[0])
         if "bank" in kinds and not self.sigmas:
             raise ConfigError("StackConfig.sigmas is empty; give at least one scale, e.g. (1.0, 3.5).")

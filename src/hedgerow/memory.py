@@ -25,6 +25,15 @@ def available() -> int | None:
     return max(min(bounds), 0) if bounds else None
 
 
+def ran_out(error: BaseException) -> bool:
+    """Whether an exception says that memory ran out. PyTorch has a type for this only on a GPU: on the CPU its text
+    is all there is."""
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError)
+        and (type(error).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator" in str(error))
+    )
+
+
 def gigabytes(n_bytes: int) -> str:
     """An amount of memory for display: "1,234.50 GB"."""
     return f"{n_bytes / 1e9:,.2f} GB"

@@ -16,7 +16,8 @@ import hedgerow as hr
 from hedgerow import synthetic
 from hedgerow.config import StackConfig
 from hedgerow.experiments import demo
-from hedgerow.images.reading import read_image, read_labels
+from hedgerow.images.label_files import read_labels
+from hedgerow.images.reading import read_image
 from hedgerow.io import model_file as model_files
 from helpers.files import listing
 from helpers.refusals import assert_refused

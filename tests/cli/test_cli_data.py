@@ -10,7 +10,7 @@ import pytest
 
 import hedgerow as hr
 from conftest import CLASSES, draw
-from hedgerow.images.reading import read_labels
+from hedgerow.images.label_files import read_labels
 from helpers.files import write
 from helpers.refusals import assert_refused
 

@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from hedgerow.images.reading import read_labels
+from hedgerow.images.label_files import read_labels
 from hedgerow.written import is_ours
 from helpers.files import listing, unchanged, write
 from helpers.refusals import assert_refused

@@ -8,9 +8,10 @@ import pytest
 
 from conftest import CLASSES
 from hedgerow import files
-from hedgerow.images.reading import read_image, read_labels
+from hedgerow.images.label_files import read_labels
+from hedgerow.images.reading import read_image
 from hedgerow.io import model_file as model_files
-from hedgerow.predict import batch
+from hedgerow.predict.outputs import relative_entropy
 from helpers.files import listing, write
 from helpers.refusals import assert_refused
 
@@ -41,7 +42,7 @@ def test_probabilities_confidence_and_entropy(hedgerow, place, model_file, stack
     wanted = {
         "proba": np.moveaxis(proba, 0, -1),
         "confidence": proba.max(axis=0),
-        "entropy": batch.relative_entropy(proba),
+        "entropy": relative_entropy(proba),
     }
     for what, expected in wanted.items():
         found = read_image(place / "out" / f"a0_{what}.{maps}")

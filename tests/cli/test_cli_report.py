@@ -1,5 +1,7 @@
 """`hedgerow report`."""
 
+import os
+
 import pytest
 
 pytest.importorskip("torch")
@@ -90,3 +92,11 @@ def test_an_old_page_stays_when_a_new_one_fails(report, trained_place, monkeypat
     monkeypatch.setattr(page, "render", fail)
     assert_refused(report(trained_place / "model.hedge"), "the page failed")
     unchanged(trained_place, before)
+
+
+def test_names_that_are_not_utf8_are_shown_as_far_as_they_can_be(report, trained_place):
+    for folder in ("images", "labels"):
+        os.rename(trained_place / folder / "a0.png", os.fsencode(trained_place / folder) + b"/a\xff\xfe0.png")
+    finished = report(trained_place / "model.hedge")
+    assert finished.code == 0, finished.err
+    assert "a??0.png" in (trained_place / "report.html").read_text(encoding="utf-8")

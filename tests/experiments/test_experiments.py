@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 import hedgerow as hr
 from hedgerow.experiments import bench, data, outputs, parts, protocols, runner, summary
-from hedgerow.images.reading import read_labels
+from hedgerow.images.label_files import read_labels
 from hedgerow.progress import silent
 from hedgerow.report.charts import line_figure
 from helpers.files import write

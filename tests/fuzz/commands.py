@@ -49,7 +49,7 @@ class Commands:
     def run(self, *arguments, folder, **limits):
         """Run a command in a folder; limits: `step`, `after`, `largest` or `humble`, see `fuzz.server`."""
         words = [str(argument) for argument in arguments]
-        request = {"arguments": words, "folder": str(folder), "logs": str(self.home), **limits}
+        request = {"arguments": words, "folder": str(folder), **limits}
         self.process.stdin.write(json.dumps(request).encode() + b"\n")
         self.process.stdin.flush()
         return Ended(**self._answer())

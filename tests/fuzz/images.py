@@ -12,7 +12,8 @@ from fuzz.pictures import write_all
 from fuzz.values import pick
 from hedgerow.errors import HedgerowError
 from hedgerow.images.arrays import to_labels, to_planes
-from hedgerow.images.reading import read_channels, read_image, read_labels
+from hedgerow.images.label_files import read_labels
+from hedgerow.images.reading import read_channels, read_image
 
 MOST = 2**28  # bytes of an image; the workers allow 4 megapixels
 

@@ -84,7 +84,7 @@ def cancelling(stack: ForestStack) -> ForestStack:
         votes = rng.normal(0, 1, forest.votes.shape).astype(np.float32)
         votes[rng.random(votes.shape) < 0.5] = 0
         levels.append(replace(forest, votes=votes))
-    return replace(stack, levels=tuple(levels))
+    return replace(stack, levels=tuple(levels), output="softmax")
 
 
 def _first_level(stack: ForestStack) -> ForestStack:

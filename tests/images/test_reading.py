@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from hedgerow.errors import InputError
-from hedgerow.images.reading import read_image, read_labels
+from hedgerow.images.label_files import read_labels
+from hedgerow.images.reading import read_image
 from hedgerow.images.writing import write_labels
 from helpers.files import assert_same, random_array, touch, write
 from helpers.refusals import assert_one_sentence

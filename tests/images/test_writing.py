@@ -12,7 +12,8 @@ from hedgerow import files
 from hedgerow.errors import InputError
 from hedgerow.files import atomic_path
 from hedgerow.images import writing
-from hedgerow.images.reading import read_image, read_labels
+from hedgerow.images.label_files import read_labels
+from hedgerow.images.reading import read_image
 from hedgerow.images.writing import write_labels, write_planes
 from helpers.files import assert_same, listing, random_array, touch
 from helpers.refusals import assert_one_sentence

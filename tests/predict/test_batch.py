@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
 
 from hedgerow.errors import ConfigError, InputError
-from hedgerow.images.reading import read_labels
+from hedgerow.images.label_files import read_labels
 from hedgerow.predict import batch, scratch
-from hedgerow.predict.batch import Outputs, Predicted, predict_files, relative_entropy
+from hedgerow.predict.batch import Predicted, predict_files
+from hedgerow.predict.outputs import Outputs, relative_entropy
 from helpers.files import listing
 
 

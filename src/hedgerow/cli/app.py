@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 import hedgerow as hr
-from hedgerow import experiments
+from hedgerow import experiments, memory
 from hedgerow.cli import experiment, showing, training, using
 from hedgerow.cli.parts import Overwrite, output_option
 from hedgerow.config import RefineConfig, StackConfig, documented_toml
@@ -103,13 +103,6 @@ def main() -> None:
             raise
         print(f"hedgerow: {error}", file=sys.stderr)
         sys.exit(2)
-    except MemoryError:
-        if debug:
-            raise
-        print(
-            "hedgerow: there is not enough memory for this; use smaller images, or end other programs.", file=sys.stderr
-        )
-        sys.exit(2)
     except SystemExit as leaving:
         if leaving.code == INTERRUPTED:
             print("hedgerow: interrupted; nothing was left half-written.", file=sys.stderr)
@@ -117,6 +110,12 @@ def main() -> None:
     except Exception as error:
         if debug:
             raise
+        if memory.ran_out(error):
+            print(
+                "hedgerow: there is not enough memory for this; use smaller images, or end other programs.",
+                file=sys.stderr,
+            )
+            sys.exit(2)
         print(
             f"hedgerow: unexpected {type(error).__name__}: {error} (add --debug for the details)",
             file=sys.stderr,

@@ -29,7 +29,8 @@ def experiment(
         bool, typer.Option("--develop", help="Score on the last quarter of the training images, to choose settings.")
     ] = False,
     config: Annotated[
-        Path | None, typer.Option(help="Settings of Hedgerow's own refinements; see `hedgerow settings refine`.")
+        Path | None,
+        typer.Option(readable=False, help="Settings of Hedgerow's own refinements; see `hedgerow settings refine`."),
     ] = None,
     overwrite: Overwrite = False,
 ) -> None:

@@ -13,10 +13,15 @@ Config = TypeVar("Config", bound=Checked)
 
 Images = Annotated[str, typer.Argument(help="Folder, file or glob (in quotes) of images.")]
 Labels = Annotated[str, typer.Argument(help="Folder, file or glob of label maps, named like their images.")]
-Model = Annotated[Path, typer.Argument(help="Model file.")]
+# Whether a file can be read is said by whoever reads it.
+Model = Annotated[Path, typer.Argument(readable=False, help="Model file.")]
 Device = Annotated[Literal["cpu", "cuda"], typer.Option(help="Where to compute; see `hedgerow info --system`.")]
 Unlabelled = Annotated[
     int | None, typer.Option(help="Label value that means no label; by default the one the model was trained with.")
+]
+Pages = Annotated[
+    str | None,
+    typer.Option(help="Which pages of stacks to read: all, as channels, or numbers from 1, e.g. 3 or 1,3-5."),
 ]
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Also overwrite files that Hedgerow did not write; never an input.")

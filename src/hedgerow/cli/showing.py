@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from hedgerow import jobs
-from hedgerow.cli.parts import Images, Labels, Model, Overwrite, output_option
+from hedgerow.cli.parts import Images, Labels, Model, Overwrite, Pages, output_option
 from hedgerow.errors import InputError
 from hedgerow.files import megabytes
 
@@ -18,10 +18,12 @@ def report(
     labels: Labels,
     output: Annotated[Path, output_option("Page to write, e.g. report.html.")],
     also: Annotated[
-        list[Path] | None, typer.Option(help="Another model to compare with the first; may be repeated.")
+        list[Path] | None,
+        typer.Option(readable=False, help="Another model to compare with the first; may be repeated."),
     ] = None,
     background: Annotated[int | None, typer.Option(help="Class that is shown dark and scored apart.")] = None,
     title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
+    pages: Pages = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Write one HTML page about models: scores, images with their errors, what they confuse and what they look at.
@@ -31,7 +33,9 @@ def report(
     Example: hedgerow report net.hedge test_photos/ test_painted/ -o report.html --also small.hedge
     """
     models = [model, *(also or [])]
-    n_images = jobs.report(models, images, labels, output, background=background, title=title, overwrite=overwrite)
+    n_images = jobs.report(
+        models, images, labels, output, background=background, title=title, pages=pages, overwrite=overwrite
+    )
     print(f"{output}: {n_images} image(s), {megabytes(output.stat().st_size)}; open it in a browser")
 
 
@@ -41,18 +45,19 @@ def look(
     output: Annotated[Path, output_option("Figure to write: .png, .pdf or .svg.")],
     truth: Annotated[str | None, typer.Option(help="Label map to show beside the predictions.")] = None,
     classes: Annotated[list[int] | None, typer.Option("--class", help="Class to show; may be repeated.")] = None,
+    pages: Pages = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Draw what each level says, class by class: the forests' probabilities beside the network's activations.
 
     Example: hedgerow look net.hedge photo.png -o inside.png
     """
-    shown = jobs.look(model, image, output, truth=truth, classes=classes, overwrite=overwrite)
+    shown = jobs.look(model, image, output, truth=truth, classes=classes, pages=pages, overwrite=overwrite)
     print(f"{output}: {len(shown.classes)} classes, {shown.n_levels} level(s)")
 
 
 def info(
-    model: Annotated[Path | None, typer.Argument(help="Model file.")] = None,
+    model: Annotated[Path | None, typer.Argument(readable=False, help="Model file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything, as JSON.")] = False,
     system: Annotated[
         bool, typer.Option("--system", help="Describe this machine in place of a model: what would run.")

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from hedgerow import jobs
-from hedgerow.cli.parts import Device, Images, Labels, Model, Overwrite, Unlabelled, output_option, read_settings
+from hedgerow.cli.parts import Device, Images, Labels, Model, Overwrite, Pages, Unlabelled, output_option, read_settings
 from hedgerow.config import RefineConfig, Sharpness, StackConfig
 from hedgerow.errors import ConfigError
 from hedgerow.files import megabytes
@@ -22,7 +22,9 @@ def train(
     images: Images,
     labels: Labels,
     output: Annotated[Path, output_option("Model file to write, e.g. model.hedge.")],
-    config: Annotated[Path | None, typer.Option(help="Settings in TOML or JSON; see `hedgerow settings`.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(readable=False, help="Settings in TOML or JSON; see `hedgerow settings`.")
+    ] = None,
     levels: Annotated[int | None, typer.Option(help="Number of forests in the stack.")] = None,
     trees: Annotated[int | None, typer.Option(help="Number of trees in each forest.")] = None,
     features: Annotated[
@@ -32,6 +34,7 @@ def train(
     seed: Annotated[int | None, typer.Option(help="The same seed gives the same model.")] = None,
     unlabelled: Annotated[int, typer.Option(help="Label value that means no label.")] = 255,
     max_classes: Annotated[int, typer.Option(help="Refuse labels with more classes than this.")] = 64,
+    pages: Pages = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Grow a stack of forests from images and labels.
@@ -40,7 +43,7 @@ def train(
     """
     settings = read_settings(config, StackConfig(), n_levels=levels, n_trees=trees, features=features, seed=seed)
     trained = jobs.train(
-        images, labels, output, settings, unlabelled=unlabelled, max_classes=max_classes,
+        images, labels, output, settings, unlabelled=unlabelled, max_classes=max_classes, pages=pages,
         overwrite=overwrite, keep=[] if config is None else [config], say=print,
     )  # fmt: skip
     for level, score in enumerate(trained.held_out, start=1):
@@ -53,7 +56,9 @@ def refine(
     images: Images,
     labels: Labels,
     output: Annotated[Path, output_option("Network file to write, e.g. net.hedge.")],
-    config: Annotated[Path | None, typer.Option(help="Settings; see `hedgerow settings refine`.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(readable=False, help="Settings; see `hedgerow settings refine`.")
+    ] = None,
     preset: Annotated[
         Literal["default", "kinect", "zebrafish"], typer.Option(help="Settings of an experiment of the paper.")
     ] = "default",
@@ -74,6 +79,7 @@ def refine(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="The same seed gives the same network.")] = None,
     unlabelled: Unlabelled = None,
+    pages: Pages = None,
     device: Device = "cpu",
     restart: Annotated[bool, typer.Option("--restart", help="Forget an interrupted run of the same output.")] = False,
     overwrite: Overwrite = False,
@@ -89,7 +95,7 @@ def refine(
     settings = read_settings(config, PRESETS[preset](), n_steps=steps, stride=stride, seed=seed)
     refined = jobs.refine(
         model, images, labels, output, settings, split=split, sharpness=_sharpness(sharpness), validation=validation,
-        unlabelled=unlabelled, device=device, restart=restart, overwrite=overwrite,
+        unlabelled=unlabelled, pages=pages, device=device, restart=restart, overwrite=overwrite,
         keep=[] if config is None else [config], say=print,
     )  # fmt: skip
     _print_scores(refined.net.refinements[-1].scores, validation is not None)
@@ -138,6 +144,7 @@ def back(
         float | None,
         typer.Option(help="soft: leave out branches that a pixel reaches with no more than this probability."),
     ] = None,
+    pages: Pages = None,
     device: Device = "cpu",
     overwrite: Overwrite = False,
 ) -> None:
@@ -148,8 +155,9 @@ def back(
     Example: hedgerow back net.hedge photos/ -o small.hedge
     """
     found = jobs.back(
-        model, output, images, method, stride=stride, tolerance=tolerance, device=device, overwrite=overwrite
-    )
+        model, output, images, method, stride=stride, tolerance=tolerance, pages=pages, device=device,
+        overwrite=overwrite,
+    )  # fmt: skip
     leaves = sum(forest.n_leaves for forest in found.stack.levels)
     print(f"{found.stack.n_levels} level(s), {leaves:,} leaves, votes by {method}")
     if found.stack.is_soft:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from hedgerow import jobs
-from hedgerow.cli.parts import Device, Images, Labels, Model, Overwrite, Unlabelled, output_option
+from hedgerow.cli.parts import Device, Images, Labels, Model, Overwrite, Pages, Unlabelled, output_option
 from hedgerow.errors import InputError
 from hedgerow.files import megabytes
 
@@ -17,6 +17,9 @@ def predict(
     model: Model,
     images: Images,
     output: Annotated[Path, output_option("Folder for the results; made if missing.")],
+    overlay: Annotated[
+        bool, typer.Option("--overlay", help="Also write the image tinted and outlined by its classes.")
+    ] = False,
     proba: Annotated[bool, typer.Option("--proba", help="Also write the class probabilities.")] = False,
     proba_type: Annotated[
         Literal["float32", "uint8", "uint16"],
@@ -35,6 +38,7 @@ def predict(
     tile: Annotated[
         int | None, typer.Option(min=1, help="Side of a tile in pixels; by default what fits in memory.")
     ] = None,
+    pages: Pages = None,
     device: Device = "cpu",
     overwrite: Overwrite = False,
 ) -> None:
@@ -43,8 +47,8 @@ def predict(
     Example: hedgerow predict model.hedge new_photos/ -o segmented/ --proba
     """
     found = jobs.predict(
-        model, images, output, proba=proba, confidence=confidence, entropy=entropy, dtype=proba_type, format=format,
-        tile=tile, device=device, overwrite=overwrite, say=print,
+        model, images, output, overlay=overlay, proba=proba, confidence=confidence, entropy=entropy, dtype=proba_type,
+        format=format, tile=tile, pages=pages, device=device, overwrite=overwrite, say=print,
     )  # fmt: skip
     failures = found.failures
     print(f"{found.n_images - len(failures)} of {found.n_images} image(s) predicted into {output}")
@@ -63,6 +67,7 @@ def evaluate(
     ] = None,
     background: Annotated[int | None, typer.Option(help="Class to leave out of a second balanced accuracy.")] = None,
     unlabelled: Unlabelled = None,
+    pages: Pages = None,
     device: Device = "cpu",
     overwrite: Overwrite = False,
 ) -> None:
@@ -72,8 +77,9 @@ def evaluate(
     """
     output = None if json_file == "-" else json_file
     found = jobs.evaluate(
-        model, images, labels, output, background=background, unlabelled=unlabelled, device=device, overwrite=overwrite
-    )
+        model, images, labels, output, background=background, unlabelled=unlabelled, pages=pages, device=device,
+        overwrite=overwrite,
+    )  # fmt: skip
     if json_file == "-":
         print(json.dumps(found.to_dict()))
         return

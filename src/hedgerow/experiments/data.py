@@ -11,10 +11,11 @@ from hedgerow import synthetic
 from hedgerow.config import AugmentConfig
 from hedgerow.errors import InputError
 from hedgerow.images.altering import augmented_copy
+from hedgerow.images.label_files import read_labels
 from hedgerow.images.labelled import LabelledImage, LabelledSet, labelled_image, labelled_set
 from hedgerow.images.metrics import Scores, confusion
 from hedgerow.images.pairing import pair_files
-from hedgerow.images.reading import read_image, read_labels
+from hedgerow.images.reading import read_image
 
 Item = TypeVar("Item")
 DRAWN = {"somites": synthetic.somites, "bodies": synthetic.bodies}

@@ -18,6 +18,7 @@ from hedgerow.errors import refuse_unless
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.forest.history import Refinement
 from hedgerow.images.classes import is_label
+from hedgerow.images.legend import Legend
 from hedgerow.kernels.constants import LEAF
 
 # Deeper than any tree grown here, since scikit-learn's may be; memory to walk soft splits grows with the depth.
@@ -226,6 +227,7 @@ class ForestStack(Answers):
     refinements: of the network that a soft forest was mapped from; empty for all others
     relaxed:     whether the network that a soft forest was had been softened for training, which is done once
     device:      where it runs, "cpu" or "cuda"; not saved
+    legend:      names and colours of the classes
     """
 
     features: FeatureSet
@@ -239,6 +241,7 @@ class ForestStack(Answers):
     refinements: tuple[Refinement, ...] = ()
     relaxed: bool = False
     device: str = "cpu"
+    legend: Legend = Legend()
 
     @property
     def n_levels(self) -> int:
@@ -273,6 +276,8 @@ class ForestStack(Answers):
         refuse_unless(self.n_levels >= 1 and len(set(self.classes)) == self.n_classes, "levels or classes are missing")
         refuse_unless(all(map(is_label, (*self.classes, self.unlabelled))), "a class or unlabelled value is no label")
         refuse_unless(self.unlabelled not in self.classes, "its unlabelled value is one of its classes")
+        named = {*self.legend.names, *self.legend.colours}
+        refuse_unless(named <= set(self.classes), "a name or a colour belongs to no class")
         for level, forest in enumerate(self.levels):
             refuse_unless(forest.n_classes == self.n_classes, "a level has different classes")
             expected = self.features.n_features + (self.n_classes if level else 0)

@@ -21,6 +21,7 @@ from hedgerow.forest.grow import grow_forest
 from hedgerow.forest.planes import PlaneForest, TrainingPlanes, build_planes
 from hedgerow.forest.samples import Samples, draw_samples, with_groups
 from hedgerow.images.labelled import LabelledImage, LabelledSet, labelled_set
+from hedgerow.images.legend import Legend
 from hedgerow.images.metrics import Scores, confusion
 from hedgerow.images.regions import Region
 from hedgerow.progress import Report, reporting
@@ -35,18 +36,20 @@ def fit_stack(
     *,
     unlabelled: int = 255,
     names: Sequence[str] | None = None,
+    legend: Legend | None = None,
     progress: Report | None = None,
 ) -> ForestStack:
     """Grow a stack on images (H,W[,C]) of any sizes and labels (H,W), `unlabelled` where there is no label.
 
     With StackConfig(features="channels") an image is (F,H,W): its own channels, in place of the filter bank.
-    names: of the images, for messages; progress: report function, None for a bar on the terminal.
+    names: of the images, for messages; legend: names and colours of the classes, kept in the stack;
+    progress: report function, None for a bar on the terminal.
     """
     config = config or StackConfig()
     if not isinstance(config, StackConfig):
         raise ConfigError(f"config is a {type(config).__name__}; give a StackConfig, e.g. StackConfig(n_trees=16).")
     layout = layout_of(config.features)
-    labelled = labelled_set(images, labels, layout=layout, unlabelled=unlabelled, names=names)
+    labelled = labelled_set(images, labels, layout=layout, unlabelled=unlabelled, names=names, legend=legend)
     return grow_stack(labelled, config, progress=progress)
 
 
@@ -84,7 +87,13 @@ def grow_stack(
                 log.info("level %d: held-out mean Dice %.4f", level + 1, result.mean_dice)
     settings = {"config": config.to_dict(), "n_images": len(labelled), "held_out": scores}
     stack = ForestStack(
-        features, tuple(levels), labelled.classes, labelled.unlabelled, labelled.dtype, settings=settings
+        features,
+        tuple(levels),
+        labelled.classes,
+        labelled.unlabelled,
+        labelled.dtype,
+        settings=settings,
+        legend=labelled.legend,
     )
     stack.validate()
     return stack

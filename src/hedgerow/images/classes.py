@@ -1,7 +1,7 @@
 """The classes of a set of label maps."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -40,11 +40,15 @@ class ClassTable:
     unlabelled_value: int
 
     def __str__(self) -> str:
-        """A table of value, pixels and percent of the labelled pixels, then the unlabelled pixels."""
-        total = sum(self.pixels)
+        return self.text()
+
+    def text(self, names: Mapping[int, str] | None = None) -> str:
+        """A table of value, name, pixels and percent of the labelled pixels, then the unlabelled pixels."""
+        total, names = sum(self.pixels), names or {}
         rows = [("class", "pixels", "percent")]
         for value, count in zip(self.values, self.pixels, strict=True):
-            rows.append((str(value), f"{count:,}", f"{100 * count / total:.2f}"))
+            called = f"{value} {names[value]}" if value in names else str(value)
+            rows.append((called, f"{count:,}", f"{100 * count / total:.2f}"))
         rows.append(("unlabelled", f"{self.unlabelled:,}", f"(value {self.unlabelled_value})"))
         first, second, third = (max(len(row[i]) for row in rows) for i in range(3))
         return "\n".join(f"{a:>{first}}  {b:>{second}}  {c:>{third}}" for a, b, c in rows)

@@ -9,6 +9,7 @@ import numpy as np
 from hedgerow.errors import InputError
 from hedgerow.images.arrays import UNLABELLED_INDEX, Layout, check_pair, encode_labels, to_labels, to_planes
 from hedgerow.images.classes import ClassTable, check_unlabelled, count_classes
+from hedgerow.images.legend import Legend
 
 Item = TypeVar("Item")
 MAX_INPUTS = 100_000  # channels of an image
@@ -66,6 +67,7 @@ class LabelledSet:
     unlabelled: the label value that means "no label"
     dtype:      of the first image as it was given
     table:      the number of pixels of each class, if the classes were taken from these labels
+    legend:     names and colours of the classes
     """
 
     images: Sequence[LabelledImage]
@@ -73,6 +75,7 @@ class LabelledSet:
     unlabelled: int = 255
     dtype: str = ""
     table: ClassTable | None = None
+    legend: Legend = Legend()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "unlabelled", check_unlabelled(self.unlabelled))
@@ -121,6 +124,7 @@ def labelled_set(
     layout: Layout = "picture",
     unlabelled: int = 255,
     names: Sequence[str] | None = None,
+    legend: Legend | None = None,
 ) -> LabelledSet:
     """Images and labels (H,W) to learn from; the classes are those found in the labels."""
     unlabelled = check_unlabelled(unlabelled)  # before the pixels are touched
@@ -141,7 +145,8 @@ def labelled_set(
     found = [
         LabelledImage(planes[i], encode_labels(maps[i], table.values, unlabelled), name) for i, name in enumerate(names)
     ]
-    return LabelledSet(found, table.values, unlabelled, str(np.asarray(images[0]).dtype), table)
+    kept = (legend or Legend()).only(table.values)
+    return LabelledSet(found, table.values, unlabelled, str(np.asarray(images[0]).dtype), table, kept)
 
 
 def labelled_image(

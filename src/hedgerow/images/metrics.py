@@ -1,7 +1,7 @@
 """How well predictions agree with labels: Dice, accuracies and the confusion matrix they all come from."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -35,10 +35,12 @@ class Scores:
 
     classes: the class values in the order of every per-class array.
     confusion: (C,C) int64 pixel counts; rows are the truth, columns the prediction.
+    names: class value -> name, of those that have one
     """
 
     classes: tuple[int, ...]
     confusion: np.ndarray
+    names: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def dice(self) -> np.ndarray:
@@ -50,6 +52,17 @@ class Scores:
     def mean_dice(self) -> float:
         """Mean of the classes' Dice, each class counting the same: the paper's class-balanced Dice score."""
         return _mean_of_known(self.dice)
+
+    @property
+    def iou(self) -> np.ndarray:
+        """Intersection over union of each class, (C,): |A and B| / |A or B|; NaN for a class absent from both."""
+        hits = np.diagonal(self.confusion)
+        return ratio(hits, self.confusion.sum(axis=0) + self.confusion.sum(axis=1) - hits)
+
+    @property
+    def mean_iou(self) -> float:
+        """Mean of the classes' intersection over union."""
+        return _mean_of_known(self.iou)
 
     @property
     def recall(self) -> np.ndarray:
@@ -80,21 +93,24 @@ class Scores:
         return {
             "classes": list(self.classes),
             "mean_dice": _json_number(self.mean_dice),
+            "mean_iou": _json_number(self.mean_iou),
             "balanced_accuracy": _json_number(self.balanced_accuracy),
             "accuracy": _json_number(self.accuracy),
             "dice": [_json_number(value) for value in self.dice],
+            "iou": [_json_number(value) for value in self.iou],
             "recall": [_json_number(value) for value in self.recall],
             "confusion": self.confusion.tolist(),
         }
 
     def __str__(self) -> str:
-        """A table of the classes with pixels, Dice and recall, then the means."""
-        rows = [("class", "pixels", "Dice", "recall")]
+        """A table of the classes with pixels, Dice, IoU and recall, then the means."""
+        rows: list[tuple[str, ...]] = [("class", "pixels", "Dice", "IoU", "recall")]
         pixels = self.confusion.sum(axis=1)
-        for value, count, dice, recall in zip(self.classes, pixels, self.dice, self.recall, strict=True):
-            rows.append((str(value), f"{count:,}", _text(dice), _text(recall)))
-        rows.append(("mean", f"{pixels.sum():,}", _text(self.mean_dice), _text(self.balanced_accuracy)))
-        widths = [max(len(row[i]) for row in rows) for i in range(4)]
+        for value, count, *each in zip(self.classes, pixels, self.dice, self.iou, self.recall, strict=True):
+            called = f"{value} {self.names[value]}" if value in self.names else str(value)
+            rows.append((called, f"{count:,}", *map(_text, each)))
+        rows.append(("mean", f"{pixels.sum():,}", *map(_text, (self.mean_dice, self.mean_iou, self.balanced_accuracy))))
+        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
         lines = ["  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows]
         return "\n".join([*lines, f"pixel accuracy {_text(self.accuracy)}"])
 

@@ -46,6 +46,31 @@ def painted(labels: np.ndarray, palette: Mapping[int, np.ndarray]) -> np.ndarray
     return picture
 
 
+FILL = 0.35  # of the class colour over the image; outlines have all of it
+
+
+def overlay(picture: np.ndarray, labels: np.ndarray, palette: Mapping[int, np.ndarray]) -> np.ndarray:
+    """(H,W,3) uint8: a picture (H,W,3) tinted by the classes (H,W), and outlined where the class changes."""
+    shown = np.isin(labels, list(palette))
+    colours = painted(labels, palette)
+    mixed = ((1 - FILL) * picture + FILL * colours + 0.5).astype(np.uint8)
+    edge = np.zeros(labels.shape, bool)
+    for axis in (0, 1):
+        along, across = np.moveaxis(edge, axis, 0), np.moveaxis(labels, axis, 0)
+        along[1:] |= across[1:] != across[:-1]
+    mixed[~shown] = picture[~shown]
+    mixed[edge & shown] = colours[edge & shown]
+    return mixed
+
+
+def write_picture(path: PathLike, picture: np.ndarray) -> None:
+    """Write (H,W,3) uint8 as a PNG."""
+    from PIL import Image
+
+    with atomic_path(path) as temporary:
+        Image.fromarray(picture).save(temporary, format="PNG")
+
+
 def save_sheet(path: PathLike, titles: Sequence[str], rows: Sequence[Sequence[np.ndarray]]) -> None:
     """Write a PNG of panels (H,W,3) uint8 in rows and columns, with a title per column; large panels are shrunk."""
     from PIL import Image, ImageDraw, ImageFont

@@ -60,6 +60,19 @@ def _png_pixels(file: BinaryIO) -> _PngPixels:
     return _PngPixels(bit_depth, is_grey=colour_type == 0, is_palette=colour_type == 3)
 
 
+def png_palette(path: Path) -> dict[int, tuple[int, int, int]]:
+    """Index -> colour of a PNG with a palette; empty for any other file, and for a ramp of greys, which is no choice of
+    colours."""
+    from PIL.PngImagePlugin import PngImageFile
+
+    with open(path, "rb") as file, PngImageFile(file) as image:
+        flat = image.getpalette() if image.mode == "P" else None
+    colours = np.array(flat or [], np.int64).reshape(-1, 3)
+    if not (colours[:, :1] != colours[:, 1:]).any():
+        return {}
+    return {index: (int(r), int(g), int(b)) for index, (r, g, b) in enumerate(colours)}
+
+
 @contextmanager
 def opened_jpeg(path: Path, role: Role) -> Iterator[Stored]:
     """A JPEG, turned upright as its camera said."""

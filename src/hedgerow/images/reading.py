@@ -4,7 +4,6 @@ Pillow, tifffile and zarr are imported where they are used: importing Hedgerow s
 without one of them can still use the other formats.
 """
 
-import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -15,7 +14,7 @@ import numpy as np
 from hedgerow.errors import HedgerowError, InputError
 from hedgerow.files import PathLike, one_line
 from hedgerow.images.array_files import opened_npy, opened_zarr
-from hedgerow.images.arrays import Layout, to_labels
+from hedgerow.images.arrays import Layout
 from hedgerow.images.limits import refuse_oversized
 from hedgerow.images.pages import Pages, choose, page_numbers, words
 from hedgerow.images.places import ENDINGS, ending_of, is_zarr_folder, refuse_unreadable, what_is_wrong
@@ -33,8 +32,7 @@ __all__ = [
     "read_channels",
     "read_image",
     "read_input",
-    "read_label_file",
-    "read_labels",
+    "read_stored",
     "what_was_read",
 ]
 
@@ -58,47 +56,18 @@ def read_image(path: PathLike, pages: Pages = None) -> np.ndarray:
     Alpha of a PNG is dropped and a palette becomes its colours; TIFF samples are all kept, since writers
     often call a fourth channel alpha when it is not.
     """
-    return _read(path, "picture", pages)
+    return read_stored(path, "picture", pages)
 
 
 def read_channels(path: PathLike, pages: Pages = None) -> np.ndarray:
     """Read a user's own channels, (F,H,W): an array file exactly as stored, other images channel by channel."""
-    image = _read(path, "planes", pages)
+    image = read_stored(path, "planes", pages)
     return image[None] if image.ndim == 2 else np.moveaxis(image, -1, 0)
 
 
 def read_input(path: PathLike, layout: Layout, pages: Pages = None) -> np.ndarray:
     """Read an image as planes (F,H,W), the user's own channels, or as a picture (H,W[,C])."""
     return read_channels(path, pages) if layout == "planes" else read_image(path, pages)
-
-
-def read_label_file(path: PathLike, pages: Pages = None) -> np.ndarray:
-    """Read one label map, (H,W), in the dtype of the file; a palette gives its indices, not its colours."""
-    path = Path(path)
-    if ending_of(path) in (".jpg", ".jpeg"):
-        raise InputError(
-            f"cannot use {path} as labels: JPEG compression changes class values; save the labels as PNG or TIFF"
-        )
-    labels = _read(path, "labels", pages)
-    if labels.ndim == 2:
-        return labels
-    grey = labels[..., 0]
-    if labels.shape[2] in (3, 4) and all(np.array_equal(grey, labels[..., i]) for i in (1, 2)):
-        return np.ascontiguousarray(grey)
-    raise InputError(
-        f"cannot use {path} as labels: found {labels.shape[2]} differing channels (a colour picture?),"
-        " expected one class value per pixel; save the labels as a grey or palette PNG, or a one-channel TIFF"
-    )
-
-
-def read_labels(path: PathLike, pages: Pages = None) -> np.ndarray:
-    """Read a label map, (H,W) integers as in the file; whole numbers stored as floats become int32."""
-    labels = read_label_file(path, pages)
-    if labels.dtype.kind == "b":
-        return labels.astype(np.uint8)
-    if labels.dtype.kind in "ui" and labels.size:
-        return labels
-    return to_labels(labels, os.fspath(path))
 
 
 def what_was_read(path: PathLike, layout: Layout = "picture", pages: Pages = None) -> str:
@@ -110,7 +79,8 @@ def what_was_read(path: PathLike, layout: Layout = "picture", pages: Pages = Non
         return words(stored, choose(path, stored, pages, layout))
 
 
-def _read(path: PathLike, role: Role, pages: Pages) -> np.ndarray:
+def read_stored(path: PathLike, role: Role, pages: Pages) -> np.ndarray:
+    """Read a file as what it is for: (H,W), or (H,W,C) for several channels."""
     path = Path(path)
     with _opened(path, role) as stored:
         chosen = choose(path, stored, pages, role)

@@ -1,6 +1,6 @@
 """Writing image files: PNG, TIFF, NPY and Zarr, each written whole or not at all."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,15 @@ _SCALES = {"float32": 1, "uint8": 255, "uint16": 65535}
 _ROUNDING_SLACK = 1e-3  # probabilities summed in float32 may leave [0, 1] by this much
 
 
-def write_labels(path: PathLike, labels: np.ndarray) -> Path:
-    """Write class values (H,W) as .png, .tif, .npy or .zarr, in the smallest dtype that holds them."""
+Palette = Mapping[int, np.ndarray]
+"""Class value -> (3,) uint8 colour."""
+
+
+def write_labels(path: PathLike, labels: np.ndarray, palette: Palette | None = None) -> Path:
+    """Write class values (H,W) as .png, .tif, .npy or .zarr, in the smallest dtype that holds them.
+
+    palette: colours in which a PNG of values up to 255 is shown; the values are the same with and without
+    """
     labels = np.asarray(labels)
     if labels.ndim != 2 or labels.dtype.kind not in "bui" or labels.size == 0:
         raise InputError(
@@ -33,7 +40,7 @@ def write_labels(path: PathLike, labels: np.ndarray) -> Path:
     if dtype is None:
         limit = "PNG holds 0 to 65535; write a TIFF (.tif)" if is_png else "32 bits are the limit; renumber them"
         raise InputError(f"cannot write {path}: found class values from {low} to {high}, but {limit}")
-    return _write(Path(path), labels.astype(dtype, copy=False), None)
+    return _write(Path(path), labels.astype(dtype, copy=False), None, palette)
 
 
 def write_planes(
@@ -77,7 +84,7 @@ def write_scaled(path: PathLike, planes: np.ndarray, names: Sequence[str] | None
     return _write(Path(path), planes, names)
 
 
-def _write(path: Path, array: np.ndarray, names: Sequence[str] | None) -> Path:
+def _write(path: Path, array: np.ndarray, names: Sequence[str] | None, palette: Palette | None = None) -> Path:
     ending = path.suffix.lower()
     if ending not in (".png", ".tif", ".tiff", ".npy", ".zarr"):
         raise InputError(f"cannot write {path}: expected a name that ends in .png, .tif, .npy or .zarr")
@@ -85,7 +92,7 @@ def _write(path: Path, array: np.ndarray, names: Sequence[str] | None) -> Path:
         raise InputError(f"cannot write {path}: something that is not a Zarr folder has this name; choose another")
     with naming_missing_package(path), atomic_path(path) as temporary:
         if ending == ".png":
-            _write_png(temporary, array)
+            _write_png(temporary, array, palette)
         elif ending == ".npy":
             with open(temporary, "wb") as file:
                 np.save(file, array)
@@ -96,10 +103,17 @@ def _write(path: Path, array: np.ndarray, names: Sequence[str] | None) -> Path:
     return path
 
 
-def _write_png(path: Path, array: np.ndarray) -> None:
+def _write_png(path: Path, array: np.ndarray, palette: Palette | None) -> None:
     from PIL import Image
 
-    Image.fromarray(array.reshape(array.shape[-2:])).save(path, format="PNG")
+    image = Image.fromarray(array.reshape(array.shape[-2:]))
+    if palette is not None and array.dtype == np.uint8:
+        colours = np.zeros((256, 3), np.uint8)
+        for value, colour in palette.items():
+            if 0 <= value <= 255:
+                colours[value] = colour
+        image.putpalette(colours.tobytes())  # the pixels stay as they are; each now stands for a colour
+    image.save(path, format="PNG")
 
 
 def _write_tiff(path: Path, array: np.ndarray, names: Sequence[str] | None, ome: bool) -> None:

@@ -31,6 +31,7 @@ def description(model: ForestStack | StackNet) -> dict[str, Any]:
         model = model.stack
     forests: dict[str, Any] = {
         "classes": list(model.classes),
+        "legend": model.legend.to_list(),
         "features": model.features.settings() | {"names": list(model.features.names)},
         "receptive_field": model.receptive_field,
         "levels": [

@@ -18,12 +18,13 @@ from safetensors.numpy import save as to_bytes
 from hedgerow import extras
 from hedgerow.config import ContextConfig, StackConfig, limits_of
 from hedgerow.documents import read_document
-from hedgerow.errors import DAMAGED, HedgerowError, ModelError, refuse_unless
+from hedgerow.errors import DAMAGED, HedgerowError, InputError, ModelError, refuse_unless
 from hedgerow.features.registry import rebuild
 from hedgerow.files import PathLike, atomic_path, digest, one_line
 from hedgerow.forest.arrays import OUTPUTS, Forest, ForestStack
 from hedgerow.forest.history import are_numbers
 from hedgerow.images.arrays import MAX_CLASSES
+from hedgerow.images.legend import Legend
 from hedgerow.io import first_version
 from hedgerow.io.checks import (
     INT32,
@@ -86,6 +87,7 @@ def save(model: ForestStack | StackNet, path: PathLike) -> int:
     description |= {"soft": True, "tolerance": stack.tolerance} if stack.is_soft else {}
     description |= {"refined": [one.to_dict() for one in stack.refinements]} if stack.refinements else {}
     description |= {"relaxed": True} if stack.relaxed else {}
+    description |= {"legend": stack.legend.to_list()} if stack.legend else {}
     if not isinstance(model, ForestStack):
         from hedgerow.io import net_file  # needs PyTorch
 
@@ -195,12 +197,20 @@ def _rebuild_stack(description: dict[str, Any], arrays: dict[str, np.ndarray]) -
         number(description.get("tolerance", 0.0), "tolerance"),
         refinements(description.get("refined", [])),
         flag(description.get("relaxed", False), "softening"),
+        legend=_legend(description.get("legend", [])),
     )
     model.validate()
     for forest in levels:
         near = bool((np.abs(forest.offset) <= features.max_offset).all())
         refuse_unless(near and bool((forest.radius <= MAX_RADIUS).all()), "a split looks too far")
     return model
+
+
+def _legend(rows: Any) -> Legend:
+    try:
+        return Legend.from_list(rows)
+    except InputError as error:
+        raise ModelError(f"its classes have impossible names or colours, {DAMAGED}.") from error
 
 
 def _checked_settings(settings: dict[str, Any]) -> dict[str, Any]:

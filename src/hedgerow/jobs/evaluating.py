@@ -9,6 +9,7 @@ from hedgerow.errors import InputError
 from hedgerow.files import PathLike, write_text
 from hedgerow.images.metrics import Scores
 from hedgerow.images.pairing import FilesSpec, pair_files
+from hedgerow.images.reading import Pages
 from hedgerow.io import model_file
 from hedgerow.jobs.inputs import checked_output, files_of, read_for
 from hedgerow.predict.evaluate import score
@@ -39,6 +40,7 @@ def evaluate(
     *,
     background: int | None = None,
     unlabelled: int | None = None,
+    pages: Pages = None,
     device: str = "cpu",
     overwrite: bool = False,
     progress: Report | None = None,
@@ -46,6 +48,7 @@ def evaluate(
     """Score a model's predictions; with `output`, the scores are written there as JSON.
 
     unlabelled: the label value that means "no label"; None: the one the model was trained with
+    pages:      which pages of image files to read, see `read_image`
     """
     loaded = model_file.load(model).to(device)
     pairs = pair_files(images, labels)
@@ -54,7 +57,7 @@ def evaluate(
     if background is not None and background not in loaded.classes:
         known = ", ".join(map(str, loaded.classes))
         raise InputError(f"the background is {background}; it must be one of the classes of {model}: {known}.")
-    scores = score(loaded, read_for(loaded, pairs, unlabelled), progress)
+    scores = score(loaded, read_for(loaded, pairs, unlabelled, pages), progress)
     found = Evaluated(scores, None if background is None else scores.balanced_accuracy_without(background))
     if output is not None:
         write_text(output, json.dumps(found.to_dict(), indent=2))

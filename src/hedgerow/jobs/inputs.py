@@ -8,9 +8,12 @@ import numpy as np
 
 from hedgerow.errors import InputError
 from hedgerow.files import PathLike, check_folder_writable, destination
+from hedgerow.images.arrays import Layout
+from hedgerow.images.label_files import read_labels
 from hedgerow.images.labelled import LabelledSet, WhenAsked
+from hedgerow.images.legend import Legend
 from hedgerow.images.pairing import Pair
-from hedgerow.images.reading import read_input, read_labels
+from hedgerow.images.reading import Pages, read_input, what_was_read
 from hedgerow.predict.evaluate import labelled_for
 from hedgerow.predict.protocol import Model
 from hedgerow.written import check_overwriting
@@ -44,21 +47,34 @@ def files_of(pairs: Iterable[Pair]) -> list[Path]:
     return [path for pair in pairs for path in (pair.image, pair.label)]
 
 
-def images_for(model: Model, files: Sequence[Path]) -> Sequence[np.ndarray]:
+def images_for(model: Model, files: Sequence[Path], pages: Pages = None) -> Sequence[np.ndarray]:
     """The images as the model takes them; each is read when it is asked for."""
-    return WhenAsked(len(files), lambda i: read_input(files[i], model.features.layout))
+    return WhenAsked(len(files), lambda i: read_input(files[i], model.features.layout, pages))
 
 
-def labels_of(pairs: Sequence[Pair]) -> Sequence[np.ndarray]:
-    """Label maps (H,W); each is read when it is asked for."""
-    return WhenAsked(len(pairs), lambda i: read_labels(pairs[i].label))
+def say_what_was_read(files: Sequence[Path], layout: Layout, pages: Pages, say: Say) -> None:
+    """Say how files of several pages or channels are understood, one line for all that are understood alike."""
+    alike: dict[str, list[Path]] = {}
+    for file in files:
+        alike.setdefault(what_was_read(file, layout, pages), []).append(file)
+    for words, which in alike.items():
+        if words:
+            more = f" and {len(which) - 1} more" if len(which) > 1 else ""
+            say(f"{which[0]}{more}: {words}")
 
 
-def read_for(model: Model, pairs: Sequence[Pair], unlabelled: int | None = None) -> LabelledSet:
+def labels_of(pairs: Sequence[Pair], legend: Legend) -> Sequence[np.ndarray]:
+    """Label maps (H,W); each is read when it is asked for, its colours by a model's legend."""
+    return WhenAsked(len(pairs), lambda i: read_labels(pairs[i].label, legend=legend or None))
+
+
+def read_for(model: Model, pairs: Sequence[Pair], unlabelled: int | None = None, pages: Pages = None) -> LabelledSet:
     """The images with their labels, all read and checked against the model.
 
     unlabelled: the label value that means "no label"; None: the one the model was trained with
     """
-    images = images_for(model, [pair.image for pair in pairs])
-    labelled = labelled_for(model, images, labels_of(pairs), unlabelled, [str(pair.image) for pair in pairs])
+    images = images_for(model, [pair.image for pair in pairs], pages)
+    labelled = labelled_for(
+        model, images, labels_of(pairs, model.legend), unlabelled, [str(pair.image) for pair in pairs]
+    )
     return replace(labelled, images=list(labelled))

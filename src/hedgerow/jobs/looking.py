@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from hedgerow.errors import InputError
 from hedgerow.files import PathLike
 from hedgerow.forest.arrays import ForestStack
+from hedgerow.images.label_files import read_labels
 from hedgerow.images.pairing import find_files
-from hedgerow.images.reading import read_input, read_labels
+from hedgerow.images.reading import Pages, read_input
 from hedgerow.io import model_file
 from hedgerow.jobs.inputs import checked_output
 from hedgerow.report import figures
@@ -25,6 +26,7 @@ def look(
     *,
     truth: PathLike | None = None,
     classes: Sequence[int] | None = None,
+    pages: Pages = None,
     overwrite: bool = False,
 ) -> ForestStack | StackNet:
     """Draw what the model of a file says of an image, class by class; returns the model.
@@ -32,6 +34,7 @@ def look(
     output:  a name that ends in .png, .pdf or .svg
     truth:   label map to show beside the predictions
     classes: class values to show; None: the most frequent
+    pages:   which pages of the image file to read, see `read_image`
     """
     loaded = model_file.load(model)
     files = find_files(image)
@@ -39,7 +42,7 @@ def look(
         raise InputError(f"{image} holds {len(files)} images; give one.")
     read = [model, *files, *([] if truth is None else [truth])]
     output = checked_output(output, read, "inside.png", overwrite=overwrite)
-    labels = None if truth is None else read_labels(truth)
-    picture = read_input(files[0], loaded.features.layout)
+    labels = None if truth is None else read_labels(truth, legend=loaded.legend or None)
+    picture = read_input(files[0], loaded.features.layout, pages)
     figures.look(loaded, picture, output, classes=classes, truth=labels, title=files[0].name)
     return loaded

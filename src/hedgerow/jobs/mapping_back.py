@@ -13,6 +13,7 @@ from hedgerow.errors import InputError
 from hedgerow.files import PathLike
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.images.pairing import FilesSpec, find_files
+from hedgerow.images.reading import Pages
 from hedgerow.io import model_file
 from hedgerow.jobs.inputs import checked_output, images_for
 from hedgerow.progress import Report
@@ -45,6 +46,7 @@ def back(
     *,
     stride: int = 1,
     tolerance: float | None = None,
+    pages: Pages = None,
     device: str = "cpu",
     overwrite: bool = False,
     progress: Report | None = None,
@@ -58,7 +60,7 @@ def back(
         raise InputError(f"{model} holds forests already; give a network, e.g. of `hedgerow refine`.")
     files = find_files(images) if images is not None else []
     output = checked_output(output, [model, *files], overwrite=overwrite)
-    pictures = images_for(loaded, files)
+    pictures = images_for(loaded, files, pages)
     net = loaded.to(device)
     stack = to_forest(net, pictures, method, stride=stride, tolerance=tolerance, progress=progress)
     n_bytes = model_file.save(stack, output)

@@ -5,9 +5,11 @@ from pathlib import Path
 from hedgerow.errors import InputError
 from hedgerow.files import PathLike
 from hedgerow.images.pairing import FilesSpec
+from hedgerow.images.reading import Pages
 from hedgerow.io import model_file
 from hedgerow.jobs.inputs import Say, unsaid
-from hedgerow.predict.batch import Outputs, Predicted, predict_files
+from hedgerow.predict.batch import Predicted, predict_files
+from hedgerow.predict.outputs import Outputs
 from hedgerow.progress import Report
 
 LARGEST_IN_PNG = 65535
@@ -21,9 +23,11 @@ def predict(
     proba: bool = False,
     confidence: bool = False,
     entropy: bool = False,
+    overlay: bool = False,
     dtype: str = "float32",
     format: str | None = None,
     tile: int | None = None,
+    pages: Pages = None,
     device: str = "cpu",
     overwrite: bool = False,
     say: Say = unsaid,
@@ -32,7 +36,9 @@ def predict(
     """Segment images into the folder `output`, past those that fail.
 
     proba, confidence, entropy: maps to write beside the labels, as numbers of `dtype`
+    overlay: also write the image tinted and outlined by its classes, as PNG
     format: "png", "tif", "npy" or "zarr"; None: labels as PNG if it holds the classes, and maps as TIFF
+    pages: which pages of image files to read, see `read_image`
     overwrite: also existing files that Hedgerow did not write
     """
     loaded = model_file.load(model).to(device)
@@ -50,6 +56,7 @@ def predict(
         proba=proba,
         confidence=confidence,
         entropy=entropy,
+        overlay=overlay,
         dtype=dtype,
     )
     return predict_files(
@@ -59,6 +66,7 @@ def predict(
         outputs,
         inputs=[model],
         overwrite=overwrite,
+        pages=pages,
         tile=tile,
         say=say,
         progress=progress,

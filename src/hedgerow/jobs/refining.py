@@ -14,8 +14,9 @@ from hedgerow.errors import DivergenceError, InputError
 from hedgerow.files import PathLike
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.images.pairing import FilesSpec, pair_files
+from hedgerow.images.reading import Pages
 from hedgerow.io import model_file
-from hedgerow.jobs.inputs import Say, checked_output, files_of, read_for, unsaid
+from hedgerow.jobs.inputs import Say, checked_output, files_of, read_for, say_what_was_read, unsaid
 from hedgerow.predict.devices import check_device
 from hedgerow.progress import Report
 from hedgerow.written import is_ours
@@ -43,6 +44,7 @@ def refine(
     sharpness: Sharpness | None = None,
     validation: tuple[FilesSpec, FilesSpec] | None = None,
     unlabelled: int | None = None,
+    pages: Pages = None,
     device: str = "cpu",
     restart: bool = False,
     keep: Iterable[PathLike] = (),
@@ -58,6 +60,7 @@ def refine(
     split, sharpness: of the network of a stack, as in `to_convnet`; None: its defaults
     validation: images and labels that score the network, in place of a part of the training images
     unlabelled: the label value that means "no label"; None: the one the model was trained with
+    pages:      which pages of image files to read, see `read_image`
     restart:    forget an interrupted run of the same output
     keep:       files that must not be written over, beside those that are read
     overwrite:  also an existing file that Hedgerow did not write
@@ -71,8 +74,9 @@ def refine(
     held_pairs = [] if validation is None else pair_files(*validation)
     output = checked_output(output, [model, *files_of([*pairs, *held_pairs]), *keep], overwrite=overwrite)
     checkpoint = _checkpoint_of(output, restart)
-    labelled = read_for(loaded, pairs, unlabelled)
-    held = None if validation is None else read_for(loaded, held_pairs, unlabelled)
+    say_what_was_read([pair.image for pair in pairs], loaded.features.layout, pages, say)
+    labelled = read_for(loaded, pairs, unlabelled, pages)
+    held = None if validation is None else read_for(loaded, held_pairs, unlabelled, pages)
     net = _network(loaded, model, split, sharpness)
     say(f"network of {len(net.layers()) - 1} hidden layers, {net.split} splits; sharpness {_sharpness(net)}")
     if restart:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from hedgerow.files import PathLike
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.images.pairing import FilesSpec, pair_files
+from hedgerow.images.reading import Pages
 from hedgerow.io import model_file
 from hedgerow.jobs.inputs import checked_output, files_of, images_for, labels_of
 from hedgerow.progress import Report
@@ -29,6 +30,7 @@ def report(
     *,
     background: int | None = None,
     title: str | None = None,
+    pages: Pages = None,
     overwrite: bool = False,
     progress: Report | None = None,
 ) -> int:
@@ -40,8 +42,8 @@ def report(
     write_report(
         output,
         dict(zip(unique_names(files, loaded), loaded, strict=True)),
-        images_for(loaded[0], [pair.image for pair in pairs]),
-        labels_of(pairs),
+        images_for(loaded[0], [pair.image for pair in pairs], pages),
+        labels_of(pairs, loaded[0].legend),
         title=title or f"What {files[0].stem} makes of {len(pairs)} image{'s' * (len(pairs) != 1)}",
         names=[pair.image.name for pair in pairs],
         background=background,

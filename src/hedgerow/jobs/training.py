@@ -14,11 +14,12 @@ from hedgerow.forest.autocontext import grow_stack
 from hedgerow.forest.samples import FEW_IMAGES
 from hedgerow.images.arrays import Layout
 from hedgerow.images.classes import check_unlabelled
+from hedgerow.images.label_files import read_label_set
 from hedgerow.images.labelled import LabelledSet, labelled_set
 from hedgerow.images.pairing import FilesSpec, Pair, pair_files
-from hedgerow.images.reading import read_input, read_labels
+from hedgerow.images.reading import Pages, read_input
 from hedgerow.io import model_file
-from hedgerow.jobs.inputs import Say, checked_output, files_of, unsaid
+from hedgerow.jobs.inputs import Say, checked_output, files_of, say_what_was_read, unsaid
 from hedgerow.progress import Report
 
 MOST_KINDS = 3  # different sizes and number types that are named
@@ -51,6 +52,7 @@ def train(
     *,
     unlabelled: int = 255,
     max_classes: int = 64,
+    pages: Pages = None,
     keep: Iterable[PathLike] = (),
     overwrite: bool = False,
     say: Say = unsaid,
@@ -59,6 +61,7 @@ def train(
     """Grow a stack on files and write it to `output`; says what was read before it begins.
 
     max_classes: labels with more classes are refused, since they are probably no labels
+    pages:       which pages of image files to read, see `read_image`
     keep:        files that must not be written over, beside those that are read
     overwrite:   also an existing file that Hedgerow did not write
     """
@@ -66,18 +69,24 @@ def train(
     layout = layout_of(config.features)
     pairs = pair_files(images, labels)
     output = checked_output(output, [*files_of(pairs), *keep], overwrite=overwrite)
-    stack = grow_stack(_read(pairs, labels, layout, unlabelled, max_classes, say), config, progress=progress)
+    stack = grow_stack(_read(pairs, labels, layout, unlabelled, max_classes, pages, say), config, progress=progress)
     return Trained(stack, model_file.save(stack, output))
 
 
 def _read(
-    pairs: Sequence[Pair], labels: FilesSpec, layout: Layout, unlabelled: int, max_classes: int, say: Say
+    pairs: Sequence[Pair],
+    labels: FilesSpec,
+    layout: Layout,
+    unlabelled: int,
+    max_classes: int,
+    pages: Pages,
+    say: Say,
 ) -> LabelledSet:
-    pictures = [read_input(pair.image, layout) for pair in pairs]
-    maps = [read_labels(pair.label) for pair in pairs]
+    pictures = [read_input(pair.image, layout, pages) for pair in pairs]
+    maps, legend = read_label_set([pair.label for pair in pairs])
     names = [str(pair.image) for pair in pairs]
     try:
-        labelled = labelled_set(pictures, maps, layout=layout, unlabelled=unlabelled, names=names)
+        labelled = labelled_set(pictures, maps, layout=layout, unlabelled=unlabelled, names=names, legend=legend)
     except InputError as error:
         if any(name in str(error) for name in names):
             raise
@@ -89,9 +98,11 @@ def _read(
             "(--max-classes)."
         )
     say(f"{len(pairs)} image(s): {_kinds(pictures)}")
+    say_what_was_read([pair.image for pair in pairs], layout, pages, say)
     if len({picture.dtype for picture in pictures}) > 1:
         say("note: the images have different number types; the same value must mean the same in all of them")
-    say(str(labelled.table))
+    assert labelled.table is not None  # the classes were taken from these labels
+    say(labelled.table.text(labelled.legend.names))
     return labelled
 
 

@@ -17,6 +17,7 @@ from hedgerow.features.protocol import FeatureSet
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.history import Refinement
 from hedgerow.forest.level_input import LevelInput
+from hedgerow.images.legend import Legend
 from hedgerow.kernels.definition import level as definition
 from hedgerow.network.layout import Grid, Source, region_grid
 from hedgerow.network.levels import Layer, LevelNet
@@ -55,6 +56,10 @@ class StackNet(Answers, nn.Module):  # type: ignore[misc]  # in this order, so t
     @property
     def image_dtype(self) -> str:
         return self.stack.image_dtype
+
+    @property
+    def legend(self) -> Legend:
+        return self.stack.legend
 
     @property
     def n_levels(self) -> int:

@@ -31,7 +31,7 @@ def labelled_for(
             images[i], labels[i], model.classes, ignored, features.n_inputs, features.layout, called[i]
         ),
     )
-    return LabelledSet(made, model.classes, ignored)
+    return LabelledSet(made, model.classes, ignored, legend=model.legend)
 
 
 def evaluate(
@@ -59,4 +59,4 @@ def score(model: Model, labelled: LabelledSet, progress: Report | None = None) -
         for done, image in enumerate(labelled):
             table += confusion(image.target, predict_indices(model, image.planes), model.n_classes)
             report("evaluating", done + 1, len(labelled))
-    return Scores(model.classes, table)
+    return Scores(model.classes, table, model.legend.names)

@@ -5,6 +5,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from hedgerow.forest.level_input import Layered
+from hedgerow.images.legend import Legend
 
 
 class Model(Layered, Protocol):
@@ -16,6 +17,8 @@ class Model(Layered, Protocol):
     def unlabelled(self) -> int: ...
     @property
     def image_dtype(self) -> str: ...
+    @property
+    def legend(self) -> Legend: ...
     @property
     def settings(self) -> dict[str, Any]: ...
     @property

@@ -73,7 +73,7 @@ def write_sample(kind: str, folder: Path, n_images: int, seed: int, *, overwrite
     images, labels = {"somites": somites, "bodies": bodies}[kind](n_images=n_images, seed=seed)
     for name in ("images", "labels"):
         make_folder(folder / name)
-    for path, values in zip(_sample_files(kind, folder, n_images), [*images, *labels], strict=True):
+    for path, values in zip(_sample_files(kind, folder, len(images)), [*images, *labels], strict=True):
         write_labels(path, values)
 
 

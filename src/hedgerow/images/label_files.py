@@ -1,0 +1,80 @@
+"""Reading label maps: class values, or one colour per class."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from hedgerow.errors import InputError
+from hedgerow.files import PathLike
+from hedgerow.images.arrays import to_labels
+from hedgerow.images.colour_labels import class_values, colours_found, has_only
+from hedgerow.images.legend import Legend, found_legend
+from hedgerow.images.places import ending_of
+from hedgerow.images.reading import Pages, read_stored
+
+
+def read_labels(path: PathLike, pages: Pages = None, legend: Legend | None = None) -> np.ndarray:
+    """Read a label map, (H,W) integers as in the file; whole numbers stored as floats become int32.
+
+    A palette gives its indices, not its colours.
+    legend: says which class each colour of an RGB picture is; None: the `classes.toml` beside the file, if there is one
+    """
+    path = Path(path)
+    return _values(_read(path, pages), found_legend([path]) if legend is None else legend, path)
+
+
+def read_label_set(paths: Sequence[Path]) -> tuple[list[np.ndarray], Legend]:
+    """Read the label maps of a set, each (H,W), with the names and colours of their classes.
+
+    Colours that no `classes.toml` explains are numbered: black is 0, the others follow by frequency.
+    """
+    legend, maps = found_legend(paths), [_read(path) for path in paths]
+    pictures = [labels for labels in maps if labels.ndim == 3]
+    if pictures and not all(map(_is_grey, pictures)):
+        if len(pictures) < len(maps):
+            plain = next(path for labels, path in zip(maps, paths, strict=True) if labels.ndim == 2)
+            raise InputError(
+                f"some of the labels in {paths[0].parent} hold colours, but {plain.name} holds class numbers; save all"
+                " of them in the same way"
+            )
+        legend = legend or colours_found(pictures, f"the labels in {paths[0].parent}")
+    return [_values(labels, legend, path) for labels, path in zip(maps, paths, strict=True)], legend
+
+
+def _read(path: Path, pages: Pages = None) -> np.ndarray:
+    """(H,W) values in the dtype of the file, or (H,W,3) uint8 colours."""
+    if ending_of(path) in (".jpg", ".jpeg"):
+        raise InputError(
+            f"cannot use {path} as labels: JPEG compression changes class values; save the labels as PNG or TIFF"
+        )
+    labels = read_stored(path, "labels", pages)
+    if labels.ndim == 2:
+        return labels
+    colours = labels[..., :3]
+    if labels.shape[2] in (3, 4) and (labels.dtype == np.uint8 or _is_grey(colours)):
+        return colours if labels.dtype == np.uint8 else np.ascontiguousarray(colours[..., 0])
+    raise InputError(
+        f"cannot use {path} as labels: found {labels.shape[2]} channels of {labels.dtype}, expected one class value or"
+        " one 8-bit colour per pixel; save the labels as a PNG, or as a one-channel TIFF"
+    )
+
+
+def _is_grey(picture: np.ndarray) -> bool:
+    """Whether all channels (H,W,3) are the same: a picture of class values."""
+    return all(np.array_equal(picture[..., 0], picture[..., i]) for i in (1, 2))
+
+
+def _values(labels: np.ndarray, legend: Legend, path: Path) -> np.ndarray:
+    """(H,W) integers of a label map as `_read` gives it."""
+    if labels.ndim == 3:
+        if _is_grey(labels) and not has_only(labels, legend):
+            labels = np.ascontiguousarray(labels[..., 0])
+        else:
+            labels = class_values(labels, legend, os.fspath(path))
+    if labels.dtype.kind == "b":
+        return labels.astype(np.uint8)
+    if labels.dtype.kind in "ui" and labels.size:
+        return labels
+    return to_labels(labels, os.fspath(path))

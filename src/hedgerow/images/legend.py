@@ -1,0 +1,166 @@
+"""What classes are called and how they are shown: from `classes.toml` beside the labels, or from a PNG's palette."""
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from hedgerow.errors import InputError
+from hedgerow.files import PathLike, one_line, write_text
+from hedgerow.images.classes import is_label
+from hedgerow.images.pictures import class_palette
+from hedgerow.images.png_jpeg import png_palette
+
+FILE = "classes.toml"
+MAX_NAME = 100  # characters
+Colour = tuple[int, int, int]
+_HEX = re.compile(r"#[0-9a-fA-F]{6}")
+
+
+@dataclass(frozen=True)
+class Legend:
+    """Names and colours of class values; a class without them goes by its number, in a colour of the rainbow.
+
+    names:   class value -> name
+    colours: class value -> (red, green, blue), each from 0 to 255
+    """
+
+    names: Mapping[int, str] = field(default_factory=dict)
+    colours: Mapping[int, Colour] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for value, name in self.names.items():
+            if not (is_label(value) and isinstance(name, str) and 0 < len(name) <= MAX_NAME and name.isprintable()):
+                raise InputError(
+                    f"the name of class {value!r} is {name!r}; names are 1 to {MAX_NAME} printable characters."
+                )
+        for value, colour in self.colours.items():
+            parts = isinstance(colour, tuple) and len(colour) == 3 and all(type(c) is int for c in colour)
+            if not (is_label(value) and parts and all(0 <= c <= 255 for c in colour)):
+                raise InputError(
+                    f"the colour of class {value!r} is {colour!r}; a colour is red, green and blue from 0 to 255."
+                )
+        for name in ("names", "colours"):
+            object.__setattr__(self, name, {int(key): value for key, value in sorted(getattr(self, name).items())})
+
+    def __bool__(self) -> bool:
+        return bool(self.names or self.colours)
+
+    def name(self, value: int) -> str:
+        """What the class is called: its name, or its number."""
+        return self.names.get(value, str(value))
+
+    def spoken(self, value: int) -> str:
+        """The class as part of a sentence: its name, or "class 3"."""
+        return self.names.get(value, f"class {value}")
+
+    def palette(self, classes: Sequence[int], background: int | None = None) -> dict[int, np.ndarray]:
+        """The (3,) uint8 colour of each class value; `background` is near black, unless it has a colour here."""
+        default = class_palette(classes, background)
+        return {
+            value: np.array(self.colours[value], np.uint8) if value in self.colours else default[value]
+            for value in classes
+        }
+
+    def only(self, classes: Iterable[int]) -> Self:
+        """The names and colours of these classes alone."""
+        known = set(classes)
+        return type(self)(
+            {value: name for value, name in self.names.items() if value in known},
+            {value: colour for value, colour in self.colours.items() if value in known},
+        )
+
+    def to_list(self) -> list[dict[str, Any]]:
+        """JSON-ready: [{"value": 1, "name": "cell", "colour": "#ff0000"}, ...]."""
+        rows: list[dict[str, Any]] = []
+        for value in sorted({*self.names, *self.colours}):
+            row: dict[str, Any] = {"value": value}
+            if value in self.names:
+                row["name"] = self.names[value]
+            if value in self.colours:
+                row["colour"] = hex_of(self.colours[value])
+            rows.append(row)
+        return rows
+
+    @classmethod
+    def from_list(cls, rows: Any) -> Self:
+        """What `to_list` returned, checked; raises InputError."""
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            raise InputError("the classes are not a list of tables; each has a value, and a name or a colour.")
+        names, colours = {}, {}
+        for row in rows:
+            value, unknown = row.get("value"), sorted(row.keys() - {"value", "name", "colour", "color"})
+            if not is_label(value) or unknown or value in names or value in colours:
+                problem = f"has the unknown entry {unknown[0]!r}" if unknown else "has no value of its own"
+                raise InputError(
+                    f"the class {str(row)[:80]} {problem}; give each class a value, a name and a colour, e.g. "
+                    "value = 1, name = 'cell', colour = '#ff0000'."
+                )
+            if "name" in row:
+                names[value] = row["name"]
+            colour = row.get("colour", row.get("color"))
+            if colour is not None:
+                colours[value] = _colour(colour)
+        return cls(names, colours)
+
+
+def _colour(given: Any) -> Colour:
+    """A colour as "#ff0000" or [255, 0, 0]; anything else is left for the legend to refuse."""
+    if isinstance(given, str) and _HEX.fullmatch(given):
+        return int(given[1:3], 16), int(given[3:5], 16), int(given[5:7], 16)
+    return tuple(given) if isinstance(given, list) else given
+
+
+def hex_of(colour: Sequence[int]) -> str:
+    """A colour as "#ff0000"."""
+    return "#" + "".join(f"{int(part):02x}" for part in colour)
+
+
+def read_legend(path: PathLike) -> Legend:
+    """Read a `classes.toml`: a table [[class]] with value, name and colour for each class."""
+    path = Path(path)
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
+        raise InputError(f"cannot read {path}: {one_line(problem)}; check the file, or remove it.") from problem
+    if set(content) != {"class"}:
+        raise InputError(
+            f"{path} has the entries {', '.join(sorted(content)) or 'none'}, expected a table [[class]] for each class,"
+            " with value, name and colour."
+        )
+    try:
+        return Legend.from_list(content["class"])
+    except InputError as problem:
+        raise InputError(f"{path}: {problem}") from problem
+
+
+def write_legend(path: PathLike, legend: Legend) -> None:
+    """Write names and colours as `read_legend` reads them."""
+    lines = []
+    for row in legend.to_list():
+        lines += ["[[class]]", f"value = {row['value']}"]
+        for key in ("name", "colour"):
+            if key in row:
+                escaped = row[key].replace("\\", "\\\\").replace('"', '\\"')
+                lines.append(f'{key} = "{escaped}"')
+        lines.append("")
+    write_text(path, "\n".join(lines))
+
+
+def found_legend(label_files: Sequence[Path]) -> Legend:
+    """Names and colours for label files: those of the `classes.toml` in their folder, else the colours of the first
+    PNG with a palette; an empty legend where there is neither. Grey ramps are no colours anybody chose."""
+    for folder in dict.fromkeys(file.parent for file in label_files):
+        if (folder / FILE).is_file():
+            return read_legend(folder / FILE)
+    for file in label_files:
+        with suppress(OSError, SyntaxError, ValueError):  # whoever reads the labels says what is wrong with the file
+            colours = png_palette(file) if file.suffix.lower() == ".png" and file.is_file() else {}
+            if colours:
+                return Legend(colours=colours)
+    return Legend()
