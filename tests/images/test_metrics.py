@@ -132,6 +132,6 @@ def test_table_is_aligned_and_shows_absent_classes():
     text = str(Scores((0, 1000), np.array([[12345, 5], [0, 0]])))
     *table, last = text.splitlines()
     assert len({len(line) for line in table}) == 1
-    assert table[1].split() == ["0", "12,350", "0.9998", "0.9996"]
+    assert table[1].split() == ["0", "12,350", "0.9998", "0.9996", "0.9996"]
     assert table[2].split() == ["1000", "0", "0.0000", "-"]
     assert last == "pixel accuracy 0.9996"
