@@ -75,6 +75,7 @@ def draw(seed, classes=CLASSES, size=SIZE):
 def tiny_config():
     """Settings with which training takes a fraction of a second."""
     return hr.StackConfig(
+        drop_levels=False,
         n_levels=2,
         n_trees=3,
         max_depth=5,

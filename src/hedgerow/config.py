@@ -247,6 +247,8 @@ class StackConfig(Checked):
         about="how a later level gets predictions for images that the previous level was not trained on: trees that "
         "each skip some images; extra forests on folds of the images; or not at all (as in the paper)",
     )
+    reserve: float = setting(0.0, 0.0, 0.9, "fraction of the images that are kept from training, to score the model")
+    drop_levels: bool = setting(True, about="leave out the levels after the one with the best held-out score")
     skip: float = setting(0.34, 0.01, 0.9, "held_out=trees: fraction of the images that each tree skips")
     n_folds: int = setting(2, 2, 100, "held_out=folds: number of folds")
     features: str | tuple[str, ...] = setting(
@@ -330,7 +332,12 @@ class RefineConfig(Checked):
     crop: int | None = setting(None, 16, 100_000, "side of the random crops to train on; if unset, whole images")
     trim: bool = setting(False, about="depth images: leave out the empty border")
     augment: AugmentConfig = setting(AugmentConfig(rotation=15.0, scale=0.1, shift=0.1, brightness=0.2, contrast=0.2))
-    held_out: float = setting(0.15, 0.0, 0.9, "fraction of the training images (at most 32) used only for scoring")
+    held_out: float = setting(
+        0.15,
+        0.0,
+        0.9,
+        "fraction of the images (at most 32) used only for scoring, of those that the forests did not see",
+    )
     check_every: int = setting(25, 1, 10**7, "steps between scores, each followed by a checkpoint")
     patience: int | None = setting(None, 1, 10**6, "stop after this many scores without improvement")
     keep: Literal["last", "best"] = setting("last", about="which network to return: the last, or the best by score")

@@ -14,7 +14,7 @@ from hedgerow.network.layout import Grid
 from hedgerow.progress import silent
 from helpers.net_stacks import random_stack
 
-SETTINGS = hr.StackConfig(n_levels=2, n_trees=4, max_depth=8, sigmas=(1.0, 3.0))
+SETTINGS = hr.StackConfig(n_levels=2, drop_levels=False, n_trees=4, max_depth=8, sigmas=(1.0, 3.0))
 
 
 @pytest.fixture(scope="module")

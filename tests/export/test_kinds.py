@@ -57,7 +57,9 @@ def joined():
     rng = np.random.default_rng(3)
     images = [rng.integers(0, 9, (2, 20, 24)).astype(np.float32) for _ in range(3)]
     labels = [(image[0] > 4).astype(int) + (image[1] > 6) for image in images]
-    config = hr.StackConfig(features="bank+channels", n_levels=2, n_trees=3, max_depth=5, sigmas=(0.7, 1.6))
+    config = hr.StackConfig(
+        features="bank+channels", n_levels=2, drop_levels=False, n_trees=3, max_depth=5, sigmas=(0.7, 1.6)
+    )
     return hr.fit_stack(images[:2], labels[:2], config, progress=silent), images[2]
 
 

@@ -20,6 +20,7 @@ from hedgerow.progress import silent
 from helpers.forests import GROWN, grown_stack
 
 SMALL = hr.StackConfig(
+    drop_levels=False,
     n_levels=2,
     n_trees=3,
     max_depth=5,

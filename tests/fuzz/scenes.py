@@ -11,6 +11,7 @@ from helpers.files import write
 
 N_IMAGES = 3
 SETTINGS = hr.StackConfig(
+    drop_levels=False,
     n_levels=2,
     n_trees=3,
     max_depth=5,

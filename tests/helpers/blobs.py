@@ -5,6 +5,7 @@ import numpy as np
 import hedgerow as hr
 
 SMALL = hr.StackConfig(
+    drop_levels=False,
     n_levels=2,
     n_trees=4,
     sigmas=(0.7, 2.0),

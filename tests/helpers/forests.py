@@ -83,5 +83,5 @@ def grown_stack(kind: str) -> tuple[ForestStack, np.ndarray]:
     }[kind]
     settings = {"n_levels": 3, "n_trees": 3, "max_depth": 6, "min_split": 3, "sigmas": (0.7, 1.6), "context": context}
     sampling = hr.SamplingConfig(step=1)
-    config = hr.StackConfig(sampling=sampling, **{**settings, **changes})
+    config = hr.StackConfig(sampling=sampling, **{"drop_levels": False, **settings, **changes})
     return hr.fit_stack(images[:2], labels[:2], config), images[2]

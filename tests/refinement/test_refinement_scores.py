@@ -8,25 +8,79 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import hedgerow as hr
+from conftest import draw
 from hedgerow.config import RefineConfig
+from hedgerow.images.arrays import to_planes
+from hedgerow.images.labelled import LabelledImage
 from hedgerow.progress import silent
 from hedgerow.refinement import loop
 from hedgerow.refinement.loop import refine
 from helpers.refinements import SHORT, assert_same_weights, record, run
 
 
-def test_one_image_is_scored_on_blocks_that_do_not_train(net, example):
-    refined = refine(net, example.images[:1], example.labels[:1], SHORT, progress=silent)
-    scores = record(refined).scores
-    assert set(scores) == {"stack", "mapped", "refined"}
-    assert all(0.5 < score <= 1 for score in scores.values())
-
-
-def test_with_nothing_held_out_there_are_no_scores(net, example):
-    found = record(run(net, example, replace(SHORT, held_out=0.0)))
+@pytest.mark.parametrize("n_images", [1, 2])
+@pytest.mark.parametrize("held_out", [0.0, 0.5])
+def test_images_that_the_forests_have_seen_give_no_score_and_all_train(net, example, n_images, held_out):
+    images, labels, said = example.images[:n_images], example.labels[:n_images], []
+    config = replace(SHORT, held_out=held_out)
+    refined = refine(net, images, labels, config, progress=lambda what, done, total: said.append(what))
+    found = record(refined)
     assert found.scores == {}
+    assert found.n_scored == 0
     assert [check.mean_dice for check in found.checks] == [None] * 4
     assert [check.step for check in found.checks] == [0, 2, 4, 6]
+    assert not any("Dice" in what for what in said), "nor does the bar show one"
+    assert_same_weights(refined, refine(net, images, labels, replace(SHORT, held_out=0.0), progress=silent))
+
+
+def test_a_score_that_decides_something_is_not_shown_either(net, example):
+    found = record(run(net, example, replace(SHORT, keep="best", patience=3, held_out=0.5)))
+    assert found.scores == {}
+    assert all(check.mean_dice is None for check in found.checks)
+
+
+def test_reserved_images_score_and_do_not_train(tiny_config):
+    images, labels = zip(*(draw(seed) for seed in range(5)), strict=True)
+    stack = hr.fit_stack(images, labels, replace(tiny_config, reserve=0.4))
+    assert (len(stack.known.seen), len(stack.known.reserved)) == (3, 2)
+    kept = [i for i, image in enumerate(images) if mark_of(image) in stack.known.reserved]
+    assert len(kept) == 2
+    others = [[part[i] for i in range(5) if i not in kept] for part in (images, labels)]
+    kept = [[part[i] for i in kept] for part in (images, labels)]
+    alone = hr.fit_stack(*others, tiny_config)
+    for level, expected in zip(stack.levels, alone.levels, strict=True):
+        np.testing.assert_array_equal(level.threshold, expected.threshold)
+    net = hr.to_convnet(stack)
+    refined = refine(net, images, labels, SHORT, progress=silent)
+    assert_same_weights(refined, refine(net, *others, SHORT, validation=kept, progress=silent))
+    expected = {name: hr.evaluate(m, *kept).mean_dice for name, m in (("stack", stack), ("refined", refined))}
+    assert expected.items() <= record(refined).scores.items()
+    assert record(refined).n_scored == 2
+    assert refined.known == stack.known
+
+
+def test_of_new_images_some_score_and_the_others_train(net, example):
+    new = [draw(seed) for seed in range(60, 64)]
+    images, labels = zip(*new, *zip(example.images, example.labels, strict=True), strict=True)
+    refined = refine(net, images, labels, replace(SHORT, held_out=0.34), progress=silent)
+    assert record(refined).n_scored == 2
+    assert set(record(refined).scores) == {"stack", "mapped", "refined"}
+    assert len(refined.known.seen) == 4, "of six images, two score"
+    assert set(net.known.seen) < set(refined.known.seen)
+
+
+def test_validation_images_that_the_forests_have_seen_give_no_score(net, example, unseen):
+    images, labels = [*unseen[0], example.images[0]], [*unseen[1], example.labels[0]]
+    found = record(run(net, example, validation=(images, labels)))
+    assert found.scores == {}
+    assert all(check.mean_dice is None for check in found.checks)
+
+
+def test_what_was_seen_is_saved_and_goes_along_to_forests(net, example, tmp_path):
+    refined = run(net, example)
+    hr.save(refined, tmp_path / "net.hedge")
+    assert hr.load(tmp_path / "net.hedge").known == refined.known == net.known
+    assert hr.to_forest(refined, method="weights").known == net.known
 
 
 def test_validation_images_score_the_stack_and_the_network_before_and_after(blurred_net, example, unseen):
@@ -48,22 +102,26 @@ def test_scores_on_a_lattice_that_meets_no_label_are_unknown_and_the_network_is_
     assert hr.load(tmp_path / "net.hedge").refinements == refined.refinements
 
 
+def mark_of(image):
+    return LabelledImage(to_planes(image), np.zeros(image.shape, np.uint8)).mark
+
+
 def test_validation_images_do_not_train_and_all_others_do(net, example, unseen):
     with_them = run(net, example, validation=unseen)
     assert_same_weights(with_them, run(net, example, replace(SHORT, held_out=0.0)))
 
 
-def test_the_record_says_how_the_network_was_refined(net, example):
-    found = record(run(net, example))
+def test_the_record_says_how_the_network_was_refined(net, example, unseen):
+    found = record(run(net, example, validation=unseen))
     assert RefineConfig.from_dict(found.config) == SHORT
     assert [check.step for check in found.checks] == [0, 2, 4, 6]
     assert all(isinstance(check.loss, float) for check in found.checks)
     assert all(isinstance(check.mean_dice, float) for check in found.checks)
 
 
-def test_a_refined_network_can_be_refined_again(net, example):
-    once = run(net, example)
-    twice = run(once, example, replace(SHORT, seed=1))
+def test_a_refined_network_can_be_refined_again(net, example, unseen):
+    once = run(net, example, validation=unseen)
+    twice = run(once, example, replace(SHORT, seed=1), validation=unseen)
     assert len(once.refinements) == 1
     assert twice.refinements[0] == once.refinements[0]
     assert record(twice).config["seed"] == 1
@@ -100,9 +158,9 @@ def test_the_best_network_with_a_running_mean_is_a_mean(net, example, monkeypatc
     assert_same_weights(run(net, example, replace(steady, keep="best")), expected)
 
 
-def test_patience_stops_a_run_that_gets_no_better(net, example, monkeypatch):
+def test_patience_stops_a_run_that_gets_no_better(net, example, unseen, monkeypatch):
     scored((0.5, 0.6, 0.6, 0.55, 0.9), monkeypatch)
-    found = record(run(net, example, replace(SHORT, n_steps=40, patience=2)))
+    found = record(run(net, example, replace(SHORT, n_steps=40, patience=2), validation=unseen))
     assert [check.mean_dice for check in found.checks] == [0.5, 0.6, 0.6, 0.55]
     assert found.checks[-1].step == 6
 

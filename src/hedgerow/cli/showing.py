@@ -90,6 +90,10 @@ def _print_forests(values: dict[str, Any]) -> None:
     for number, level in enumerate(values["levels"], start=1):
         score = f", held-out mean Dice {held_out[number - 1]['mean_dice']:.3f}" if number <= len(held_out) else ""
         print(f"level {number}: {level['trees']} trees, {level['leaves']} leaves, depth {level['depth']}{score}")
+    for number, left_out in enumerate(held_out[len(values["levels"]) :], start=len(values["levels"]) + 1):
+        print(f"level {number} was left out: held-out mean Dice {left_out['mean_dice']:.3f}")
+    if "reserved" in values:
+        print(f"mean Dice {values['reserved']['mean_dice']:.3f} on {values['reserved']['n_images']} reserved image(s)")
     if "mapped_back" in values:
         soft = f"; soft splits, tolerance {values['tolerance']:g}" if values["soft"] else ""
         print(f"mapped back from a network by {values['mapped_back']}{soft}")
@@ -103,6 +107,6 @@ def _print_network(values: dict[str, Any]) -> None:
     for number, one in enumerate(values["sharpness"], start=1):
         print(f"  sharpness of level {number}: split {one['split']:g}, leaf {one['leaf']:g}, vote {one['vote']:g}")
     for record in values["refined"]:
-        scores = {what: score for what, score in record["scores"].items() if score is not None}
-        text = ", ".join(f"{what} {score:.3f}" for what, score in scores.items())
-        print(f"refined for {record['history'][-1]['step']} steps" + (f"; mean Dice: {text}" if text else ""))
+        text = ", ".join(f"{what} {score:.3f}" for what, score in record["scores"].items())
+        told = f"; mean Dice on {record['n_scored']} unseen image(s): {text}" if text else ""
+        print(f"refined for {record['history'][-1]['step']} steps{told}")

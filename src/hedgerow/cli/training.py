@@ -10,6 +10,7 @@ from hedgerow.cli.parts import Device, Images, Labels, Model, Overwrite, Pages, 
 from hedgerow.config import RefineConfig, Sharpness, StackConfig
 from hedgerow.errors import ConfigError
 from hedgerow.files import megabytes
+from hedgerow.forest.history import Refinement
 
 PRESETS: dict[str, Any] = {
     "default": RefineConfig,
@@ -31,6 +32,10 @@ def train(
         str | None,
         typer.Option(help="bank (filters), channels (the image's own), depth, or several: bank+channels."),
     ] = None,
+    reserve: Annotated[
+        float | None,
+        typer.Option(help="Fraction of the images to keep from training; they score this model and those made of it."),
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="The same seed gives the same model.")] = None,
     unlabelled: Annotated[int, typer.Option(help="Label value that means no label.")] = 255,
     max_classes: Annotated[int, typer.Option(help="Refuse labels with more classes than this.")] = 64,
@@ -41,13 +46,18 @@ def train(
 
     Example: hedgerow train photos/ painted/ -o model.hedge
     """
-    settings = read_settings(config, StackConfig(), n_levels=levels, n_trees=trees, features=features, seed=seed)
+    settings = read_settings(
+        config, StackConfig(), n_levels=levels, n_trees=trees, features=features, reserve=reserve, seed=seed
+    )
     trained = jobs.train(
         images, labels, output, settings, unlabelled=unlabelled, max_classes=max_classes, pages=pages,
         overwrite=overwrite, keep=[] if config is None else [config], say=print,
     )  # fmt: skip
     for level, score in enumerate(trained.held_out, start=1):
-        print(f"level {level}: mean Dice {score:.3f} on {trained.unseen} it did not see")
+        left_out = "; left out, since it does not help" if level > trained.stack.n_levels else ""
+        print(f"level {level}: mean Dice {score:.3f} on {trained.unseen} it did not see{left_out}")
+    if trained.reserved is not None:
+        print(f"mean Dice {trained.reserved['mean_dice']:.3f} on {trained.reserved['n_images']} reserved image(s)")
     print(f"{output}: {megabytes(trained.n_bytes)}")
 
 
@@ -75,7 +85,7 @@ def refine(
     ] = None,
     validation: Annotated[
         tuple[str, str] | None,
-        typer.Option(help="Images and labels that score the network, in place of a part of the training images."),
+        typer.Option(help="Images and labels that score the network; the forests must not have seen them."),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="The same seed gives the same network.")] = None,
     unlabelled: Unlabelled = None,
@@ -98,7 +108,7 @@ def refine(
         unlabelled=unlabelled, pages=pages, device=device, restart=restart, overwrite=overwrite,
         keep=[] if config is None else [config], say=print,
     )  # fmt: skip
-    _print_scores(refined.net.refinements[-1].scores, validation is not None)
+    _print_scores(refined.net.refinements[-1])
     print(f"{output}: {megabytes(refined.n_bytes)}")
 
 
@@ -112,15 +122,17 @@ def _sharpness(text: str | None) -> Sharpness | None:
     return Sharpness(split, leaf, vote)
 
 
-def _print_scores(scores: dict[str, float], is_unseen: bool) -> None:
+def _print_scores(record: Refinement) -> None:
+    scores = record.scores
     if "refined" not in scores:
+        print(
+            "no score: the forests were grown on these images; for one, give others with --validation, or train with"
+            " --reserve 0.2"
+        )
         return
-    where = "the validation images" if is_unseen else "held-out training images"
-    print(f"mean Dice on {where}:")
+    print(f"mean Dice on {record.n_scored} image(s) that neither the forests nor the refinement saw:")
     for what, name in (("stack", "stack"), ("mapped", "network before"), ("refined", "network after")):
         print(f"  {name:<15} {scores[what]:.3f}")
-    if not is_unseen:
-        print("  (the forests were grown on these images too, so the stack's score flatters it)")
 
 
 def back(

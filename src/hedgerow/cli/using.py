@@ -86,6 +86,8 @@ def evaluate(
     scores = found.scores
     print(scores)
     print(f"mean Dice {scores.mean_dice:.4f}, balanced accuracy {scores.balanced_accuracy:.4f}")
+    if found.n_known:
+        print(f"note: the model was made from {found.n_known} of these images, so its scores on them flatter it")
     if found.without_background is not None:
         print(f"balanced accuracy without class {background}: {found.without_background:.4f}")
     print("confusion (rows: truth)")

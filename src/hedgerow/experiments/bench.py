@@ -22,6 +22,7 @@ from hedgerow.experiments.protocols import Protocol, Scale
 from hedgerow.files import write_text
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import grow_stack
+from hedgerow.forest.samples import hold_out
 from hedgerow.images.labelled import LabelledSet
 from hedgerow.io.model_file import load, save
 from hedgerow.network.mapback import fitted_votes, leaf_means
@@ -146,10 +147,13 @@ class Bench:
             write_json(self.begun_path(part), others)
             notes: dict[str, Any] = {"resumed": True} if checkpoint.exists() else {}
             start, settings = time.perf_counter(), replace(config, seed=self.seed)
+            # Of the images that the forests were grown on, these are kept from the refinement.
+            training, held = hold_out(train, settings.held_out, settings.seed)
             try:
                 refined = refine_labelled(
-                    net.to(self.device), train, settings, checkpoint=checkpoint, keep_checkpoint=True,
-                    progress=self.progress,
+                    net.to(self.device), replace(train, images=training), settings,
+                    validation=replace(train, images=held) if held else None, checkpoint=checkpoint,
+                    keep_checkpoint=True, progress=self.progress,
                 )  # fmt: skip
             except DivergenceError as error:
                 refined = cast(StackNet, error.network)

@@ -122,7 +122,7 @@ ZEBRAFISH = Protocol(
     stack=_ZEBRAFISH_STACK,
     refine=RefineConfig.zebrafish(),
     copies=2,
-    own_stack=StackConfig(),
+    own_stack=StackConfig(drop_levels=False),  # a protocol compares numbers of levels
     own_refine=OWN_REFINE,
     measure="mean_dice",
     reported={
@@ -144,7 +144,7 @@ KINECT = Protocol(
     stack=StackConfig.kinect(),
     refine=RefineConfig.kinect(),
     copies=0,
-    own_stack=StackConfig.kinect(held_out="folds"),
+    own_stack=StackConfig.kinect(held_out="folds", drop_levels=False),
     own_refine=OWN_REFINE,
     measure="foreground_accuracy",
     reported={"DF": 0.82, "ConvNet": 0.91, "MB1": 0.74, "MB2": 0.85},

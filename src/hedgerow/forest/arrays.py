@@ -16,7 +16,7 @@ from hedgerow.answers import Answers
 from hedgerow.config import ContextConfig, StackConfig, limits_of
 from hedgerow.errors import refuse_unless
 from hedgerow.features.protocol import FeatureSet
-from hedgerow.forest.history import Refinement
+from hedgerow.forest.history import Known, Refinement
 from hedgerow.images.classes import is_label
 from hedgerow.images.legend import Legend
 from hedgerow.kernels.constants import LEAF
@@ -228,6 +228,7 @@ class ForestStack(Answers):
     relaxed:     whether the network that a soft forest was had been softened for training, which is done once
     device:      where it runs, "cpu" or "cuda"; not saved
     legend:      names and colours of the classes
+    known:       the images that it has seen, and those that were kept from it
     """
 
     features: FeatureSet
@@ -242,6 +243,7 @@ class ForestStack(Answers):
     relaxed: bool = False
     device: str = "cpu"
     legend: Legend = Legend()
+    known: Known = Known()
 
     @property
     def n_levels(self) -> int:

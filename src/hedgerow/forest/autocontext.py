@@ -7,6 +7,7 @@ probabilities that level k+1 learns from come, group by group, from trees that n
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,8 +19,9 @@ from hedgerow.features.protocol import FeatureSet
 from hedgerow.features.registry import fit_features, kinds_of, layout_of
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.grow import grow_forest
+from hedgerow.forest.history import Known
 from hedgerow.forest.planes import PlaneForest, TrainingPlanes, build_planes
-from hedgerow.forest.samples import Samples, draw_samples, with_groups
+from hedgerow.forest.samples import Samples, draw_samples, reserve, with_groups
 from hedgerow.images.labelled import LabelledImage, LabelledSet, labelled_set
 from hedgerow.images.legend import Legend
 from hedgerow.images.metrics import Scores, confusion
@@ -56,8 +58,10 @@ def fit_stack(
 def grow_stack(
     labelled: LabelledSet, config: StackConfig, *, ready: Ready | None = None, progress: Report | None = None
 ) -> ForestStack:
-    """Grow a stack on labelled images; `ready`: their features, if already computed."""
+    """Grow a stack on labelled images; `ready`: the features of those that are trained on, if already computed."""
     log.info("classes\n%s", labelled.table)
+    trained, reserved = reserve(labelled, config.reserve, config.seed)
+    labelled = replace(labelled, images=trained)
     blank = kinds_of(config.features)[0].blank
     images = with_groups(labelled, config.augment, config.seed, blank)
     n_classes = labelled.n_classes
@@ -85,7 +89,13 @@ def grow_stack(
                 result = Scores(labelled.classes, table)
                 scores.append({"mean_dice": float(result.mean_dice), "accuracy": float(result.accuracy)})
                 log.info("level %d: held-out mean Dice %.4f", level + 1, result.mean_dice)
+    if config.drop_levels and len(scores) == len(levels):
+        best = int(np.argmax([score["mean_dice"] for score in scores]))
+        for level in range(best + 1, len(levels)):
+            log.info("level %d is left out: the best held-out score is that of level %d", level + 1, best + 1)
+        levels = levels[: best + 1]
     settings = {"config": config.to_dict(), "n_images": len(labelled), "held_out": scores}
+    known = Known(tuple(image.mark for image in trained), tuple(image.mark for image in reserved))
     stack = ForestStack(
         features,
         tuple(levels),
@@ -94,6 +104,7 @@ def grow_stack(
         labelled.dtype,
         settings=settings,
         legend=labelled.legend,
+        known=known,
     )
     stack.validate()
     return stack

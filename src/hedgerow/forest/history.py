@@ -1,6 +1,9 @@
-"""A model's record of how it was refined. Networks have one, and so do the soft forests they are mapped back to."""
+"""What a model remembers of how it was made: the images it has seen, and how it was refined."""
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -8,6 +11,31 @@ from hedgerow.config import RefineConfig, limits_of
 
 MAX_STEP = limits_of(RefineConfig, "n_steps")[1]
 MAX_LOSS = 1e30
+_MARK = re.compile("[0-9a-f]{16}")
+
+
+@dataclass(frozen=True)
+class Known:
+    """The images that a model was made from, and those that were kept from it to score it, by `LabelledImage.mark`.
+
+    Empty for models of 0.1.0, of which this is not known.
+    """
+
+    seen: tuple[str, ...] = ()
+    reserved: tuple[str, ...] = ()
+
+    def with_seen(self, marks: Iterable[str]) -> Known:
+        """After some more images have been seen."""
+        seen = dict.fromkeys([*self.seen, *marks])
+        return Known(tuple(seen), tuple(mark for mark in self.reserved if mark not in seen))
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Rebuilt from a file; ValueError or TypeError if a value cannot be."""
+        known = cls(**{name: tuple(marks) for name, marks in values.items()})
+        if not all(isinstance(mark, str) and _MARK.fullmatch(mark) for mark in (*known.seen, *known.reserved)):
+            raise ValueError("not the marks of images")
+        return known
 
 
 @dataclass(frozen=True)
@@ -35,9 +63,11 @@ class Check:
 class Refinement:
     """The record of one refinement.
 
-    config:  its settings, as `RefineConfig.to_dict` returns them
-    checks:  in order; the first is at step 0
-    stack, mapped, refined: mean Dice on the held-out images: the forests', the network's before, and after
+    config:   its settings, as `RefineConfig.to_dict` returns them
+    checks:   in order; the first is at step 0
+    stack, mapped, refined: mean Dice of the forests, and of the network before and after, on images that neither the
+              forests nor the refinement saw
+    n_scored: how many such images there were; 0: there is no score
     """
 
     config: Mapping[str, Any]
@@ -45,12 +75,14 @@ class Refinement:
     stack: float | None = None
     mapped: float | None = None
     refined: float | None = None
+    n_scored: int = 0
 
     @property
     def scores(self) -> dict[str, float]:
-        """Whichever of stack, mapped and refined are known."""
+        """Whichever of stack, mapped and refined are known. Before 0.2.0 they came from images that the forests had
+        seen; those are not told."""
         named = {"stack": self.stack, "mapped": self.mapped, "refined": self.refined}
-        return {name: score for name, score in named.items() if score is not None}
+        return {name: score for name, score in named.items() if score is not None} if self.n_scored else {}
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
@@ -60,7 +92,7 @@ class Refinement:
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Rebuilt from what `to_dict` returned; ValueError, TypeError or KeyError if a value has the wrong type."""
         record = cls(**{**values, "checks": tuple(map(Check.from_dict, values["checks"]))})
-        is_known = are_numbers(record.stack, record.mapped, record.refined)
+        is_known = are_numbers(record.stack, record.mapped, record.refined) and type(record.n_scored) is int
         if not record.checks or not isinstance(record.config, dict) or not is_known:
             raise ValueError("not a refinement")
         return record

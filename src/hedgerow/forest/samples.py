@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hedgerow.config import AugmentConfig, SamplingConfig, StackConfig
+from hedgerow.errors import InputError
 from hedgerow.images.altering import augmented_copy
 from hedgerow.images.arrays import UNLABELLED_INDEX as UNLABELLED
 from hedgerow.images.labelled import LabelledImage, LabelledSet
@@ -20,6 +21,25 @@ def blocks(shape: tuple[int, ...], side: int) -> np.ndarray:
     rows = (np.arange(shape[0]) * side // shape[0]).astype(np.int32)
     columns = (np.arange(shape[1]) * side // shape[1]).astype(np.int32)
     return rows[:, None] * side + columns[None, :]
+
+
+def reserve(labelled: LabelledSet, part: float, seed: int) -> tuple[list[LabelledImage], list[LabelledImage]]:
+    """The images to train on, and those that are kept to score the model; no class is lost by it."""
+    images = list(labelled)
+    if part == 0:
+        return images, []
+    here = [set(np.unique(image.target[image.target != UNLABELLED]).tolist()) for image in images]
+    left, kept = set(range(len(images))), list[int]()
+    for i in np.random.default_rng((seed, 8)).permutation(len(images)).tolist():
+        others = set().union(*(here[k] for k in left if k != i))
+        if here[i] <= others and len(kept) < max(round(part * len(images)), 1):
+            kept.append(i)
+            left.remove(i)
+    if not kept:
+        raise InputError(
+            "no image can be kept from training (reserve) without losing a class or all images; label more images."
+        )
+    return [images[i] for i in sorted(left)], [images[i] for i in sorted(kept)]
 
 
 def hold_out(labelled: LabelledSet, part: float, seed: int) -> tuple[list[LabelledImage], list[LabelledImage]]:

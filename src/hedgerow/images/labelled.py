@@ -7,6 +7,7 @@ from typing import Any, TypeVar, overload
 import numpy as np
 
 from hedgerow.errors import InputError
+from hedgerow.files import fingerprint
 from hedgerow.images.arrays import UNLABELLED_INDEX, Layout, check_pair, encode_labels, to_labels, to_planes
 from hedgerow.images.classes import ClassTable, check_unlabelled, count_classes
 from hedgerow.images.legend import Legend
@@ -31,6 +32,11 @@ class LabelledImage:
     name: str = "an image"
     group: np.ndarray | None = None
     is_copy: bool = False
+
+    @property
+    def mark(self) -> str:
+        """16 digits that tell this image from any other, whatever its labels: models remember what they have seen."""
+        return fingerprint(self.planes)[:16]
 
     @property
     def size(self) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hedgerow.errors import refuse_unless
-from hedgerow.forest.history import Refinement
+from hedgerow.forest.history import Known, Refinement
 
 INT32 = np.iinfo(np.int32)
 
@@ -19,6 +19,15 @@ def refinements(values: Any) -> tuple[Refinement, ...]:
         found = tuple(Refinement.from_dict(value) for value in values)
     refuse_unless(isinstance(values, list) and found is not None, "its history is not a list of refinements")
     return found or ()
+
+
+def known(values: Any) -> Known:
+    """The images that a model of a file has seen; raises ModelError unless they are valid."""
+    found: Known | None = None
+    with suppress(ValueError, TypeError, AttributeError):
+        found = Known.from_dict(values)
+    refuse_unless(found is not None, "its record of images is not valid")
+    return found or Known()
 
 
 def whole(value: Any, low: int, high: int, what: str) -> int:

@@ -22,8 +22,12 @@ def description(model: ForestStack | StackNet) -> dict[str, Any]:
             "refined": [
                 {
                     "config": dict(one.config),
-                    "scores": {"stack": one.stack, "mapped": one.mapped, "refined": one.refined},
-                    "history": [dataclasses.asdict(check) for check in one.checks],
+                    "scores": one.scores,
+                    "n_scored": one.n_scored,
+                    "history": [
+                        {"step": check.step, "loss": check.loss, "mean_dice": check.mean_dice if one.n_scored else None}
+                        for check in one.checks
+                    ],
                 }
                 for one in model.refinements
             ],
@@ -44,7 +48,7 @@ def description(model: ForestStack | StackNet) -> dict[str, Any]:
             }
             for forest in model.levels
         ],
-        **{key: model.settings[key] for key in ("n_images", "held_out", "config") if key in model.settings},
+        **{key: model.settings[key] for key in ("n_images", "held_out", "reserved", "config") if key in model.settings},
     }
     if "mapped_back" in model.settings:
         forests |= {"mapped_back": model.settings["mapped_back"], "soft": model.is_soft, "tolerance": model.tolerance}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ from hedgerow.io.checks import (
     INT32,
     choice,
     flag,
+    known,
     narrowest,
     number,
     plain,
@@ -87,6 +89,7 @@ def save(model: ForestStack | StackNet, path: PathLike) -> int:
     description |= {"soft": True, "tolerance": stack.tolerance} if stack.is_soft else {}
     description |= {"refined": [one.to_dict() for one in stack.refinements]} if stack.refinements else {}
     description |= {"relaxed": True} if stack.relaxed else {}
+    description |= {"known": asdict(stack.known)} if stack.known.seen else {}
     description |= {"legend": stack.legend.to_list()} if stack.legend else {}
     if not isinstance(model, ForestStack):
         from hedgerow.io import net_file  # needs PyTorch
@@ -198,6 +201,7 @@ def _rebuild_stack(description: dict[str, Any], arrays: dict[str, np.ndarray]) -
         refinements(description.get("refined", [])),
         flag(description.get("relaxed", False), "softening"),
         legend=_legend(description.get("legend", [])),
+        known=known(description.get("known", {})),
     )
     model.validate()
     for forest in levels:
@@ -218,6 +222,8 @@ def _checked_settings(settings: dict[str, Any]) -> dict[str, Any]:
     scores = [score["mean_dice"] for score in settings.get("held_out", [])]
     refuse_unless(are_numbers(*scores) and None not in scores, "its held-out scores are not numbers")
     whole(settings.get("n_images", 1), 1, INT32.max, "number of images")
+    reserved = settings.get("reserved", {"n_images": 1, "mean_dice": 0.0})
+    refuse_unless(are_numbers(reserved["mean_dice"]) and type(reserved["n_images"]) is int, "its score is not a number")
     short_text(settings.get("mapped_back", ""), "way back")
     table(settings.get("config", {}), "record of how it was grown")
     return settings

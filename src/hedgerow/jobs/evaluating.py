@@ -18,14 +18,18 @@ from hedgerow.progress import Report
 
 @dataclass(frozen=True)
 class Evaluated:
-    """The scores, and the balanced accuracy of all classes but the background; None if no background was named."""
+    """The scores, and the balanced accuracy of all classes but the background; None if no background was named.
+
+    n_known: images that the model was made from, on which scores flatter it
+    """
 
     scores: Scores
+    n_known: int
     without_background: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; None stands for NaN."""
-        values = self.scores.to_dict()
+        values = {**self.scores.to_dict(), "n_known": self.n_known}
         if self.without_background is not None:
             known = None if math.isnan(self.without_background) else self.without_background
             values["balanced_accuracy_without_background"] = known
@@ -57,8 +61,10 @@ def evaluate(
     if background is not None and background not in loaded.classes:
         known = ", ".join(map(str, loaded.classes))
         raise InputError(f"the background is {background}; it must be one of the classes of {model}: {known}.")
-    scores = score(loaded, read_for(loaded, pairs, unlabelled, pages), progress)
-    found = Evaluated(scores, None if background is None else scores.balanced_accuracy_without(background))
+    labelled = read_for(loaded, pairs, unlabelled, pages)
+    n_known = sum(image.mark in loaded.known.seen for image in labelled)
+    scores = score(loaded, labelled, progress)
+    found = Evaluated(scores, n_known, None if background is None else scores.balanced_accuracy_without(background))
     if output is not None:
         write_text(output, json.dumps(found.to_dict(), indent=2))
     return found

@@ -1,7 +1,8 @@
 """Training: a stack of forests from images and labels."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from hedgerow.images.pairing import FilesSpec, Pair, pair_files
 from hedgerow.images.reading import Pages, read_input
 from hedgerow.io import model_file
 from hedgerow.jobs.inputs import Say, checked_output, files_of, say_what_was_read, unsaid
+from hedgerow.predict.evaluate import score
 from hedgerow.progress import Report
 
 MOST_KINDS = 3  # different sizes and number types that are named
@@ -34,8 +36,14 @@ class Trained:
 
     @property
     def held_out(self) -> list[float]:
-        """Mean Dice of each level on what it did not see; empty where nothing was held out."""
+        """Mean Dice of each level on what it did not see; empty where nothing was held out. Levels beyond those of the
+        stack were left out, because they did not help."""
         return [score["mean_dice"] for score in self.stack.settings["held_out"]]
+
+    @property
+    def reserved(self) -> dict[str, Any] | None:
+        """Number of reserved images and mean Dice on them, "n_images" and "mean_dice"; None: there are none."""
+        return self.stack.settings.get("reserved")
 
     @property
     def unseen(self) -> str:
@@ -69,8 +77,21 @@ def train(
     layout = layout_of(config.features)
     pairs = pair_files(images, labels)
     output = checked_output(output, [*files_of(pairs), *keep], overwrite=overwrite)
-    stack = grow_stack(_read(pairs, labels, layout, unlabelled, max_classes, pages, say), config, progress=progress)
+    labelled = _read(pairs, labels, layout, unlabelled, max_classes, pages, say)
+    stack = _scored(grow_stack(labelled, config, progress=progress), labelled, progress)
     return Trained(stack, model_file.save(stack, output))
+
+
+def _scored(stack: ForestStack, labelled: LabelledSet, progress: Report | None) -> ForestStack:
+    """The stack, with its score on the images that were kept from it."""
+    kept = [image for image in labelled if image.mark in stack.known.reserved]
+    if not kept:
+        return stack
+    scores = score(stack, replace(labelled, images=kept), progress)
+    return replace(
+        stack,
+        settings={**stack.settings, "reserved": {"n_images": len(kept), "mean_dice": float(scores.mean_dice)}},
+    )
 
 
 def _read(

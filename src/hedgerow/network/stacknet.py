@@ -15,7 +15,7 @@ from hedgerow.answers import Answers
 from hedgerow.errors import ConfigError
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.forest.arrays import ForestStack
-from hedgerow.forest.history import Refinement
+from hedgerow.forest.history import Known, Refinement
 from hedgerow.forest.level_input import LevelInput
 from hedgerow.images.legend import Legend
 from hedgerow.kernels.definition import level as definition
@@ -60,6 +60,10 @@ class StackNet(Answers, nn.Module):  # type: ignore[misc]  # in this order, so t
     @property
     def legend(self) -> Legend:
         return self.stack.legend
+
+    @property
+    def known(self) -> Known:
+        return self.stack.known
 
     @property
     def n_levels(self) -> int:

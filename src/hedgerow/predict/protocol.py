@@ -4,6 +4,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from hedgerow.forest.history import Known
 from hedgerow.forest.level_input import Layered
 from hedgerow.images.legend import Legend
 
@@ -19,6 +20,8 @@ class Model(Layered, Protocol):
     def image_dtype(self) -> str: ...
     @property
     def legend(self) -> Legend: ...
+    @property
+    def known(self) -> Known: ...
     @property
     def settings(self) -> dict[str, Any]: ...
     @property

@@ -20,7 +20,6 @@ from hedgerow.config import GPU_PIXELS, PIXELS, RefineConfig
 from hedgerow.errors import ConfigError, DivergenceError, InputError
 from hedgerow.files import fingerprint
 from hedgerow.forest.history import Check, Refinement
-from hedgerow.forest.samples import hold_out
 from hedgerow.images.altering import altered, labelled_corner, trimmed
 from hedgerow.images.arrays import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledImage, LabelledSet, named
@@ -34,6 +33,7 @@ from hedgerow.refinement import checkpoints
 from hedgerow.refinement.checkpoints import State
 from hedgerow.refinement.losses import class_weights, pixel_loss
 from hedgerow.refinement.schedules import learning_rate, make_optimiser, momentum
+from hedgerow.refinement.scoring import scoring_images
 
 log = logging.getLogger("hedgerow")
 DIVERGED = 3.0  # times the first loss, plus one: a mean loss above this will not recover
@@ -55,7 +55,7 @@ def refine(
 ) -> StackNet:
     """A refined copy of the network; images (H,W[,C]) of any sizes, labels (H,W).
 
-    validation: images and labels that score the network, instead of a part of the training images
+    validation: images and labels that score the network; None: see `scoring_images`
     names, validation_names: what messages call the images
     checkpoint: file that keeps the state; an interrupted run resumes from it, a finished one removes it
     keep_checkpoint: leave it there, for a caller that removes it once the network is safe
@@ -87,11 +87,11 @@ def refine_labelled(
     config = _check_given(net, config)
     if config.stride is None and config.pixels is None:
         config = replace(config, pixels=default_pixels(net))
-    if validation is not None:
-        train, held = list(labelled), list(validation)
-    else:
-        train, held = hold_out(labelled, config.held_out, config.seed)
-    run = _Refinement(copy.deepcopy(net), train, LabelledSet(held, net.classes, labelled.unlabelled), config)
+    split = scoring_images(net.known, labelled, validation, config)
+    train, held = split.train, split.held
+    run = _Refinement(
+        copy.deepcopy(net), train, LabelledSet(held, net.classes, labelled.unlabelled), config, split.is_honest
+    )
     mark = fingerprint(
         config.to_dict(), *_kind(net), *(tensor.detach().cpu().numpy() for tensor in net.state_dict().values()),
         *(array for image in (*train, *held) for array in (image.planes, image.target)),
@@ -127,9 +127,11 @@ def default_pixels(net: StackNet) -> int:
 class _Refinement:
     """A refinement in progress."""
 
-    def __init__(self, net: StackNet, train: list[LabelledImage], held: LabelledSet, config: RefineConfig) -> None:
-        """held: the images that score the network; may be empty"""
-        self.net, self.held, self.config = net, held, config
+    def __init__(
+        self, net: StackNet, train: list[LabelledImage], held: LabelledSet, config: RefineConfig, is_honest: bool
+    ) -> None:
+        """held: the images that score the network; may be empty. is_honest: neither forests nor network saw them"""
+        self.net, self.held, self.config, self.is_honest = net, held, config, is_honest
         blank = net.features.blank
         self.train = [trimmed(image, blank) for image in train] if config.trim and blank is not None else train
         net.set_tolerance(config.tolerance)
@@ -143,6 +145,7 @@ class _Refinement:
         """Score the stack and the mapped network, and relax the network; or resume from the checkpoint."""
         is_resumed = path is not None and path.exists()
         before = (None, None) if is_resumed else (self._score(self.net.stack), self._score(self.net))
+        self.marks = [image.mark for image in self.train]
         if not self.net.relaxed:
             self.net.relax(self.config.relax)
         self.optimiser = make_optimiser(self.net, self.config)
@@ -174,7 +177,7 @@ class _Refinement:
             mean = float(np.mean(self.losses))
             self._follow_average()
             latest = state.checks[-1].mean_dice
-            known = f", held-out Dice {latest:.3f}" if latest is not None else ""
+            known = f", held-out Dice {latest:.3f}" if latest is not None and self.is_honest else ""
             report(f"refining: loss {mean:.3f}{known}", state.step, config.n_steps)
             if state.step % config.check_every and state.step < config.n_steps:
                 continue
@@ -202,8 +205,12 @@ class _Refinement:
     def _record(self, refined: float | None, step: int) -> None:
         """Record in the network how it was refined, up to this step."""
         checks = tuple(check for check in self.state.checks if check.step <= step)
-        record = Refinement(self.config.to_dict(), checks, *self.state.scores, refined)
+        if not self.is_honest:
+            checks = tuple(replace(check, mean_dice=None) for check in checks)
+        n_scored = len(self.held) if self.is_honest else 0
+        record = Refinement(self.config.to_dict(), checks, *self.state.scores, refined, n_scored)
         self.net.refinements = (*self.net.refinements, record)
+        self.net.stack = replace(self.net.stack, known=self.net.known.with_seen(self.marks))
 
     def _step(self, step: int) -> float:
         """Show the network one image; returns the loss."""
@@ -252,8 +259,8 @@ class _Refinement:
         return max(1, round(math.sqrt(height * width / self.config.pixels)))
 
     def _score(self, model: Model) -> float | None:
-        """Mean Dice on the held-out images, at every pixel."""
-        return float(score(model, self.held, silent).mean_dice) if len(self.held) else None
+        """Mean Dice on the held-out images, at every pixel; None if that would tell nobody anything."""
+        return float(score(model, self.held, silent).mean_dice) if len(self.held) and self.is_honest else None
 
     def _check(self) -> float | None:
         """Mean Dice of the network as it would be kept, on a lattice of the held-out images."""

@@ -83,9 +83,8 @@ def training(measured: Sequence[Measured], colours: Mapping[str, str]) -> Sectio
     if not pictures:
         return None
     text = (
-        "The loss is that of the training images. Scores are of images that were kept aside from them, or given for "
-        "validation, and not of those on this page. Forests that were grown on these images too begin with a score "
-        "that flatters them."
+        "The loss is that of the training images. Scores are of images that neither the forests nor the refinement "
+        "saw, and not of those on this page."
     )
     key = {name: colours[name] for name in histories}
     return Section("training", "Refinement", " ".join([text, *notes]), tuple(pictures), key)
@@ -99,7 +98,9 @@ def joined_checks(refinements: Sequence[Refinement]) -> list[Check]:
     checks: list[Check] = []
     for refinement in refinements:
         start = checks[-1].step if checks else 0
-        checks += [replace(check, step=start + check.step) for check in refinement.checks[bool(checks) :]]
+        # Before 0.2.0, scores came from images that the forests had seen.
+        told = [c if refinement.n_scored else replace(c, mean_dice=None) for c in refinement.checks]
+        checks += [replace(check, step=start + check.step) for check in told[bool(checks) :]]
     return checks
 
 
