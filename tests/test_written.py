@@ -1,10 +1,12 @@
 """Which files are ours, and that no others are overwritten."""
 
+import errno
 import os
 
 import numpy as np
 import pytest
 
+from hedgerow import written
 from hedgerow.errors import InputError
 from hedgerow.files import write_text
 from hedgerow.images.writing import write_labels, write_planes
@@ -82,3 +84,28 @@ def test_an_input_is_refused_by_any_of_its_names(tmp_path):
         for overwrite in (False, True):
             with pytest.raises(InputError, match="one of the files to read"):
                 check_overwriting([tmp_path / output], [tmp_path / "a.txt"], overwrite)
+
+
+def test_the_list_of_a_folder_does_not_grow_for_ever(tmp_path):
+    first, second = tmp_path / "a.txt", tmp_path / "b.txt"
+    write_text(first, "first")
+    for i in range(100):
+        write_text(second, str(i))
+    lines = written._list_of(tmp_path).read_text().splitlines()
+    assert len(lines) <= 2 * 2 + written._SPARE + 1
+    assert is_ours(first)
+    assert is_ours(second)
+
+
+def test_a_disk_that_is_full_of_notes_is_full(tmp_path, monkeypatch):
+    def refuse(listed):
+        raise OSError(problem, "refused")
+
+    monkeypatch.setattr(written, "_forget_older", refuse)
+    problem = errno.ENOSPC
+    with pytest.raises(InputError, match="cannot write"):
+        write_text(tmp_path / "a.txt", "text")
+    assert not list(tmp_path.iterdir())
+    problem = errno.EACCES
+    write_text(tmp_path / "a.txt", "text")
+    assert not is_ours(tmp_path / "a.txt")

@@ -5,6 +5,7 @@ file, with its size, the time of its last change, and its name. A file that was 
 line, so a prediction that someone corrected by hand is not taken for ours. A model file shows by itself that it is one.
 """
 
+import errno
 import hashlib
 import os
 from collections.abc import Iterable, Sequence
@@ -15,15 +16,36 @@ from hedgerow.errors import InputError, one_path
 
 _MODEL = b'{"__metadata__":{"hedgerow'  # how the text of a model or checkpoint begins, after 8 bytes of its length
 _NAMED = 3  # files that a refusal names
+_SPARE = 20  # lines
+_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
 def remember(written: Path, final: Path) -> None:
-    """Note a file or folder that is about to be renamed to `final`; if that cannot be noted, it will not be ours."""
-    with suppress(OSError, RuntimeError):  # RuntimeError: this user has no home
+    """Note a file or folder that is about to be renamed to `final`.
+
+    Where this user can keep no notes, the file will not be ours. A disk that is full is an error, as for the file.
+    """
+    try:
         listed = _list_of(final.parent)
         listed.parent.mkdir(parents=True, exist_ok=True)
+        _forget_older(listed)
         with open(listed, "a", encoding="ascii", newline="") as file:
             file.write(_line(written, final.name))
+    except RuntimeError:  # this user has no home
+        pass
+    except OSError as problem:
+        if problem.errno in _FULL:
+            raise
+
+
+def _forget_older(listed: Path) -> None:
+    """Of a list that has grown long, only the last line of each name is kept."""
+    lines = listed.read_text(encoding="ascii", errors="replace").splitlines(True) if listed.exists() else []
+    latest = {line.split(" ", 2)[-1]: line for line in lines}
+    if len(lines) > 2 * len(latest) + _SPARE:
+        shorter = listed.with_name(f"{listed.name}-{os.getpid()}")
+        shorter.write_text("".join(latest.values()), encoding="ascii", errors="replace", newline="")
+        os.replace(shorter, listed)
 
 
 def is_ours(path: Path) -> bool:

@@ -28,6 +28,8 @@ def test_evaluate_prints_tables_and_writes_json(hedgerow, place, model_file, sta
     scores = hr.evaluate(stack, example.images, example.labels)
     values = json.loads((place / "scores.json").read_text())
     without = values.pop("balanced_accuracy_without_background")
+    assert values.pop("n_known") == 2
+    assert "made from 2 of these images" in finished.out
     assert values == scores.to_dict()
     assert without == scores.balanced_accuracy_without(77)
     assert values["classes"] == list(CLASSES)

@@ -39,8 +39,14 @@ def run(hedgerow, trained_place):
 # refine
 
 
-def test_train_then_refine_prints_three_scores_and_writes_the_network(train, run, place):
-    assert train().code == 0
+def test_reserved_images_give_three_scores_and_the_network_is_written(train, run, hedgerow, place):
+    for number in (2, 3):
+        image, labels = draw(number)
+        write(place / "images" / f"a{number}.png", image)
+        write(place / "labels" / f"a{number}.png", labels.astype(np.uint8))
+    trained = train("--reserve", 0.25)
+    assert trained.code == 0, trained.err
+    assert re.search(r"^mean Dice \d\.\d{3} on 1 reserved image\(s\)$", trained.out, re.MULTILINE), trained.out
     before = set(os.listdir(place))
     finished = run()
     assert finished.code == 0, finished.err
@@ -50,7 +56,10 @@ def test_train_then_refine_prints_three_scores_and_writes_the_network(train, run
     scores = net.refinements[-1].scores
     for what, name in (("stack", "stack"), ("mapped", "network before"), ("refined", "network after")):
         assert re.search(rf"^  {name} +{scores[what]:.3f}$", finished.out, re.MULTILINE), finished.out
-    assert "held-out" in finished.out
+    assert "on 1 image(s) that neither the forests nor the refinement saw" in finished.out
+    info = hedgerow("info", place / "net.hedge").out
+    assert f"mean Dice on 1 unseen image(s): stack {scores['stack']:.3f}" in info
+    assert "on 1 reserved image(s)" in info
     assert str(place / "net.hedge") in finished.out
     assert set(os.listdir(place)) == {*before, "net.hedge"}, "the checkpoint is gone"
 
@@ -75,6 +84,16 @@ def test_a_refined_network_is_refined_further(run, net_file, refined, place):
     assert not torch.equal(found.level(0).split_weight, refined.level(0).split_weight)
 
 
+def test_images_that_the_forests_know_give_no_score_but_the_way_to_one(run, place, hedgerow):
+    for more in ((), ("--validation", place / "images", place / "labels")):
+        finished = run(*more)
+        assert finished.code == 0, finished.err
+        assert "Dice" not in finished.out
+        assert re.search(r"no score: .*--validation.*--reserve", finished.out), finished.out
+        assert "Dice:" not in hedgerow("info", place / "net.hedge").out
+        (place / "net.hedge").unlink()
+
+
 @pytest.fixture
 def validation(place):
     image, labels = draw(60)
@@ -86,8 +105,7 @@ def validation(place):
 def test_validation_images_give_the_scores(run, place, validation):
     finished = run("--validation", *validation)
     assert finished.code == 0, finished.err
-    assert "on the validation images" in finished.out
-    assert "flatters" not in finished.out
+    assert "on 1 image(s) that neither the forests nor the refinement saw" in finished.out
     net = hr.load(place / "net.hedge")
     image, labels = draw(60)
     assert net.refinements[-1].refined == hr.evaluate(net, [image], [labels]).mean_dice

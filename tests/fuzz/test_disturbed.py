@@ -73,7 +73,7 @@ def test_a_full_disk_costs_nothing_that_was_there(disturbed, name):
 def small_disk(folder, size):
     """A file system of its own, of so many bytes."""
     folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", folder]
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size},nr_inodes=0", "none", folder]
     try:
         subprocess.run(mount, check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError):
@@ -88,10 +88,9 @@ def small_disk(folder, size):
 def filled(folder, free):
     """Nearly all of the space of a disk is taken; some bytes are left."""
     filler = folder / "filler"
-    with open(filler, "wb") as file, contextlib.suppress(OSError):
+    with open(filler, "wb", buffering=0) as file, contextlib.suppress(OSError):
         while True:
             file.write(bytes(4096))
-            file.flush()
     os.truncate(filler, max(filler.stat().st_size - free, 0))
     try:
         yield {}

@@ -133,5 +133,5 @@ def test_table_is_aligned_and_shows_absent_classes():
     *table, last = text.splitlines()
     assert len({len(line) for line in table}) == 1
     assert table[1].split() == ["0", "12,350", "0.9998", "0.9996", "0.9996"]
-    assert table[2].split() == ["1000", "0", "0.0000", "-"]
+    assert table[2].split() == ["1000", "0", "0.0000", "0.0000", "-"]
     assert last == "pixel accuracy 0.9996"

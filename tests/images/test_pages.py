@@ -315,7 +315,7 @@ def test_labels_of_several_pages_follow_the_same_rule(tmp_path):
         path = write(tmp_path / "a.tif", labels, **options)
         refused(path, "5 ", "a file of its own", "pages=3", read=read_labels)
         assert_same(read_labels(path, 3), labels[2])
-        with pytest.raises(InputError, match="5 differing channels"):
+        with pytest.raises(InputError, match="5 channels of uint16"):
             read_labels(path, "all")
 
 

@@ -113,17 +113,17 @@ def test_jpeg_images_are_turned_upright_and_refused_as_labels(tmp_path):
     assert_one_sentence(problem, "b.jpeg", "JPEG", "PNG or TIFF")
 
 
-def test_grey_in_colour_files_is_accepted_as_labels_and_colour_is_not(tmp_path):
+def test_grey_in_colour_files_is_accepted_as_labels_and_unexplained_colours_are_not(tmp_path):
     labels = random_array((5, 7), "u1") % 4
     assert_same(read_labels(write(tmp_path / "a.png", np.stack([labels] * 3, 2))), labels)
     assert_same(read_labels(write(tmp_path / "b.png", np.stack([labels] * 3 + [labels + 9], 2))), labels)
-    for path in (
-        write(tmp_path / "c.png", random_array((5, 7, 3), "u1")),
-        write(tmp_path / "c.tif", random_array((2, 5, 7), "u1")),
+    for path, words in (
+        (write(tmp_path / "c.png", random_array((5, 7, 3), "u1")), ("colours", "classes.toml")),
+        (write(tmp_path / "c.tif", random_array((2, 5, 7), "u1")), ("2 channels", "one-channel TIFF")),
     ):
         with pytest.raises(InputError) as problem:
             read_labels(path)
-        assert_one_sentence(problem, path, "channels", "grey or palette PNG")
+        assert_one_sentence(problem, path, *words)
 
 
 # TIFF

@@ -124,6 +124,7 @@ def test_evaluation_gives_scores_and_values(place, model_file, stack, example):
     assert found.without_background == expected.balanced_accuracy_without(CLASSES[0])
     values = found.to_dict()
     assert values.pop("balanced_accuracy_without_background") == found.without_background
+    assert values.pop("n_known") == 2
     assert values == expected.to_dict()
     assert json.loads((place / "scores.json").read_text()) == found.to_dict()
 

@@ -270,13 +270,20 @@ def nest(document, tensors):
 
 
 DRAWN = [drop_weight, shorten_weight, shorten_moment, forget_history, misname_step, spoil_weight, score_nothing]
-DRAWN += [score_too_well, forget_a_score, lose_endlessly, check_later, nest]
+DRAWN += [score_too_well, lose_endlessly, check_later, nest]
 
 
 @pytest.mark.parametrize("change", DRAWN)
 def test_a_checkpoint_whose_parts_do_not_fit_is_refused(net, example, stopped, change):
     edited(stopped, change)
     refused(net, example.images, example.labels, SHORT, stopped)
+
+
+def test_a_checkpoint_that_lost_a_score_is_refused(net, example, unseen, tmp_path):
+    with pytest.raises(Stopped):
+        run(net, example, checkpoint=tmp_path / "state", progress=stop_at(3), validation=unseen)
+    edited(tmp_path / "state", forget_a_score)
+    refused(net, example.images, example.labels, SHORT, tmp_path / "state", validation=unseen)
 
 
 def test_a_changed_byte_of_a_checkpoint_is_noticed(net, example, stopped):

@@ -96,10 +96,10 @@ def test_the_network_kept_after_a_divergence_is_not_relaxed_again(net, example):
     assert again.level(0).sharpness.split == kept.level(0).sharpness.split
 
 
-def test_the_network_kept_says_how_far_it_was_refined(net, example, monkeypatch, tmp_path):
+def test_the_network_kept_says_how_far_it_was_refined(net, example, unseen, monkeypatch, tmp_path):
     monkeypatch.setattr(loop._Refinement, "_step", lambda self, step: [1.0, 1.0, 1.0, 1.0, 9.0, 9.0][step])
     with pytest.raises(DivergenceError) as problem:
-        run(net, example)
+        run(net, example, validation=unseen)
     kept = record(problem.value.network)
     assert [check.step for check in kept.checks] == [0, 2]
     assert kept.scores.keys() == {"stack", "mapped"}

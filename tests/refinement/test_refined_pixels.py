@@ -62,7 +62,7 @@ def test_empty_borders_of_depth_images_can_be_left_out(depth):
         refined = refine(net, images, labels, replace(SHORT, trim=True), progress=silent)
     assert seen == [(20, 27)] * 2
     assert is_finite(refined)
-    assert record(refined).refined > 0.9
+    assert hr.evaluate(refined, images, labels).mean_dice > 0.8  # nothing tells the classes of the border apart
 
 
 def test_a_depth_image_that_shows_nothing_is_refused(depth):
@@ -214,13 +214,14 @@ def test_what_stands_at_unlabelled_pixels_changes_nothing(net, example, tmp_path
 
 
 def test_held_out_pixels_do_not_train(net, example, tmp_path):
-    """The labels that only score may say anything: the network comes out the same."""
+    """The labels that only decide when to stop may say anything: the network comes out the same."""
+    config = replace(SHORT, patience=100)
     _, held = samples.hold_out(labelled_for(net, example.images, example.labels), SHORT.held_out, SHORT.seed)
     wrong = []
     for labels, image in zip(example.labels, held, strict=True):
         wrong.append(np.where(image.target == 255, labels, CLASSES[2]))
         assert (wrong[-1] != labels).any()
-    assert_same_weights(refine(net, example.images, wrong, SHORT, progress=silent), run(net, example))
+    assert_same_weights(refine(net, example.images, wrong, config, progress=silent), run(net, example, config))
 
 
 @pytest.mark.parametrize(("n_images", "n_held"), [(5, 4), (35, 32), (60, 32)])

@@ -136,12 +136,12 @@ def scored(scores, monkeypatch):
 
 
 @pytest.mark.parametrize(("scores", "best"), [((0.5, 0.7, 0.9, 0.8), 4), ((0.5, 0.7, 0.7, 0.6), 2)])
-def test_the_best_network_is_returned_if_asked_for(net, example, monkeypatch, scores, best):
+def test_the_best_network_is_returned_if_asked_for(net, example, unseen, monkeypatch, scores, best):
     steady = replace(SHORT, decay="halving", halving_steps=1e9)
     expected = {n: run(net, example, replace(steady, n_steps=n)) for n in (best, 6)}
     for keep, step in (("best", best), ("last", 6)):
         scored(scores, monkeypatch)
-        found = run(net, example, replace(steady, keep=keep))
+        found = run(net, example, replace(steady, keep=keep), validation=unseen)
         monkeypatch.undo()
         assert_same_weights(found, expected[step])
 
@@ -151,11 +151,11 @@ def test_the_best_network_may_be_the_one_it_began_with(net, example, monkeypatch
     assert_same_weights(run(net, example, replace(SHORT, keep="best", relax=1.0)), net)
 
 
-def test_the_best_network_with_a_running_mean_is_a_mean(net, example, monkeypatch):
+def test_the_best_network_with_a_running_mean_is_a_mean(net, example, unseen, monkeypatch):
     steady = replace(SHORT, decay="halving", halving_steps=1e9, average=0.6)
     expected = run(net, example, replace(steady, n_steps=4))
     scored((0.5, 0.7, 0.9, 0.8), monkeypatch)
-    assert_same_weights(run(net, example, replace(steady, keep="best")), expected)
+    assert_same_weights(run(net, example, replace(steady, keep="best"), validation=unseen), expected)
 
 
 def test_patience_stops_a_run_that_gets_no_better(net, example, unseen, monkeypatch):

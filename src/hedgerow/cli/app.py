@@ -14,6 +14,7 @@ from hedgerow.cli import experiment, showing, training, using
 from hedgerow.cli.parts import Overwrite, output_option
 from hedgerow.config import RefineConfig, StackConfig, documented_toml
 from hedgerow.errors import HedgerowError
+from hedgerow.files import one_line
 from hedgerow.progress import heeding_interrupts
 
 app = typer.Typer(
@@ -115,6 +116,9 @@ def main() -> None:
                 "hedgerow: there is not enough memory for this; use smaller images, or end other programs.",
                 file=sys.stderr,
             )
+            sys.exit(2)
+        if isinstance(error, OSError):
+            print(f"hedgerow: {one_line(error)}; check permissions and free space.", file=sys.stderr)
             sys.exit(2)
         print(
             f"hedgerow: unexpected {type(error).__name__}: {error} (add --debug for the details)",

@@ -27,8 +27,9 @@ def scoring_images(known: Known, labelled: LabelledSet, validation: LabelledSet 
     """
     images, decides = list(labelled), config.keep == "best" or config.patience is not None
     if validation is not None:
-        is_honest = not any(image.mark in known.seen for image in validation)
-        return Split(images, list(validation) if is_honest or decides else [], is_honest)
+        held = list(validation)
+        is_honest = not any(image.mark in known.seen for image in held)
+        return Split(images, held if is_honest or decides else [], is_honest)
     marks = [image.mark for image in images]
     chosen = {i for i, mark in enumerate(marks) if mark in known.reserved}
     if not chosen and known.seen and config.held_out:
