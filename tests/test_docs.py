@@ -80,8 +80,8 @@ def hurried(monkeypatch, tiny_config):
 
     whole = loop._Refinement.__init__
 
-    def begin(self, net, train, held, config):
-        whole(self, net, train, held, dataclasses.replace(config, n_steps=STEPS))
+    def begin(self, net, train, held, config, *rest):
+        whole(self, net, train, held, dataclasses.replace(config, n_steps=STEPS), *rest)
 
     # A patched function would live on in every module that is loaded meanwhile and imports it by name.
     monkeypatch.setattr(loop._Refinement, "__init__", begin)

@@ -1,6 +1,7 @@
 """The errors a user may encounter. Each message says what was given, what was expected, and the remedy."""
 
 import os
+from collections.abc import Sequence
 
 
 def printable(text: str) -> str:
@@ -17,6 +18,25 @@ class HedgerowError(Exception):
 
 class InputError(HedgerowError):
     """An image, a label map or a folder that cannot be used."""
+
+
+class QuestionError(InputError):
+    """Something that only the user can decide: a question, and for each answer its meaning and what to add.
+
+    answers: (meaning, option of the command line, argument in Python)
+    """
+
+    def __init__(self, question: str, answers: Sequence[tuple[str, str, str]]) -> None:
+        self.question, self.answers = question, tuple(answers)
+        super().__init__(self.asked(""))
+
+    def asked(self, command: str) -> str:
+        """The question with what to do for each answer; with a command, the whole of it to type."""
+        told = [
+            f"{meaning}, {f'run {command} {option}' if command else f'add {argument} ({option})'}"
+            for meaning, option, argument in self.answers
+        ]
+        return f"{self.question} {'; '.join(told)}."
 
 
 class ConfigError(HedgerowError):

@@ -6,16 +6,17 @@ import re
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import hedgerow as hr
-from conftest import CLASSES
+from conftest import CLASSES, draw
 from hedgerow.config import StackConfig
 from hedgerow.files import write_text
 from hedgerow.forest import autocontext
 from hedgerow.images.writing import write_labels
 from hedgerow.jobs import training
 from hedgerow.threads import get_threads, threads
-from helpers.files import listing
+from helpers.files import listing, unchanged, write
 from helpers.refusals import assert_refused
 
 
@@ -147,3 +148,89 @@ def test_different_number_types_in_one_set_are_pointed_out(train, place):
     finished = train()
     assert finished.code == 0, finished.err
     assert "different number types" in finished.out
+
+
+# What was not painted
+
+
+@pytest.fixture
+def scribbles(place):
+    """`place`, its images larger and its labels strokes on 0."""
+    for number in range(2):
+        image, labels = draw(number, classes=(1, 2, 3), size=(120, 160))
+        strokes = np.zeros_like(labels)
+        strokes[30:33, 20:150], strokes[90:93, 10:150] = labels[30:33, 20:150], labels[90:93, 10:150]
+        write(place / "images" / f"a{number}.png", image)
+        write(place / "labels" / f"a{number}.png", strokes.astype(np.uint8))
+    return place
+
+
+def test_a_forgotten_unlabelled_value_is_asked_for_with_both_commands(train, scribbles):
+    before = listing(scribbles)
+    finished = train()
+    assert_refused(finished, "0 at 95", "strokes", "was nothing painted there?")
+    for value in (0, 255):
+        command = (
+            f"hedgerow train {scribbles / 'images'} {scribbles / 'labels'} -o {scribbles / 'model.hedge'} --config"
+        )
+        assert re.search(rf"run {re.escape(command)} \S+ --unlabelled {value}\b", finished.err), finished.err
+    unchanged(scribbles, before)
+
+
+@pytest.mark.parametrize(("value", "classes"), [("0", (1, 2, 3)), ("255", (0, 1, 2, 3)), ("auto", (1, 2, 3))])
+def test_the_answer_decides(train, scribbles, value, classes):
+    finished = train("--unlabelled", value)
+    assert finished.code == 0, finished.err
+    assert hr.load(scribbles / "model.hedge").classes == classes
+    assert ("0 is taken for unlabelled" in finished.out) == (value == "auto")
+
+
+def test_auto_leaves_full_labels_as_they_are(train, place):
+    assert train("--unlabelled", "auto").code == 0
+    assert hr.load(place / "model.hedge").unlabelled == 255
+
+
+def test_an_unlabelled_value_that_is_no_number_is_refused(train):
+    assert_refused(train("--unlabelled", "none"), "--unlabelled", "'none'", "auto")
+
+
+# Names and colours
+
+
+def test_names_colours_and_overlays_go_from_labels_to_predictions(train, hedgerow, place):
+    (place / "labels" / "classes.toml").write_text(
+        "[[class]]\nvalue = 3\nname = 'sky'\ncolour = '#80c0ff'\n[[class]]\nvalue = 77\nname = 'wall'\n"
+    )
+    finished = train()
+    assert finished.code == 0, finished.err
+    assert "3 sky" in finished.out
+    scored = hedgerow("evaluate", place / "model.hedge", place / "images", place / "labels")
+    assert "77 wall" in scored.out
+    predicted = hedgerow("predict", place / "model.hedge", place / "images", "-o", place / "out", "--overlay")
+    assert predicted.code == 0, predicted.err
+    labels = hr.read_labels(place / "out" / "a0.png")
+    with Image.open(place / "out" / "a0.png") as image:
+        assert image.mode == "P"
+        np.testing.assert_array_equal(np.array(image), labels)
+        shown = np.array(image.convert("RGB"))
+    assert (shown[labels == 3] == (0x80, 0xC0, 0xFF)).all()
+    assert (shown.max(axis=2) > 60).all(), "no class looks black"
+    over, picture = hr.read_image(place / "out" / "a0_overlay.png"), hr.read_image(place / "images" / "a0.png")
+    assert over.shape == (*picture.shape, 3)
+    inside = np.zeros(labels.shape, bool)
+    inside[2:-2, 2:-2] = labels[2:-2, 2:-2] == 3
+    assert (over[inside][:, 2] > over[inside][:, 0]).mean() > 0.9, "the sky is tinted blue"
+
+
+def test_labels_may_be_colours(train, hedgerow, place, example):
+    for number, labels in enumerate(example.labels):
+        colours = np.zeros((*labels.shape, 3), np.uint8)
+        colours[labels == 77], colours[labels == 200] = (255, 0, 0), (0, 0, 255)
+        write(place / "labels" / f"a{number}.png", colours)
+    finished = train()
+    assert finished.code == 0, finished.err
+    model = hr.load(place / "model.hedge")
+    assert model.legend.colours == {0: (0, 0, 0), 1: (255, 0, 0), 2: (0, 0, 255)}
+    scored = hedgerow("evaluate", place / "model.hedge", place / "images", place / "labels")
+    assert scored.code == 0, scored.err
+    assert re.search(r"mean Dice (0\.9|1)", scored.out), scored.out

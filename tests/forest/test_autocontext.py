@@ -9,7 +9,7 @@ import hedgerow as hr
 from hedgerow import threads
 from hedgerow.errors import InputError
 from hedgerow.forest import autocontext as stack_module
-from hedgerow.forest import samples as sampling
+from hedgerow.forest import groups
 from hedgerow.forest.level_input import whole_input
 from hedgerow.forest.walk import run_forest
 from hedgerow.images.labelled import labelled_set
@@ -18,7 +18,7 @@ from helpers.blobs import SMALL, blobs
 
 def grouped(images, labels, config):
     """The training images with their copies and groups, as growing gets them."""
-    return sampling.with_groups(labelled_set(images, labels), config.augment, config.seed, None)
+    return groups.with_groups(labelled_set(images, labels), config, None)
 
 
 def arrays_of(stack):
@@ -118,7 +118,23 @@ def test_groups_are_images_or_blocks_of_few_images():
     assert len({int(p.group[0, 0]) for p in prepared[:5]}) == 5
     assert {int(p.group[0, 0]) for p in prepared[5:]} == {int(p.group[0, 0]) for p in prepared[:5]}
     prepared = grouped(images[:1], labels[:1], SMALL)
-    assert len(np.unique(prepared[0].group)) == sampling.BLOCKS**2
+    assert len(np.unique(prepared[0].group)) == groups.BLOCKS**2
+
+
+def test_strokes_of_each_class_are_dealt_out_to_the_folds():
+    image, labels = np.zeros((60, 80), np.uint8), np.full((60, 80), 255)
+    labels[5, 5:30], labels[5, 40:60], labels[30, 10:20] = 0, 0, 0
+    labels[50, 5:40], labels[50, 50:75] = 1, 1
+    config = dataclasses.replace(SMALL, n_folds=2, augment=hr.AugmentConfig())
+    group = grouped([image], [labels], config)[0].group
+    first = [int(group[place]) for place in ((5, 10), (5, 50), (30, 15))]
+    assert first[0] != first[1], "the two longest are apart"
+    assert first[2] == first[0]
+    assert group[50, 10] != group[50, 60]
+    assert (group[50, 5:40] == group[50, 5]).all(), "a stroke is one group"
+    assert group[55, 8] == group[50, 8], "what is not painted goes with the nearest stroke"
+    stack = hr.fit_stack([image + labels.astype(np.uint8) % 2], [labels], dataclasses.replace(config, n_levels=2))
+    assert stack.settings["held"] == "strokes"
 
 
 @pytest.mark.parametrize(("n_groups", "n_trees", "skip"), [(2, 2, 0.3), (5, 16, 0.34), (30, 4, 0.1), (16, 16, 0.9)])

@@ -2,6 +2,7 @@
 
 import io
 import logging
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,7 +14,7 @@ from hedgerow import experiments, memory
 from hedgerow.cli import experiment, showing, training, using
 from hedgerow.cli.parts import Overwrite, output_option
 from hedgerow.config import RefineConfig, StackConfig, documented_toml
-from hedgerow.errors import HedgerowError
+from hedgerow.errors import HedgerowError, QuestionError, printable
 from hedgerow.files import one_line
 from hedgerow.progress import heeding_interrupts
 
@@ -102,7 +103,9 @@ def main() -> None:
     except HedgerowError as error:
         if debug:
             raise
-        print(f"hedgerow: {error}", file=sys.stderr)
+        command = shlex.join(["hedgerow", *sys.argv[1:]])
+        text = printable(error.asked(command)) if isinstance(error, QuestionError) else str(error)
+        print(f"hedgerow: {text}", file=sys.stderr)
         sys.exit(2)
     except SystemExit as leaving:
         if leaving.code == INTERRUPTED:

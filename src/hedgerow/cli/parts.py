@@ -43,4 +43,9 @@ def _output_path(text: str) -> Path:
 def read_settings(file: Path | None, default: Config, **options: Any) -> Config:
     """The settings of a file, or the default ones, with the options that were given in place of theirs."""
     settings = default if file is None else type(default).read(file)
-    return replace(settings, **{name: value for name, value in options.items() if value is not None})  # type: ignore[type-var]
+    return replace(settings, **given(options))  # type: ignore[type-var]
+
+
+def given(options: dict[str, Any]) -> dict[str, Any]:
+    """Those of the options that were given."""
+    return {name: value for name, value in options.items() if value is not None}

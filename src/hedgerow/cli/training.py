@@ -6,7 +6,18 @@ from typing import Annotated, Any, Literal
 import typer
 
 from hedgerow import jobs
-from hedgerow.cli.parts import Device, Images, Labels, Model, Overwrite, Pages, Unlabelled, output_option, read_settings
+from hedgerow.cli.parts import (
+    Device,
+    Images,
+    Labels,
+    Model,
+    Overwrite,
+    Pages,
+    Unlabelled,
+    given,
+    output_option,
+    read_settings,
+)
 from hedgerow.config import RefineConfig, Sharpness, StackConfig
 from hedgerow.errors import ConfigError
 from hedgerow.files import megabytes
@@ -37,7 +48,10 @@ def train(
         typer.Option(help="Fraction of the images to keep from training; they score this model and those made of it."),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="The same seed gives the same model.")] = None,
-    unlabelled: Annotated[int, typer.Option(help="Label value that means no label.")] = 255,
+    unlabelled: Annotated[
+        str | None,
+        typer.Option(metavar="VALUE|auto", help="Label value that means no label; 255 by default, auto: 255 or 0."),
+    ] = None,
     max_classes: Annotated[int, typer.Option(help="Refuse labels with more classes than this.")] = 64,
     pages: Pages = None,
     overwrite: Overwrite = False,
@@ -46,12 +60,11 @@ def train(
 
     Example: hedgerow train photos/ painted/ -o model.hedge
     """
-    settings = read_settings(
-        config, StackConfig(), n_levels=levels, n_trees=trees, features=features, reserve=reserve, seed=seed
-    )
+    options = {"n_levels": levels, "n_trees": trees, "features": features, "reserve": reserve, "seed": seed}
     trained = jobs.train(
-        images, labels, output, settings, unlabelled=unlabelled, max_classes=max_classes, pages=pages,
-        overwrite=overwrite, keep=[] if config is None else [config], say=print,
+        images, labels, output, None if config is None else StackConfig.read(config), changes=given(options),
+        unlabelled=_unlabelled(unlabelled), max_classes=max_classes, pages=pages, overwrite=overwrite,
+        keep=[] if config is None else [config], say=print,
     )  # fmt: skip
     for level, score in enumerate(trained.held_out, start=1):
         left_out = "; left out, since it does not help" if level > trained.stack.n_levels else ""
@@ -59,6 +72,15 @@ def train(
     if trained.reserved is not None:
         print(f"mean Dice {trained.reserved['mean_dice']:.3f} on {trained.reserved['n_images']} reserved image(s)")
     print(f"{output}: {megabytes(trained.n_bytes)}")
+
+
+def _unlabelled(text: str | None) -> int | str | None:
+    if text is None or text == "auto":
+        return text
+    try:
+        return int(text)
+    except ValueError as error:
+        raise ConfigError(f"--unlabelled is {text!r}; give a whole number, e.g. 0 or 255, or auto.") from error
 
 
 def refine(

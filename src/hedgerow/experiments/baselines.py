@@ -20,8 +20,8 @@ from hedgerow.config import AugmentConfig, Checked, setting
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.experiments.data import scored
 from hedgerow.experiments.networks import NETWORKS
+from hedgerow.forest.groups import FEW_IMAGES
 from hedgerow.forest.history import Check
-from hedgerow.forest.samples import FEW_IMAGES
 from hedgerow.images.altering import altered, crop, labelled_corner
 from hedgerow.images.arrays import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledImage, LabelledSet

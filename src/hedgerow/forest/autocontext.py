@@ -1,7 +1,7 @@
 """Auto-context: forests grown level by level, each reading the features and the previous level.
 
 A later level must see what it will meet on new images: predictions for images that the previous level was not trained
-on. So pixels belong to groups (an image with its altered copies, or blocks if images are few), and the class
+on. So pixels belong to groups (an image with its altered copies, or parts of it if images are few), and the class
 probabilities that level k+1 learns from come, group by group, from trees that never saw the group.
 """
 
@@ -18,10 +18,12 @@ from hedgerow.features.kept import Ready
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.features.registry import fit_features, kinds_of, layout_of
 from hedgerow.forest.arrays import ForestStack
+from hedgerow.forest.choosing import settings_for
+from hedgerow.forest.groups import groups_of, with_groups
 from hedgerow.forest.grow import grow_forest
 from hedgerow.forest.history import Known
 from hedgerow.forest.planes import PlaneForest, TrainingPlanes, build_planes
-from hedgerow.forest.samples import Samples, draw_samples, reserve, with_groups
+from hedgerow.forest.samples import Samples, draw_samples, reserve
 from hedgerow.images.labelled import LabelledImage, LabelledSet, labelled_set
 from hedgerow.images.legend import Legend
 from hedgerow.images.metrics import Scores, confusion
@@ -44,15 +46,15 @@ def fit_stack(
     """Grow a stack on images (H,W[,C]) of any sizes and labels (H,W), `unlabelled` where there is no label.
 
     With StackConfig(features="channels") an image is (F,H,W): its own channels, in place of the filter bank.
+    config: None: chosen by how much is painted, see `choosing.settings_for`
     names: of the images, for messages; legend: names and colours of the classes, kept in the stack;
     progress: report function, None for a bar on the terminal.
     """
-    config = config or StackConfig()
-    if not isinstance(config, StackConfig):
+    if not isinstance(config, StackConfig | None):
         raise ConfigError(f"config is a {type(config).__name__}; give a StackConfig, e.g. StackConfig(n_trees=16).")
-    layout = layout_of(config.features)
+    layout = layout_of((config or StackConfig()).features)
     labelled = labelled_set(images, labels, layout=layout, unlabelled=unlabelled, names=names, legend=legend)
-    return grow_stack(labelled, config, progress=progress)
+    return grow_stack(labelled, config or settings_for(labelled, log.info), progress=progress)
 
 
 def grow_stack(
@@ -63,7 +65,7 @@ def grow_stack(
     trained, reserved = reserve(labelled, config.reserve, config.seed)
     labelled = replace(labelled, images=trained)
     blank = kinds_of(config.features)[0].blank
-    images = with_groups(labelled, config.augment, config.seed, blank)
+    images = with_groups(labelled, config, blank)
     n_classes = labelled.n_classes
     with reporting(progress) as report:
         report("features", 0, 2)
@@ -94,7 +96,7 @@ def grow_stack(
         for level in range(best + 1, len(levels)):
             log.info("level %d is left out: the best held-out score is that of level %d", level + 1, best + 1)
         levels = levels[: best + 1]
-    settings = {"config": config.to_dict(), "n_images": len(labelled), "held_out": scores}
+    settings = {"config": config.to_dict(), "n_images": len(labelled), "held_out": scores, "held": groups_of(labelled)}
     known = Known(tuple(image.mark for image in trained), tuple(image.mark for image in reserved))
     stack = ForestStack(
         features,

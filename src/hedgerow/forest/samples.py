@@ -1,26 +1,17 @@
-"""Which images and pixels train the trees, and which are held out."""
+"""Which images and pixels train the trees, and which score a refinement."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hedgerow.config import AugmentConfig, SamplingConfig, StackConfig
+from hedgerow.config import SamplingConfig, StackConfig
 from hedgerow.errors import InputError
-from hedgerow.images.altering import augmented_copy
+from hedgerow.forest.groups import BLOCKS, FEW_IMAGES, blocks
 from hedgerow.images.arrays import UNLABELLED_INDEX as UNLABELLED
 from hedgerow.images.labelled import LabelledImage, LabelledSet
 
-FEW_IMAGES = 4  # with fewer, groups are blocks of images instead of whole images
-BLOCKS = 4  # along each side of such an image
 MOST_HELD = 32  # images that score a refinement, at most: each is predicted at every check, and there may be thousands
-
-
-def blocks(shape: tuple[int, ...], side: int) -> np.ndarray:
-    """(H,W) int32: the number of the block that each pixel lies in, out of side x side blocks."""
-    rows = (np.arange(shape[0]) * side // shape[0]).astype(np.int32)
-    columns = (np.arange(shape[1]) * side // shape[1]).astype(np.int32)
-    return rows[:, None] * side + columns[None, :]
 
 
 def reserve(labelled: LabelledSet, part: float, seed: int) -> tuple[list[LabelledImage], list[LabelledImage]]:
@@ -62,21 +53,6 @@ def hold_out(labelled: LabelledSet, part: float, seed: int) -> tuple[list[Labell
         if n:
             held.append(replace(image, target=np.where(is_held, image.target, UNLABELLED).astype(np.uint8)))
     return kept, held
-
-
-def with_groups(labelled: LabelledSet, augment: AugmentConfig, seed: int, blank: float | None) -> list[LabelledImage]:
-    """The images, then their altered copies, with the groups that are held out together: an image with its copies or,
-    if there are few images, a block with its copies."""
-    originals: list[LabelledImage] = []
-    copies: list[LabelledImage] = []
-    first_group = 0
-    for i, image in enumerate(labelled):
-        group = first_group + blocks(image.size, 1 if len(labelled) >= FEW_IMAGES else BLOCKS)
-        first_group = int(group.max()) + 1
-        originals.append(replace(image, group=group))
-        rng = np.random.default_rng((seed, 1, i))
-        copies += [augmented_copy(originals[-1], augment, rng, blank) for _ in range(augment.copies)]
-    return originals + copies
 
 
 def choose_pixels(

@@ -1,22 +1,23 @@
 """Training: a stack of forests from images and labels."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from hedgerow.config import StackConfig
-from hedgerow.errors import InputError
+from hedgerow.errors import InputError, QuestionError
 from hedgerow.features.registry import layout_of
 from hedgerow.files import PathLike
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import grow_stack
-from hedgerow.forest.samples import FEW_IMAGES
-from hedgerow.images.arrays import Layout
+from hedgerow.forest.choosing import settings_for
+from hedgerow.images.arrays import Layout, to_labels
 from hedgerow.images.classes import check_unlabelled
 from hedgerow.images.label_files import read_label_set
 from hedgerow.images.labelled import LabelledSet, labelled_set
+from hedgerow.images.paint import unpainted_value
 from hedgerow.images.pairing import FilesSpec, Pair, pair_files
 from hedgerow.images.reading import Pages, read_input
 from hedgerow.io import model_file
@@ -24,6 +25,7 @@ from hedgerow.jobs.inputs import Say, checked_output, files_of, say_what_was_rea
 from hedgerow.predict.evaluate import score
 from hedgerow.progress import Report
 
+UNLABELLED = 255  # unless said otherwise
 MOST_KINDS = 3  # different sizes and number types that are named
 
 
@@ -48,8 +50,9 @@ class Trained:
     @property
     def unseen(self) -> str:
         """What was held out."""
-        is_many = self.stack.settings["n_images"] >= FEW_IMAGES
-        return "training images" if is_many else "blocks of the training images"
+        return {"images": "training images", "blocks": "blocks of the training images", "strokes": "strokes"}[
+            self.stack.settings["held"]
+        ]
 
 
 def train(
@@ -58,7 +61,8 @@ def train(
     output: PathLike,
     config: StackConfig | None = None,
     *,
-    unlabelled: int = 255,
+    changes: Mapping[str, Any] | None = None,
+    unlabelled: int | str | None = None,
     max_classes: int = 64,
     pages: Pages = None,
     keep: Iterable[PathLike] = (),
@@ -68,17 +72,25 @@ def train(
 ) -> Trained:
     """Grow a stack on files and write it to `output`; says what was read before it begins.
 
+    config:      None: chosen by the amount of paint, see `settings_for`
+    changes:     settings to change in it, by name
+    unlabelled:  the label value that means "no label"; None: 255, but if 0 looks like it, that is asked by a
+                 QuestionError; "auto": decided by what it looks like
     max_classes: labels with more classes are refused, since they are probably no labels
     pages:       which pages of image files to read, see `read_image`
     keep:        files that must not be written over, beside those that are read
     overwrite:   also an existing file that Hedgerow did not write
     """
-    config, unlabelled = config or StackConfig(), check_unlabelled(unlabelled)
-    layout = layout_of(config.features)
+    if unlabelled not in (None, "auto"):
+        unlabelled = check_unlabelled(unlabelled)
+    changed = replace(config or StackConfig(), **(changes or {}))  # refuses bad settings before anything is read
+    layout = layout_of(changed.features)
     pairs = pair_files(images, labels)
     output = checked_output(output, [*files_of(pairs), *keep], overwrite=overwrite)
     labelled = _read(pairs, labels, layout, unlabelled, max_classes, pages, say)
-    stack = _scored(grow_stack(labelled, config, progress=progress), labelled, progress)
+    if config is None:
+        changed = replace(settings_for(labelled, say), **(changes or {}))
+    stack = _scored(grow_stack(labelled, changed, progress=progress), labelled, progress)
     return Trained(stack, model_file.save(stack, output))
 
 
@@ -98,7 +110,7 @@ def _read(
     pairs: Sequence[Pair],
     labels: FilesSpec,
     layout: Layout,
-    unlabelled: int,
+    unlabelled: int | str | None,
     max_classes: int,
     pages: Pages,
     say: Say,
@@ -106,8 +118,9 @@ def _read(
     pictures = [read_input(pair.image, layout, pages) for pair in pairs]
     maps, legend = read_label_set([pair.label for pair in pairs])
     names = [str(pair.image) for pair in pairs]
+    value = _unlabelled_value(maps, unlabelled, say)
     try:
-        labelled = labelled_set(pictures, maps, layout=layout, unlabelled=unlabelled, names=names, legend=legend)
+        labelled = labelled_set(pictures, maps, layout=layout, unlabelled=value, names=names, legend=legend)
     except InputError as error:
         if any(name in str(error) for name in names):
             raise
@@ -125,6 +138,27 @@ def _read(
     assert labelled.table is not None  # the classes were taken from these labels
     say(labelled.table.text(labelled.legend.names))
     return labelled
+
+
+def _unlabelled_value(maps: Sequence[np.ndarray], asked: int | str | None, say: Say) -> int:
+    """The label value that means "no label"."""
+    if isinstance(asked, int):
+        return asked
+    found = unpainted_value([to_labels(labels) for labels in maps], UNLABELLED)
+    if found is None:
+        return UNLABELLED
+    if asked == "auto":
+        say(f"{found} is taken for unlabelled: it has nearly all pixels, and the other classes look like strokes")
+        return found
+    part = sum(int((labels == found).sum()) for labels in maps) / sum(labels.size for labels in maps)
+    raise QuestionError(
+        f"the labels have the value {found} at {part:.1%} of all pixels, and the other classes look like strokes: was"
+        " nothing painted there?",
+        [
+            (f"If so, {found} means unlabelled", f"--unlabelled {found}", f"unlabelled={found}"),
+            (f"if {found} is a class of its own", f"--unlabelled {UNLABELLED}", f"unlabelled={UNLABELLED}"),
+        ],
+    )
 
 
 def _kinds(pictures: Sequence[np.ndarray]) -> str:

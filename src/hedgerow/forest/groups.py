@@ -1,0 +1,67 @@
+"""Groups: pixels that are held out together, so that each is predicted by trees that saw nothing like it.
+
+Of many images a group is one image. Of few images it is a block of one; or, if they are painted with strokes, some of
+the strokes with what lies nearest to them: a block might hold all the paint of a class.
+"""
+
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+from scipy import ndimage
+
+from hedgerow.config import StackConfig
+from hedgerow.forest.choosing import is_sparse
+from hedgerow.images.altering import augmented_copy
+from hedgerow.images.arrays import UNLABELLED_INDEX as UNLABELLED
+from hedgerow.images.labelled import LabelledImage, LabelledSet
+
+FEW_IMAGES = 4  # with fewer, groups are parts of images
+BLOCKS = 4  # along each side of such an image
+GroupsOf = Literal["images", "blocks", "strokes"]
+
+
+def groups_of(labelled: LabelledSet) -> GroupsOf:
+    """What a group is."""
+    if len(labelled) >= FEW_IMAGES:
+        return "images"
+    return "strokes" if is_sparse(labelled) else "blocks"
+
+
+def with_groups(labelled: LabelledSet, config: StackConfig, blank: float | None) -> list[LabelledImage]:
+    """The images, then their altered copies, with their groups; a group goes along into the copies."""
+    kind = groups_of(labelled)
+    originals: list[LabelledImage] = []
+    copies: list[LabelledImage] = []
+    first_group = 0
+    for i, image in enumerate(labelled):
+        if kind == "strokes":
+            group = strokes(image.target, config.n_folds, np.random.default_rng((config.seed, 9, i)))
+        else:
+            group = first_group + blocks(image.size, 1 if kind == "images" else BLOCKS)
+            first_group = int(group.max()) + 1
+        originals.append(replace(image, group=group))
+        rng = np.random.default_rng((config.seed, 1, i))
+        copies += [augmented_copy(originals[-1], config.augment, rng, blank) for _ in range(config.augment.copies)]
+    return originals + copies
+
+
+def blocks(shape: tuple[int, ...], side: int) -> np.ndarray:
+    """(H,W) int32: the number of the block that each pixel lies in, out of side x side blocks."""
+    rows = (np.arange(shape[0]) * side // shape[0]).astype(np.int32)
+    columns = (np.arange(shape[1]) * side // shape[1]).astype(np.int32)
+    return rows[:, None] * side + columns[None, :]
+
+
+def strokes(target: np.ndarray, n_groups: int, rng: np.random.Generator) -> np.ndarray:
+    """(H,W) int32 groups from 0 of painted class indices (H,W): the strokes of each class are dealt out to the groups
+    in turn, and what is not painted goes with the nearest stroke."""
+    group = np.zeros(target.shape, np.int32)
+    for value in np.unique(target[target != UNLABELLED]):
+        pieces, n = ndimage.label(target == value, np.ones((3, 3)))
+        order = np.argsort(-np.bincount(pieces.ravel(), minlength=n + 1)[1:], kind="stable")  # the longest first
+        of_piece = np.zeros(n + 1, np.int32)
+        of_piece[1 + order] = (rng.integers(n_groups) + np.arange(n)) % n_groups
+        group[pieces > 0] = of_piece[pieces[pieces > 0]]
+    nearest = ndimage.distance_transform_edt(target == UNLABELLED, return_distances=False, return_indices=True)
+    return np.ascontiguousarray(group[tuple(nearest)])

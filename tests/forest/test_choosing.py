@@ -1,0 +1,76 @@
+"""Settings that fit the amount of paint, and levels that do not help."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import hedgerow as hr
+from conftest import draw
+from hedgerow.forest.choosing import settings_for
+from hedgerow.images.labelled import labelled_set
+from hedgerow.images.metrics import Scores
+
+
+def strokes(labels):
+    """Two rows of the labels; all else is not painted."""
+    paint = np.full_like(labels, 255)
+    paint[4], paint[-3] = labels[4], labels[-3]
+    return paint
+
+
+def test_strokes_and_full_labels_have_settings_of_their_own():
+    image, labels = draw(0, size=(40, 60))
+    said = []
+    few = settings_for(labelled_set([image], [strokes(labels)]), said.append)
+    assert len(said) == 1
+    assert "5.0%" in said[0]
+    assert few.sampling.step == 1
+    assert few.min_split == 2
+    assert few.n_trees > hr.StackConfig().n_trees
+    assert (few.n_levels, few.context.window) == (1, 1), "no context"
+    assert settings_for(labelled_set([image], [labels]), said.append) == hr.StackConfig()
+    assert len(said) == 1
+
+
+def test_without_settings_they_are_chosen_and_given_ones_stay(tiny_config):
+    image, labels = draw(0, size=(40, 60))
+    chosen = hr.fit_stack([image], [strokes(labels)])
+    expected = settings_for(labelled_set([image], [strokes(labels)]))
+    assert hr.StackConfig.from_dict(chosen.settings["config"]) == expected
+    given = hr.fit_stack([image], [strokes(labels)], tiny_config)
+    assert hr.StackConfig.from_dict(given.settings["config"]) == tiny_config
+
+
+@pytest.mark.parametrize(
+    ("dice", "n_levels"), [((0.278, 0.61, 0.362), 2), ((0.5, 0.4, 0.3), 1), ((0.3, 0.2, 0.4), 3), ((0.5, 0.5, 0.5), 1)]
+)
+def test_levels_after_the_best_are_left_out(example, tiny_config, monkeypatch, dice, n_levels):
+    asked = []  # each score twice: for the record, and for the log
+    monkeypatch.setattr(Scores, "mean_dice", property(lambda self: asked.append(self) or dice[(len(asked) - 1) // 2]))
+    config = replace(tiny_config, n_levels=3, drop_levels=True)
+    stack = hr.fit_stack(example.images, example.labels, config)
+    assert stack.n_levels == n_levels
+    assert [score["mean_dice"] for score in stack.settings["held_out"]] == list(dice)
+    monkeypatch.undo()
+    whole = hr.fit_stack(example.images, example.labels, replace(config, drop_levels=False))
+    assert whole.n_levels == 3
+    for level in range(n_levels):
+        np.testing.assert_array_equal(stack.levels[level].votes, whole.levels[level].votes)
+
+
+def test_without_held_out_scores_no_level_is_left_out(example, tiny_config):
+    config = replace(tiny_config, n_levels=2, held_out="none", drop_levels=True)
+    assert hr.fit_stack(example.images, example.labels, config).n_levels == 2
+
+
+def test_an_image_is_not_reserved_if_a_class_would_be_lost(tiny_config):
+    images, labels = zip(*(draw(seed) for seed in range(4)), strict=True)
+    rare = [labels[0], *(np.where(one == 200, 77, one) for one in labels[1:])]
+    config = replace(tiny_config, reserve=0.75)
+    for seed in range(3):
+        stack = hr.fit_stack(images, rare, replace(config, seed=seed))
+        assert len(stack.known.reserved) == 3
+        assert stack.classes == (3, 77, 200)
+    with pytest.raises(hr.InputError, match="without losing a class"):
+        hr.fit_stack(images[:2], [labels[0], np.where(labels[1] == 3, 9, labels[1])], config)
