@@ -54,9 +54,18 @@ def fit_stack(
 
 
 def grow_stack(
-    labelled: LabelledSet, config: StackConfig, *, ready: Ready | None = None, progress: Report | None = None
+    labelled: LabelledSet,
+    config: StackConfig,
+    *,
+    ready: Ready | None = None,
+    progress: Report | None = None,
+    scored: Callable[[int, float], None] | None = None,
 ) -> ForestStack:
-    """Grow a stack on labelled images; `ready`: their features, if already computed."""
+    """Grow a stack on labelled images.
+
+    ready:  their features, if already computed
+    scored: is told the number of each level and its held-out mean Dice, as soon as it is known
+    """
     log.info("classes\n%s", labelled.table)
     blank = kinds_of(config.features)[0].blank
     images = with_groups(labelled, config.augment, config.seed, blank)
@@ -85,6 +94,8 @@ def grow_stack(
                 result = Scores(labelled.classes, table)
                 scores.append({"mean_dice": float(result.mean_dice), "accuracy": float(result.accuracy)})
                 log.info("level %d: held-out mean Dice %.4f", level + 1, result.mean_dice)
+                if scored is not None:
+                    scored(level + 1, float(result.mean_dice))
     settings = {"config": config.to_dict(), "n_images": len(labelled), "held_out": scores}
     stack = ForestStack(
         features,
@@ -125,14 +136,15 @@ def _grow_level(
     n_folds = min(config.n_folds, len(groups)) if config.held_out == "folds" else 0
     total, done = config.n_trees * (1 + n_folds), 0
 
-    def advance() -> None:
+    def advance(n: int = 1) -> None:
         nonlocal done
-        done += 1
+        done += n
         report(f"level {level + 1} of {config.n_levels}: trees", done, total)
 
     def grow(skipped: list[np.ndarray], part: int) -> PlaneForest:
         return grow_forest(planes, samples, skipped, n_classes, config, (config.seed, 3, level, part), advance)
 
+    advance(0)  # the first tree may take long, and it is no longer the features that do
     nothing = np.zeros(0, np.int32)
     order = np.random.default_rng((config.seed, 4, level)).permutation(groups)
     if config.held_out == "trees" and len(groups) > 1:

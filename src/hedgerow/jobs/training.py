@@ -16,7 +16,7 @@ from hedgerow.images.arrays import Layout
 from hedgerow.images.classes import check_unlabelled
 from hedgerow.images.label_files import read_label_set
 from hedgerow.images.labelled import LabelledSet, labelled_set
-from hedgerow.images.pairing import FilesSpec, Pair, pair_files
+from hedgerow.images.pairing import FilesSpec, Pair, in_words, pair_files
 from hedgerow.images.reading import Pages, read_input
 from hedgerow.io import model_file
 from hedgerow.jobs.inputs import Say, checked_output, files_of, say_what_was_read, unsaid
@@ -40,8 +40,11 @@ class Trained:
     @property
     def unseen(self) -> str:
         """What was held out."""
-        is_many = self.stack.settings["n_images"] >= FEW_IMAGES
-        return "training images" if is_many else "blocks of the training images"
+        return _held_out_part(self.stack.settings["n_images"])
+
+
+def _held_out_part(n_images: int) -> str:
+    return "training images" if n_images >= FEW_IMAGES else "blocks of the training images"
 
 
 def train(
@@ -58,7 +61,7 @@ def train(
     say: Say = unsaid,
     progress: Report | None = None,
 ) -> Trained:
-    """Grow a stack on files and write it to `output`; says what was read before it begins.
+    """Grow a stack on files and write it to `output`; says what was read before it begins, and each level's score.
 
     max_classes: labels with more classes are refused, since they are probably no labels
     pages:       which pages of image files to read, see `read_image`
@@ -69,7 +72,12 @@ def train(
     layout = layout_of(config.features)
     pairs = pair_files(images, labels)
     output = checked_output(output, [*files_of(pairs), *keep], overwrite=overwrite)
-    stack = grow_stack(_read(pairs, labels, layout, unlabelled, max_classes, pages, say), config, progress=progress)
+    labelled = _read(pairs, labels, layout, unlabelled, max_classes, pages, say)
+
+    def scored(level: int, dice: float) -> None:
+        say(f"level {level}: mean Dice {dice:.3f} on {_held_out_part(len(labelled))} it did not see")
+
+    stack = grow_stack(labelled, config, progress=progress, scored=scored)
     return Trained(stack, model_file.save(stack, output))
 
 
@@ -90,12 +98,12 @@ def _read(
     except InputError as error:
         if any(name in str(error) for name in names):
             raise
-        raise InputError(f"{labels}: {error}") from error  # it is about all the label maps
+        raise InputError(f"{in_words(labels)}: {error}") from error  # it is about all the label maps
     if labelled.n_classes > max_classes:
         raise InputError(
-            f"the labels in {labels} have {labelled.n_classes} different values and at most {max_classes} classes were "
-            "expected: are the folders swapped, or the labels smoothed at their edges? If not, raise max_classes "
-            "(--max-classes)."
+            f"the labels in {in_words(labels)} have {labelled.n_classes} different values and at most {max_classes} "
+            "classes were expected: are the folders swapped, or the labels smoothed at their edges? If not, raise "
+            "max_classes (--max-classes)."
         )
     say(f"{len(pairs)} image(s): {_kinds(pictures)}")
     say_what_was_read([pair.image for pair in pairs], layout, pages, say)
