@@ -114,7 +114,7 @@ def main() -> None:
     asked = Asked()
     try:
         with heeding_interrupts():
-            app(obj=asked)
+            app(obj=asked, prog_name="hedgerow")
     except HedgerowError as error:
         if debug:
             raise

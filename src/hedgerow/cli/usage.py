@@ -48,12 +48,13 @@ class Command(_InSentences, TyperCommand):
         """Arguments, then the options group by group, those that all commands have last."""
         groups: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
-            if _is_argument(param):
-                groups.setdefault("Arguments", []).append((_piece(param), getattr(param, "help", None) or ""))
-                continue
             record = param.get_help_record(ctx)
-            group = COMMON if param.name == "help" else getattr(param, "rich_help_panel", None) or "Options"
-            if record is not None:
+            if record is None:
+                continue
+            if _is_argument(param):
+                groups.setdefault("Arguments", []).append((_piece(param), record[1].removesuffix("  [required]")))
+            else:
+                group = COMMON if "--help" in param.opts else getattr(param, "rich_help_panel", None) or "Options"
                 groups.setdefault(group, []).append(record)
         for last in (READING, MORE, COMMON):
             groups[last] = groups.pop(last, [])
