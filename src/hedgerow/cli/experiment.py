@@ -26,8 +26,12 @@ def experiment(
         Literal["small", "medium", "full"],
         typer.Option(help="small: minutes per part; medium: the default settings; full: the paper's size, hours."),
     ] = "small",
-    seed: Annotated[list[int] | None, typer.Option("--seed", help="May be repeated; 0 by default.")] = None,
-    part: Annotated[list[str] | None, typer.Option("--part", help="Only this part; may be repeated.")] = None,
+    seed: Annotated[
+        list[int] | None, typer.Option("--seed", metavar="SEED", help="May be repeated; 0 by default.")
+    ] = None,
+    part: Annotated[
+        list[str] | None, typer.Option("--part", metavar="PART", help="Only this part; may be repeated.")
+    ] = None,
     device: Annotated[str, typer.Option(help="Where networks are trained: cpu or cuda.")] = "cpu",
     develop: Annotated[
         bool, typer.Option("--develop", help="Score on the last quarter of the training images, to choose settings.")

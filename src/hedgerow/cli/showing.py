@@ -20,7 +20,7 @@ def report(
     output: Annotated[Path, output_option("Page to write, e.g. report.html.")],
     also: Annotated[
         list[Path] | None,
-        typer.Option(readable=False, help="Another model to compare with the first; may be repeated."),
+        typer.Option(metavar="MODEL", readable=False, help="Another model to compare with the first; may be repeated."),
     ] = None,
     background: Annotated[int | None, typer.Option(help="Class that is shown dark and scored apart.")] = None,
     title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
@@ -47,7 +47,9 @@ def look(
     image: Annotated[str, typer.Argument(metavar="IMAGE", help="Image file.")],
     output: Annotated[Path, output_option("Figure to write: .png, .pdf or .svg.")],
     truth: Annotated[str | None, typer.Option(help="Label map to show beside the predictions.")] = None,
-    classes: Annotated[list[int] | None, typer.Option("--class", help="Class to show; may be repeated.")] = None,
+    classes: Annotated[
+        list[int] | None, typer.Option("--class", metavar="CLASS", help="Class to show; may be repeated.")
+    ] = None,
     pages: Pages = None,
     overwrite: Overwrite = False,
 ) -> Result:
