@@ -28,6 +28,7 @@ PUBLIC = [
     "ForestStack",
     "HedgerowError",
     "InputError",
+    "Legend",
     "ModelError",
     "NeuralForestClassifier",
     "RefineConfig",

@@ -1,8 +1,10 @@
 """Progress reports: the bar on a terminal, callers' own reports, and interrupts."""
 
 import io
+import logging
 import signal
 import sys
+import threading
 from contextlib import suppress
 
 import pytest
@@ -62,3 +64,121 @@ def test_a_callers_report_is_used_in_place_of_the_bar(monkeypatch):
         report("work", 1, 2)
     assert seen == [("work", 1, 2)]
     assert sys.stderr.getvalue() == ""
+
+
+# Lines, where there is no terminal
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (8.4, "8 s"), (59.6, "1 min 0 s"), (133, "2 min 13 s"), (3599.7, "1 h 0 min"), (7500, "2 h 5 min")],
+)
+def test_durations_as_people_say_them(seconds, text):
+    assert progress.duration(seconds) == text
+
+
+def test_lines_tell_the_work_how_far_it_is_and_the_time_left():
+    clock = Clock()
+    now = progress.Progress(clock)
+    assert now.text() == ""
+    now.report("level 1 of 3: trees", 0, 20)
+    clock.now = 30
+    assert now.text() == "level 1 of 3: trees, 0 %, 30 s so far"
+    now.report("level 1 of 3: trees", 5, 20)
+    assert now.text() == "level 1 of 3: trees, 25 %, about 1 min 30 s left"
+    clock.now = 40  # nothing was done since, so it takes longer
+    assert now.text() == "level 1 of 3: trees, 25 %, about 2 min 0 s left"
+
+
+def test_the_time_left_counts_from_where_the_work_began():
+    clock = Clock()
+    now = progress.Progress(clock)
+    now.report("refining", 900, 1000)  # resumed
+    clock.now = 10
+    now.report("refining: loss 0.5", 950, 1000)
+    assert now.text() == "refining: loss 0.5, 95 %, about 10 s left"
+    now.report("refining", 0, 1000)  # another one
+    clock.now = 20
+    now.report("refining: loss 0.7", 100, 1000)
+    assert now.text() == "refining: loss 0.7, 10 %, about 1 min 30 s left"
+
+
+def test_work_within_work_does_not_disturb_the_time_left():
+    clock = Clock()
+    now = progress.Progress(clock)
+    for image in range(3):
+        now.report("images", image, 6)
+        for tile in range(1, 5):
+            clock.now += 5
+            now.report("tiles of this image", tile, 8)
+    assert now.text() == "tiles of this image, 50 %, about 20 s left"
+    now.report("images", 3, 6)
+    assert now.text() == "images, 50 %, about 1 min 0 s left"
+
+
+def test_a_line_comes_after_every_wait_until_the_work_is_over(capsys):
+    clock = Clock()
+    now, waits = progress.Progress(clock), []
+
+    def wait(seconds):
+        waits.append(seconds)
+        clock.now += seconds
+        if len(waits) == 2:
+            now.report("trees", 0, 4)
+        if len(waits) == 3:
+            now.report("trees", 3, 4)
+        return len(waits) == 4
+
+    progress.tell(now, wait)
+    assert waits == [30] * 4
+    assert capsys.readouterr().err.splitlines() == ["trees, 0 %, 0 s so far", "trees, 75 %, about 10 s left"]
+
+
+def test_lines_are_told_by_a_thread_that_ends_with_the_work(monkeypatch, capsys):
+    is_told = threading.Event()
+
+    def tell(now, wait):
+        now.report("work", 1, 2)
+        is_told.set()
+        wait(None)  # until the work is over
+        print(now.text(), file=sys.stderr)
+
+    monkeypatch.setattr(progress, "tell", tell)
+    before = threading.active_count()
+    with progress.shown_as("bar or lines"), progress.progress_bar() as report:
+        assert is_told.wait(60)
+        report("other work", 1, 4)
+    assert threading.active_count() == before
+    assert capsys.readouterr().err.startswith("other work, 25 %, ")
+
+
+def test_nothing_is_shown_where_nothing_is_asked_for(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with progress.shown_as("nothing"), progress.progress_bar() as report:
+        report("work", 1, 2)
+    assert sys.stderr.getvalue() == ""
+
+
+def test_what_is_printed_into_a_file_arrives_there_past_the_bar(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    with progress.progress_bar() as report:
+        report("work", 1, 2)
+        print("a result")
+    assert sys.stdout.getvalue() == "a result\n"
+    assert "a result" not in sys.stderr.getvalue()
+
+
+def test_each_work_is_logged_once(caplog):
+    caplog.set_level(logging.INFO, "hedgerow")
+    with progress.progress_bar() as report:
+        for what, done in (("refining", 0), ("refining: loss 1", 1), ("drawing", 0), ("refining: loss 2", 2)):
+            report(what, done, 2)
+    assert [record.message for record in caplog.records] == ["refining", "drawing"]

@@ -1,17 +1,52 @@
 """Progress of long work, through a function `report(what, done, total)`; an exception raised in it stops the work."""
 
+import logging
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
 
 Report = Callable[[str, int, int], None]
+Manner = Literal["bar", "bar or lines", "nothing"]
+LINE_EVERY = 30  # seconds
+
+log = logging.getLogger("hedgerow")
 _interrupted = threading.Event()
+_manner: Manner = "bar"
 
 
 def silent(what: str, done: int, total: int) -> None:
     """Report to nobody."""
+
+
+def duration(seconds: float) -> str:
+    """As people say it: "8 s", "2 min 13 s", "1 h 5 min"."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+@contextmanager
+def shown_as(manner: Manner) -> Iterator[None]:
+    """Within the block, progress without a report function of the caller's own is shown in this manner.
+
+    "bar":          a bar on a terminal, and nothing elsewhere; so it is unless something else is asked for
+    "bar or lines": a bar on a terminal, and a line every half minute elsewhere, e.g. in the log of a cluster
+    "nothing":      nothing at all
+    """
+    global _manner
+    before, _manner = _manner, manner
+    try:
+        yield
+    finally:
+        _manner = before
 
 
 @contextmanager
@@ -35,35 +70,120 @@ def heeding_interrupts() -> Iterator[None]:
 
 
 def _heeding(report: Report) -> Report:
+    """The report function, stopped by interrupts, and each new work noted in the log."""
+    seen: set[str] = set()
+
     def heeding(what: str, done: int, total: int) -> None:
         if _interrupted.is_set():
             raise KeyboardInterrupt
+        if _work(what) not in seen:
+            seen.add(_work(what))
+            log.info("%s", what)
         report(what, done, total)
 
     return heeding
 
 
+def _work(what: str) -> str:
+    """The part of a report's name that stays: what follows may change as the work goes on, a loss, a score."""
+    return what.partition(":")[0]
+
+
 @contextmanager
 def progress_bar() -> Iterator[Report]:
-    """A bar on the terminal while the block runs; nothing if the output is not a terminal."""
-    if sys.stderr is None or not sys.stderr.isatty():  # None: a program without a console
+    """A bar on the terminal while the block runs; elsewhere nothing or lines, see `shown_as`."""
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()  # None: a program without a console
+    if _manner == "nothing" or sys.stderr is None or (_manner == "bar" and not is_terminal):
         yield _heeding(silent)
-        return
+    elif is_terminal:
+        with _bar() as report:
+            yield _heeding(report)
+    else:
+        with _lines() as report:
+            yield _heeding(report)
+
+
+@contextmanager
+def _bar() -> Iterator[Report]:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    # What is printed meanwhile appears above the bar, unless it goes to a file: there it must arrive.
+    is_seen = sys.stdout is not None and sys.stdout.isatty()
+    with Progress(console=Console(stderr=True), transient=True, redirect_stdout=is_seen) as bar:
         tasks: dict[str, TaskID] = {}
 
         def report(what: str, done: int, total: int) -> None:
-            work = what.partition(":")[0]  # what follows may change as the work goes on: a loss, a score
+            work = _work(what)
             if work not in tasks:
                 tasks[work] = bar.add_task(what, total=total)
             for name, task in tasks.items():
                 bar.update(task, visible=name == work)
             bar.update(tasks[work], description=what, completed=done, total=total)
 
-        yield _heeding(report)
+        yield report
+
+
+@dataclass
+class _Begun:
+    """A work under way: when it began and how much of it was done then, and how much is done now."""
+
+    at: float
+    before: int
+    done: int
+
+
+class Progress:
+    """How far the work is, in words."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self._works: dict[str, _Begun] = {}
+        self._last: tuple[str, int, int] | None = None
+        self._lock = threading.Lock()
+
+    def report(self, what: str, done: int, total: int) -> None:
+        """What is being done now; less than at the last report means that it began again."""
+        with self._lock:
+            work = self._works.get(_work(what))
+            if work is None or done < work.done:
+                work = self._works[_work(what)] = _Begun(self.clock(), done, done)
+            work.done = done
+            self._last = (what, done, total)
+
+    def text(self) -> str:
+        """Such as "refining: loss 0.2, 40 %, about 2 min 5 s left"; empty as long as nothing was reported."""
+        with self._lock:
+            if self._last is None:
+                return ""
+            what, done, total = self._last
+            work = self._works[_work(what)]
+            spent, gained = self.clock() - work.at, done - work.before
+        percent = 100 * done // total if total else 100
+        if gained and done < total:
+            return f"{what}, {percent} %, about {duration(spent / gained * (total - done))} left"
+        return f"{what}, {percent} %, {duration(spent)} so far"
+
+
+@contextmanager
+def _lines() -> Iterator[Report]:
+    """A line to the error stream every half minute, also if nothing is reported in between."""
+    now, is_over = Progress(), threading.Event()
+    teller = threading.Thread(target=tell, args=(now, is_over.wait), daemon=True)
+    teller.start()
+    try:
+        yield now.report
+    finally:
+        is_over.set()
+        teller.join()
+
+
+def tell(now: Progress, wait: Callable[[float], bool]) -> None:
+    """Print how far the work is whenever `wait(seconds)` returns False, until it returns True."""
+    while not wait(LINE_EVERY):
+        text = now.text()
+        if text:
+            print(text, file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -86,6 +86,21 @@ def test_samples_are_written_as_they_are_drawn(hedgerow, tmp_path, kind):
     assert len(listing(tmp_path)) == 4
 
 
+@pytest.mark.parametrize("options", [(), ("--overwrite",)])
+def test_samples_of_two_kinds_are_not_mixed(hedgerow, tmp_path, options):
+    assert hedgerow("sample", "somites", "-o", tmp_path / "s", "--n-images", 1).code == 0
+    before = listing(tmp_path)
+    finished = hedgerow("sample", "bodies", "-o", tmp_path / "s", "--n-images", 1, *options)
+    assert_refused(finished, tmp_path / "s" / "images", "somites_000.png", "give another folder")
+    assert listing(tmp_path) == before
+    assert (
+        hedgerow("sample", "somites", "-o", tmp_path / "s", "--n-images", 2).code == 0
+    )  # of one kind they may be more
+    for path in (tmp_path / "s" / "images").iterdir():
+        path.unlink()
+    assert_refused(hedgerow("sample", "bodies", "-o", tmp_path / "s"), tmp_path / "s" / "labels")
+
+
 @pytest.mark.parametrize("options", [("--n-images", "0"), ("--seed", "-1"), ("-o", "file/inside")])
 def test_samples_that_cannot_be_are_refused(hedgerow, tmp_path, monkeypatch, options):
     monkeypatch.chdir(tmp_path)

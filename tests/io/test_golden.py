@@ -46,7 +46,8 @@ def test_the_refinements_of_the_first_version_are_remembered():
     (record,) = net.refinements
     assert net.relaxed
     assert [check.step for check in record.checks] == [0, 2, 4]
-    assert set(record.scores) == {"stack", "mapped", "refined"}
+    assert record.refined is not None
+    assert record.scores == {}, "they came from images that the forests had seen"
     assert hr.load(FOLDER / "forest-soft.hedge").refinements == net.refinements
     assert not hr.load(FOLDER / "net-hard.hedge").relaxed
     assert not hr.load(FOLDER / "forest-weights.hedge").refinements

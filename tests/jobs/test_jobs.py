@@ -58,6 +58,21 @@ def test_training_says_what_it_read_and_returns_what_it_grew(place, example, tin
     assert found.n_bytes == (place / "model.hedge").stat().st_size
     assert found.held_out == [score["mean_dice"] for score in hr.load(place / "model.hedge").settings["held_out"]]
     assert found.unseen == "blocks of the training images"
+    assert said[2:] == [
+        f"level {k}: mean Dice {score:.3f} on {found.unseen} it did not see"
+        for k, score in enumerate(found.held_out, 1)
+    ]
+
+
+def test_a_levels_score_is_said_before_the_next_level_grows(place, tiny_config):
+    events = []
+
+    def note(what, done, total):
+        events.append(what)
+
+    jobs.train(place / "images", place / "labels", place / "model.hedge", tiny_config, say=events.append, progress=note)
+    first = next(i for i, event in enumerate(events) if event.startswith("level 1: mean Dice"))
+    assert first < events.index("level 2 of 2: trees")
 
 
 def test_with_more_images_whole_ones_are_held_out(place, tiny_config):

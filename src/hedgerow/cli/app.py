@@ -12,17 +12,20 @@ import typer
 import hedgerow as hr
 from hedgerow import experiments, memory
 from hedgerow.cli import experiment, showing, training, using
+from hedgerow.cli.common import LOG_LINES, AsJson, Asked, Debug, Quiet, Result, Threads, Verbose, common
 from hedgerow.cli.parts import Overwrite, output_option
+from hedgerow.cli.usage import Command, Program, in_short
 from hedgerow.config import RefineConfig, StackConfig, documented_toml
 from hedgerow.errors import HedgerowError, QuestionError, printable
 from hedgerow.files import one_line
 from hedgerow.progress import heeding_interrupts
 
 app = typer.Typer(
+    cls=Program,
     help="Segment images, pixel by pixel, from a handful of labelled examples.",
-    epilog="Add --debug to any command to see where an error comes from.",
+    epilog="hedgerow COMMAND --help shows the options of a command, with an example.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -31,31 +34,47 @@ INTERRUPTED = 130  # the exit code that typer gives to an interrupted command
 Sample = Literal["somites", "bodies"]
 
 
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        print(f"hedgerow {hr.__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def _common(
-    threads: Annotated[int | None, typer.Option(help="Number of threads; all cores by default.")] = None,
+    ctx: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", "-V", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    threads: Threads = None,
+    debug: Debug = False,
 ) -> None:
-    if threads is not None:
-        hr.set_threads(threads)
+    ctx.ensure_object(Asked).add(as_json, quiet, verbose, threads)
 
 
 def settings(
-    command: Annotated[Literal["train", "refine"], typer.Argument(help="The command the settings are for.")] = "train",
-) -> None:
+    command: Annotated[
+        Literal["train", "refine"],
+        typer.Argument(metavar="COMMAND", help="train or refine: what the settings are for."),
+    ] = "train",
+) -> str:
     """Print the settings of `train` or `refine` with their defaults, as a file for --config.
 
     Example: hedgerow settings > settings.toml
     """
-    print(documented_toml(StackConfig() if command == "train" else RefineConfig()), end="")
+    return documented_toml(StackConfig() if command == "train" else RefineConfig())
 
 
 def sample(
-    kind: Annotated[Sample, typer.Argument(help="Which built-in generator.")],
+    kind: Annotated[Sample, typer.Argument(metavar="KIND", help="somites or bodies: which built-in generator.")],
     output: Annotated[Path, output_option("Folder in which images/ and labels/ are made.")],
     n_images: Annotated[int, typer.Option(help="How many images.")] = 16,
     seed: Annotated[int, typer.Option(help="The same seed gives the same images.")] = 0,
     overwrite: Overwrite = False,
-) -> None:
+) -> Result:
     """Write labelled images made by the built-in generators, to try things on.
 
     Example: hedgerow sample somites -o example/
@@ -64,6 +83,7 @@ def sample(
     print(f"{n_images} image(s) in {output / 'images'}, their labels in {output / 'labels'}")
     depth = " --features depth" if kind == "bodies" else ""
     print(f"next: hedgerow train {output / 'images'} {output / 'labels'} -o model.hedge{depth}")
+    return {"images": str(output / "images"), "labels": str(output / "labels"), "n_images": n_images}
 
 
 def demo(
@@ -84,22 +104,19 @@ for command in (
     *(showing.report, showing.look, showing.info),
     *(settings, sample, demo, experiment.experiment),
 ):
-    app.command()(command)
+    app.command(cls=Command, short_help=in_short(command))(common(command))
 
 
 def main() -> None:
     """Run a command; bad input exits with 2 and one sentence, and a bug shows its traceback only with --debug."""
-    debug = "--debug" in sys.argv
-    sys.argv = [argument for argument in sys.argv if argument != "--debug"]
-    if "--threads" in sys.argv[2:]:  # common to all commands, so it may also follow the command's name
-        at = sys.argv.index("--threads")
-        sys.argv[1:] = [*sys.argv[at : at + 2], *sys.argv[1:at], *sys.argv[at + 2 :]]
+    debug = "--debug" in sys.argv[1:]
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a name need not be text that the terminal has letters for
-    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    logging.basicConfig(handlers=[LOG_LINES], format="%(message)s", level=logging.WARNING)
+    asked = Asked()
     try:
         with heeding_interrupts():
-            app()
+            app(obj=asked, prog_name="hedgerow")
     except HedgerowError as error:
         if debug:
             raise
@@ -109,7 +126,7 @@ def main() -> None:
         sys.exit(2)
     except SystemExit as leaving:
         if leaving.code == INTERRUPTED:
-            print("hedgerow: interrupted; nothing was left half-written.", file=sys.stderr)
+            print(f"hedgerow: {asked.farewell}", file=sys.stderr)
         raise
     except Exception as error:
         if debug:

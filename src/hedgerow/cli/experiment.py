@@ -6,13 +6,17 @@ from typing import Annotated, Literal
 import typer
 
 from hedgerow import experiments, extras
+from hedgerow.cli.common import Result
 from hedgerow.cli.parts import Overwrite, output_option
 from hedgerow.config import RefineConfig
 from hedgerow.files import megabytes
 
 
 def experiment(
-    name: Annotated[Literal["zebrafish", "kinect", "vnc"], typer.Argument(help="Which of the paper's protocols.")],
+    name: Annotated[
+        Literal["zebrafish", "kinect", "vnc"],
+        typer.Argument(metavar="NAME", help="zebrafish, kinect or vnc: which of the paper's protocols."),
+    ],
     output: Annotated[Path, output_option("Folder for the results; what is there is not run again.")],
     data: Annotated[
         str | None,
@@ -22,8 +26,12 @@ def experiment(
         Literal["small", "medium", "full"],
         typer.Option(help="small: minutes per part; medium: the default settings; full: the paper's size, hours."),
     ] = "small",
-    seed: Annotated[list[int] | None, typer.Option("--seed", help="May be repeated; 0 by default.")] = None,
-    part: Annotated[list[str] | None, typer.Option("--part", help="Only this part; may be repeated.")] = None,
+    seed: Annotated[
+        list[int] | None, typer.Option("--seed", metavar="SEED", help="May be repeated; 0 by default.")
+    ] = None,
+    part: Annotated[
+        list[str] | None, typer.Option("--part", metavar="PART", help="Only this part; may be repeated.")
+    ] = None,
     device: Annotated[str, typer.Option(help="Where networks are trained: cpu or cuda.")] = "cpu",
     develop: Annotated[
         bool, typer.Option("--develop", help="Score on the last quarter of the training images, to choose settings.")
@@ -33,7 +41,7 @@ def experiment(
         typer.Option(readable=False, help="Settings of Hedgerow's own refinements; see `hedgerow settings refine`."),
     ] = None,
     overwrite: Overwrite = False,
-) -> None:
+) -> Result:
     """Run an experiment of the paper: tables, figures, results.json and report.html in one folder.
 
     If it is interrupted, the same command resumes it.
@@ -42,7 +50,7 @@ def experiment(
     """
     for package in ("torch", "jinja2", "matplotlib"):
         extras.require(package, "an experiment")
-    experiments.run_experiment(
+    results = experiments.run_experiment(
         name,
         output,
         data=data,
@@ -58,3 +66,4 @@ def experiment(
     for path in (output / "results.json", output / "report.html"):
         if path.exists():
             print(f"{path}: {megabytes(path.stat().st_size)}")
+    return results

@@ -6,25 +6,39 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 
+from hedgerow.cli.usage import MORE, READING
 from hedgerow.config import Checked
 from hedgerow.errors import InputError
 
 Config = TypeVar("Config", bound=Checked)
 
-Images = Annotated[str, typer.Argument(help="Folder, file or glob (in quotes) of images.")]
-Labels = Annotated[str, typer.Argument(help="Folder, file or glob of label maps, named like their images.")]
+Images = Annotated[list[str], typer.Argument(metavar="IMAGES", help="Folder, files or pattern of images.")]
+Labels = Annotated[
+    str, typer.Argument(metavar="LABELS", help="Folder, files or pattern of label maps, named like their images.")
+]
 # Whether a file can be read is said by whoever reads it.
-Model = Annotated[Path, typer.Argument(readable=False, help="Model file.")]
+Model = Annotated[Path, typer.Argument(metavar="MODEL", readable=False, help="Model file.")]
 Device = Annotated[Literal["cpu", "cuda"], typer.Option(help="Where to compute; see `hedgerow info --system`.")]
 Unlabelled = Annotated[
-    int | None, typer.Option(help="Label value that means no label; by default the one the model was trained with.")
+    int | None,
+    typer.Option(
+        help="Label value that means no label; by default the one the model was trained with.", rich_help_panel=READING
+    ),
 ]
 Pages = Annotated[
     str | None,
-    typer.Option(help="Which pages of stacks to read: all, as channels, or numbers from 1, e.g. 3 or 1,3-5."),
+    typer.Option(
+        help="Which pages of stacks to read: all, as channels, or numbers from 1, e.g. 3 or 1,3-5.",
+        rich_help_panel=READING,
+    ),
 ]
 Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Also overwrite files that Hedgerow did not write; never an input.")
+    bool,
+    typer.Option(
+        "--overwrite",
+        help="Also overwrite files that Hedgerow did not write; never an input.",
+        rich_help_panel=MORE,
+    ),
 ]
 
 

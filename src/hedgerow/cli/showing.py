@@ -1,15 +1,16 @@
 """The commands that show what models are and can do: report, look, info."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from hedgerow import jobs
+from hedgerow.cli.common import Result
 from hedgerow.cli.parts import Images, Labels, Model, Overwrite, Pages, output_option
 from hedgerow.errors import InputError
 from hedgerow.files import megabytes
+from hedgerow.images.pairing import told_apart
 
 
 def report(
@@ -19,13 +20,13 @@ def report(
     output: Annotated[Path, output_option("Page to write, e.g. report.html.")],
     also: Annotated[
         list[Path] | None,
-        typer.Option(readable=False, help="Another model to compare with the first; may be repeated."),
+        typer.Option(metavar="MODEL", readable=False, help="Another model to compare with the first; may be repeated."),
     ] = None,
     background: Annotated[int | None, typer.Option(help="Class that is shown dark and scored apart.")] = None,
     title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
     pages: Pages = None,
     overwrite: Overwrite = False,
-) -> None:
+) -> Result:
     """Write one HTML page about models: scores, images with their errors, what they confuse and what they look at.
 
     Give images that the models have not seen. For a network, the forests that it came from are shown too.
@@ -34,35 +35,39 @@ def report(
     """
     models = [model, *(also or [])]
     n_images = jobs.report(
-        models, images, labels, output, background=background, title=title, pages=pages, overwrite=overwrite
-    )
+        models, *told_apart([*images, labels]), output, background=background, title=title, pages=pages,
+        overwrite=overwrite,
+    )  # fmt: skip
     print(f"{output}: {n_images} image(s), {megabytes(output.stat().st_size)}; open it in a browser")
+    return {"page": str(output), "bytes": output.stat().st_size, "images": n_images}
 
 
 def look(
     model: Model,
-    image: Annotated[str, typer.Argument(help="Image file.")],
+    image: Annotated[str, typer.Argument(metavar="IMAGE", help="Image file.")],
     output: Annotated[Path, output_option("Figure to write: .png, .pdf or .svg.")],
     truth: Annotated[str | None, typer.Option(help="Label map to show beside the predictions.")] = None,
-    classes: Annotated[list[int] | None, typer.Option("--class", help="Class to show; may be repeated.")] = None,
+    classes: Annotated[
+        list[int] | None, typer.Option("--class", metavar="CLASS", help="Class to show; may be repeated.")
+    ] = None,
     pages: Pages = None,
     overwrite: Overwrite = False,
-) -> None:
+) -> Result:
     """Draw what each level says, class by class: the forests' probabilities beside the network's activations.
 
     Example: hedgerow look net.hedge photo.png -o inside.png
     """
     shown = jobs.look(model, image, output, truth=truth, classes=classes, pages=pages, overwrite=overwrite)
     print(f"{output}: {len(shown.classes)} classes, {shown.n_levels} level(s)")
+    return {"figure": str(output), "classes": list(shown.classes), "levels": shown.n_levels}
 
 
 def info(
-    model: Annotated[Path | None, typer.Argument(readable=False, help="Model file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything, as JSON.")] = False,
+    model: Annotated[Path | None, typer.Argument(metavar="MODEL", readable=False, help="Model file.")] = None,
     system: Annotated[
         bool, typer.Option("--system", help="Describe this machine in place of a model: what would run.")
     ] = False,
-) -> None:
+) -> Result:
     """Say what a model is: classes, features, forests, held-out scores, and the layers of a network.
 
     Example: hedgerow info model.hedge
@@ -70,15 +75,14 @@ def info(
     if system == (model is not None):
         raise InputError("give either a model file, or --system to see what there is to compute with.")
     values = jobs.system() if model is None else jobs.describe(model)
-    if as_json:
-        print(json.dumps(values))
-    elif model is None:
+    if model is None:
         print("\n".join(f"{name}: {text}" for name, text in values.items()))
     else:
         print(f"{model}: {megabytes(model.stat().st_size)}, trained on {values.get('n_images', '?')} image(s)")
         _print_forests(values)
         if "layers" in values:
             _print_network(values)
+    return values
 
 
 def _print_forests(values: dict[str, Any]) -> None:

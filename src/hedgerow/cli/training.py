@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from hedgerow import jobs
+from hedgerow.cli.common import Result
 from hedgerow.cli.parts import (
     Device,
     Images,
@@ -18,10 +19,12 @@ from hedgerow.cli.parts import (
     output_option,
     read_settings,
 )
+from hedgerow.cli.usage import MORE, READING
 from hedgerow.config import RefineConfig, Sharpness, StackConfig
 from hedgerow.errors import ConfigError
 from hedgerow.files import megabytes
 from hedgerow.forest.history import Refinement
+from hedgerow.images.pairing import told_apart
 
 PRESETS: dict[str, Any] = {
     "default": RefineConfig,
@@ -50,28 +53,40 @@ def train(
     seed: Annotated[int | None, typer.Option(help="The same seed gives the same model.")] = None,
     unlabelled: Annotated[
         str | None,
-        typer.Option(metavar="VALUE|auto", help="Label value that means no label; 255 by default, auto: 255 or 0."),
+        typer.Option(
+            metavar="VALUE|auto",
+            help="Label value that means no label; 255 by default, auto: 255 or 0.",
+            rich_help_panel=READING,
+        ),
     ] = None,
-    max_classes: Annotated[int, typer.Option(help="Refuse labels with more classes than this.")] = 64,
+    max_classes: Annotated[
+        int, typer.Option(help="Refuse labels with more classes than this.", rich_help_panel=READING)
+    ] = 64,
     pages: Pages = None,
     overwrite: Overwrite = False,
-) -> None:
+) -> Result:
     """Grow a stack of forests from images and labels.
 
     Example: hedgerow train photos/ painted/ -o model.hedge
     """
     options = {"n_levels": levels, "n_trees": trees, "features": features, "reserve": reserve, "seed": seed}
     trained = jobs.train(
-        images, labels, output, None if config is None else StackConfig.read(config), changes=given(options),
-        unlabelled=_unlabelled(unlabelled), max_classes=max_classes, pages=pages, overwrite=overwrite,
-        keep=[] if config is None else [config], say=print,
+        *told_apart([*images, labels]), output, None if config is None else StackConfig.read(config),
+        changes=given(options), unlabelled=_unlabelled(unlabelled), max_classes=max_classes, pages=pages,
+        overwrite=overwrite, keep=[] if config is None else [config], say=print,
     )  # fmt: skip
-    for level, score in enumerate(trained.held_out, start=1):
-        left_out = "; left out, since it does not help" if level > trained.stack.n_levels else ""
-        print(f"level {level}: mean Dice {score:.3f} on {trained.unseen} it did not see{left_out}")
+    if trained.stack.n_levels < len(trained.held_out):
+        print(f"levels after {trained.stack.n_levels} are left out, since they do not help")
     if trained.reserved is not None:
         print(f"mean Dice {trained.reserved['mean_dice']:.3f} on {trained.reserved['n_images']} reserved image(s)")
     print(f"{output}: {megabytes(trained.n_bytes)}")
+    return {
+        "model": str(output),
+        "bytes": trained.n_bytes,
+        "images": trained.stack.settings["n_images"],
+        "classes": list(trained.stack.classes),
+        "held_out_mean_dice": trained.held_out,
+    }
 
 
 def _unlabelled(text: str | None) -> int | str | None:
@@ -94,28 +109,38 @@ def refine(
     preset: Annotated[
         Literal["default", "kinect", "zebrafish"], typer.Option(help="Settings of an experiment of the paper.")
     ] = "default",
-    split: Annotated[
-        Literal["soft", "tanh", "crelu"] | None,
-        typer.Option(help="Kind of split of a stack's network; soft by default."),
-    ] = None,
-    sharpness: Annotated[
-        str | None, typer.Option(help="Of splits, leaves and votes, e.g. 100,1,0.5; by default as measured.")
-    ] = None,
     steps: Annotated[int | None, typer.Option(help="Number of images shown, one per step.")] = None,
-    stride: Annotated[
-        int | None, typer.Option(help="Train on every N-th row and column; by default as the setting `pixels` says.")
-    ] = None,
     validation: Annotated[
         tuple[str, str] | None,
-        typer.Option(help="Images and labels that score the network; the forests must not have seen them."),
+        typer.Option(
+            metavar="IMAGES LABELS",
+            help="What scores the network; the forests must not have seen it.",
+        ),
     ] = None,
+    device: Device = "cpu",
     seed: Annotated[int | None, typer.Option(help="The same seed gives the same network.")] = None,
     unlabelled: Unlabelled = None,
     pages: Pages = None,
-    device: Device = "cpu",
-    restart: Annotated[bool, typer.Option("--restart", help="Forget an interrupted run of the same output.")] = False,
+    split: Annotated[
+        Literal["soft", "tanh", "crelu"] | None,
+        typer.Option(help="Kind of split of a stack's network; soft by default.", rich_help_panel=MORE),
+    ] = None,
+    sharpness: Annotated[
+        str | None,
+        typer.Option(help="Of splits, leaves and votes, e.g. 100,1,0.5; by default as measured.", rich_help_panel=MORE),
+    ] = None,
+    stride: Annotated[
+        int | None,
+        typer.Option(
+            help="Train on every N-th row and column; by default as the setting `pixels` says.", rich_help_panel=MORE
+        ),
+    ] = None,
+    restart: Annotated[
+        bool,
+        typer.Option("--restart", help="Forget an interrupted run of the same output.", rich_help_panel=MORE),
+    ] = False,
     overwrite: Overwrite = False,
-) -> None:
+) -> Result:
     """Map a stack to its ConvNet and refine that end to end; or refine a network further.
 
     An interrupted run goes on where it stopped when the same command is given again.
@@ -126,12 +151,19 @@ def refine(
         raise ConfigError("--config and --preset were both given; give one of them.")
     settings = read_settings(config, PRESETS[preset](), n_steps=steps, stride=stride, seed=seed)
     refined = jobs.refine(
-        model, images, labels, output, settings, split=split, sharpness=_sharpness(sharpness), validation=validation,
-        unlabelled=unlabelled, pages=pages, device=device, restart=restart, overwrite=overwrite,
+        model, *told_apart([*images, labels]), output, settings, split=split, sharpness=_sharpness(sharpness),
+        validation=validation, unlabelled=unlabelled, pages=pages, device=device, restart=restart, overwrite=overwrite,
         keep=[] if config is None else [config], say=print,
     )  # fmt: skip
-    _print_scores(refined.net.refinements[-1])
+    record = refined.net.refinements[-1]
+    _print_scores(record)
     print(f"{output}: {megabytes(refined.n_bytes)}")
+    return {
+        "model": str(output),
+        "bytes": refined.n_bytes,
+        "steps": record.checks[-1].step,
+        "mean_dice": record.scores,
+    }
 
 
 def _sharpness(text: str | None) -> Sharpness | None:
@@ -161,8 +193,11 @@ def back(
     model: Model,
     output: Annotated[Path, output_option("Model file to write, e.g. small.hedge.")],
     images: Annotated[
-        str | None,
-        typer.Argument(help="Folder, file or glob of images; leaf_mean and fitted take their votes from them."),
+        list[str] | None,
+        typer.Argument(
+            metavar="IMAGES",
+            help="Folder, files or pattern of images; leaf_mean and fitted take their votes from them.",
+        ),
     ] = None,
     method: Annotated[
         Literal["fitted", "leaf_mean", "weights", "soft"],
@@ -181,7 +216,7 @@ def back(
     pages: Pages = None,
     device: Device = "cpu",
     overwrite: Overwrite = False,
-) -> None:
+) -> Result:
     """Map a network back to forests, which run without PyTorch; labels are not needed.
 
     With --method soft and images, says how many pixels of the images change class because of the tolerance.
@@ -189,7 +224,7 @@ def back(
     Example: hedgerow back net.hedge photos/ -o small.hedge
     """
     found = jobs.back(
-        model, output, images, method, stride=stride, tolerance=tolerance, pages=pages, device=device,
+        model, output, images or None, method, stride=stride, tolerance=tolerance, pages=pages, device=device,
         overwrite=overwrite,
     )  # fmt: skip
     leaves = sum(forest.n_leaves for forest in found.stack.levels)
@@ -199,3 +234,13 @@ def back(
     if found.n_compared:
         print(f"pixels of the first {found.n_compared} image(s) that change class by that: {found.changed:.3%}")
     print(f"{output}: {megabytes(found.n_bytes)}")
+    return {
+        "model": str(output),
+        "bytes": found.n_bytes,
+        "method": method,
+        "levels": found.stack.n_levels,
+        "leaves": leaves,
+        "tolerance": found.stack.tolerance if found.stack.is_soft else None,
+        "compared_images": found.n_compared,
+        "changed": found.changed if found.n_compared else None,
+    }

@@ -1,6 +1,5 @@
 """The commands that use a model: predict, evaluate, export."""
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -8,9 +7,11 @@ from typing import Annotated, Literal
 import typer
 
 from hedgerow import jobs
+from hedgerow.cli.common import Result, Unfinished
 from hedgerow.cli.parts import Device, Images, Labels, Model, Overwrite, Pages, Unlabelled, output_option
-from hedgerow.errors import InputError
+from hedgerow.cli.usage import MORE
 from hedgerow.files import megabytes
+from hedgerow.images.pairing import told_apart
 
 
 def predict(
@@ -23,7 +24,7 @@ def predict(
     proba: Annotated[bool, typer.Option("--proba", help="Also write the class probabilities.")] = False,
     proba_type: Annotated[
         Literal["float32", "uint8", "uint16"],
-        typer.Option(help="Number type of the probability, confidence and entropy files."),
+        typer.Option(help="Number type of the probability, confidence and entropy files.", rich_help_panel=MORE),
     ] = "float32",
     confidence: Annotated[
         bool, typer.Option("--confidence", help="Also write the probability of the winning class.")
@@ -36,12 +37,13 @@ def predict(
         typer.Option(help="File type; by default png for labels and tif for the rest."),
     ] = None,
     tile: Annotated[
-        int | None, typer.Option(min=1, help="Side of a tile in pixels; by default what fits in memory.")
+        int | None,
+        typer.Option(min=1, help="Side of a tile in pixels; by default what fits in memory.", rich_help_panel=MORE),
     ] = None,
     pages: Pages = None,
     device: Device = "cpu",
     overwrite: Overwrite = False,
-) -> None:
+) -> Result:
     """Segment images: one label map each, with the class values of the training labels.
 
     Example: hedgerow predict model.hedge new_photos/ -o segmented/ --proba
@@ -51,11 +53,13 @@ def predict(
         format=format, tile=tile, pages=pages, device=device, overwrite=overwrite, say=print,
     )  # fmt: skip
     failures = found.failures
+    result = {"output": str(output), "images": found.n_images, "failures": list(failures)}
     print(f"{found.n_images - len(failures)} of {found.n_images} image(s) predicted into {output}")
     for failure in failures:
         print(f"failed: {failure}", file=sys.stderr)
     if failures:
-        raise InputError(f"{len(failures)} image(s) could not be predicted; any others are in {output}.")
+        raise Unfinished(f"{len(failures)} image(s) could not be predicted; any others are in {output}.", result)
+    return result
 
 
 def evaluate(
@@ -63,26 +67,23 @@ def evaluate(
     images: Images,
     labels: Labels,
     json_file: Annotated[
-        str | None, typer.Option("--json", help="Also write the scores here; - prints JSON and nothing else.")
+        str | None,
+        typer.Option("--json", metavar="[FILE]", help="Also write the scores here; without FILE, print them as JSON."),
     ] = None,
     background: Annotated[int | None, typer.Option(help="Class to leave out of a second balanced accuracy.")] = None,
     unlabelled: Unlabelled = None,
     pages: Pages = None,
     device: Device = "cpu",
     overwrite: Overwrite = False,
-) -> None:
+) -> Result:
     """Compare predictions with labels: Dice, balanced accuracy, confusion.
 
     Example: hedgerow evaluate model.hedge test_photos/ test_painted/
     """
-    output = None if json_file == "-" else json_file
     found = jobs.evaluate(
-        model, images, labels, output, background=background, unlabelled=unlabelled, pages=pages, device=device,
-        overwrite=overwrite,
+        model, *told_apart([*images, labels]), json_file, background=background, unlabelled=unlabelled,
+        pages=pages, device=device, overwrite=overwrite,
     )  # fmt: skip
-    if json_file == "-":
-        print(json.dumps(found.to_dict()))
-        return
     scores = found.scores
     print(scores)
     print(f"mean Dice {scores.mean_dice:.4f}, balanced accuracy {scores.balanced_accuracy:.4f}")
@@ -94,6 +95,7 @@ def evaluate(
     width = max(len(f"{n}") for n in [*scores.confusion.ravel(), *scores.classes])
     for value, row in zip(scores.classes, scores.confusion, strict=True):
         print(f"{value:>{width}} |", *(f"{n:>{width}}" for n in row))
+    return found.to_dict()
 
 
 def export(
@@ -107,7 +109,7 @@ def export(
         str | None, typer.Option(help="C: what public names begin with; hedgerow_model by default.")
     ] = None,
     overwrite: Overwrite = False,
-) -> None:
+) -> Result:
     """Write a model as plain C for small devices, or as ONNX; see docs/export.md.
 
     Example: hedgerow export model.hedge -o model.c --to c
@@ -117,3 +119,4 @@ def export(
         print(f"{path}: {megabytes(path.stat().st_size)}")
     if written.compile is not None:
         print(f"compile with: {written.compile}")
+    return {"files": [str(path) for path in written.files], "compile": written.compile}

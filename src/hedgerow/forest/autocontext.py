@@ -19,7 +19,7 @@ from hedgerow.features.protocol import FeatureSet
 from hedgerow.features.registry import fit_features, kinds_of, layout_of
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.choosing import settings_for
-from hedgerow.forest.groups import groups_of, with_groups
+from hedgerow.forest.groups import GroupsOf, groups_of, with_groups
 from hedgerow.forest.grow import grow_forest
 from hedgerow.forest.history import Known
 from hedgerow.forest.planes import PlaneForest, TrainingPlanes, build_planes
@@ -58,9 +58,18 @@ def fit_stack(
 
 
 def grow_stack(
-    labelled: LabelledSet, config: StackConfig, *, ready: Ready | None = None, progress: Report | None = None
+    labelled: LabelledSet,
+    config: StackConfig,
+    *,
+    ready: Ready | None = None,
+    progress: Report | None = None,
+    scored: Callable[[int, float, GroupsOf], None] | None = None,
 ) -> ForestStack:
-    """Grow a stack on labelled images; `ready`: the features of those that are trained on, if already computed."""
+    """Grow a stack on labelled images.
+
+    ready:  the features of those that are trained on, if already computed
+    scored: is told the number of each level, its mean Dice, and on what that was held out, as soon as it is known
+    """
     log.info("classes\n%s", labelled.table)
     trained, reserved = reserve(labelled, config.reserve, config.seed)
     labelled = replace(labelled, images=trained)
@@ -91,6 +100,8 @@ def grow_stack(
                 result = Scores(labelled.classes, table)
                 scores.append({"mean_dice": float(result.mean_dice), "accuracy": float(result.accuracy)})
                 log.info("level %d: held-out mean Dice %.4f", level + 1, result.mean_dice)
+                if scored is not None:
+                    scored(level + 1, float(result.mean_dice), groups_of(labelled))
     if config.drop_levels and len(scores) == len(levels):
         best = int(np.argmax([score["mean_dice"] for score in scores]))
         for level in range(best + 1, len(levels)):
@@ -138,14 +149,15 @@ def _grow_level(
     n_folds = min(config.n_folds, len(groups)) if config.held_out == "folds" else 0
     total, done = config.n_trees * (1 + n_folds), 0
 
-    def advance() -> None:
+    def advance(n: int = 1) -> None:
         nonlocal done
-        done += 1
+        done += n
         report(f"level {level + 1} of {config.n_levels}: trees", done, total)
 
     def grow(skipped: list[np.ndarray], part: int) -> PlaneForest:
         return grow_forest(planes, samples, skipped, n_classes, config, (config.seed, 3, level, part), advance)
 
+    advance(0)  # the first tree may take long, and it is no longer the features that do
     nothing = np.zeros(0, np.int32)
     order = np.random.default_rng((config.seed, 4, level)).permutation(groups)
     if config.held_out == "trees" and len(groups) > 1:

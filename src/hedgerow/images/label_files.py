@@ -34,11 +34,8 @@ def read_label_set(paths: Sequence[Path]) -> tuple[list[np.ndarray], Legend]:
     pictures = [labels for labels in maps if labels.ndim == 3]
     if pictures and not all(map(_is_grey, pictures)):
         if len(pictures) < len(maps):
-            plain = next(path for labels, path in zip(maps, paths, strict=True) if labels.ndim == 2)
-            raise InputError(
-                f"some of the labels in {paths[0].parent} hold colours, but {plain.name} holds class numbers; save all"
-                " of them in the same way"
-            )
+            first, plain = (next(p for m, p in zip(maps, paths, strict=True) if m.ndim == n) for n in (3, 2))
+            raise InputError(f"{first} holds colours, but {plain} holds class numbers; save all labels in the same way")
         legend = legend or colours_found(pictures, f"the labels in {paths[0].parent}")
     return [_values(labels, legend, path) for labels, path in zip(maps, paths, strict=True)], legend
 

@@ -91,6 +91,39 @@ def stem_of(path: PathLike) -> str:
     return stem[:-4] if ending in (".tif", ".tiff", ".zarr") and stem.lower().endswith(".ome") else stem
 
 
+def in_words(spec: FilesSpec) -> str:
+    """What `find_files` was given, as part of a sentence."""
+    specs = [spec] if isinstance(spec, str | os.PathLike) else list(spec)
+    more = f" and {len(specs) - 1} more" if len(specs) > 1 else ""
+    return one_path(specs[0]) + more
+
+
+def told_apart(names: Sequence[str]) -> tuple[FilesSpec, FilesSpec]:
+    """Images and labels from names in one row, as a shell leaves them that has expanded patterns.
+
+    The labels are the last name or, if that is one of several files, the last files that lie in one folder.
+    """
+    first = len(names) - 1
+    if len(names) > 2:
+        while first and _is_file(names[first]) and _is_file(names[first - 1], beside=names[first]):
+            first -= 1
+        if first == 0:
+            pattern = os.path.join(os.path.dirname(names[0]), f"*{os.path.splitext(names[0])[1]}")
+            raise InputError(
+                f"the {len(names)} files given lie in one folder, so images and labels cannot be told apart; put the "
+                f'images in quotes and the labels after them, e.g. "{one_path(pattern)}" labels/'
+            )
+    return tuple(some[0] if len(some) == 1 else some for some in (names[:first], names[first:]))  # type: ignore[return-value]
+
+
+def _is_file(name: str, beside: str | None = None) -> bool:
+    """Whether the name is that of a file, or of a Zarr folder, in the folder of the other one."""
+    if beside is not None and os.path.dirname(name) != os.path.dirname(beside):
+        return False
+    path = Path(os.path.expanduser(name))
+    return os.path.exists(path) and (not os.path.isdir(path) or is_zarr_folder(path))
+
+
 @dataclass(frozen=True)
 class Pair:
     """An image file and the label file that belongs to it."""

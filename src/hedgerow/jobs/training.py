@@ -13,12 +13,13 @@ from hedgerow.files import PathLike
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import grow_stack
 from hedgerow.forest.choosing import settings_for
+from hedgerow.forest.groups import GroupsOf
 from hedgerow.images.arrays import Layout, to_labels
 from hedgerow.images.classes import check_unlabelled
 from hedgerow.images.label_files import read_label_set
 from hedgerow.images.labelled import LabelledSet, labelled_set
 from hedgerow.images.paint import unpainted_value
-from hedgerow.images.pairing import FilesSpec, Pair, pair_files
+from hedgerow.images.pairing import FilesSpec, Pair, in_words, pair_files
 from hedgerow.images.reading import Pages, read_input
 from hedgerow.io import model_file
 from hedgerow.jobs.inputs import Say, checked_output, files_of, say_what_was_read, unsaid
@@ -26,6 +27,7 @@ from hedgerow.predict.evaluate import score
 from hedgerow.progress import Report
 
 UNLABELLED = 255  # unless said otherwise
+UNSEEN = {"images": "training images", "blocks": "blocks of the training images", "strokes": "strokes"}
 MOST_KINDS = 3  # different sizes and number types that are named
 
 
@@ -50,9 +52,7 @@ class Trained:
     @property
     def unseen(self) -> str:
         """What was held out."""
-        return {"images": "training images", "blocks": "blocks of the training images", "strokes": "strokes"}[
-            self.stack.settings["held"]
-        ]
+        return UNSEEN[self.stack.settings["held"]]
 
 
 def train(
@@ -70,7 +70,7 @@ def train(
     say: Say = unsaid,
     progress: Report | None = None,
 ) -> Trained:
-    """Grow a stack on files and write it to `output`; says what was read before it begins.
+    """Grow a stack on files and write it to `output`; says what was read before it begins, and each level's score.
 
     config:      None: chosen by the amount of paint, see `settings_for`
     changes:     settings to change in it, by name
@@ -90,7 +90,12 @@ def train(
     labelled = _read(pairs, labels, layout, unlabelled, max_classes, pages, say)
     if config is None:
         changed = replace(settings_for(labelled, say), **(changes or {}))
-    stack = _scored(grow_stack(labelled, changed, progress=progress), labelled, progress)
+
+    def scored(level: int, dice: float, held: GroupsOf) -> None:
+        say(f"level {level}: mean Dice {dice:.3f} on {UNSEEN[held]} it did not see")
+
+    grown = grow_stack(labelled, changed, progress=progress, scored=scored)
+    stack = _scored(grown, labelled, progress)
     return Trained(stack, model_file.save(stack, output))
 
 
@@ -124,12 +129,12 @@ def _read(
     except InputError as error:
         if any(name in str(error) for name in names):
             raise
-        raise InputError(f"{labels}: {error}") from error  # it is about all the label maps
+        raise InputError(f"{in_words(labels)}: {error}") from error  # it is about all the label maps
     if labelled.n_classes > max_classes:
         raise InputError(
-            f"the labels in {labels} have {labelled.n_classes} different values and at most {max_classes} classes were "
-            "expected: are the folders swapped, or the labels smoothed at their edges? If not, raise max_classes "
-            "(--max-classes)."
+            f"the labels in {in_words(labels)} have {labelled.n_classes} different values and at most {max_classes} "
+            "classes were expected: are the folders swapped, or the labels smoothed at their edges? If not, raise "
+            "max_classes (--max-classes)."
         )
     say(f"{len(pairs)} image(s): {_kinds(pictures)}")
     say_what_was_read([pair.image for pair in pairs], layout, pages, say)

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from hedgerow.errors import ConfigError
+from hedgerow.errors import ConfigError, InputError, one_path
 from hedgerow.files import make_folder
+from hedgerow.images.places import ending_of
 from hedgerow.images.writing import write_labels
 from hedgerow.synthetic.fish import SOMITE_NAMES, draw_embryo
 from hedgerow.synthetic.people import BODY_PART_NAMES, draw_body
@@ -67,14 +68,29 @@ def _check(n_images: object, size: object, seed: object) -> None:
 def write_sample(kind: str, folder: Path, n_images: int, seed: int, *, overwrite: bool = False) -> None:
     """Write images and labels of a built-in generator as PNG files in folder/images and folder/labels.
 
+    A folder that holds other images is refused, since a model would learn from both.
+
     overwrite: also existing files that Hedgerow did not write
     """
+    _check_alone(kind, folder)
     check_overwriting(_sample_files(kind, folder, n_images), [], overwrite)
     images, labels = {"somites": somites, "bodies": bodies}[kind](n_images=n_images, seed=seed)
     for name in ("images", "labels"):
         make_folder(folder / name)
     for path, values in zip(_sample_files(kind, folder, len(images)), [*images, *labels], strict=True):
         write_labels(path, values)
+
+
+def _check_alone(kind: str, folder: Path) -> None:
+    for place in (folder / "images", folder / "labels"):
+        others = sorted(
+            path.name for path in place.glob("*") if ending_of(path) and not path.name.startswith(f"{kind}_")
+        )
+        if others:
+            raise InputError(
+                f"{place} holds other images already, e.g. {one_path(others[0])}, and {kind} would be mixed with them; "
+                "give another folder."
+            )
 
 
 def _sample_files(kind: str, folder: Path, n_images: int) -> list[Path]:

@@ -1,0 +1,174 @@
+"""What all commands have in common: --json, --quiet, --verbose, --threads, --debug, and the time they took.
+
+A command prints for people and returns what --json prints; or a text, its product, which is printed in any case.
+"""
+
+import functools
+import inspect
+import json
+import logging
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+import hedgerow as hr
+from hedgerow.cli.usage import COMMON, Misuse
+from hedgerow.errors import InputError
+from hedgerow.progress import duration, shown_as
+
+LONG = 10  # seconds after which a command says how long it took
+RESUMED = ("refine", "experiment")  # commands that go on where they were interrupted
+Result = dict[str, Any]
+clock = time.monotonic
+log = logging.getLogger("hedgerow")
+
+
+def _option(*names: str, help: str) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=COMMON)
+
+
+AsJson = Annotated[bool, _option("--json", help="Print the result as JSON, and nothing else.")]
+Quiet = Annotated[bool, _option("--quiet", "-q", help="Print errors only.")]
+Verbose = Annotated[bool, _option("--verbose", "-v", help="Tell each step and when it began.")]
+Threads = Annotated[int | None, _option("--threads", help="Number of threads; all cores by default.")]
+Debug = Annotated[bool, _option("--debug", help="Show where an error comes from.")]
+OPTIONS = {"as_json": AsJson, "quiet": Quiet, "verbose": Verbose, "threads": Threads, "debug": Debug}
+
+
+class Unfinished(InputError):
+    """A command that did a part of its work: `result` is what it did."""
+
+    def __init__(self, message: str, result: Result) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+class LogLines(logging.Handler):
+    """Writes to the error stream of the moment, which a progress bar may have replaced."""
+
+    since: float | None = None  # when the command began, if that is to be told
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if sys.stderr is None:
+            return
+        time_told = "" if self.since is None else f"{clock() - self.since:7.1f} s  "
+        print(time_told + self.format(record), file=sys.stderr)
+
+
+LOG_LINES = LogLines()
+
+
+@dataclass
+class Asked:
+    """The options that were given, before or after the command's name, and that name."""
+
+    as_json: bool = False
+    quiet: bool = False
+    verbose: bool = False
+    threads: int | None = None
+    command: str = ""
+
+    def add(
+        self, as_json: bool = False, quiet: bool = False, verbose: bool = False, threads: int | None = None
+    ) -> None:
+        self.as_json |= as_json
+        self.quiet |= quiet
+        self.verbose |= verbose
+        self.threads = self.threads if threads is None else threads
+
+    @contextmanager
+    def in_force(self) -> Iterator[None]:
+        """While the command runs."""
+        if self.quiet and self.verbose:
+            raise Misuse("--quiet and --verbose were both given; give one of them.")
+        if self.threads is not None:
+            hr.set_threads(self.threads)
+        level, shown, since = log.level, LOG_LINES.level, LOG_LINES.since
+        with ExitStack() as stack:
+            stack.enter_context(shown_as("nothing" if self.quiet else "bar or lines"))
+            if self.quiet or self.as_json:
+                stack.enter_context(
+                    redirect_stdout(stack.enter_context(open(os.devnull, "w", encoding="utf-8", errors="replace")))
+                )
+            if self.verbose:
+                log.setLevel(logging.INFO)
+                LOG_LINES.since = clock()
+            elif self.quiet:
+                LOG_LINES.setLevel(logging.ERROR)
+            try:
+                yield
+            finally:
+                log.setLevel(level)
+                LOG_LINES.setLevel(shown)
+                LOG_LINES.since = since
+
+    @property
+    def farewell(self) -> str:
+        """What to say after an interrupt."""
+        if self.command in RESUMED:
+            return "interrupted; give the same command again to go on where it stopped."
+        return "interrupted; nothing was left half-written."
+
+
+def common(command: Callable[..., Result | str | None]) -> Callable[..., None]:
+    """The command with the options of all commands; --json only if it returns something to print."""
+    own = inspect.signature(command, eval_str=True)
+    has_json = own.return_annotation is not None and own.return_annotation is not str
+    named = [name for name in OPTIONS if name != "as_json" or (has_json and "json_file" not in own.parameters)]
+
+    @functools.wraps(command)
+    def run(ctx: typer.Context, **given: Any) -> None:
+        asked = ctx.ensure_object(Asked)
+        asked.command = command.__name__
+        given.pop("debug")  # `main` sees to it
+        asked.add(**{name: given.pop(name) for name in named if name != "debug"})
+        if given.get("json_file") == "-":
+            asked.as_json, given["json_file"] = True, None
+        if asked.as_json and not has_json:
+            raise Misuse(f"hedgerow {asked.command} has no result to print as JSON; leave out --json.")
+        begun = clock()
+        with asked.in_force():
+            try:
+                result = command(**given)
+            except Unfinished as unfinished:
+                result = unfinished.result
+                problem: Unfinished | None = unfinished
+            else:
+                problem = None
+            seconds = clock() - begun
+            if seconds >= LONG:
+                print(f"done in {duration(seconds)}")
+        if isinstance(result, str):
+            print(result, end="")
+        elif asked.as_json:
+            print(json.dumps(_finite(result)))
+        if problem is not None:
+            raise problem
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    added = [
+        inspect.Parameter(name, keyword, annotation=OPTIONS[name], default=None if name == "threads" else False)
+        for name in named
+    ]
+    mine = [one.replace(kind=keyword) for one in own.parameters.values()]
+    context = inspect.Parameter("ctx", keyword, annotation=typer.Context)
+    signature = own.replace(parameters=[context, *mine, *added], return_annotation=None)
+    run.__signature__ = signature  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in signature.parameters.values()}
+    return run
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN: null stands for it."""
+    if isinstance(value, dict):
+        return {name: _finite(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,160 @@
+"""How commands are called: help in groups of options, and mistakes told in one sentence.
+
+Typer brings its own copy of Click in some versions and not in others, so its classes are reached through Typer.
+"""
+
+import difflib
+import inspect
+import re
+import types
+from collections.abc import Iterable
+from typing import Any, Literal, Union, get_args, get_origin
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from hedgerow.errors import HedgerowError
+
+UsageError: type[Any] = typer.BadParameter.__mro__[1]
+FIRST_COLUMN = 24  # widest name of an option that its explanation stands beside
+READING, MORE, COMMON = "Images and labels", "More options", "Common to all commands"  # groups of options
+KINDS = {int: "a whole number", float: "a number"}
+
+
+class Misuse(HedgerowError):
+    """A command that was called with wrong arguments or options."""
+
+
+class _InSentences:
+    """Tells mistakes in one sentence."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        given = list(args)
+        try:
+            return super().parse_args(ctx, with_lone_json(self, args))  # type: ignore[misc]
+        except UsageError as error:
+            if not given and isinstance(self, Program):
+                raise  # its help is shown
+            raise Misuse(f"{sentence(error, ctx, given)}; see {ctx.command_path} --help.") from error
+
+
+class Command(_InSentences, TyperCommand):
+    """A command of the program."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return ["[OPTIONS]", *(_piece(one) for one in self.get_params(ctx) if _is_argument(one))]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Arguments, then the options group by group, those that all commands have last."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is None:
+                continue
+            if _is_argument(param):
+                groups.setdefault("Arguments", []).append((_piece(param), record[1].removesuffix("  [required]")))
+            else:
+                group = COMMON if "--help" in param.opts else getattr(param, "rich_help_panel", None) or "Options"
+                groups.setdefault(group, []).append(record)
+        for last in (READING, MORE, COMMON):
+            groups[last] = groups.pop(last, [])
+        for group, records in groups.items():
+            if records:
+                with formatter.section(group):
+                    formatter.write_dl(records, col_max=FIRST_COLUMN)
+
+
+class Program(_InSentences, TyperGroup):
+    """The program with its commands."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name = args[0]
+        if name not in self.commands and not name.startswith("-") and not ctx.resilient_parsing:
+            near = difflib.get_close_matches(name, self.commands, 1)
+            remedy = f"did you mean {near[0]}? {ctx.command_path} --help" if near else f"{ctx.command_path} --help"
+            raise Misuse(f"there is no command {name!r}; {remedy} lists them all.")
+        return super().resolve_command(ctx, args)
+
+
+def in_short(command: Any) -> str:
+    """The beginning of a command's help, for the list of commands."""
+    return re.split("[:;]", inspect.getdoc(command).splitlines()[0])[0].rstrip(".") + "."  # type: ignore[union-attr]
+
+
+def with_lone_json(command: Any, args: list[str]) -> list[str]:
+    """The arguments, with `-` for the file of a --json that is given without one."""
+    if not any(param.name == "json_file" for param in command.params):
+        return args
+    filled: list[str] = []
+    for here, after in zip(args, [*args[1:], None], strict=True):
+        filled.append(here)
+        if here == "--json" and (after is None or re.match("-.", after)):
+            filled.append("-")
+    return filled
+
+
+def sentence(error: Any, ctx: Any, given: list[str]) -> str:
+    """What is wrong with the arguments, and an example that is right if some are missing."""
+    command: Any = ctx.command
+    param: Any = getattr(error, "param", None)
+    if type(error).__name__ == "MissingParameter" and param is not None:
+        needed = [one for one in command.params if one.required and _is_argument(one) == _is_argument(param)]
+        example = re.search(r"^ *Example: (.*)$", command.help or "", re.MULTILINE)
+        remedy = f"; for example, {example[1]}" if example else ""
+        return f"{ctx.info_name} needs {_listed([_name(one) for one in needed], 'and')}{remedy}"
+    if type(error).__name__ == "NoSuchOption":
+        near = difflib.get_close_matches(error.option_name, [o for one in command.params for o in one.opts], 1)
+        return f"there is no option {error.option_name}" + (f" (did you mean {near[0]}?)" if near else "")
+    expected = None if param is None else _expected(command.callback, param.name)
+    if expected is not None:
+        value = _value_of(param.opts, given)
+        return f"{_name(param)} must be {expected}" + (f", not {value!r}" if value is not None else "")
+    text = " ".join(error.format_message().split()).rstrip(".")
+    return text[:1].lower() + text[1:]
+
+
+def _is_argument(param: Any) -> bool:
+    return param.param_type_name == "argument"
+
+
+def _name(param: Any) -> str:
+    """What people call it."""
+    return param.metavar or param.name.upper() if _is_argument(param) else max(param.opts, key=len)
+
+
+def _piece(argument: Any) -> str:
+    """An argument in the line of usage: MODEL, IMAGES..., [MODEL]."""
+    text = _name(argument) + ("..." if argument.nargs == -1 else "")
+    return text if argument.required else f"[{text}]"
+
+
+def _listed(names: Iterable[str], word: str) -> str:
+    *others, last = names
+    return f"{', '.join(others)} {word} {last}" if others else last
+
+
+def _expected(function: Any, name: str) -> str | None:
+    """What a parameter takes, by the annotation of the command's function; None if that does not say."""
+    annotation = inspect.signature(function).parameters[name].annotation
+    hint, *about = get_args(annotation) if hasattr(annotation, "__metadata__") else (annotation,)
+    if get_origin(hint) in (Union, types.UnionType):
+        hint = next(one for one in get_args(hint) if one is not type(None))
+    if get_origin(hint) is list:
+        hint = get_args(hint)[0]
+    if get_origin(hint) is Literal:
+        return _listed(get_args(hint), "or")
+    if hint not in KINDS:
+        return None
+    lowest = next((one.min for one in about if getattr(one, "min", None) is not None), None)
+    return KINDS[hint] + (f" of at least {lowest}" if lowest is not None else "")
+
+
+def _value_of(names: Iterable[str], given: list[str]) -> str | None:
+    """The value that an option was given."""
+    for here, after in zip(given, [*given[1:], None], strict=True):
+        for name in names:
+            if here == name:
+                return after
+            if here.startswith(f"{name}="):
+                return here.partition("=")[2]
+    return None
