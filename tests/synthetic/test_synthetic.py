@@ -6,8 +6,21 @@ import numpy as np
 import pytest
 
 from hedgerow.errors import ConfigError
-from hedgerow.synthetic import BODY_PART_NAMES, SOMITE_NAMES, bodies, somites
+from hedgerow.images.label_files import read_labels
+from hedgerow.images.legend import read_legend
+from hedgerow.images.reading import read_image
+from hedgerow.synthetic import (
+    BODY_PART_NAMES,
+    FACADE_NAMES,
+    SOMITE_NAMES,
+    bodies,
+    facades,
+    paint,
+    somites,
+    write_sample,
+)
 from hedgerow.synthetic.people import BACKGROUND, FORWARD, LEFT, UP, RoundCone, _meet, _turn
+from helpers.files import listing
 
 DRAWINGS = [somites, bodies]
 N_SOMITES = 21
@@ -223,3 +236,42 @@ def test_rays_stop_at_the_surface(end: tuple[float, ...], radii: tuple[float, fl
     for fraction in fractions:
         before = rays * (np.where(hit, depth, 3.5) * fraction)[:, None]
         assert swept_distance(solid, before).min() > 0
+
+
+# House fronts and strokes
+
+
+def test_house_fronts_have_all_their_classes_and_a_longer_set_begins_with_the_shorter():
+    images, labels = facades(n_images=3, size=(120, 160), seed=4)
+    assert {image.shape for image in images} == {(120, 160, 3)}
+    assert {image.dtype for image in images} == {np.dtype(np.uint8)}
+    assert set(np.unique(labels).tolist()) == set(range(len(FACADE_NAMES)))
+    again, _ = facades(n_images=2, size=(120, 160), seed=4)
+    np.testing.assert_array_equal(again, images[:2])
+
+
+def test_strokes_are_thin_and_right_and_reach_every_class():
+    _, (labels,) = facades(n_images=1, seed=2)
+    painted = paint(labels, 0.01, seed=3)
+    where = painted != 255
+    assert 0.01 <= where.mean() < 0.015
+    np.testing.assert_array_equal(painted[where], labels[where])
+    assert set(np.unique(painted)) == {*np.unique(labels), 255}
+    assert paint(labels, 0.01, seed=3).tobytes() == painted.tobytes()
+    assert paint(labels, 0.01, seed=4).tobytes() != painted.tobytes()
+    with pytest.raises(ConfigError, match="part"):
+        paint(labels, 0)
+
+
+def test_a_sample_of_strokes_has_names_colours_and_the_truth(tmp_path):
+    write_sample("facades", tmp_path, 2, 0, strokes=True)
+    assert sorted(listing(tmp_path)) == [
+        *(f"images/facades_00{i}.png" for i in (0, 1)),
+        *("labels/classes.toml", "labels/facades_000.png", "labels/facades_001.png"),
+        *("truth/classes.toml", "truth/facades_000.png", "truth/facades_001.png"),
+    ]
+    images, labels = facades(n_images=2, seed=0)
+    np.testing.assert_array_equal(read_image(tmp_path / "images" / "facades_001.png"), images[1])
+    np.testing.assert_array_equal(read_labels(tmp_path / "truth" / "facades_001.png"), labels[1])
+    np.testing.assert_array_equal(read_labels(tmp_path / "labels" / "facades_001.png"), paint(labels[1], seed=1))
+    assert read_legend(tmp_path / "labels" / "classes.toml").names == dict(enumerate(FACADE_NAMES))

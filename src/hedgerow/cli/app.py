@@ -31,7 +31,8 @@ app = typer.Typer(
 )
 
 INTERRUPTED = 130  # the exit code that typer gives to an interrupted command
-Sample = Literal["somites", "bodies"]
+Demo = Literal["somites", "bodies"]
+Sample = Literal["somites", "bodies", "facades"]
 
 
 def _print_version(is_asked: bool) -> None:
@@ -69,17 +70,23 @@ def settings(
 
 
 def sample(
-    kind: Annotated[Sample, typer.Argument(metavar="KIND", help="somites or bodies: which built-in generator.")],
+    kind: Annotated[
+        Sample, typer.Argument(metavar="KIND", help="facades, somites or bodies: which built-in generator.")
+    ],
     output: Annotated[Path, output_option("Folder in which images/ and labels/ are made.")],
     n_images: Annotated[int, typer.Option(help="How many images.")] = 16,
     seed: Annotated[int, typer.Option(help="The same seed gives the same images.")] = 0,
+    strokes: Annotated[
+        bool,
+        typer.Option("--strokes", help="Labels are a few strokes, as one would paint; the full ones are in truth/."),
+    ] = False,
     overwrite: Overwrite = False,
 ) -> Result:
     """Write labelled images made by the built-in generators, to try things on.
 
-    Example: hedgerow sample somites -o example/
+    Example: hedgerow sample facades -o example/ --strokes
     """
-    hr.synthetic.write_sample(kind, output, n_images, seed, overwrite=overwrite)
+    hr.synthetic.write_sample(kind, output, n_images, seed, strokes=strokes, overwrite=overwrite)
     print(f"{n_images} image(s) in {output / 'images'}, their labels in {output / 'labels'}")
     depth = " --features depth" if kind == "bodies" else ""
     print(f"next: hedgerow train {output / 'images'} {output / 'labels'} -o model.hedge{depth}")
@@ -88,7 +95,7 @@ def sample(
 
 def demo(
     output: Annotated[Path, output_option("Folder for the models and pictures.")] = Path("demo-output"),
-    kind: Annotated[Sample, typer.Option("--data", help="Which built-in images.")] = "somites",
+    kind: Annotated[Demo, typer.Option("--data", help="Which built-in images.")] = "somites",
     overwrite: Overwrite = False,
 ) -> None:
     """Grow a stack on built-in images, map it to a network, refine that and map it back; show what each step gains.

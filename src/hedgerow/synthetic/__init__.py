@@ -1,7 +1,8 @@
 """Drawn data sets with exact labels, for learning, demonstrating and testing without downloading anything.
 
 Two stand-ins for the data of the paper: zebrafish embryos whose somites look alike, and depth images of
-people. In both, what a pixel is follows from what surrounds it more than from what it looks like.
+people. In both, what a pixel is follows from what surrounds it more than from what it looks like. And house fronts in
+colour, to try photographs on.
 """
 
 from collections.abc import Callable
@@ -11,15 +12,30 @@ import numpy as np
 
 from hedgerow.errors import ConfigError, InputError, one_path
 from hedgerow.files import make_folder
+from hedgerow.images.legend import FILE as LEGEND_FILE
+from hedgerow.images.legend import Legend, write_legend
+from hedgerow.images.pictures import write_picture
 from hedgerow.images.places import ending_of
 from hedgerow.images.writing import write_labels
 from hedgerow.synthetic.fish import SOMITE_NAMES, draw_embryo
+from hedgerow.synthetic.houses import FACADE_NAMES, draw_facade
 from hedgerow.synthetic.people import BODY_PART_NAMES, draw_body
+from hedgerow.synthetic.strokes import paint
 from hedgerow.written import check_overwriting
 
-__all__ = ["BODY_PART_NAMES", "CLASS_NAMES", "SOMITE_NAMES", "bodies", "somites", "write_sample"]
+__all__ = [
+    "BODY_PART_NAMES",
+    "CLASS_NAMES",
+    "FACADE_NAMES",
+    "SOMITE_NAMES",
+    "bodies",
+    "facades",
+    "paint",
+    "somites",
+    "write_sample",
+]
 
-CLASS_NAMES = {"somites": SOMITE_NAMES, "bodies": BODY_PART_NAMES}
+CLASS_NAMES = {"somites": SOMITE_NAMES, "bodies": BODY_PART_NAMES, "facades": FACADE_NAMES}
 
 SMALLEST_SIDE = 16
 WHOLE = int | np.integer
@@ -47,6 +63,15 @@ def bodies(n_images: int = 16, size: tuple[int, int] = (240, 320), seed: int = 0
     return _draw_set(draw_body, n_images, size, seed)
 
 
+def facades(n_images: int = 16, size: tuple[int, int] = (240, 320), seed: int = 0) -> ImagesAndLabels:
+    """Draw house fronts in colour.
+
+    Returns images, each (H, W, 3) uint8, and labels, each (H, W) uint8: numbers in `FACADE_NAMES`. Image i depends on
+    the seed, the size and i alone.
+    """
+    return _draw_set(draw_facade, n_images, size, seed)
+
+
 def _draw_set(draw: Draw, n_images: int, size: tuple[int, int], seed: int) -> ImagesAndLabels:
     _check(n_images, size, seed)
     height, width = (int(side) for side in size)
@@ -65,20 +90,34 @@ def _check(n_images: object, size: object, seed: object) -> None:
         raise ConfigError(f"seed is {seed!r}; give a whole number of at least 0.")
 
 
-def write_sample(kind: str, folder: Path, n_images: int, seed: int, *, overwrite: bool = False) -> None:
-    """Write images and labels of a built-in generator as PNG files in folder/images and folder/labels.
+def write_sample(
+    kind: str, folder: Path, n_images: int, seed: int, *, strokes: bool = False, overwrite: bool = False
+) -> None:
+    """Write images and labels of a built-in generator as PNG files in folder/images and folder/labels, there also the
+    names of the classes. A folder that holds other images is refused, since a model would learn from both.
 
-    A folder that holds other images is refused, since a model would learn from both.
-
+    strokes:   labels are a few strokes, as one would paint them; the full ones go to folder/truth
     overwrite: also existing files that Hedgerow did not write
     """
+    wholes = "truth" if strokes else "labels"
+    folders = ("images", "labels", wholes) if strokes else ("images", "labels")
     _check_alone(kind, folder)
-    check_overwriting(_sample_files(kind, folder, n_images), [], overwrite)
-    images, labels = {"somites": somites, "bodies": bodies}[kind](n_images=n_images, seed=seed)
-    for name in ("images", "labels"):
-        make_folder(folder / name)
-    for path, values in zip(_sample_files(kind, folder, len(images)), [*images, *labels], strict=True):
-        write_labels(path, values)
+    planned = [path for what in folders for path in _sample_files(kind, folder / what, n_images)]
+    named = [folder / what / LEGEND_FILE for what in folders[1:]]
+    check_overwriting([*planned, *named], [], overwrite)
+    images, labels = {"somites": somites, "bodies": bodies, "facades": facades}[kind](n_images=n_images, seed=seed)
+    legend = Legend(dict(enumerate(CLASS_NAMES[kind])))
+    palette = legend.palette(tuple(legend.names))
+    for what in folders:
+        make_folder(folder / what)
+    for path in named:
+        write_legend(path, legend)
+    for path, image in zip(_sample_files(kind, folder / "images", len(images)), images, strict=True):
+        write_picture(path, image) if image.ndim == 3 else write_labels(path, image)
+    for i, (path, whole) in enumerate(zip(_sample_files(kind, folder / wholes, len(images)), labels, strict=True)):
+        write_labels(path, whole, palette)
+        if strokes:
+            write_labels(folder / "labels" / path.name, paint(whole, seed=seed + i), palette)
 
 
 def _check_alone(kind: str, folder: Path) -> None:
@@ -94,5 +133,4 @@ def _check_alone(kind: str, folder: Path) -> None:
 
 
 def _sample_files(kind: str, folder: Path, n_images: int) -> list[Path]:
-    """Of all images, then of all labels."""
-    return [folder / what / f"{kind}_{i:03d}.png" for what in ("images", "labels") for i in range(n_images)]
+    return [folder / f"{kind}_{i:03d}.png" for i in range(n_images)]
