@@ -10,7 +10,7 @@ import typer
 
 import hedgerow as hr
 from hedgerow import experiments, memory
-from hedgerow.cli import experiment, showing, training, using
+from hedgerow.cli import experiment, measuring, showing, training, using
 from hedgerow.cli.parts import Overwrite, output_option
 from hedgerow.config import RefineConfig, StackConfig, documented_toml
 from hedgerow.errors import HedgerowError
@@ -78,7 +78,7 @@ def demo(
 
 for command in (
     *(training.train, training.refine, training.back),
-    *(using.predict, using.evaluate, using.export),
+    *(using.predict, measuring.measure, using.evaluate, using.export),
     *(showing.report, showing.look, showing.info),
     *(settings, sample, demo, experiment.experiment),
 ):

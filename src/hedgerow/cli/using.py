@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from hedgerow import jobs
+from hedgerow.cli.measuring import Background, Connectivity, FillHoles, MinSize, Split
 from hedgerow.cli.parts import Device, Images, Labels, Model, Overwrite, Pages, Unlabelled, output_option
 from hedgerow.errors import InputError
 from hedgerow.files import megabytes
@@ -32,9 +33,26 @@ def predict(
         bool, typer.Option("--entropy", help="Also write the entropy, from 0 (certain) to 1 (undecided).")
     ] = False,
     format: Annotated[
-        Literal["png", "tif", "npy", "zarr"] | None,
+        Literal["png", "tif", "ome.tif", "npy", "zarr"] | None,
         typer.Option(help="File type; by default png for labels and tif for the rest."),
     ] = None,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Also write tables of the objects: objects.csv, objects_totals.csv.")
+    ] = False,
+    outlines: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="geojson|roi", help="Also write outlines: geojson (QuPath), roi (ImageJ); may be repeated."
+        ),
+    ] = None,
+    object_type: Annotated[
+        Literal["annotation", "detection"], typer.Option(help="What QuPath takes outlines for.")
+    ] = "annotation",
+    background: Background = None,
+    min_size: MinSize = 0,
+    fill_holes: FillHoles = 0,
+    split: Split = None,
+    connectivity: Connectivity = "8",
     tile: Annotated[
         int | None, typer.Option(min=1, help="Side of a tile in pixels; by default what fits in memory.")
     ] = None,
@@ -48,10 +66,13 @@ def predict(
     """
     found = jobs.predict(
         model, images, output, overlay=overlay, proba=proba, confidence=confidence, entropy=entropy, dtype=proba_type,
-        format=format, tile=tile, pages=pages, device=device, overwrite=overwrite, say=print,
+        format=format, measure=measure, outlines=outlines or (), object_type=object_type, background=background,
+        min_size=min_size, fill_holes=fill_holes, split=split, connectivity=4 if connectivity == "4" else 8, tile=tile,
+        pages=pages, device=device, overwrite=overwrite, say=print,
     )  # fmt: skip
     failures = found.failures
-    print(f"{found.n_images - len(failures)} of {found.n_images} image(s) predicted into {output}")
+    objects = "" if found.n_objects is None else f", {found.n_objects:,} object(s) measured"
+    print(f"{found.n_images - len(failures)} of {found.n_images} image(s) predicted into {output}{objects}")
     for failure in failures:
         print(f"failed: {failure}", file=sys.stderr)
     if failures:
@@ -65,6 +86,9 @@ def evaluate(
     json_file: Annotated[
         str | None, typer.Option("--json", help="Also write the scores here; - prints JSON and nothing else.")
     ] = None,
+    csv_file: Annotated[
+        Path | None, typer.Option("--csv", readable=False, help="Also write the scores of each image here.")
+    ] = None,
     background: Annotated[int | None, typer.Option(help="Class to leave out of a second balanced accuracy.")] = None,
     unlabelled: Unlabelled = None,
     pages: Pages = None,
@@ -77,8 +101,8 @@ def evaluate(
     """
     output = None if json_file == "-" else json_file
     found = jobs.evaluate(
-        model, images, labels, output, background=background, unlabelled=unlabelled, pages=pages, device=device,
-        overwrite=overwrite,
+        model, images, labels, output, csv=csv_file, background=background, unlabelled=unlabelled, pages=pages,
+        device=device, overwrite=overwrite,
     )  # fmt: skip
     if json_file == "-":
         print(json.dumps(found.to_dict()))

@@ -165,7 +165,7 @@ def measure(
     rules = Rules(background, min_size, fill_holes, split, connectivity)
     planes = None if image is None else to_planes(image)
     sure = None if confidence is None else to_planes(confidence, "the confidence")
-    return measured(to_labels(labels), rules, planes, sure, legend, pixel_size)
+    return measured(rules.clean(to_labels(labels)), rules, planes, sure, legend, pixel_size)
 
 
 def measured(
@@ -177,12 +177,11 @@ def measured(
     pixel: PixelSize | None = None,
     name: str = "the label map",
 ) -> Measured:
-    """`measure` for an image (C,H,W) and a confidence (1,H,W) that have been checked."""
+    """`measure` for a label map (H,W) that has been cleaned, an image (C,H,W) and a confidence (1,H,W)."""
     for array in (planes, sure):
         if array is not None:
             check_pair(array, labels, name)
     legend = legend or Legend()
-    labels = rules.clean(labels)
     found = find_objects(labels, rules, None if sure is None else sure[0])
     n = len(found.values)
     area = np.bincount(found.numbers.ravel(), minlength=n + 1)[1:]

@@ -66,8 +66,8 @@ class _Runs:
 
 
 def _rings(parts: np.ndarray) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
-    """Closed lines of corners around the parts (H,W), numbered from 0, -1: none; the part (R,) of each line, and whether
-    (R,) the part is inside the line."""
+    """Closed lines of corners around the parts (H,W), numbered from 0, -1: none; the part (R,) of each line, and
+    whether (R,) the part is inside the line."""
     padded = np.pad(parts, 1, constant_values=-1)
     found = [_runs(padded, way) for way in range(4)]
     runs = _Runs(*(np.concatenate([getattr(one, name) for one in found]) for name in _Runs.__annotations__))

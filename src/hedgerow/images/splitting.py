@@ -91,7 +91,7 @@ def _basins(numbers: np.ndarray, heights: np.ndarray, connectivity: Connectivity
 def _saddles(
     numbers: np.ndarray, basins: np.ndarray, heights: np.ndarray, connectivity: Connectivity
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Pairs of basins (K,), (K,) of one object that touch, and the height (K,) of the pass between them, highest first."""
+    """Pairs of basins (K,), (K,) of one object that touch, and the heights (K,) of the passes, highest first."""
     n, keys, passes = int(basins.max()) + 1, [], []
     for step in neighbours(connectivity):
         (here, there), (one, two), (a, b) = (pairs(array, step) for array in (numbers, basins, heights))

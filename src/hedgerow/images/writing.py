@@ -16,7 +16,7 @@ _IMAGEJ_MAX_BYTES = 2**32 - 2**25  # ImageJ files have 32-bit offsets; leave roo
 _ZARR_CHUNK = 1024
 _COLOUR_MAP, _SHORT = 320, 3  # of TIFF: the tag of a table of colours, and the type of its numbers
 _SCALES = {"float32": 1, "uint8": 255, "uint16": 65535}
-_ROUNDING_SLACK = 1e-3  # probabilities summed in float32 may leave [0, 1] by this much
+ROUNDING_SLACK = 1e-3  # probabilities summed in float32 may leave [0, 1] by this much
 
 
 Palette = Mapping[int, np.ndarray]
@@ -69,7 +69,7 @@ def scaled(planes: np.ndarray, dtype: str, complaint: str = "") -> np.ndarray:
     if dtype not in _SCALES:
         raise InputError(f"{complaint}found dtype {dtype!r}, expected one of {', '.join(_SCALES)}")
     low, high = planes.min(), planes.max()
-    if not (low >= -_ROUNDING_SLACK and high <= 1 + _ROUNDING_SLACK):  # also true of NaN
+    if not (low >= -ROUNDING_SLACK and high <= 1 + ROUNDING_SLACK):  # also true of NaN
         raise InputError(f"{complaint}found values from {low:g} to {high:g}, expected 0 to 1")
     if dtype == "float32":
         return planes.astype(np.float32, copy=False)
