@@ -7,7 +7,7 @@ from scipy import ndimage
 
 from hedgerow.images.components import Connectivity, neighbours, pairs
 
-# A neck separates if it is thinner than this part of the thinner side, and at least so many pixels thinner, half across:
+# A neck separates if it is thinner than this part of the thinner side, and, half across, by at least so many pixels:
 # on ragged ellipses up to 2.2 times as long as wide, none was cut, and of two discs in touch, four in five.
 NECK, NECK_PIXELS = 0.9, 0.75
 BLUR = 1.0  # pixels by which probabilities are smoothed first
