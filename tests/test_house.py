@@ -30,7 +30,7 @@ TABLE = {
 }
 # What `import hedgerow`, or an environment without the extras, must not load.
 MAY_BE_MISSING = ("torch", "triton", "matplotlib", "jinja2", "onnx", "onnxruntime", "sklearn")
-READERS = ("PIL", "tifffile", "imagecodecs", "zarr", "rich")  # each for one kind of file, or for a terminal
+READERS = ("PIL", "tifffile", "imagecodecs", "roifile", "zarr", "rich")  # each for one kind of file, or for a terminal
 # Modules that are named in a string and found at run time, and why.
 NAMED = {
     "hedgerow.lazy": "public names load their modules when they are first used",

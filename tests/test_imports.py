@@ -43,6 +43,7 @@ PUBLIC = [
     "from_sklearn",
     "load",
     "look",
+    "measure",
     "read_image",
     "read_labels",
     "refine",

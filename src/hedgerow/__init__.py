@@ -28,6 +28,7 @@ _HOMES = {
     "from_sklearn": "sklearn.forests",
     "load": "io.model_file",
     "look": "report.figures",
+    "measure": "images.objects",
     "read_image": "images.reading",
     "read_labels": "images.label_files",
     "refine": "refinement.loop",

@@ -34,3 +34,10 @@ def blobs(n_images=5, seed=0, shape=(40, 48), channels=0, dtype=np.uint8):
         images.append((image * scale).astype(dtype))
         labels.append(label)
     return images, labels
+
+
+def discs(shape, places):
+    """(H,W) bool: discs of (row, column, radius)."""
+    rows, columns = np.mgrid[: shape[0], : shape[1]]
+    inside = [(rows - row) ** 2 + (columns - column) ** 2 <= radius**2 for row, column, radius in places]
+    return np.any(inside, axis=0)

@@ -152,7 +152,7 @@ def test_maps_too_large_for_memory_are_the_same(folder, stack, monkeypatch, endi
 
 def test_label_maps_are_held_in_their_own_type(folder, stack, monkeypatch):
     held = []
-    monkeypatch.setattr(outputs, "write_labels", lambda path, labels, palette: held.append(labels.dtype))
+    monkeypatch.setattr(outputs, "write_labels", lambda path, labels, *_: held.append(labels.dtype))
     predict_files(stack, folder / "images" / "a.npy", folder / "out", Outputs())
     assert held == [np.uint8]
 

@@ -8,8 +8,9 @@ import typer
 
 from hedgerow import jobs
 from hedgerow.cli.common import Result, Unfinished
+from hedgerow.cli.measuring import Background, Connectivity, FillHoles, MinSize, Split
 from hedgerow.cli.parts import Device, Images, Labels, Model, Overwrite, Pages, Unlabelled, output_option
-from hedgerow.cli.usage import MORE
+from hedgerow.cli.usage import MORE, OBJECTS
 from hedgerow.files import megabytes
 from hedgerow.images.pairing import told_apart
 
@@ -33,9 +34,34 @@ def predict(
         bool, typer.Option("--entropy", help="Also write the entropy, from 0 (certain) to 1 (undecided).")
     ] = False,
     format: Annotated[
-        Literal["png", "tif", "npy", "zarr"] | None,
+        Literal["png", "tif", "ome.tif", "npy", "zarr"] | None,
         typer.Option(help="File type; by default png for labels and tif for the rest."),
     ] = None,
+    measure: Annotated[
+        bool,
+        typer.Option(
+            "--measure",
+            help="Also write tables of the objects: objects.csv, objects_totals.csv.",
+            rich_help_panel=OBJECTS,
+        ),
+    ] = False,
+    outlines: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="geojson|roi",
+            help="Also write outlines: geojson (QuPath), roi (ImageJ); may be repeated.",
+            rich_help_panel=OBJECTS,
+        ),
+    ] = None,
+    object_type: Annotated[
+        Literal["annotation", "detection"],
+        typer.Option(help="What QuPath takes outlines for.", rich_help_panel=OBJECTS),
+    ] = "annotation",
+    background: Background = None,
+    min_size: MinSize = 0,
+    fill_holes: FillHoles = 0,
+    split: Split = None,
+    connectivity: Connectivity = "8",
     tile: Annotated[
         int | None,
         typer.Option(min=1, help="Side of a tile in pixels; by default what fits in memory.", rich_help_panel=MORE),
@@ -50,11 +76,16 @@ def predict(
     """
     found = jobs.predict(
         model, images, output, overlay=overlay, proba=proba, confidence=confidence, entropy=entropy, dtype=proba_type,
-        format=format, tile=tile, pages=pages, device=device, overwrite=overwrite, say=print,
+        format=format, measure=measure, outlines=outlines or (), object_type=object_type, background=background,
+        min_size=min_size, fill_holes=fill_holes, split=split, connectivity=4 if connectivity == "4" else 8, tile=tile,
+        pages=pages, device=device, overwrite=overwrite, say=print,
     )  # fmt: skip
     failures = found.failures
     result = {"output": str(output), "images": found.n_images, "failures": list(failures)}
-    print(f"{found.n_images - len(failures)} of {found.n_images} image(s) predicted into {output}")
+    if found.n_objects is not None:
+        result["objects"] = found.n_objects
+    objects = "" if found.n_objects is None else f", {found.n_objects:,} object(s) measured"
+    print(f"{found.n_images - len(failures)} of {found.n_images} image(s) predicted into {output}{objects}")
     for failure in failures:
         print(f"failed: {failure}", file=sys.stderr)
     if failures:
@@ -70,6 +101,9 @@ def evaluate(
         str | None,
         typer.Option("--json", metavar="[FILE]", help="Also write the scores here; without FILE, print them as JSON."),
     ] = None,
+    csv_file: Annotated[
+        Path | None, typer.Option("--csv", readable=False, help="Also write the scores of each image here.")
+    ] = None,
     background: Annotated[int | None, typer.Option(help="Class to leave out of a second balanced accuracy.")] = None,
     unlabelled: Unlabelled = None,
     pages: Pages = None,
@@ -81,7 +115,7 @@ def evaluate(
     Example: hedgerow evaluate model.hedge test_photos/ test_painted/
     """
     found = jobs.evaluate(
-        model, *told_apart([*images, labels]), json_file, background=background, unlabelled=unlabelled,
+        model, *told_apart([*images, labels]), json_file, csv=csv_file, background=background, unlabelled=unlabelled,
         pages=pages, device=device, overwrite=overwrite,
     )  # fmt: skip
     scores = found.scores

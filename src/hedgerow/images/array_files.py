@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from hedgerow.errors import InputError
+from hedgerow.images.pixel_size import PixelSize, of_multiscale
 from hedgerow.images.places import ZARR_METADATA, refuse_unreadable
 from hedgerow.images.stored import Role, Stored, array_axes, stored_array
 
@@ -48,15 +50,23 @@ def opened_zarr(path: Path, role: Role) -> Iterator[Stored]:
     import zarr
 
     _refuse_special_metadata(path)
-    array, axes = _full_size(zarr.open(path, mode="r"), path)
+    opened = zarr.open(path, mode="r")
+    array, axes = _full_size(opened, path)
     if array.dtype.kind not in "buif":
         raise ValueError(f"it holds values of type {array.dtype}, not numbers")
     _refuse_special_files(path / array.path)
     block = prod(getattr(array, "shards", None) or array.chunks) * array.dtype.itemsize
     shape = tuple(array.shape)
-    yield stored_array(
+    stored = stored_array(
         path, shape, array.dtype, axes or array_axes(shape), lambda: array, is_array=not axes, block=block
     )
+    yield replace(stored, pixel=lambda: _zarr_pixel_size(opened))
+
+
+def _zarr_pixel_size(node: Any) -> PixelSize | None:
+    attributes = dict(node.attrs)
+    multiscales = attributes.get("ome", attributes).get("multiscales")
+    return of_multiscale(multiscales[0]) if multiscales else None
 
 
 def _full_size(node: Any, path: Path) -> tuple[Any, str]:

@@ -124,6 +124,11 @@ def _is_file(name: str, beside: str | None = None) -> bool:
     return os.path.exists(path) and (not os.path.isdir(path) or is_zarr_folder(path))
 
 
+def plain_stem(path: PathLike) -> str:
+    """The stem without a suffix that label maps commonly carry: "a" for a_mask.png."""
+    return _LABEL_SUFFIX.sub("", stem_of(path))
+
+
 @dataclass(frozen=True)
 class Pair:
     """An image file and the label file that belongs to it."""
@@ -138,7 +143,7 @@ def pair_files(images_spec: FilesSpec, labels_spec: FilesSpec) -> list[Pair]:
 
     A label whose stem matches no image may carry a common suffix: a_mask.png belongs to a.jpg.
     """
-    images, labels = _by_stem(find_files(images_spec)), _by_stem(find_files(labels_spec))
+    images, labels = by_stem(find_files(images_spec)), by_stem(find_files(labels_spec))
     partners = {stem: path for stem, path in labels.items() if stem in images}
     strays = []
     for stem, path in labels.items():
@@ -167,7 +172,8 @@ def pair_files(images_spec: FilesSpec, labels_spec: FilesSpec) -> list[Pair]:
     return pairs
 
 
-def _by_stem(paths: Iterable[Path]) -> dict[str, Path]:
+def by_stem(paths: Iterable[Path]) -> dict[str, Path]:
+    """Stem -> file; two files of one stem are refused."""
     by_stem: dict[str, Path] = {}
     for path in paths:
         stem = stem_of(path)

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from hedgerow.errors import InputError
+from hedgerow.images.pixel_size import PixelSize, from_density
 from hedgerow.images.stored import Page, Role, Stored
 
 
@@ -40,7 +41,8 @@ def opened_png(path: Path, role: Role) -> Iterator[Stored]:
 
         is_grey = as_indices or image.mode in ("1", "L", "LA") or pixels.bit_depth == 16
         dtype = np.dtype(np.uint16 if pixels.bit_depth == 16 else np.uint8)
-        yield Stored((Page(image.height, image.width, 1 if is_grey else 3, dtype, is_colour=not is_grey),), load)
+        page = Page(image.height, image.width, 1 if is_grey else 3, dtype, is_colour=not is_grey)
+        yield Stored((page,), load, pixel=lambda: _png_pixel_size(image))
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,11 @@ def _png_pixels(file: BinaryIO) -> _PngPixels:
     bit_depth, colour_type = struct.unpack("BB", file.read(2))
     file.seek(position)
     return _PngPixels(bit_depth, is_grey=colour_type == 0, is_palette=colour_type == 3)
+
+
+def _png_pixel_size(image: Any) -> PixelSize | None:
+    across, down = image.info.get("dpi", (0, 0))  # of the chunk pHYs, if that gives a unit
+    return from_density(down, across, "inch")
 
 
 def png_palette(path: Path) -> dict[int, tuple[int, int, int]]:

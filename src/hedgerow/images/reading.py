@@ -17,6 +17,7 @@ from hedgerow.images.array_files import opened_npy, opened_zarr
 from hedgerow.images.arrays import Layout
 from hedgerow.images.limits import refuse_oversized
 from hedgerow.images.pages import Pages, choose, page_numbers, words
+from hedgerow.images.pixel_size import PixelSize
 from hedgerow.images.places import ENDINGS, ending_of, is_zarr_folder, refuse_unreadable, what_is_wrong
 from hedgerow.images.png_jpeg import opened_jpeg, opened_png
 from hedgerow.images.stored import Role, Stored
@@ -32,6 +33,7 @@ __all__ = [
     "read_channels",
     "read_image",
     "read_input",
+    "read_pixel_size",
     "read_stored",
     "what_was_read",
 ]
@@ -77,6 +79,13 @@ def what_was_read(path: PathLike, layout: Layout = "picture", pages: Pages = Non
     path = Path(path)
     with _opened(path, layout) as stored:
         return words(stored, choose(path, stored, pages, layout))
+
+
+def read_pixel_size(path: PathLike) -> PixelSize | None:
+    """How large a pixel of an image file is; None if the file does not say so. The 72 or 96 dots per inch that programs
+    write when they know nothing are no size."""
+    with _opened(Path(path), "picture") as stored:
+        return stored.pixel()
 
 
 def read_stored(path: PathLike, role: Role, pages: Pages) -> np.ndarray:

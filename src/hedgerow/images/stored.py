@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hedgerow.errors import InputError
+from hedgerow.images.pixel_size import PixelSize
 
 Role = Literal["picture", "planes", "labels"]
 """What a file is read as: a picture, a user's own channels, or a label map."""
@@ -39,6 +40,11 @@ class Page:
 Load = Callable[[Sequence[int]], np.ndarray]
 
 
+def unsized() -> PixelSize | None:
+    """Of a file that does not say how large a pixel is."""
+    return None
+
+
 @dataclass(frozen=True)
 class Stored:
     """An image in an open file.
@@ -50,6 +56,7 @@ class Stored:
     shape:    of that array
     is_array: its axes have no names, so that it is a guess which one holds channels, and whether it does
     block:    bytes that are decoded at once, beside the image
+    pixel:    reads how large a pixel is, if the file says so
     """
 
     pages: tuple[Page, ...]
@@ -58,6 +65,7 @@ class Stored:
     shape: tuple[int, ...] = ()
     is_array: bool = False
     block: int = 0
+    pixel: Callable[[], PixelSize | None] = unsized
 
     @property
     def stack(self) -> dict[int, int]:

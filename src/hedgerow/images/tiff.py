@@ -7,7 +7,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from hedgerow.errors import InputError
+from hedgerow.images.pixel_size import of_tiff
 from hedgerow.images.places import refuse_unreadable
 from hedgerow.images.stored import (
     Page,
@@ -36,6 +37,7 @@ _KINDS = (
 )
 _SCANNERS = ("svs", "scn", "qpi", "ndpi", "bif", "avs", "philips")
 _BESIDE = ("thumbnail", "label", "macro", "map")  # what slide scanners store beside the image
+_PALETTE = 3  # in PhotometricInterpretation
 _REDUCED_OR_MASK = 0b101  # in NewSubfileType: a smaller version of another page, or its mask
 
 
@@ -48,7 +50,8 @@ def opened_tiff(path: Path, role: Role) -> Iterator[Stored]:
         _refuse_special_parts(tiff, path)
         images = _images(tiff, path, with_colours=role != "labels" and not tiff.is_imagej)
         _raise_first(errors)
-        yield _alone(images[0], path) if len(images) == 1 else _together(images, path)
+        stored = _alone(images[0], path) if len(images) == 1 else _together(images, path)
+        yield replace(stored, pixel=lambda: of_tiff(tiff))
         _raise_first(errors)
 
 
@@ -117,7 +120,7 @@ def _of_page(tiff: Any, page: Any, with_colours: bool) -> _Image:
             _refuse_cut(tiff, page.dataoffsets[0], page.nbytes)
         return pages_of(page.asarray(), axes, chosen)
 
-    colours = page.colormap if with_colours and page.axes == "YX" else None
+    colours = _palette(page) if with_colours and page.axes == "YX" else None
     return _Image(page.axes, tuple(page.shape), _dtype(page), _block(page), read, colours)
 
 
@@ -145,7 +148,7 @@ def _of_series(tiff: Any, series: Any, path: Path, with_colours: bool) -> _Image
         return pages_of(_Separate(series) if _Separate.fits(series) else series.asarray(), axes, chosen)
 
     key = series.keyframe
-    colours = key.colormap if with_colours and series.axes == "YX" else None
+    colours = _palette(key) if with_colours and series.axes == "YX" else None
     return _Image(axes, shape, _dtype(series), _block(key), read, colours, is_array)
 
 
@@ -198,6 +201,11 @@ def _together(images: Sequence[_Image], path: Path) -> Stored:
     if alike:
         return Stored(pages[:1], load, "I" + images[0].axes, (len(images), *images[0].shape), block=block)
     return Stored(pages, load, "I", (len(images),), block=block)
+
+
+def _palette(page: Any) -> np.ndarray | None:
+    """(3,N) colours for which the pixels stand; a table of colours may also lie beside pixels that are grey values."""
+    return page.colormap if page.photometric == _PALETTE else None
 
 
 def _dtype(page: Any) -> np.dtype:

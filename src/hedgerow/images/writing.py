@@ -8,23 +8,28 @@ import numpy as np
 
 from hedgerow.errors import InputError
 from hedgerow.files import PathLike, atomic_path
+from hedgerow.images.pixel_size import PixelSize
 from hedgerow.images.reading import is_zarr_folder, naming_missing_package
 
 _IMAGEJ_DTYPES = ("uint8", "uint16", "float32")
 _IMAGEJ_MAX_BYTES = 2**32 - 2**25  # ImageJ files have 32-bit offsets; leave room for the headers
 _ZARR_CHUNK = 1024
+_COLOUR_MAP, _SHORT = 320, 3  # of TIFF: the tag of a table of colours, and the type of its numbers
 _SCALES = {"float32": 1, "uint8": 255, "uint16": 65535}
-_ROUNDING_SLACK = 1e-3  # probabilities summed in float32 may leave [0, 1] by this much
+ROUNDING_SLACK = 1e-3  # probabilities summed in float32 may leave [0, 1] by this much
 
 
 Palette = Mapping[int, np.ndarray]
 """Class value -> (3,) uint8 colour."""
 
 
-def write_labels(path: PathLike, labels: np.ndarray, palette: Palette | None = None) -> Path:
+def write_labels(
+    path: PathLike, labels: np.ndarray, palette: Palette | None = None, pixel: PixelSize | None = None
+) -> Path:
     """Write class values (H,W) as .png, .tif, .npy or .zarr, in the smallest dtype that holds them.
 
-    palette: colours in which a PNG of values up to 255 is shown; the values are the same with and without
+    palette: colours in which a PNG or TIFF of values up to 255 is shown; the values are the same with and without
+    pixel:   how large a pixel is, which all but .npy note
     """
     labels = np.asarray(labels)
     if labels.ndim != 2 or labels.dtype.kind not in "bui" or labels.size == 0:
@@ -40,7 +45,7 @@ def write_labels(path: PathLike, labels: np.ndarray, palette: Palette | None = N
     if dtype is None:
         limit = "PNG holds 0 to 65535; write a TIFF (.tif)" if is_png else "32 bits are the limit; renumber them"
         raise InputError(f"cannot write {path}: found class values from {low} to {high}, but {limit}")
-    return _write(Path(path), labels.astype(dtype, copy=False), None, palette)
+    return _write(Path(path), labels.astype(dtype, copy=False), None, palette, pixel)
 
 
 def write_planes(
@@ -64,14 +69,16 @@ def scaled(planes: np.ndarray, dtype: str, complaint: str = "") -> np.ndarray:
     if dtype not in _SCALES:
         raise InputError(f"{complaint}found dtype {dtype!r}, expected one of {', '.join(_SCALES)}")
     low, high = planes.min(), planes.max()
-    if not (low >= -_ROUNDING_SLACK and high <= 1 + _ROUNDING_SLACK):  # also true of NaN
+    if not (low >= -ROUNDING_SLACK and high <= 1 + ROUNDING_SLACK):  # also true of NaN
         raise InputError(f"{complaint}found values from {low:g} to {high:g}, expected 0 to 1")
     if dtype == "float32":
         return planes.astype(np.float32, copy=False)
     return np.rint(np.clip(planes, 0, 1).astype(np.float64) * _SCALES[dtype]).astype(dtype)
 
 
-def write_scaled(path: PathLike, planes: np.ndarray, names: Sequence[str] | None = None) -> Path:
+def write_scaled(
+    path: PathLike, planes: np.ndarray, names: Sequence[str] | None = None, pixel: PixelSize | None = None
+) -> Path:
     """Write maps (C,H,W) or (H,W) as `scaled` gives them."""
     n_planes = planes.shape[0] if planes.ndim == 3 else 1
     if names is not None and len(names) != n_planes:
@@ -81,10 +88,16 @@ def write_scaled(path: PathLike, planes: np.ndarray, names: Sequence[str] | None
             f"cannot write {path}: found {n_planes} plane(s) of {planes.dtype}, but PNG holds one plane of uint8 or"
             " uint16; write a .tif, .npy or .zarr, or choose uint8 or uint16 for a single plane"
         )
-    return _write(Path(path), planes, names)
+    return _write(Path(path), planes, names, None, pixel)
 
 
-def _write(path: Path, array: np.ndarray, names: Sequence[str] | None, palette: Palette | None = None) -> Path:
+def _write(
+    path: Path,
+    array: np.ndarray,
+    names: Sequence[str] | None,
+    palette: Palette | None,
+    pixel: PixelSize | None,
+) -> Path:
     ending = path.suffix.lower()
     if ending not in (".png", ".tif", ".tiff", ".npy", ".zarr"):
         raise InputError(f"cannot write {path}: expected a name that ends in .png, .tif, .npy or .zarr")
@@ -92,63 +105,90 @@ def _write(path: Path, array: np.ndarray, names: Sequence[str] | None, palette: 
         raise InputError(f"cannot write {path}: something that is not a Zarr folder has this name; choose another")
     with naming_missing_package(path), atomic_path(path) as temporary:
         if ending == ".png":
-            _write_png(temporary, array, palette)
+            _write_png(temporary, array, palette, pixel)
         elif ending == ".npy":
             with open(temporary, "wb") as file:
                 np.save(file, array)
         elif ending == ".zarr":
-            _write_zarr(temporary, array, names)
+            _write_zarr(temporary, array, names, pixel)
         else:
-            _write_tiff(temporary, array, names, ome=path.stem.lower().endswith(".ome"))
+            _write_tiff(temporary, array, names, palette, pixel, ome=path.stem.lower().endswith(".ome"))
     return path
 
 
-def _write_png(path: Path, array: np.ndarray, palette: Palette | None) -> None:
+def _table_of_colours(palette: Palette) -> np.ndarray:
+    """(256,3) uint8 colours of the values from 0 to 255, black where there is none."""
+    colours = np.zeros((256, 3), np.uint8)
+    for value, colour in palette.items():
+        if 0 <= value <= 255:
+            colours[value] = colour
+    return colours
+
+
+def _write_png(path: Path, array: np.ndarray, palette: Palette | None, pixel: PixelSize | None) -> None:
     from PIL import Image
 
     image = Image.fromarray(array.reshape(array.shape[-2:]))
     if palette is not None and array.dtype == np.uint8:
-        colours = np.zeros((256, 3), np.uint8)
-        for value, colour in palette.items():
-            if 0 <= value <= 255:
-                colours[value] = colour
-        image.putpalette(colours.tobytes())  # the pixels stay as they are; each now stands for a colour
-    image.save(path, format="PNG")
+        image.putpalette(_table_of_colours(palette).tobytes())  # the pixels stay; each now stands for a colour
+    size = {} if pixel is None else {"dpi": (25400 / pixel.width, 25400 / pixel.height)}
+    image.save(path, format="PNG", **size)
 
 
-def _write_tiff(path: Path, array: np.ndarray, names: Sequence[str] | None, ome: bool) -> None:
+def _write_tiff(
+    path: Path,
+    array: np.ndarray,
+    names: Sequence[str] | None,
+    palette: Palette | None,
+    pixel: PixelSize | None,
+    ome: bool,
+) -> None:
     """Write a compressed TIFF: in ImageJ's form if its dtypes and size limit allow, else OME."""
     import tifffile
 
     settings: dict[str, Any] = {"compression": "zlib", "photometric": "minisblack"}
+    if palette is not None and array.dtype == np.uint8:
+        # The pixels are declared to be grey, so that every program reads the values; ImageJ still uses the table.
+        table = _table_of_colours(palette).T.astype(np.uint16) * 257
+        settings["extratags"] = [(_COLOUR_MAP, _SHORT, table.size, tuple(table.ravel().tolist()), True)]
     if ome or array.dtype.name not in _IMAGEJ_DTYPES or array.nbytes > _IMAGEJ_MAX_BYTES:
         metadata: dict[str, Any] = {"axes": "CYX"[-array.ndim :]}
         if names is not None:
             metadata["Channel"] = {"Name": list(names)}
+        if pixel is not None:
+            metadata |= {"PhysicalSizeX": pixel.width, "PhysicalSizeXUnit": "µm"}
+            metadata |= {"PhysicalSizeY": pixel.height, "PhysicalSizeYUnit": "µm"}
+            settings |= {"resolution": (1e4 / pixel.width, 1e4 / pixel.height), "resolutionunit": "CENTIMETER"}
         tifffile.imwrite(path, array, ome=True, metadata=metadata, **settings)
         return
     # All six of ImageJ's axes are spelled out; otherwise a last axis of length 1 would be taken for colour samples.
     hyperstack = array.reshape(1, 1, -1, *array.shape[-2:], 1)
     metadata = {"axes": "TZCYXS"} | ({} if names is None else {"Labels": list(names)})
+    if pixel is not None:
+        metadata["unit"] = "micron"
+        settings["resolution"] = (1 / pixel.width, 1 / pixel.height)
     tifffile.imwrite(path, hyperstack, imagej=True, metadata=metadata, **settings)
 
 
-def _write_zarr(path: Path, array: np.ndarray, names: Sequence[str] | None) -> None:
+def _write_zarr(path: Path, array: np.ndarray, names: Sequence[str] | None, pixel: PixelSize | None) -> None:
     """OME-Zarr 0.5: a Zarr 3 group with one full-size array, "0", and the attributes that name its axes."""
     import zarr
 
     axes = "cyx"[-array.ndim :]
     chunks = tuple(1 if axis == "c" else min(size, _ZARR_CHUNK) for axis, size in zip(axes, array.shape, strict=True))
-    attributes = {"ome": _ome_attributes(axes, array.dtype, names)}
+    attributes = {"ome": _ome_attributes(axes, array.dtype, names, pixel)}
     group = zarr.create_group(path, zarr_format=3, attributes=attributes)
     stored = group.create_array("0", shape=array.shape, dtype=array.dtype, chunks=chunks, dimension_names=tuple(axes))
     stored[...] = array
 
 
-def _ome_attributes(axes: str, dtype: np.dtype, names: Sequence[str] | None) -> dict[str, Any]:
-    scale = [{"type": "scale", "scale": [1.0] * len(axes)}]
+def _ome_attributes(axes: str, dtype: np.dtype, names: Sequence[str] | None, pixel: PixelSize | None) -> dict[str, Any]:
+    sides = {} if pixel is None else {"y": pixel.height, "x": pixel.width}
+    unit = {} if pixel is None else {"unit": "micrometer"}
+    scale = [{"type": "scale", "scale": [sides.get(axis, 1.0) for axis in axes]}]
+    kinds = {axis: {"type": "channel"} if axis == "c" else {"type": "space", **unit} for axis in axes}
     multiscale = {
-        "axes": [{"name": axis, "type": "channel" if axis == "c" else "space"} for axis in axes],
+        "axes": [{"name": axis, **kinds[axis]} for axis in axes],
         "datasets": [{"path": "0", "coordinateTransformations": scale}],
     }
     attributes: dict[str, Any] = {"version": "0.5", "multiscales": [multiscale]}

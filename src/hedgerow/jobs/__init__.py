@@ -12,6 +12,7 @@ _HOMES = {
     "evaluate": "evaluating",
     "export": "exporting",
     "look": "looking",
+    "measure": "measuring",
     "predict": "predicting",
     "refine": "refining",
     "report": "reporting",

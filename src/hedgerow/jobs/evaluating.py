@@ -2,17 +2,20 @@
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from hedgerow.errors import InputError
 from hedgerow.files import PathLike, write_text
 from hedgerow.images.metrics import Scores
+from hedgerow.images.object_tables import csv_text
 from hedgerow.images.pairing import FilesSpec, pair_files
 from hedgerow.images.reading import Pages
 from hedgerow.io import model_file
 from hedgerow.jobs.inputs import checked_output, files_of, read_for
-from hedgerow.predict.evaluate import score
+from hedgerow.predict.evaluate import pooled, score_each
 from hedgerow.progress import Report
 
 
@@ -42,6 +45,7 @@ def evaluate(
     labels: FilesSpec,
     output: PathLike | None = None,
     *,
+    csv: PathLike | None = None,
     background: int | None = None,
     unlabelled: int | None = None,
     pages: Pages = None,
@@ -51,6 +55,7 @@ def evaluate(
 ) -> Evaluated:
     """Score a model's predictions; with `output`, the scores are written there as JSON.
 
+    csv:        also write the scores of each image here, as a table
     unlabelled: the label value that means "no label"; None: the one the model was trained with
     pages:      which pages of image files to read, see `read_image`
     """
@@ -58,13 +63,35 @@ def evaluate(
     pairs = pair_files(images, labels)
     if output is not None:
         output = checked_output(output, [model, *files_of(pairs)], "scores.json", overwrite=overwrite)
+    if csv is not None:
+        csv = checked_output(csv, [model, *files_of(pairs)], "scores.csv", overwrite=overwrite)
+        if csv == output:
+            raise InputError(f"{csv} is to hold both the scores and those of each image; give two names.")
     if background is not None and background not in loaded.classes:
         known = ", ".join(map(str, loaded.classes))
         raise InputError(f"the background is {background}; it must be one of the classes of {model}: {known}.")
     labelled = read_for(loaded, pairs, unlabelled, pages)
     n_known = sum(image.mark in loaded.known.seen for image in labelled)
-    scores = score(loaded, labelled, progress)
+    each = score_each(loaded, labelled, progress)
+    scores = pooled(loaded, each)
     found = Evaluated(scores, n_known, None if background is None else scores.balanced_accuracy_without(background))
     if output is not None:
         write_text(output, json.dumps(found.to_dict(), indent=2))
+    if csv is not None:
+        write_text(csv, csv_text(_table([pair.image for pair in pairs], each, scores)))
     return found
+
+
+def _table(images: Sequence[Path], each: Sequence[Scores], all_images: Scores) -> list[list[object]]:
+    """A row for each image, below the names of the columns."""
+    names = [all_images.names.get(value, str(value)) for value in all_images.classes]
+    # Two classes of one name are told apart by their values.
+    columns = [
+        f"dice_{name}" if names.count(name) == 1 else f"dice_{name}_{value}"
+        for name, value in zip(names, all_images.classes, strict=True)
+    ]
+    rows: list[list[object]] = [["image", "pixels", "mean_dice", "mean_iou", "accuracy", *columns]]
+    for image, one in zip(images, each, strict=True):
+        means = (one.mean_dice, one.mean_iou, one.accuracy)
+        rows.append([image.name, int(one.confusion.sum()), *means, *map(float, one.dice)])
+    return rows

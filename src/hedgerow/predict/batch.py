@@ -10,20 +10,24 @@ import numpy as np
 from hedgerow import memory
 from hedgerow.errors import HedgerowError, InputError
 from hedgerow.files import PathLike, make_folder
+from hedgerow.images.object_tables import ObjectTables, totals_beside
 from hedgerow.images.pairing import FilesSpec, find_files, stem_of
-from hedgerow.images.reading import Pages, ending_of, read_input, what_was_read
+from hedgerow.images.reading import Pages, ending_of, read_input, read_pixel_size, what_was_read
 from hedgerow.predict.outputs import Outputs, write_outputs
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report, reporting
 from hedgerow.written import check_overwriting
 
+TABLE = "objects.csv"  # of all images, in the folder of the results
+
 
 @dataclass(frozen=True)
 class Predicted:
-    """How many images there were, and a sentence for each that failed."""
+    """How many images there were, a sentence for each that failed, and the number of objects, if they were measured."""
 
     n_images: int
     failures: tuple[str, ...] = ()
+    n_objects: int | None = None
 
 
 def predict_files(
@@ -50,7 +54,9 @@ def predict_files(
     check_overwriting(written, [*files, *inputs], overwrite)
     make_folder(folder)
     failures: list[str] = []
-    said = ""
+    said, tables = "", ObjectTables()
+    objects = [value for value in model.classes if value != outputs.rules.background]
+    tables.expect({value: model.legend.name(value) for value in objects})
     with reporting(progress) as report:
 
         def tiles(what: str, done: int, total: int) -> None:
@@ -66,14 +72,19 @@ def predict_files(
                     said = words
                 image = read_input(file, model.features.layout, pages)
                 _note_other_dtype(model, image, file, say)
-                write_outputs(model, image, outputs, outputs.paths(folder, stem_of(file)), tile, tiles)
+                paths, pixel = outputs.paths(folder, stem_of(file)), read_pixel_size(file)
+                found = write_outputs(model, image, outputs, paths, tile, tiles, pixel)
+                if found is not None and outputs.measure:
+                    tables.add(file.name, found)
             except Exception as error:
                 if not (isinstance(error, HedgerowError) or memory.ran_out(error)):
                     raise
                 text = str(error) if isinstance(error, HedgerowError) else "it does not fit in memory"
                 failures.append(text if str(file) in text else f"{file}: {text}")
         report("images", len(files), len(files))
-    return Predicted(len(files), tuple(failures))
+    if len(tables):
+        tables.write(folder / TABLE, totals_beside(folder / TABLE))
+    return Predicted(len(files), tuple(failures), tables.n_objects if outputs.measure else None)
 
 
 def _check_names(files: list[Path], folder: Path, outputs: Outputs) -> list[Path]:
@@ -91,7 +102,8 @@ def _check_names(files: list[Path], folder: Path, outputs: Outputs) -> list[Path
             if path in taken:
                 raise InputError(f"{taken[path]} and {file} would both be written to {path}; rename one of them.")
             taken[path] = file
-    return list(taken)
+    table = folder / TABLE
+    return [*taken, *([table, totals_beside(table)] if outputs.measure else [])]
 
 
 def _note_other_dtype(model: Model, image: np.ndarray, file: Path, say: Callable[[str], None]) -> None:

@@ -54,9 +54,23 @@ def evaluate(
 
 def score(model: Model, labelled: LabelledSet, progress: Report | None = None) -> Scores:
     """Scores on labelled images with the model's classes."""
-    table = np.zeros((model.n_classes, model.n_classes), np.int64)
+    return pooled(model, score_each(model, labelled, progress))
+
+
+def score_each(model: Model, labelled: LabelledSet, progress: Report | None = None) -> list[Scores]:
+    """Scores on each of the labelled images."""
+    found = []
     with reporting(progress) as report:
         for done, image in enumerate(labelled):
-            table += confusion(image.target, predict_indices(model, image.planes), model.n_classes)
+            table = confusion(image.target, predict_indices(model, image.planes), model.n_classes)
+            found.append(Scores(model.classes, table, model.legend.names))
             report("evaluating", done + 1, len(labelled))
+    return found
+
+
+def pooled(model: Model, scores: Sequence[Scores]) -> Scores:
+    """The scores of all images together."""
+    table = np.zeros((model.n_classes, model.n_classes), np.int64)
+    for one in scores:
+        table += one.confusion
     return Scores(model.classes, table, model.legend.names)

@@ -1,0 +1,88 @@
+"""The command `measure`, and the options of `predict` that say what counts as an object."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from hedgerow import jobs
+from hedgerow.cli.common import Result
+from hedgerow.cli.parts import Overwrite, Pages, output_option
+from hedgerow.cli.usage import OBJECTS
+
+Background = Annotated[
+    int | None, typer.Option(help="Class value that is not measured or outlined.", rich_help_panel=OBJECTS)
+]
+MinSize = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        help="Remove objects of fewer pixels: they take the class that surrounds them most.",
+        rich_help_panel=OBJECTS,
+    ),
+]
+FillHoles = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        help="Fill holes of up to so many pixels with the class of the object around them.",
+        rich_help_panel=OBJECTS,
+    ),
+]
+Split = Annotated[
+    Literal["distance", "proba"] | None,
+    typer.Option(
+        help="Take touching objects of a class apart: at thin necks, or where the probability is low.",
+        rich_help_panel=OBJECTS,
+    ),
+]
+Connectivity = Annotated[
+    Literal["4", "8"],
+    typer.Option(
+        help="Pixels belong together if they share an edge (4), or also a corner (8).", rich_help_panel=OBJECTS
+    ),
+]
+
+
+def measure(
+    labels: Annotated[str, typer.Argument(metavar="LABELMAPS", help="Folder, file or glob (in quotes) of label maps.")],
+    output: Annotated[Path, output_option("Table to write, a row for each object, e.g. table.csv.")],
+    totals: Annotated[
+        Path | None,
+        typer.Option(readable=False, help="Table by image and class; by default table_totals.csv beside table.csv."),
+    ] = None,
+    images: Annotated[
+        str | None, typer.Option(help="Images of the same names, for mean intensities and the size of pixels.")
+    ] = None,
+    confidence: Annotated[
+        str | None, typer.Option(help="Confidence maps, as `predict --confidence` writes them; may be in one folder.")
+    ] = None,
+    classes: Annotated[
+        Path | None,
+        typer.Option(readable=False, help="Where class names are: a classes.toml, or the model that predicted."),
+    ] = None,
+    background: Background = None,
+    min_size: MinSize = 0,
+    fill_holes: FillHoles = 0,
+    split: Split = None,
+    connectivity: Connectivity = "8",
+    pages: Pages = None,
+    overwrite: Overwrite = False,
+) -> Result:
+    """Measure the objects of label maps: area, position, bounding box, mean intensity and confidence, as CSV.
+
+    Example: hedgerow measure segmented/ -o table.csv --images new_photos/ --background 0
+    """
+    found = jobs.measure(
+        labels, output, totals=totals, images=images, confidence=confidence, classes=classes, background=background,
+        min_size=min_size, fill_holes=fill_holes, split=split, connectivity=4 if connectivity == "4" else 8,
+        pages=pages, overwrite=overwrite,
+    )  # fmt: skip
+    print(f"{found.n_objects:,} object(s) of {found.n_images} label map(s) in {found.objects}")
+    print(f"totals by image and class in {found.totals}")
+    return {
+        "objects": str(found.objects),
+        "totals": str(found.totals),
+        "n_images": found.n_images,
+        "n_objects": found.n_objects,
+    }

@@ -1,0 +1,64 @@
+"""Connected parts of a label map: found for all classes at once, by runs of equal values along the rows."""
+
+from typing import Literal
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+Connectivity = Literal[4, 8]
+"""Whether pixels that share only a corner belong together (8), or must share an edge (4)."""
+
+
+def components(labels: np.ndarray, connectivity: Connectivity = 8) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers (H,W) int32 of the connected parts of equal value, and the (N,) value of each.
+
+    They count from 0, in the order of the parts' first pixels, row by row.
+    """
+    begins = np.ones(labels.shape, bool)  # a run of equal values
+    begins[:, 1:] = labels[:, 1:] != labels[:, :-1]
+    runs = np.cumsum(begins, dtype=np.int32).reshape(labels.shape) - 1
+    links = _links(labels, runs, begins, connectivity)
+    n_runs = int(runs[-1, -1]) + 1
+    graph = coo_array((np.ones(links.shape[1], bool), (links[0], links[1])), shape=(n_runs, n_runs))
+    _, part = connected_components(graph, directed=False)
+    _, first = np.unique(part, return_index=True)
+    rank = np.empty(len(first), np.int32)
+    order = np.argsort(first)
+    rank[order] = np.arange(len(first), dtype=np.int32)
+    return rank[part][runs], labels[begins][first[order]]
+
+
+def _links(labels: np.ndarray, runs: np.ndarray, begins: np.ndarray, connectivity: Connectivity) -> np.ndarray:
+    """(2,K) runs of neighbouring rows that belong together, each pair once or a few times."""
+    same = labels[1:] == labels[:-1]
+    same &= begins[1:] | begins[:-1]  # elsewhere the pixels before tell the same
+    links = [(runs[:-1][same], runs[1:][same])]
+    if connectivity == 8:
+        # Only where the run above and the run below meet at a corner; else they share an edge, or have another value.
+        corner = begins[1:, 1:] & begins[:-1, 1:]
+        falling = corner & (labels[:-1, :-1] == labels[1:, 1:])
+        rising = corner & (labels[:-1, 1:] == labels[1:, :-1])
+        links.append((runs[:-1, :-1][falling], runs[1:, 1:][falling]))
+        links.append((runs[:-1, 1:][rising], runs[1:, :-1][rising]))
+    return np.concatenate([np.stack(pair) for pair in links], axis=1)
+
+
+def neighbours(connectivity: Connectivity) -> tuple[tuple[int, int], ...]:
+    """Half of the (row, column) steps to a neighbour; the others lead back."""
+    return ((0, 1), (1, 0)) if connectivity == 4 else ((0, 1), (1, 0), (1, 1), (1, -1))
+
+
+def pairs(array: np.ndarray, step: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """Two views of an array (H,W): the pixels that have a neighbour at (down, across), and these neighbours."""
+    down, across = step
+    height, width = array.shape
+    here = array[: height - down, max(-across, 0) : width - max(across, 0)]
+    there = array[down:, max(across, 0) : width - max(-across, 0)]
+    return here, there
+
+
+def counted(keys: np.ndarray, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """The different keys (K,), and how often each occurs, or the sum of its weights."""
+    found, where = np.unique(keys, return_inverse=True)
+    return found, np.bincount(where.ravel(), weights, minlength=len(found)).astype(np.int64)

@@ -1,0 +1,102 @@
+"""Tables of measured objects as CSV: a row for each object, and a row for each image and class."""
+
+import csv
+import io
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from hedgerow.files import PathLike, write_text
+from hedgerow.images.objects import ClassTotal, Measured, MeasuredObject
+
+
+def csv_text(rows: Sequence[Sequence[object]]) -> str:
+    """Rows as CSV, without the last newline; None is empty, a real number has seven digits."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows([_cell(value) for value in row] for row in rows)
+    return text.getvalue().removesuffix("\n")
+
+
+def _cell(value: object) -> object:
+    if value is None or value != value:  # NaN
+        return ""
+    if isinstance(value, float):
+        return f"{value:.7g}"
+    if isinstance(value, str):  # a file's name need not be text
+        return os.fsencode(value).decode("utf-8", "backslashreplace")
+    return value
+
+
+class ObjectTables:
+    """Collects what is measured, image after image, until it is written."""
+
+    def __init__(self) -> None:
+        self._objects: list[tuple[str, MeasuredObject]] = []
+        self._images: list[tuple[str, dict[int, ClassTotal]]] = []
+        self._names: dict[int, str] = {}
+        self._n_channels = 0
+        self._knows_confidence = False
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    @property
+    def n_objects(self) -> int:
+        return len(self._objects)
+
+    def expect(self, names: dict[int, str]) -> None:
+        """Classes that have a row for every image, whether it has such objects or not."""
+        self._names |= names
+
+    def add(self, image: str, found: Measured) -> None:
+        self._objects += [(image, one) for one in found.objects]
+        self._images.append((image, {total.value: total for total in found.totals}))
+        self._names |= {total.value: total.name for total in found.totals}
+        for total in found.totals:
+            self._n_channels = max(self._n_channels, len(total.intensity))
+            self._knows_confidence |= total.confidence is not None
+
+    def write(self, objects: PathLike, totals: PathLike) -> None:
+        """Write both tables."""
+        write_text(objects, csv_text([self._objects_head(), *self._object_rows()]))
+        write_text(totals, csv_text([self._totals_head(), *self._total_rows()]))
+
+    def _means_head(self) -> list[str]:
+        numbers = [""] if self._n_channels == 1 else [f"_{i + 1}" for i in range(self._n_channels)]
+        return [f"mean_intensity{n}" for n in numbers] + ["mean_confidence"] * self._knows_confidence
+
+    def _means(self, one: MeasuredObject | ClassTotal | None) -> list[float | None]:
+        intensity = () if one is None else one.intensity
+        means = [*intensity, *[None] * (self._n_channels - len(intensity))]
+        return means + [None if one is None else one.confidence] * self._knows_confidence
+
+    def _objects_head(self) -> list[str]:
+        place = ["centroid_row", "centroid_column", "top", "left", "bottom", "right"]
+        return ["image", "object", "class", "class_name", "area_pixels", "area_um2", *place, *self._means_head()]
+
+    def _object_rows(self) -> list[list[object]]:
+        rows: list[list[object]] = []
+        for image, one in self._objects:
+            place = (one.row, one.column, one.box.top, one.box.left, one.box.bottom, one.box.right)
+            sizes = (one.area, one.area_um2)
+            rows.append([image, one.number, one.value, one.name, *sizes, *place, *self._means(one)])
+        return rows
+
+    def _totals_head(self) -> list[str]:
+        sizes = ["objects", "area_pixels", "area_um2", "fraction"]
+        return ["image", "class", "class_name", *sizes, *self._means_head()]
+
+    def _total_rows(self) -> list[list[object]]:
+        rows: list[list[object]] = []
+        for image, totals in self._images:
+            for value in sorted(self._names):
+                one = totals.get(value)
+                sizes = (0, 0, None, 0.0) if one is None else (one.n_objects, one.area, one.area_um2, one.fraction)
+                rows.append([image, value, self._names[value], *sizes, *self._means(one)])
+        return rows
+
+
+def totals_beside(objects: Path) -> Path:
+    """The name of the second table, if none is given: table_totals.csv beside table.csv."""
+    return objects.with_name(f"{objects.stem}_totals{objects.suffix or '.csv'}")

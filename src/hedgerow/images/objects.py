@@ -1,0 +1,262 @@
+"""The objects of a label map, connected regions of one class: found, and measured."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy import ndimage
+
+from hedgerow.errors import ConfigError, InputError
+from hedgerow.images.arrays import check_pair, to_labels, to_planes
+from hedgerow.images.cleaning import cleaned
+from hedgerow.images.components import Connectivity, components
+from hedgerow.images.legend import Legend
+from hedgerow.images.pixel_size import PixelSize
+from hedgerow.images.regions import Region
+from hedgerow.images.splitting import split_by_distance, split_by_proba
+
+Split = Literal["distance", "proba"]
+SPLITS = ("distance", "proba")
+_BLOCK = 2**22  # pixels that are summed at once
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What counts as an object.
+
+    background:   class value that has no objects; None: every class has
+    min_size:     objects of fewer pixels take the class that they share most of their border with
+    fill_holes:   holes of up to so many pixels take the class of the object around them
+    split:        take touching objects of a class apart, by their thickness or by the probability of the class
+    connectivity: 8: pixels that share a corner belong together; 4: only those that share an edge
+    """
+
+    background: int | None = None
+    min_size: int = 0
+    fill_holes: int = 0
+    split: Split | None = None
+    connectivity: Connectivity = 8
+
+    def __post_init__(self) -> None:
+        for name in ("min_size", "fill_holes"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"{name} is {getattr(self, name)}; give a number of pixels from 0.")
+        if self.split not in (None, *SPLITS):
+            raise ConfigError(f"split is {self.split!r}; choose one of {', '.join(SPLITS)}, or None.")
+        if self.connectivity not in (4, 8):
+            raise ConfigError(f"connectivity is {self.connectivity}; choose 4 or 8.")
+
+    @property
+    def cleans(self) -> bool:
+        """Whether label maps are changed."""
+        return self.min_size > 1 or self.fill_holes > 0
+
+    def clean(self, labels: np.ndarray) -> np.ndarray:
+        """A label map (H,W) without what is too small; the same array if nothing is."""
+        return cleaned(labels, self.min_size, self.fill_holes, self.background, self.connectivity)
+
+
+@dataclass(frozen=True)
+class Objects:
+    """The objects of an image. numbers: (H,W) int32, from 1, 0: none; values: (N,) class of each."""
+
+    numbers: np.ndarray
+    values: np.ndarray
+
+
+def find_objects(labels: np.ndarray, rules: Rules, proba: np.ndarray | None = None) -> Objects:
+    """The objects of a label map (H,W) that has been cleaned, in the order of their first pixels, row by row.
+
+    proba: (H,W) probability of the class of each pixel, by which to split
+    """
+    parts, values = components(labels, rules.connectivity)
+    kept = np.ones(len(values), bool) if rules.background is None else values != rules.background
+    rank = np.where(kept, np.cumsum(kept), 0).astype(np.int32)
+    numbers, values = rank[parts], values[kept]
+    if rules.split is None or not len(values):
+        return Objects(numbers, values)
+    if rules.split == "distance":
+        split = split_by_distance(numbers, rules.min_size, rules.connectivity)
+    elif proba is None:
+        raise InputError("objects can be split by probability only where it is known; give the confidence as well.")
+    else:
+        split = split_by_proba(numbers, proba, rules.min_size, rules.connectivity)
+    of_part = np.zeros(int(split.max()) + 1, values.dtype)
+    inside = split > 0
+    of_part[split[inside]] = values[numbers[inside] - 1]
+    return Objects(split, of_part[1:])
+
+
+@dataclass(frozen=True)
+class MeasuredObject:
+    """An object, measured.
+
+    number:      from 1
+    value, name: of its class
+    area:        in pixels; area_um2: in square micrometres, if the size of a pixel is known
+    row, column: mean position, where the middle of the first pixel is (0, 0)
+    box:         rows and columns that it spans, ends excluded
+    intensity:   mean of each channel of the image, if there is one
+    confidence:  mean probability of its class, if known
+    """
+
+    number: int
+    value: int
+    name: str
+    area: int
+    area_um2: float | None
+    row: float
+    column: float
+    box: Region
+    intensity: tuple[float, ...] = ()
+    confidence: float | None = None
+
+
+@dataclass(frozen=True)
+class ClassTotal:
+    """All objects of a class in an image; fraction: of all pixels; the others are as in `MeasuredObject`."""
+
+    value: int
+    name: str
+    n_objects: int
+    area: int
+    area_um2: float | None
+    fraction: float
+    intensity: tuple[float, ...] = ()
+    confidence: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What was measured in an image.
+
+    objects: one after another; totals: by class
+    labels:  (H,W) the label map after cleaning
+    numbers: (H,W) int32 number of the object at each pixel, 0: none
+    """
+
+    objects: tuple[MeasuredObject, ...]
+    totals: tuple[ClassTotal, ...]
+    labels: np.ndarray
+    numbers: np.ndarray
+
+
+def measure(
+    labels: np.ndarray,
+    image: np.ndarray | None = None,
+    *,
+    confidence: np.ndarray | None = None,
+    background: int | None = None,
+    min_size: int = 0,
+    fill_holes: int = 0,
+    split: Split | None = None,
+    connectivity: Connectivity = 8,
+    legend: Legend | None = None,
+    pixel_size: PixelSize | None = None,
+) -> Measured:
+    """Measure the objects of a label map (H,W): area, position, and the means of an image (H,W[,C]) and of a confidence
+    (H,W), the probability of the class at each pixel.
+
+    background, min_size, fill_holes, split, connectivity: what counts as an object, see `Rules`
+    legend:     names of the classes
+    pixel_size: for areas in square micrometres
+    """
+    rules = Rules(background, min_size, fill_holes, split, connectivity)
+    planes = None if image is None else to_planes(image)
+    sure = None if confidence is None else to_planes(confidence, "the confidence")
+    return measured(rules.clean(to_labels(labels)), rules, planes, sure, legend, pixel_size)
+
+
+def measured(
+    labels: np.ndarray,
+    rules: Rules,
+    planes: np.ndarray | None = None,
+    sure: np.ndarray | None = None,
+    legend: Legend | None = None,
+    pixel: PixelSize | None = None,
+    name: str = "the label map",
+) -> Measured:
+    """`measure` for a label map (H,W) that has been cleaned, an image (C,H,W) and a confidence (1,H,W)."""
+    for array in (planes, sure):
+        if array is not None:
+            check_pair(array, labels, name)
+    legend = legend or Legend()
+    found = find_objects(labels, rules, None if sure is None else sure[0])
+    n = len(found.values)
+    area = np.bincount(found.numbers.ravel(), minlength=n + 1)[1:]
+    rows, columns = _positions(found.numbers, n)
+    channels = np.array([_sums(found.numbers, n, plane) for plane in (() if planes is None else planes)])
+    certain = None if sure is None else _sums(found.numbers, n, sure[0])
+    size = np.array([area]) if pixel is None else np.array([area, area * pixel.area])
+    boxes = ndimage.find_objects(found.numbers, n)
+    objects = tuple(
+        MeasuredObject(
+            i + 1,
+            int(found.values[i]),
+            legend.name(int(found.values[i])),
+            int(area[i]),
+            None if pixel is None else float(size[1, i]),
+            float(rows[i] / area[i]),
+            float(columns[i] / area[i]),
+            Region(down.start, down.stop, across.start, across.stop),
+            tuple(float(total[i] / area[i]) for total in channels),
+            None if certain is None else float(certain[i] / area[i]),
+        )
+        for i, (down, across) in enumerate(boxes)
+    )
+    totals = tuple(
+        _total(value, legend.name(value), found.values == value, area, channels, certain, pixel, labels.size)
+        for value in np.unique(found.values).tolist()
+    )
+    return Measured(objects, totals, labels, found.numbers)
+
+
+def _total(
+    value: int,
+    name: str,
+    which: np.ndarray,
+    area: np.ndarray,
+    channels: np.ndarray,
+    certain: np.ndarray | None,
+    pixel: PixelSize | None,
+    n_pixels: int,
+) -> ClassTotal:
+    whole = int(area[which].sum())
+    return ClassTotal(
+        value,
+        name,
+        int(which.sum()),
+        whole,
+        None if pixel is None else whole * pixel.area,
+        whole / n_pixels,
+        tuple(float(total[which].sum() / whole) for total in channels),
+        None if certain is None else float(certain[which].sum() / whole),
+    )
+
+
+def _blocks(shape: Sequence[int]) -> list[slice]:
+    """Rows of an array, a few at a time: sums take them as float64."""
+    step = max(_BLOCK // shape[1], 1)
+    return [slice(top, top + step) for top in range(0, shape[0], step)]
+
+
+def _sums(numbers: np.ndarray, n: int, values: np.ndarray) -> np.ndarray:
+    """(n,) sum of the values (H,W) over each object."""
+    total = np.zeros(n + 1)
+    for rows in _blocks(numbers.shape):
+        total += np.bincount(numbers[rows].ravel(), values[rows].ravel(), minlength=n + 1)
+    return total[1:]
+
+
+def _positions(numbers: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """(n,), (n,) sums of the rows and of the columns of each object's pixels."""
+    rows, columns = np.zeros(n + 1), np.zeros(n + 1)
+    for block in _blocks(numbers.shape):
+        part = numbers[block]
+        for total, along in (
+            (rows, np.arange(part.shape[0])[:, None] + block.start),
+            (columns, np.arange(part.shape[1])),
+        ):
+            total += np.bincount(part.ravel(), np.broadcast_to(along, part.shape).ravel(), minlength=n + 1)
+    return rows[1:], columns[1:]

@@ -1,0 +1,106 @@
+"""How large a pixel is, as image files say it in one of several ways."""
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from xml.etree import ElementTree
+
+_INCH = 25400.0  # micrometres
+_MICROMETRES = {
+    **dict.fromkeys(("nm", "nanometer", "nanometre", "nanometers"), 1e-3),
+    **dict.fromkeys(("um", "µm", "μm", "micron", "microns", "micrometer", "micrometre", "micrometers"), 1.0),
+    **dict.fromkeys(("mm", "millimeter", "millimetre", "millimeters"), 1e3),
+    **dict.fromkeys(("cm", "centimeter", "centimetre", "centimeters"), 1e4),
+    **dict.fromkeys(("m", "meter", "metre", "meters"), 1e6),
+    **dict.fromkeys(("in", "inch", "inches", '"'), _INCH),
+}
+_TIFF_UNITS = {2: "inch", 3: "cm"}  # the tag ResolutionUnit
+_OF_SCREENS = (72.0, 96.0)  # dots per inch that programs write when they know nothing of the object's size
+
+
+@dataclass(frozen=True)
+class PixelSize:
+    """Height and width of a pixel in micrometres."""
+
+    height: float
+    width: float
+
+    @property
+    def area(self) -> float:
+        """In square micrometres."""
+        return self.height * self.width
+
+
+def pixel_size(height: Any, width: Any, unit: Any = "um") -> PixelSize | None:
+    """The size of a pixel given in any unit of length; None where that is no size or no unit that is known."""
+    with suppress(TypeError, ValueError, OverflowError):
+        scale = _MICROMETRES.get(str(unit).strip().lower(), math.nan)
+        found = PixelSize(float(height) * scale, float(width) * scale)
+        if all(0 < side < math.inf for side in (found.height, found.width, found.area)):  # also refuses NaN
+            return found
+    return None
+
+
+def from_density(down: float, across: float, unit: str) -> PixelSize | None:
+    """The size of a pixel of which there are so many per unit of length; the density of screens says nothing."""
+    with suppress(ZeroDivisionError, OverflowError, TypeError):
+        found = pixel_size(1 / down, 1 / across, unit)
+        if found is None or any(
+            math.isclose(found.height, _INCH / dots, rel_tol=1e-3) and math.isclose(found.width, found.height)
+            for dots in _OF_SCREENS
+        ):
+            return None
+        return found
+    return None
+
+
+def of_tiff(tiff: Any) -> PixelSize | None:
+    """What an open TIFF says: its OME metadata, or its resolution in the unit that ImageJ or the tags give it."""
+    with suppress(Exception):  # damaged metadata says nothing; whoever reads the pixels tells of a damaged file
+        if tiff.is_ome:
+            return of_ome(tiff.ome_metadata)
+        tags = tiff.pages.first.tags
+        across, down = (_ratio(tags[name].value) for name in ("XResolution", "YResolution"))
+        if tiff.is_imagej and (unit := (tiff.imagej_metadata or {}).get("unit")):
+            # Not the density of a screen, even where it equals one: a unit was chosen.
+            return pixel_size(1 / down, 1 / across, _escaped(str(unit)))
+        return from_density(down, across, _TIFF_UNITS.get(int(tags["ResolutionUnit"].value), ""))
+    return None
+
+
+def of_ome(text: str) -> PixelSize | None:
+    """What OME-XML says of its first image."""
+    for element in ElementTree.fromstring(text).iter():
+        if element.tag.rpartition("}")[2] == "Pixels":
+            given = element.attrib
+            units = {given.get(f"PhysicalSize{axis}Unit", "µm") for axis in "XY"}
+            if len(units) == 1:
+                return pixel_size(given.get("PhysicalSizeY"), given.get("PhysicalSizeX"), units.pop())
+            break
+    return None
+
+
+def of_multiscale(multiscale: Mapping[str, Any]) -> PixelSize | None:
+    """What the metadata of an OME-Zarr say of its full-size image."""
+    with suppress(Exception):
+        axes: Sequence[Any] = multiscale["axes"]
+        scale = next(
+            one["scale"] for one in multiscale["datasets"][0]["coordinateTransformations"] if one["type"] == "scale"
+        )
+        at = {axis["name"]: i for i, axis in enumerate(axes)}
+        units = {axes[at[name]].get("unit", "") for name in "yx"}
+        if len(units) == 1:
+            return pixel_size(scale[at["y"]], scale[at["x"]], units.pop())
+    return None
+
+
+def _escaped(text: str) -> str:
+    """ImageJ writes other letters than those of ASCII as \\u00B5."""
+    return text.encode("latin-1", "backslashreplace").decode("unicode_escape") if "\\u" in text else text
+
+
+def _ratio(value: Any) -> float:
+    numerator, denominator = value
+    return float(numerator) / float(denominator)

@@ -1,0 +1,143 @@
+"""Measuring: the objects of label maps in files, as tables."""
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from hedgerow.errors import InputError
+from hedgerow.files import PathLike
+from hedgerow.images.arrays import to_labels, to_planes
+from hedgerow.images.components import Connectivity
+from hedgerow.images.label_files import read_labels
+from hedgerow.images.legend import Legend, found_legend, read_legend
+from hedgerow.images.object_tables import ObjectTables, totals_beside
+from hedgerow.images.objects import Rules, Split, measured
+from hedgerow.images.pairing import FilesSpec, by_stem, find_files, plain_stem, stem_of
+from hedgerow.images.reading import Pages, read_image, read_pixel_size
+from hedgerow.images.writing import ROUNDING_SLACK
+from hedgerow.io import model_file
+from hedgerow.jobs.inputs import checked_output
+from hedgerow.predict.outputs import MAPS
+from hedgerow.progress import Report, reporting
+
+_BESIDE = (*MAPS, "overlay")  # what `predict` writes beside a label map
+_FULL = {"uint8": 255, "uint16": 65535}  # of confidence in whole numbers
+
+
+@dataclass(frozen=True)
+class MeasuredFiles:
+    """The tables that were written, the number of label maps, and of objects in them."""
+
+    objects: Path
+    totals: Path
+    n_images: int
+    n_objects: int
+
+
+def measure(
+    labels: FilesSpec,
+    output: PathLike,
+    *,
+    totals: PathLike | None = None,
+    images: FilesSpec | None = None,
+    confidence: FilesSpec | None = None,
+    classes: PathLike | None = None,
+    background: int | None = None,
+    min_size: int = 0,
+    fill_holes: int = 0,
+    split: Split | None = None,
+    connectivity: Connectivity = 8,
+    pages: Pages = None,
+    overwrite: bool = False,
+    progress: Report | None = None,
+) -> MeasuredFiles:
+    """Measure the objects of label maps into the table `output`, and the totals by image and class into another.
+
+    totals:     its name; None: table_totals.csv beside table.csv
+    images:     of the same names, for mean intensities; they also say how large a pixel is, else the label maps do
+    confidence: maps of the same names, or with _confidence behind them, as `predict` writes them
+    classes:    a `classes.toml` or a model file that names the classes; None: the `classes.toml` beside the label maps
+    background, min_size, fill_holes, split, connectivity: what counts as an object, see `Rules`
+    pages:      which pages of image files to read, see `read_image`
+    """
+    rules = Rules(background, min_size, fill_holes, split, connectivity)
+    if split == "proba" and confidence is None:
+        raise InputError(
+            "objects are to be split by probability, but no confidence maps are given; add them (--confidence), or "
+            "split by distance."
+        )
+    files = label_maps(labels)
+    of_image = {} if images is None else _partners(files, images, "image", "")
+    of_confidence = {} if confidence is None else _partners(files, confidence, "confidence map", "_confidence")
+    read = [*files, *of_image.values(), *of_confidence.values(), *([] if classes is None else [classes])]
+    output = checked_output(output, read, "table.csv", overwrite=overwrite)
+    totals = checked_output(totals or totals_beside(output), read, "totals.csv", overwrite=overwrite)
+    if totals == output:
+        raise InputError(f"{output} is to hold both the objects and their totals; give two names.")
+    legend = found_legend(files) if classes is None else _legend(Path(classes))
+    names, tables = _names(files), ObjectTables()
+    with reporting(progress) as report:
+        for done, file in enumerate(files):
+            report("measuring", done, len(files))
+            image, sure = of_image.get(file), of_confidence.get(file)
+            values = rules.clean(to_labels(read_labels(file, legend=legend or None), str(file)))
+            planes = None if image is None else to_planes(read_image(image, pages), str(image))
+            known = None if sure is None else _read_confidence(sure)
+            pixel = (None if image is None else read_pixel_size(image)) or read_pixel_size(file)
+            tables.add(names[file], measured(values, rules, planes, known, legend, pixel, str(file)))
+        report("measuring", len(files), len(files))
+    tables.write(output, totals)
+    return MeasuredFiles(output, totals, len(files), tables.n_objects)
+
+
+def label_maps(spec: FilesSpec) -> list[Path]:
+    """The label maps among files: without what `predict` writes beside them, as a_confidence.tif beside a.png."""
+    files = find_files(spec)
+    places = {(file.parent, stem_of(file)) for file in files}
+    return [file for file in files if not any((file.parent, base) in places for base in _bases(stem_of(file)))]
+
+
+def _bases(stem: str) -> list[str]:
+    return [stem.removesuffix(f"_{what}") for what in _BESIDE if stem.endswith(f"_{what}")]
+
+
+def _partners(files: list[Path], spec: FilesSpec, what: str, suffix: str) -> dict[Path, Path]:
+    """The file of the same name, perhaps with a suffix, for each label map; others are left alone."""
+    given = set(files)
+    there = by_stem(file for file in find_files(spec) if file not in given)
+    found: dict[Path, Path] = {}
+    for file in files:
+        wanted = [base + end for end in dict.fromkeys((suffix, "")) for base in (stem_of(file), plain_stem(file))]
+        partner = next((there[stem] for stem in wanted if stem in there), None)
+        if partner is None:
+            raise InputError(
+                f"{file} has no {what} of the same name; expected, for example, {wanted[0]}.tif, so add it or leave "
+                "this label map out."
+            )
+        found[file] = partner
+    return found
+
+
+def _names(files: list[Path]) -> dict[Path, str]:
+    """What the tables call the label maps: by their names, with the folders where two have the same."""
+    how_often = Counter(file.name for file in files)
+    return {file: file.name if how_often[file.name] == 1 else str(file) for file in files}
+
+
+def _legend(path: Path) -> Legend:
+    return read_legend(path) if path.suffix.lower() == ".toml" else model_file.load(path).legend
+
+
+def _read_confidence(path: Path) -> np.ndarray:
+    """(1,H,W) float32 from 0 to 1."""
+    found = read_image(path)
+    planes = to_planes(found, str(path)) / np.float32(_FULL.get(found.dtype.name, 1))
+    low, high = float(planes.min()), float(planes.max())
+    if len(planes) != 1 or low < -ROUNDING_SLACK or high > 1 + ROUNDING_SLACK:
+        raise InputError(
+            f"{path} has {len(planes)} plane(s) of values from {low:g} to {high:g}, expected one of probabilities from "
+            "0 to 1; give the maps that `predict --confidence` writes."
+        )
+    return planes

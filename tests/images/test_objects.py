@@ -1,0 +1,147 @@
+"""Measuring objects: numbers that can be counted by hand, and what is refused."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as st_numpy
+
+import hedgerow as hr
+from hedgerow.errors import ConfigError, InputError
+from hedgerow.images import objects as objects_module
+from hedgerow.images.object_tables import ObjectTables, csv_text, totals_beside
+from hedgerow.images.pixel_size import PixelSize
+from hedgerow.images.regions import Region
+from helpers.blobs import discs
+
+LABELS = np.array(
+    [
+        [0, 0, 0, 0, 0, 0],
+        [0, 3, 3, 0, 0, 7],
+        [0, 3, 0, 0, 7, 0],
+        [0, 0, 0, 0, 0, 3],
+    ]
+)
+
+
+def test_objects_are_measured():
+    image = np.stack([np.arange(24).reshape(4, 6), 100 - np.arange(24).reshape(4, 6)], axis=-1)
+    confidence = np.full((4, 6), 0.5, np.float32)
+    confidence[1, 5] = 1
+    legend = hr.Legend({3: "cell"})
+    found = hr.measure(
+        LABELS, image, confidence=confidence, background=0, legend=legend, pixel_size=PixelSize(2.0, 0.5)
+    )
+    cell, seven, lone = found.objects
+    assert (cell.number, cell.value, cell.name, cell.area, cell.area_um2) == (1, 3, "cell", 3, 3.0)
+    assert cell.box == Region(1, 3, 1, 3)
+    assert (cell.row, cell.column) == pytest.approx((4 / 3, 4 / 3))
+    assert cell.intensity == pytest.approx(((7 + 8 + 13) / 3, 100 - (7 + 8 + 13) / 3))
+    assert cell.confidence == 0.5
+    assert (seven.value, seven.name, seven.area, seven.confidence) == (7, "7", 2, 0.75)
+    assert (seven.row, seven.column) == (1.5, 4.5)
+    assert (lone.number, lone.value, lone.area, lone.box) == (3, 3, 1, Region(3, 4, 5, 6))
+    np.testing.assert_array_equal(
+        found.numbers, np.where(LABELS == 7, 2, np.where(LABELS == 3, 1, 0)) + 2 * (image[..., 0] == 23)
+    )
+
+    of_three, of_seven = found.totals
+    assert (of_three.value, of_three.name, of_three.n_objects, of_three.area, of_three.area_um2) == (
+        3,
+        "cell",
+        2,
+        4,
+        4.0,
+    )
+    assert of_three.fraction == 4 / 24
+    assert of_three.intensity[0] == pytest.approx((7 + 8 + 13 + 23) / 4)
+    assert (of_seven.n_objects, of_seven.confidence) == (1, 0.75)
+
+
+def test_every_class_has_objects_unless_one_is_the_background():
+    assert [one.value for one in hr.measure(LABELS).objects] == [0, 3, 7, 3]
+    assert hr.measure(np.zeros((3, 3), int), background=0).objects == ()
+    assert hr.measure(np.zeros((3, 3), int), background=0, split="distance").totals == ()
+
+
+def test_corners_connect_unless_they_must_not():
+    assert [one.area for one in hr.measure(LABELS, background=0, connectivity=4).objects] == [3, 1, 1, 1]
+
+
+def test_what_is_too_small_is_not_measured():
+    found = hr.measure(LABELS, background=0, min_size=2)
+    assert [one.value for one in found.objects] == [3, 7]
+    assert found.labels[3, 5] == 0
+    ring = np.ones((5, 5), int)
+    ring[2, 2] = 0
+    assert hr.measure(np.pad(ring, 1), background=0, fill_holes=1).objects[0].area == 25
+
+
+def test_touching_objects_of_a_class_are_split():
+    labels = np.where(discs((40, 70), [(20, 20, 12), (20, 42, 11)]), 5, 0)
+    assert [one.value for one in hr.measure(labels, background=0, split="distance").objects] == [5, 5]
+    valley = np.full(labels.shape, 0.9, np.float32)
+    valley[18:22] = 0.2  # along the discs, not between them
+    halves = hr.measure(labels, confidence=valley, background=0, split="proba").objects
+    assert len(halves) == 2
+    assert halves[0].box.bottom < halves[1].box.top + 6
+    with pytest.raises(InputError, match="give the confidence"):
+        hr.measure(labels, split="proba")
+
+
+@given(st_numpy.arrays(np.uint8, (7, 9), elements=st.integers(0, 3)))
+def test_sums_by_blocks_are_sums(labels):
+    image = np.random.default_rng(0).random((7, 9))
+    whole = hr.measure(labels, image)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(objects_module, "_BLOCK", 20)
+        parts = hr.measure(labels, image)
+    for one, other in zip(whole.objects, parts.objects, strict=True):
+        assert (one.row, one.column, *one.intensity) == pytest.approx((other.row, other.column, *other.intensity))
+        at = whole.numbers == one.number
+        assert (one.row, one.column) == pytest.approx(tuple(np.argwhere(at).mean(axis=0)))
+        assert one.intensity[0] == pytest.approx(image.astype(np.float32)[at].mean())
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"min_size": -1}, "min_size is -1"), ({"split": "knife"}, "knife"), ({"connectivity": 6}, "choose 4 or 8")],
+)
+def test_impossible_rules_are_refused(options, words):
+    with pytest.raises(ConfigError, match=words):
+        hr.measure(LABELS, **options)
+
+
+@pytest.mark.parametrize("what", ["image", "confidence"])
+def test_another_size_is_refused(what):
+    with pytest.raises(InputError, match="4 rows x 6 columns"):
+        hr.measure(LABELS, **{what: np.zeros((4, 5), np.float32)})
+
+
+def test_tables_have_a_row_for_every_class_and_empty_cells_for_what_is_not_known(tmp_path):
+    tables = ObjectTables()
+    tables.expect({9: "none such"})
+    legend = hr.Legend({3: 'a, "b"'})
+    tables.add("one.png", hr.measure(LABELS, np.ones((4, 6, 2)), background=0, legend=legend))
+    tables.add("two.png", hr.measure(np.full((2, 2), 7), np.ones((2, 2)), pixel_size=PixelSize(2, 2)))
+    tables.write(tmp_path / "t.csv", totals_beside(tmp_path / "t.csv"))
+    lines = (tmp_path / "t.csv").read_text().splitlines()
+    assert lines[0] == (
+        "image,object,class,class_name,area_pixels,area_um2,centroid_row,centroid_column,top,left,bottom,right,"
+        "mean_intensity_1,mean_intensity_2"
+    )
+    assert lines[1] == 'one.png,1,3,"a, ""b""",3,,1.333333,1.333333,1,1,3,3,1,1'
+    assert lines[4] == "two.png,1,7,7,4,16,0.5,0.5,0,0,2,2,1,"
+    assert (tmp_path / "t_totals.csv").read_text().splitlines() == [
+        "image,class,class_name,objects,area_pixels,area_um2,fraction,mean_intensity_1,mean_intensity_2",
+        'one.png,3,"a, ""b""",2,4,,0.1666667,1,1',
+        "one.png,7,7,1,2,,0.08333333,1,1",
+        "one.png,9,none such,0,0,,0,,",
+        'two.png,3,"a, ""b""",0,0,,0,,',
+        "two.png,7,7,1,4,16,1,1,",
+        "two.png,9,none such,0,0,,0,,",
+    ]
+
+
+def test_a_name_that_is_no_text_can_be_written():
+    assert csv_text([["a\udcff.png", float("nan"), None, 1]]) == "a\\xff.png,,,1"
