@@ -29,7 +29,7 @@ TABLE = {
     "cli": ("experiments",),
 }
 # What `import hedgerow`, or an environment without the extras, must not load.
-MAY_BE_MISSING = ("torch", "triton", "matplotlib", "jinja2", "onnx", "onnxruntime", "sklearn")
+MAY_BE_MISSING = ("torch", "triton", "matplotlib", "jinja2", "onnx", "onnxruntime", "sklearn", "IPython")
 READERS = ("PIL", "tifffile", "imagecodecs", "zarr", "rich")  # each for one kind of file, or for a terminal
 # Modules that are named in a string and found at run time, and why.
 NAMED = {

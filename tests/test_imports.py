@@ -19,6 +19,7 @@ HEAVY = (
     "scipy",
     "sklearn",
     "jinja2",
+    "IPython",
 )
 PUBLIC = [
     "AugmentConfig",
@@ -28,8 +29,10 @@ PUBLIC = [
     "ForestStack",
     "HedgerowError",
     "InputError",
+    "Legend",
     "ModelError",
     "NeuralForestClassifier",
+    "PixelClassifier",
     "RefineConfig",
     "SamplingConfig",
     "Scores",
@@ -47,6 +50,7 @@ PUBLIC = [
     "refine",
     "save",
     "set_threads",
+    "show",
     "synthetic",
     "to_convnet",
     "to_forest",

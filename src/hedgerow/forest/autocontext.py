@@ -20,7 +20,7 @@ from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.grow import grow_forest
 from hedgerow.forest.planes import PlaneForest, TrainingPlanes, build_planes
 from hedgerow.forest.samples import Samples, draw_samples, with_groups
-from hedgerow.images.labelled import LabelledImage, LabelledSet, labelled_set
+from hedgerow.images.labelled import Images, LabelledImage, LabelledSet, labelled_set
 from hedgerow.images.legend import Legend
 from hedgerow.images.metrics import Scores, confusion
 from hedgerow.images.regions import Region
@@ -30,8 +30,8 @@ log = logging.getLogger("hedgerow")
 
 
 def fit_stack(
-    images: Sequence[np.ndarray],
-    labels: Sequence[np.ndarray],
+    images: Images,
+    labels: Images,
     config: StackConfig | None = None,
     *,
     unlabelled: int = 255,
@@ -39,11 +39,11 @@ def fit_stack(
     legend: Legend | None = None,
     progress: Report | None = None,
 ) -> ForestStack:
-    """Grow a stack on images (H,W[,C]) of any sizes and labels (H,W), `unlabelled` where there is no label.
+    """Grow a stack on images (H,W[,C]) of any sizes and labels (H,W), `unlabelled` where there is no label; or on one.
 
     With StackConfig(features="channels") an image is (F,H,W): its own channels, in place of the filter bank.
     names: of the images, for messages; legend: names and colours of the classes, kept in the stack;
-    progress: report function, None for a bar on the terminal.
+    progress: report function, None for a bar on the terminal or in the notebook.
     """
     config = config or StackConfig()
     if not isinstance(config, StackConfig):

@@ -9,6 +9,7 @@ import torch
 from hedgerow.config import Sharpness
 from hedgerow.errors import ConfigError, InputError, ModelError
 from hedgerow.forest.arrays import Forest, ForestStack
+from hedgerow.images.labelled import Images, listed_for
 from hedgerow.kernels.constants import LEAF
 from hedgerow.network.levels import ACTIVATIONS, CONNECTIONS, SPLITS, LevelNet
 from hedgerow.network.mapback import fitted_votes, leaf_means
@@ -76,7 +77,7 @@ def to_convnet(
 
 def to_forest(
     net: StackNet,
-    images: Sequence[np.ndarray] | None = None,
+    images: Images | None = None,
     method: str = "fitted",
     *,
     stride: int = 1,
@@ -87,7 +88,7 @@ def to_forest(
 
     method: "weights", the paper's Map Back 1: thresholds -b / w, and the network's votes
             "leaf_mean", Map Back 2: in addition, the votes of a leaf become the mean of what the network says about the
-            pixels of `images`, (H,W[,C]) each, that reach it
+            pixels of `images`, (H,W[,C]) each, or of one, that reach it
             "fitted": Map Back 2, then the last level's votes are fitted together, so that it says what the network says
             "soft": exactly the network; a split goes both ways, as in a fuzzy tree
     stride: "leaf_mean", "fitted": use every stride-th row and column of the images, which helps if the network is slow
@@ -105,7 +106,7 @@ def to_forest(
         raise ConfigError(f"the stride is {stride}; it must be a whole number of at least 1.")
     if stride > 1 and method not in FROM_IMAGES:
         raise ConfigError(f"{method!r} takes no votes from images; leave the stride of {stride} out, or use 'fitted'.")
-    images = () if images is None else images
+    images, _ = listed_for(() if images is None else images, net.features.n_inputs, net.features.layout)
     if method in FROM_IMAGES and not len(images):
         raise InputError(
             f"{method!r} takes its votes from images, but there are none; give the training images, or use 'weights'."

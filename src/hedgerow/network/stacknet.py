@@ -41,6 +41,17 @@ class StackNet(Answers, nn.Module):  # type: ignore[misc]  # in this order, so t
         self.refinements: tuple[Refinement, ...] = stack.refinements
         self.relaxed = stack.relaxed
 
+    def __repr__(self) -> str:
+        """One line; `layers()` lists the layers."""
+        n_weights = sum(parameter.numel() for parameter in self.parameters())
+        parts = [f"{self.split} splits", f"{self.n_levels} level{'s' * (self.n_levels != 1)}", f"{n_weights:,} weights"]
+        parts.append(f"{self.n_classes} classes")
+        if self.refinements:
+            last = self.refinements[-1]
+            score = "" if last.refined is None else f", held-out Dice {last.refined:.3f}"
+            parts.append(f"refined for {last.checks[-1].step:,} steps{score}")
+        return f"StackNet({', '.join(parts)})"
+
     @property
     def features(self) -> FeatureSet:
         return self.stack.features

@@ -23,7 +23,7 @@ from hedgerow.forest.history import Check, Refinement
 from hedgerow.forest.samples import hold_out
 from hedgerow.images.altering import altered, labelled_corner, trimmed
 from hedgerow.images.arrays import UNLABELLED_INDEX
-from hedgerow.images.labelled import LabelledImage, LabelledSet, named
+from hedgerow.images.labelled import Images, LabelledImage, LabelledSet, listed, named
 from hedgerow.images.metrics import Scores, confusion
 from hedgerow.network.layout import Grid, lattice
 from hedgerow.network.stacknet import StackNet
@@ -41,11 +41,11 @@ DIVERGED = 3.0  # times the first loss, plus one: a mean loss above this will no
 
 def refine(
     net: StackNet,
-    images: Sequence[np.ndarray],
-    labels: Sequence[np.ndarray],
+    images: Images,
+    labels: Images,
     config: RefineConfig | None = None,
     *,
-    validation: tuple[Sequence[np.ndarray], Sequence[np.ndarray]] | None = None,
+    validation: tuple[Images, Images] | None = None,
     unlabelled: int | None = None,
     names: Sequence[str] | None = None,
     validation_names: Sequence[str] | None = None,
@@ -53,7 +53,7 @@ def refine(
     keep_checkpoint: bool = False,
     progress: Report | None = None,
 ) -> StackNet:
-    """A refined copy of the network; images (H,W[,C]) of any sizes, labels (H,W).
+    """A refined copy of the network; images (H,W[,C]) of any sizes, labels (H,W), or one of each.
 
     validation: images and labels that score the network, instead of a part of the training images
     names, validation_names: what messages call the images
@@ -65,8 +65,9 @@ def refine(
     labelled = labelled_for(net, images, labels, unlabelled, names)
     held = None
     if validation is not None:
-        called = named(validation_names, len(validation[0]), "validation image")
-        held = labelled_for(net, *validation, unlabelled, called)
+        given = listed(*validation)
+        called = named(validation_names, len(given[0]), "validation image")
+        held = labelled_for(net, *given, unlabelled, called)
     return refine_labelled(
         net, labelled, config, validation=held, checkpoint=checkpoint, keep_checkpoint=keep_checkpoint,
         progress=progress,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ MAX_SIDE = 1024  # pixels of a map that are drawn: more than a panel can show
 NEGATIVE = -1e-3  # below it a value is an activation, not a probability with rounding errors
 # Both are black at zero and even in lightness, so that in every row what is bright is strong.
 SEQUENTIAL, DIVERGING = "magma", "berlin"
+SCREEN = 100  # dots per inch in a notebook
 FONT, LINE = 9, 0.19  # points, and inches of a line
 MARGIN, GAP, NAME, BAR = 0.12, 0.06, 0.42, 0.9  # inches: between panels, for a row's name, for a colour bar
 
@@ -59,22 +61,22 @@ class Row:
 def look(
     model: ForestStack | StackNet,
     image: np.ndarray,
-    path: PathLike,
+    path: PathLike | None = None,
     *,
     classes: Sequence[int] | None = None,
     truth: np.ndarray | None = None,
     title: str = "",
-) -> None:
+) -> Drawing:
     """Draw what each level of a stack, or of a network and the stack it came from, makes of an image.
 
+    The drawing shows itself in Jupyter, and can be saved; with `path`, it is.
     image:   (H,W[,C]), or (F,H,W) for a model of the user's own channels, as for `predict`
     path:    a name that ends in .png, .pdf or .svg
     classes: class values to show, in this order; None: the most frequent in the prediction, at most MAX_SHOWN
     truth:   (H,W) class values
     """
-    ending = Path(path).suffix.lower()
-    if ending not in ENDINGS:
-        raise InputError(f"cannot write {path}: the name of a figure must end in {', '.join(ENDINGS)}")
+    if path is not None:
+        check_ending(path)
     for value in classes or ():
         if value not in model.classes:
             raise InputError(
@@ -87,26 +89,51 @@ def look(
         check_pair(planes, truth, "the truth")
         sides["truth"] = label_picture(truth, model.classes)
     extras.require("matplotlib", "a figure")
-    check_folder_writable(Path(path).parent)  # before the prediction, which may take minutes
+    if path is not None:
+        check_folder_writable(Path(path).parent)  # before the prediction, which may take minutes
 
     outputs = model.level_outputs(image)
     forests, nets = (outputs, []) if isinstance(model, ForestStack) else (model.stack.level_outputs(image), outputs)
     shown = list(dict.fromkeys(classes or most_frequent(outputs[-1], model.classes)))
-    figure = draw(plan_rows(forests, nets, model.classes, shown), shown, model.classes, sides, title)
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, format=ending[1:])
+    drawing = Drawing(draw(plan_rows(forests, nets, model.classes, shown), shown, model.classes, sides, title))
+    if path is not None:
+        drawing.save(path)
+    return drawing
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure of matplotlib that shows itself in Jupyter, whichever backend is chosen there."""
+
+    figure: Figure
+
+    def __repr__(self) -> str:
+        width, height = self.figure.get_size_inches()
+        return f"Drawing({width:.1f} x {height:.1f} inches)"
+
+    def _repr_png_(self) -> bytes:
+        file = io.BytesIO()
+        self.figure.savefig(file, format="png", dpi=SCREEN)
+        return file.getvalue()
+
+    def save(self, path: PathLike) -> None:
+        """Write the figure; the name ends in .png, .pdf or .svg."""
+        ending = check_ending(path)
+        with atomic_path(path) as temporary:
+            self.figure.savefig(temporary, format=ending[1:])
+
+
+def check_ending(path: PathLike) -> str:
+    """The ending of a figure's name, which tells its format."""
+    ending = Path(path).suffix.lower()
+    if ending not in ENDINGS:
+        raise InputError(f"cannot write {path}: the name of a figure must end in {', '.join(ENDINGS)}")
+    return ending
 
 
 def input_picture(planes: np.ndarray, features: FeatureSet) -> np.ndarray:
     """(H,W,3) uint8 of an image (C,H,W) that these features read."""
-    if features.blank is None:
-        return grey_picture(planes)
-    known = planes != features.blank
-    if known.any():
-        # What is near is bright, what is far dark, but not as dark as where nothing was seen.
-        near, far = np.percentile(planes[known], (0.5, 99.5))
-        planes = -np.where(known, np.clip(planes, near, far), far + max(far - near, 1) / 2)
-    return grey_picture(planes)
+    return grey_picture(planes, features.blank)
 
 
 def most_frequent(output: np.ndarray, classes: Sequence[int]) -> list[int]:

@@ -43,7 +43,7 @@ SUM_SHARPNESS = 8.0  # of the sum of all trees' votes
 SPLIT_RATE = 0.3  # of the splits, as a part of the votes' rate; each in units of its own sharpness
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TableConfig(Checked):
     """The parameters of `NeuralForestClassifier` with their limits."""
 
