@@ -243,7 +243,11 @@ UNALTERED = AugmentConfig(rotation=0.0)
 
 @dataclass(frozen=True, repr=False)
 class StackConfig(Checked):
-    """A stack of forests and how it is grown."""
+    """A stack of forests and how it is grown.
+
+    >>> hr.StackConfig(n_trees=8, sampling=hr.SamplingConfig(step=4))
+    StackConfig(n_trees=8, sampling=SamplingConfig(step=4))
+    """
 
     n_levels: int = setting(3, 1, 20, "K, number of forests in the stack")
     n_trees: int = setting(16, 1, 10_000, "T, number of trees in each forest")
@@ -320,7 +324,11 @@ PIXELS, GPU_PIXELS = 8000, 2**17
 
 @dataclass(frozen=True, repr=False)
 class RefineConfig(Checked):
-    """How a network is refined: one freshly altered image per step, on a lattice of its pixels."""
+    """How a network is refined: one freshly altered image per step, on a lattice of its pixels.
+
+    >>> hr.RefineConfig(n_steps=500, augment=hr.AugmentConfig(flip=True)).n_steps
+    500
+    """
 
     n_steps: int = setting(300, 1, 10**7, "images shown, one per step")
     optimiser: Literal["adam", "sgd"] = setting("adam", about="adam, or sgd as in the paper")

@@ -233,6 +233,11 @@ class ForestStack(Answers):
     relaxed:     whether the network that a soft forest was had been softened for training, which is done once
     device:      where it runs, "cpu" or "cuda"; not saved
     legend:      names and colours of the classes
+
+    >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
+    >>> stack = hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2))
+    >>> stack.predict(images[0]).shape, stack.predict_proba(images[0]).shape
+    ((40, 48), (22, 40, 48))
     """
 
     features: FeatureSet

@@ -44,6 +44,14 @@ def fit_stack(
     With StackConfig(features="channels") an image is (F,H,W): its own channels, in place of the filter bank.
     names: of the images, for messages; legend: names and colours of the classes, kept in the stack;
     progress: report function, None for a bar on the terminal or in the notebook.
+
+    >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
+    >>> stack = hr.fit_stack(images, labels, hr.StackConfig(n_levels=2, n_trees=2))
+    >>> stack.n_levels, stack.n_classes
+    (2, 22)
+    >>> one = hr.fit_stack(images[0], labels[0] > 0, hr.StackConfig(n_levels=1, n_trees=2))
+    >>> one.classes
+    (0, 1)
     """
     config = config or StackConfig()
     if not isinstance(config, StackConfig):

@@ -29,6 +29,10 @@ class Legend(Shown):
 
     names:   class value -> name
     colours: class value -> (red, green, blue), each from 0 to 255
+
+    >>> legend = hr.Legend({1: "cell"}, {1: (255, 0, 0)})
+    >>> legend.name(1), legend.name(2)
+    ('cell', '2')
     """
 
     names: Mapping[int, str] = field(default_factory=dict)

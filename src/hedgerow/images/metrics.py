@@ -37,6 +37,9 @@ class Scores(Shown):
     classes: the class values in the order of every per-class array.
     confusion: (C,C) int64 pixel counts; rows are the truth, columns the prediction.
     names: class value -> name, of those that have one
+
+    >>> hr.Scores(classes=(0, 1), confusion=np.array([[90, 10], [0, 100]]))
+    Scores(mean Dice 0.9499, balanced accuracy 0.9500, accuracy 0.9500, 2 classes, 200 pixels)
     """
 
     classes: tuple[int, ...]

@@ -46,6 +46,12 @@ def show(
     background: a class that is left as it is
     layout:     "planes" for an image (F,H,W); None: the model's, or "picture"
     A label that is none of the classes is left as it is, too.
+
+    >>> images, labels = hr.synthetic.somites(n_images=1, size=(40, 48))
+    >>> picture = hr.show(images[0], labels[0], background=0)
+    >>> picture
+    Picture(280 rows x 336 columns, 21 classes)
+    >>> picture.save("embryo.png")
     """
     if layout is None:
         layout = "picture" if model is None else model.features.layout

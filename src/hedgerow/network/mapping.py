@@ -46,6 +46,12 @@ def to_convnet(
                  for this kind of split
     activation:  of the leaf layer of a soft split: "exp" or "softmax"; other splits have only one
     connections: between H1 and H2: "frozen" (the tree), "sparse" (its edges train), or "full"
+
+    >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
+    >>> stack = hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2))
+    >>> net = hr.to_convnet(stack, "hard")
+    >>> bool((net.predict(images[0]) == stack.predict(images[0])).all())
+    True
     """
     _check_choice("split", split, SPLITS)
     _check_choice("connections", connections, CONNECTIONS)
@@ -94,6 +100,12 @@ def to_forest(
     stride: "leaf_mean", "fitted": use every stride-th row and column of the images, which helps if the network is slow
     tolerance: "soft": branches reached at a pixel with at most this probability are left out. What a tree says then
             lacks at most this much, times its votes, for each branch left out; None: as in the network
+
+    >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
+    >>> stack = hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2))
+    >>> small = hr.to_forest(hr.to_convnet(stack), images)
+    >>> small.settings["mapped_back"]
+    'fitted'
     """
     if not isinstance(net, StackNet):
         raise InputError(f"a {type(net).__name__} was given to to_forest; give a network, e.g. from refine(...).")

@@ -31,6 +31,12 @@ class StackNet(Answers, nn.Module):  # type: ignore[misc]  # in this order, so t
     settings:    how the forests were made, for information
     refinements: those it has been through, in order
     relaxed:     whether its splits have been softened for training, which is done once
+
+    >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
+    >>> stack = hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2))
+    >>> net = hr.to_convnet(stack)
+    >>> [layer.about for layer in net.layers()]
+    ['splits, right and left', 'leaves', 'classes, softmax']
     """
 
     def __init__(self, stack: ForestStack, levels: Sequence[LevelNet], output: str) -> None:

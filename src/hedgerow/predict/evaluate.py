@@ -48,6 +48,12 @@ def evaluate(
 
     images, labels: lists, or one image with its labels
     unlabelled: the label value that means "no label"; None: the one the model was trained with.
+
+    >>> images, labels = hr.synthetic.somites(n_images=3, size=(40, 48))
+    >>> stack = hr.fit_stack(images[:2], labels[:2], hr.StackConfig(n_levels=1, n_trees=2))
+    >>> scores = hr.evaluate(stack, images[2], labels[2])
+    >>> scores.confusion.shape
+    (22, 22)
     """
     labelled = labelled_for(model, images, labels, unlabelled, names)
     # All are checked before the first is predicted, so that a bad one does not end long work.

@@ -60,6 +60,12 @@ def refine(
     checkpoint: file that keeps the state; an interrupted run resumes from it, a finished one removes it
     keep_checkpoint: leave it there, for a caller that removes it once the network is safe
     The copy's `refinements` end with a record of this one: scores of the stack, and of the network before and after.
+
+    >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
+    >>> stack = hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2))
+    >>> net = hr.refine(hr.to_convnet(stack), images, labels, hr.RefineConfig(n_steps=2))
+    >>> net.refinements[-1].checks[-1].step
+    2
     """
     _check_given(net, config)
     labelled = labelled_for(net, images, labels, unlabelled, names)

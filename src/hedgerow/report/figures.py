@@ -74,6 +74,10 @@ def look(
     path:    a name that ends in .png, .pdf or .svg
     classes: class values to show, in this order; None: the most frequent in the prediction, at most MAX_SHOWN
     truth:   (H,W) class values
+
+    >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
+    >>> stack = hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2))
+    >>> hr.look(stack, images[0], "inside.png", truth=labels[0]).save("inside.pdf")
     """
     if path is not None:
         check_ending(path)

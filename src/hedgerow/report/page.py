@@ -52,6 +52,10 @@ def write_report(
     tables, curves: more results, shown as they are
     timings:    seconds of the work that led to the models
     settings:   of that work, nested or not
+
+    >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
+    >>> stack = hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2))
+    >>> hr.write_report("report.html", {"DF": stack}, images, labels, title="Two embryos", background=0)
     """
     for package in ("jinja2", "matplotlib"):
         extras.require(package, "a report")

@@ -71,6 +71,12 @@ class NeuralForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     network_: StackNet
     The table (S,M) is read as an image of M channels and one row, `hedgerow.sklearn.forests.table_channels(X)`; so
     stacks and network can be saved and exported, and their class k is classes_[k].
+
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = hr.NeuralForestClassifier(n_trees=4, max_depth=3, epochs=5, random_state=0).fit(X, y)
+    >>> bool(model.score(X, y) > 0.8)
+    True
     """
 
     def __init__(

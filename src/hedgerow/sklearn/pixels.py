@@ -37,6 +37,13 @@ class PixelClassifier(Shown):
     After `fit`:
     classes_: (C,) class values
     model_:   ForestStack, or StackNet; `hr.save` writes either
+
+    >>> images, labels = hr.synthetic.somites(n_images=3, size=(40, 48))
+    >>> model = hr.PixelClassifier(n_levels=1, n_trees=2).fit(images[:2], labels[:2])
+    >>> model.predict(images[2]).shape, len(model.predict(images))
+    ((40, 48), 3)
+    >>> 0 < model.score(images[2], labels[2]) < 1
+    True
     """
 
     def __init__(
