@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,7 +69,8 @@ def show(
     palette = legend.palette(known, background)
     there = {value: colour for value, colour in palette.items() if value in found and value != background}
     return Picture(
-        overlay(picture, _enlarged(shown), there), {legend.name(value): tuple(there[value]) for value in there}
+        overlay(picture, _enlarged(shown), there),
+        tuple((legend.name(value), tuple(map(int, there[value]))) for value in there),
     )
 
 
@@ -84,15 +85,11 @@ class Picture:
     """A picture that shows itself in Jupyter.
 
     pixels: (h,w,3) uint8, as large as the image or, of a small one, a multiple
-    key:    name -> (red, green, blue), shown below
+    key:    (name, (red, green, blue)) of each class that is there, shown below
     """
 
     pixels: np.ndarray
-    key: Mapping[str, tuple[int, ...]]
-
-    def __init__(self, pixels: np.ndarray, key: Mapping[str, tuple[int, ...]] | None = None) -> None:
-        object.__setattr__(self, "pixels", pixels)
-        object.__setattr__(self, "key", dict(key or {}))
+    key: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     def __repr__(self) -> str:
         height, width = self.pixels.shape[:2]
@@ -139,11 +136,9 @@ class Picture:
 Entry = tuple[int, str, tuple[int, ...] | None]
 
 
-def _lines(key: Mapping[str, tuple[int, ...]], width: int, font: Any) -> list[list[Entry]]:
+def _lines(key: Sequence[tuple[str, tuple[int, ...]]], width: int, font: Any) -> list[list[Entry]]:
     """Where each name of the key stands: (left, name, colour) line by line."""
-    entries: list[tuple[str, tuple[int, ...] | None]] = [
-        (_short(name), tuple(map(int, colour))) for name, colour in list(key.items())[:MAX_KEY]
-    ]
+    entries: list[tuple[str, tuple[int, ...] | None]] = [(_short(name), colour) for name, colour in key[:MAX_KEY]]
     if len(key) > MAX_KEY:
         entries.append((f"and {len(key) - MAX_KEY} more", None))
     lines: list[list[Entry]] = [[]]

@@ -53,9 +53,7 @@ class StackNet(Answers, nn.Module):  # type: ignore[misc]  # in this order, so t
         parts = [f"{self.split} splits", f"{self.n_levels} level{'s' * (self.n_levels != 1)}", f"{n_weights:,} weights"]
         parts.append(f"{self.n_classes} classes")
         if self.refinements:
-            last = self.refinements[-1]
-            score = "" if last.refined is None else f", held-out Dice {last.refined:.3f}"
-            parts.append(f"refined for {last.checks[-1].step:,} steps{score}")
+            parts.append(f"refined for {self.refinements[-1].checks[-1].step:,} steps")
         return f"StackNet({', '.join(parts)})"
 
     @property

@@ -18,7 +18,9 @@ from hedgerow.features.protocol import FeatureSet
 from hedgerow.files import PathLike, atomic_path, check_folder_writable
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.images.arrays import check_pair, to_labels, to_planes
-from hedgerow.images.pictures import class_palette, grey_picture, label_picture, painted
+from hedgerow.images.legend import Legend
+from hedgerow.images.pictures import grey_picture, painted
+from hedgerow.report.words import shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,11 +31,12 @@ if TYPE_CHECKING:
 ENDINGS = (".png", ".pdf", ".svg")
 MAX_SHOWN = 8  # classes, where the user names none
 PER_BLOCK = 10  # classes beside each other; more would make a figure too wide to read
+MAX_NAME = 12  # letters of a class's name
 MAX_SIDE = 1024  # pixels of a map that are drawn: more than a panel can show
 NEGATIVE = -1e-3  # below it a value is an activation, not a probability with rounding errors
 # Both are black at zero and even in lightness, so that in every row what is bright is strong.
 SEQUENTIAL, DIVERGING = "magma", "berlin"
-SCREEN = 100  # dots per inch in a notebook
+SCREEN = 80  # dots per inch in a notebook, whose files hold what is shown
 FONT, LINE = 9, 0.19  # points, and inches of a line
 MARGIN, GAP, NAME, BAR = 0.12, 0.06, 0.42, 0.9  # inches: between panels, for a row's name, for a colour bar
 
@@ -91,7 +94,7 @@ def look(
     if truth is not None:
         truth = to_labels(truth, "the truth")
         check_pair(planes, truth, "the truth")
-        sides["truth"] = label_picture(truth, model.classes)
+        sides["truth"] = painted(truth, model.legend.palette(model.classes))
     extras.require("matplotlib", "a figure")
     if path is not None:
         check_folder_writable(Path(path).parent)  # before the prediction, which may take minutes
@@ -99,7 +102,8 @@ def look(
     outputs = model.level_outputs(image)
     forests, nets = (outputs, []) if isinstance(model, ForestStack) else (model.stack.level_outputs(image), outputs)
     shown = list(dict.fromkeys(classes or most_frequent(outputs[-1], model.classes)))
-    drawing = Drawing(draw(plan_rows(forests, nets, model.classes, shown), shown, model.classes, sides, title))
+    rows = plan_rows(forests, nets, model.classes, shown)
+    drawing = Drawing(draw(rows, shown, model.classes, sides, title, None, model.legend))
     if path is not None:
         drawing.save(path)
     return drawing
@@ -208,6 +212,7 @@ def draw(
     sides: Mapping[str, np.ndarray],
     title: str = "",
     background: int | None = None,
+    legend: Legend | None = None,
 ) -> Figure:
     """The figure: at the left pictures (H,W,3) by name, then blocks of rows, at most PER_BLOCK classes each, and a key.
 
@@ -217,7 +222,8 @@ def draw(
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    palette = class_palette(classes, background)
+    legend = legend or Legend()
+    palette = legend.palette(classes, background)
     n_blocks = -(-len(shown) // PER_BLOCK)
     across = -(-len(shown) // n_blocks)
     slope = np.sqrt(np.clip(np.divide(*rows[0].labels.shape), 1 / 4, 4))
@@ -229,7 +235,8 @@ def draw(
     heading = textwrap.wrap(title, int(9 * width))
     top = MARGIN + 1.3 * LINE * len(heading) + LINE
     below = top + n_blocks * (cell[1] * len(rows) + LINE) - LINE
-    step = 0.35 + 0.08 * max(len(str(value)) for value in classes)
+    called = {value: shortened(legend.name(value), MAX_NAME) for value in classes}
+    step = 0.35 + 0.08 * max(map(len, called.values()))
     per_line = max(1, int((width - left - MARGIN) / step))
     notes = notes_on(rows, len(shown), len(classes))
     bottom = below + LINE * (-(-len(classes) // per_line) + len(notes))
@@ -247,9 +254,13 @@ def draw(
     for block in range(n_blocks):
         part = slice(block * across, (block + 1) * across)
         some = [replace(row, maps=row.maps[part]) for row in rows]
-        _draw_block(figure, some, shown[part], palette, left, top + block * (cell[1] * len(rows) + LINE), cell)
+        names = [called[value] if value in legend.names else f"class {value}" for value in shown[part]]
+        colours = [palette[value] for value in shown[part]]
+        above = top + block * (cell[1] * len(rows) + LINE)
+        _draw_block(figure, some, list(zip(names, colours, strict=True)), palette, left, above, cell)
     for number, value in enumerate(classes):
-        _write_class(figure, left + step * (number % per_line), below + LINE * (number // per_line), value, palette)
+        place = left + step * (number % per_line), below + LINE * (number // per_line)
+        _write_class(figure, *place, called[value], palette[value])
     for number, note in enumerate(notes):
         _write(figure, left, bottom - LINE * (len(notes) - number), note)
     return figure
@@ -268,18 +279,21 @@ def notes_on(rows: Sequence[Row], n_shown: int, n_classes: int) -> list[str]:
 def _draw_block(
     figure: Figure,
     rows: Sequence[Row],
-    shown: Sequence[int],
+    shown: Sequence[tuple[str, np.ndarray]],
     palette: Mapping[int, np.ndarray],
     left: float,
     top: float,
     cell: np.ndarray,
 ) -> None:
-    """Label map and class maps of each row in cells (width, height), and a colour bar for each run of one scale."""
+    """Label map and class maps of each row in cells (width, height), and a colour bar for each run of one scale.
+
+    shown: name and colour of each class in this block
+    """
     from matplotlib.colors import FuncNorm
 
     _write(figure, left, top - LINE, "labels")
-    for column, value in enumerate(shown, 1):
-        _write_class(figure, left + column * cell[0], top - LINE, value, palette, "class ")
+    for column, (name, colour) in enumerate(shown, 1):
+        _write_class(figure, left + column * cell[0], top - LINE, name, colour)
     for scale, run in groupby(rows, key=lambda row: row.scale):
         same = list(run)
         cmap = DIVERGING if scale.diverging else SEQUENTIAL
@@ -320,9 +334,7 @@ def _write(figure: Figure, x: float, y: float, text: str, **style: Any) -> None:
     figure.text(x / across, 1 - y / down, text, va="top", parse_math=False, **{"fontsize": FONT} | style)
 
 
-def _write_class(
-    figure: Figure, x: float, y: float, value: int, palette: Mapping[int, np.ndarray], before: str = ""
-) -> None:
-    """A class value behind a square of its colour."""
-    _write(figure, x, y, "\N{BLACK SQUARE}", color=palette[value] / 255)
-    _write(figure, x + 0.14, y, f"{before}{value}")
+def _write_class(figure: Figure, x: float, y: float, name: str, colour: np.ndarray) -> None:
+    """What a class is called, behind a square of its colour."""
+    _write(figure, x, y, "\N{BLACK SQUARE}", color=colour / 255)
+    _write(figure, x + 0.14, y, name)
