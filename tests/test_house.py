@@ -34,7 +34,7 @@ READERS = ("PIL", "tifffile", "imagecodecs", "zarr", "rich")  # each for one kin
 # Modules that are named in a string and found at run time, and why.
 NAMED = {
     "hedgerow.lazy": "public names load their modules when they are first used",
-    "hedgerow.answers": "a model's methods call predict/, which stands above it",
+    "hedgerow.answers": "a model's methods call predict/, and report/ for notebooks, which stand above it",
     "hedgerow.extras": "packages of others",
     "hedgerow.network.levels": "the kernels of a device",
 }
