@@ -29,12 +29,12 @@ TABLE = {
     "cli": ("experiments",),
 }
 # What `import hedgerow`, or an environment without the extras, must not load.
-MAY_BE_MISSING = ("torch", "triton", "matplotlib", "jinja2", "onnx", "onnxruntime", "sklearn")
+MAY_BE_MISSING = ("torch", "triton", "matplotlib", "jinja2", "onnx", "onnxruntime", "sklearn", "IPython")
 READERS = ("PIL", "tifffile", "imagecodecs", "roifile", "zarr", "rich")  # each for one kind of file, or for a terminal
 # Modules that are named in a string and found at run time, and why.
 NAMED = {
     "hedgerow.lazy": "public names load their modules when they are first used",
-    "hedgerow.answers": "a model's methods call predict/, which stands above it",
+    "hedgerow.answers": "a model's methods call predict/, and report/ for notebooks, which stand above it",
     "hedgerow.extras": "packages of others",
     "hedgerow.network.levels": "the kernels of a device",
 }

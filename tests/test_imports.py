@@ -19,6 +19,7 @@ HEAVY = (
     "scipy",
     "sklearn",
     "jinja2",
+    "IPython",
 )
 PUBLIC = [
     "AugmentConfig",
@@ -31,6 +32,7 @@ PUBLIC = [
     "Legend",
     "ModelError",
     "NeuralForestClassifier",
+    "PixelClassifier",
     "RefineConfig",
     "SamplingConfig",
     "Scores",
@@ -49,6 +51,7 @@ PUBLIC = [
     "refine",
     "save",
     "set_threads",
+    "show",
     "synthetic",
     "to_convnet",
     "to_forest",

@@ -1,7 +1,8 @@
-"""The methods that every model has: shorthands for functions in `predict/`, looked up when they are called.
+"""The methods that every model has: shorthands for functions in `predict/`, looked up when they are called; and how
+models, scores and settings show themselves in a notebook.
 
-A model is data and sits below `predict/` in the table of rooms. So that `model.predict(image)` works all the same,
-this module names the one that answers instead of importing it.
+A model is data and sits below `predict/` and `report/` in the table of rooms. So that `model.predict(image)` works all
+the same, this module names the ones that answer instead of importing them.
 """
 
 from importlib import import_module
@@ -10,7 +11,15 @@ from typing import Any, Self
 import numpy as np
 
 
-class Answers:
+class Shown:
+    """What Jupyter shows as a small table; `report/cards.py` draws it."""
+
+    def _repr_html_(self) -> str:
+        found: str = import_module("hedgerow.report.cards").card(self)
+        return found
+
+
+class Answers(Shown):
     """The methods shared by stacks and networks."""
 
     def predict(self, image: np.ndarray, **options: Any) -> np.ndarray:

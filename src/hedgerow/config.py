@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from hedgerow.answers import Shown
 from hedgerow.errors import ConfigError
 from hedgerow.files import atomic_path
 
@@ -39,8 +40,11 @@ def limits_of(settings: type[Checked], name: str) -> tuple[Any, Any]:
     return metadata["low"], metadata["high"]
 
 
-class Checked:
-    """Checks every field against its annotation and limits when a settings object is made."""
+class Checked(Shown):
+    """Checks every field against its annotation and limits when a settings object is made.
+
+    Settings are dataclasses with repr=False, so that they have the short one of this class.
+    """
 
     def __post_init__(self) -> None:
         hints = typing.get_type_hints(type(self))
@@ -49,6 +53,16 @@ class Checked:
             value = _coerce(getattr(self, item.name), hints[item.name], name)
             _check_limits(value, item.metadata.get("low"), item.metadata.get("high"), name)
             object.__setattr__(self, item.name, value)
+
+    def changed(self) -> dict[str, Any]:
+        """The settings that differ from their defaults."""
+        default = type(self)()
+        values = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}  # type: ignore[arg-type]
+        return {name: value for name, value in values.items() if value != getattr(default, name)}
+
+    def __repr__(self) -> str:
+        """One line, as one would type it: the settings that differ from their defaults."""
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.changed().items())})"
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as JSON and TOML represent them: lists for tuples, tables for nested settings."""
@@ -157,7 +171,7 @@ def documented_toml(config: Checked) -> str:
     return "\n".join(lines) + "\n"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Sharpness(Checked):
     """Sharpness factors of one level of the network: the paper's alpha_1, alpha_2 and alpha_3."""
 
@@ -169,7 +183,7 @@ class Sharpness(Checked):
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ContextConfig(Checked):
     """What a split may look at: the paper's contextual features and their random proposals."""
 
@@ -197,7 +211,7 @@ class ContextConfig(Checked):
             raise ConfigError("ContextConfig.radii is empty; give at least one radius, e.g. (0,).")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SamplingConfig(Checked):
     """Which labelled pixels train the trees."""
 
@@ -211,7 +225,7 @@ class SamplingConfig(Checked):
     per_class: int = setting(20, 1, 10_000_000, "per_class: pixels per class and image")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AugmentConfig(Checked):
     """Randomly altered copies of every training image, in addition to the originals."""
 
@@ -227,9 +241,13 @@ class AugmentConfig(Checked):
 UNALTERED = AugmentConfig(rotation=0.0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class StackConfig(Checked):
-    """A stack of forests and how it is grown."""
+    """A stack of forests and how it is grown.
+
+    >>> hr.StackConfig(n_trees=8, sampling=hr.SamplingConfig(step=4))
+    StackConfig(n_trees=8, sampling=SamplingConfig(step=4))
+    """
 
     n_levels: int = setting(3, 1, 20, "K, number of forests in the stack")
     n_trees: int = setting(16, 1, 10_000, "T, number of trees in each forest")
@@ -306,9 +324,13 @@ class StackConfig(Checked):
 PIXELS, GPU_PIXELS = 8000, 2**17
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RefineConfig(Checked):
-    """How a network is refined: one freshly altered image per step, on a lattice of its pixels."""
+    """How a network is refined: one freshly altered image per step, on a lattice of its pixels.
+
+    >>> hr.RefineConfig(n_steps=500, augment=hr.AugmentConfig(flip=True)).n_steps
+    500
+    """
 
     n_steps: int = setting(300, 1, 10**7, "images shown, one per step")
     optimiser: Literal["adam", "sgd"] = setting("adam", about="adam, or sgd as in the paper")

@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from html import escape
+from typing import Any, Literal
 
 Report = Callable[[str, int, int], None]
 Manner = Literal["bar", "bar or lines", "nothing"]
@@ -91,7 +92,14 @@ def _work(what: str) -> str:
 
 @contextmanager
 def progress_bar() -> Iterator[Report]:
-    """A bar on the terminal while the block runs; elsewhere nothing or lines, see `shown_as`."""
+    """A bar on the terminal or in the notebook while the block runs; elsewhere nothing or lines, see `shown_as`."""
+    if in_notebook():
+        shown = NotebookBar()
+        try:
+            yield _heeding(shown.report)
+        finally:
+            shown.clear()
+        return
     is_terminal = sys.stderr is not None and sys.stderr.isatty()  # None: a program without a console
     if _manner == "nothing" or sys.stderr is None or (_manner == "bar" and not is_terminal):
         yield _heeding(silent)
@@ -184,6 +192,56 @@ def tell(now: Progress, wait: Callable[[float], bool]) -> None:
         text = now.text()
         if text:
             print(text, file=sys.stderr, flush=True)
+
+
+def in_notebook() -> bool:
+    """Whether a Jupyter kernel runs this; IPython is not loaded to find out."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return any(kind.__name__ == "ZMQInteractiveShell" for kind in type(shell).__mro__)
+
+
+class NotebookBar:
+    """A bar in the output of a notebook's cell, replaced as the work goes on and gone when it ends."""
+
+    DELAY, PAUSE = 0.5, 0.1  # seconds until it appears, so that short work leaves no trace; between two updates
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._next = clock, clock() + self.DELAY
+        self._handle: Any = None
+
+    def report(self, what: str, done: int, total: int) -> None:
+        now = self._clock()
+        if now < self._next:
+            return
+        self._next = now + self.PAUSE
+        self._put({"text/html": bar_html(what, done, total), "text/plain": f"{what}: {done:,} of {total:,}"})
+
+    def clear(self) -> None:
+        if self._handle is not None:
+            self._put({"text/html": "", "text/plain": ""})
+
+    def _put(self, bundle: dict[str, str]) -> None:
+        from IPython.display import display
+
+        if self._handle is None:
+            self._handle = display(bundle, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+        else:
+            self._handle.update(bundle, raw=True)
+
+
+def bar_html(what: str, done: int, total: int) -> str:
+    """A bar that suits light and dark themes, with its words and numbers."""
+    part = min(max(done / total, 0.0), 1.0) if total else 0.0
+    fill = f"display:block;width:{100 * part:.0f}%;height:8px;background:#46a06b;border-radius:4px"
+    track = (
+        "display:inline-block;width:220px;height:8px;margin:0 10px 0 0;background:rgba(128,128,128,.22);"
+        "border-radius:4px;vertical-align:middle"
+    )
+    return (
+        f"<div style=\"font:13px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;"
+        f'font-variant-numeric:tabular-nums"><span style="{track}"><span style="{fill}"></span></span>{escape(what)}'
+        f' <span style="opacity:.68">{done:,} of {total:,}</span></div>'
+    )
 
 
 @contextmanager

@@ -43,7 +43,10 @@ def get_threads() -> int:
 
 
 def set_threads(count: int) -> None:
-    """Use `count` threads from now on. The default is every core this process may use, or HEDGEROW_THREADS."""
+    """Use `count` threads from now on. The default is every core this process may use, or HEDGEROW_THREADS.
+
+    >>> hr.set_threads(2)
+    """
     global _count
     if count < 1:
         raise ConfigError(f"the number of threads is {count}; it must be at least 1.")

@@ -1,12 +1,15 @@
 """The figure of internal layers: what is shown, on which scale, that its text is legible, and what is refused."""
 
+import io
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from hedgerow.errors import HedgerowError, InputError, ModelError
+from hedgerow.images.legend import Legend
 from hedgerow.report import figures as looking
 from hedgerow.report.figures import Row, Scale, beyond, draw, look, most_frequent, plan_rows, scale_of
 from helpers.forests import grown_stack
@@ -113,6 +116,32 @@ def test_the_ending_decides_the_format(stack, example, tmp_path, ending, start):
     look(stack, example.images[0], path, classes=[3])
     assert path.read_bytes().startswith(start)
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+def test_without_a_path_the_drawing_shows_itself(stack, example, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    drawing = look(stack, example.images[0], classes=[3])
+    assert not list(tmp_path.iterdir())
+    with Image.open(io.BytesIO(drawing._repr_png_())) as shown:
+        assert shown.format == "PNG"
+        assert shown.width == pytest.approx(looking.SCREEN * drawing.figure.get_size_inches()[0], abs=1)
+    assert repr(drawing).startswith("Drawing(")
+    drawing.save("a.svg")
+    assert (tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
+    with pytest.raises(InputError) as problem:
+        drawing.save("a.doc")
+    assert_one_sentence(problem, ".png, .pdf, .svg")
+
+
+def test_classes_have_the_names_and_colours_of_the_model(stack, example, drawn):
+    legend = Legend({3: "a name of many letters", 77: "costs $5"}, {200: (1, 2, 3)})
+    look(replace(stack, legend=legend), example.images[0], truth=example.labels[0])
+    written = [text.get_text() for text in texts(drawn[0])]
+    assert written[:4] == ["labels", "a name…tters", "costs $5", "class 200"]
+    assert "200" in written
+    panels = [axes.images[0].get_array() for axes in drawn[0].axes if axes.images]
+    truth = panels[1]
+    assert (truth[example.labels[0] == 200] == (1, 2, 3)).all()
 
 
 def test_drawing_leaves_no_trace_in_matplotlib(stack, example, tmp_path):

@@ -17,7 +17,8 @@ from hedgerow.errors import HedgerowError
 
 UsageError: type[Any] = typer.BadParameter.__mro__[1]
 FIRST_COLUMN = 24  # widest name of an option that its explanation stands beside
-READING, MORE, COMMON = "Images and labels", "More options", "Common to all commands"  # groups of options
+# Groups of options.
+READING, OBJECTS, MORE, COMMON = "Images and labels", "Objects", "More options", "Common to all commands"
 KINDS = {int: "a whole number", float: "a number"}
 
 

@@ -31,7 +31,7 @@ from hedgerow.refinement.losses import class_weights
 log = logging.getLogger("hedgerow")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BaselineConfig(Checked):
     """A network and how it is trained."""
 

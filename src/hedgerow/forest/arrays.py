@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.answers import Answers
+from hedgerow.answers import Answers, Shown
 from hedgerow.config import ContextConfig, StackConfig, limits_of
 from hedgerow.errors import refuse_unless
 from hedgerow.features.protocol import FeatureSet
@@ -42,7 +42,7 @@ class LeafPaths:
 
 
 @dataclass(frozen=True)
-class Forest:
+class Forest(Shown):
     """T trees with N nodes and L leaves in all, over M input channels and C classes; a split has J probes.
 
     root:       (T,) int32, ascending, root[0] = 0; the nodes of tree t lie between root[t] and root[t+1]
@@ -69,6 +69,11 @@ class Forest:
     votes: np.ndarray
     n_channels: int
     sharpness: np.ndarray | None = None
+
+    def __repr__(self) -> str:
+        """One line, whatever the arrays hold."""
+        kind = "" if self.sharpness is None else "soft splits, "
+        return f"Forest({kind}{self.n_trees:,} trees, {self.n_nodes:,} nodes, {self.n_classes} classes)"
 
     @property
     def n_trees(self) -> int:
@@ -229,6 +234,11 @@ class ForestStack(Answers):
     device:      where it runs, "cpu" or "cuda"; not saved
     legend:      names and colours of the classes
     known:       the images that it has seen, and those that were kept from it
+
+    >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
+    >>> stack = hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2))
+    >>> stack.predict(images[0]).shape, stack.predict_proba(images[0]).shape
+    ((40, 48), (22, 40, 48))
     """
 
     features: FeatureSet
@@ -244,6 +254,27 @@ class ForestStack(Answers):
     device: str = "cpu"
     legend: Legend = Legend()
     known: Known = Known()
+
+    def __repr__(self) -> str:
+        """One line: its size, where it comes from, and its score on pixels held out when it was grown."""
+        trees = sorted({forest.n_trees for forest in self.levels})
+        of = f"{trees[0]:,}" if len(trees) == 1 else f"{trees[0]:,} to {trees[-1]:,}"
+        parts = [
+            f"{self.n_levels} level{'s' * (self.n_levels != 1)} of {of} trees",
+            f"{self.n_classes} classes",
+            f"{self.features.n_features} {self.features.kind} features",
+        ]
+        if "mapped_back" in self.settings:
+            parts.append(f"mapped back ({self.settings['mapped_back']})")
+        elif len(self.held_out_dice) >= self.n_levels:
+            parts.append(f"held-out Dice {self.held_out_dice[self.n_levels - 1]:.3f}")
+        return f"ForestStack({', '.join(parts)})"
+
+    @property
+    def held_out_dice(self) -> list[float]:
+        """Mean Dice of each level on pixels held out when it was grown; none if not known, and more than there are
+        levels if some were left out."""
+        return [score["mean_dice"] for score in self.settings.get("held_out", ())]
 
     @property
     def n_levels(self) -> int:

@@ -24,7 +24,7 @@ from hedgerow.forest.grow import grow_forest
 from hedgerow.forest.history import Known
 from hedgerow.forest.planes import PlaneForest, TrainingPlanes, build_planes
 from hedgerow.forest.samples import Samples, draw_samples, reserve
-from hedgerow.images.labelled import LabelledImage, LabelledSet, labelled_set
+from hedgerow.images.labelled import Images, LabelledImage, LabelledSet, labelled_set
 from hedgerow.images.legend import Legend
 from hedgerow.images.metrics import Scores, confusion
 from hedgerow.images.regions import Region
@@ -34,8 +34,8 @@ log = logging.getLogger("hedgerow")
 
 
 def fit_stack(
-    images: Sequence[np.ndarray],
-    labels: Sequence[np.ndarray],
+    images: Images,
+    labels: Images,
     config: StackConfig | None = None,
     *,
     unlabelled: int = 255,
@@ -43,12 +43,20 @@ def fit_stack(
     legend: Legend | None = None,
     progress: Report | None = None,
 ) -> ForestStack:
-    """Grow a stack on images (H,W[,C]) of any sizes and labels (H,W), `unlabelled` where there is no label.
+    """Grow a stack on images (H,W[,C]) of any sizes and labels (H,W), `unlabelled` where there is no label; or on one.
 
     With StackConfig(features="channels") an image is (F,H,W): its own channels, in place of the filter bank.
     config: None: chosen by how much is painted, see `choosing.settings_for`
     names: of the images, for messages; legend: names and colours of the classes, kept in the stack;
-    progress: report function, None for a bar on the terminal.
+    progress: report function, None for a bar on the terminal or in the notebook.
+
+    >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
+    >>> stack = hr.fit_stack(images, labels, hr.StackConfig(n_levels=2, n_trees=2))
+    >>> stack.n_levels, stack.n_classes
+    (2, 22)
+    >>> one = hr.fit_stack(images[0], labels[0] > 0, hr.StackConfig(n_levels=1, n_trees=2))
+    >>> one.classes
+    (0, 1)
     """
     if not isinstance(config, StackConfig | None):
         raise ConfigError(f"config is a {type(config).__name__}; give a StackConfig, e.g. StackConfig(n_trees=16).")

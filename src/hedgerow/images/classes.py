@@ -54,9 +54,19 @@ class ClassTable:
         return "\n".join(f"{a:>{first}}  {b:>{second}}  {c:>{third}}" for a, b, c in rows)
 
 
-def class_table(labels: Sequence[np.ndarray], unlabelled: int = 255, names: Sequence[str] | None = None) -> ClassTable:
-    """Count the classes of label maps, each (H,W); refuse maps that cannot be learned from."""
+def class_table(
+    labels: Sequence[np.ndarray] | np.ndarray, unlabelled: int = 255, names: Sequence[str] | None = None
+) -> ClassTable:
+    """Count the classes of label maps, each (H,W), or of one; refuse maps that cannot be learned from.
+
+    >>> print(hr.class_table(np.array([[0, 0, 1], [1, 255, 1]])))
+         class  pixels      percent
+             0       2        40.00
+             1       3        60.00
+    unlabelled       1  (value 255)
+    """
     unlabelled = check_unlabelled(unlabelled)
+    labels = [np.asarray(labels)] if getattr(labels, "ndim", None) == 2 else labels
     names = names if names is not None else [f"label map {i + 1}" for i in range(len(labels))]
     return count_classes([to_labels(one, name) for one, name in zip(labels, names, strict=True)], unlabelled, names)
 

@@ -20,6 +20,10 @@ def read_labels(path: PathLike, pages: Pages = None, legend: Legend | None = Non
 
     A palette gives its indices, not its colours.
     legend: says which class each colour of an RGB picture is; None: the `classes.toml` beside the file, if there is one
+
+    >>> np.save("labels.npy", np.eye(3))
+    >>> hr.read_labels("labels.npy").dtype
+    dtype('int32')
     """
     path = Path(path)
     return _values(_read(path, pages), found_legend([path]) if legend is None else legend, path)

@@ -115,6 +115,36 @@ def named(names: Sequence[str] | None, n: int, what: str = "image") -> list[str]
     return names
 
 
+Images = Any  # Sequence[np.ndarray] | np.ndarray, of which an array can be the former, too
+"""What public functions take for images or labels: a sequence of them, or one as it is."""
+
+
+def listed(images: Images, labels: Images) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
+    """Images and labels as sequences: one image (H,W[,C]), or planes (F,H,W), may come with labels (H,W) as it is.
+
+    The labels decide, since a three-dimensional array of images may be one or many.
+    """
+    if _n_axes(labels) == 2:
+        is_list = _n_axes(images) is None and len(images) == 1  # one image, already in a list
+        return (images if is_list else [np.asarray(images)]), [np.asarray(labels)]
+    return ([np.asarray(images)] if _n_axes(images) == 2 else images), labels
+
+
+def listed_for(images: Images, n_inputs: int, layout: Layout) -> tuple[Sequence[np.ndarray], bool]:
+    """Images without labels as a sequence, and whether one was given as it is.
+
+    An image of a model that reads several channels, or planes, has three axes; of one channel, two, or a third of 1.
+    """
+    n_axes = _n_axes(images)
+    is_one = n_axes == 2 or (n_axes == 3 and (layout == "planes" or n_inputs > 1 or np.shape(images)[2] == 1))
+    return ([np.asarray(images)] if is_one else images), is_one
+
+
+def _n_axes(given: Images) -> int | None:
+    """The axes of an array; None: it is a list of arrays, or another sequence of them."""
+    return getattr(given, "ndim", None)
+
+
 def check_count(images: Sequence[Any], labels: Sequence[Any]) -> None:
     """Refuse a set that is empty, or in which images and labels do not pair up."""
     if len(images) == 0 or len(images) != len(labels):
@@ -124,8 +154,8 @@ def check_count(images: Sequence[Any], labels: Sequence[Any]) -> None:
 
 
 def labelled_set(
-    images: Sequence[np.ndarray],
-    labels: Sequence[np.ndarray],
+    images: Images,
+    labels: Images,
     *,
     layout: Layout = "picture",
     unlabelled: int = 255,
@@ -134,6 +164,7 @@ def labelled_set(
 ) -> LabelledSet:
     """Images and labels (H,W) to learn from; the classes are those found in the labels."""
     unlabelled = check_unlabelled(unlabelled)  # before the pixels are touched
+    images, labels = listed(images, labels)
     check_count(images, labels)
     names = named(names, len(images))
     maps = [to_labels(one, f"the labels of {name}") for one, name in zip(labels, names, strict=True)]

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from hedgerow.answers import Shown
 from hedgerow.errors import InputError
 from hedgerow.files import PathLike, one_line, write_text
 from hedgerow.images.classes import is_label
@@ -23,11 +24,15 @@ _HEX = re.compile(r"#[0-9a-fA-F]{6}")
 
 
 @dataclass(frozen=True)
-class Legend:
+class Legend(Shown):
     """Names and colours of class values; a class without them goes by its number, in a colour of the rainbow.
 
     names:   class value -> name
     colours: class value -> (red, green, blue), each from 0 to 255
+
+    >>> legend = hr.Legend({1: "cell"}, {1: (255, 0, 0)})
+    >>> legend.name(1), legend.name(2)
+    ('cell', '2')
     """
 
     names: Mapping[int, str] = field(default_factory=dict)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from hedgerow.answers import Shown
 from hedgerow.errors import InputError
 from hedgerow.images.arrays import UNLABELLED_INDEX, encode_labels
 
@@ -30,12 +31,15 @@ def confusion(truth: np.ndarray, predicted: np.ndarray, n_classes: int) -> np.nd
 
 
 @dataclass(frozen=True, eq=False)
-class Scores:
+class Scores(Shown):
     """Measures of agreement over the labelled pixels of one or many images, pooled.
 
     classes: the class values in the order of every per-class array.
     confusion: (C,C) int64 pixel counts; rows are the truth, columns the prediction.
     names: class value -> name, of those that have one
+
+    >>> hr.Scores(classes=(0, 1), confusion=np.array([[90, 10], [0, 100]]))
+    Scores(mean Dice 0.9499, balanced accuracy 0.9500, accuracy 0.9500, 2 classes, 200 pixels)
     """
 
     classes: tuple[int, ...]
@@ -101,6 +105,12 @@ class Scores:
             "recall": [_json_number(value) for value in self.recall],
             "confusion": self.confusion.tolist(),
         }
+
+    def __repr__(self) -> str:
+        """One line; `print` shows the table."""
+        means = {"mean Dice": self.mean_dice, "balanced accuracy": self.balanced_accuracy, "accuracy": self.accuracy}
+        told = ", ".join(f"{name} {_text(value)}" for name, value in means.items())
+        return f"Scores({told}, {len(self.classes)} classes, {self.confusion.sum():,} pixels)"
 
     def __str__(self) -> str:
         """A table of the classes with pixels, Dice, IoU and recall, then the means."""

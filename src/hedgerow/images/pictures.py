@@ -25,8 +25,14 @@ def class_palette(classes: Sequence[int], background: int | None = None) -> dict
     return {value: np.full(3, DARK, np.uint8) if value == background else next(rainbow) for value in classes}
 
 
-def grey_picture(planes: np.ndarray) -> np.ndarray:
-    """(H,W,3) uint8 of an image (C,H,W), its range stretched; the channels' mean is shown unless there are three."""
+def grey_picture(planes: np.ndarray, blank: float | None = None) -> np.ndarray:
+    """(H,W,3) uint8 of an image (C,H,W), its range stretched; the channels' mean is shown unless there are three.
+
+    blank: of depth, the value where nothing was seen: what is near is bright, what is far dark, this darkest
+    """
+    if blank is not None and (known := planes != blank).any():
+        near, far = np.percentile(planes[known], (0.5, 99.5))
+        planes = -np.where(known, np.clip(planes, near, far), far + max(far - near, 1) / 2)
     values = np.moveaxis(planes, 0, 2) if len(planes) == 3 else planes.mean(axis=0)[..., None]
     low, high = np.percentile(values, (0.5, 99.5))
     scaled = np.clip((values - low) / max(high - low, 1e-12), 0, 1)

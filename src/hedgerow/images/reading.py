@@ -57,6 +57,10 @@ def read_image(path: PathLike, pages: Pages = None) -> np.ndarray:
 
     Alpha of a PNG is dropped and a palette becomes its colours; TIFF samples are all kept, since writers
     often call a fourth channel alpha when it is not.
+
+    >>> np.save("image.npy", np.zeros((40, 48, 3), np.uint8))
+    >>> hr.read_image("image.npy").shape
+    (40, 48, 3)
     """
     return read_stored(path, "picture", pages)
 

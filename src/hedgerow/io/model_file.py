@@ -65,7 +65,13 @@ _UNSAVED = "the model cannot be saved, since it would not load again"
 
 def save(model: ForestStack | StackNet, path: PathLike) -> int:
     """Write a model; returns the size of the file in bytes. An interrupted write leaves what was there before, and so
-    does a model that would not load again."""
+    does a model that would not load again.
+
+    >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
+    >>> stack = hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2))
+    >>> hr.save(stack, "model.hedge") > 1000
+    True
+    """
     if not isinstance(model, ForestStack) and type(model).__name__ != "StackNet":
         raise ModelError(f"a {type(model).__name__} cannot be saved; give a ForestStack or a StackNet.")
     # A network is saved with the forests that it was mapped from.
@@ -121,7 +127,14 @@ def _check_loads(path: Path) -> None:
 
 
 def load(path: PathLike) -> ForestStack | StackNet:
-    """Read a model that `save` wrote; a damaged, edited or foreign file is refused with a ModelError."""
+    """Read a model that `save` wrote; a damaged, edited or foreign file is refused with a ModelError.
+
+    >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
+    >>> stack = hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2))
+    >>> size = hr.save(stack, "model.hedge")
+    >>> bool((hr.load("model.hedge").predict(images[0]) == stack.predict(images[0])).all())
+    True
+    """
     path = Path(path)
     if not path.is_file():
         raise ModelError(f"there is no model file {path}; give the file that `hedgerow train` wrote.")

@@ -9,6 +9,7 @@ import torch
 from hedgerow.config import Sharpness
 from hedgerow.errors import ConfigError, InputError, ModelError
 from hedgerow.forest.arrays import Forest, ForestStack
+from hedgerow.images.labelled import Images, listed_for
 from hedgerow.kernels.constants import LEAF
 from hedgerow.network.levels import ACTIVATIONS, CONNECTIONS, SPLITS, LevelNet
 from hedgerow.network.mapback import fitted_votes, leaf_means
@@ -45,6 +46,12 @@ def to_convnet(
                  for this kind of split
     activation:  of the leaf layer of a soft split: "exp" or "softmax"; other splits have only one
     connections: between H1 and H2: "frozen" (the tree), "sparse" (its edges train), or "full"
+
+    >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
+    >>> stack = hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2))
+    >>> net = hr.to_convnet(stack, "hard")
+    >>> bool((net.predict(images[0]) == stack.predict(images[0])).all())
+    True
     """
     _check_choice("split", split, SPLITS)
     _check_choice("connections", connections, CONNECTIONS)
@@ -76,7 +83,7 @@ def to_convnet(
 
 def to_forest(
     net: StackNet,
-    images: Sequence[np.ndarray] | None = None,
+    images: Images | None = None,
     method: str = "fitted",
     *,
     stride: int = 1,
@@ -87,12 +94,18 @@ def to_forest(
 
     method: "weights", the paper's Map Back 1: thresholds -b / w, and the network's votes
             "leaf_mean", Map Back 2: in addition, the votes of a leaf become the mean of what the network says about the
-            pixels of `images`, (H,W[,C]) each, that reach it
+            pixels of `images`, (H,W[,C]) each, or of one, that reach it
             "fitted": Map Back 2, then the last level's votes are fitted together, so that it says what the network says
             "soft": exactly the network; a split goes both ways, as in a fuzzy tree
     stride: "leaf_mean", "fitted": use every stride-th row and column of the images, which helps if the network is slow
     tolerance: "soft": branches reached at a pixel with at most this probability are left out. What a tree says then
             lacks at most this much, times its votes, for each branch left out; None: as in the network
+
+    >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
+    >>> stack = hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2))
+    >>> small = hr.to_forest(hr.to_convnet(stack), images)
+    >>> small.settings["mapped_back"]
+    'fitted'
     """
     if not isinstance(net, StackNet):
         raise InputError(f"a {type(net).__name__} was given to to_forest; give a network, e.g. from refine(...).")
@@ -105,7 +118,7 @@ def to_forest(
         raise ConfigError(f"the stride is {stride}; it must be a whole number of at least 1.")
     if stride > 1 and method not in FROM_IMAGES:
         raise ConfigError(f"{method!r} takes no votes from images; leave the stride of {stride} out, or use 'fitted'.")
-    images = () if images is None else images
+    images, _ = listed_for(() if images is None else images, net.features.n_inputs, net.features.layout)
     if method in FROM_IMAGES and not len(images):
         raise InputError(
             f"{method!r} takes its votes from images, but there are none; give the training images, or use 'weights'."

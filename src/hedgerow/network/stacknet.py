@@ -31,6 +31,12 @@ class StackNet(Answers, nn.Module):  # type: ignore[misc]  # in this order, so t
     settings:    how the forests were made, for information
     refinements: those it has been through, in order
     relaxed:     whether its splits have been softened for training, which is done once
+
+    >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
+    >>> stack = hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2))
+    >>> net = hr.to_convnet(stack)
+    >>> [layer.about for layer in net.layers()]
+    ['splits, right and left', 'leaves', 'classes, softmax']
     """
 
     def __init__(self, stack: ForestStack, levels: Sequence[LevelNet], output: str) -> None:
@@ -40,6 +46,15 @@ class StackNet(Answers, nn.Module):  # type: ignore[misc]  # in this order, so t
         self.settings: dict[str, Any] = dict(stack.settings)
         self.refinements: tuple[Refinement, ...] = stack.refinements
         self.relaxed = stack.relaxed
+
+    def __repr__(self) -> str:
+        """One line; `layers()` lists the layers."""
+        n_weights = sum(parameter.numel() for parameter in self.parameters())
+        parts = [f"{self.split} splits", f"{self.n_levels} level{'s' * (self.n_levels != 1)}", f"{n_weights:,} weights"]
+        parts.append(f"{self.n_classes} classes")
+        if self.refinements:
+            parts.append(f"refined for {self.refinements[-1].checks[-1].step:,} steps")
+        return f"StackNet({', '.join(parts)})"
 
     @property
     def features(self) -> FeatureSet:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hedgerow.images.labelled import LabelledSet, WhenAsked, check_count, labelled_image, named
+from hedgerow.images.labelled import Images, LabelledSet, WhenAsked, check_count, labelled_image, listed, named
 from hedgerow.images.metrics import Scores, confusion
 from hedgerow.predict.protocol import Model
 from hedgerow.predict.tiling import predict_indices
@@ -13,15 +13,16 @@ from hedgerow.progress import Report, reporting
 
 def labelled_for(
     model: Model,
-    images: Sequence[np.ndarray],
-    labels: Sequence[np.ndarray],
+    images: Images,
+    labels: Images,
     unlabelled: int | None = None,
     names: Sequence[str] | None = None,
 ) -> LabelledSet:
-    """Images (H,W[,C]) and labels (H,W) with the classes of a model; each is checked on request.
+    """Images (H,W[,C]) and labels (H,W) with the classes of a model, or one of each; each is checked on request.
 
     unlabelled: the label value that means "no label"; None: the one the model was trained with
     """
+    images, labels = listed(images, labels)
     check_count(images, labels)
     called, ignored = named(names, len(images)), model.unlabelled if unlabelled is None else unlabelled
     features = model.features
@@ -36,8 +37,8 @@ def labelled_for(
 
 def evaluate(
     model: Model,
-    images: Sequence[np.ndarray],
-    labels: Sequence[np.ndarray],
+    images: Images,
+    labels: Images,
     *,
     unlabelled: int | None = None,
     names: Sequence[str] | None = None,
@@ -45,7 +46,14 @@ def evaluate(
 ) -> Scores:
     """Scores of the model's predictions for images (H,W[,C]) against labels (H,W), pooled over all labelled pixels.
 
+    images, labels: lists, or one image with its labels
     unlabelled: the label value that means "no label"; None: the one the model was trained with.
+
+    >>> images, labels = hr.synthetic.somites(n_images=3, size=(40, 48))
+    >>> stack = hr.fit_stack(images[:2], labels[:2], hr.StackConfig(n_levels=1, n_trees=2))
+    >>> scores = hr.evaluate(stack, images[2], labels[2])
+    >>> scores.confusion.shape
+    (22, 22)
     """
     labelled = labelled_for(model, images, labels, unlabelled, names)
     # All are checked before the first is predicted, so that a bad one does not end long work.

@@ -22,7 +22,7 @@ from hedgerow.files import fingerprint
 from hedgerow.forest.history import Check, Refinement
 from hedgerow.images.altering import altered, labelled_corner, trimmed
 from hedgerow.images.arrays import UNLABELLED_INDEX
-from hedgerow.images.labelled import LabelledImage, LabelledSet, named
+from hedgerow.images.labelled import Images, LabelledImage, LabelledSet, listed, named
 from hedgerow.images.metrics import Scores, confusion
 from hedgerow.network.layout import Grid, lattice
 from hedgerow.network.stacknet import StackNet
@@ -41,11 +41,11 @@ DIVERGED = 3.0  # times the first loss, plus one: a mean loss above this will no
 
 def refine(
     net: StackNet,
-    images: Sequence[np.ndarray],
-    labels: Sequence[np.ndarray],
+    images: Images,
+    labels: Images,
     config: RefineConfig | None = None,
     *,
-    validation: tuple[Sequence[np.ndarray], Sequence[np.ndarray]] | None = None,
+    validation: tuple[Images, Images] | None = None,
     unlabelled: int | None = None,
     names: Sequence[str] | None = None,
     validation_names: Sequence[str] | None = None,
@@ -53,20 +53,27 @@ def refine(
     keep_checkpoint: bool = False,
     progress: Report | None = None,
 ) -> StackNet:
-    """A refined copy of the network; images (H,W[,C]) of any sizes, labels (H,W).
+    """A refined copy of the network; images (H,W[,C]) of any sizes, labels (H,W), or one of each.
 
     validation: images and labels that score the network; None: see `scoring_images`
     names, validation_names: what messages call the images
     checkpoint: file that keeps the state; an interrupted run resumes from it, a finished one removes it
     keep_checkpoint: leave it there, for a caller that removes it once the network is safe
     The copy's `refinements` end with a record of this one: scores of the stack, and of the network before and after.
+
+    >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
+    >>> stack = hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2))
+    >>> net = hr.refine(hr.to_convnet(stack), images, labels, hr.RefineConfig(n_steps=2))
+    >>> net.refinements[-1].checks[-1].step
+    2
     """
     _check_given(net, config)
     labelled = labelled_for(net, images, labels, unlabelled, names)
     held = None
     if validation is not None:
-        called = named(validation_names, len(validation[0]), "validation image")
-        held = labelled_for(net, *validation, unlabelled, called)
+        given = listed(*validation)
+        called = named(validation_names, len(given[0]), "validation image")
+        held = labelled_for(net, *given, unlabelled, called)
     return refine_labelled(
         net, labelled, config, validation=held, checkpoint=checkpoint, keep_checkpoint=keep_checkpoint,
         progress=progress,

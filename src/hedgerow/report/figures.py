@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,9 @@ from hedgerow.features.protocol import FeatureSet
 from hedgerow.files import PathLike, atomic_path, check_folder_writable
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.images.arrays import check_pair, to_labels, to_planes
-from hedgerow.images.pictures import class_palette, grey_picture, label_picture, painted
+from hedgerow.images.legend import Legend
+from hedgerow.images.pictures import grey_picture, painted
+from hedgerow.report.words import shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,10 +31,12 @@ if TYPE_CHECKING:
 ENDINGS = (".png", ".pdf", ".svg")
 MAX_SHOWN = 8  # classes, where the user names none
 PER_BLOCK = 10  # classes beside each other; more would make a figure too wide to read
+MAX_NAME = 12  # letters of a class's name
 MAX_SIDE = 1024  # pixels of a map that are drawn: more than a panel can show
 NEGATIVE = -1e-3  # below it a value is an activation, not a probability with rounding errors
 # Both are black at zero and even in lightness, so that in every row what is bright is strong.
 SEQUENTIAL, DIVERGING = "magma", "berlin"
+SCREEN = 80  # dots per inch in a notebook, whose files hold what is shown
 FONT, LINE = 9, 0.19  # points, and inches of a line
 MARGIN, GAP, NAME, BAR = 0.12, 0.06, 0.42, 0.9  # inches: between panels, for a row's name, for a colour bar
 
@@ -59,22 +64,26 @@ class Row:
 def look(
     model: ForestStack | StackNet,
     image: np.ndarray,
-    path: PathLike,
+    path: PathLike | None = None,
     *,
     classes: Sequence[int] | None = None,
     truth: np.ndarray | None = None,
     title: str = "",
-) -> None:
+) -> Drawing:
     """Draw what each level of a stack, or of a network and the stack it came from, makes of an image.
 
+    The drawing shows itself in Jupyter, and can be saved; with `path`, it is.
     image:   (H,W[,C]), or (F,H,W) for a model of the user's own channels, as for `predict`
     path:    a name that ends in .png, .pdf or .svg
     classes: class values to show, in this order; None: the most frequent in the prediction, at most MAX_SHOWN
     truth:   (H,W) class values
+
+    >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
+    >>> stack = hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2))
+    >>> hr.look(stack, images[0], "inside.png", truth=labels[0]).save("inside.pdf")
     """
-    ending = Path(path).suffix.lower()
-    if ending not in ENDINGS:
-        raise InputError(f"cannot write {path}: the name of a figure must end in {', '.join(ENDINGS)}")
+    if path is not None:
+        check_ending(path)
     for value in classes or ():
         if value not in model.classes:
             raise InputError(
@@ -85,28 +94,54 @@ def look(
     if truth is not None:
         truth = to_labels(truth, "the truth")
         check_pair(planes, truth, "the truth")
-        sides["truth"] = label_picture(truth, model.classes)
+        sides["truth"] = painted(truth, model.legend.palette(model.classes))
     extras.require("matplotlib", "a figure")
-    check_folder_writable(Path(path).parent)  # before the prediction, which may take minutes
+    if path is not None:
+        check_folder_writable(Path(path).parent)  # before the prediction, which may take minutes
 
     outputs = model.level_outputs(image)
     forests, nets = (outputs, []) if isinstance(model, ForestStack) else (model.stack.level_outputs(image), outputs)
     shown = list(dict.fromkeys(classes or most_frequent(outputs[-1], model.classes)))
-    figure = draw(plan_rows(forests, nets, model.classes, shown), shown, model.classes, sides, title)
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, format=ending[1:])
+    rows = plan_rows(forests, nets, model.classes, shown)
+    drawing = Drawing(draw(rows, shown, model.classes, sides, title, None, model.legend))
+    if path is not None:
+        drawing.save(path)
+    return drawing
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure of matplotlib that shows itself in Jupyter, whichever backend is chosen there."""
+
+    figure: Figure
+
+    def __repr__(self) -> str:
+        width, height = self.figure.get_size_inches()
+        return f"Drawing({width:.1f} x {height:.1f} inches)"
+
+    def _repr_png_(self) -> bytes:
+        file = io.BytesIO()
+        self.figure.savefig(file, format="png", dpi=SCREEN)
+        return file.getvalue()
+
+    def save(self, path: PathLike) -> None:
+        """Write the figure; the name ends in .png, .pdf or .svg."""
+        ending = check_ending(path)
+        with atomic_path(path) as temporary:
+            self.figure.savefig(temporary, format=ending[1:])
+
+
+def check_ending(path: PathLike) -> str:
+    """The ending of a figure's name, which tells its format."""
+    ending = Path(path).suffix.lower()
+    if ending not in ENDINGS:
+        raise InputError(f"cannot write {path}: the name of a figure must end in {', '.join(ENDINGS)}")
+    return ending
 
 
 def input_picture(planes: np.ndarray, features: FeatureSet) -> np.ndarray:
     """(H,W,3) uint8 of an image (C,H,W) that these features read."""
-    if features.blank is None:
-        return grey_picture(planes)
-    known = planes != features.blank
-    if known.any():
-        # What is near is bright, what is far dark, but not as dark as where nothing was seen.
-        near, far = np.percentile(planes[known], (0.5, 99.5))
-        planes = -np.where(known, np.clip(planes, near, far), far + max(far - near, 1) / 2)
-    return grey_picture(planes)
+    return grey_picture(planes, features.blank)
 
 
 def most_frequent(output: np.ndarray, classes: Sequence[int]) -> list[int]:
@@ -177,6 +212,7 @@ def draw(
     sides: Mapping[str, np.ndarray],
     title: str = "",
     background: int | None = None,
+    legend: Legend | None = None,
 ) -> Figure:
     """The figure: at the left pictures (H,W,3) by name, then blocks of rows, at most PER_BLOCK classes each, and a key.
 
@@ -186,7 +222,8 @@ def draw(
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    palette = class_palette(classes, background)
+    legend = legend or Legend()
+    palette = legend.palette(classes, background)
     n_blocks = -(-len(shown) // PER_BLOCK)
     across = -(-len(shown) // n_blocks)
     slope = np.sqrt(np.clip(np.divide(*rows[0].labels.shape), 1 / 4, 4))
@@ -198,7 +235,8 @@ def draw(
     heading = textwrap.wrap(title, int(9 * width))
     top = MARGIN + 1.3 * LINE * len(heading) + LINE
     below = top + n_blocks * (cell[1] * len(rows) + LINE) - LINE
-    step = 0.35 + 0.08 * max(len(str(value)) for value in classes)
+    called = {value: shortened(legend.name(value), MAX_NAME) for value in classes}
+    step = 0.35 + 0.08 * max(map(len, called.values()))
     per_line = max(1, int((width - left - MARGIN) / step))
     notes = notes_on(rows, len(shown), len(classes))
     bottom = below + LINE * (-(-len(classes) // per_line) + len(notes))
@@ -216,9 +254,13 @@ def draw(
     for block in range(n_blocks):
         part = slice(block * across, (block + 1) * across)
         some = [replace(row, maps=row.maps[part]) for row in rows]
-        _draw_block(figure, some, shown[part], palette, left, top + block * (cell[1] * len(rows) + LINE), cell)
+        names = [called[value] if value in legend.names else f"class {value}" for value in shown[part]]
+        colours = [palette[value] for value in shown[part]]
+        above = top + block * (cell[1] * len(rows) + LINE)
+        _draw_block(figure, some, list(zip(names, colours, strict=True)), palette, left, above, cell)
     for number, value in enumerate(classes):
-        _write_class(figure, left + step * (number % per_line), below + LINE * (number // per_line), value, palette)
+        place = left + step * (number % per_line), below + LINE * (number // per_line)
+        _write_class(figure, *place, called[value], palette[value])
     for number, note in enumerate(notes):
         _write(figure, left, bottom - LINE * (len(notes) - number), note)
     return figure
@@ -237,18 +279,21 @@ def notes_on(rows: Sequence[Row], n_shown: int, n_classes: int) -> list[str]:
 def _draw_block(
     figure: Figure,
     rows: Sequence[Row],
-    shown: Sequence[int],
+    shown: Sequence[tuple[str, np.ndarray]],
     palette: Mapping[int, np.ndarray],
     left: float,
     top: float,
     cell: np.ndarray,
 ) -> None:
-    """Label map and class maps of each row in cells (width, height), and a colour bar for each run of one scale."""
+    """Label map and class maps of each row in cells (width, height), and a colour bar for each run of one scale.
+
+    shown: name and colour of each class in this block
+    """
     from matplotlib.colors import FuncNorm
 
     _write(figure, left, top - LINE, "labels")
-    for column, value in enumerate(shown, 1):
-        _write_class(figure, left + column * cell[0], top - LINE, value, palette, "class ")
+    for column, (name, colour) in enumerate(shown, 1):
+        _write_class(figure, left + column * cell[0], top - LINE, name, colour)
     for scale, run in groupby(rows, key=lambda row: row.scale):
         same = list(run)
         cmap = DIVERGING if scale.diverging else SEQUENTIAL
@@ -289,9 +334,7 @@ def _write(figure: Figure, x: float, y: float, text: str, **style: Any) -> None:
     figure.text(x / across, 1 - y / down, text, va="top", parse_math=False, **{"fontsize": FONT} | style)
 
 
-def _write_class(
-    figure: Figure, x: float, y: float, value: int, palette: Mapping[int, np.ndarray], before: str = ""
-) -> None:
-    """A class value behind a square of its colour."""
-    _write(figure, x, y, "\N{BLACK SQUARE}", color=palette[value] / 255)
-    _write(figure, x + 0.14, y, f"{before}{value}")
+def _write_class(figure: Figure, x: float, y: float, name: str, colour: np.ndarray) -> None:
+    """What a class is called, behind a square of its colour."""
+    _write(figure, x, y, "\N{BLACK SQUARE}", color=colour / 255)
+    _write(figure, x + 0.14, y, name)

@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from hedgerow import extras
 from hedgerow.errors import InputError, printable
 from hedgerow.files import PathLike, atomic_path, check_folder_writable
 from hedgerow.forest.arrays import ForestStack
+from hedgerow.images.labelled import Images, listed
 from hedgerow.predict.evaluate import labelled_for
 from hedgerow.progress import Report, reporting
 from hedgerow.report.contents import contents, extra_results, facts
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
 def write_report(
     path: PathLike,
     models: Mapping[str, ForestStack | StackNet],
-    images: Sequence[np.ndarray],
-    labels: Sequence[np.ndarray],
+    images: Images,
+    labels: Images,
     *,
     title: str,
     about: str = "",
@@ -44,7 +43,8 @@ def write_report(
 
     models:     by name, in order: gains are over the first. If none of them is a forest as grown, the forests of the
                 first network are shown too, as "DF"
-    images:     each (H,W[,C]), or (F,H,W) for models of the user's own channels; read one at a time
+    images:     each (H,W[,C]), or (F,H,W) for models of the user's own channels; read one at a time. Or one image as
+                it is, with its labels
     labels:     each (H,W) class values, or the unlabelled value of the first model
     names:      of the images
     background: a class that is shown dark and left out of a second balanced accuracy
@@ -52,11 +52,16 @@ def write_report(
     tables, curves: more results, shown as they are
     timings:    seconds of the work that led to the models
     settings:   of that work, nested or not
+
+    >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
+    >>> stack = hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2))
+    >>> hr.write_report("report.html", {"DF": stack}, images, labels, title="Two embryos", background=0)
     """
     for package in ("jinja2", "matplotlib"):
         extras.require(package, "a report")
     models = with_forests(models)
     check(path, models, background)
+    images, labels = listed(images, labels)
     names = [f"image {i}" for i in range(1, len(images) + 1)] if names is None else [printable(name) for name in names]
     labelled = labelled_for(next(iter(models.values())), images, labels, names=names)
     for _ in labelled:

@@ -57,6 +57,11 @@ def from_sklearn(model: Any, features: FeatureSet | None = None) -> Forest | For
               (C,1,S), is `model.predict_proba(X)`, classes in the order of `model.classes_`; or the features that the
               model was trained on, a sample per pixel, and the result is a ForestStack of one level for images
     If the model was trained with missing values, the result is for tables without any.
+
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> grown = RandomForestClassifier(5, random_state=0).fit([[0.0, 1.0], [1.0, 0.0], [2.0, 2.0]], [0, 1, 1])
+    >>> hr.from_sklearn(grown).n_trees
+    5
     """
     trees = _trees_of(model)
     if features is not None:
@@ -94,6 +99,12 @@ def to_sklearn(forest: Forest | ForestStack) -> Any:
     to one, and its probabilities differ by at most as much.
     A stack has one level; the model then reads the stack's features, a row per pixel: `stack.features.compute(planes)`.
     The classes of a forest are 0, 1, ...
+
+    >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
+    >>> plain = hr.ContextConfig(window=1, n_offsets=0)  # scikit-learn's splits read the pixel itself
+    >>> stack = hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2, context=plain))
+    >>> hr.to_sklearn(stack).n_features_in_
+    49
     """
     extras.require("sklearn", "to_sklearn")
     from sklearn.ensemble import RandomForestClassifier

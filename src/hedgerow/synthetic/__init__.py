@@ -49,6 +49,10 @@ def somites(n_images: int = 16, size: tuple[int, int] = (256, 256), seed: int = 
 
     Returns images, each (H, W) uint8 grey, and labels, each (H, W) uint8: 0 background, 1..21 the somites
     from head to tail (`SOMITE_NAMES`). Image i depends on the seed, the size and i alone.
+
+    >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
+    >>> images[0].shape, labels[0].dtype
+    ((40, 48), dtype('uint8'))
     """
     return _draw_set(draw_embryo, n_images, size, seed)
 
@@ -59,6 +63,10 @@ def bodies(n_images: int = 16, size: tuple[int, int] = (240, 320), seed: int = 0
     Returns images, each (H, W) uint16 depth in millimetres with 0 where nothing was measured, and labels,
     each (H, W) uint8: parts 0..18, background 19 (`BODY_PART_NAMES`). A part keeps its label where its depth
     is missing. Left and right are the person's own. Image i depends on the seed, the size and i alone.
+
+    >>> images, labels = hr.synthetic.bodies(n_images=1, size=(40, 48))
+    >>> images[0].dtype, int(labels[0][0, 0])
+    (dtype('uint16'), 19)
     """
     return _draw_set(draw_body, n_images, size, seed)
 

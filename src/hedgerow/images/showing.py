@@ -1,0 +1,158 @@
+"""`show`: an image with its segmentation, as a picture that displays itself in a notebook. Pillow alone draws it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hedgerow.errors import InputError, printable
+from hedgerow.files import PathLike, atomic_path
+from hedgerow.images.arrays import Layout, check_pair, to_labels, to_planes
+from hedgerow.images.legend import Legend
+from hedgerow.images.pictures import grey_picture, overlay
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+SMALLEST, LARGEST = 320, 1024  # pixels along the longer side as displayed; a saved picture may be larger
+KEY, SQUARE, FONT, INK, PAPER = 20, 11, 13, (39, 48, 42), (255, 255, 255)
+MAX_KEY = 40  # classes named below a picture
+MAX_NAME = 24  # characters of a name there
+ENDINGS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".tif": "TIFF", ".tiff": "TIFF", ".webp": "WEBP"}
+
+
+def show(
+    image: np.ndarray,
+    labels: np.ndarray | None = None,
+    *,
+    model: Any = None,
+    classes: Sequence[int] | None = None,
+    legend: Legend | None = None,
+    background: int | None = None,
+    layout: Layout | None = None,
+) -> Picture:
+    """A picture of an image, tinted and outlined by its classes, with a key; Jupyter displays it.
+
+    image:      (H,W[,C])
+    labels:     (H,W) class values; None: what the model says, or without a model the image alone
+    model:      gives the classes, their names and colours, and the layout of images
+    classes:    class values, so that pictures of several images share their colours; None: the model's, or those found
+    legend:     names and colours of the classes; None: the model's
+    background: a class that is left as it is
+    layout:     "planes" for an image (F,H,W); None: the model's, or "picture"
+    A label that is none of the classes is left as it is, too.
+
+    >>> images, labels = hr.synthetic.somites(n_images=1, size=(40, 48))
+    >>> picture = hr.show(images[0], labels[0], background=0)
+    >>> picture
+    Picture(280 rows x 336 columns, 21 classes)
+    >>> picture.save("embryo.png")
+    """
+    if layout is None:
+        layout = "picture" if model is None else model.features.layout
+    planes = to_planes(image, "the image", layout)
+    picture = _enlarged(grey_picture(planes, None if model is None else model.features.blank))
+    if labels is None and model is None:
+        return Picture(picture)
+    shown = to_labels(model.predict(image) if labels is None else labels, "the labels")
+    check_pair(planes, shown, "the image")
+    if legend is None:
+        legend = Legend() if model is None else model.legend
+    found = [int(value) for value in np.unique(shown)]
+    known = found if classes is None and model is None else list(model.classes if classes is None else classes)
+    # Of all classes, since the colour of one must not depend on which others are in this image.
+    palette = legend.palette(known, background)
+    there = {value: colour for value, colour in palette.items() if value in found and value != background}
+    return Picture(
+        overlay(picture, _enlarged(shown), there),
+        tuple((legend.name(value), tuple(map(int, there[value]))) for value in there),
+    )
+
+
+def _enlarged(array: np.ndarray) -> np.ndarray:
+    """(h,w,...): a small picture or its labels (H,W,...), each pixel a square, so that outlines are fine lines."""
+    times = -(-SMALLEST // max(array.shape[:2]))
+    return array.repeat(times, axis=0).repeat(times, axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """A picture that shows itself in Jupyter.
+
+    pixels: (h,w,3) uint8, as large as the image or, of a small one, a multiple
+    key:    (name, (red, green, blue)) of each class that is there, shown below
+    """
+
+    pixels: np.ndarray
+    key: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+    def __repr__(self) -> str:
+        height, width = self.pixels.shape[:2]
+        named = f", {len(self.key)} class{'es' * (len(self.key) != 1)}" if self.key else ""
+        return f"Picture({height} rows x {width} columns{named})"
+
+    def _repr_png_(self) -> bytes:
+        file = io.BytesIO()
+        self._drawn(LARGEST).save(file, format="PNG")
+        return file.getvalue()
+
+    def save(self, path: PathLike) -> None:
+        """Write the picture with its key, at full resolution; the name ends in .png, or another of ENDINGS."""
+        ending = Path(path).suffix.lower()
+        if ending not in ENDINGS:
+            raise InputError(f"cannot write {path}: the name of a picture must end in {', '.join(ENDINGS)}.")
+        with atomic_path(path) as temporary:
+            self._drawn().save(temporary, format=ENDINGS[ending])
+
+    def _drawn(self, largest: int | None = None) -> Image:
+        """The picture above its key; one beyond `largest` is shrunk."""
+        from PIL import Image, ImageDraw, ImageFont
+
+        picture = Image.fromarray(self.pixels)
+        longer = max(picture.size)
+        if largest is not None and longer > largest:
+            picture = picture.reduce(-(-longer // largest))
+        if not self.key:
+            return picture
+        font = ImageFont.load_default(FONT)
+        lines = _lines(self.key, picture.width, font)
+        canvas = Image.new("RGB", (picture.width, picture.height + KEY * len(lines) + 8), PAPER)
+        canvas.paste(picture, (0, 0))
+        draw = ImageDraw.Draw(canvas)
+        for number, line in enumerate(lines):
+            top = picture.height + 6 + KEY * number
+            for left, name, colour in line:
+                if colour is not None:
+                    draw.rectangle((left, top + 3, left + SQUARE, top + 3 + SQUARE), fill=colour)
+                draw.text((left + (SQUARE + 6) * (colour is not None), top), name, fill=INK, font=font)
+        return canvas
+
+
+Entry = tuple[int, str, tuple[int, ...] | None]
+
+
+def _lines(key: Sequence[tuple[str, tuple[int, ...]]], width: int, font: Any) -> list[list[Entry]]:
+    """Where each name of the key stands: (left, name, colour) line by line."""
+    entries: list[tuple[str, tuple[int, ...] | None]] = [(_short(name), colour) for name, colour in key[:MAX_KEY]]
+    if len(key) > MAX_KEY:
+        entries.append((f"and {len(key) - MAX_KEY} more", None))
+    lines: list[list[Entry]] = [[]]
+    left = 4
+    for name, colour in entries:
+        needed = int(font.getlength(name)) + (SQUARE + 6) * (colour is not None)
+        if lines[-1] and left + needed > width:
+            lines.append([])
+            left = 4
+        lines[-1].append((left, name, colour))
+        left += needed + 14
+    return lines
+
+
+def _short(name: str) -> str:
+    name = printable(name)
+    return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 1]}…"

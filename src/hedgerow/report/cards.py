@@ -1,0 +1,306 @@
+"""Models, scores and settings as Jupyter shows them: small tables of plain HTML.
+
+Styles are inline and no colour is set for text, so that a card suits light and dark themes; there is no script, and
+where a viewer drops the styles, tables and numbers remain.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hedgerow.config import Checked
+from hedgerow.forest.arrays import Forest, ForestStack
+from hedgerow.images.legend import Legend, hex_of
+from hedgerow.images.metrics import Scores
+from hedgerow.report.words import cell, counted
+
+if TYPE_CHECKING:
+    from hedgerow.network.stacknet import StackNet
+
+MAX_CLASSES = 30  # shown with their colours; the number of all of them is told
+MAX_COLUMNS = 64  # of a row of columns; neighbours share one where there are more
+BAR, HIGH = 90, 34  # pixels: the length of a bar that means 1, and the height of the highest column
+LEAF, RULE, TRACK = "#46a06b", "rgba(128,128,128,.35)", "rgba(128,128,128,.22)"
+FAINT = "opacity:.68"
+CARD = (
+    f"display:inline-block;box-sizing:border-box;max-width:100%;max-height:520px;overflow:auto;margin:2px 0;"
+    f"padding:10px 14px 12px;border:1px solid {RULE};border-radius:8px;"
+    "font:13px/1.45 system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;font-variant-numeric:tabular-nums;"
+)
+TABLE = "border-collapse:collapse;border:none;margin:8px 0 0;font-size:13px;"
+CELL = "padding:2px 16px 2px 0;border:none;vertical-align:middle;background:none;"
+
+
+def card(shown: Any) -> str:
+    """The HTML of anything that shows itself: see `answers.Shown`."""
+    if isinstance(shown, ForestStack):
+        return _framed(_stack(shown))
+    if isinstance(shown, Forest):
+        return _framed(_forest(shown))
+    if isinstance(shown, Scores):
+        return _framed(_scores(shown))
+    if isinstance(shown, Legend):
+        known = sorted({*shown.names, *shown.colours})
+        return _framed([_title("Legend", counted(len(known), "class", "classes")), _classes(known, shown)])
+    if isinstance(shown, Checked):
+        return _framed(_settings(shown))
+    if hasattr(shown, "get_params"):
+        return _framed(_estimator(shown))
+    return _framed(_network(shown))
+
+
+def _stack(stack: ForestStack) -> list[str]:
+    known = stack.held_out_dice
+    scores = [*known, *[math.nan] * (stack.n_levels - len(known))][: stack.n_levels]
+    rows = [
+        [number, forest.n_trees, forest.n_leaves, int(forest.tree_depths.max()), *([Bar(dice)] if known else [])]
+        for number, (forest, dice) in enumerate(zip(stack.levels, scores, strict=True), 1)
+    ]
+    head = ["level", "trees", "leaves", "depth", *(["held-out Dice"] if known else [])]
+    size = f"{counted(stack.n_levels, 'level')}, {counted(stack.n_classes, 'class', 'classes')}"
+    kind = ", soft splits" if stack.is_soft else ""
+    back = [f"mapped back: {stack.settings['mapped_back']}"] if "mapped_back" in stack.settings else []
+    parts = [_title("ForestStack", size + kind), _table(head, rows)]
+    return [*parts, _classes(stack.classes, stack.legend), _facts([*back, *_origin(stack)])]
+
+
+def _network(net: StackNet) -> list[str]:
+    rows = []
+    for number in range(net.n_levels):
+        level = net.level(number)
+        splits, leaves, _ = level.layers(number + 1)
+        rows.append([number + 1, splits.neurons, leaves.neurons, sum(one.numel() for one in level.parameters())])
+    kinds = f"{net.split} splits, {counted(net.n_levels, 'level')}, {counted(net.n_classes, 'class', 'classes')}"
+    parts = [_title("StackNet", kinds), _table(["level", "split neurons", "leaf neurons", "weights"], rows)]
+    steps = []
+    for record in net.refinements[-1:]:
+        steps.append(f"refined for {counted(record.checks[-1].step, 'step')}")
+        called = {"stack": "forests", "mapped": "network as mapped", "refined": "network refined"}
+        scored = [[called[name], Bar(score)] for name, score in record.scores.items()]
+        curve = [check.mean_dice for check in record.checks if check.mean_dice is not None]
+        if scored:
+            # Not "held out" as of a stack: the forests may have been grown on these images.
+            parts.append(_table(["", "Dice on images kept from the refinement"], scored))
+        if len(curve) > 2:
+            told = f"the same at {len(curve)} checks, from {curve[0]:.3f} to {curve[-1]:.3f}"
+            parts.append(_columns(curve, told))
+    runs = [f"runs on {net.device}"]
+    return [
+        *parts,
+        _classes(net.classes, net.legend),
+        _facts([*(steps or ["not refined"]), *_origin(net.stack), *runs]),
+    ]
+
+
+def _origin(stack: ForestStack) -> list[str]:
+    """What a stack reads and was grown on."""
+    reads = f"{counted(stack.features.n_features, f'{stack.features.kind} feature')} of "
+    facts = [
+        reads + counted(stack.features.n_inputs, "channel"),
+        f"looks up to {counted(stack.receptive_field, 'pixel')} away",
+    ]
+    if "n_images" in stack.settings:
+        kind = f" ({stack.image_dtype})" if stack.image_dtype else ""
+        facts.append(f"grown on {counted(stack.settings['n_images'], 'image')}{kind}")
+    return facts
+
+
+def _forest(forest: Forest) -> list[str]:
+    deepest, leaves = forest.tree_depths, _leaves_per_tree(forest)
+    size = f"{counted(forest.n_trees, 'tree')}, {counted(forest.n_classes, 'class', 'classes')}"
+    kind = "" if forest.sharpness is None else ", soft splits"
+    rows: list[list[Any]] = [
+        ["nodes", forest.n_nodes],
+        ["leaves", forest.n_leaves],
+        ["depth", f"{deepest.min()} to {deepest.max()}"],
+        ["reads", counted(forest.n_channels, "channel")],
+        ["reach", counted(forest.reach, "pixel")],
+    ]
+    told = f"leaves of each tree, from {leaves.min():,} to {leaves.max():,}"
+    return [_title("Forest", size + kind), _table(None, rows), _columns(leaves.tolist(), told)]
+
+
+def _leaves_per_tree(forest: Forest) -> np.ndarray:
+    """(T,) int64"""
+    found: np.ndarray = np.add.reduceat((~forest.is_split).astype(np.int64), forest.root)
+    return found
+
+
+def _scores(scores: Scores) -> list[str]:
+    pixels = scores.confusion.sum(axis=1)
+    rows: list[list[Any]] = [
+        [_called(value, scores.names.get(value)), int(count), Bar(dice), cell(float(iou)), cell(float(recall))]
+        for value, count, dice, iou, recall in zip(
+            scores.classes, pixels, scores.dice, scores.iou, scores.recall, strict=True
+        )
+    ]
+    means = [Bar(scores.mean_dice), cell(scores.mean_iou), cell(scores.balanced_accuracy)]
+    rows.append([Html("<b>mean</b>"), int(pixels.sum()), *means])
+    told = f"mean Dice {cell(scores.mean_dice)}, accuracy {cell(scores.accuracy)}"
+    head = ["class", "pixels", "Dice", "IoU", "recall"]
+    return [_title("Scores", told), _table(head, rows, total=True)]
+
+
+def _settings(config: Checked) -> list[str]:
+    rows = list(_settings_rows(config, type(config)()))
+    changed = [row for row in rows if row.is_changed]
+    told = f"{len(changed)} of {counted(len(rows), 'setting')} changed" if changed else "all settings at their defaults"
+    parts = [_title(type(config).__name__, told)]
+    if changed:
+        parts.append(_table(None, [row.cells() for row in changed]))
+    rest = [row.cells() for row in rows if not row.is_changed]
+    if rest:
+        called = "defaults" if changed else "show them"
+        parts.append(
+            f'<details style="margin-top:8px"><summary style="cursor:pointer;{FAINT}">{called}</summary>'
+            f"{_table(None, rest)}</details>"
+        )
+    return parts
+
+
+@dataclasses.dataclass(frozen=True)
+class _Setting:
+    name: str
+    value: Any
+    about: str
+    is_changed: bool
+
+    def cells(self) -> list[Any]:
+        value = f"<b>{escape(_value(self.value))}</b>" if self.is_changed else escape(_value(self.value))
+        return [self.name, Html(value), Html(f'<span style="{FAINT}">{escape(self.about)}</span>')]
+
+
+def _settings_rows(config: Checked, default: Checked, above: str = "") -> Iterable[_Setting]:
+    """Every setting, those of nested tables as "sampling.step"."""
+    for item in dataclasses.fields(config):  # type: ignore[arg-type]
+        value, usual = getattr(config, item.name), getattr(default, item.name)
+        if isinstance(value, Checked):
+            yield from _settings_rows(value, usual or type(value)(), f"{above}{item.name}.")
+        else:
+            yield _Setting(f"{above}{item.name}", value, item.metadata["about"], value != usual)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(_value, value)) or "none"
+    return "–" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _estimator(estimator: Any) -> list[str]:
+    """An estimator in scikit-learn's manner; once it is fitted, with its model."""
+    model = getattr(estimator, "model_", None)
+    parts = [_title(type(estimator).__name__, "fitted" if model is not None else "not fitted")]
+    rows = [[name, Html(f"<b>{escape(_value(value))}</b>")] for name, value in estimator.changed().items()]
+    if rows:
+        parts.append(_table(None, rows))
+    if model is None:
+        return parts
+    inside = _stack(model) if isinstance(model, ForestStack) else _network(model)
+    return [*parts, f'<div style="margin-top:10px;padding-top:8px;border-top:1px solid {RULE}">{"".join(inside)}</div>']
+
+
+class Html(str):
+    """Text that is HTML already."""
+
+
+class Bar(Html):
+    """A score from 0 to 1 as a bar with its number; NaN as a dash."""
+
+    def __new__(cls, score: float) -> Bar:
+        if math.isnan(score):
+            return super().__new__(cls, "–")
+        length = round(BAR * min(max(score, 0), 1))
+        inner = f'<span style="display:block;width:{length}px;height:8px;background:{LEAF};border-radius:4px"></span>'
+        track = (
+            f'<span style="display:inline-block;width:{BAR}px;height:8px;margin-right:8px;background:{TRACK};'
+            f'border-radius:4px;vertical-align:middle">{inner}</span>'
+        )
+        return super().__new__(cls, f'<span style="white-space:nowrap">{track}{score:.3f}</span>')
+
+
+def _called(value: int, name: str | None) -> str:
+    return str(value) if name is None else Html(f'<span style="{FAINT}">{value}</span> {escape(name)}')
+
+
+def _framed(parts: Iterable[str]) -> str:
+    return f'<div style="{CARD}">{"".join(parts)}</div>'
+
+
+def _title(kind: str, told: str) -> str:
+    return f'<div><b>{escape(kind)}</b> <span style="margin-left:6px;{FAINT}">{escape(told)}</span></div>'
+
+
+def _facts(facts: Iterable[str]) -> str:
+    return f'<div style="margin-top:8px;font-size:12px;{FAINT}">{escape(" · ".join(facts))}</div>'
+
+
+def _table(head: Sequence[str] | None, rows: Sequence[Sequence[Any]], total: bool = False) -> str:
+    """Rows of cells, whole numbers at the right; `total`: a line above the last row."""
+    right = [all(isinstance(row[k], int) for row in rows) for k in range(len(rows[0]))]
+    lines = []
+    if head is not None:
+        cells = "".join(
+            f'<th scope="col" style="{CELL}text-align:{_side(is_right)};font-weight:normal;{FAINT}">{escape(one)}</th>'
+            for one, is_right in zip(head, right, strict=True)
+        )
+        lines.append(f'<tr style="background:none;border-bottom:1px solid {RULE}">{cells}</tr>')
+    for number, row in enumerate(rows, 1):
+        above = f"border-top:1px solid {RULE};" if total and number == len(rows) else ""
+        cells = "".join(
+            f'<td style="{CELL}text-align:{_side(is_right)}">{_text(one)}</td>'
+            for one, is_right in zip(row, right, strict=True)
+        )
+        lines.append(f'<tr style="background:none;{above}">{cells}</tr>')
+    return f'<table style="{TABLE}">{"".join(lines)}</table>'
+
+
+def _side(is_right: bool) -> str:
+    return "right" if is_right else "left"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Html):
+        return value
+    return f"{value:,}" if isinstance(value, int) else escape(str(value))
+
+
+def _classes(classes: Sequence[int], legend: Legend) -> str:
+    """A square in the colour of each class, with its value and name."""
+    palette = legend.palette(classes)
+    longest = max((len(f"{value} {legend.names.get(value, '')}") for value in classes), default=0)
+    # Of one width, so that they stand in columns.
+    chip = f"display:inline-block;min-width:{min(longest, 20) + 2}ch;margin:0 8px 2px 0;white-space:nowrap"
+    square = (
+        "display:inline-block;width:11px;height:11px;margin-right:5px;border-radius:3px;vertical-align:-1px;"
+        f"border:1px solid {RULE};"
+    )
+    chips = [
+        f'<span style="{chip}"><span style="{square}background:{hex_of(palette[value].tolist())}"></span>'
+        f"{_called(value, legend.names.get(value))}</span>"
+        for value in classes[:MAX_CLASSES]
+    ]
+    if len(classes) > MAX_CLASSES:
+        chips.append(f'<span style="{FAINT}">and {len(classes) - MAX_CLASSES} more</span>')
+    return f'<div style="margin-top:10px;max-width:560px">{" ".join(chips)}</div>'
+
+
+def _columns(values: Sequence[float], told: str) -> str:
+    """Numbers as columns beside each other, with the sentence that tells what they are."""
+    groups = np.array_split(np.asarray(values, float), min(len(values), MAX_COLUMNS))
+    means = np.array([group.mean() for group in groups])
+    heights = np.maximum(np.round(HIGH * means / max(means.max(), 1e-12)), 1).astype(int)
+    columns = "".join(
+        f'<span style="display:inline-block;width:6px;height:{height}px;margin-right:2px;background:{LEAF};'
+        'border-radius:1px 1px 0 0;vertical-align:bottom"></span>'
+        for height in heights.tolist()
+    )
+    return (
+        f'<div style="margin-top:10px;line-height:{HIGH}px;white-space:nowrap" aria-hidden="true">{columns}</div>'
+        f'<div style="font-size:12px;{FAINT}">{escape(told)}</div>'
+    )
