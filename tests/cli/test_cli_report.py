@@ -30,7 +30,15 @@ def test_a_network_its_forests_and_the_way_back(report, net_file, refined, examp
     assert finished.code == 0, finished.err
     assert "2 image(s)" in finished.out
     page = Page(place / "report.html")
-    for text in ("Three <models>", "DF", "ConvNet", "MB2", "without class 3", "a0.png", "gain over DF"):
+    for text in (
+        "Three <models>",
+        "DF",
+        "ConvNet",
+        "forest again (MB2)",
+        "without class 3",
+        "a0.png",
+        "gain over forest (DF)",
+    ):
         assert text in page.text, text
     assert str(place) not in page.source
     for model in (refined.stack, refined):
