@@ -51,7 +51,7 @@ def test_models_are_named_by_what_they_are(stack, net, place):
     files = [place / name for name in ("a.hedge", "b.hedge", "c.hedge", "d.hedge")]
     assert unique_names(files, [stack, net, *backs]) == ["DF", "ConvNet", "MB1", "soft"]
     same = [place / "a.hedge", place / "sub" / "a.hedge", place / "b.hedge"]
-    assert unique_names(same, [stack] * 3) == [f"DF ({same[0]})", f"DF ({same[1]})", "DF (b.hedge)"]
+    assert unique_names(same, [stack] * 3) == [f"DF, {same[0]}", f"DF, {same[1]}", "DF, b.hedge"]
 
 
 def test_the_same_model_twice_is_shown_once(report, trained_place):
