@@ -72,18 +72,17 @@ def _padded_planes(given: LevelInput, pairs: np.ndarray, margin: int) -> np.ndar
     bottom, right = top + has.height, left + has.width
     planes = np.empty((len(pairs), inner.height + 2 * margin, inner.width + 2 * margin), channels[0].dtype)
 
-    def fill(some: tuple[int, int]) -> None:
-        for p in range(*some):
-            channel, radius = pairs[p]
-            plane = planes[p]
-            plane[top:bottom, left:right] = has.of(box_averaged(channels[channel], int(radius)))
-            plane[top:bottom, :left] = plane[top:bottom, left : left + 1]
-            plane[top:bottom, right:] = plane[top:bottom, right - 1 : right]
-            plane[:top] = plane[top]
-            plane[bottom:] = plane[bottom - 1]
+    def fill(p: int) -> None:
+        channel, radius = pairs[p]
+        plane = planes[p]
+        plane[top:bottom, left:right] = has.of(box_averaged(channels[channel], int(radius)))
+        plane[top:bottom, :left] = plane[top:bottom, left : left + 1]
+        plane[top:bottom, right:] = plane[top:bottom, right - 1 : right]
+        plane[:top] = plane[top]
+        plane[bottom:] = plane[bottom - 1]
 
-    # Several planes at a time: for small images, handing out hundreds takes longer than filling them.
-    list(map_threads(fill, row_blocks(len(pairs))))
+    # Several at a time: for small images, handing out hundreds of planes takes longer than filling them.
+    list(map_threads(lambda some: [fill(p) for p in range(*some)], row_blocks(len(pairs))))
     return planes
 
 

@@ -16,7 +16,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from hedgerow.forest.arrays import Forest
-from hedgerow.forest.reads import row_blocks
 from hedgerow.images.regions import Region
 from hedgerow.kernels.constants import NO_PLANE, UNUSED
 from hedgerow.kernels.cpu.boxes import box_averaged
@@ -169,17 +168,11 @@ def _fixed(planes: np.ndarray, pad: int, reads: Reads, source: Source, grid: Gri
     wide = Grid(grid.top - step * pad, grid.left - step * pad, grid.height + 2 * pad, grid.width + 2 * pad, step)
     channels = _Channels(source, step)
     n_fixed = int((planes[:, 0] < len(source.features)).sum())
-    is_shared_out = _is_for_numpy(source.features) and source.features.device.type == "cpu"
-    after = [_planes(planes[n_fixed:].tolist(), channels, wide)] if n_fixed < len(planes) else []
-    if is_shared_out and n_fixed and not (after and after[0].requires_grad):
-        # Without gradients there is one array for all, and the many planes of the features are not copied again.
-        values = _feature_planes(planes[:n_fixed].tolist(), channels, wide, len(planes) - n_fixed)
-        if after:
-            values[-len(after[0]) :] = after[0]
-        return values, reads
-    take = _feature_planes if is_shared_out else _planes
-    before = [take(planes[:n_fixed].tolist(), channels, wide)] if n_fixed else []
-    return _flat([*before, *after], source.features), reads
+    take = _feature_planes if _is_for_numpy(source.features) and source.features.device.type == "cpu" else _planes
+    values = [take(planes[:n_fixed].tolist(), channels, wide)] if n_fixed else []
+    if n_fixed < len(planes):
+        values.append(_planes(planes[n_fixed:].tolist(), channels, wide))
+    return _flat(values, source.features), reads
 
 
 def _planes(planes: list[list[int]], channels: _Channels, wide: Grid) -> Tensor:
@@ -206,28 +199,21 @@ def _planes(planes: list[list[int]], channels: _Channels, wide: Grid) -> Tensor:
     return shifted[index.unbind(1)].reshape(-1)
 
 
-def _feature_planes(planes: list[list[int]], channels: _Channels, wide: Grid, n_more: int = 0) -> Tensor:
-    """The same of features that do not train, on a CPU: by threads, some channels each; with room for more planes."""
-    out = np.empty((len(planes) + n_more, wide.height, wide.width), np.float32)
+def _feature_planes(planes: list[list[int]], channels: _Channels, wide: Grid) -> Tensor:
+    """The same of features that do not train, on a CPU: by threads, a channel each."""
+    out = np.empty((len(planes), wide.height, wide.width), np.float32)
     firsts = [k for k, plane in enumerate(planes) if k == 0 or plane[:2] != planes[k - 1][:2]]
 
-    kinds = list(zip(firsts, [*firsts[1:], len(planes)], strict=True))
+    def fill(ends: tuple[int, int]) -> None:
+        array, known = channels.averaged(planes[ends[0]][0], planes[ends[0]][1])
+        rows = np.clip(wide.top + np.arange(wide.height * wide.step), 0, known.height - 1)
+        columns = np.clip(wide.left + np.arange(wide.width * wide.step), 0, known.width - 1)
+        pixels = array.numpy()[rows][:, columns].reshape(wide.height, wide.step, wide.width, wide.step)
+        for k in range(*ends):
+            _, _, down, right = planes[k]
+            out[k] = pixels[:, down, :, right]
 
-    def fill(some: tuple[int, int]) -> None:
-        for ends in kinds[slice(*some)]:
-            array, known = channels.averaged(planes[ends[0]][0], planes[ends[0]][1])
-            rows = np.clip(wide.top + np.arange(wide.height * wide.step), 0, known.height - 1)
-            columns = np.clip(wide.left + np.arange(wide.width * wide.step), 0, known.width - 1)
-            if wide.step == 1:  # one plane, and no need of another copy
-                np.take(array.numpy()[rows], columns, axis=1, out=out[ends[0]], mode="clip")
-                continue
-            pixels = array.numpy()[rows][:, columns].reshape(wide.height, wide.step, wide.width, wide.step)
-            for k in range(*ends):
-                _, _, down, right = planes[k]
-                out[k] = pixels[:, down, :, right]
-
-    # Several channels at a time: for small images, handing out hundreds takes longer than filling them.
-    list(map_threads(fill, row_blocks(len(kinds))))
+    list(map_threads(fill, list(zip(firsts, [*firsts[1:], len(planes)], strict=True))))
     return torch.from_numpy(out).reshape(-1)
 
 

@@ -54,11 +54,13 @@ def png(picture: np.ndarray, alt: str) -> Picture:
 
 def figure_picture(figure: Figure, alt: str, dpi: int = 110) -> Picture:
     """A figure of pixels, which stays light on a dark page; stored with a small loss where WebP is available."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from PIL import Image, features
 
-    drawn = io.BytesIO()
-    figure.savefig(drawn, format="png", dpi=dpi, facecolor="white")
-    image = Image.open(drawn).convert("RGB")
+    figure.set_dpi(dpi)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    image = Image.fromarray(np.asarray(canvas.buffer_rgba())[..., :3])
     if max(image.size) > WEBP_SIDE or not features.check("webp"):
         return _stored(image, alt, "png", optimize=True)
     return _stored(image, alt, "webp", quality=85, method=4)

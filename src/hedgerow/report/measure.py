@@ -6,11 +6,9 @@ tile, but for the thinned maps of the one image whose inner layers are drawn.
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -144,7 +142,7 @@ class _Sums:
             tuple(self.found),
             Calibration(pixels.astype(np.int64), hits.astype(np.int64), confidence),
             float(np.median(self.seconds)),
-            file_size(self.model),
+            len(model_file.file_content(self.model)),
             () if self.layers is None else self.layers.levels(),
         )
 
@@ -198,9 +196,3 @@ def _warm_up(model: ForestStack | StackNet, planes: np.ndarray) -> None:
     """Predict a corner of an image (C,H,W): kernels are compiled or loaded at their first use."""
     corner = np.ascontiguousarray(planes[:, :WARM_UP, :WARM_UP])
     region_outputs(model, corner, Region(0, corner.shape[1], 0, corner.shape[2]))
-
-
-def file_size(model: ForestStack | StackNet) -> int:
-    """Bytes of the model's file."""
-    with tempfile.TemporaryDirectory() as folder:
-        return model_file.save(model, Path(folder) / "model.hedge")
