@@ -58,7 +58,7 @@ def figure_picture(figure: Figure, alt: str, dpi: int = 110) -> Picture:
     from PIL import Image, features
 
     figure.set_dpi(dpi)
-    canvas = FigureCanvasAgg(figure)
+    canvas: Any = FigureCanvasAgg(figure)
     canvas.draw()
     image = Image.fromarray(np.asarray(canvas.buffer_rgba())[..., :3])
     if max(image.size) > WEBP_SIDE or not features.check("webp"):
