@@ -128,11 +128,11 @@ def blurred_net(stack):
 
 
 @pytest.fixture(scope="module")
-def refined(net, example):
-    """The network after a short refinement."""
+def refined(net, example, unseen):
+    """The network after a short refinement, scored on images that the forests have not seen."""
     from helpers.refinements import run
 
-    return run(net, example)
+    return run(net, example, validation=unseen)
 
 
 @pytest.fixture(scope="session")

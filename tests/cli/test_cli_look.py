@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 
 import hedgerow as hr
 from conftest import CLASSES
+from hedgerow.images.legend import Legend
 from hedgerow.io import model_file
 from hedgerow.network.mapping import to_convnet
 from helpers.files import listing, unchanged
@@ -78,6 +79,14 @@ def test_info_of_a_forest_has_no_layers(hedgerow, model_file):
     assert finished.code == 0, finished.err
     assert "hidden layers" not in finished.out
     assert "layers" not in json.loads(hedgerow("info", model_file, "--json").out)
+
+
+def test_info_names_the_classes(hedgerow, stack, tmp_path):
+    legend = Legend({CLASSES[0]: "soil", CLASSES[2]: "root"}, {CLASSES[1]: (1, 2, 3)})
+    model_file.save(replace(stack, legend=legend), tmp_path / "model.hedge")
+    finished = hedgerow("info", tmp_path / "model.hedge")
+    assert finished.code == 0, finished.err
+    assert f"classes: {CLASSES[0]} soil, {CLASSES[1]}, {CLASSES[2]} root\n" in finished.out
 
 
 def test_look_draws_a_network_and_a_forest(hedgerow, net_file, place):

@@ -30,7 +30,15 @@ def test_a_network_its_forests_and_the_way_back(report, net_file, refined, examp
     assert finished.code == 0, finished.err
     assert "2 image(s)" in finished.out
     page = Page(place / "report.html")
-    for text in ("Three <models>", "DF", "ConvNet", "MB2", "without class 3", "a0.png", "gain over DF"):
+    for text in (
+        "Three <models>",
+        "DF",
+        "ConvNet",
+        "forest again (MB2)",
+        "without class 3",
+        "a0.png",
+        "gain over forest (DF)",
+    ):
         assert text in page.text, text
     assert str(place) not in page.source
     for model in (refined.stack, refined):
@@ -43,7 +51,7 @@ def test_models_are_named_by_what_they_are(stack, net, place):
     files = [place / name for name in ("a.hedge", "b.hedge", "c.hedge", "d.hedge")]
     assert unique_names(files, [stack, net, *backs]) == ["DF", "ConvNet", "MB1", "soft"]
     same = [place / "a.hedge", place / "sub" / "a.hedge", place / "b.hedge"]
-    assert unique_names(same, [stack] * 3) == [f"DF ({same[0]})", f"DF ({same[1]})", "DF (b.hedge)"]
+    assert unique_names(same, [stack] * 3) == [f"DF, {same[0]}", f"DF, {same[1]}", "DF, b.hedge"]
 
 
 def test_the_same_model_twice_is_shown_once(report, trained_place):

@@ -12,7 +12,7 @@ import hedgerow as hr
 from hedgerow.experiments import bench, data, outputs, parts, protocols, runner, summary
 from hedgerow.images.label_files import read_labels
 from hedgerow.progress import silent
-from hedgerow.report.charts import line_figure
+from hedgerow.report.curve_figure import line_figure
 from helpers.files import write
 from helpers.refinements import Stopped
 from helpers.refusals import assert_one_sentence, assert_refused

@@ -1,16 +1,18 @@
 """A page of a report, read without a browser."""
 
 import re
+from html import unescape
 from html.parser import HTMLParser
 
 
 class Page(HTMLParser):
-    """Elements with their attributes, in order, and the text between them; `style` apart."""
+    """Elements with their attributes, in order, and the text between them; `style` and `script` apart."""
 
     def __init__(self, path):
         super().__init__()
         self.source = path.read_text(encoding="utf-8")
-        self.elements, self.texts, self.styles, self.open_tags = [], [], [], []
+        self.elements, self.texts, self.open_tags = [], [], []
+        self.styles, self.scripts = [], []
         self.feed(self.source)
         self.close()
 
@@ -23,7 +25,8 @@ class Page(HTMLParser):
         assert self.open_tags.pop() == tag, tag
 
     def handle_data(self, data):
-        (self.styles if self.open_tags[-1:] == ["style"] else self.texts).append(data)
+        apart = {"style": self.styles, "script": self.scripts}
+        apart.get(self.open_tags[-1] if self.open_tags else "", self.texts).append(data)
 
     def every(self, tag):
         return [attributes for name, attributes in self.elements if name == tag]
@@ -31,6 +34,12 @@ class Page(HTMLParser):
     @property
     def text(self):
         return re.sub(r"\s+", " ", " ".join(self.texts))
+
+    @property
+    def models(self):
+        """Their names, as the table of scores has them."""
+        rows = self.source.partition('<table class="scores">')[2].partition("</table>")[0]
+        return [unescape(name) for name in re.findall(r'<th scope="row"><span[^>]*></span>([^<]*)</th>', rows)]
 
     @property
     def sections(self):

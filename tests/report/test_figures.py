@@ -11,11 +11,23 @@ from PIL import Image
 from hedgerow.errors import HedgerowError, InputError, ModelError
 from hedgerow.images.legend import Legend
 from hedgerow.report import figures as looking
-from hedgerow.report.figures import Row, Scale, beyond, draw, look, most_frequent, plan_rows, scale_of
+from hedgerow.report.figures import look
+from hedgerow.report.rows import (
+    MAX_SIDE,
+    LevelMaps,
+    Scale,
+    class_scales,
+    has_outliers,
+    level_maps,
+    most_frequent,
+    plan_rows,
+)
+from hedgerow.report.shown import shown_classes
 from helpers.forests import grown_stack
 from helpers.refusals import assert_one_sentence
 
 matplotlib = pytest.importorskip("matplotlib")
+from hedgerow.report import panels
 
 
 @pytest.fixture
@@ -43,32 +55,39 @@ def outputs_like(n_levels, n_classes, size=(12, 16), seed=0):
     return list(maps / maps.sum(axis=1, keepdims=True))
 
 
-def figure_of(n_classes, nets=True, n_levels=2, truth=True, title="", size=(12, 16), values=None):
+def levels_of(outputs, classes, shown=None):
+    return [level_maps(output, classes, shown or classes) for output in outputs]
+
+
+def figure_of(n_classes, nets=True, n_levels=2, truth=True, title="", size=(12, 16), values=None, names=None):
     classes = tuple(range(n_classes)) if values is None else values
-    forests = outputs_like(n_levels, n_classes, size)
-    rows = plan_rows(forests, outputs_like(n_levels, n_classes, size, 1) if nets else [], classes, classes)
+    forests = levels_of(outputs_like(n_levels, n_classes, size), classes)
+    rows = plan_rows(forests, levels_of(outputs_like(n_levels, n_classes, size, 1), classes) if nets else [])
     picture = np.zeros((*size, 3), np.uint8)
-    return draw(rows, classes, classes, {"image": picture} | ({"truth": picture} if truth else {}), title)
+    sides = {"image": picture} | ({"truth": picture} if truth else {})
+    return panels.draw(rows, classes, shown_classes(classes, Legend(), names), sides, title)
 
 
-def texts(figure):
-    return [text for text in figure.texts if text.get_text() != "\N{BLACK SQUARE}"]
+def words(figure):
+    return [text.get_text() for text in figure.texts]
 
 
-def names(figure):
-    return [axes.get_ylabel().replace("\n", " ") for axes in figure.axes if axes.get_ylabel()]
+def maps_of(figure):
+    """The panels of values, in order; colour bars have one column."""
+    drawn = [image for axes in figure.axes for image in axes.images]
+    return [image for image in drawn if image.get_array().ndim == 2 and image.get_array().shape[1] > 1]
 
 
 @pytest.fixture
 def drawn(monkeypatch):
     """The figures that `look` draws."""
-    figures = []
+    figures, draw = [], panels.draw
 
     def keep(*arguments):
         figures.append(draw(*arguments))
         return figures[-1]
 
-    monkeypatch.setattr(looking, "draw", keep)
+    monkeypatch.setattr(panels, "draw", keep)
     return figures
 
 
@@ -80,34 +99,48 @@ def test_a_network_is_shown_beside_its_stack(signed_net, example, tmp_path, draw
         assert 500 < written.height < 3000
         assert np.asarray(written.convert("L")).std() > 20
     (figure,) = drawn
-    # H3 is negative somewhere and so has a colour bar of its own, between those of the forests.
-    shown = ["image", "truth", "DF level 1", "probability", "ConvNet H3", "activation"]
-    assert names(figure) == [*shown, "DF level 2", "ConvNet output", "probability"]
-    assert len(figure.axes) == 2 + 4 * (1 + 3) + 3
-    written = [text.get_text() for text in texts(figure)]
-    assert written[:5] == ["costs $5 to $6", "labels", "class 3", "class 77", "class 200"]
-    assert not any("left out" in text for text in written)
+    found = words(figure)
+    assert found[:4] == ["costs $5 to $6", "image", "truth", "labels"]
+    for text in ("class 3", "class 77", "class 200", "probability", "activation"):
+        assert found.count(text) == 1, text
+    assert found.count("forest") == found.count("DF") == found.count("network") == found.count("ConvNet") == 2
+    assert {"level 1", "level 2", "H3", "output"} <= set(found)
+    assert len(maps_of(figure)) == 4 * 3
+    assert not any("left out" in text for text in found)
     assert not any(text.get_parse_math() for text in figure.texts)  # or "$5 to $" would become a formula
 
 
-def test_a_stack_is_shown_alone_on_one_scale(stack, example, tmp_path, drawn):
+def test_a_stack_is_shown_alone(stack, example, tmp_path, drawn):
     look(stack, example.images[0], tmp_path / "a.png", classes=[200, 3, 200])
     (figure,) = drawn
-    assert names(figure) == ["image", "DF level 1", "DF level 2", "probability"]
-    assert len(figure.axes) == 1 + 2 * (1 + 2) + 1
-    written = [text.get_text() for text in texts(figure)]
-    assert written[:3] == ["labels", "class 200", "class 3"]
-    assert "1 of 3 classes are left out of the panels." in written
+    found = words(figure)
+    assert [text for text in found if text.startswith("class ")] == ["class 200", "class 3"]
+    assert "network" not in found
+    assert "activation" not in found
+    assert len(maps_of(figure)) == 2 * 2
+    assert "1 of 3 classes are left out of the panels." in found
 
 
 def test_panels_hold_the_outputs(stack, example, tmp_path, drawn):
     look(stack, example.images[0], tmp_path / "a.png", classes=[200, 3])
     expected = [output[k] for output in stack.level_outputs(example.images[0]) for k in (2, 0)]
-    panels = [axes.images[0].get_array() for axes in drawn[0].axes if axes.images]
-    maps = [panel for panel in panels if panel.ndim == 2]
-    assert len(maps) == len(expected)
-    for panel, output in zip(maps, expected, strict=True):
-        np.testing.assert_array_equal(panel, output)
+    for panel, output in zip(maps_of(drawn[0]), expected, strict=True):
+        np.testing.assert_array_equal(panel.get_array(), output)
+
+
+def test_classes_have_the_names_and_colours_of_the_model(stack, example, tmp_path, drawn):
+    legend = Legend({3: "bone", 200: "a name that is far too long for the room above a panel"}, {77: (9, 8, 7)})
+    named = replace(stack, legend=legend)
+    look(named, example.images[0], tmp_path / "a.png", truth=example.labels[0])
+    (figure,) = drawn
+    found = words(figure)
+    assert found.count("bone") == 2  # above its panels, and in the key
+    assert {"class 77", "77"} <= set(found)
+    assert any(text.startswith("a name") and "…" in text for text in found)
+    swatches = [patch.get_facecolor()[:3] for patch in figure.axes[0].patches]
+    assert swatches.count(pytest.approx((9 / 255, 8 / 255, 7 / 255))) == 2
+    pictures = [image.get_array() for image in figure.axes[0].images if image.get_array().ndim == 3]
+    assert all((picture == (9, 8, 7)).all(axis=2).any() for picture in pictures[1:])
 
 
 @pytest.mark.parametrize(("ending", "start"), [("pdf", b"%PDF"), ("svg", b"<?xml"), ("PNG", b"\x89PNG")])
@@ -133,17 +166,6 @@ def test_without_a_path_the_drawing_shows_itself(stack, example, tmp_path, monke
     assert_one_sentence(problem, ".png, .pdf, .svg")
 
 
-def test_classes_have_the_names_and_colours_of_the_model(stack, example, drawn):
-    legend = Legend({3: "a name of many letters", 77: "costs $5"}, {200: (1, 2, 3)})
-    look(replace(stack, legend=legend), example.images[0], truth=example.labels[0])
-    written = [text.get_text() for text in texts(drawn[0])]
-    assert written[:4] == ["labels", "a name…tters", "costs $5", "class 200"]
-    assert "200" in written
-    panels = [axes.images[0].get_array() for axes in drawn[0].axes if axes.images]
-    truth = panels[1]
-    assert (truth[example.labels[0] == 200] == (1, 2, 3)).all()
-
-
 def test_drawing_leaves_no_trace_in_matplotlib(stack, example, tmp_path):
     before, modules = dict(matplotlib.rcParams), set(sys.modules)
     look(stack, example.images[0], tmp_path / "a.png", classes=[3])
@@ -154,80 +176,94 @@ def test_drawing_leaves_no_trace_in_matplotlib(stack, example, tmp_path):
 def test_negative_activations_have_a_diverging_scale_centred_at_zero(signed_net, example):
     outputs = signed_net.level_outputs(example.images[0])
     assert outputs[0].min() < -0.01
-    forests = signed_net.stack.level_outputs(example.images[0])
-    rows = plan_rows(forests, outputs, signed_net.classes, signed_net.classes)
-    assert [row.scale.diverging for row in rows] == [False, True, False, False]
-    assert rows[1].scale.low == -rows[1].scale.high < 0
-    assert rows[0].scale == rows[2].scale
-    figure = draw(rows, signed_net.classes, signed_net.classes, {"image": np.zeros((24, 32, 3), np.uint8)})
-    panel = next(axes.images[0] for axes in figure.axes if axes.images and axes.images[0].norm.vmin < 0)
+    known = shown_classes(signed_net.classes, Legend())
+    forests = levels_of(signed_net.stack.level_outputs(example.images[0]), known.values)
+    rows = plan_rows(forests, levels_of(outputs, known.values))
+    assert [row.is_signed for row in rows] == [False, True, False, False]
+    assert all(scale.low == -scale.high < 0 for scale in rows[1].scales)
+    figure = panels.draw(rows, known.values, known, {"image": np.zeros((24, 32, 3), np.uint8)})
+    panel = maps_of(figure)[3]
     assert panel.norm(0.0) == pytest.approx(0.5)
-    assert sum(panel.cmap(0.5)[:3]) < 0.2  # black, as the lowest of the other map
+    assert min(panel.cmap(0.5)[:3]) > 0.9
+    assert sum("±" in text for text in words(figure)) == 3
 
 
-def test_a_network_like_its_stack_shares_its_scale_and_a_faint_one_does_not():
+def test_a_class_has_one_scale_for_forest_and_network_and_another_class_its_own():
     forests = outputs_like(2, 4)
-    same = plan_rows(forests, forests, range(4), range(4))
-    assert len({row.scale for row in same}) == 1
-    faint = plan_rows(forests, [forests[0], 0.24 + 0.01 * forests[1]], range(4), range(4))
-    assert faint[-1].scale == scale_of(faint[-1].maps) != faint[0].scale
-    assert len({row.scale for row in faint[:-1]}) == 1
+    nets = [0.5 * forests[0], 0.1 * forests[1]]
+    rows = plan_rows(levels_of(forests, range(4)), levels_of(nets, range(4)))
+    assert len({row.scales for row in rows}) == 1
+    faint = [np.stack([output[0], 0.05 * output[1]]) for output in forests]
+    strong, weak = plan_rows(levels_of(faint, (0, 1)), [])[0].scales
+    assert weak.high < 0.1 * strong.high
 
 
-def test_rows_name_the_papers_layers():
+def test_the_brightest_colour_is_the_largest_value_of_the_class():
+    forests = [np.full((2, 6, 5), 0.2, np.float32)]
+    forests[0][1, :3] = 0.05
+    figure = panels.draw(
+        plan_rows(levels_of(forests, (0, 1)), []), (0, 1), shown_classes((0, 1), Legend()),
+        {"image": np.zeros((6, 5, 3), np.uint8)},
+    )  # fmt: skip
+    tops = [panel.cmap(panel.norm(panel.get_array().max())) for panel in maps_of(figure)]
+    assert tops[0] == tops[1]
+    assert [text for text in words(figure) if text.startswith("0–")] == ["0–0.2", "0–0.2"]
+
+
+def test_rows_name_the_papers_layers_behind_plain_words():
     forests = outputs_like(3, 2)
-    rows = plan_rows(forests, forests, (5, 9), (9,))
-    expected = ["DF level 1", "ConvNet H3", "DF level 2", "ConvNet H6", "DF level 3", "ConvNet output"]
-    assert [row.name for row in rows] == expected
-    assert [row.unit for row in rows[1::2]] == ["activation", "activation", "probability"]
+    rows = plan_rows(levels_of(forests, (5, 9), (9,)), levels_of(forests, (5, 9), (9,)))
+    assert [" ".join(row.name) for row in rows] == [
+        "forest DF level 1", "network ConvNet H3", "forest DF level 2", "network ConvNet H6", "forest DF level 3",
+        "network ConvNet output",
+    ]  # fmt: skip
     for row, output in zip(rows[::2], forests, strict=True):
-        np.testing.assert_array_equal(row.maps, output[1:])
-        np.testing.assert_array_equal(row.labels, np.where(output[1] > output[0], 9, 5))
+        np.testing.assert_array_equal(row.level.maps, output[1:])
+        np.testing.assert_array_equal(row.level.labels, np.where(output[1] > output[0], 9, 5))
 
 
-def test_the_scale_leaves_out_outliers_and_arrows_say_so():
+def test_the_scale_leaves_out_outliers_and_a_note_says_so():
     maps = np.tile(np.linspace(0, 1, 1000, dtype=np.float32).reshape(1, 20, 50), (2, 1, 1))
-    assert scale_of(maps) == Scale(pytest.approx(0.005, abs=1e-3), pytest.approx(0.995, abs=1e-3))
-    assert beyond([Row("", "", maps, maps[0], scale_of(maps))]) == "neither"
-    maps[0, 3, 3] = 50
-    scale = scale_of(maps)
-    assert scale.high < 1.01
-    assert beyond([Row("", "", maps, maps[0], scale)]) == "max"
-    maps[1, 3, 3] = -50
-    scale = scale_of(maps)
-    assert scale == Scale(-scale.high, scale.high, diverging=True)
-    assert scale.high < 1.01
-    assert beyond([Row("", "", maps, maps[0], scale)]) == "both"
-    assert beyond([Row("", "", np.minimum(maps, 0), maps[0], scale)]) == "min"
+    whole = plan_rows([LevelMaps(maps.copy(), maps[0])], [])
+    assert whole[0].scales[0].high == pytest.approx(0.998, abs=1e-3)
+    assert not has_outliers(whole)
+    maps[0, 3, 3] = 10
+    spoilt = plan_rows([LevelMaps(maps, maps[0])], [])
+    assert spoilt[0].scales[0].high < 1.01
+    assert has_outliers(spoilt)
+    assert not any("beyond" in note for note in panels.notes_on(whole, 2, 2))
+    assert any("beyond" in note for note in panels.notes_on(spoilt, 2, 2))
 
 
-def test_a_rare_class_is_not_lost_among_the_others():
-    maps = np.zeros((8, 20, 50), np.float32)
-    maps[0, :2] = 0.9
-    assert scale_of(maps).high == pytest.approx(0.9)
+def test_a_rare_class_keeps_its_range():
+    maps = np.zeros((2, 40, 50), np.float32)
+    maps[0, 0, 0], maps[1, :20] = 0.9, 0.3
+    assert class_scales([maps], False) == (Scale(pytest.approx(0.9)), Scale(pytest.approx(0.3)))
 
 
 @pytest.mark.parametrize("value", [0.0, 0.25, 1.0, 3.0])
 def test_constant_maps_are_drawn(value):
     maps = np.full((2, 6, 5), value, np.float32)
-    scale = scale_of(maps)
-    assert scale.low <= value <= scale.high
-    assert scale.low < scale.high
-    rows = plan_rows([maps], [maps], (0, 1), (0, 1))
-    draw(rows, (0, 1), (0, 1), {"image": np.zeros((6, 5, 3), np.uint8)}).canvas.draw()
+    levels = levels_of([maps], (0, 1))
+    rows = plan_rows(levels, levels)
+    assert all(scale.low <= value <= scale.high > scale.low for scale in rows[0].scales)
+    known = shown_classes((0, 1), Legend())
+    panels.draw(rows, (0, 1), known, {"image": np.zeros((6, 5, 3), np.uint8)}).canvas.draw()
 
 
 def test_a_lone_negative_value_among_zeros_has_a_range():
     maps = np.zeros((1, 40, 40), np.float32)
     maps[0, 0, 0] = -2
-    assert scale_of(maps) == Scale(-2, 2, diverging=True)
+    (row,) = plan_rows([LevelMaps(maps, maps[0])], [])
+    assert row.scales == (Scale(2, signed=True),)
+    assert row.scales[0].low == -2
 
 
 def test_the_most_frequent_classes_are_shown_in_order():
     winners = np.repeat(np.arange(10), [1, 9, 9, 9, 9, 2, 9, 9, 9, 9])
-    output = np.eye(10, dtype=np.float32)[:, winners][:, None]
-    assert most_frequent(output, tuple(range(100, 110))) == [101, 102, 103, 104, 106, 107, 108, 109]
-    assert most_frequent(output[:2], (7, 3)) == [7, 3]
+    counts = np.bincount(winners)
+    assert most_frequent(counts, tuple(range(100, 110))) == [101, 102, 103, 104, 106, 107, 108, 109]
+    assert most_frequent(counts[:2], (7, 3)) == [7, 3]
 
 
 @pytest.mark.parametrize(
@@ -239,6 +275,7 @@ def test_the_most_frequent_classes_are_shown_in_order():
         {"n_classes": 3, "values": (-2147483648, 0, 2147483647)},
         {"n_classes": 8, "n_levels": 3, "title": "three levels"},
         {"n_classes": 22},
+        {"n_classes": 6, "names": {0: "a rather long name of a class", 3: "W" * 30}},
         {"n_classes": 5, "size": (4, 90)},
         {"n_classes": 5, "size": (90, 4)},
         {"n_classes": 2, "size": (1, 1), "nets": False},
@@ -248,7 +285,7 @@ def test_every_text_is_inside_the_figure_and_none_lies_on_another(options):
     figure = figure_of(**options)
     figure.canvas.draw()  # labels of axes have no place before
     renderer = figure.canvas.get_renderer()
-    written = texts(figure) + [axes.yaxis.label for axes in figure.axes if axes.get_ylabel()]
+    written = figure.texts
     boxes = [text.get_window_extent(renderer) for text in written]
     width, height = figure.canvas.get_width_height()
     for text, box in zip(written, boxes, strict=True):
@@ -256,25 +293,25 @@ def test_every_text_is_inside_the_figure_and_none_lies_on_another(options):
         assert box.y0 >= 0, text
         assert box.x1 <= width, text
         assert box.y1 <= height, text
-    panels = [axes.get_window_extent(renderer) for axes in figure.axes if axes.images]
+    pictures = [image.get_window_extent(renderer) for image in figure.axes[0].images]
     for number, box in enumerate(boxes):
         # Fonts leave air around letters: boxes may touch by a hair.
-        for other in [*boxes[:number], *panels]:
+        for other in [*boxes[:number], *pictures]:
             overlap = min(box.x1, other.x1) - max(box.x0, other.x0), min(box.y1, other.y1) - max(box.y0, other.y0)
             assert min(overlap) < 3, written[number]
 
 
 def test_many_classes_go_into_blocks_of_readable_width():
     figure = figure_of(22, nets=False)
-    assert len(figure.axes) == 2 + 3 * 2 * 1 + 2 * 22 + 3  # side, label maps of 3 blocks, class maps, colour bars
+    assert len(maps_of(figure)) == 2 * 22
+    assert words(figure).count("labels") == 3
     assert figure.get_size_inches()[0] < 20
 
 
 def test_large_images_are_thinned():
-    forests = [np.zeros((2, 10, 2 * looking.MAX_SIDE + 1), np.float32)]
-    (row,) = plan_rows(forests, [], (0, 1), (1,))
-    assert row.maps.shape == (1, 4, 683)
-    assert row.labels.shape == (4, 683)
+    found = level_maps(np.zeros((2, 10, 2 * MAX_SIDE + 1), np.float32), (0, 1), (1,))
+    assert found.maps.shape == (1, 4, 683)
+    assert found.labels.shape == (4, 683)
 
 
 def test_depth_is_bright_where_near_and_black_where_unknown():

@@ -1,5 +1,8 @@
 """The page of a report: what it holds, read without a browser."""
 
+import base64
+import hashlib
+import io
 import math
 import sys
 from dataclasses import replace
@@ -7,6 +10,7 @@ from urllib.parse import unquote
 
 import numpy as np
 import pytest
+from PIL import Image
 
 pytest.importorskip("torch")
 pytest.importorskip("matplotlib")
@@ -14,13 +18,16 @@ pytest.importorskip("jinja2")
 
 import hedgerow as hr
 from conftest import CLASSES, draw
+from hedgerow.forest.level_input import LevelPlan
+from hedgerow.images.legend import Legend
+from hedgerow.predict.run import region_outputs
 from hedgerow.progress import silent
-from hedgerow.report import Curve, Table, write_report
+from hedgerow.report import Curve, Table, measure, sections, write_report
 from helpers.files import listing
 from helpers.pages import Page
 from helpers.refusals import assert_one_sentence
 
-ALWAYS = ["scores", "examples", "confusion", "layers", "calibration", "channels", "offsets", "facts"]
+ALWAYS = ["scores", "examples", "images", "confusion", "layers", "calibration", "channels", "offsets", "facts"]
 HOSTILE = "<script>alert('&\"')</script> $x_{1$ _a"
 
 
@@ -55,13 +62,14 @@ def test_a_page_of_a_stack_its_network_and_the_way_back(written, three, unseen):
         timings={"growing": 1.5, "refining": 150.0},
         settings={"seed": 3, "nested": {"inner": [1, 2]}},
     )
-    assert page.sections == [*ALWAYS[:2], "levels", "training", *ALWAYS[2:-1], "more", "facts"]
+    assert page.sections == [*ALWAYS[:3], "levels", "training", *ALWAYS[3:-1], "more", "facts"]
     for name, model in three.items():
         scores = hr.evaluate(model, *unseen)
         assert name in page.text
-        for score in (scores.mean_dice, scores.balanced_accuracy, scores.balanced_accuracy_without(CLASSES[0])):
+        means = scores.mean_dice, scores.mean_iou, scores.accuracy, scores.balanced_accuracy
+        for score in (*means, scores.balanced_accuracy_without(CLASSES[0])):
             assert f" {score:.3f} " in page.text
-        assert all(f"{dice:.3f}" in page.text for dice in scores.dice)
+        assert all(f"{one:.3f}" in page.text for one in (*scores.dice, *scores.iou))
     for text in ("Three regions.", "0.123", "1,200", "–", "one seed", "1.5 s", "2 min 30 s", "nested.inner 1, 2"):
         assert text in page.text, text
     assert "Learning: Dice over images; ours ends at 0.31" in [image["alt"] for image in page.every("img")]
@@ -73,7 +81,6 @@ def test_nothing_on_the_page_is_elsewhere(written, three):
     assert all(address.startswith(("data:", "#")) for address in page.addresses)
     assert "url(" not in page.css
     assert "@import" not in page.css
-    assert not page.every("script")
     assert not page.every("iframe")
     inner = [unquote(address) for address in page.addresses if address.startswith("data:image/svg")]
     assert len(inner) > 8
@@ -81,8 +88,18 @@ def test_nothing_on_the_page_is_elsewhere(written, three):
         for quote_mark in ('href="', "url("):
             places = text.split(quote_mark)[1:]
             assert all(place.startswith(("#", "data:")) for place in places), quote_mark
+
+
+def test_the_only_script_is_the_one_that_sorts(written, stack):
+    page = written({"DF": stack})
+    (script,) = page.scripts
+    assert "aria-sort" in script
+    assert not page.every("button")  # the script makes them: without it nothing looks as if it could be clicked
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     rule = next(meta["content"] for meta in page.every("meta") if "http-equiv" in meta)
     assert "default-src 'none'" in rule
+    assert f"script-src 'sha256-{digest}'" in rule
+    assert not any(name.startswith("on") for _, attributes in page.elements for name in attributes)
 
 
 def test_every_picture_is_described_and_has_a_size(written, three):
@@ -114,9 +131,8 @@ def test_names_are_shown_as_text(written, stack):
         timings={HOSTILE: 1},
         settings={HOSTILE: HOSTILE},
     )
-    assert not page.every("script")
+    assert len(page.every("script")) == page.source.count("<script") == 1
     assert page.text.count("<script>alert(") > 10
-    assert "<script>" not in page.source
     for address in page.addresses:
         assert "<script" not in unquote(address)
 
@@ -129,14 +145,34 @@ def test_one_to_six_models(written, stack, net, blurred_net):
         page = written(some)
         pictures = [picture["alt"] for picture in page.every("img")]
         assert sum(" errs; " in alt for alt in pictures) == n * 2  # best and worst of two images
-        assert ("gain over DF" in page.text) == (n > 1)
+        assert ("gain over forest (DF)" in page.text) == (n > 1)
         assert set(ALWAYS) <= set(page.sections)
+        confused = [alt.removeprefix("Confusion matrix of ") for alt in pictures if alt.startswith("Confusion")]
+        assert sorted(alt.partition(";")[0] for alt in confused) == sorted(page.models)
+        assert ("Those of the other 5 models" in page.text) == (n == 6)
+
+
+def test_models_have_plain_names_beside_their_own(written, net, stack, unseen):
+    models = {"DF": stack, "ConvNet": net, "MB1": hr.to_forest(net, method="weights"), "my forest": stack}
+    page = written(models)
+    assert page.models == ["forest (DF)", "network (ConvNet)", "forest again (MB1)", "my forest"]
+    pictures = " ".join(picture["alt"] for picture in page.every("img"))
+    for name in page.models:
+        assert pictures.count(name) > 4, name
+    for text in ("as grown from painted images: 2 levels of 3 trees", "not trained further", "the network's weights"):
+        assert text in page.text, text
+    told = f"The forest (DF) reaches a mean Dice of {hr.evaluate(stack, *unseen).mean_dice:.3f}"
+    assert told in page.text
+
+
+def test_models_whose_labels_would_coincide_keep_their_names(written, stack):
+    assert written({"DF": stack, "forest (DF)": stack}).models == ["DF", "forest (DF)"]
 
 
 def test_the_forests_of_a_network_come_first(written, refined, stack, unseen):
     page = written({"ConvNet": refined})
     assert page.text.index(f"{hr.evaluate(stack, *unseen).mean_dice:.3f}") > 0
-    assert "gain over DF" in page.text
+    assert "gain over forest (DF)" in page.text
     assert "gain over" not in written({"mine": stack}).text
 
 
@@ -159,6 +195,75 @@ def test_classes_have_their_names_everywhere(written, stack):
     alts = " ".join(picture["alt"] for picture in page.every("img"))
     assert "without tissue 77" in page.text
     assert not any(f"class {value}" in page.text + alts for value in CLASSES)
+
+
+def test_names_and_colours_of_the_model_are_used_and_names_of_the_page_come_first(written, stack):
+    colour = (1, 2, 3)
+    legend = Legend({value: f"tissue {value}" for value in CLASSES[:2]}, {CLASSES[0]: colour})
+    page = written({"DF": replace(stack, legend=legend)}, class_names={CLASSES[1]: "bone"})
+    alts = " ".join(picture["alt"] for picture in page.every("img"))
+    charts = [unquote(picture["src"]) for picture in page.every("img") if "svg" in picture["src"]]
+    (confusion,) = [text for text in charts if "true class" in text]
+    for text in ("tissue 3", "bone", "200"):
+        assert text in page.text
+        assert text in confusion
+    assert "tissue 77" not in page.text + alts + confusion
+    assert "#010203" in confusion
+    assert "background:#010203" in page.css
+    truth = next(picture for picture in page.every("img") if picture["alt"].endswith("the true classes, by colour"))
+    shown = Image.open(io.BytesIO(base64.b64decode(truth["src"].partition(",")[2]))).convert("RGB")
+    assert colour in {one for _, one in shown.getcolors()}
+
+
+def test_all_images_are_listed_the_worst_first(written, stack):
+    drawn = [draw(seed) for seed in range(60, 80)]
+    shifts = np.random.default_rng(0).permutation(20)
+    spoilt = [(image, np.roll(labels, shift, axis=1)) for (image, labels), shift in zip(drawn, shifts, strict=True)]
+    names = [f"photo_{k}.png" for k in range(20)]
+    images, labels = zip(*spoilt, strict=True)
+    page = written({"DF": stack}, images, labels, names=names)
+    dice = [hr.evaluate(stack, [one], [other]).mean_dice for one, other in spoilt]
+    order = np.argsort(dice, kind="stable")
+    listed = page.text[page.text.index("All images The mean Dice") :]
+    places = [listed.index(f"{names[k]} {dice[k]:.3f} ") for k in order]
+    assert places == sorted(places)
+    assert "The other 10 images" in page.text
+    ends = " ".join(f"{end:.3f}" for end in (min(dice), np.median(dice), max(dice)))
+    assert f"forest (DF) {ends}" in listed
+    assert "The other" not in written({"DF": stack}, images[:13], labels[:13]).text
+
+
+def test_one_image_has_no_spread(written, stack, unseen):
+    assert "lowest" not in written({"DF": stack}, unseen[0][:1], unseen[1][:1]).text
+
+
+def test_every_model_runs_once_on_every_image(written, three, monkeypatch, unseen):
+    """But for a corner of the first image before the clock runs; features are computed once for all that share them."""
+    ran, computed = [], []
+
+    def counted(model, planes, *rest):
+        ran.append((id(model), planes.shape))
+        return region_outputs(model, planes, *rest)
+
+    def plan(model, planes, *rest):
+        computed.append(planes.shape)
+        return LevelPlan(model, planes, *rest)
+
+    monkeypatch.setattr(measure, "WARM_UP", 8)
+    for module in (measure, sections):
+        monkeypatch.setattr(module, "region_outputs", counted)
+    monkeypatch.setattr(measure, "LevelPlan", plan)
+    written(three)
+    whole = [model for model, shape in ran if shape[1:] == unseen[0][0].shape]
+    assert sorted(whole) == sorted(2 * [id(model) for model in three.values()])
+    assert len(computed) == 2
+
+
+def test_forests_of_a_network_that_are_not_among_the_models_are_drawn_too(written, refined, stack, tiny_config):
+    image, labels = draw(9)
+    other = hr.fit_stack([image], [labels], tiny_config)
+    page = written({"DF": other, "ConvNet": refined})
+    assert "beside layers of the network" in " ".join(picture["alt"] for picture in page.every("img"))
 
 
 def test_typical_best_and_worst_are_told(written, stack):

@@ -1,5 +1,6 @@
 """The page in a real browser, wide and narrow: all of it loads, fits, and asks nobody for anything."""
 
+import numpy as np
 import pytest
 
 pytest.importorskip("torch")
@@ -7,6 +8,7 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
 import hedgerow as hr
+from conftest import draw
 from hedgerow.progress import silent
 from hedgerow.report import Curve, Table, write_report
 from helpers import browser
@@ -16,7 +18,7 @@ pytestmark = pytest.mark.skipif(
     reason="needs Chromium and its driver: apt-get install chromium chromium-driver",
 )
 SECTIONS = [
-    "scores", "examples", "levels", "training", "confusion", "layers", "calibration", "channels", "offsets",
+    "scores", "examples", "images", "levels", "training", "confusion", "layers", "calibration", "channels", "offsets",
     "more", "facts",
 ]  # fmt: skip
 LONG = "a_name_without_any_place_to_break_it_" * 4
@@ -63,6 +65,50 @@ def test_the_page_is_whole(chromium, address, width, dark):
     asked = chromium.requests()
     assert address in asked
     assert all(one.startswith("data:") or one == address for one in asked)
+
+
+NAMES = "return [...document.querySelectorAll('table.images tbody tr')].map(r => r.cells[0].textContent)"
+SCORES = "return [...document.querySelectorAll('table.images tbody tr')].map(r => r.cells[2].textContent)"
+CLICK = "document.querySelectorAll('table.images thead button')[{}].click()"
+
+
+@pytest.fixture(scope="module")
+def many(stack, refined, tmp_path_factory):
+    """Of a page whose list of images is folded, with an image named twice."""
+    path = tmp_path_factory.mktemp("many") / "report.html"
+    drawn = [draw(seed) for seed in range(16)]
+    spoilt = [np.roll(labels, seed, axis=1) for seed, (_, labels) in enumerate(drawn)]
+    names = [f"photo {(7 * k) % 15}" for k in range(16)]
+    write_report(
+        path, {"DF": stack, "ConvNet": refined}, [image for image, _ in drawn], spoilt, title="Many", names=names,
+        progress=silent,
+    )  # fmt: skip
+    return path.as_uri()
+
+
+def test_images_are_sorted_by_a_click_on_the_head_of_a_column(chromium, many):
+    chromium.open(many, 1000)
+    assert chromium.run("return [...document.querySelectorAll('table.images')].map(t => t.tBodies[0].rows.length)") == [
+        10, 6,
+    ]  # fmt: skip
+    names = chromium.run(NAMES)
+    numbers = sorted(names, key=lambda name: int(name.split()[1]))
+    chromium.run(CLICK.format(0))
+    assert chromium.run(NAMES) == numbers
+    chromium.run(CLICK.format(0))
+    assert chromium.run(NAMES) == numbers[::-1]
+    chromium.run(CLICK.format(2))
+    scores = chromium.run(SCORES)
+    assert len(set(scores)) > 5
+    assert scores == sorted(scores)
+    said = "return [...document.querySelectorAll('table.images th[aria-sort]')].map(h => [h.cellIndex, h.ariaSort])"
+    assert chromium.run(said) == [[2, "ascending"]] * 2  # of both parts of the list
+    chromium.run(CLICK.format(5))  # the same column's head, of the second part
+    assert chromium.run(SCORES) == scores[::-1]
+    assert chromium.run("return [...document.querySelectorAll('table.images')].map(t => t.tBodies[0].rows.length)") == [
+        10, 6,
+    ]  # fmt: skip
+    assert chromium.complaints() == []
 
 
 def test_the_page_follows_the_colour_scheme(chromium, address):

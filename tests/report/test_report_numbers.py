@@ -18,8 +18,8 @@ from hedgerow.images.labelled import LabelledImage, LabelledSet
 from hedgerow.images.metrics import Scores
 from hedgerow.progress import silent
 from hedgerow.report import choices, embed, examples, sections, words
-from hedgerow.report.figures import thinning
 from hedgerow.report.measure import Calibration, Measured, measure
+from hedgerow.report.rows import thinning
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,8 @@ def measured(stack):
     targets[1][:7] = 255
     images = [image for image, _ in drawn]
     pairs = [LabelledImage(to_planes(image), target) for image, target in zip(images, targets, strict=True)]
-    return measure("DF", stack, LabelledSet(pairs, stack.classes), lambda done: None), images, targets
+    (found,) = measure({"DF": stack}, LabelledSet(pairs, stack.classes), None, lambda done: None)
+    return found, images, targets
 
 
 def test_scores_are_those_of_evaluate(measured, stack):
@@ -213,7 +214,7 @@ def test_the_background_takes_no_colour_of_the_others():
     assert (palette[5] == pictures.DARK).all()
     np.testing.assert_array_equal([palette[1], palette[9]], pictures.class_colours(2))
     np.testing.assert_array_equal(list(pictures.class_palette((1, 5, 9)).values()), pictures.class_colours(3))
-    assert [tuple(colour) for colour in examples.index_palette((1, 5, 9), 5).values()][1:] == [
+    assert [tuple(colour) for colour in examples.index_palette(palette).values()][1:] == [
         (pictures.DARK,) * 3, tuple(palette[9]), examples.NO_LABEL,
     ]  # fmt: skip
 

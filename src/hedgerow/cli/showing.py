@@ -88,7 +88,9 @@ def info(
 def _print_forests(values: dict[str, Any]) -> None:
     features = values["features"]
     kinds = "+".join(member["kind"] for member in features.get("members", [features]))
-    print(f"classes: {', '.join(map(str, values['classes']))}")
+    names = {row["value"]: row["name"] for row in values["legend"] if "name" in row}
+    called = [f"{value} {names[value]}" if value in names else str(value) for value in values["classes"]]
+    print(f"classes: {', '.join(called)}")
     print(f"features: {len(features['names'])} ({kinds}); looks {values['receptive_field']} pixels far")
     held_out = values.get("held_out", [])
     for number, level in enumerate(values["levels"], start=1):

@@ -13,7 +13,7 @@ from hedgerow.images.pictures import label_picture, save_sheet
 from hedgerow.io.model_file import load
 from hedgerow.predict.tiling import predict_indices
 from hedgerow.progress import Report
-from hedgerow.report.charts import line_figure
+from hedgerow.report.curve_figure import line_figure
 from hedgerow.report.figures import input_picture
 from hedgerow.report.page import write_report
 from hedgerow.report.results import Curve

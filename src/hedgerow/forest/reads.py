@@ -81,7 +81,12 @@ def _padded_planes(given: LevelInput, pairs: np.ndarray, margin: int) -> np.ndar
         plane[:top] = plane[top]
         plane[bottom:] = plane[bottom - 1]
 
-    list(map_threads(fill, range(len(pairs))))
+    def fill_some(some: tuple[int, int]) -> None:
+        for p in range(*some):
+            fill(p)
+
+    # Several at a time: for small images, handing out hundreds of planes takes longer than filling them.
+    list(map_threads(fill_some, row_blocks(len(pairs))))
     return planes
 
 

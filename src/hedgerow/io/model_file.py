@@ -72,6 +72,16 @@ def save(model: ForestStack | StackNet, path: PathLike) -> int:
     >>> hr.save(stack, "model.hedge") > 1000
     True
     """
+    content = file_content(model)
+    with atomic_path(path, noted=False) as temporary:
+        temporary.write_bytes(content)
+        with suppress(MemoryError):  # there is none for a second copy; the file is as good as it was
+            _check_loads(temporary)
+    return Path(path).stat().st_size
+
+
+def file_content(model: ForestStack | StackNet) -> bytes:
+    """All bytes of a model's file."""
     if not isinstance(model, ForestStack) and type(model).__name__ != "StackNet":
         raise ModelError(f"a {type(model).__name__} cannot be saved; give a ForestStack or a StackNet.")
     # A network is saved with the forests that it was mapped from.
@@ -106,14 +116,10 @@ def save(model: ForestStack | StackNet, path: PathLike) -> int:
     try:
         document = {"version": VERSION, "model": description, "digest": digest([VERSION, description], arrays)}
         # One entry only: safetensors writes several in random order, and the same model must give the same bytes.
-        content = to_bytes(arrays, metadata={FORMAT: json.dumps(document)})
+        content: bytes = to_bytes(arrays, metadata={FORMAT: json.dumps(document)})
     except (TypeError, ValueError, RecursionError) as error:
         raise ModelError(f"{_UNSAVED}: {one_line(error)}; check its settings.") from error
-    with atomic_path(path, noted=False) as temporary:
-        temporary.write_bytes(content)
-        with suppress(MemoryError):  # there is none for a second copy; the file is as good as it was
-            _check_loads(temporary)
-    return Path(path).stat().st_size
+    return content
 
 
 def _check_loads(path: Path) -> None:

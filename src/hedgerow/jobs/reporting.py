@@ -58,7 +58,7 @@ def unique_names(files: Sequence[Path], models: Sequence[ForestStack | StackNet]
     for more in ([path.name for path in files], [str(path) for path in files]):
         seen = Counter(names)
         names = [
-            f"{kind_of(one)} ({text})" if seen[name] > 1 else name
+            f"{kind_of(one)}, {text}" if seen[name] > 1 else name
             for one, name, text in zip(models, names, more, strict=True)
         ]
     return names

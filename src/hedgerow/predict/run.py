@@ -24,9 +24,12 @@ def run_level(model: Model, level: int, given: LevelInput) -> np.ndarray:
     return gpu_forest.run_level(model, level, given)
 
 
-def region_outputs(model: Model, planes: np.ndarray, region: Region) -> list[np.ndarray]:
-    """Class probabilities (C,h,w) after each level in one region of an image (C,H,W)."""
-    plan = LevelPlan(model, planes, region, model.n_levels)
+def region_outputs(model: Model, planes: np.ndarray, region: Region, plan: LevelPlan | None = None) -> list[np.ndarray]:
+    """Class probabilities (C,h,w) after each level in one region of an image (C,H,W).
+
+    plan: of this region, shared with other models that read the same; None: made here
+    """
+    plan = plan or LevelPlan(model, planes, region, model.n_levels)
     outputs: list[np.ndarray] = []
     for level in range(model.n_levels):
         outputs.append(run_level(model, level, plan.read(level, outputs[-1] if outputs else None)))

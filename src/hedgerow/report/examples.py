@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from hedgerow.images.arrays import UNLABELLED_INDEX
-from hedgerow.images.pictures import class_palette, painted
+from hedgerow.images.legend import hex_of
+from hedgerow.images.pictures import painted
 from hedgerow.report.embed import Picture, png
-from hedgerow.report.figures import thinning
 from hedgerow.report.measure import MAX_SIDE, Measured
+from hedgerow.report.rows import thinning
 
 NO_LABEL = (146, 146, 152)
 # Colours that people with any kind of sight tell apart, also on the dimmed image below them.
@@ -94,23 +95,17 @@ def error_picture(picture: np.ndarray, wrong: np.ndarray, first: np.ndarray, unl
     return errors
 
 
-def index_palette(classes: Sequence[int], background: int | None) -> dict[int, np.ndarray]:
-    """Colours by class index; pixels without a label are grey."""
-    colours = class_palette(classes, background).values()
-    return dict(enumerate(colours)) | {UNLABELLED_INDEX: np.array(NO_LABEL, np.uint8)}
+def index_palette(palette: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
+    """The colours of class values, in order, by class index; pixels without a label are grey."""
+    return dict(enumerate(palette.values())) | {UNLABELLED_INDEX: np.array(NO_LABEL, np.uint8)}
 
 
 def error_key(first: str, n_models: int) -> dict[str, str]:
     """What the colours of an error map mean."""
     if n_models == 1:
-        return {"wrong": css(WRONG)}
+        return {"wrong": hex_of(WRONG)}
     return {
-        f"wrong, as in {first}": css(WRONG),
-        f"wrong where {first} is right": css(SPOILT),
-        f"right where {first} is wrong": css(MENDED),
+        f"wrong, as in {first}": hex_of(WRONG),
+        f"wrong where {first} is right": hex_of(SPOILT),
+        f"right where {first} is wrong": hex_of(MENDED),
     }
-
-
-def css(colour: Sequence[int] | np.ndarray) -> str:
-    """A colour (3,) uint8 as CSS writes it."""
-    return "#" + "".join(f"{int(part):02x}" for part in colour)

@@ -1,26 +1,30 @@
-"""What the page says of a model: measured here, image by image and tile by tile, in one pass."""
+"""What the page says of models: measured here in one pass, image by image and tile by tile.
+
+Each model runs once on each image, and what the page shows is added up on the way: no probabilities are kept beyond a
+tile, but for the thinned maps of the one image whose inner layers are drawn.
+"""
 
 from __future__ import annotations
 
-import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hedgerow.errors import ModelError
 from hedgerow.forest.arrays import ForestStack
-from hedgerow.forest.level_input import tiles
+from hedgerow.forest.level_input import LevelPlan, tiles
 from hedgerow.images.arrays import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledImage, LabelledSet
 from hedgerow.images.metrics import Scores, confusion, ratio
 from hedgerow.images.regions import Region
 from hedgerow.io import model_file
 from hedgerow.predict.run import region_outputs
-from hedgerow.report.figures import thinning
+from hedgerow.report.layers import KeptLayers, Window
+from hedgerow.report.rows import LevelMaps, thinning
+from hedgerow.report.same import read_alike
 
 if TYPE_CHECKING:
     from hedgerow.network.stacknet import StackNet
@@ -63,7 +67,8 @@ class Measured:
 
     per_level: K scores, pooled over the images; the last is the model's own
     per_image: scores of each image alone
-    found:     of each image the predicted class index, uint8, of every n-th row and column (see `figures.thinning`)
+    found:     of each image the predicted class index, uint8, of every n-th row and column (see `rows.thinning`)
+    layers:    of each level what is drawn of it, on one image
     seconds:   median wall time per image
     n_bytes:   of its file
     """
@@ -76,6 +81,7 @@ class Measured:
     calibration: Calibration
     seconds: float
     n_bytes: int
+    layers: tuple[LevelMaps, ...] = ()
 
     @property
     def scores(self) -> Scores:
@@ -89,76 +95,104 @@ class Measured:
 
 @dataclass
 class _Sums:
-    """What is added up over tiles and images. levels: (K,C,C); bins: (3,B) pixels, hits, confidence"""
+    """What is added up of one model over tiles and images. levels: (K,C,C); bins: (3,B) pixels, hits, confidence"""
 
+    model: ForestStack | StackNet
     levels: np.ndarray
+    layers: KeptLayers | None = None
     bins: np.ndarray = field(default_factory=lambda: np.zeros((3, N_BINS)))
+    per_image: list[Scores] = field(default_factory=list)
+    found: list[np.ndarray] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
 
+    def begin(self, size: tuple[int, int]) -> None:
+        """An image of this size (H,W) follows."""
+        self._before, self._labels, self._spent = self.levels[-1].copy(), np.empty(size, np.uint8), 0.0
 
-def measure(
-    name: str,
-    model: ForestStack | StackNet,
-    labelled: LabelledSet,
-    report: Callable[[int], None],
-) -> Measured:
-    """Predict each image and compare with its labels; report: is told how many images are done."""
-    n_classes = model.n_classes
-    sums = _Sums(np.zeros((model.n_levels, n_classes, n_classes), np.int64))
-    per_image, found, seconds = [], [], []
-    for done, image in enumerate(labelled):
-        if not done:
-            _warm_up(model, image.planes)
-        before = sums.levels[-1].copy()
-        labels, spent = _predict(model, image, sums)
-        per_image.append(Scores(model.classes, sums.levels[-1] - before))
-        step = thinning(labels.shape, MAX_SIDE)
-        found.append(labels[::step, ::step].copy())
-        seconds.append(spent)
-        report(done + 1)
-    pixels, hits, confidence = sums.bins
-    return Measured(
-        name,
-        model,
-        tuple(Scores(model.classes, one) for one in sums.levels),
-        tuple(per_image),
-        tuple(found),
-        Calibration(pixels.astype(np.int64), hits.astype(np.int64), confidence),
-        float(np.median(seconds)),
-        file_size(model),
-    )
-
-
-def _predict(model: ForestStack | StackNet, image: LabelledImage, sums: _Sums) -> tuple[np.ndarray, float]:
-    """(H,W) uint8 class indices and the seconds of prediction alone; what else is asked goes into `sums`."""
-    labels = np.empty(image.size, np.uint8)
-    spent = 0.0
-    for region in tiles(model, image.size):
-        start = time.perf_counter()
-        outputs = region_outputs(model, image.planes, region)
-        spent += time.perf_counter() - start
+    def add(self, outputs: Sequence[np.ndarray], target: np.ndarray, region: Region, seconds: float) -> None:
+        """The levels' outputs (C,h,w) in a region of the image, whose class indices are `target`, (h,w)."""
         if not np.isfinite(outputs[-1]).all():
             raise ModelError("a model predicts NaN or infinite values; refine it again, in smaller steps.")
-        here = region.of(image.target)
         for level, output in enumerate(outputs):
             index = output.argmax(axis=0).astype(np.uint8)
-            sums.levels[level] += confusion(here, index, model.n_classes)
-        region.of(labels)[...] = index
-        known = here != UNLABELLED_INDEX
+            self.levels[level] += confusion(target, index, self.model.n_classes)
+        region.of(self._labels)[...] = index
+        self._spent += seconds
+        known = target != UNLABELLED_INDEX
         # Votes of Map Back 1 may be negative, and then probabilities leave their range.
         confidence = np.clip(outputs[-1].max(axis=0)[known].astype(np.float64), 0, 1)
         which = np.minimum((confidence * N_BINS).astype(np.int64), N_BINS - 1)
-        for row, weights in enumerate((None, (index == here)[known].astype(np.float64), confidence)):
-            sums.bins[row] += np.bincount(which, weights, N_BINS)
-    return labels, spent
+        for row, weights in enumerate((None, (index == target)[known].astype(np.float64), confidence)):
+            self.bins[row] += np.bincount(which, weights, N_BINS)
+
+    def end(self) -> None:
+        """The image is done."""
+        self.per_image.append(Scores(self.model.classes, self.levels[-1] - self._before))
+        step = thinning(self._labels.shape, MAX_SIDE)
+        self.found.append(self._labels[::step, ::step].copy())
+        self.seconds.append(self._spent)
+
+    def measured(self, name: str) -> Measured:
+        pixels, hits, confidence = self.bins
+        return Measured(
+            name,
+            self.model,
+            tuple(Scores(self.model.classes, one) for one in self.levels),
+            tuple(self.per_image),
+            tuple(self.found),
+            Calibration(pixels.astype(np.int64), hits.astype(np.int64), confidence),
+            float(np.median(self.seconds)),
+            len(model_file.file_content(self.model)),
+            () if self.layers is None else self.layers.levels(),
+        )
+
+
+def measure(
+    models: Mapping[str, ForestStack | StackNet],
+    labelled: LabelledSet,
+    window: Window | None,
+    report: Callable[[int], None],
+) -> list[Measured]:
+    """Predict each image by each model and compare with its labels; report: is told how many images are done.
+
+    window: what is kept of the inner layers, of which image; None: nothing
+    """
+    sums = []
+    for model in models.values():
+        table = np.zeros((model.n_levels, model.n_classes, model.n_classes), np.int64)
+        sums.append(_Sums(model, table, None if window is None else KeptLayers(window, model)))
+    groups = read_alike([one.model for one in sums])
+    for done, image in enumerate(labelled):
+        if not done:
+            for model in models.values():
+                _warm_up(model, image.planes)
+        for group in groups:
+            _predict([sums[i] for i in group], image, window is not None and window.image == done)
+        report(done + 1)
+    return [one.measured(name) for name, one in zip(models, sums, strict=True)]
+
+
+def _predict(group: Sequence[_Sums], image: LabelledImage, is_window: bool) -> None:
+    """Run models that read alike on an image: its features are computed once, and count in the time of each."""
+    for one in group:
+        one.begin(image.size)
+    first = group[0].model
+    for region in tiles(first, image.size):
+        start = time.perf_counter()
+        plan = LevelPlan(first, image.planes, region, first.n_levels)
+        shared = time.perf_counter() - start
+        for one in group:
+            start = time.perf_counter()
+            outputs = region_outputs(one.model, image.planes, region, plan)
+            spent = time.perf_counter() - start
+            one.add(outputs, region.of(image.target), region, shared + spent)
+            if is_window and one.layers is not None:
+                one.layers.add(outputs, region)
+    for one in group:
+        one.end()
 
 
 def _warm_up(model: ForestStack | StackNet, planes: np.ndarray) -> None:
     """Predict a corner of an image (C,H,W): kernels are compiled or loaded at their first use."""
     corner = np.ascontiguousarray(planes[:, :WARM_UP, :WARM_UP])
     region_outputs(model, corner, Region(0, corner.shape[1], 0, corner.shape[2]))
-
-
-def file_size(model: ForestStack | StackNet) -> int:
-    """Bytes of the model's file."""
-    with tempfile.TemporaryDirectory() as folder:
-        return model_file.save(model, Path(folder) / "model.hedge")

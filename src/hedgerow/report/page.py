@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
+import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,9 +16,12 @@ from hedgerow.forest.arrays import ForestStack
 from hedgerow.images.labelled import Images, listed
 from hedgerow.predict.evaluate import labelled_for
 from hedgerow.progress import Report, reporting
+from hedgerow.report import kinds
 from hedgerow.report.contents import contents, extra_results, facts
-from hedgerow.report.measure import Measured, measure
+from hedgerow.report.layers import choose_window
+from hedgerow.report.measure import measure
 from hedgerow.report.results import Curve, Table
+from hedgerow.report.shown import shown_classes
 
 if TYPE_CHECKING:
     from hedgerow.network.stacknet import StackNet
@@ -48,7 +53,7 @@ def write_report(
     labels:     each (H,W) class values, or the unlabelled value of the first model
     names:      of the images
     background: a class that is shown dark and left out of a second balanced accuracy
-    class_names: of class values; those without one are shown as they are
+    class_names: of class values, in place of those that the models carry; a class without any is shown by its value
     tables, curves: more results, shown as they are
     timings:    seconds of the work that led to the models
     settings:   of that work, nested or not
@@ -64,18 +69,15 @@ def write_report(
     images, labels = listed(images, labels)
     names = [f"image {i}" for i in range(1, len(images) + 1)] if names is None else [printable(name) for name in names]
     labelled = labelled_for(next(iter(models.values())), images, labels, names=names)
-    for _ in labelled:
-        pass  # each is checked as it is read: a bad one must not end long work
-    measured: list[Measured] = []
+    # All images are checked as they are read here: a bad one must not end long work.
+    window = choose_window(labelled, labelled.classes)
+    known = shown_classes(labelled.classes, labelled.legend, class_names, background)
     with reporting(progress) as report:
-        for place, (name, model) in enumerate(models.items()):
-
-            def tell(done: int, name: str = name, place: int = place) -> None:
-                report(f"measuring: {name}", place * len(labelled) + done, len(models) * len(labelled))
-
-            measured.append(measure(name, model, labelled, tell))
+        measured = measure(
+            kinds.labels(models), labelled, window, lambda done: report("measuring", done, len(labelled))
+        )
         report("drawing", 0, 1)
-        page = contents(measured, labelled, background, class_names or {})
+        page = contents(measured, labelled, names, window, known, background)
         report("drawing", 1, 1)
     title = printable(title)
     page |= extra_results(tables, curves) | facts(measured, timings, settings)
@@ -122,11 +124,15 @@ def render(values: Mapping[str, Any]) -> str:
     """The page of these values; whatever they hold is shown as text."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
+    loader = PackageLoader("hedgerow.report", "template")
     environment = Environment(
-        loader=PackageLoader("hedgerow.report", "template"),
+        loader=loader,
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("page.html").render(**values)
+    # The page's own script is the only one that a browser may run: it is known by its hash.
+    script = loader.get_source(environment, "sort.js")[0]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
+    return environment.get_template("page.html").render(**values, script=script, script_hash=digest)

@@ -2,25 +2,27 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.history import Check, Refinement
-from hedgerow.images.labelled import LabelledSet
-from hedgerow.images.pictures import label_picture
-from hedgerow.progress import silent
+from hedgerow.forest.level_input import tiles
+from hedgerow.images.labelled import LabelledImage
+from hedgerow.images.pictures import painted
+from hedgerow.predict.run import region_outputs
 from hedgerow.report import charts, figures
 from hedgerow.report.choices import LevelChoices, OffsetMap, stack_choices
 from hedgerow.report.embed import Picture, figure_picture
+from hedgerow.report.kinds import spoken
+from hedgerow.report.layers import KeptLayers, Window
 from hedgerow.report.measure import Measured
+from hedgerow.report.rows import LevelMaps, plan_rows
+from hedgerow.report.same import same_stack
+from hedgerow.report.shown import ShownClasses
 from hedgerow.report.words import counted, listed
 
-if TYPE_CHECKING:
-    from hedgerow.network.stacknet import StackNet
-
-MOST_LAYERS = 768  # pixels of a side whose inner layers are drawn: all levels of two models are in memory at once
+MOST_OPEN = 3  # models whose confusion is shown at once
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class Section:
     pictures: tuple[Picture, ...]
     key: Mapping[str, str]
     is_wide: bool = False
+    folded: tuple[Picture, ...] = ()
+    folded_title: str = ""
 
     @property
     def width(self) -> int:
@@ -105,16 +109,23 @@ def joined_checks(refinements: Sequence[Refinement]) -> list[Check]:
 
 
 def confusions(
-    first: Measured, best: Measured, names: Sequence[str], spoken: Sequence[str], colours: Mapping[str, str]
-) -> Section:
-    """names, spoken: of the classes, on axes and in sentences"""
-    pictures = []
-    for one in [first] if best is first else [first, best]:
-        worst = _mistakes(one, spoken)
+    measured: Sequence[Measured], best: Measured, known: ShownClasses, swatches: Sequence[str],
+    colours: Mapping[str, str],
+) -> Section:  # fmt: skip
+    """Of every model; beyond a few, all but the first and the best are folded away. swatches: of the classes, CSS"""
+    pictures: list[Picture] = []
+    folded: list[Picture] = []
+    for one in measured:
+        worst = _mistakes(one, known.spoken)
         alt = f"Confusion matrix of {one.name}; rows are the true classes, each row sums to one. {worst}"
-        pictures.append(charts.confusion_chart(one.scores.confusion, names, colours[one.name], alt, one.name, worst))
+        drawn = charts.confusion_chart(
+            one.scores.confusion, known.names, swatches, colours[one.name], alt, one.name, worst
+        )
+        is_open = len(measured) <= MOST_OPEN or one is measured[0] or one is best
+        (pictures if is_open else folded).append(drawn)
     text = "Each row shows what the pixels of one true class were taken for. The diagonal is what is right."
-    return Section("confusion", "What is mistaken for what", text, tuple(pictures), {})
+    title = f"Those of the other {counted(len(folded), 'model')}"
+    return Section("confusion", "What is mistaken for what", text, tuple(pictures), {}, False, tuple(folded), title)
 
 
 def _mistakes(one: Measured, names: Sequence[str]) -> str:
@@ -131,40 +142,51 @@ def _mistakes(one: Measured, names: Sequence[str]) -> str:
     return f"Most often it takes {listed(told)}.".replace("%", " %")
 
 
-def layers(chosen: Measured, labelled: LabelledSet, number: int, background: int | None) -> Section:
-    """The figure of `look`, of one of the images."""
-    model: ForestStack | StackNet = chosen.model
-    image = labelled.images[number]
-    rows, columns = (_middle(side) for side in image.size)
-    planes, truth = image.planes[:, rows, columns], labelled.values(image.target[rows, columns])
-    given = planes if model.features.layout == "planes" else np.moveaxis(planes, 0, 2)
-    outputs = model.level_outputs(given, progress=silent)
-    is_forest = isinstance(model, ForestStack)
-    forests, nets = (outputs, []) if is_forest else (chosen.stack.level_outputs(given, progress=silent), outputs)
-    shown = figures.most_frequent(outputs[-1], model.classes)
-    sides = {
-        "image": figures.input_picture(planes, model.features),
-        "truth": label_picture(truth, model.classes, background),
-    }
-    drawn = figures.draw(
-        figures.plan_rows(forests, nets, model.classes, shown), shown, model.classes, sides, background=background
+def layers(
+    chosen: Measured,
+    measured: Sequence[Measured],
+    image: LabelledImage,
+    window: Window,
+    truth: np.ndarray,
+    known: ShownClasses,
+) -> Section:
+    """The figure of `look`, of what was kept of one image; truth: (h,w) class values of the window"""
+    from hedgerow.report import panels
+
+    is_forest = isinstance(chosen.model, ForestStack)
+    forests, nets = (
+        (chosen.layers, ()) if is_forest else (forest_layers(chosen, measured, image, window), chosen.layers)
     )
+    sides = {
+        "image": figures.input_picture(window.thinned(image.planes), chosen.model.features),
+        "truth": painted(truth, known.palette),
+    }
+    drawn = panels.draw(plan_rows(forests, nets), window.shown, known, sides)
     what = (
         "probabilities after each level" if is_forest else "probabilities of the forests beside layers of the network"
     )
     alt = f"Class by class, the {what} of {chosen.name} on {image.name}"
     text = (
-        f"What every level of {chosen.name} makes of {image.name}, class by class. "
+        f"What every level of {spoken(chosen.name)} makes of {image.name}, class by class. "
         "Bright is strong; the first column shows the likeliest class."
     )
-    if truth.shape != image.size:
-        text += f" Drawn is the middle of the image, {truth.shape[0]} by {truth.shape[1]} pixels."
+    size = (window.region.height, window.region.width)
+    if size != image.size:
+        text += f" Drawn is the middle of the image, {size[0]} by {size[1]} pixels."
     return Section("layers", "Inside the model", text, (figure_picture(figure=drawn, alt=alt),), {}, is_wide=True)
 
 
-def _middle(side: int) -> slice:
-    start = max((side - MOST_LAYERS) // 2, 0)
-    return slice(start, min(start + MOST_LAYERS, side))
+def forest_layers(
+    network: Measured, measured: Sequence[Measured], image: LabelledImage, window: Window
+) -> tuple[LevelMaps, ...]:
+    """What the forests of a network make of the image: as measured, if they are among the models, else they run."""
+    for one in measured:
+        if isinstance(one.model, ForestStack) and same_stack(one.model, network.stack):
+            return one.layers
+    kept = KeptLayers(window, network.stack)
+    for region in tiles(network.stack, image.size):
+        kept.add(region_outputs(network.stack, image.planes, region), region)
+    return kept.levels()
 
 
 def calibration(measured: Sequence[Measured], colours: Mapping[str, str]) -> Section:
@@ -183,13 +205,13 @@ def calibration(measured: Sequence[Measured], colours: Mapping[str, str]) -> Sec
     return Section("calibration", "How well calibrated they are", text, tuple(pictures), {})
 
 
-def choices(one: Measured, spoken: Sequence[str]) -> list[Section]:
-    """Which channels, and which offsets, the forests of a model chose; spoken: names of the classes"""
+def choices(one: Measured, classes: Sequence[str]) -> list[Section]:
+    """Which channels, and which offsets, the forests of a model chose; classes: their names"""
     stack = one.stack
     found = stack_choices(stack)
     if not any(level.shares.weighted.any() for level in found):
         return []
-    n_features, names = stack.features.n_features, (*stack.features.names, *spoken)
+    n_features, names = stack.features.n_features, (*stack.features.names, *classes)
     unit = stack.features.offset_unit
     of_channels, of_offsets = [], []
     for number, level in enumerate(found, 1):

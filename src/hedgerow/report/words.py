@@ -27,6 +27,11 @@ def signed(value: float) -> str:
     return "0.000" if text[1:] == "0.000" else text
 
 
+def percent(part: float) -> str:
+    """A part of one, as short as it is exact."""
+    return f"{100 * part:.4g} %"
+
+
 def milliseconds(seconds: float) -> str:
     return f"{1000 * seconds:,.0f}" if seconds >= 0.01 else f"{1000 * seconds:.1f}"
 
