@@ -24,6 +24,7 @@ import bench_growth
 import bench_net
 import bench_pixels
 import bench_set
+import bench_strokes
 import bench_tables
 from hedgerow import __version__
 from hedgerow.predict.devices import version
@@ -33,6 +34,7 @@ BENCHMARKS = {
     "forest": bench_forest,
     "filters": bench_filters,
     "pixels": bench_pixels,
+    "strokes": bench_strokes,
     "export": bench_export,
     "growth": bench_growth,
     "set": bench_set,
