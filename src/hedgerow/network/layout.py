@@ -9,6 +9,7 @@ pixels of the grid: a channel, averaged over a box, shifted by less than one ste
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +20,9 @@ from hedgerow.forest.arrays import Forest
 from hedgerow.images.regions import Region
 from hedgerow.kernels.constants import NO_PLANE, UNUSED
 from hedgerow.kernels.cpu.boxes import box_averaged
+from hedgerow.kernels.cpu.spread import spread
 from hedgerow.kernels.keeping import Kept
+from hedgerow.kernels.reused import empty
 from hedgerow.kernels.wiring import Reads, Wiring, fixed_reads
 from hedgerow.threads import map_threads
 
@@ -122,6 +125,7 @@ def lay_out(forest: Forest, wiring: Wiring, source: Source, grid: Grid) -> tuple
 # somewhere else at every step of training, are of four sizes.
 _PLANS = Kept(8)
 _STRETCHED = Kept()
+TOGETHER = 8  # channels that a thread lays out at a time
 
 
 @dataclass(frozen=True)
@@ -168,11 +172,11 @@ def _fixed(planes: np.ndarray, pad: int, reads: Reads, source: Source, grid: Gri
     wide = Grid(grid.top - step * pad, grid.left - step * pad, grid.height + 2 * pad, grid.width + 2 * pad, step)
     channels = _Channels(source, step)
     n_fixed = int((planes[:, 0] < len(source.features)).sum())
-    take = _feature_planes if _is_for_numpy(source.features) and source.features.device.type == "cpu" else _planes
-    values = [take(planes[:n_fixed].tolist(), channels, wide)] if n_fixed else []
-    if n_fixed < len(planes):
-        values.append(_planes(planes[n_fixed:].tolist(), channels, wide))
-    return _flat(values, source.features), reads
+    before = [_planes(planes[n_fixed:].tolist(), channels, wide)] if n_fixed < len(planes) else []
+    if n_fixed and _is_for_numpy(source.features) and source.features.device.type == "cpu":
+        return _behind_features(planes[:n_fixed].tolist(), channels, wide, before), reads
+    features = [_planes(planes[:n_fixed].tolist(), channels, wide)] if n_fixed else []
+    return _flat([*features, *before], source.features), reads
 
 
 def _planes(planes: list[list[int]], channels: _Channels, wide: Grid) -> Tensor:
@@ -199,22 +203,43 @@ def _planes(planes: list[list[int]], channels: _Channels, wide: Grid) -> Tensor:
     return shifted[index.unbind(1)].reshape(-1)
 
 
-def _feature_planes(planes: list[list[int]], channels: _Channels, wide: Grid) -> Tensor:
-    """The same of features that do not train, on a CPU: by threads, a channel each."""
-    out = np.empty((len(planes), wide.height, wide.width), np.float32)
+def _behind_features(planes: list[list[int]], channels: _Channels, wide: Grid, before: list[Tensor]) -> Tensor:
+    """The planes of features that do not train, on a CPU, and behind them those of the level before.
+
+    All in memory that is used again; the features by threads.
+    """
+    size = len(planes) * wide.height * wide.width
+    room = empty((size + sum(len(values) for values in before),))
+    out = room[:size].reshape(len(planes), wide.height, wide.width)
+    shifts = np.array([plane[2:] for plane in planes], np.int64)
     firsts = [k for k, plane in enumerate(planes) if k == 0 or plane[:2] != planes[k - 1][:2]]
+    each = list(zip(firsts, [*firsts[1:], len(planes)], strict=True))
 
-    def fill(ends: tuple[int, int]) -> None:
-        array, known = channels.averaged(planes[ends[0]][0], planes[ends[0]][1])
-        rows = np.clip(wide.top + np.arange(wide.height * wide.step), 0, known.height - 1)
-        columns = np.clip(wide.left + np.arange(wide.width * wide.step), 0, known.width - 1)
-        pixels = array.numpy()[rows][:, columns].reshape(wide.height, wide.step, wide.width, wide.step)
-        for k in range(*ends):
-            _, _, down, right = planes[k]
-            out[k] = pixels[:, down, :, right]
+    def fill(kinds: list[tuple[int, int]]) -> None:
+        for first, end in kinds:
+            array, _ = channels.averaged(planes[first][0], planes[first][1])
+            spread(array.numpy(), shifts[first:end], wide.top, wide.left, wide.step, out[first:end])
 
-    list(map_threads(fill, list(zip(firsts, [*firsts[1:], len(planes)], strict=True))))
-    return torch.from_numpy(out).reshape(-1)
+    list(map_threads(fill, [each[k : k + TOGETHER] for k in range(0, len(each), TOGETHER)]))
+    joined = torch.from_numpy(room)
+    for values in before:
+        joined = _Behind.apply(values, joined)
+    return joined
+
+
+class _Behind(torch.autograd.Function):
+    """Writes values behind those that memory already holds, which have no gradient."""
+
+    @staticmethod
+    def forward(context: Any, values: Tensor, room: Tensor) -> Tensor:
+        context.first = len(room) - len(values)
+        room[context.first :] = values
+        context.mark_dirty(room)
+        return room
+
+    @staticmethod
+    def backward(context: Any, *slopes: Tensor) -> Any:
+        return slopes[0][context.first :], None
 
 
 def _plan_stretched(probes: _Probes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
