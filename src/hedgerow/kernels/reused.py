@@ -1,6 +1,6 @@
 """Large arrays whose memory is used again.
 
-A step of training needs the same few hundred megabytes as the step before. Memory that is given back to the system comes
+A step of training needs the same few hundred megabytes as the step before. Memory that goes back to the system comes
 from it again page by page, each of them cleared: that took a quarter of a step.
 """
 

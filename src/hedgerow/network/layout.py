@@ -9,6 +9,7 @@ pixels of the grid: a channel, averaged over a box, shifted by less than one ste
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -172,11 +173,10 @@ def _fixed(planes: np.ndarray, pad: int, reads: Reads, source: Source, grid: Gri
     wide = Grid(grid.top - step * pad, grid.left - step * pad, grid.height + 2 * pad, grid.width + 2 * pad, step)
     channels = _Channels(source, step)
     n_fixed = int((planes[:, 0] < len(source.features)).sum())
-    before = [_planes(planes[n_fixed:].tolist(), channels, wide)] if n_fixed < len(planes) else []
-    if n_fixed and _is_for_numpy(source.features) and source.features.device.type == "cpu":
-        return _behind_features(planes[:n_fixed].tolist(), channels, wide, before), reads
-    features = [_planes(planes[:n_fixed].tolist(), channels, wide)] if n_fixed else []
-    return _flat([*features, *before], source.features), reads
+    if _is_for_numpy(source.features) and source.features.device.type == "cpu" and len(planes):
+        return _planes_in_room(planes.tolist(), n_fixed, channels, wide), reads
+    parts = [part.tolist() for part in (planes[:n_fixed], planes[n_fixed:]) if len(part)]
+    return _flat([_planes(part, channels, wide) for part in parts], source.features), reads
 
 
 def _planes(planes: list[list[int]], channels: _Channels, wide: Grid) -> Tensor:
@@ -203,27 +203,30 @@ def _planes(planes: list[list[int]], channels: _Channels, wide: Grid) -> Tensor:
     return shifted[index.unbind(1)].reshape(-1)
 
 
-def _behind_features(planes: list[list[int]], channels: _Channels, wide: Grid, before: list[Tensor]) -> Tensor:
-    """The planes of features that do not train, on a CPU, and behind them those of the level before.
+def _planes_in_room(planes: list[list[int]], n_fixed: int, channels: _Channels, wide: Grid) -> Tensor:
+    """The same on a CPU, of features that do not train, n_fixed planes, and behind them of the level before.
 
-    All in memory that is used again; the features by threads.
+    All in memory that is used again; what has no gradient by threads.
     """
-    size = len(planes) * wide.height * wide.width
-    room = empty((size + sum(len(values) for values in before),))
-    out = room[:size].reshape(len(planes), wide.height, wide.width)
-    shifts = np.array([plane[2:] for plane in planes], np.int64)
-    firsts = [k for k, plane in enumerate(planes) if k == 0 or plane[:2] != planes[k - 1][:2]]
-    each = list(zip(firsts, [*firsts[1:], len(planes)], strict=True))
+    size = wide.height * wide.width
+    kinds = [list(same) for _, same in groupby(range(len(planes)), key=lambda k: planes[k][:2])]
+    has_slope = n_fixed < len(planes) and not _is_for_numpy(channels.averaged(*planes[-1][:2])[0])
+    if has_slope:
+        kinds = [same for same in kinds if same[0] < n_fixed]
+    room = empty((len(planes) * size,))
+    out, shifts = room.reshape(-1, wide.height, wide.width), np.array([plane[2:] for plane in planes], np.int64)
 
-    def fill(kinds: list[tuple[int, int]]) -> None:
-        for first, end in kinds:
-            array, _ = channels.averaged(planes[first][0], planes[first][1])
-            spread(array.numpy(), shifts[first:end], wide.top, wide.left, wide.step, out[first:end])
+    def fill(some: list[list[int]]) -> None:
+        for same in some:
+            array, known = channels.averaged(*planes[same[0]][:2])
+            rows, step = slice(same[0], same[-1] + 1), wide.step // known.step
+            top, left = (wide.top - known.top) // known.step, (wide.left - known.left) // known.step
+            spread(array.numpy(), shifts[rows], top, left, step, out[rows])
 
-    list(map_threads(fill, [each[k : k + TOGETHER] for k in range(0, len(each), TOGETHER)]))
-    joined = torch.from_numpy(room)
-    for values in before:
-        joined = _Behind.apply(values, joined)
+    list(map_threads(fill, [kinds[k : k + TOGETHER] for k in range(0, len(kinds), TOGETHER)]))
+    if not has_slope:
+        return torch.from_numpy(room)
+    joined: Tensor = _Behind.apply(_planes(planes[n_fixed:], channels, wide), torch.from_numpy(room))  # type: ignore[no-untyped-call]
     return joined
 
 

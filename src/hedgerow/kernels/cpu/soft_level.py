@@ -5,12 +5,13 @@ pixels into a branch that any of them enters; here each pixel enters only its ow
 """
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 
 from hedgerow.kernels.constants import LEAF, UNUSED
 from hedgerow.kernels.cpu.level_arguments import Weights
-from hedgerow.kernels.cpu.soft_backward import SoftSlopes, make_back_room, soft_backward
+from hedgerow.kernels.cpu.soft_backward import SoftSlopes, in_blocks, make_back_room, soft_backward
 from hedgerow.kernels.cpu.soft_walk import SCORES, SoftReading, walk_soft
 from hedgerow.kernels.cpu.walk import Nodes, Probes
 from hedgerow.kernels.keeping import Kept
@@ -40,7 +41,12 @@ def _static(wiring: Wiring) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndar
     """root, depth, child and leaf of `Nodes`."""
     child = np.where(wiring.left_child == LEAF, np.arange(len(wiring.left_child)), wiring.left_child)
     depth = np.array([wiring.path_length.max()], np.int64)
-    return wiring.root.astype(np.uint32), depth, child.astype(np.uint32), np.maximum(wiring.leaf_of, 0).astype(np.uint32)
+    return (
+        wiring.root.astype(np.uint32),
+        depth,
+        child.astype(np.uint32),
+        np.maximum(wiring.leaf_of, 0).astype(np.uint32),
+    )
 
 
 def _placed(place: np.ndarray, wiring: Wiring) -> np.ndarray:
@@ -73,8 +79,7 @@ class SoftLevel:
         """Of the weights, and (V - first_trained,) of the values from there on; slope: (C,h,w) of the scores."""
         reading, probes, nodes, sharpness = self._trees(values, weights)
         width = nodes.votes.shape[1]
-        slopes = np.zeros((*self.size, width), np.float32)
-        slopes[..., : len(slope)] = slope.transpose(1, 2, 0)
+        slopes = in_blocks(slope, width)
         # A node and a leaf belong to one tree, so that what parts add to them is never shared.
         n_nodes, n_probes = probes.weight.shape
         d_split, d_bias = np.zeros((n_nodes, n_probes), np.float32), np.zeros(n_nodes, np.float32)
@@ -82,20 +87,21 @@ class SoftLevel:
 
         def run(trees: tuple[int, int]) -> np.ndarray:
             found = SoftSlopes(d_split, d_bias, d_votes, np.zeros(values.size - first_trained, np.float32))
+            room = make_back_room(int(nodes.depth.max()), width)
             soft_backward(
-                reading, probes, nodes, sharpness, self._limit, first_trained, trees, slopes.reshape(-1), self.size[1],
-                make_back_room(int(nodes.depth.max()), width), found,
+                reading, probes, nodes, sharpness, self._limit, first_trained, trees, self.size, slopes, room, found
             )  # fmt: skip
             return found.values
 
         edges = np.linspace(0, len(nodes.root), min(PARTS, len(nodes.root)) + 1).astype(int).tolist()
-        parts = map_threads(run, zip(edges[:-1], edges[1:], strict=True))
+        parts = map_threads(run, pairwise(edges))
         d_values = next(parts)
         for more in parts:
             d_values += more
         splits = self._wiring.node_split
         votes = np.ascontiguousarray(d_votes[:, : len(slope)])
-        return Weights(d_split[splits], d_bias[splits], votes), d_values
+        is_read = self._reads.place != UNUSED
+        return Weights(np.where(is_read, d_split[splits], 0), d_bias[splits], votes), d_values
 
     def _trees(self, values: np.ndarray, weights: Weights) -> tuple[SoftReading, Probes, Nodes, np.ndarray]:
         """What the kernels walk: every split and leaf at the number of its node."""
@@ -121,5 +127,5 @@ class SoftLevel:
             walk_soft(reading, probes, nodes, sharpness, self._limit, SCORES, *rows, (0, 0), out)
 
         edges = np.linspace(0, self.size[0], min(self.size[0], 2 * get_threads()) + 1).astype(int).tolist()
-        list(map_threads(walk, zip(edges[:-1], edges[1:], strict=True)))
+        list(map_threads(walk, pairwise(edges)))
         return out
