@@ -65,3 +65,25 @@ def test_a_multiple_is_added_to_eight_places():
     expected = np.arange(20, dtype=np.float32)
     expected[4:12] += source[9:17] / 2
     assert target.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("can_permute", [False, True])
+def test_what_was_kept_goes_back_to_its_places(can_permute, monkeypatch):
+    if not can_permute:
+        monkeypatch.setattr(eights, "_can_permute", lambda context: False)
+
+    @njit
+    def spread(mass, first, tolerance, source, at, target):
+        return eights.spread_eight(mass, first, tolerance, source, at, target)
+
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        mass = rng.random(12).astype(np.float32)
+        mass[rng.random(12) < 0.1] = np.nan
+        kept = ~(mass[3:11] <= TOLERANCE)
+        source, target = np.arange(1, 21, dtype=np.float32), np.full(14, -1, np.float32)
+        assert spread(mass, 3, TOLERANCE, source, 5, target) == kept.sum()
+        expected = np.zeros(EIGHT)
+        expected[kept] = source[5 : 5 + kept.sum()]
+        assert target[3:11].tolist() == expected.tolist()
+        assert (np.delete(target, slice(3, 11)) == -1).all(), "only eight places are written"

@@ -10,6 +10,7 @@ from hedgerow.config import MAX_SIGMAS, StackConfig, limits_of
 from hedgerow.features.protocol import Arrays, FeatureSet, are_statistics, check_features, statistics, unfitted
 from hedgerow.kernels.cpu import filters as kernels
 from hedgerow.kernels.definition.gaussian import gaussian_weights
+from hedgerow.kernels.reused import empty
 from hedgerow.threads import map_threads
 
 KINDS = (
@@ -105,7 +106,7 @@ class Bank(FeatureSet):
         # Centring first keeps precision where a 16-bit image has a large offset and little contrast.
         image = (image - self.input_mean[:, None, None]) / self.input_std[:, None, None]
         per_input = _per_input(self.sigmas)
-        features = np.empty((self.n_features, *image.shape[1:]), np.float32)
+        features = empty((self.n_features, *image.shape[1:]))
         features[::per_input] = image
 
         def fill(job: tuple[int, int]) -> None:

@@ -11,6 +11,7 @@ from hedgerow.forest.arrays import Forest
 from hedgerow.forest.level_input import LevelInput
 from hedgerow.kernels.cpu.boxes import box_averaged
 from hedgerow.kernels.cpu.walk import Nodes, Probes, ReadPlanes
+from hedgerow.kernels.reused import empty
 from hedgerow.threads import get_threads, map_threads
 
 MAX_PLACES = 2**32  # a probe's place among the planes is a 32-bit number; larger regions are halved
@@ -70,7 +71,8 @@ def _padded_planes(given: LevelInput, pairs: np.ndarray, margin: int) -> np.ndar
     has = inner.grown(margin, *given.size)
     top, left = margin - (inner.top - has.top), margin - (inner.left - has.left)
     bottom, right = top + has.height, left + has.width
-    planes = np.empty((len(pairs), inner.height + 2 * margin, inner.width + 2 * margin), channels[0].dtype)
+    shape = len(pairs), inner.height + 2 * margin, inner.width + 2 * margin
+    planes = empty(shape) if channels[0].dtype == np.float32 else np.empty(shape, channels[0].dtype)
 
     def fill(p: int) -> None:
         channel, radius = pairs[p]

@@ -10,12 +10,11 @@ from hedgerow.kernels.constants import UNUSED
 from hedgerow.kernels.cpu import soft_walk as kernels
 from hedgerow.kernels.cpu.level_arguments import Weights
 from hedgerow.kernels.cpu.level_work import LevelWork
+from hedgerow.kernels.cpu.soft_level import SPARSE
 from hedgerow.kernels.cpu.walk import Probes
 from hedgerow.kernels.definition.outputs import normalise, softmax
 from hedgerow.kernels.wiring import Wiring, fixed_reads, wire
 from hedgerow.threads import map_threads
-
-DENSE = 1e-6  # at a smaller tolerance nearly all branches are entered, and whole blocks of pixels are faster
 
 
 def run_soft_forest(forest: Forest, given: LevelInput, is_softmax: bool, tolerance: float) -> np.ndarray:
@@ -24,7 +23,7 @@ def run_soft_forest(forest: Forest, given: LevelInput, is_softmax: bool, toleran
     pairs, plane = used_planes(forest)
     if given.stretch is None and given.outside is None:
         planes, place = fixed_places(forest, given, pairs, plane)
-        if tolerance < DENSE:
+        if tolerance < SPARSE:
             scores = _all_branches(forest, planes, place, inner, tolerance)
             return softmax(scores) if is_softmax else normalise(scores)
         probes = Probes(plane, forest.offset, forest.weight)
@@ -37,12 +36,12 @@ def run_soft_forest(forest: Forest, given: LevelInput, is_softmax: bool, toleran
         no_place = np.zeros((0, 0), np.int64)
         read = kernels.SoftReading(values, 0, no_place, averaged.size, beyond, averaged.stretch)
     nodes = walkable(forest)._replace(threshold=forest.threshold)
-    limit = np.float32(tolerance)
+    limit, finish = np.float32(tolerance), kernels.SOFTMAX if is_softmax else kernels.NORMALISED
     out = np.empty((forest.n_classes, inner.height, inner.width), np.float32)
 
     def walk(rows: tuple[int, int]) -> None:
         origin = (inner.top, inner.left)
-        kernels.walk_soft(read, probes, nodes, forest.sharpness, limit, is_softmax, *rows, origin, out)
+        kernels.walk_soft(read, probes, nodes, forest.sharpness, limit, finish, *rows, origin, out)
 
     # The rows of a block share much work, so there are fewer and larger parts than for hard splits.
     list(map_threads(walk, row_blocks(inner.height, 2)))

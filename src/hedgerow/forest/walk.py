@@ -41,14 +41,11 @@ def run_forest(forest: Forest, given: LevelInput, is_softmax: bool = False, tole
         return np.concatenate(parts, axis=1 + axis)
     nodes = walkable(forest)
     out = np.empty((forest.n_classes, inner.height, inner.width), np.float32)
-    single = forest.weight.shape[1] == 1 and bool((forest.weight[forest.is_split] == 1).all())
-    if single and given.stretch is None and given.outside is None:
-        planes, place = fixed_places(forest, given, pairs, plane)
-        route = (nodes.child.astype(np.uint64) << np.uint64(32)) | place[:, 0].astype(np.uint64)
-        flat, stride = planes.reshape(-1), planes.shape[2]
+    if _is_single(forest, given):
+        read_single = _single_reads(forest, given, pairs, plane, nodes)
 
         def walk(rows: tuple[int, int]) -> None:
-            kernels.walk_single_probe(flat, stride, route, nodes, is_softmax, *rows, out)
+            kernels.walk_single_probe(*read_single, nodes, is_softmax, *rows, out)
     else:
         read = any_planes(forest, given, pairs, plane)
 
@@ -62,11 +59,33 @@ def run_forest(forest: Forest, given: LevelInput, is_softmax: bool = False, tole
 def reached_leaves(forest: Forest, given: LevelInput) -> np.ndarray:
     """leaf(x) for every tree and pixel of the region: the row of `votes` that hard splits lead to, (T,h,w) int32."""
     inner = given.region
-    nodes, read = walkable(forest), any_planes(forest, given, *used_planes(forest))
+    nodes, (pairs, plane) = walkable(forest), used_planes(forest)
     out = np.empty((forest.n_trees, inner.height, inner.width), np.int32)
+    if _is_single(forest, given) and n_places(forest, pairs, given) < MAX_PLACES:
+        read_single = _single_reads(forest, given, pairs, plane, nodes)
 
-    def find(rows: tuple[int, int]) -> None:
-        kernels.find_leaves(*read, nodes, *rows, (inner.top, inner.left), out)
+        def find(rows: tuple[int, int]) -> None:
+            kernels.find_leaves_single(*read_single, nodes, *rows, out)
+    else:
+        read = any_planes(forest, given, pairs, plane)
+
+        def find(rows: tuple[int, int]) -> None:
+            kernels.find_leaves(*read, nodes, *rows, (inner.top, inner.left), out)
 
     list(map_threads(find, row_blocks(out.shape[1])))
     return out
+
+
+def _is_single(forest: Forest, given: LevelInput) -> bool:
+    """Whether every split is one probe of weight 1 at a fixed offset."""
+    one = forest.weight.shape[1] == 1 and bool((forest.weight[forest.is_split] == 1).all())
+    return one and given.stretch is None and given.outside is None
+
+
+def _single_reads(
+    forest: Forest, given: LevelInput, pairs: np.ndarray, plane: np.ndarray, nodes: kernels.Nodes
+) -> tuple[np.ndarray, int, np.ndarray]:
+    """planes, stride and route of `kernels.walk_single_probe`."""
+    planes, place = fixed_places(forest, given, pairs, plane)
+    route = (nodes.child.astype(np.uint64) << np.uint64(32)) | place[:, 0].astype(np.uint64)
+    return planes.reshape(-1), planes.shape[2], route

@@ -9,6 +9,8 @@ pixels of the grid: a channel, averaged over a box, shifted by less than one ste
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +21,9 @@ from hedgerow.forest.arrays import Forest
 from hedgerow.images.regions import Region
 from hedgerow.kernels.constants import NO_PLANE, UNUSED
 from hedgerow.kernels.cpu.boxes import box_averaged
+from hedgerow.kernels.cpu.spread import spread
 from hedgerow.kernels.keeping import Kept
+from hedgerow.kernels.reused import empty
 from hedgerow.kernels.wiring import Reads, Wiring, fixed_reads
 from hedgerow.threads import map_threads
 
@@ -122,6 +126,7 @@ def lay_out(forest: Forest, wiring: Wiring, source: Source, grid: Grid) -> tuple
 # somewhere else at every step of training, are of four sizes.
 _PLANS = Kept(8)
 _STRETCHED = Kept()
+TOGETHER = 8  # channels that a thread lays out at a time
 
 
 @dataclass(frozen=True)
@@ -168,11 +173,10 @@ def _fixed(planes: np.ndarray, pad: int, reads: Reads, source: Source, grid: Gri
     wide = Grid(grid.top - step * pad, grid.left - step * pad, grid.height + 2 * pad, grid.width + 2 * pad, step)
     channels = _Channels(source, step)
     n_fixed = int((planes[:, 0] < len(source.features)).sum())
-    take = _feature_planes if _is_for_numpy(source.features) and source.features.device.type == "cpu" else _planes
-    values = [take(planes[:n_fixed].tolist(), channels, wide)] if n_fixed else []
-    if n_fixed < len(planes):
-        values.append(_planes(planes[n_fixed:].tolist(), channels, wide))
-    return _flat(values, source.features), reads
+    if _is_for_numpy(source.features) and source.features.device.type == "cpu" and len(planes):
+        return _planes_in_room(planes.tolist(), n_fixed, channels, wide), reads
+    parts = [part.tolist() for part in (planes[:n_fixed], planes[n_fixed:]) if len(part)]
+    return _flat([_planes(part, channels, wide) for part in parts], source.features), reads
 
 
 def _planes(planes: list[list[int]], channels: _Channels, wide: Grid) -> Tensor:
@@ -199,22 +203,46 @@ def _planes(planes: list[list[int]], channels: _Channels, wide: Grid) -> Tensor:
     return shifted[index.unbind(1)].reshape(-1)
 
 
-def _feature_planes(planes: list[list[int]], channels: _Channels, wide: Grid) -> Tensor:
-    """The same of features that do not train, on a CPU: by threads, a channel each."""
-    out = np.empty((len(planes), wide.height, wide.width), np.float32)
-    firsts = [k for k, plane in enumerate(planes) if k == 0 or plane[:2] != planes[k - 1][:2]]
+def _planes_in_room(planes: list[list[int]], n_fixed: int, channels: _Channels, wide: Grid) -> Tensor:
+    """The same on a CPU, of features that do not train, n_fixed planes, and behind them of the level before.
 
-    def fill(ends: tuple[int, int]) -> None:
-        array, known = channels.averaged(planes[ends[0]][0], planes[ends[0]][1])
-        rows = np.clip(wide.top + np.arange(wide.height * wide.step), 0, known.height - 1)
-        columns = np.clip(wide.left + np.arange(wide.width * wide.step), 0, known.width - 1)
-        pixels = array.numpy()[rows][:, columns].reshape(wide.height, wide.step, wide.width, wide.step)
-        for k in range(*ends):
-            _, _, down, right = planes[k]
-            out[k] = pixels[:, down, :, right]
+    All in memory that is used again; what has no gradient by threads.
+    """
+    size = wide.height * wide.width
+    kinds = [list(same) for _, same in groupby(range(len(planes)), key=lambda k: planes[k][:2])]
+    has_slope = n_fixed < len(planes) and not _is_for_numpy(channels.averaged(*planes[-1][:2])[0])
+    if has_slope:
+        kinds = [same for same in kinds if same[0] < n_fixed]
+    room = empty((len(planes) * size,))
+    out, shifts = room.reshape(-1, wide.height, wide.width), np.array([plane[2:] for plane in planes], np.int64)
 
-    list(map_threads(fill, list(zip(firsts, [*firsts[1:], len(planes)], strict=True))))
-    return torch.from_numpy(out).reshape(-1)
+    def fill(some: list[list[int]]) -> None:
+        for same in some:
+            array, known = channels.averaged(*planes[same[0]][:2])
+            rows, step = slice(same[0], same[-1] + 1), wide.step // known.step
+            top, left = (wide.top - known.top) // known.step, (wide.left - known.left) // known.step
+            spread(array.numpy(), shifts[rows], top, left, step, out[rows])
+
+    list(map_threads(fill, [kinds[k : k + TOGETHER] for k in range(0, len(kinds), TOGETHER)]))
+    if not has_slope:
+        return torch.from_numpy(room)
+    joined: Tensor = _Behind.apply(_planes(planes[n_fixed:], channels, wide), torch.from_numpy(room))  # type: ignore[no-untyped-call]
+    return joined
+
+
+class _Behind(torch.autograd.Function):
+    """Writes values behind those that memory already holds, which have no gradient."""
+
+    @staticmethod
+    def forward(context: Any, values: Tensor, room: Tensor) -> Tensor:
+        context.first = len(room) - len(values)
+        room[context.first :] = values
+        context.mark_dirty(room)
+        return room
+
+    @staticmethod
+    def backward(context: Any, *slopes: Tensor) -> Any:
+        return slopes[0][context.first :], None
 
 
 def _plan_stretched(probes: _Probes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -4,15 +4,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import torch
 
 from hedgerow.config import Sharpness
 from hedgerow.errors import ConfigError, InputError, ModelError
 from hedgerow.forest.arrays import Forest, ForestStack
 from hedgerow.images.labelled import Images, listed_for
-from hedgerow.kernels.constants import LEAF
 from hedgerow.network.levels import ACTIVATIONS, CONNECTIONS, SPLITS, LevelNet
 from hedgerow.network.mapback import fitted_votes, leaf_means
+from hedgerow.network.soft_levels import soft_forest, split_weights, with_votes
 from hedgerow.network.stacknet import StackNet
 from hedgerow.network.vote_fit import FitSamples
 from hedgerow.progress import Report
@@ -150,7 +149,8 @@ def weights_back(level: LevelNet) -> Forest:
     did train and has one probe, its weight becomes 1 again, and its children are swapped if its weight was negative; it
     decides as the network's split does, whatever it reads. Splits with several probes keep the network's weights.
     """
-    forest, weight, bias = level.forest, *_split_weights(level)
+    _check_finite(level)
+    forest, weight, bias = level.forest, *split_weights(level)
     splits, mapped = level.wiring.node_split, level.mapped_splits()
     is_changed = (mapped[0] != weight).any(axis=1) | (mapped[1] != bias)
     is_swapped, theta = np.zeros(len(splits), bool), -bias
@@ -161,43 +161,24 @@ def weights_back(level: LevelNet) -> Forest:
     of_node = {name: getattr(forest, name).copy() for name in ("weight", "threshold")}
     of_node["weight"][splits[is_changed]] = weight[is_changed]
     of_node["threshold"][splits[is_changed]] = theta[is_changed]
-    found = _with_votes(replace(forest, **of_node, sharpness=None), level)
+    found = with_votes(replace(forest, **of_node, sharpness=None), level)
     return _swapped(found, splits[is_swapped])
 
 
 def soft_back(level: LevelNet) -> Forest:
-    """A level of soft splits as a forest: the same numbers, since the sharpness factored out is a power of two."""
+    """A level of soft splits as a forest: the same numbers."""
     if level.split != "soft" or level.connections != "frozen":
         raise ConfigError(
             f"a network of {level.split} splits and {level.connections} connections is not a fuzzy tree, so no soft "
             "forest equals it; use method 'leaf_mean', or refine a network from to_convnet(stack, split='soft')."
         )
-    forest, weight, bias = level.forest, *_split_weights(level)
-    largest = np.abs(weight).max(axis=1)
-    # Within the range of float32, and 1 if a split no longer reads anything.
-    power = np.clip(np.round(np.log2(np.where(largest > 0, largest, 1))), -60, 60)
-    scale = np.exp2(power).astype(np.float32)
-    of_node = {name: getattr(forest, name).copy() for name in ("weight", "threshold")}
-    splits, sharpness = level.wiring.node_split, np.ones(forest.n_nodes, np.float32)
-    of_node["weight"][splits], of_node["threshold"][splits] = weight / scale[:, None], -bias / scale
-    sharpness[splits] = scale
-    return _with_votes(replace(forest, **of_node, sharpness=sharpness), level)
+    _check_finite(level)
+    return soft_forest(level)
 
 
-def _split_weights(level: LevelNet) -> tuple[np.ndarray, np.ndarray]:
-    """Weights (N,J) and biases (N,) of the splits; raises ModelError if any weight of the level is not finite."""
-    if not all(bool(torch.isfinite(weights).all()) for weights in level.parameters()):
+def _check_finite(level: LevelNet) -> None:
+    if not all(np.isfinite(weights.detach().cpu().numpy()).all() for weights in level.parameters()):
         raise ModelError("a weight of the network is not a number; refine an earlier network at a lower learning rate.")
-    weight, bias = (tensor.detach().cpu().numpy() for tensor in (level.split_weight, level.split_bias))
-    # A probe that the forest does not have is not read by the network, whatever its weight.
-    return np.where(level.forest.weight[level.wiring.node_split] != 0, weight, 0), bias
-
-
-def _with_votes(forest: Forest, level: LevelNet) -> Forest:
-    """The forest with the network's votes, one row per leaf."""
-    leaf_index = np.full(forest.n_nodes, LEAF, np.int32)
-    leaf_index[level.wiring.node_leaf] = np.arange(level.wiring.n_leaves)
-    return replace(forest, leaf_index=leaf_index, votes=level.vote_weight.detach().cpu().numpy().copy())
 
 
 def _threshold(weight: np.ndarray, bias: np.ndarray) -> np.ndarray:

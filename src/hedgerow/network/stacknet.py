@@ -21,6 +21,7 @@ from hedgerow.images.legend import Legend
 from hedgerow.kernels.definition import level as definition
 from hedgerow.network.layout import Grid, Source, region_grid
 from hedgerow.network.levels import Layer, LevelNet
+from hedgerow.network.soft_levels import is_walked, run_walked
 
 
 class StackNet(Answers, nn.Module):  # type: ignore[misc]  # in this order, so that `to` is that of `Answers`
@@ -168,8 +169,10 @@ class StackNet(Answers, nn.Module):  # type: ignore[misc]  # in this order, so t
 
     def run_level(self, level: int, given: LevelInput) -> np.ndarray:
         """(C,h,w) float32 output of one level in a region."""
+        is_softmax = self.output == "softmax" and level + 1 == self.n_levels
+        if is_walked(self.level(level)):
+            return run_walked(self.level(level), given, is_softmax)
         with torch.no_grad():
             scores = self.level(level)(self.region_source(given), region_grid(given.region))
-            is_softmax = self.output == "softmax" and level + 1 == self.n_levels
             found: Tensor = definition.softmax(scores) if is_softmax else definition.normalise(scores)
             return found.cpu().numpy()

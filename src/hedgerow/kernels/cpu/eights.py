@@ -45,11 +45,15 @@ def _add_scaled_eight(typing_context, target, at, factor, source, start):
 ORDER = [[i for i in range(EIGHT) if kept >> i & 1] for kept in range(1 << EIGHT)]
 
 
-def _moved_together(builder, keep):
-    """A function of eight numbers that moves those of them to the front for which keep (8 bits) is true."""
+# The other way round: where each of the eight that stays is among them; the others' do not matter.
+RANK = [[(kept & ((1 << i) - 1)).bit_count() for i in range(EIGHT)] for kept in range(1 << EIGHT)]
+
+
+def _moved(builder, keep, name, rows):
+    """A function of eight numbers that takes each from where the row of a table for keep (8 bits) says."""
     row = ir.ArrayType(INT, EIGHT)
-    rows = [ir.Constant(row, [INT(i) for i in order + [0] * (EIGHT - len(order))]) for order in ORDER]
-    table = global_constant(builder.module, "order_of_eight", ir.Constant(ir.ArrayType(row, len(rows)), rows))
+    filled = [ir.Constant(row, [INT(i) for i in order + [0] * (EIGHT - len(order))]) for order in rows]
+    table = global_constant(builder.module, name, ir.Constant(ir.ArrayType(row, len(filled)), filled))
     number = builder.zext(builder.bitcast(keep, ir.IntType(EIGHT)), LONG)
     order = builder.load(builder.bitcast(builder.gep(table, [LONG(0), number]), INTS.as_pointer()), align=4)
     permute = builder.module.declare_intrinsic("llvm.x86.avx2.permd", (), ir.FunctionType(INTS, [INTS, INTS]))
@@ -74,7 +78,7 @@ def _keep_eight(typing_context, pixel, mass, first, tolerance, into_pixel, into_
         keep = builder.fcmp_unordered(">", masses, _all(builder, arguments[3]))
         to_pixel, to_mass = _place(*ways, 4, 6, INTS), _place(*ways, 5, 6, FLOATS)
         if _can_permute(context):
-            together = _moved_together(builder, keep)
+            together = _moved(builder, keep, "order_of_eight", ORDER)
             builder.store(together(pixels), to_pixel, align=4)
             builder.store(builder.bitcast(together(builder.bitcast(masses, INTS)), FLOATS), to_mass, align=4)
             return builder.zext(builder.ctpop(builder.bitcast(keep, ir.IntType(EIGHT))), LONG)
@@ -91,5 +95,33 @@ def _keep_eight(typing_context, pixel, mass, first, tolerance, into_pixel, into_
     return types.int64(*arrays), generate
 
 
+def _spread_eight(typing_context, mass, first, tolerance, source, at, target):
+    """The way back from `keep_eight`: what it kept of the eight from `first`, source from `at` on, to its places in
+    target, with 0 in the others; their number. Up to eight of the source are read."""
+
+    def generate(context, builder, signature, arguments):
+        ways = (context, builder, signature, arguments)
+        masses = builder.load(_place(*ways, 0, 1, FLOATS), align=4)
+        keep = builder.fcmp_unordered(">", masses, _all(builder, arguments[2]))
+        into, nothing = _place(*ways, 5, 1, FLOATS), ir.Constant(FLOATS, [0.0] * EIGHT)
+        if _can_permute(context):
+            given = builder.load(_place(*ways, 3, 4, INTS), align=4)
+            apart = builder.bitcast(_moved(builder, keep, "rank_of_eight", RANK)(given), FLOATS)
+            builder.store(builder.select(keep, apart, nothing), into, align=4)
+            return builder.zext(builder.ctpop(builder.bitcast(keep, ir.IntType(EIGHT))), LONG)
+        count, found = LONG(0), nothing
+        start = builder.bitcast(_place(*ways, 3, 4, FLOATS), FLOAT.as_pointer())
+        for i in range(EIGHT):
+            stays = builder.extract_element(keep, INT(i))
+            number = builder.select(stays, builder.load(builder.gep(start, [count]), align=4), FLOAT(0.0))
+            found = builder.insert_element(found, number, INT(i))
+            count = builder.add(count, builder.zext(stays, LONG))
+        builder.store(found, into, align=4)
+        return count
+
+    return types.int64(mass, types.int64, types.float32, source, types.int64, target), generate
+
+
+spread_eight: Any = intrinsic(_spread_eight)
 add_scaled_eight: Any = intrinsic(_add_scaled_eight)
 keep_eight: Any = intrinsic(_keep_eight)

@@ -40,6 +40,10 @@ def level_scores(
 def tree_scores(values: Tensor, reads: Reads, wiring: Wiring, *given: Any) -> Iterator[Tensor]:
     """Scores (C,S) of each tree by itself, without gradients; given is what `level_scores` is given."""
     reads = replace(reads, features_train=False)
+    sparse, weights = LevelWork(reads, wiring, *given[3:]).sparse, Weights(*(_array(each) for each in given[:3]))
+    if sparse is not None:
+        yield from (torch.from_numpy(each).flatten(1) for each in sparse.tree_scores(_array(values), weights))
+        return
     for root in np.split(wiring.root, wiring.n_trees):
         yield level_scores(values.detach(), reads, replace(wiring, root=root), *given).detach()
 

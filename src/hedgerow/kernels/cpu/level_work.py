@@ -7,6 +7,7 @@ from hedgerow.kernels.cpu.blocks import BLOCK, COLUMNS, ROWS
 from hedgerow.kernels.cpu.level_arguments import Activation, Reading, Trees, Weights, make_back_room, make_room
 from hedgerow.kernels.cpu.level_backward import backward
 from hedgerow.kernels.cpu.level_forward import forward
+from hedgerow.kernels.cpu.soft_level import SPARSE, SoftLevel
 from hedgerow.kernels.wiring import Reads, Wiring
 from hedgerow.threads import map_threads
 
@@ -27,9 +28,13 @@ class LevelWork:
         self.activation = Activation(SPLIT_KINDS[split], np.float32(leaf_sharpness), activation == "softmax", smallest)
         # A block that ends beyond the grid reads, and adds nothing to, what lies there.
         self.beyond = (ROWS + 1) * reads.stride + COLUMNS
+        is_soft = split == "soft" and activation == "exp" and not reads.is_stretched
+        self.sparse = SoftLevel(reads, wiring, tolerance) if is_soft and tolerance >= SPARSE else None
 
     def padded(self, values: np.ndarray) -> np.ndarray:
-        """values (V,) with room behind them, as both ways read them."""
+        """values (V,) with room behind them where it is needed, as both ways read them."""
+        if self.sparse is not None:
+            return values
         return np.concatenate([values, np.zeros(self.beyond, np.float32)])
 
     def _reading(self, padded: np.ndarray) -> Reading:
@@ -40,6 +45,8 @@ class LevelWork:
 
     def scores(self, padded: np.ndarray, weights: Weights) -> np.ndarray:
         """(C,h,w) float32, before normalisation or softmax."""
+        if self.sparse is not None:
+            return self.sparse.scores(padded, weights)
         n_classes = weights.votes.shape[1]
         reading, out = self._reading(padded), np.empty((n_classes, *self.size), np.float32)
 
@@ -55,6 +62,8 @@ class LevelWork:
         self, padded: np.ndarray, weights: Weights, slope: np.ndarray, first_trained: int
     ) -> tuple[Weights, np.ndarray]:
         """Of the weights, and (V - first_trained,) of the values from there on; slope: (C,h,w) of the scores."""
+        if self.sparse is not None:
+            return self.sparse.gradients(padded, weights, slope, first_trained)
         reading = self._reading(padded)
 
         def run(rows: tuple[int, int]) -> tuple[Weights, np.ndarray]:

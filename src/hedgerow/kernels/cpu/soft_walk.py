@@ -18,6 +18,7 @@ from hedgerow.kernels.cpu.walk import store
 
 ROWS, COLUMNS = 64, 128  # large, so that many pixels share a node: a list of few costs as much as one of many
 BLOCK = ROWS * COLUMNS
+NORMALISED, SOFTMAX, SCORES = range(3)  # what becomes of the sums: as in `outputs`, or nothing
 # Pixel p of a block is in its row p >> SHIFT and column p & MASK: cheaper than to look it up.
 SHIFT, MASK = np.uint32(COLUMNS.bit_length() - 1), np.uint32(COLUMNS - 1)
 VECTOR = 16
@@ -69,7 +70,7 @@ def _add_votes(n, pixel, mass, leaf, votes, total):
 
 
 @kernel_part
-def _fixed_values(values, stride, place, corner, weight, n, pixel, out):
+def fixed_values(values, stride, place, corner, weight, n, pixel, out):
     """The weighted sum of the probes (J,) of a node, for a block that begins at `corner`, at n pixels to out."""
     first, step = corner[0] * stride + corner[1], np.uint32(stride)
     for j in range(weight.shape[0]):
@@ -113,7 +114,7 @@ def _stretched_values(reading, corner, stretch, plane, offset, weight, n, pixel,
 
 
 @multiply_add_part
-def _branch(sharpness, threshold, n, mass, value, right):
+def branch(sharpness, threshold, n, mass, value, right):
     """Replace `value` by what goes left of mass (>=n,), and fill `right`; whole vectors, so beyond n as well."""
     for first in range(0, n, VECTOR):
         m, v, r = mass[first : first + VECTOR], value[first : first + VECTOR], right[first : first + VECTOR]
@@ -165,11 +166,11 @@ def _walk_tree(reading, probes, nodes, sharpness, t, n_rows, n_columns, corner, 
             top[mine] = first
             continue
         if reading.stride > 0:
-            _fixed_values(reading.values, reading.stride, reading.place[k], corner, weight[k], n, pixel, value)
+            fixed_values(reading.values, reading.stride, reading.place[k], corner, weight[k], n, pixel, value)
         else:
             plane, offset = probes.plane[k], probes.offset[k]
             _stretched_values(reading, corner, stretch, plane, offset, weight[k], n, pixel, room.place, value)
-        _branch(sharpness[k], nodes.threshold[k], n, mass, value, right)
+        branch(sharpness[k], nodes.threshold[k], n, mass, value, right)
         n_left, n_right = _part(
             n, tolerance, pixel, mass, value, right, room.pixel[other, last:], room.mass[other, last:]
         )  # fmt: skip
@@ -182,10 +183,11 @@ def _walk_tree(reading, probes, nodes, sharpness, t, n_rows, n_columns, corner, 
 
 
 @kernel
-def walk_soft(reading, probes, nodes, sharpness, tolerance, is_softmax, first_row, last_row, origin, out):
+def walk_soft(reading, probes, nodes, sharpness, tolerance, finish, first_row, last_row, origin, out):
     """Rows first_row..last_row of out (C,h,w) of soft trees, whose pixel (0, 0) is the planes' `origin` if stretched.
 
     sharpness: (N,) float32; tolerance: float32, pixels that reach a node with no more than this probability leave it
+    finish: NORMALISED, SOFTMAX or SCORES
     """
     n_classes, _, width = out.shape
     deepest, size = nodes.depth.max(), reading.size
@@ -212,5 +214,11 @@ def walk_soft(reading, probes, nodes, sharpness, tolerance, is_softmax, first_ro
                 _walk_tree(
                     reading, probes, nodes, sharpness, t, n_rows, n_columns, corner, stretch, tolerance, room, total
                 )  # fmt: skip
-            for i in range(n_rows):
-                store(total[i * COLUMNS :], n_columns, n_classes, is_softmax, out, top + i, left)
+            if finish != SCORES:
+                for i in range(n_rows):
+                    store(total[i * COLUMNS :], n_columns, n_classes, finish == SOFTMAX, out, top + i, left)
+                continue
+            for c in range(n_classes):
+                for i in range(n_rows):
+                    for j in range(n_columns):
+                        out[c, top + i, left + j] = total[i * COLUMNS + j, c]

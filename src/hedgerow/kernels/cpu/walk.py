@@ -113,6 +113,24 @@ def _first_two_steps(planes, base, n_pixels, root, route, threshold, node):
 
 
 @kernel
+def _reach_single(planes, base, n_pixels, t, route, nodes, node):
+    """node (>=n_pixels,): the leaves that a run of pixels, the first at `base`, reaches in tree t."""
+    threshold, steps = nodes.threshold, nodes.depth[t]
+    if steps >= 2:
+        _first_two_steps(planes, base, n_pixels, nodes.root[t], route, threshold, node)
+        steps -= 2
+    else:
+        for i in range(n_pixels):
+            node[i] = nodes.root[t]
+    for _ in range(steps):
+        for i in range(n_pixels):
+            k = node[i]
+            step = route[k]
+            value = planes[np.uint32(np.uint32(step) + np.uint32(base) + np.uint32(i))]
+            node[i] = np.uint32(step >> np.uint64(32)) + np.uint32(value >= threshold[k])
+
+
+@kernel
 def walk_single_probe(planes, stride, route, nodes, is_softmax, first_row, last_row, out):
     """Rows first_row..last_row of out (C,H,W), for splits of one probe of weight 1 at a fixed offset.
 
@@ -120,30 +138,16 @@ def walk_single_probe(planes, stride, route, nodes, is_softmax, first_row, last_
     route: (N,) uint64: left child in the upper half, in the lower half the index of the probe for the pixel (0, 0);
     side by side they are one read
     """
-    root, depth, threshold, leaf, votes = nodes.root, nodes.depth, nodes.threshold, nodes.leaf, nodes.votes
     n_classes, _, width = out.shape
     node = np.empty(BLOCK, np.uint32)
-    total = np.empty((BLOCK, votes.shape[1]), np.float32)
+    total = np.empty((BLOCK, nodes.votes.shape[1]), np.float32)
     for row in range(first_row, last_row):
         for column in range(0, width, BLOCK):
             n_pixels = min(BLOCK, width - column)
-            base = row * stride + column
             total[:] = np.float32(0)
-            for t in range(root.shape[0]):
-                steps = depth[t]
-                if steps >= 2:
-                    _first_two_steps(planes, base, n_pixels, root[t], route, threshold, node)
-                    steps -= 2
-                else:
-                    for i in range(n_pixels):
-                        node[i] = root[t]
-                for _ in range(steps):
-                    for i in range(n_pixels):
-                        k = node[i]
-                        step = route[k]
-                        value = planes[np.uint32(np.uint32(step) + np.uint32(base) + np.uint32(i))]
-                        node[i] = np.uint32(step >> np.uint64(32)) + np.uint32(value >= threshold[k])
-                _add_votes(node, n_pixels, leaf, votes, total)
+            for t in range(nodes.root.shape[0]):
+                _reach_single(planes, row * stride + column, n_pixels, t, route, nodes, node)
+                _add_votes(node, n_pixels, nodes.leaf, nodes.votes, total)
             store(total, n_pixels, n_classes, is_softmax, out, row, column)
 
 
@@ -203,6 +207,18 @@ def walk_any_probes(planes, probes, nodes, is_softmax, first_row, last_row, orig
                 _reach_leaves(planes, probes, nodes, t, origin[0] + row, origin[1] + column, n_pixels, node)
                 _add_votes(node, n_pixels, nodes.leaf, nodes.votes, total)
             store(total, n_pixels, n_classes, is_softmax, out, row, column)
+
+
+@kernel
+def find_leaves_single(planes, stride, route, nodes, first_row, last_row, out):
+    """Rows first_row..last_row of out (T,h,w): the row of `votes` that each pixel reaches; see `walk_single_probe`."""
+    width = out.shape[2]
+    node = np.empty(width, np.uint32)
+    for row in range(first_row, last_row):
+        for t in range(nodes.root.shape[0]):
+            _reach_single(planes, row * stride, width, t, route, nodes, node)
+            for column in range(width):
+                out[t, row, column] = nodes.leaf[node[column]]
 
 
 @kernel

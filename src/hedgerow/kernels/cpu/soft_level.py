@@ -1,0 +1,131 @@
+"""The network of one level of soft splits in NumPy, where small branches are left out: walked node by node.
+
+Most branches carry less than the tolerance at most pixels. The fused kernels of `level_work` take a whole block of
+pixels into a branch that any of them enters; here each pixel enters only its own. No PyTorch here.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from hedgerow.kernels.constants import LEAF, UNUSED
+from hedgerow.kernels.cpu.level_arguments import Weights
+from hedgerow.kernels.cpu.soft_backward import SoftSlopes, in_blocks, make_back_room, soft_backward
+from hedgerow.kernels.cpu.soft_walk import SCORES, SoftReading, walk_soft
+from hedgerow.kernels.cpu.walk import Nodes, Probes
+from hedgerow.kernels.keeping import Kept
+from hedgerow.kernels.wiring import Reads, Wiring
+from hedgerow.threads import get_threads, map_threads
+
+SPARSE = 1e-6  # at a smaller tolerance nearly all branches are entered, and whole blocks of pixels are faster
+PARTS = 8  # in which gradients are summed, whatever the number of threads
+
+_NODES = Kept(1)
+_PLACES = Kept(1)
+
+
+def factored(weight: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Weights (N,J), thresholds (N,) and sharpness (N,) of soft splits w x + b = sharpness (weight x - threshold).
+
+    The same numbers, since the sharpness factored out is a power of two.
+    """
+    largest = np.abs(weight).max(axis=1, initial=0)
+    # Within the range of float32, and 1 if a split no longer reads anything.
+    power = np.clip(np.round(np.log2(np.where(largest > 0, largest, 1))), -60, 60)
+    scale = np.exp2(power).astype(np.float32)
+    return weight / scale[:, None], -bias / scale, scale
+
+
+def _static(wiring: Wiring) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """root, depth, child and leaf of `Nodes`."""
+    child = np.where(wiring.left_child == LEAF, np.arange(len(wiring.left_child)), wiring.left_child)
+    depth = np.array([wiring.path_length.max()], np.int64)
+    return (
+        wiring.root.astype(np.uint32),
+        depth,
+        child.astype(np.uint32),
+        np.maximum(wiring.leaf_of, 0).astype(np.uint32),
+    )
+
+
+def _placed(place: np.ndarray, wiring: Wiring) -> np.ndarray:
+    """(nodes,J) int64: where each node's probes read; 0 where there is none, with a weight of 0."""
+    if not len(place):
+        return np.zeros((len(wiring.split_of), 1), np.int64)
+    return np.maximum(place, 0)[np.maximum(wiring.split_of, 0)]
+
+
+class SoftLevel:
+    """A level of soft splits on a grid, without what trains."""
+
+    def __init__(self, reads: Reads, wiring: Wiring, tolerance: float) -> None:
+        """reads: at fixed offsets; tolerance: at least SPARSE"""
+        self.size, self._reads, self._wiring, self._limit = reads.size, reads, wiring, np.float32(tolerance)
+
+    def scores(self, values: np.ndarray, weights: Weights) -> np.ndarray:
+        """(C,h,w) float32, before normalisation or softmax."""
+        return self._walked(*self._trees(values, weights), weights.votes.shape[1])
+
+    def tree_scores(self, values: np.ndarray, weights: Weights) -> Iterator[np.ndarray]:
+        """(C,h,w) of each tree by itself."""
+        reading, probes, nodes, sharpness = self._trees(values, weights)
+        for root in np.split(nodes.root, len(nodes.root)):
+            yield self._walked(reading, probes, nodes._replace(root=root), sharpness, weights.votes.shape[1])
+
+    def gradients(
+        self, values: np.ndarray, weights: Weights, slope: np.ndarray, first_trained: int
+    ) -> tuple[Weights, np.ndarray]:
+        """Of the weights, and (V - first_trained,) of the values from there on; slope: (C,h,w) of the scores."""
+        reading, probes, nodes, sharpness = self._trees(values, weights)
+        width = nodes.votes.shape[1]
+        slopes = in_blocks(slope, width)
+        # A node and a leaf belong to one tree, so that what parts add to them is never shared.
+        n_nodes, n_probes = probes.weight.shape
+        d_split, d_bias = np.zeros((n_nodes, n_probes), np.float32), np.zeros(n_nodes, np.float32)
+        d_votes = np.zeros_like(nodes.votes)
+
+        def run(trees: tuple[int, int]) -> np.ndarray:
+            found = SoftSlopes(d_split, d_bias, d_votes, np.zeros(values.size - first_trained, np.float32))
+            room = make_back_room(int(nodes.depth.max()), width)
+            soft_backward(
+                reading, probes, nodes, sharpness, self._limit, first_trained, trees, self.size, slopes, room, found
+            )  # fmt: skip
+            return found.values
+
+        edges = np.linspace(0, len(nodes.root), min(PARTS, len(nodes.root)) + 1).astype(int).tolist()
+        parts = map_threads(run, pairwise(edges))
+        d_values = next(parts)
+        for more in parts:
+            d_values += more
+        splits = self._wiring.node_split
+        votes = np.ascontiguousarray(d_votes[:, : len(slope)])
+        is_read = self._reads.place != UNUSED
+        return Weights(np.where(is_read, d_split[splits], 0), d_bias[splits], votes), d_values
+
+    def _trees(self, values: np.ndarray, weights: Weights) -> tuple[SoftReading, Probes, Nodes, np.ndarray]:
+        """What the kernels walk: every split and leaf at the number of its node."""
+        wiring, votes = self._wiring, weights.votes
+        root, depth, child, leaf = _NODES.get(wiring, None, lambda: _static(wiring))
+        place = _PLACES.get(self._reads.place, None, lambda: _placed(self._reads.place, wiring))
+        weight, threshold, scale = factored(np.where(self._reads.place != UNUSED, weights.split, 0), weights.bias)
+        of_node = np.maximum(wiring.split_of, 0)  # a leaf's is not read
+        if not len(threshold):
+            of_node, (weight, threshold, scale) = of_node * 0, (np.zeros(s, np.float32) for s in ((1, 1), 1, 1))
+        padded = np.pad(votes, ((0, 0), (0, -votes.shape[1] % 8)))
+        nothing = np.zeros((0, 0), np.int32), np.zeros((0, 0, 2), np.float32)
+        reading = SoftReading(values, self._reads.stride, place, self.size, -1, np.zeros(0, np.float32))
+        nodes = Nodes(root, depth, child, threshold[of_node], leaf, padded)
+        return reading, Probes(*nothing, weight[of_node]), nodes, scale[of_node]
+
+    def _walked(
+        self, reading: SoftReading, probes: Probes, nodes: Nodes, sharpness: np.ndarray, n_classes: int
+    ) -> np.ndarray:
+        out = np.empty((n_classes, *self.size), np.float32)
+
+        def walk(rows: tuple[int, int]) -> None:
+            walk_soft(reading, probes, nodes, sharpness, self._limit, SCORES, *rows, (0, 0), out)
+
+        edges = np.linspace(0, self.size[0], min(self.size[0], 2 * get_threads()) + 1).astype(int).tolist()
+        list(map_threads(walk, pairwise(edges)))
+        return out

@@ -1,0 +1,51 @@
+"""A level of soft splits is a forest of soft splits: the same numbers, which forests are quick to walk."""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from hedgerow.forest.arrays import Forest
+from hedgerow.forest.level_input import LevelInput
+from hedgerow.forest.soft_walk import run_soft_forest
+from hedgerow.kernels.constants import LEAF
+from hedgerow.kernels.cpu.soft_level import SPARSE, factored
+from hedgerow.network.levels import LevelNet
+
+
+def is_walked(level: LevelNet) -> bool:
+    """Whether a level computes what its forest of soft splits does, and enters few enough branches to walk them.
+
+    Softmax leaves divide by a sum that lacks what is left out; a forest does not divide.
+    """
+    is_fuzzy = (level.split, level.activation, level.connections) == ("soft", "exp", "frozen")
+    votes = level.vote_weight
+    return is_fuzzy and level.tolerance >= SPARSE and votes.device.type == "cpu" and votes.dtype == torch.float32
+
+
+def run_walked(level: LevelNet, given: LevelInput, is_softmax: bool) -> np.ndarray:
+    """(C,h,w) float32 output in a region, without gradients."""
+    return run_soft_forest(soft_forest(level), given, is_softmax, level.tolerance)
+
+
+def soft_forest(level: LevelNet) -> Forest:
+    """The forest that a level of soft splits equals, since the sharpness factored out is a power of two."""
+    forest, (weight, threshold, scale) = level.forest, factored(*split_weights(level))
+    of_node = {name: getattr(forest, name).copy() for name in ("weight", "threshold")}
+    splits, sharpness = level.wiring.node_split, np.ones(forest.n_nodes, np.float32)
+    of_node["weight"][splits], of_node["threshold"][splits], sharpness[splits] = weight, threshold, scale
+    return with_votes(replace(forest, **of_node, sharpness=sharpness), level)
+
+
+def split_weights(level: LevelNet) -> tuple[np.ndarray, np.ndarray]:
+    """Weights (N,J) and biases (N,) of the splits."""
+    weight, bias = (tensor.detach().cpu().numpy() for tensor in (level.split_weight, level.split_bias))
+    # A probe that the forest does not have is not read by the network, whatever its weight.
+    return np.where(level.forest.weight[level.wiring.node_split] != 0, weight, 0), bias
+
+
+def with_votes(forest: Forest, level: LevelNet) -> Forest:
+    """The forest with the network's votes, one row per leaf."""
+    leaf_index = np.full(forest.n_nodes, LEAF, np.int32)
+    leaf_index[level.wiring.node_leaf] = np.arange(level.wiring.n_leaves)
+    return replace(forest, leaf_index=leaf_index, votes=level.vote_weight.detach().cpu().numpy().copy())

@@ -1,0 +1,74 @@
+"""Memory that is used again: only once nobody can see it any more, and not without limit."""
+
+import gc
+
+import numpy as np
+import pytest
+
+from hedgerow.kernels import reused
+
+SIZE = reused.LEAST // 2  # numbers: twice the least
+
+
+@pytest.fixture(autouse=True)
+def nothing_idle():
+    reused.let_go()
+    yield
+    reused.let_go()
+
+
+def place(array):
+    return array.ctypes.data
+
+
+def test_memory_is_used_again_once_the_last_view_is_gone():
+    array = reused.empty((SIZE,))
+    view, where = array.reshape(2, -1)[1, 5:], place(array)
+    del array
+    gc.collect()
+    other = reused.empty((SIZE,))
+    assert place(other) != where, "a view still shows it"
+    view[:] = 7
+    other[:] = 1
+    assert (view == 7).all()
+    del view
+    gc.collect()
+    again = reused.empty((4, SIZE // 5))
+    assert place(again) == where, "a little smaller fits"
+    assert again.shape == (4, SIZE // 5)
+    assert again.dtype == np.float32
+    assert again.flags.c_contiguous
+    assert again.flags.writeable
+
+
+def test_a_tensor_holds_on_to_the_memory():
+    torch = pytest.importorskip("torch")
+    array = reused.empty((SIZE,))
+    array[:] = 3
+    tensor = torch.from_numpy(array)[1:]
+    del array
+    gc.collect()
+    reused.empty((SIZE,))[:] = 9
+    assert (tensor == 3).all()
+
+
+def test_much_larger_memory_is_not_taken():
+    where = place(reused.empty((4 * SIZE,)))
+    gc.collect()
+    assert place(reused.empty((SIZE,))) != where
+
+
+def test_what_is_idle_is_bounded_and_can_be_let_go(monkeypatch):
+    monkeypatch.setattr(reused, "MOST", 4 * 3 * SIZE)
+    held = [reused.empty((SIZE,)) for _ in range(5)]
+    del held
+    gc.collect()
+    assert 0 < sum(memory.nbytes for memory in reused._idle) <= reused.MOST
+    reused.let_go()
+    assert not reused._idle
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 5), (0, SIZE)])
+def test_small_arrays_are_plain(shape):
+    assert reused.empty(shape).shape == shape
+    assert reused.empty(shape).base is None
