@@ -16,7 +16,8 @@ def require(package: str, what: str) -> None:
     except ImportError as error:
         extra = EXTRAS.get(package, "net")
         raise HedgerowError(
-            f"{what} needs {package}, which is not installed; run pip install 'hedgerow[{extra}]'"
+            f"{what} needs {package}, which is not installed; run pip install '.[{extra}]' in the folder of Hedgerow's"
+            " source"
         ) from error
 
 

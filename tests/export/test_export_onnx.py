@@ -276,7 +276,7 @@ def test_the_missing_package_is_named(stack, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(hr.HedgerowError) as problem:
         export_onnx(stack, tmp_path / "model.onnx")
-    assert_one_sentence(problem, "onnx", "hedgerow[onnx]")
+    assert_one_sentence(problem, "onnx", ".[onnx]")
 
 
 def test_the_example_of_the_docs_runs(stack, tmp_path, monkeypatch):

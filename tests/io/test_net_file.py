@@ -139,7 +139,7 @@ def test_the_description_for_people_is_plain_json(refined):
 
 def test_a_network_without_pytorch_is_refused_and_a_forest_is_not(net_file, model_file, stack, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    assert "pip install 'hedgerow[net]'" in refused(net_file)
+    assert "pip install '.[net]'" in refused(net_file)
     assert_same_model(load(model_file), stack)
 
 

@@ -355,7 +355,7 @@ def test_without_matplotlib_the_remedy_is_named(stack, example, tmp_path, monkey
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(HedgerowError) as problem:
         look(stack, example.images[0], tmp_path / "a.png")
-    assert_one_sentence(problem, "matplotlib", "pip install 'hedgerow[net]'")
+    assert_one_sentence(problem, "matplotlib", "pip install '.[net]'")
 
 
 def test_a_network_that_has_diverged_is_refused(net, example, tmp_path):

@@ -381,4 +381,4 @@ def test_a_missing_package_is_named_with_the_remedy(written, stack, monkeypatch,
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(hr.HedgerowError) as problem:
         written({"DF": stack})
-    assert_one_sentence(problem, package, "pip install 'hedgerow[net]'")
+    assert_one_sentence(problem, package, "pip install '.[net]'")

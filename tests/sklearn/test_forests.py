@@ -275,4 +275,4 @@ def test_a_missing_package_names_its_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)
     with pytest.raises(hr.HedgerowError) as problem:
         hr.to_sklearn(plain_forest())
-    assert_one_sentence(problem, "needs sklearn", "hedgerow[sklearn]")
+    assert_one_sentence(problem, "needs sklearn", ".[sklearn]")

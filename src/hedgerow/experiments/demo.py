@@ -58,7 +58,7 @@ def run_demo(kind: str, folder: Path, say: Say, *, overwrite: bool = False) -> N
     if extras.is_there("torch"):
         models |= _refined(stack, train, STEPS[kind], seconds, say)
     else:
-        say("\nPyTorch is not installed, so the stack is not refined: pip install 'hedgerow[net]' for all of the demo.")
+        say("\nPyTorch is not installed, so the stack is not refined: pip install '.[net]' here for all of the demo.")
     found |= _table(models, test, seconds, folder, say)
     _pictures(found, test, stack, BACKGROUND[kind], folder)
     written = ["comparison.png"]
