@@ -6,6 +6,7 @@ import numpy as np
 
 from hedgerow.images.labelled import LabelledSet, WhenAsked, check_count, labelled_image, named
 from hedgerow.images.metrics import Scores, confusion
+from hedgerow.kernels import reused
 from hedgerow.predict.protocol import Model
 from hedgerow.predict.tiling import predict_indices
 from hedgerow.progress import Report, reporting
@@ -59,4 +60,5 @@ def score(model: Model, labelled: LabelledSet, progress: Report | None = None) -
         for done, image in enumerate(labelled):
             table += confusion(image.target, predict_indices(model, image.planes), model.n_classes)
             report("evaluating", done + 1, len(labelled))
+    reused.let_go()
     return Scores(model.classes, table, model.legend.names)

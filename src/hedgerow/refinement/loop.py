@@ -25,6 +25,7 @@ from hedgerow.images.altering import altered, labelled_corner, trimmed
 from hedgerow.images.arrays import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledImage, LabelledSet, named
 from hedgerow.images.metrics import Scores, confusion
+from hedgerow.kernels import reused
 from hedgerow.network.layout import Grid, lattice
 from hedgerow.network.stacknet import StackNet
 from hedgerow.predict.evaluate import labelled_for, score
@@ -101,6 +102,7 @@ def refine_labelled(
         run.start(path, mark, report)
         run.go_on(path, mark, report)
         refined = run.finish()
+    reused.let_go()
     if path is not None and not keep_checkpoint:
         path.unlink(missing_ok=True)
     return refined
