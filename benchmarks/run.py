@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
+import bench_day
 import bench_export
 import bench_filters
 import bench_forest
@@ -41,6 +42,7 @@ BENCHMARKS = {
     "network": bench_net,
     "gpu": bench_gpu,
     "tables": bench_tables,
+    "day": bench_day,
 }
 RESULTS = Path(__file__).parent / "RESULTS.md"
 PACKAGES = (

@@ -1,6 +1,7 @@
 """Tiles must not change a prediction, whatever their size, the image's, or the kind of features."""
 
 import dataclasses
+import gc
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 import hedgerow as hr
 from hedgerow.errors import ConfigError
 from hedgerow.forest.level_input import fitting_tile
+from hedgerow.kernels import reused
 from hedgerow.predict.tiling import predict_tiles
 from helpers.blobs import SMALL, blobs
 
@@ -86,3 +88,19 @@ def test_tile_size_follows_memory():
     assert fitting_tile(stack, 0) == max(64, 2 * stack.receptive_field)
     with pytest.raises(ConfigError, match="tile"):
         stack.predict(images[0], tile=0)
+
+
+@pytest.mark.parametrize("stack_and_image", ["bank"], indirect=True)
+def test_memory_is_shared_by_tiles_and_let_go_after_the_last(stack_and_image, monkeypatch):
+    stack, image = stack_and_image
+    whole = stack.predict_proba(image)
+    reused.let_go()
+    monkeypatch.setattr(reused, "LEAST", 4)
+    idle = [len(reused._idle) for _ in predict_tiles(stack, image, tile=30)]
+    assert max(idle) > 0
+    assert not reused._idle
+    np.testing.assert_array_equal(stack.predict_proba(image, tile=30), whole)
+    for _ in predict_tiles(stack, image, tile=30):
+        break  # whoever asked wants no more
+    gc.collect()
+    assert not reused._idle

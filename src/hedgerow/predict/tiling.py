@@ -7,6 +7,7 @@ import numpy as np
 from hedgerow.forest.level_input import tiles
 from hedgerow.images.arrays import to_planes
 from hedgerow.images.regions import Region
+from hedgerow.kernels import reused
 from hedgerow.predict.protocol import Model
 from hedgerow.predict.run import region_outputs
 from hedgerow.progress import Report, reporting
@@ -67,9 +68,12 @@ def predict_tiles(
     height, width = planes.shape[1:]
     regions = tiles(model, (height, width), tile, memory)
     with reporting(progress) as report:
-        for done, region in enumerate(regions):
-            yield region, region_outputs(model, planes, region), (height, width)
-            report("predicting", done + 1, len(regions))
+        try:
+            for done, region in enumerate(regions):
+                yield region, region_outputs(model, planes, region), (height, width)
+                report("predicting", done + 1, len(regions))
+        finally:
+            reused.let_go()  # tiles and levels share memory; a program that waits for the next image should not hold it
 
 
 def predict_indices(model: Model, planes: np.ndarray) -> np.ndarray:

@@ -24,6 +24,7 @@ from hedgerow.images.altering import altered, labelled_corner, trimmed
 from hedgerow.images.arrays import UNLABELLED_INDEX
 from hedgerow.images.labelled import Images, LabelledImage, LabelledSet, listed, named
 from hedgerow.images.metrics import Scores, confusion
+from hedgerow.kernels import reused
 from hedgerow.network.layout import Grid, lattice
 from hedgerow.network.stacknet import StackNet
 from hedgerow.predict.evaluate import labelled_for, score
@@ -108,6 +109,7 @@ def refine_labelled(
         run.start(path, mark, report)
         run.go_on(path, mark, report)
         refined = run.finish()
+    reused.let_go()
     if path is not None and not keep_checkpoint:
         path.unlink(missing_ok=True)
     return refined
