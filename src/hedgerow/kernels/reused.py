@@ -4,6 +4,7 @@ A step of training needs the same few hundred megabytes as the step before. Memo
 from it again page by page, each of them cleared: that took a quarter of a step.
 """
 
+import os
 import threading
 import weakref
 from typing import Any
@@ -49,6 +50,16 @@ def _give_back(memory: np.ndarray) -> None:
         _idle.append(memory)
         while sum(each.nbytes for each in _idle) > MOST:
             del _idle[0]
+
+
+def _after_fork() -> None:
+    """Another thread may have held the lock, and does not exist in the child."""
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def let_go() -> None:
