@@ -303,3 +303,10 @@ def test_work_is_shared_in_order_and_an_error_comes_through():
         assert list(threads.map_threads(lambda i: i * i, range(20))) == [i * i for i in range(20)]
         with pytest.raises(ZeroDivisionError):
             list(threads.map_threads(lambda i: 1 / (i - 3), range(20)))
+
+
+def test_refusals_stay_short_whatever_was_given():
+    for values in ({"x" * 5000: 1}, {f"{letter}" * 5000: 1 for letter in "abcdef"}, {"n_trees": list(range(5000))}):
+        with pytest.raises(ConfigError) as problem:
+            StackConfig.from_dict(values)
+        assert len(str(problem.value)) < 900

@@ -77,7 +77,7 @@ class Checked(Shown):
         unknown = sorted(set(values) - known)
         if unknown:
             raise ConfigError(
-                f"{cls.__name__} has no setting {', '.join(map(repr, unknown))}; it has {', '.join(sorted(known))}."
+                f"{cls.__name__} has no setting {', '.join(map(shown, unknown[:3]))}; it has {', '.join(sorted(known))}."
             )
         return cls(**values)
 
