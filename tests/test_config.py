@@ -306,7 +306,7 @@ def test_work_is_shared_in_order_and_an_error_comes_through():
 
 
 def test_refusals_stay_short_whatever_was_given():
-    for values in ({"x" * 5000: 1}, {f"{letter}" * 5000: 1 for letter in "abcdef"}, {"n_trees": list(range(5000))}):
+    for values in ({"x" * 5000: 1}, {letter * 5000: 1 for letter in "abcdef"}, {"n_trees": list(range(5000))}):
         with pytest.raises(ConfigError) as problem:
             StackConfig.from_dict(values)
-        assert len(str(problem.value)) < 900
+        assert len(str(problem.value)) < 500

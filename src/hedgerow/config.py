@@ -28,10 +28,10 @@ def setting(default: Any, low: float | None = None, high: float | None = None, a
     return field(default=default, metadata=metadata)
 
 
-def shown(value: Any) -> str:
-    """A value as part of a sentence, however long it is."""
+def shown(value: Any, most: int = 100) -> str:
+    """A value as part of a sentence, of so many characters at most."""
     text = repr(value)
-    return text if len(text) <= 100 else f"{text[:97]}..."
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def limits_of(settings: type[Checked], name: str) -> tuple[Any, Any]:
@@ -76,8 +76,9 @@ class Checked(Shown):
         known = {item.name for item in dataclasses.fields(cls)}  # type: ignore[arg-type]
         unknown = sorted(set(values) - known)
         if unknown:
+            more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
             raise ConfigError(
-                f"{cls.__name__} has no setting {', '.join(map(shown, unknown[:3]))}; it has {', '.join(sorted(known))}."
+                f"{cls.__name__} has no setting {shown(unknown[0], 40)}{more}; it has {', '.join(sorted(known))}."
             )
         return cls(**values)
 
