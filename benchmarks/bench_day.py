@@ -17,7 +17,7 @@ import hedgerow as hr
 from hedgerow.progress import silent
 from hedgerow.synthetic import facades
 from hedgerow.threads import set_threads
-from measure import COST_HEADERS, THREADS, Cost, cost_cells, in_fresh_process, measure, require, table
+from measure import COST_HEADERS, THREADS, Cost, cost_cells, in_fresh_process, measure, require, seconds, table
 
 TITLE = "A user's day"
 STEPS = 300
@@ -50,6 +50,19 @@ PLANS = {
     False: Plan(),
     True: Plan(3, (48, 64), 2, (40, 56), hr.StackConfig(n_levels=2, n_trees=3, max_depth=5)),
 }
+BEFORE = {
+    "train": 117.0,
+    "refine, 30 steps": 52.7,
+    "mapped back, fitted": 70.9,
+    "mapped back, soft": 0.248,
+    "predict, forest": 0.620,
+    "predict, network": 4.241,
+    "predict, soft forest": 2.601,
+    "predict, fitted forest": 0.518,
+    "report, 3 images": 21.3,
+}
+"""CPU seconds of the same jobs on the same machine, on 2026-11-17, when networks took whole blocks of pixels into every
+branch that one of them enters, and laid their planes out anew in new memory at every step."""
 BACK = {"fitted": "mapped back, fitted", "soft": "mapped back, soft"}
 MODELS = {"stack": "forest", "net": "network", "soft": "soft forest", "fitted": "fitted forest"}
 
@@ -139,7 +152,11 @@ def run(small: bool = False) -> str:
     if not small:
         check(plan, said)
     forest, scaled = costs["predict, forest"].cpu, STEPS / plan.steps
-    rows = [[name, *cost_cells(cost), f"{cost.cpu / forest:.1f}"] for name, cost in costs.items()]
+    rows = [
+        [name, *cost_cells(cost), f"{cost.cpu / forest:.1f}", *([] if small else [seconds(BEFORE[name])])]
+        for name, cost in costs.items()
+    ]
+    headers = ["job", *COST_HEADERS, "CPU / predict, forest", *([] if small else ["CPU s before"])]
     step = costs[f"refine, {plan.steps} steps"]
     net, soft = costs["predict, network"], costs["predict, soft forest"]
     height, width = plan.size
@@ -149,7 +166,7 @@ def run(small: bool = False) -> str:
             f"{plan.config.n_trees} trees, {THREADS} threads; predicted: one image of {plan.large[0]} x "
             f"{plan.large[1]}.",
             "",
-            table(["job", *COST_HEADERS, "CPU / predict, forest"], rows),
+            table(headers, rows),
             "",
             f"- {STEPS} steps of refinement would take {scaled * step.cpu:.0f} CPU s ({scaled:.0f} times {plan.steps} "
             "steps).",

@@ -13,10 +13,7 @@ import numpy as np
 from hedgerow.kernels.compiling import kernel_part, multiply_add_part, reducing_kernel, reducing_part
 from hedgerow.kernels.cpu.blocks import ONE, ZERO
 from hedgerow.kernels.cpu.eights import EIGHT, add_scaled_eight, keep_eight, spread_eight
-from hedgerow.kernels.cpu.soft_walk import COLUMNS, MASK, SHIFT, VECTOR, branch, fixed_values
-
-ROWS = 16  # fewer than on the way there: more is kept of each pixel
-BLOCK = ROWS * COLUMNS
+from hedgerow.kernels.cpu.soft_walk import BLOCK, COLUMNS, MASK, ROWS, SHIFT, VECTOR, branch, fixed_values
 
 
 class SoftSlopes(NamedTuple):

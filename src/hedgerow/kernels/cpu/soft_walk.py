@@ -16,7 +16,8 @@ from hedgerow.kernels.cpu.blocks import ONE, ZERO, exp
 from hedgerow.kernels.cpu.eights import EIGHT, add_scaled_eight, keep_eight
 from hedgerow.kernels.cpu.walk import store
 
-ROWS, COLUMNS = 64, 128  # large, so that many pixels share a node: a list of few costs as much as one of many
+# Many pixels share a node, since a list of few costs as much as one of many; yet their lists stay in the cache.
+ROWS, COLUMNS = 16, 128
 BLOCK = ROWS * COLUMNS
 NORMALISED, SOFTMAX, SCORES = range(3)  # what becomes of the sums: as in `outputs`, or nothing
 # Pixel p of a block is in its row p >> SHIFT and column p & MASK: cheaper than to look it up.
