@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import hedgerow as hr
+from conftest import draw
 from hedgerow.errors import InputError
 from hedgerow.images.labelled import listed, listed_for
 
@@ -73,7 +74,7 @@ def test_one_image_refines_and_maps_back(net, example):
     pytest.importorskip("torch")
     image, labels = example.images[0], example.labels[0]
     short = hr.RefineConfig(n_steps=2)
-    refined = hr.refine(net, image, labels, short, validation=(image, labels))
+    refined = hr.refine(net, image, labels, short, validation=draw(50))
     assert refined.refinements[-1].refined is not None
     one, many = hr.to_forest(refined, image), hr.to_forest(refined, [image])
     np.testing.assert_array_equal(one.predict_proba(image), many.predict_proba(image))

@@ -83,7 +83,7 @@ def test_samples_are_written_as_they_are_drawn(hedgerow, tmp_path, kind):
         assert found.dtype == images[number].dtype
         np.testing.assert_array_equal(found, images[number])
         np.testing.assert_array_equal(read_labels(tmp_path / "s" / "labels" / name), labels[number])
-    assert len(listing(tmp_path)) == 4
+    assert len(listing(tmp_path)) == 5, "and the names of the classes"
 
 
 @pytest.mark.parametrize("options", [(), ("--overwrite",)])

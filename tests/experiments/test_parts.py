@@ -14,7 +14,11 @@ from hedgerow.config import RefineConfig, StackConfig
 from hedgerow.experiments import protocols, runner
 from hedgerow.experiments.choices import VARIANTS
 from hedgerow.experiments.parts import ON_REQUEST, PARTS, SLOW, USUAL
+from hedgerow.forest.samples import hold_out
+from hedgerow.images.labelled import LabelledSet
+from hedgerow.predict.evaluate import labelled_for
 from hedgerow.progress import silent
+from hedgerow.refinement.loop import refine_labelled
 from helpers.files import write
 from helpers.refinements import SHORT, assert_same_weights
 from helpers.refusals import assert_refused
@@ -74,7 +78,10 @@ def by_hand(train, stack_config, config, split="soft"):
     """Stack and network, mapped and refined."""
     stack = hr.fit_stack(*train, stack_config, progress=silent)
     net = hr.to_convnet(stack, split)
-    return stack, net, hr.refine(net, *train, config, progress=silent)
+    # A part of the images, which the forests know, is kept from the refinement.
+    kept, _ = hold_out(labelled_for(net, *train), config.held_out, config.seed)
+    labelled = LabelledSet(kept, net.classes, net.unlabelled)
+    return stack, net, refine_labelled(net, labelled, replace(config, held_out=0.0), progress=silent)
 
 
 def assert_scores(rows, part, models, test):

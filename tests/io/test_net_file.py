@@ -117,6 +117,7 @@ def test_the_file_of_a_forest_is_what_it_was(stack, model_file, contents):
         "unlabelled",
         "image_dtype",
         "settings",
+        "known",
     }
     assert forest.model["kind"] == "stack"
     assert {name.split(".")[0] for name in forest.arrays} == {"features", "level0", "level1"}

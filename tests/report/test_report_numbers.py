@@ -83,8 +83,8 @@ def test_the_calibration_error_adds_up_over_bins_whichever_way_they_err():
 
 
 def test_successive_refinements_are_one_history():
-    first = Refinement({}, (Check(0, mean_dice=0.1), Check(5, 2.0, 0.2)))
-    second = Refinement({}, (Check(0, mean_dice=0.2), Check(3, 1.0, 0.4), Check(6, 0.5)))
+    first = Refinement({}, (Check(0, mean_dice=0.1), Check(5, 2.0, 0.2)), n_scored=1)
+    second = Refinement({}, (Check(0, mean_dice=0.2), Check(3, 1.0, 0.4), Check(6, 0.5)), n_scored=1)
     expected = [Check(0, mean_dice=0.1), Check(5, 2.0, 0.2), Check(8, 1.0, 0.4), Check(11, 0.5)]
     assert sections.joined_checks([first, second]) == expected
     assert sections.joined_checks([]) == []

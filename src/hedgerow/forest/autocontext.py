@@ -52,8 +52,8 @@ def fit_stack(
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
     >>> stack = hr.fit_stack(images, labels, hr.StackConfig(n_levels=2, n_trees=2))
-    >>> stack.n_levels, stack.n_classes
-    (2, 22)
+    >>> stack.n_classes, len(stack.settings["held_out"])
+    (22, 2)
     >>> one = hr.fit_stack(images[0], labels[0] > 0, hr.StackConfig(n_levels=1, n_trees=2))
     >>> one.classes
     (0, 1)

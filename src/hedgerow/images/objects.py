@@ -161,6 +161,11 @@ def measure(
     background, min_size, fill_holes, split, connectivity: what counts as an object, see `Rules`
     legend:     names of the classes
     pixel_size: for areas in square micrometres
+
+    >>> _, (labels,) = hr.synthetic.facades(n_images=1, size=(60, 80))
+    >>> windows = [one for one in hr.measure(labels).objects if one.value == 1]
+    >>> len(windows) > 1, all(one.area > 0 for one in windows)
+    (True, True)
     """
     rules = Rules(background, min_size, fill_holes, split, connectivity)
     planes = None if image is None else to_planes(image)

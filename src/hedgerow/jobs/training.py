@@ -81,7 +81,7 @@ def train(
     keep:        files that must not be written over, beside those that are read
     overwrite:   also an existing file that Hedgerow did not write
     """
-    if unlabelled not in (None, "auto"):
+    if unlabelled is not None and not (isinstance(unlabelled, str) and unlabelled == "auto"):
         unlabelled = check_unlabelled(unlabelled)
     changed = replace(config or StackConfig(), **(changes or {}))  # refuses bad settings before anything is read
     layout = layout_of(changed.features)
