@@ -25,7 +25,7 @@ def as_second(
     described["settings"] = settings
     if described["kind"] == "net":
         records = [_record(record) for record in described["net"]["refined"]]
-        described["net"] = {**described["net"], "refined": records, "relaxed": bool(records)}
+        described["net"] = {**described["net"], "refined": records, "relaxed": bool(records), "walked": False}
     return described, {name: array for name, array in arrays.items() if name not in unused}
 
 

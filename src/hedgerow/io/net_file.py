@@ -43,6 +43,7 @@ def description(net: StackNet) -> dict[str, Any]:
         "sharpness": [net.level(k).sharpness.to_dict() for k in range(net.n_levels)],
         "relaxed": net.relaxed,
         "refined": [one.to_dict() for one in net.refinements],
+        **({} if net.walked else {"walked": False}),
     }
 
 
@@ -73,6 +74,7 @@ def rebuild(stack: ForestStack, described: dict[str, Any], given: dict[str, np.n
         refuse_unless(fits, "a vote or the weight of a split is out of range")
         # As in a stack: divided by their sum, votes of either sign would be no probabilities.
         refuse_unless(net.output == "softmax" or bool((votes >= 0).all()), "a vote is negative")
+    net.walked = flag(described.get("walked", True), "way of predicting")
     net.refinements, net.relaxed = refinements(described["refined"]), flag(described["relaxed"], "softening")
     return net
 

@@ -32,6 +32,8 @@ class StackNet(Answers, nn.Module):  # type: ignore[misc]  # in this order, so t
     settings:    how the forests were made, for information
     refinements: those it has been through, in order
     relaxed:     whether its splits have been softened for training, which is done once
+    walked:      whether levels of soft splits predict by walking, which is faster; not so for networks of 0.1.0, whose
+                 predictions stay what they were to the last bit
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
     >>> stack = hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2))
@@ -47,6 +49,7 @@ class StackNet(Answers, nn.Module):  # type: ignore[misc]  # in this order, so t
         self.settings: dict[str, Any] = dict(stack.settings)
         self.refinements: tuple[Refinement, ...] = stack.refinements
         self.relaxed = stack.relaxed
+        self.walked = True
 
     def __repr__(self) -> str:
         """One line; `layers()` lists the layers."""
@@ -170,7 +173,7 @@ class StackNet(Answers, nn.Module):  # type: ignore[misc]  # in this order, so t
     def run_level(self, level: int, given: LevelInput) -> np.ndarray:
         """(C,h,w) float32 output of one level in a region."""
         is_softmax = self.output == "softmax" and level + 1 == self.n_levels
-        if is_walked(self.level(level)):
+        if self.walked and is_walked(self.level(level)):
             return run_walked(self.level(level), given, is_softmax)
         with torch.no_grad():
             scores = self.level(level)(self.region_source(given), region_grid(given.region))
