@@ -32,7 +32,7 @@ def moments(scene, n, rng):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_killed_command_leaves_the_old_or_the_new_and_the_next_run_finishes(disturbed, name):
     rng = np.random.default_rng(0)
-    for number, moment in enumerate(moments(disturbed.scene(name), 3, rng)):
+    for number, moment in enumerate(moments(disturbed.scene(name), 2, rng)[:3]):
         disturbed.kill(name, number % 2, fresh=number == 1, **moment)
 
 
@@ -52,7 +52,7 @@ def test_a_refinement_killed_again_and_again_ends_with_the_same_bits(disturbed):
     n_killed, code = 0, None
     while code != 0:
         # Some steps further each time: a checkpoint is a step or two of the files.
-        code = scene.run(0, step=7).code
+        code = scene.run(0, step=12).code
         n_killed += code != 0
         assert n_killed < 50
     assert n_killed > 1
@@ -63,7 +63,7 @@ def test_a_refinement_killed_again_and_again_ends_with_the_same_bits(disturbed):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_full_disk_costs_nothing_that_was_there(disturbed, name):
     ended = set()
-    for number, largest in enumerate((0, 100, 700, 3000, 10**6)):
+    for number, largest in enumerate((0, 700, 10**6)):
         full = contextlib.nullcontext({"largest": largest})
         ended.add(disturbed.fill(name, number % 2, full, fresh=number == 1).what)
     assert {"old kept", "finished"} <= ended
@@ -102,8 +102,8 @@ def test_a_disk_that_is_really_full_costs_nothing_either(tmp_path):
     with small_disk(tmp_path / "disk", 2**23) as disk:
         disturbed = Disturbed(disk / "work", home=tmp_path / "home")
         try:
-            for name in NAMES:
-                for number, free in enumerate((0, 4096, 12_288)):
+            for name in ("train", "predict tif", "predict zarr"):
+                for number, free in enumerate((0, 12_288)):
                     disturbed.fill(name, number % 2, filled(disk, free), fresh=number == 1)
         finally:
             disturbed.stop()

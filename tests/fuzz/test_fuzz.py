@@ -8,7 +8,7 @@ from fuzz.runner import Runner
 from fuzz.worker import KINDS, rng_of, run_case
 from helpers.files import listing
 
-N_CASES = 300
+N_CASES = 200
 
 
 @pytest.mark.parametrize("kind", ["models", "images", "settings"])

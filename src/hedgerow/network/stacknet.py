@@ -5,6 +5,7 @@ outputs of inner levels, H_{3k}, are normalised and become inputs of the next le
 """
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.history import Known, Refinement
 from hedgerow.forest.level_input import LevelInput
 from hedgerow.images.legend import Legend
+from hedgerow.kernels.cpu.level_work import in_stored_order
 from hedgerow.kernels.definition import level as definition
 from hedgerow.network.layout import Grid, Source, region_grid
 from hedgerow.network.levels import Layer, LevelNet
@@ -175,7 +177,7 @@ class StackNet(Answers, nn.Module):  # type: ignore[misc]  # in this order, so t
         is_softmax = self.output == "softmax" and level + 1 == self.n_levels
         if self.walked and is_walked(self.level(level)):
             return run_walked(self.level(level), given, is_softmax)
-        with torch.no_grad():
+        with torch.no_grad(), nullcontext() if self.walked else in_stored_order():
             scores = self.level(level)(self.region_source(given), region_grid(given.region))
             found: Tensor = definition.softmax(scores) if is_softmax else definition.normalise(scores)
             return found.cpu().numpy()

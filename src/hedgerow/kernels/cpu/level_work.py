@@ -1,5 +1,9 @@
 """The network of one level in NumPy: the fused kernels, handed out to threads. No PyTorch here."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
 import numpy as np
 
 from hedgerow.kernels.constants import CPU_GENERATIONS, SMALLEST_CARRY, SPLIT_KINDS
@@ -13,6 +17,19 @@ from hedgerow.threads import map_threads
 
 # Gradients are summed in so many parts, whatever the number of threads: the same sums in the same order.
 PARTS = 8
+
+
+_walks = ContextVar("walks", default=True)
+
+
+@contextmanager
+def in_stored_order() -> Iterator[None]:
+    """Meanwhile, soft levels visit all nodes in their stored order, as in 0.1.0: sums then have the same bits."""
+    before = _walks.set(False)
+    try:
+        yield
+    finally:
+        _walks.reset(before)
 
 
 class LevelWork:
@@ -29,7 +46,8 @@ class LevelWork:
         # A block that ends beyond the grid reads, and adds nothing to, what lies there.
         self.beyond = (ROWS + 1) * reads.stride + COLUMNS
         is_soft = split == "soft" and activation == "exp" and not reads.is_stretched
-        self.sparse = SoftLevel(reads, wiring, tolerance) if is_soft and tolerance >= SPARSE else None
+        is_walked = is_soft and tolerance >= SPARSE and _walks.get()
+        self.sparse = SoftLevel(reads, wiring, tolerance) if is_walked else None
 
     def padded(self, values: np.ndarray) -> np.ndarray:
         """values (V,) with room behind them where it is needed, as both ways read them."""
