@@ -58,8 +58,18 @@ def test_much_larger_memory_is_not_taken():
     assert place(reused.empty((SIZE,))) != where
 
 
+def test_a_little_larger_fits_and_what_is_outgrown_goes():
+    where = place(reused.empty((SIZE,)))
+    gc.collect()
+    assert place(reused.empty((SIZE + SIZE // 10,))) == where
+    gc.collect()
+    larger = reused.empty((SIZE + SIZE // 2,))
+    assert larger.size > SIZE
+    assert not reused._idle
+
+
 def test_what_is_idle_is_bounded_and_can_be_let_go(monkeypatch):
-    monkeypatch.setattr(reused, "MOST", 4 * 3 * SIZE)
+    monkeypatch.setattr(reused, "MOST", 4 * 4 * SIZE)
     held = [reused.empty((SIZE,)) for _ in range(5)]
     del held
     gc.collect()

@@ -14,6 +14,9 @@ import numpy as np
 LEAST = 2**22  # bytes; smaller arrays stay with the process anyway
 MOST = 2**29  # bytes that are kept while nobody uses them
 SLACK = 1.25  # an array may take memory that is larger by so much
+SPARE = (
+    1 / 8
+)  # part that is added to new memory, for the next array may be a little larger; untouched, it costs nothing
 
 _lock = threading.RLock()  # a holder may be collected while the same thread is in here
 _idle: list[np.ndarray] = []  # the one that was used last comes last
@@ -42,7 +45,9 @@ def _take(size: int) -> np.ndarray:
         fits = [k for k, memory in enumerate(_idle) if size <= memory.size <= SLACK * size]
         if fits:
             return _idle.pop(min(fits, key=lambda k: _idle[k].size))
-    return np.empty(size, np.float32)
+        # What has been outgrown would only lie there beside what replaces it.
+        _idle[:] = [memory for memory in _idle if not size / 2 <= memory.size < size]
+    return np.empty(int((1 + SPARE) * size), np.float32)
 
 
 def _give_back(memory: np.ndarray) -> None:
