@@ -175,3 +175,19 @@ def test_validation_refuses_what_cannot_be_walked(field, index, value):
     array[index] = value
     with pytest.raises(ModelError):
         replace(forest, **{field: array}).validate()
+
+
+@pytest.mark.parametrize("shape", SIZES)
+@pytest.mark.parametrize("radii", [(0,), (0, 2)])
+def test_leaves_of_single_probes_are_those_of_the_definition(shape, radii, monkeypatch):
+    rng = np.random.default_rng(3)
+    forest, channels = random_forest(rng, radii=radii, max_depth=6), channels_of(rng, shape)
+    given = whole_input(channels)
+    assert walk._is_single(forest, given)
+    found = walk.reached_leaves(forest, given)
+    monkeypatch.setattr(walk, "_is_single", lambda forest, given: False)
+    np.testing.assert_array_equal(found, walk.reached_leaves(forest, given))
+    if radii == (0,):
+        for tree, row, column in np.ndindex(*found.shape):
+            leaf = plain.leaf_of(forest, tree, channels, row, column)
+            assert forest.leaf_index[np.flatnonzero(~forest.is_split)[leaf]] == found[tree, row, column]

@@ -5,7 +5,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from hedgerow.network.mapping import to_convnet
+from hedgerow.network import stacknet
+from hedgerow.network.mapping import to_convnet, to_forest
+from hedgerow.network.soft_levels import is_walked
 from helpers.net_stacks import SPLITS, random_stack, scores_of, whole_numbers
 
 TOLERANCES = [("hard", 0.0), ("tanh", 0.0), ("soft", 0.0), ("soft", 1e-3), ("crelu", 1e-3)]
@@ -90,3 +92,28 @@ def test_softmax_preserves_the_most_likely_class(split):
     np.testing.assert_allclose(proba, exact / exact.sum(axis=0), atol=1e-6)
     np.testing.assert_array_equal(proba.argmax(axis=0), scores.argmax(axis=0))
     np.testing.assert_array_equal(net.predict(image), np.array(net.classes)[scores.argmax(axis=0)])
+
+
+@pytest.mark.parametrize("size", [(1, 1), (5, 31), (21, 19)])
+def test_soft_networks_predict_by_walking_what_their_levels_compute(size, monkeypatch):
+    image, net = whole_numbers(7, size=size), to_convnet(random_stack(7, n_classes=5))
+    net.set_tolerance(1e-3)
+    walked = net.level_outputs(image)
+    for ours, soft in zip(walked, to_forest(net, method="soft").level_outputs(image), strict=True):
+        np.testing.assert_array_equal(ours, soft)
+    with torch.no_grad():
+        scores = scores_of(net, image)[-1]
+    np.testing.assert_allclose(walked[-1], torch.softmax(scores, 0), atol=2e-6)
+    monkeypatch.setattr(stacknet, "is_walked", lambda level: False)
+    for ours, plain in zip(walked, net.level_outputs(image), strict=True):
+        np.testing.assert_allclose(ours, plain, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("given", "tolerance"),
+    [({"activation": "softmax"}, 1e-3), ({"connections": "sparse"}, 1e-3), ({"split": "crelu"}, 1e-3), ({}, 0.0)],
+)
+def test_what_is_no_fuzzy_tree_or_leaves_nothing_out_is_not_walked(given, tolerance):
+    net = to_convnet(random_stack(7), **given)
+    net.set_tolerance(tolerance)
+    assert not any(is_walked(net.level(number)) for number in range(net.n_levels))
