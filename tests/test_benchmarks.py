@@ -4,6 +4,7 @@ import math
 import sys
 from types import SimpleNamespace
 
+import facades
 import numpy as np
 import pytest
 
@@ -11,7 +12,6 @@ import bench_export
 import bench_forest
 import bench_growth
 import bench_tables
-import facades
 import growth_figure
 import measure
 import onnx_peer

@@ -28,6 +28,7 @@ from hedgerow.images.labelled import Images, LabelledImage, LabelledSet, labelle
 from hedgerow.images.legend import Legend
 from hedgerow.images.metrics import Scores, confusion
 from hedgerow.images.regions import Region
+from hedgerow.kernels import reused
 from hedgerow.progress import Report, reporting
 
 log = logging.getLogger("hedgerow")
@@ -128,6 +129,7 @@ def grow_stack(
         known=known,
     )
     stack.validate()
+    reused.let_go()
     return stack
 
 
