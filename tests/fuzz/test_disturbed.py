@@ -13,6 +13,8 @@ from fuzz.disturbed import IS_POSSIBLE, NAMES, Disturbed, check_refusal
 from fuzz.privileges import can_be_humble
 from helpers.files import listing
 
+# Each kind of file at once; the other commands in `make test-all`.
+SOME = [name if name in ("train", "predict zarr") else pytest.param(name, marks=pytest.mark.slow) for name in NAMES]
 pytestmark = pytest.mark.skipif(not IS_POSSIBLE, reason="this system cannot fork")
 
 
@@ -29,7 +31,7 @@ def moments(scene, n, rng):
     return [{"step": int(step)} for step in steps] + [{"after": float(rng.random() * scene.seconds)} for _ in range(n)]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SOME)
 def test_a_killed_command_leaves_the_old_or_the_new_and_the_next_run_finishes(disturbed, name):
     rng = np.random.default_rng(0)
     for number, moment in enumerate(moments(disturbed.scene(name), 2, rng)[:3]):
@@ -60,7 +62,7 @@ def test_a_refinement_killed_again_and_again_ends_with_the_same_bits(disturbed):
     assert not scene.left().temporary
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SOME)
 def test_a_full_disk_costs_nothing_that_was_there(disturbed, name):
     ended = set()
     for number, largest in enumerate((0, 700, 10**6)):
