@@ -4,7 +4,6 @@ import math
 import sys
 from types import SimpleNamespace
 
-import facades
 import numpy as np
 import pytest
 
@@ -215,11 +214,3 @@ def test_small_sizes_are_not_kept(page, capsys):
         page("--small")
     assert run.RESULTS.read_text() == PAGE
     assert "--small" in capsys.readouterr().err
-
-
-def test_house_fronts_are_drawn_the_same_again_and_show_every_class():
-    (images, labels), (again, _) = facades.facades(4, (96, 128)), facades.facades(2, (96, 128))
-    assert all(image.shape == (96, 128, 3) and image.dtype == np.uint8 for image in images)
-    np.testing.assert_array_equal(images[1], again[1])
-    assert (images[0] != images[1]).any()
-    assert set(np.unique(labels)) == set(range(len(facades.CLASSES)))
