@@ -100,6 +100,7 @@ def filled(folder, free):
         filler.unlink()
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_really_full_costs_nothing_either(tmp_path):
     with small_disk(tmp_path / "disk", 2**23) as disk:
         disturbed = Disturbed(disk / "work", home=tmp_path / "home")

@@ -33,13 +33,24 @@ INTERPRETED = (
     "every third pixel", "stretched lattice", "first level, every third pixel", "first level, stretched",
 )  # fmt: skip
 SMALL = {"size": (5, 37), "n_trees": 2, "max_depth": 5}
-# It is given every kind of split in some cases, every case with soft splits, and all the rest when there is time.
-EVERY_KIND = ("one pixel", "less than a block", "stretched lattice")
+# It is given every kind of split in some cases, nearly all with soft splits, and the rest when there is time.
+EVERY_KIND = ("one pixel", "less than a block")
+LARGEST = "first level, stretched"
 
 
 def with_marks(case, split, activation):
-    is_quick = case not in INTERPRETED or case in EVERY_KIND or (split, activation) == ("soft", "exp")
+    is_quick = (
+        case not in INTERPRETED or case in EVERY_KIND or ((split, activation) == ("soft", "exp") and case != LARGEST)
+    )
     return pytest.param(case, split, activation, marks=[] if is_quick else pytest.mark.slow)
+
+
+def first(kinds):
+    """Of kinds of split the two that most networks have are tested always, the rest when there is time."""
+    return [
+        kind if kind in (("hard", "step"), ("soft", "exp")) else pytest.param(*kind, marks=pytest.mark.slow)
+        for kind in kinds
+    ]
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +98,7 @@ def test_hard_kernels_decide_as_the_definition_where_values_meet_thresholds(gpu,
     np.testing.assert_array_equal(found.cpu(), expected)
 
 
-@pytest.mark.parametrize(("split", "activation"), [("soft", "exp"), ("crelu", "softmax")])
+@pytest.mark.parametrize(("split", "activation"), first([("soft", "exp"), ("crelu", "softmax")]))
 def test_what_is_left_out_is_what_the_cpu_leaves_out(gpu, split, activation):
     level = level_case(**SMALL, leaf_chance=0.1, sharpness=8.0)
     slope = slope_of(level)
@@ -101,7 +112,7 @@ def test_what_is_left_out_is_what_the_cpu_leaves_out(gpu, split, activation):
     assert np.abs(kept - whole).max() > 1e-4, "nothing was left out: the test is empty"
 
 
-@pytest.mark.parametrize("together", [1, 2, 3])
+@pytest.mark.parametrize("together", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 3))])
 @pytest.mark.parametrize(("split", "activation"), KINDS)
 def test_trees_by_themselves(gpu, monkeypatch, split, activation, together):
     level = moved(level_case(size=(3, 21), n_trees=3, max_depth=4, sharpness=8.0, n_classes=66), gpu)
@@ -124,7 +135,7 @@ def test_a_pixel_does_not_depend_on_its_tile(gpu, split, activation):
         np.testing.assert_array_equal(part.reshape(3, height, width).cpu(), expected.cpu())
 
 
-@pytest.mark.parametrize(("split", "activation"), SMOOTH)
+@pytest.mark.parametrize(("split", "activation"), first(SMOOTH))
 def test_deterministic_gradients_are_the_same_twice_and_right(gpu, split, activation):
     level = level_case(**SMALL).with_features
     slope = slope_of(level)
@@ -160,7 +171,7 @@ def test_trees_that_keep_little_of_a_pixel_are_normalised_all_the_same(gpu, is_d
 
 
 @pytest.mark.parametrize("of_votes", [30, -30])
-@pytest.mark.parametrize(("split", "activation"), SMOOTH)
+@pytest.mark.parametrize(("split", "activation"), first(SMOOTH))
 def test_operands_of_any_magnitude_keep_their_digits(gpu, split, activation, of_votes):
     level = moved(level_case(**{**SMALL, "size": (2, 37)}), gpu)
     slope = slope_of(level)
@@ -194,7 +205,7 @@ class PoisonedTorch:
         return torch.full(shape, torch.nan, **options)
 
 
-@pytest.mark.parametrize(("split", "activation"), KINDS)
+@pytest.mark.parametrize(("split", "activation"), first(KINDS))
 def test_every_number_is_written_before_it_is_read(gpu, monkeypatch, split, activation):
     level = moved(level_case(**SMALL), gpu)
     slope = slope_of(level)

@@ -46,7 +46,8 @@ def there(stack, gpu):
     return Interpreted()
 
 
-@pytest.mark.parametrize("kind", GROWN)
+# The interpreter takes its time with windows as wide as those of depth images.
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind == "depth")) for kind in GROWN])
 def test_stacks_give_the_labels_of_the_cpu(gpu, kind):
     stack, image = grown_stack(kind)
     for expected, found in zip(stack.level_outputs(image), there(stack, gpu).level_outputs(image), strict=True):
@@ -69,7 +70,7 @@ def test_values_that_meet_thresholds_go_the_same_way(gpu, n_probes, is_softmax):
 
 @pytest.mark.parametrize(
     ("kind", "tolerance"),
-    [("offsets", 0.0), ("offsets", 1e-3), ("depth", 1e-3), pytest.param("depth", 0.0, marks=pytest.mark.slow)],
+    [("offsets", 0.0), ("offsets", 1e-3), *(pytest.param("depth", t, marks=pytest.mark.slow) for t in (1e-3, 0.0))],
 )
 def test_soft_forests_are_those_of_the_cpu_within_tolerance(gpu, kind, tolerance):
     stack, image = grown_stack(kind)
