@@ -19,8 +19,11 @@ CORE_TESTS := tests/images tests/features tests/forest tests/predict tests/io te
 demo: $(NET)
 	$(BIN)/hedgerow demo
 
+# Two workers with a thread each: small tests with two threads each take twice as long. `make test-all` has the threads.
+PYTEST := HEDGEROW_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow"
+
 test: $(DEV)
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(PYTEST)
 
 test-all: $(DEV)
 	$(BIN)/python -m pytest -n 2
@@ -28,7 +31,7 @@ test-all: $(DEV)
 # In an environment of its own, without PyTorch: make test-core VENV=.venv-core
 test-core: $(TEST)
 	! $(BIN)/python -c 'import torch' 2>/dev/null || { echo "PyTorch is in $(VENV): use VENV=.venv-core"; exit 1; }
-	$(BIN)/python -m pytest -n 2 -m "not slow" $(CORE_TESTS)
+	$(PYTEST) $(CORE_TESTS)
 
 check: $(DEV)
 	$(BIN)/ruff format --check src tests benchmarks
