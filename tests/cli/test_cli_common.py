@@ -238,6 +238,7 @@ def interrupt(*args, **options):
 
 
 def test_after_an_interrupt_what_can_be_resumed_says_so(hedgerow, place, model_file, monkeypatch):
+    pytest.importorskip("torch", reason="experiments need PyTorch")
     for job in ("train", "refine", "predict"):
         monkeypatch.setattr(jobs, job, interrupt, raising=False)
     monkeypatch.setattr("hedgerow.experiments.run_experiment", interrupt, raising=False)
