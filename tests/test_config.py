@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hedgerow import threads
-from hedgerow.config import AugmentConfig, ContextConfig, SamplingConfig, StackConfig, documented_toml
+from hedgerow.config import AugmentConfig, ContextConfig, SamplingConfig, StackConfig
 from hedgerow.errors import ConfigError, InputError
+from hedgerow.settings import documented_toml
 
 CONFIGS = (ContextConfig, SamplingConfig, AugmentConfig, StackConfig)
 LIMITED = [

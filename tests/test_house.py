@@ -14,7 +14,8 @@ TABLE = {
     TOP: (),
     "images": (TOP,),
     "kernels": (TOP,),
-    "features": ("images", "kernels"),
+    "encoders": (TOP,),
+    "features": ("images", "kernels", "encoders"),
     "forest": ("features",),
     "network": ("forest",),
     "predict": ("network",),
@@ -29,7 +30,18 @@ TABLE = {
     "cli": ("experiments",),
 }
 # What `import hedgerow`, or an environment without the extras, must not load.
-MAY_BE_MISSING = ("torch", "triton", "matplotlib", "jinja2", "onnx", "onnxruntime", "sklearn", "IPython")
+MAY_BE_MISSING = (
+    "torch",
+    "triton",
+    "matplotlib",
+    "jinja2",
+    "onnx",
+    "onnxruntime",
+    "sklearn",
+    "IPython",
+    "timm",
+    "safetensors",
+)
 READERS = ("PIL", "tifffile", "imagecodecs", "roifile", "zarr", "rich")  # each for one kind of file, or for a terminal
 # Modules that are named in a string and found at run time, and why.
 NAMED = {

@@ -6,7 +6,7 @@ import importlib.util
 from hedgerow.errors import HedgerowError
 
 # The extra in pyproject.toml that installs a package; "net" installs the others.
-EXTRAS = {"onnx": "onnx", "sklearn": "sklearn"}
+EXTRAS = {"onnx": "onnx", "sklearn": "sklearn", "onnxruntime": "pretrained"}
 
 
 def require(package: str, what: str) -> None:
@@ -14,6 +14,8 @@ def require(package: str, what: str) -> None:
     try:
         importlib.import_module(package)
     except ImportError as error:
+        if package == "timm":
+            raise HedgerowError(f"{what} needs timm, which is not installed; run pip install timm") from error
         extra = EXTRAS.get(package, "net")
         raise HedgerowError(
             f"{what} needs {package}, which is not installed; run pip install '.[{extra}]' in the folder of Hedgerow's"

@@ -7,7 +7,7 @@ import hedgerow as hr
 from fuzz.damage import damaged
 from fuzz.outcomes import require
 from fuzz.values import change, pick
-from hedgerow.config import documented_toml
+from hedgerow.settings import documented_toml
 
 BASES = (
     *(hr.StackConfig(), hr.StackConfig.zebrafish(), hr.StackConfig.kinect()),

@@ -8,10 +8,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from hedgerow.config import UNALTERED, AugmentConfig, RefineConfig, documented_toml
+from hedgerow.config import UNALTERED, AugmentConfig, RefineConfig
 from hedgerow.errors import ConfigError
 from hedgerow.network.mapping import to_convnet
 from hedgerow.refinement.schedules import CONNECTION_RATE, learning_rate, make_optimiser, momentum
+from hedgerow.settings import documented_toml
 from helpers.refusals import assert_one_sentence
 
 STEPS = (0, 1, 2, 7, 55, 95, 96, 97, 400, 7999)

@@ -11,14 +11,15 @@ import typer
 
 import hedgerow as hr
 from hedgerow import experiments, memory
-from hedgerow.cli import experiment, measuring, showing, training, using
+from hedgerow.cli import encoding, experiment, measuring, showing, training, using
 from hedgerow.cli.common import LOG_LINES, AsJson, Asked, Debug, Quiet, Result, Threads, Verbose, common
 from hedgerow.cli.parts import Overwrite, output_option
 from hedgerow.cli.usage import Command, Program, in_short
-from hedgerow.config import RefineConfig, StackConfig, documented_toml
+from hedgerow.config import RefineConfig, StackConfig
 from hedgerow.errors import HedgerowError, QuestionError, printable
 from hedgerow.files import one_line
 from hedgerow.progress import heeding_interrupts
+from hedgerow.settings import documented_toml
 
 app = typer.Typer(
     cls=Program,
@@ -109,7 +110,7 @@ for command in (
     *(training.train, training.refine, training.back),
     *(using.predict, measuring.measure, using.evaluate, using.export),
     *(showing.report, showing.look, showing.info),
-    *(settings, sample, demo, experiment.experiment),
+    *(encoding.encoders, settings, sample, demo, experiment.experiment),
 ):
     app.command(cls=Command, short_help=in_short(command))(common(command))
 

@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal, TypeVar
 import typer
 
 from hedgerow.cli.usage import MORE, READING
-from hedgerow.config import Checked
 from hedgerow.errors import InputError
+from hedgerow.features.layer_cache import cache_features
+from hedgerow.settings import Checked
 
 Config = TypeVar("Config", bound=Checked)
 
@@ -30,6 +31,17 @@ Pages = Annotated[
     typer.Option(
         help="Which pages of stacks to read: all, as channels, or numbers from 1, e.g. 3 or 1,3-5.",
         rich_help_panel=READING,
+    ),
+]
+Cache = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        callback=lambda folder: cache_features(
+            folder
+        ),  # every command begins with the folder that it was given, or none
+        help="Keep what a pretrained network computes for images here, and look here first.",
+        rich_help_panel=MORE,
     ),
 ]
 Overwrite = Annotated[

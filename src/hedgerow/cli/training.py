@@ -8,6 +8,7 @@ import typer
 from hedgerow import jobs
 from hedgerow.cli.common import Result
 from hedgerow.cli.parts import (
+    Cache,
     Device,
     Images,
     Labels,
@@ -44,7 +45,13 @@ def train(
     trees: Annotated[int | None, typer.Option(help="Number of trees in each forest.")] = None,
     features: Annotated[
         str | None,
-        typer.Option(help="bank (filters), channels (the image's own), depth, or several: bank+channels."),
+        typer.Option(
+            help="bank (filters), encoder (a pretrained network; encoder:NAME for another than lite0), channels (the "
+            "image's own), depth, or several: bank+encoder."
+        ),
+    ] = None,
+    layers: Annotated[
+        str | None, typer.Option(help="Layers of the encoder to read, NAME,NAME; by default its usual ones.")
     ] = None,
     reserve: Annotated[
         float | None,
@@ -63,6 +70,7 @@ def train(
         int, typer.Option(help="Refuse labels with more classes than this.", rich_help_panel=READING)
     ] = 64,
     pages: Pages = None,
+    cache: Cache = None,
     overwrite: Overwrite = False,
 ) -> Result:
     """Grow a stack of forests from images and labels.
@@ -72,8 +80,8 @@ def train(
     options = {"n_levels": levels, "n_trees": trees, "features": features, "reserve": reserve, "seed": seed}
     trained = jobs.train(
         *told_apart([*images, labels]), output, None if config is None else StackConfig.read(config),
-        changes=given(options), unlabelled=_unlabelled(unlabelled), max_classes=max_classes, pages=pages,
-        overwrite=overwrite, keep=[] if config is None else [config], say=print,
+        changes=given(options), layers=_names(layers), unlabelled=_unlabelled(unlabelled), max_classes=max_classes,
+        pages=pages, overwrite=overwrite, keep=[] if config is None else [config], say=print,
     )  # fmt: skip
     if trained.stack.n_levels < len(trained.held_out):
         print(f"levels after {trained.stack.n_levels} are left out, since they do not help")
@@ -87,6 +95,10 @@ def train(
         "classes": list(trained.stack.classes),
         "held_out_mean_dice": trained.held_out,
     }
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    return () if text is None else tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def _unlabelled(text: str | None) -> int | str | None:
@@ -139,6 +151,7 @@ def refine(
         bool,
         typer.Option("--restart", help="Forget an interrupted run of the same output.", rich_help_panel=MORE),
     ] = False,
+    cache: Cache = None,
     overwrite: Overwrite = False,
 ) -> Result:
     """Map a stack to its ConvNet and refine that end to end; or refine a network further.

@@ -9,7 +9,7 @@ import typer
 from hedgerow import jobs
 from hedgerow.cli.common import Result, Unfinished
 from hedgerow.cli.measuring import Background, Connectivity, FillHoles, MinSize, Split
-from hedgerow.cli.parts import Device, Images, Labels, Model, Overwrite, Pages, Unlabelled, output_option
+from hedgerow.cli.parts import Cache, Device, Images, Labels, Model, Overwrite, Pages, Unlabelled, output_option
 from hedgerow.cli.usage import MORE, OBJECTS
 from hedgerow.files import megabytes
 from hedgerow.images.pairing import told_apart
@@ -68,6 +68,7 @@ def predict(
     ] = None,
     pages: Pages = None,
     device: Device = "cpu",
+    cache: Cache = None,
     overwrite: Overwrite = False,
 ) -> Result:
     """Segment images: one label map each, with the class values of the training labels.
@@ -108,6 +109,7 @@ def evaluate(
     unlabelled: Unlabelled = None,
     pages: Pages = None,
     device: Device = "cpu",
+    cache: Cache = None,
     overwrite: Overwrite = False,
 ) -> Result:
     """Compare predictions with labels: Dice, balanced accuracy, confusion.

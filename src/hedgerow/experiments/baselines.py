@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from hedgerow.config import AugmentConfig, Checked, setting
+from hedgerow.config import AugmentConfig
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.experiments.data import scored
 from hedgerow.experiments.networks import NETWORKS
@@ -27,6 +27,7 @@ from hedgerow.images.arrays import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledImage, LabelledSet
 from hedgerow.progress import Report, reporting
 from hedgerow.refinement.losses import class_weights
+from hedgerow.settings import Checked, setting
 
 log = logging.getLogger("hedgerow")
 

@@ -6,11 +6,12 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from hedgerow.config import MAX_SIGMAS, StackConfig, limits_of
+from hedgerow.config import MAX_SIGMAS, StackConfig
 from hedgerow.features.protocol import Arrays, FeatureSet, are_statistics, check_features, statistics, unfitted
 from hedgerow.kernels.cpu import filters as kernels
 from hedgerow.kernels.definition.gaussian import gaussian_weights
 from hedgerow.kernels.reused import empty
+from hedgerow.settings import limits_of
 from hedgerow.threads import map_threads
 
 KINDS = (

@@ -6,9 +6,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from hedgerow.config import ContextConfig, StackConfig, limits_of
+from hedgerow.config import ContextConfig, StackConfig
 from hedgerow.errors import InputError
 from hedgerow.features.protocol import FeatureSet, check_features, unfitted
+from hedgerow.settings import limits_of
 
 NUMBERS = ("depth_unit", "nearest", "background")
 

@@ -8,6 +8,7 @@ import numpy as np
 from hedgerow.errors import ConfigError
 from hedgerow.features.protocol import Arrays, FeatureSet, unfitted
 from hedgerow.images.arrays import Layout
+from hedgerow.images.regions import Region
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,9 @@ class Joined(FeatureSet):
 
     def raw(self, image: np.ndarray) -> np.ndarray:
         return np.concatenate([member.raw(image) for member in self.members])
+
+    def raw_in(self, image: np.ndarray, region: Region) -> np.ndarray:
+        return np.concatenate([member.raw_in(image, region) for member in self.members])
 
     def settings(self) -> dict[str, Any]:
         return {**super().settings(), "members": [member.settings() for member in self.members]}

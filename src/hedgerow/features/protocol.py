@@ -63,7 +63,8 @@ class FeatureSet(Protocol):
     def raw(self, image: np.ndarray) -> np.ndarray:
         """Features (F,H,W) float32 of an image (C,H,W), before they are standardised.
 
-        A pixel's features depend on the image within `halo` alone, so that tiles agree bit for bit.
+        A pixel's features depend on the image within `halo` alone, so that tiles agree bit for bit; a kind whose
+        features also depend on where in the image a pixel is defines `raw_in` as well.
         """
         ...
 
@@ -94,9 +95,13 @@ class FeatureSet(Protocol):
             )
         if region is None:
             return self.standardise(self.unscaled(np.asarray(image)))
+        found = np.ascontiguousarray(self.raw_in(image, region), np.float32)
+        return self.standardise(found.copy() if np.may_share_memory(found, image) else found)
+
+    def raw_in(self, image: np.ndarray, region: Region) -> np.ndarray:
+        """`raw` in a region of an image (C,H,W), the same bits as for the whole."""
         seen = region.grown(self.halo, *image.shape[1:])
-        whole = self.standardise(self.unscaled(np.ascontiguousarray(seen.of(image))))
-        return region.within(seen).of(whole)
+        return region.within(seen).of(self.raw(np.ascontiguousarray(seen.of(image))))
 
     def stretch(self, image: np.ndarray) -> np.ndarray | None:
         """(H,W) float32 factor for the offsets at each pixel; None: they are the same everywhere."""

@@ -10,12 +10,13 @@ from hedgerow.errors import ConfigError
 from hedgerow.features.bank import Bank
 from hedgerow.features.channels import Channels
 from hedgerow.features.depth import Depth
+from hedgerow.features.encoder import EncoderFeatures
 from hedgerow.features.joined import Joined, can_be_joined, joined, joint_layout
 from hedgerow.features.kept import KeptFeatures
 from hedgerow.features.protocol import Arrays, FeatureSet, Statistics, check_features
 from hedgerow.images.arrays import Layout
 
-KINDS: dict[str, type[FeatureSet]] = {kind.kind: kind for kind in (Bank, Channels, Depth)}
+KINDS: dict[str, type[FeatureSet]] = {kind.kind: kind for kind in (Bank, Channels, Depth, EncoderFeatures)}
 MAX_MEMBERS = 16
 
 

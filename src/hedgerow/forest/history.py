@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from hedgerow.config import RefineConfig, limits_of
+from hedgerow.config import RefineConfig
+from hedgerow.settings import limits_of
 
 MAX_STEP = limits_of(RefineConfig, "n_steps")[1]
 MAX_LOSS = 1e30

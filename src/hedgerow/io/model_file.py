@@ -17,7 +17,7 @@ from safetensors import safe_open
 from safetensors.numpy import save as to_bytes
 
 from hedgerow import extras
-from hedgerow.config import ContextConfig, StackConfig, limits_of
+from hedgerow.config import ContextConfig, StackConfig
 from hedgerow.documents import read_document
 from hedgerow.errors import DAMAGED, HedgerowError, InputError, ModelError, refuse_unless
 from hedgerow.features.registry import rebuild
@@ -41,6 +41,7 @@ from hedgerow.io.checks import (
     whole,
     widened,
 )
+from hedgerow.settings import limits_of
 
 if TYPE_CHECKING:
     from hedgerow.network.stacknet import StackNet

@@ -7,8 +7,10 @@ from hedgerow.lazy import attach
 
 # Each module is loaded when its job is first used, so that importing this package is instant.
 _HOMES = {
+    "add_encoder": "encoding",
     "back": "mapping_back",
     "describe": "describing",
+    "encoders": "encoding",
     "evaluate": "evaluating",
     "export": "exporting",
     "look": "looking",

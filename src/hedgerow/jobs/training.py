@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hedgerow.config import StackConfig
-from hedgerow.errors import InputError, QuestionError
+from hedgerow.errors import ConfigError, InputError, QuestionError
 from hedgerow.features.registry import layout_of
 from hedgerow.files import PathLike
 from hedgerow.forest.arrays import ForestStack
@@ -62,6 +62,7 @@ def train(
     config: StackConfig | None = None,
     *,
     changes: Mapping[str, Any] | None = None,
+    layers: Sequence[str] = (),
     unlabelled: int | str | None = None,
     max_classes: int = 64,
     pages: Pages = None,
@@ -74,6 +75,7 @@ def train(
 
     config:      None: chosen by the amount of paint, see `settings_for`
     changes:     settings to change in it, by name
+    layers:      of the encoder, to read instead of those in the settings
     unlabelled:  the label value that means "no label"; None: 255, but if 0 looks like it, that is asked by a
                  QuestionError; "auto": decided by what it looks like
     max_classes: labels with more classes are refused, since they are probably no labels
@@ -83,13 +85,13 @@ def train(
     """
     if unlabelled is not None and not (isinstance(unlabelled, str) and unlabelled == "auto"):
         unlabelled = check_unlabelled(unlabelled)
-    changed = replace(config or StackConfig(), **(changes or {}))  # refuses bad settings before anything is read
+    changed = _changed(config or StackConfig(), changes, layers)  # refuses bad settings before anything is read
     layout = layout_of(changed.features)
     pairs = pair_files(images, labels)
     output = checked_output(output, [*files_of(pairs), *keep], overwrite=overwrite)
     labelled = _read(pairs, labels, layout, unlabelled, max_classes, pages, say)
     if config is None:
-        changed = replace(settings_for(labelled, say), **(changes or {}))
+        changed = _changed(settings_for(labelled, say), changes, layers)
 
     def scored(level: int, dice: float, held: GroupsOf) -> None:
         say(f"level {level}: mean Dice {dice:.3f} on {UNSEEN[held]} it did not see")
@@ -97,6 +99,15 @@ def train(
     grown = grow_stack(labelled, changed, progress=progress, scored=scored)
     stack = _scored(grown, labelled, progress)
     return Trained(stack, model_file.save(stack, output))
+
+
+def _changed(config: StackConfig, changes: Mapping[str, Any] | None, layers: Sequence[str]) -> StackConfig:
+    changed = replace(config, **(changes or {}))
+    if not layers:
+        return changed
+    if "encoder" not in changed.features:
+        raise ConfigError("layers were named, but no encoder is among the features; add --features encoder.")
+    return replace(changed, encoder=replace(changed.encoder, layers=tuple(layers)))
 
 
 def _scored(stack: ForestStack, labelled: LabelledSet, progress: Report | None) -> ForestStack:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hedgerow.config import Checked
 from hedgerow.forest.arrays import Forest, ForestStack
 from hedgerow.images.legend import Legend, hex_of
 from hedgerow.images.metrics import Scores
 from hedgerow.report.words import cell, counted
+from hedgerow.settings import Checked
 
 if TYPE_CHECKING:
     from hedgerow.network.stacknet import StackNet

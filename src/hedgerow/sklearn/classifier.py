@@ -21,7 +21,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch.nn import functional
 
-from hedgerow.config import Checked, RefineConfig, Sharpness, StackConfig, setting
+from hedgerow.config import RefineConfig, Sharpness, StackConfig
 from hedgerow.features.registry import fit_features
 from hedgerow.forest.arrays import Forest, ForestStack
 from hedgerow.forest.level_input import whole_input
@@ -34,6 +34,7 @@ from hedgerow.predict.run import run_level
 from hedgerow.progress import silent
 from hedgerow.refinement.loop import steady_sums
 from hedgerow.refinement.schedules import learning_rate, make_optimiser
+from hedgerow.settings import Checked, setting
 from hedgerow.sklearn.forests import TableError, from_sklearn, table_channels
 
 # Measured, see docs/tables.md.

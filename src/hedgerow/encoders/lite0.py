@@ -1,0 +1,85 @@
+"""EfficientNet-Lite0, trained on ImageNet: its seven stages, in a few lines of PyTorch.
+
+Tan and Le, "EfficientNet" (2019); the Lite variants have ReLU6 and no squeeze-and-excitation. Normalisation is folded
+into the weights of the convolution before it, so statistics stay those of ImageNet whatever is trained.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from hedgerow.encoders.devices import OneThread, device
+from hedgerow.encoders.protocol import Layer, TorchEncoder
+
+# Of each stage: blocks, side of its kernels, stride of its first block, widening, channels.
+STAGES = ((1, 3, 1, 1, 16), (2, 3, 2, 6, 24), (2, 5, 2, 6, 40), (3, 3, 2, 6, 80), (3, 5, 1, 6, 112), (4, 5, 2, 6, 192),
+          (1, 3, 1, 6, 320))  # fmt: skip
+EPSILON = 1e-3  # of its normalisation
+CENTRE, SPREAD = 127.0, 128.0  # of its input
+
+
+class Lite0(TorchEncoder):
+    """weights: "stem", and "BLOCK.expand", "BLOCK.depthwise", "BLOCK.project", each with ".weight" and ".bias"."""
+
+    name = "lite0"
+    layers = tuple(
+        Layer(f"s{number}", stride, stage[-1])
+        for number, (stride, stage) in enumerate(zip((2, 4, 8, 16, 16, 32, 32), STAGES, strict=True), 1)
+    )
+    usual = ("s1", "s2", "s3", "s5")
+    multiple = 32
+
+    def __init__(self, weights: Mapping[str, Tensor], checksum: str) -> None:
+        self.weights, self.checksum = dict(weights), checksum
+
+    def run(self, picture: np.ndarray, names: Sequence[str]) -> list[np.ndarray]:
+        with torch.inference_mode(), OneThread():
+            found = self.outputs(torch.from_numpy(picture).to(device()), names)
+            return [layer.cpu().numpy() for layer in found]
+
+    def outputs(self, picture: Tensor, names: Sequence[str]) -> list[Tensor]:
+        last = max(int(name[1:]) for name in names)
+        x = F.relu6(self._conv("stem", (picture[None] - CENTRE) / SPREAD, 2))
+        found, block = {}, 0
+        for number, (n_blocks, _, stride, _, _) in enumerate(STAGES[:last], 1):
+            for first in range(n_blocks):
+                x = self._block(block, x, stride if first == 0 else 1)
+                block += 1
+            found[f"s{number}"] = x[0]
+        return [found[name] for name in names]
+
+    def _block(self, number: int, x: Tensor, stride: int) -> Tensor:
+        wide = F.relu6(self._conv(f"{number}.expand", x)) if number else x
+        deep = F.relu6(self._conv(f"{number}.depthwise", wide, stride, groups=wide.shape[1]))
+        narrow = self._conv(f"{number}.project", deep)
+        return narrow + x if stride == 1 and narrow.shape == x.shape else narrow
+
+    def _conv(self, name: str, x: Tensor, stride: int = 1, groups: int = 1) -> Tensor:
+        """A convolution whose output i looks at inputs around stride * i, with zeros beyond (TensorFlow's "same")."""
+        weight, bias = (self.weights[f"{name}.{part}"].to(x.device) for part in ("weight", "bias"))
+        beyond = weight.shape[-1] - stride  # sides are multiples of 32
+        if beyond > 0:
+            x = F.pad(x, (beyond // 2, beyond - beyond // 2) * 2)
+        return F.conv2d(x, weight, bias, stride, groups=groups)
+
+
+def folded(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The weights of `Lite0` from those of the published file, where each convolution has a normalisation after it."""
+    pairs = {"stem": ("_conv_stem", "_bn0")}
+    for block in range(sum(stage[0] for stage in STAGES)):
+        parts = [("depthwise", "_depthwise_conv", "_bn1"), ("project", "_project_conv", "_bn2")]
+        if block:
+            parts.insert(0, ("expand", "_expand_conv", "_bn0"))
+        pairs |= {f"{block}.{ours}": (f"_blocks.{block}.{a}", f"_blocks.{block}.{b}") for ours, a, b in parts}
+    found = {}
+    for ours, (conv, norm) in pairs.items():
+        scale, shift, mean, variance = (
+            stored[f"{norm}.{part}"].double() for part in ("weight", "bias", "running_mean", "running_var")
+        )
+        factor = scale / torch.sqrt(variance + EPSILON)
+        found[f"{ours}.weight"] = (stored[f"{conv}.weight"].double() * factor[:, None, None, None]).float()
+        found[f"{ours}.bias"] = (shift - mean * factor).float()
+    return found

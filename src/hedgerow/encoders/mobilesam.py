@@ -1,0 +1,174 @@
+"""The picture encoder of MobileSAM: a TinyViT of four stages and a neck, in a few lines of PyTorch.
+
+Zhang et al., "Faster Segment Anything" (2023); Wu et al., "TinyViT" (2022). As in lite0.py, normalisation over batches
+is folded into the convolution before it. Attention looks at windows, so that a picture may have any size.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from hedgerow.encoders.devices import OneThread, device
+from hedgerow.encoders.protocol import Layer, TorchEncoder
+
+# Of each stage: blocks, stride of its output, channels, heads, side of a window; the first has convolutions only.
+STAGES = ((2, 4, 64, 0, 0), (2, 8, 128, 4, 7), (6, 16, 160, 5, 14), (2, 16, 320, 10, 7))
+WIDENING = 4
+NECK = 256  # channels
+EPSILON = 1e-5  # of its normalisations
+NECK_EPSILON = 1e-6
+MEAN, STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)  # of its input
+
+
+class MobileSam(TorchEncoder):
+    """weights, most with ".weight" and ".bias", S being a stage and B a block of it:
+
+    convolutions     stem.0, stem.1, 0.B.expand, 0.B.depthwise, 0.B.project, S.B.local,
+                     S.merge.0, S.merge.1, S.merge.2 (on the way to stage S + 1), neck.0, neck.2 (these without bias)
+    linear           S.B.qkv, S.B.out, S.B.up, S.B.down
+    normalisation    S.B.before_attention, S.B.before_up, neck.1, neck.3
+    S.B.distances    (heads, side of a window squared), added to attention by how far apart two pixels are
+    """
+
+    name = "mobilesam"
+    layers = (
+        *(Layer(f"l{number}", stride, width) for number, (_, stride, width, _, _) in enumerate(STAGES)),
+        Layer("neck", STAGES[-1][1], NECK),
+    )
+    usual = ("l0", "l1", "l2", "neck")
+    multiple = 16
+
+    def __init__(self, weights: Mapping[str, Tensor], checksum: str) -> None:
+        self.weights, self.checksum = dict(weights), checksum
+
+    def run(self, picture: np.ndarray, names: Sequence[str]) -> list[np.ndarray]:
+        with torch.inference_mode(), OneThread():
+            found = self.outputs(torch.from_numpy(picture).to(device()), names)
+            return [layer.cpu().numpy() for layer in found]
+
+    def outputs(self, picture: Tensor, names: Sequence[str]) -> list[Tensor]:
+        order = [layer.name for layer in self.layers]
+        last = max(order.index(name) for name in names)
+        mean, std = (picture.new_tensor(values)[:, None, None] for values in (MEAN, STD))
+        # Channels stay innermost in memory: convolutions are faster, and linear layers need no copy.
+        x = ((picture - mean) / std)[None].contiguous(memory_format=torch.channels_last)
+        x = self._conv("stem.1", F.gelu(self._conv("stem.0", x, 2)), 2)
+        found = {}
+        for number, (n_blocks, stride, _, heads, window) in enumerate(STAGES[: last + 1]):
+            if number:
+                x = self._merged(number - 1, x, stride // STAGES[number - 1][1])
+            for block in range(n_blocks):
+                place = f"{number}.{block}"
+                x = self._attentive_block(place, x, heads, window) if heads else self._conv_block(place, x)
+            found[f"l{number}"] = x
+        if "neck" in names:
+            found["neck"] = self._neck(x)
+        return [found[name][0].contiguous() for name in names]
+
+    def _conv_block(self, place: str, x: Tensor) -> Tensor:
+        wide = F.gelu(self._conv(f"{place}.expand", x))
+        deep = F.gelu(self._conv(f"{place}.depthwise", wide))
+        return F.gelu(self._conv(f"{place}.project", deep) + x)
+
+    def _merged(self, stage: int, x: Tensor, stride: int) -> Tensor:
+        """The input of the next stage, of 1 / stride as many rows and columns."""
+        wide = F.gelu(self._conv(f"{stage}.merge.0", x))
+        return self._conv(f"{stage}.merge.2", F.gelu(self._conv(f"{stage}.merge.1", wide, stride)))
+
+    def _attentive_block(self, place: str, x: Tensor, heads: int, window: int) -> Tensor:
+        x = x + self._attention(place, x.permute(0, 2, 3, 1), heads, window).permute(0, 3, 1, 2)
+        x = self._conv(f"{place}.local", x)
+        wide = F.gelu(self._linear(f"{place}.up", self._norm(f"{place}.before_up", x.permute(0, 2, 3, 1))))
+        return x + self._linear(f"{place}.down", wide).permute(0, 3, 1, 2)
+
+    def _attention(self, place: str, x: Tensor, heads: int, window: int) -> Tensor:
+        """What the pixels of each window learn from one another: (1,H,W,C) of x (1,H,W,C).
+
+        The last windows are filled up with zeros below and to the right. Pixels do look at these: the network was
+        trained so.
+        """
+        _, height, width, channels = x.shape
+        x = F.pad(x, (0, 0, 0, -width % window, 0, -height % window))
+        rows, columns = x.shape[1] // window, x.shape[2] // window
+        x = x.view(rows, window, columns, window, channels).transpose(1, 2).reshape(-1, window**2, channels)
+        qkv = self._linear(f"{place}.qkv", self._norm(f"{place}.before_attention", x))
+        q, k, v = qkv.view(len(x), window**2, heads, 3, -1).permute(3, 0, 2, 1, 4)
+        biases = self._weight(f"{place}.distances", x)[:, torch.from_numpy(distances(window)).to(x.device)]
+        seen = F.scaled_dot_product_attention(q, k, v, attn_mask=biases[None])
+        x = self._linear(f"{place}.out", seen.transpose(1, 2).flatten(2))
+        x = x.view(rows, columns, window, window, channels).transpose(1, 2)
+        return x.reshape(1, rows * window, columns * window, channels)[:, :height, :width]
+
+    def _neck(self, x: Tensor) -> Tensor:
+        for conv, norm in (("neck.0", "neck.1"), ("neck.2", "neck.3")):
+            x = self._norm(norm, self._conv(conv, x).permute(0, 2, 3, 1), NECK_EPSILON).permute(0, 3, 1, 2)
+        return x
+
+    def _weight(self, name: str, x: Tensor) -> Tensor:
+        return self.weights[name].to(x.device)
+
+    def _conv(self, name: str, x: Tensor, stride: int = 1) -> Tensor:
+        """A convolution of x (1,C,H,W) with zeros beyond; depthwise if its kernels have one channel."""
+        weight = self._weight(f"{name}.weight", x)
+        bias = self._weight(f"{name}.bias", x) if f"{name}.bias" in self.weights else None
+        return F.conv2d(x, weight, bias, stride, padding=weight.shape[-1] // 2, groups=x.shape[1] // weight.shape[1])
+
+    def _linear(self, name: str, x: Tensor) -> Tensor:
+        return F.linear(x, self._weight(f"{name}.weight", x), self._weight(f"{name}.bias", x))
+
+    def _norm(self, name: str, x: Tensor, epsilon: float = EPSILON) -> Tensor:
+        """Each pixel's channels, the last axis, with mean 0 and variance 1, then scaled and shifted."""
+        weight, bias = (self._weight(f"{name}.{part}", x) for part in ("weight", "bias"))
+        return F.layer_norm(x, x.shape[-1:], weight, bias, epsilon)
+
+
+def distances(window: int) -> np.ndarray:
+    """For two pixels of a window, counted along its rows, rows apart * window + columns apart: (window², window²)."""
+    rows, columns = np.divmod(np.arange(window**2), window)
+    return np.abs(rows[:, None] - rows) * window + np.abs(columns[:, None] - columns)
+
+
+def folded(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The weights of `MobileSam` from those of the published file, which holds the rest of MobileSAM too."""
+    normalised, plain = _stored_names()
+    found = {}
+    for ours, theirs in normalised.items():
+        kernels = stored[f"image_encoder.{theirs}.c.weight"].double()
+        scale, shift, mean, variance = (
+            stored[f"image_encoder.{theirs}.bn.{part}"].double()
+            for part in ("weight", "bias", "running_mean", "running_var")
+        )
+        factor = scale / torch.sqrt(variance + EPSILON)
+        found[f"{ours}.weight"] = (kernels * factor[:, None, None, None]).float()
+        found[f"{ours}.bias"] = (shift - mean * factor).float()
+    return found | {ours: stored[f"image_encoder.{theirs}"].float() for ours, theirs in plain.items()}
+
+
+def _stored_names() -> tuple[dict[str, str], dict[str, str]]:
+    """Our name -> theirs: of convolutions with a normalisation after them, and of tensors that are taken as they are.
+
+    Theirs stand behind "image_encoder." in the file.
+    """
+    normalised = {"stem.0": "patch_embed.seq.0", "stem.1": "patch_embed.seq.2"}
+    linear: dict[str, str] = {}
+    plain = {"neck.0.weight": "neck.0.weight", "neck.2.weight": "neck.2.weight"}
+    for stage, (n_blocks, _, _, heads, _) in enumerate(STAGES):
+        if stage + 1 < len(STAGES):
+            normalised |= {f"{stage}.merge.{i}": f"layers.{stage}.downsample.conv{i + 1}" for i in range(3)}
+        for block in range(n_blocks):
+            ours, theirs = f"{stage}.{block}", f"layers.{stage}.blocks.{block}"
+            if heads:
+                normalised[f"{ours}.local"] = f"{theirs}.local_conv"
+                plain[f"{ours}.distances"] = f"{theirs}.attn.attention_biases"
+                linear |= {f"{ours}.before_attention": f"{theirs}.attn.norm", f"{ours}.before_up": f"{theirs}.mlp.norm"}
+                linear |= {f"{ours}.qkv": f"{theirs}.attn.qkv", f"{ours}.out": f"{theirs}.attn.proj"}
+                linear |= {f"{ours}.up": f"{theirs}.mlp.fc1", f"{ours}.down": f"{theirs}.mlp.fc2"}
+            else:
+                parts = ("expand", "depthwise", "project")
+                normalised |= {f"{ours}.{part}": f"{theirs}.conv{i}" for i, part in enumerate(parts, 1)}
+    linear |= {"neck.1": "neck.1", "neck.3": "neck.3"}
+    plain |= {f"{a}.{part}": f"{b}.{part}" for a, b in linear.items() for part in ("weight", "bias")}
+    return normalised, plain

@@ -1,0 +1,65 @@
+"""`Encoder`: what a pretrained network offers to the features that read its inner layers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from hedgerow.errors import ConfigError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MAX_STRIDE = 128
+
+
+@dataclass(frozen=True)
+class Layer:
+    """An inner layer: its output has one value per `stride` rows and columns of the input, in `n_channels` channels."""
+
+    name: str
+    stride: int
+    n_channels: int
+
+
+class Encoder(Protocol):
+    """A network with its weights; it is given pictures of three channels with values from 0 to 255.
+
+    name:     as it is chosen: lite0, mobilesam, timm:NAME, or the path of an ONNX file
+    checksum: of the weights, so that a model knows the ones that it was trained with
+    layers:   those that can be read, fine ones first
+    usual:    the names of those that are read unless others are asked for
+    multiple: the sides of its input must be multiples of this
+    """
+
+    name: str
+    checksum: str
+    layers: tuple[Layer, ...]
+    usual: tuple[str, ...]
+    multiple: int
+
+    def run(self, picture: np.ndarray, names: Sequence[str]) -> list[np.ndarray]:
+        """The named layers (C,h,w) float32 of a picture (3,H,W) float32, whose sides are multiples of `multiple`."""
+        ...
+
+
+class TorchEncoder(Encoder, Protocol):
+    """An encoder that gradients go through."""
+
+    weights: "dict[str, Tensor]"
+
+    def outputs(self, picture: "Tensor", names: Sequence[str]) -> "list[Tensor]":
+        """As `run`, of and with tensors."""
+        ...
+
+
+def chosen_layers(encoder: Encoder, names: Sequence[str]) -> tuple[Layer, ...]:
+    """The layers of these names, fine ones first; none: the usual ones."""
+    known = {layer.name: layer for layer in encoder.layers}
+    for name in names:
+        if name not in known:
+            shown = ", ".join(list(known)[:12]) + (", ..." if len(known) > 12 else "")
+            raise ConfigError(f"the encoder {encoder.name} has no layer {name[:60]!r}; its layers are {shown}.")
+    wanted = names or encoder.usual
+    return tuple(layer for layer in encoder.layers if layer.name in wanted)

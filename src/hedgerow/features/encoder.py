@@ -1,0 +1,241 @@
+"""Features from the inner layers of a pretrained network, reduced to their principal components."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from hedgerow.config import EncoderConfig, StackConfig
+from hedgerow.encoders.known import find, find_again
+from hedgerow.encoders.protocol import MAX_STRIDE, Layer, chosen_layers
+from hedgerow.features.layer_cache import Layers, key_of, remembered
+from hedgerow.features.patches import CORE, MARGIN, SCALES, Patch, at_pixels, network_input, own_part, patches, summed
+from hedgerow.features.pictures import groups_of, shades, to_pictures
+from hedgerow.features.projection import principal_components
+from hedgerow.features.protocol import Arrays, FeatureSet, check_features, unfitted
+from hedgerow.features.resizing import halved
+from hedgerow.images.regions import Region
+from hedgerow.settings import limits_of
+from hedgerow.threads import map_threads
+
+FIT_PIXELS = 2**14  # of all training images together, that the principal components are found on
+MAX_LAYERS, MAX_CHANNELS, MAX_NAME = 64, 2**16, 1000
+
+
+@dataclass(frozen=True)
+class Source:
+    """Which layers of which network are read, and how it is shown an image.
+
+    encoder, checksum: its name, and that of its weights
+    layers:            fine ones first
+    scale:             how much larger than it is the network sees an image
+    channels:          how channels make pictures, see `pictures`
+    """
+
+    encoder: str
+    checksum: str
+    layers: tuple[Layer, ...]
+    scale: float
+    channels: str
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        return tuple(layer.stride for layer in self.layers)
+
+    @property
+    def steps(self) -> int:
+        """Pixels of the image per value of the finest layer."""
+        return max(int(self.strides[0] / self.scale), 1)
+
+
+@dataclass(frozen=True)
+class EncoderFeatures(FeatureSet):
+    """Principal components of a pretrained network's layers.
+
+    A layer is computed at its own stride; since enlarging and projecting may change places, each is projected there,
+    and the sum is enlarged to the pixels that are asked for. Nothing of the size of the image has more than F planes.
+
+    low, high:  (C,) float32 values of the image's channels that are shown black and white
+    projection: (F, channels of all layers) float32; of each layer those of all its pictures, one after another
+    """
+
+    kind: ClassVar[str] = "encoder"
+
+    n_inputs: int
+    source: Source
+    low: np.ndarray
+    high: np.ndarray
+    projection: np.ndarray
+    mean: np.ndarray
+    std: np.ndarray
+
+    @classmethod
+    def begin(cls, images: Sequence[np.ndarray], config: StackConfig) -> Self:
+        wanted = config.encoder
+        encoder = find(wanted.name, wanted.layers)
+        layers = chosen_layers(encoder, wanted.layers)
+        source = Source(encoder.name, encoder.checksum, layers, wanted.scale, wanted.channels)
+        n_inputs = len(images[0])
+        begun = cls(n_inputs, source, *shades(images), np.zeros((0, 0), np.float32), **unfitted(0))
+        rows = begun._sample(images)
+        projection = principal_components(rows, wanted.n_components)
+        return cls(n_inputs, source, begun.low, begun.high, projection, **unfitted(len(projection)))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Each component with the layer that it takes most from."""
+        n_pictures = len(groups_of(self.n_inputs, self.source.channels))
+        ends = np.cumsum([layer.n_channels * n_pictures for layer in self.source.layers])
+        energy = self.projection.astype(np.float64) ** 2
+        shares = np.stack([part.sum(axis=1) for part in np.split(energy, ends[:-1], axis=1)])
+        return tuple(
+            f"encoder {number} ({self.source.layers[most].name})"
+            for number, most in enumerate(shares.argmax(axis=0), 1)
+        )
+
+    @property
+    def n_features(self) -> int:
+        return len(self.projection)
+
+    @property
+    def halo(self) -> int:
+        """A pixel depends on its patch, and on the next one if it is close to it."""
+        return int((CORE + MARGIN) / self.source.scale) + 2 * self.source.steps
+
+    def raw(self, image: np.ndarray) -> np.ndarray:
+        return self.raw_in(image, Region(0, image.shape[1], 0, image.shape[2]))
+
+    def raw_in(self, image: np.ndarray, region: Region) -> np.ndarray:
+        height, width = image.shape[1:]
+        steps = self.source.steps
+        needed = region.grown(2 * steps, height, width)
+        # Whole values: those of the finest layer that lie within.
+        top, left = needed.top // steps, needed.left // steps
+        bottom, right = -(-needed.bottom // steps), -(-needed.right // steps)
+        planes = np.empty((self.n_features, bottom - top, right - left), np.float32)
+
+        def fill(patch: Patch) -> None:
+            found = self._patch_planes(image, patch)
+            at = Region(
+                patch.core.top // steps - top, -(-patch.core.bottom // steps) - top,
+                patch.core.left // steps - left, -(-patch.core.right // steps) - left,
+            )  # fmt: skip
+            there = Region(max(at.top, 0), min(at.bottom, bottom - top), max(at.left, 0), min(at.right, right - left))
+            there.of(planes)[...] = there.within(at).of(found)
+
+        list(map_threads(fill, patches((height, width), self.source.scale, needed)))
+        return at_pixels(planes, steps, (top * steps, left * steps), region)
+
+    def _patch_planes(self, image: np.ndarray, patch: Patch) -> np.ndarray:
+        """Components (F,h,w) of a patch's core at the finest stride."""
+        seen = np.ascontiguousarray(patch.seen.of(image))
+        key = key_of(seen, self._key, patch.core.within(patch.seen), self.projection.tobytes())
+        return remembered(key, lambda: [self._projected(seen, patch)])[0]
+
+    def _projected(self, seen: np.ndarray, patch: Patch) -> np.ndarray:
+        layers = self._layers(seen)
+        ends = np.cumsum([len(layer) for layer in layers])
+        parts = np.split(self.projection, ends[:-1], axis=1)
+        planes = [
+            (part @ layer.reshape(len(layer), -1)).reshape(-1, *layer.shape[1:])
+            for part, layer in zip(parts, layers, strict=True)
+        ]
+        found, steps = summed(planes, self.source.strides), self.source.strides[0] / self.source.scale
+        while steps < 1:
+            found, steps = halved(found), steps * 2
+        return np.ascontiguousarray(own_part(found, patch, steps))
+
+    def _layers(self, seen: np.ndarray) -> Layers:
+        """The layers (c,h,w) of a part (C,H,W) of an image; of several pictures, one after another."""
+        return remembered(key_of(seen, self._key), lambda: self._computed(seen), on_disk=True)
+
+    def _computed(self, seen: np.ndarray) -> Layers:
+        source = self.source
+        names = [layer.name for layer in source.layers]
+        encoder = find_again(source.encoder, names, source.checksum)
+        found = []
+        for picture in to_pictures(seen, self.low, self.high, source.channels):
+            found.append(encoder.run(network_input(picture, source.scale, encoder.multiple), names))
+        return [np.concatenate(parts) for parts in zip(*found, strict=True)]
+
+    @property
+    def _key(self) -> tuple[object, ...]:
+        return (1, self.source, self.low.tolist(), self.high.tolist())
+
+    def _sample(self, images: Sequence[np.ndarray]) -> np.ndarray:
+        """(n, channels of all layers): what the layers hold at a lattice of pixels of training images (C,H,W)."""
+        step = max(int(np.sqrt(sum(image[0].size for image in images) / FIT_PIXELS)), 1)
+
+        def rows(work: tuple[np.ndarray, Patch]) -> np.ndarray:
+            image, patch = work
+            layers = self._layers(np.ascontiguousarray(patch.seen.of(image)))
+            inner = patch.core.within(patch.seen)
+            parts = []
+            for layer, stride in zip(layers, self.source.strides, strict=True):
+                row = _places(inner.top, inner.bottom, step, self.source.scale / stride)
+                column = _places(inner.left, inner.right, step, self.source.scale / stride)
+                parts.append(layer[:, row[:, None], column].reshape(len(layer), -1))
+            return np.concatenate(parts).T
+
+        wholes = [(image, Region(0, image.shape[1], 0, image.shape[2])) for image in images]
+        work = [
+            (image, patch)
+            for image, all_ in wholes
+            for patch in patches((all_.bottom, all_.right), self.source.scale, all_)
+        ]
+        return np.concatenate(list(map_threads(rows, work)))
+
+    def settings(self) -> dict[str, Any]:
+        source = self.source
+        layers = [[layer.name, layer.stride, layer.n_channels] for layer in source.layers]
+        return {**super().settings(), **vars(source), "layers": layers}
+
+    def arrays(self) -> Arrays:
+        return {**super().arrays(), "low": self.low, "high": self.high, "projection": self.projection}
+
+    @classmethod
+    def from_file(cls, settings: Mapping[str, Any], arrays: Arrays) -> Self:
+        own = {name: settings[name] for name in ("encoder", "checksum", "scale", "channels")}
+        described = settings["layers"]
+        check_features(
+            isinstance(described, list)
+            and 1 <= len(described) <= MAX_LAYERS
+            and all(isinstance(layer, list) and len(layer) == 3 for layer in described)
+        )
+        source = Source(**own, layers=tuple(Layer(*layer) for layer in described))
+        return cls(settings["n_inputs"], source, **arrays)
+
+    def validate(self) -> None:
+        source = self.source
+        texts = (source.encoder, source.checksum, source.channels, *(layer.name for layer in source.layers))
+        check_features(
+            all(isinstance(text, str) and 1 <= len(text) <= MAX_NAME for text in texts)
+            and type(source.scale) in (int, float)
+            and source.scale in SCALES
+            and source.channels in ("auto", "each")
+            and all(type(n) is int for layer in source.layers for n in (layer.stride, layer.n_channels))
+            and all(layer.stride in _strides() and 1 <= layer.n_channels <= MAX_CHANNELS for layer in source.layers)
+            and list(source.strides) == sorted(source.strides)
+        )
+        check_features(type(self.n_inputs) is int and 1 <= self.n_inputs <= self.low.size)
+        n_pictures = len(groups_of(self.n_inputs, source.channels))
+        n_read = n_pictures * sum(layer.n_channels for layer in source.layers)
+        check_features(
+            self.low.shape == self.high.shape == (self.n_inputs,)
+            and bool(np.isfinite(self.low).all() and np.isfinite(self.high).all() and (self.high > self.low).all())
+            and self.projection.ndim == 2
+            and self.projection.shape[1] == n_read
+            and 1 <= len(self.projection) <= limits_of(EncoderConfig, "n_components")[1]
+            and bool((np.abs(self.projection) <= 1e9).all())
+        )
+        super().validate()
+
+
+def _places(first: int, last: int, step: int, per_pixel: float) -> np.ndarray:
+    """Where a layer has the pixels first, first + step, ... before last."""
+    return ((np.arange(first, last, step) + 0.5) * per_pixel).astype(int)
+
+
+def _strides() -> list[int]:
+    return [2**power for power in range(MAX_STRIDE.bit_length())]

@@ -1,0 +1,130 @@
+"""What encoders computed for a part of an image, found again by the content of that part: in memory, and on request in
+a folder that a second training reads.
+
+A file is written whole or not at all and checked when it is read, so several processes can share a folder. The files
+used longest ago are removed when there are too many.
+"""
+
+import hashlib
+import os
+import threading
+import zipfile
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+from hedgerow.errors import InputError, one_path
+from hedgerow.files import PathLike, atomic_path, one_line
+
+MEMORY = 2**28  # bytes kept in memory
+DISK = 2**34  # bytes kept in a folder
+
+Layers = list[np.ndarray]
+
+
+class Recent:
+    """The results used last, up to so many bytes. Threads may share it."""
+
+    def __init__(self, memory: int = MEMORY) -> None:
+        self._memory, self._kept, self._lock = memory, OrderedDict[str, Layers](), threading.Lock()
+
+    def get(self, key: str, compute: Callable[[], Layers]) -> Layers:
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+        found = compute()
+        with self._lock:
+            self._kept[key] = found
+            while sum(map(_bytes, self._kept.values())) > self._memory:
+                self._kept.popitem(last=False)
+        return found
+
+    def forget(self) -> None:
+        with self._lock:
+            self._kept.clear()
+
+
+class CacheFolder:
+    """Results in a folder, one file each."""
+
+    def __init__(self, path: PathLike, most: int = DISK) -> None:
+        """most: bytes of all files together"""
+        self.path, self._most = Path(path), most
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            raise InputError(
+                f"cannot make the folder {one_path(self.path)} for features ({one_line(problem)}); choose another."
+            ) from problem
+
+    def get(self, key: str, compute: Callable[[], Layers]) -> Layers:
+        path = self.path / f"{key}.npz"
+        found = self._read(path)
+        if found is None:
+            found = compute()
+            with atomic_path(path, noted=False) as temporary, open(temporary, "wb") as file:
+                np.savez(file, *found)
+            self._make_room()
+        return found
+
+    def _read(self, path: Path) -> Layers | None:
+        """The layers of a file; None if there is none, or if it is damaged: then it is computed again."""
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                found = [stored[f"arr_{i}"] for i in range(len(stored.files))]
+            os.utime(path)
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
+            return None
+        return found if all(layer.dtype == np.float32 and layer.ndim == 3 for layer in found) else None
+
+    def _make_room(self) -> None:
+        files = []
+        for path in self.path.glob("*.npz"):
+            with suppress(OSError):  # another process may have removed it
+                files.append((path.stat().st_mtime_ns, path.stat().st_size, path))
+        total = sum(size for _, size, _ in files)
+        for _, size, path in sorted(files)[:-1]:
+            if total <= self._most:
+                break
+            with suppress(OSError):
+                path.unlink()
+            total -= size
+
+
+_recent = Recent()
+_folder: CacheFolder | None = None
+
+
+def cache_features(folder: PathLike | None) -> None:
+    """Keep what pretrained networks compute for images in this folder, and look there first; None: in no folder."""
+    global _folder
+    _folder = None if folder is None else CacheFolder(folder)
+
+
+def remembered(key: str, compute: Callable[[], Layers], on_disk: bool = False) -> Layers:
+    """What `compute` returns, or returned before for the same key."""
+    folder = _folder
+    if on_disk and folder is not None:
+        return _recent.get(key, lambda: folder.get(key, compute))
+    return _recent.get(key, compute)
+
+
+def forget() -> None:
+    """Let go of what is kept in memory."""
+    _recent.forget()
+
+
+def key_of(planes: np.ndarray, *settings: object) -> str:
+    """A name for what these settings make of an image (C,H,W)."""
+    digest = hashlib.blake2b(repr((planes.shape, *settings)).encode(), digest_size=20)
+    digest.update(np.ascontiguousarray(planes).data)
+    return digest.hexdigest()
+
+
+def _bytes(layers: Sequence[np.ndarray]) -> int:
+    return sum(layer.nbytes for layer in layers)
