@@ -40,7 +40,6 @@ MAY_BE_MISSING = (
     "sklearn",
     "IPython",
     "timm",
-    "safetensors",
 )
 READERS = ("PIL", "tifffile", "imagecodecs", "roifile", "zarr", "rich")  # each for one kind of file, or for a terminal
 # Modules that are named in a string and found at run time, and why.
