@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
 
 from hedgerow.errors import ConfigError, InputError, ModelError, one_path
 from hedgerow.extras import require
@@ -124,10 +125,10 @@ def read_published(published: Published, path: Path) -> "dict[str, Tensor]":
 
 def read_safetensors(path: Path) -> "dict[str, Tensor]":
     """The tensors of a safetensors file."""
-    from safetensors.torch import load_file
+    import torch
 
     try:
-        found: dict[str, Tensor] = load_file(path)
+        found = {name: torch.from_numpy(values) for name, values in load_file(path).items()}
     except (SafetensorError, OSError) as problem:
         raise ModelError(
             f"{one_path(path)} cannot be read ({one_line(problem)}), so it is damaged; remove it, and add the encoder "
@@ -139,8 +140,6 @@ def read_safetensors(path: Path) -> "dict[str, Tensor]":
 def add(name: str, path: Path, fold: Fold) -> Path:
     """Keep the weights of a published file for this user; returns the file that holds them from now on."""
     require("torch", "adding an encoder")
-    from safetensors.torch import save_file
-
     published = PUBLISHED[name]
     weights = fold(read_published(published, path))
     assert tensors_checksum(weights) == published.checksum, "the file is the published one, so its tensors are known"
@@ -152,7 +151,7 @@ def add(name: str, path: Path, fold: Fold) -> Path:
             f"cannot make the folder {one_path(place.parent)}: {one_line(problem)}; set HEDGEROW_ENCODERS to another."
         ) from problem
     with atomic_path(place) as temporary:
-        save_file({key: weights[key].contiguous() for key in sorted(weights)}, temporary)
+        save_file({key: weights[key].contiguous().numpy() for key in sorted(weights)}, temporary)
     return place
 
 
