@@ -10,7 +10,7 @@ from hedgerow.config import EncoderConfig, StackConfig
 from hedgerow.encoders.known import find, find_again
 from hedgerow.encoders.protocol import MAX_STRIDE, Layer, chosen_layers
 from hedgerow.features.layer_cache import Layers, key_of, remembered
-from hedgerow.features.patches import CORE, MARGIN, SCALES, Patch, at_pixels, network_input, own_part, patches, summed
+from hedgerow.features.patches import SCALES, Patch, at_pixels, farthest, network_input, own_part, patches, summed
 from hedgerow.features.pictures import groups_of, shades, to_pictures
 from hedgerow.features.projection import principal_components
 from hedgerow.features.protocol import Arrays, FeatureSet, check_features, unfitted
@@ -101,7 +101,7 @@ class EncoderFeatures(FeatureSet):
     @property
     def halo(self) -> int:
         """A pixel depends on its patch, and on the next one if it is close to it."""
-        return int((CORE + MARGIN) / self.source.scale) + 2 * self.source.steps
+        return farthest(self.source.scale) + 2 * self.source.steps
 
     def raw(self, image: np.ndarray) -> np.ndarray:
         return self.raw_in(image, Region(0, image.shape[1], 0, image.shape[2]))

@@ -75,7 +75,7 @@ class CacheFolder:
     def _read(self, path: Path) -> Layers | None:
         """The layers of a file; None if there is none, or if it is damaged: then it is computed again."""
         try:
-            with np.load(path, allow_pickle=False) as stored:
+            with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
                 found = [stored[f"arr_{i}"] for i in range(len(stored.files))]
             os.utime(path)
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):

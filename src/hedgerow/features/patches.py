@@ -33,6 +33,11 @@ def patches(size: tuple[int, int], scale: float, needed: Region) -> Iterator[Pat
             yield Patch(here, here.grown(margin, *size))
 
 
+def farthest(scale: float) -> int:
+    """How far, in pixels of the image, a pixel's patch can reach from it."""
+    return int((CORE + MARGIN) / scale)
+
+
 def network_input(picture: np.ndarray, scale: float, multiple: int) -> np.ndarray:
     """A picture (3,h,w) at the size that the network is to see it, with its edge repeated up to whole multiples."""
     picture = doubled(picture) if scale == 2 else halved(picture) if scale == 0.5 else picture
