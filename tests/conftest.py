@@ -11,6 +11,7 @@ import pytest
 
 import hedgerow as hr
 from hedgerow.cli.app import main
+from hedgerow.forest import choosing
 from helpers.files import write
 from helpers.forests import GROWN, grown_stack
 
@@ -39,6 +40,14 @@ def _nobody_pulls_the_plug():
     """Files of tests need not reach the disk: it took a quarter of the time. tests/test_files.py tells that ours do."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda opened: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_encoder_by_default():
+    """Small models for most tests; tests/forest/test_choosing.py tells when a pretrained network is chosen."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(choosing, "encoder_is_here", lambda: False)
         yield
 
 

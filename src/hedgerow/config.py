@@ -145,8 +145,9 @@ class StackConfig(Checked):
         named = tuple(self.features.split("+")) if isinstance(self.features, str) else self.features
         for name in named:
             if name.startswith("encoder:"):
-                encoder = dataclasses.replace(self.encoder, name=name.removeprefix("encoder:"))
-                object.__setattr__(self, "encoder", encoder)
+                chosen = name.removeprefix("encoder:")
+                layers = self.encoder.layers if chosen == self.encoder.name else ()  # they are those of a network
+                object.__setattr__(self, "encoder", dataclasses.replace(self.encoder, name=chosen, layers=layers))
         kinds = tuple("encoder" if name.startswith("encoder:") else name for name in named)
         if not kinds or len(set(kinds)) < len(kinds):
             raise ConfigError(f"StackConfig.features is {shown(self.features)}; give one or more different kinds.")

@@ -7,6 +7,7 @@ import pytest
 
 import hedgerow as hr
 from conftest import draw
+from hedgerow.forest import choosing
 from hedgerow.forest.choosing import settings_for
 from hedgerow.images.labelled import labelled_set
 from hedgerow.images.metrics import Scores
@@ -31,6 +32,28 @@ def test_strokes_and_full_labels_have_settings_of_their_own():
     assert (few.n_levels, few.context.window) == (1, 1), "no context"
     assert settings_for(labelled_set([image], [labels]), said.append) == hr.StackConfig()
     assert len(said) == 1
+
+
+@pytest.mark.parametrize(
+    ("paint", "features", "words"),
+    [(lambda labels: labels, ("bank", "encoder"), "filter bank and"), (strokes, "encoder", "pretrained network")],
+)
+def test_a_pretrained_network_is_read_where_it_is_installed(monkeypatch, paint, features, words):
+    monkeypatch.setattr(choosing, "encoder_is_here", lambda: True)
+    image, labels = draw(0, size=(40, 60))
+    labelled, said = labelled_set([image], [paint(labels)]), []
+    assert settings_for(labelled, said.append).features == features
+    assert words in said[-1]
+    assert "--features bank" in said[-1]
+    said.clear()
+    assert settings_for(labelled, said.append, has_features=True).features == "bank"
+    assert not any("features" in line for line in said)
+
+
+def test_layers_belong_to_their_network():
+    config = hr.StackConfig(encoder=hr.EncoderConfig(layers=("s1",)))
+    assert replace(config, features="encoder:lite0").encoder.layers == ("s1",)
+    assert replace(config, features="bank+encoder:mobilesam").encoder == hr.EncoderConfig(name="mobilesam")
 
 
 def test_without_settings_they_are_chosen_and_given_ones_stay(tiny_config):

@@ -1,4 +1,7 @@
-"""Settings that fit the amount of paint: a few strokes need other ones than fully labelled images."""
+"""Settings that fit the amount of paint: a few strokes need other ones than fully labelled images.
+
+And features: where a pretrained network is installed, it is read, since that was better on everything that was measured.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -6,24 +9,52 @@ from dataclasses import replace
 import numpy as np
 
 from hedgerow.config import StackConfig
+from hedgerow.encoders.store import LITE0, place_of
+from hedgerow.extras import is_there
 from hedgerow.images.arrays import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledSet
 
 SPARSE = 0.1  # of all pixels: with less paint than this, labels are strokes
 
+STROKE_LAYERS = ("s1", "s2", "s3", "s5", "s7")  # the last one knows where in the photograph it is, which helps there
+WITHOUT = "--features bank makes a model that needs no PyTorch"
 
-def settings_for(labelled: LabelledSet, say: Callable[[str], None] = lambda text: None) -> StackConfig:
+
+def settings_for(
+    labelled: LabelledSet, say: Callable[[str], None] = lambda text: None, *, has_features: bool = False
+) -> StackConfig:
     """The default settings for labelled images, chosen by how much of them is painted; measured in docs/choices.md.
 
     Strokes are few pixels: all of them train, trees are grown to the end, and more of them vote. Context would be what
-    happens to lie around the strokes, so there is none: one level, without offsets.
+    happens to lie around the strokes, so there is none: one level, without offsets. Where the extra `pretrained` is
+    installed, features are those of its network, for full labels beside the filter bank.
+
+    has_features: the caller has chosen the features, so nothing is said about them
     """
     usual = StackConfig()
+    has_encoder = not has_features and encoder_is_here()
     if not is_sparse(labelled):
-        return usual
+        if has_encoder:
+            say(f"features: the filter bank and the pretrained network {LITE0.name}; {WITHOUT}")
+        return replace(usual, features=("bank", "encoder")) if has_encoder else usual
     say(f"{painted_part(labelled):.1%} of the pixels are painted: all of these are used, with the settings for strokes")
-    context, sampling = replace(usual.context, window=1), replace(usual.sampling, step=1)
-    return replace(usual, n_levels=1, n_trees=64, min_split=2, context=context, sampling=sampling)
+    if has_encoder:
+        say(f"features: the pretrained network {LITE0.name}; {WITHOUT}")
+    return replace(
+        usual,
+        n_levels=1,
+        n_trees=64,
+        min_split=2,
+        context=replace(usual.context, window=1),
+        sampling=replace(usual.sampling, step=1),
+        features="encoder" if has_encoder else usual.features,
+        encoder=replace(usual.encoder, layers=STROKE_LAYERS),
+    )
+
+
+def encoder_is_here() -> bool:
+    """Whether the encoder that is chosen by default can run."""
+    return place_of(LITE0) is not None and is_there("torch")
 
 
 def is_sparse(labelled: LabelledSet) -> bool:

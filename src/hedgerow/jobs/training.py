@@ -91,7 +91,7 @@ def train(
     output = checked_output(output, [*files_of(pairs), *keep], overwrite=overwrite)
     labelled = _read(pairs, labels, layout, unlabelled, max_classes, pages, say)
     if config is None:
-        changed = _changed(settings_for(labelled, say), changes, layers)
+        changed = _changed(settings_for(labelled, say, has_features="features" in (changes or {})), changes, layers)
 
     def scored(level: int, dice: float, held: GroupsOf) -> None:
         say(f"level {level}: mean Dice {dice:.3f} on {UNSEEN[held]} it did not see")
