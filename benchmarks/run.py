@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 
 import bench_day
+import bench_encoders
 import bench_export
 import bench_filters
 import bench_forest
@@ -36,6 +37,7 @@ BENCHMARKS = {
     "filters": bench_filters,
     "pixels": bench_pixels,
     "strokes": bench_strokes,
+    "encoders": bench_encoders,
     "export": bench_export,
     "growth": bench_growth,
     "set": bench_set,

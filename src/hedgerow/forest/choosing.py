@@ -1,6 +1,6 @@
 """Settings that fit the amount of paint: a few strokes need other ones than fully labelled images.
 
-And features: where a pretrained network is installed, it is read, since that was better on everything that was measured.
+Features, too: where a pretrained network is installed it is read, which was better on all that was measured.
 """
 
 from collections.abc import Callable
