@@ -182,8 +182,8 @@ def test_a_network_that_was_mapped_from_the_stack(lite0, tmp_path):
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     image = picture(3, (40, 50), seed=9)
     (proba,) = session.run(["proba"], {"image": image})
-    # Soft splits of the usual sharpness make more of features that differ by 1e-5.
-    np.testing.assert_allclose(proba, net.predict_proba(np.moveaxis(image, 0, 2)), rtol=0, atol=1e-2)
+    # Five times what was measured: splits make more of features that differ by 1e-5.
+    np.testing.assert_allclose(proba, net.predict_proba(np.moveaxis(image, 0, 2)), rtol=0, atol=1e-4)
 
 
 def test_the_weights_are_in_the_one_file(lite0, tmp_path):
