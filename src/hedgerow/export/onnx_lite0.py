@@ -22,13 +22,12 @@ class _Nodes:
     def outputs(self, pictures: str, names: Sequence[str]) -> list[str]:
         scaled = self.graph.node("Div", self.graph.node("Sub", pictures, CENTRE), SPREAD)
         x = self._relu6(self._conv("stem", scaled, 2))
-        found, block, channels = {}, 0, 0
-        for number, (n_blocks, _, stride, _, width) in enumerate(STAGES[: max(int(name[1:]) for name in names)], 1):
-            for first in range(n_blocks):
-                x = self._block(
-                    block, x, stride if first == 0 else 1, adds=first > 0 or (stride, channels) == (1, width)
-                )
-                block, channels = block + 1, width
+        found, block, last = {}, 0, max(int(name[1:]) for name in names)
+        for number, (n_blocks, _, stride, _, _) in enumerate(STAGES[:last], 1):
+            for place in range(n_blocks):
+                # The first block of every stage changes the number of channels, so that its input cannot be added.
+                x = self._block(block, x, stride if place == 0 else 1, adds=place > 0)
+                block += 1
             found[f"s{number}"] = x
         return [found[name] for name in names]
 
