@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from hedgerow.export.kinds import entry_of
+from hedgerow.export.onnx_encoder import encoder_features
 from hedgerow.export.onnx_filters import Border, down_columns, mirrored, smoothed, turned
 from hedgerow.export.onnx_graph import REAL, Graph
 from hedgerow.features.bank import Bank, Proportions
@@ -93,6 +94,7 @@ BUILDERS: dict[str, Callable[[Graph, str, Any], tuple[str, str | None]]] = {
     "bank": _bank,
     "channels": _channels,
     "depth": _depth,
+    "encoder": encoder_features,
     "joined": _joined,
 }
 

@@ -26,7 +26,7 @@ class Graph:
         self._constants: dict[tuple[Any, ...], onnx.TensorProto] = {}  # of the whole model, in the top graph
         self._n_names = 0
 
-    def node(self, operator: str, *inputs: Value, **attributes: int | str | list[int]) -> str:
+    def node(self, operator: str, *inputs: Value, **attributes: int | float | str | list[int]) -> str:
         """Add a node with one output."""
         return self._add(operator, inputs, 1, attributes)[0]
 

@@ -47,6 +47,7 @@ def build(model: ForestStack | StackNet, filters: bool) -> onnx.ModelProto:
     """The ONNX model; see `export_onnx`."""
     from onnx import helper
 
+    from hedgerow.export.onnx_encoder import about_encoders
     from hedgerow.export.onnx_features import given_features, image_features
     from hedgerow.export.onnx_graph import INT, REAL, Graph
     from hedgerow.export.onnx_levels import level_scores, normalised
@@ -78,7 +79,7 @@ def build(model: ForestStack | StackNet, filters: bool) -> onnx.ModelProto:
         helper.make_tensor_value_info("labels", INT, size),
     ]
     about = {"classes": json.dumps(list(model.classes)), "receptive_field": str(model.receptive_field)}
-    return graph.model(inputs, outputs, about)
+    return graph.model(inputs, outputs, about | about_encoders(features) if filters else about)
 
 
 def _forest_levels(stack: ForestStack) -> list[Level]:
