@@ -84,7 +84,11 @@ UNALTERED = AugmentConfig(rotation=0.0)
 
 @dataclass(frozen=True, repr=False)
 class EncoderConfig(Checked):
-    """A pretrained network whose inner layers are features."""
+    """A pretrained network whose inner layers are features.
+
+    >>> hr.StackConfig(features=("bank", "encoder"), encoder=hr.EncoderConfig(scale=2)).encoder
+    EncoderConfig(scale=2.0)
+    """
 
     name: str = setting("lite0", about="lite0, mobilesam, timm:NAME, or the path of a file that ends in .onnx")
     layers: tuple[str, ...] = setting((), about="the layers that are read; if empty, the usual ones of this network")

@@ -101,7 +101,11 @@ _folder: CacheFolder | None = None
 
 
 def cache_features(folder: PathLike | None) -> None:
-    """Keep what pretrained networks compute for images in this folder, and look there first; None: in no folder."""
+    """Keep what pretrained networks compute for images in this folder, and look there first; None: in no folder.
+
+    >>> hr.cache_features("features")
+    >>> hr.cache_features(None)
+    """
     global _folder
     _folder = None if folder is None else CacheFolder(folder)
 

