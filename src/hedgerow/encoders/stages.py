@@ -23,7 +23,6 @@ def last_weights(encoder: str, layers: Sequence[str]) -> Shapes:
     return found[-1] if found and all(found) else {}
 
 
-
 def _weights_of(encoder: str, layer: str) -> Shapes:
     if encoder == "lite0" and layer in [f"s{number}" for number in range(1, len(LITE0) + 1)]:
         return _lite0_stage(int(layer[1:]) - 1)

@@ -1,7 +1,7 @@
 """Features from the inner layers of a pretrained network, reduced to their principal components."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self, cast
 
@@ -85,10 +85,12 @@ class EncoderFeatures(FeatureSet):
         layers = chosen_layers(encoder, wanted.layers)
         source = Source(encoder.name, encoder.checksum, layers, wanted.scale, wanted.channels)
         n_inputs = len(images[0])
-        begun = cls(n_inputs, source, *shades(images), np.zeros((0, 0), np.float32), **unfitted(0))
+        mean, std = unfitted(0).values()
+        begun = cls(n_inputs, source, *shades(images), np.zeros((0, 0), np.float32), mean, std)
         rows = begun._sample(images)
         projection = principal_components(rows, wanted.n_components)
-        return cls(n_inputs, source, begun.low, begun.high, projection, **unfitted(len(projection)))
+        mean, std = unfitted(len(projection)).values()
+        return replace(begun, projection=projection, mean=mean, std=std)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -257,13 +259,11 @@ class EncoderFeatures(FeatureSet):
     def _validate_changed(self) -> None:
         """None, or all weights of the last stage that is read, and such that no feature overflows."""
         expected = last_weights(self.source.encoder, [layer.name for layer in self.source.layers])
-        refuse_unless(
-            not self.changed
-            or {name: array.shape for name, array in self.changed.items()} == expected
-            and all(array.dtype == np.float32 for array in self.changed.values())
-            and all(bool((np.abs(array) <= MAX_CHANGED).all()) for array in self.changed.values()),
-            "its changed weights are not those of its encoder's last layers",
+        arrays = self.changed.values()
+        fits = {name: array.shape for name, array in self.changed.items()} == expected and all(
+            array.dtype == np.float32 and bool((np.abs(array) <= MAX_CHANGED).all()) for array in arrays
         )
+        refuse_unless(fits or not self.changed, "its changed weights are not those of its encoder's last layers")
 
 
 def _places(first: int, last: int, step: int, per_pixel: float) -> np.ndarray:
