@@ -237,6 +237,12 @@ class RefineConfig(Checked):
     keep: Literal["last", "best"] = setting("last", about="which network to return: the last, or the best by score")
     average: float = setting(0.0, 0.0, 0.9999, "decay of a running mean of the weights that replaces them; 0: none")
     tolerance: float = setting(1e-3, 0.0, 0.5, "branches that carry less than this at a pixel are left out")
+    train_encoder: bool = setting(
+        False, about="encoder features: the last layers of the pretrained network train with the rest"
+    )
+    encoder_rate: float = setting(
+        0.1, 0.0, 1e3, "train_encoder: rate of the encoder's weights, relative to the votes' rate and to their own size"
+    )
     seed: int = setting(0, 0, 2**63 - 1, "the same seed gives the same network")
 
     def __post_init__(self) -> None:

@@ -147,6 +147,14 @@ def refine(
             help="Train on every N-th row and column; by default as the setting `pixels` says.", rich_help_panel=MORE
         ),
     ] = None,
+    train_encoder: Annotated[
+        bool,
+        typer.Option(
+            "--train-encoder",
+            help="Encoder features: train the last layers of the pretrained network too.",
+            rich_help_panel=MORE,
+        ),
+    ] = False,
     restart: Annotated[
         bool,
         typer.Option("--restart", help="Forget an interrupted run of the same output.", rich_help_panel=MORE),
@@ -162,7 +170,9 @@ def refine(
     """
     if config is not None and preset != "default":
         raise ConfigError("--config and --preset were both given; give one of them.")
-    settings = read_settings(config, PRESETS[preset](), n_steps=steps, stride=stride, seed=seed)
+    settings = read_settings(
+        config, PRESETS[preset](), n_steps=steps, stride=stride, seed=seed, train_encoder=train_encoder or None
+    )
     refined = jobs.refine(
         model, *told_apart([*images, labels]), output, settings, split=split, sharpness=_sharpness(sharpness),
         validation=validation, unlabelled=unlabelled, pages=pages, device=device, restart=restart, overwrite=overwrite,

@@ -13,10 +13,8 @@ from torch import Tensor
 
 from hedgerow.encoders.devices import OneThread, device
 from hedgerow.encoders.protocol import Layer, TorchEncoder
+from hedgerow.encoders.stages import LITE0 as STAGES
 
-# Of each stage: blocks, side of its kernels, stride of its first block, widening, channels.
-STAGES = ((1, 3, 1, 1, 16), (2, 3, 2, 6, 24), (2, 5, 2, 6, 40), (3, 3, 2, 6, 80), (3, 5, 1, 6, 112), (4, 5, 2, 6, 192),
-          (1, 3, 1, 6, 320))  # fmt: skip
 EPSILON = 1e-3  # of its normalisation
 CENTRE, SPREAD = 127.0, 128.0  # of its input
 

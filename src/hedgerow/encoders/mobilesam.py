@@ -13,11 +13,9 @@ from torch import Tensor
 
 from hedgerow.encoders.devices import OneThread, device
 from hedgerow.encoders.protocol import Layer, TorchEncoder
+from hedgerow.encoders.stages import MOBILESAM as STAGES
+from hedgerow.encoders.stages import NECK
 
-# Of each stage: blocks, stride of its output, channels, heads, side of a window; the first has convolutions only.
-STAGES = ((2, 4, 64, 0, 0), (2, 8, 128, 4, 7), (6, 16, 160, 5, 14), (2, 16, 320, 10, 7))
-WIDENING = 4
-NECK = 256  # channels
 EPSILON = 1e-5  # of its normalisations
 NECK_EPSILON = 1e-6
 MEAN, STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)  # of its input

@@ -1,8 +1,9 @@
 """`Encoder`: what a pretrained network offers to the features that read its inner layers."""
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
 
@@ -52,6 +53,12 @@ class TorchEncoder(Encoder, Protocol):
     def outputs(self, picture: "Tensor", names: Sequence[str]) -> "list[Tensor]":
         """As `run`, of and with tensors."""
         ...
+
+    def with_weights(self, changed: "Mapping[str, Tensor]") -> Self:
+        """The same network with these tensors in place of its own of the same names."""
+        other = copy.copy(self)
+        other.weights = {**self.weights, **changed}
+        return other
 
 
 def chosen_layers(encoder: Encoder, names: Sequence[str]) -> tuple[Layer, ...]:

@@ -1,26 +1,32 @@
 """Features from the inner layers of a pretrained network, reduced to their principal components."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 
 from hedgerow.config import EncoderConfig, StackConfig
 from hedgerow.encoders.known import find, find_again
-from hedgerow.encoders.protocol import MAX_STRIDE, Layer, chosen_layers
+from hedgerow.encoders.protocol import MAX_STRIDE, Encoder, Layer, TorchEncoder, chosen_layers
+from hedgerow.encoders.stages import last_weights
+from hedgerow.errors import refuse_unless
 from hedgerow.features.layer_cache import Layers, key_of, remembered
 from hedgerow.features.patches import SCALES, Patch, at_pixels, farthest, network_input, own_part, patches, summed
 from hedgerow.features.pictures import groups_of, shades, to_pictures
 from hedgerow.features.projection import principal_components
 from hedgerow.features.protocol import Arrays, FeatureSet, check_features, unfitted
 from hedgerow.features.resizing import halved
+from hedgerow.files import fingerprint
 from hedgerow.images.regions import Region
 from hedgerow.settings import limits_of
 from hedgerow.threads import map_threads
 
 FIT_PIXELS = 2**14  # of all training images together, that the principal components are found on
 MAX_LAYERS, MAX_CHANNELS, MAX_NAME = 64, 2**16, 1000
+MAX_CHANGED = 1e6  # times ReLU6's 6, a thousand channels, and the largest projection and deviation: still a float32
+CHANGED = "changed."  # before the names of changed weights in a file
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,7 @@ class EncoderFeatures(FeatureSet):
 
     low, high:  (C,) float32 values of the image's channels that are shown black and white
     projection: (F, channels of all layers) float32; of each layer those of all its pictures, one after another
+    changed:    float32 weights of the last stage that is read, by name, in place of the network's own; or none
     """
 
     kind: ClassVar[str] = "encoder"
@@ -69,6 +76,7 @@ class EncoderFeatures(FeatureSet):
     projection: np.ndarray
     mean: np.ndarray
     std: np.ndarray
+    changed: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @classmethod
     def begin(cls, images: Sequence[np.ndarray], config: StackConfig) -> Self:
@@ -77,10 +85,12 @@ class EncoderFeatures(FeatureSet):
         layers = chosen_layers(encoder, wanted.layers)
         source = Source(encoder.name, encoder.checksum, layers, wanted.scale, wanted.channels)
         n_inputs = len(images[0])
-        begun = cls(n_inputs, source, *shades(images), np.zeros((0, 0), np.float32), **unfitted(0))
+        mean, std = unfitted(0).values()
+        begun = cls(n_inputs, source, *shades(images), np.zeros((0, 0), np.float32), mean, std)
         rows = begun._sample(images)
         projection = principal_components(rows, wanted.n_components)
-        return cls(n_inputs, source, begun.low, begun.high, projection, **unfitted(len(projection)))
+        mean, std = unfitted(len(projection)).values()
+        return replace(begun, projection=projection, mean=mean, std=std)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -151,17 +161,28 @@ class EncoderFeatures(FeatureSet):
         return remembered(key_of(seen, self._key), lambda: self._computed(seen), on_disk=True)
 
     def _computed(self, seen: np.ndarray) -> Layers:
-        source = self.source
+        source, encoder = self.source, self.network()
         names = [layer.name for layer in source.layers]
-        encoder = find_again(source.encoder, names, source.checksum)
         found = []
         for picture in to_pictures(seen, self.low, self.high, source.channels):
             found.append(encoder.run(network_input(picture, source.scale, encoder.multiple), names))
         return [np.concatenate(parts) for parts in zip(*found, strict=True)]
 
-    @property
+    def network(self) -> Encoder:
+        """The network with the weights that these features are computed with."""
+        source = self.source
+        encoder = find_again(source.encoder, [layer.name for layer in source.layers], source.checksum)
+        if not self.changed:
+            return encoder
+        from torch import from_numpy
+
+        changed = {name: from_numpy(array) for name, array in self.changed.items()}
+        return cast(TorchEncoder, encoder).with_weights(changed)
+
+    @cached_property
     def _key(self) -> tuple[object, ...]:
-        return (1, self.source, self.low.tolist(), self.high.tolist())
+        own = (1, self.source, self.low.tolist(), self.high.tolist())
+        return (*own, fingerprint(*(self.changed[name] for name in sorted(self.changed)))) if self.changed else own
 
     def _sample(self, images: Sequence[np.ndarray]) -> np.ndarray:
         """(n, channels of all layers): what the layers hold at a lattice of pixels of training images (C,H,W)."""
@@ -192,7 +213,8 @@ class EncoderFeatures(FeatureSet):
         return {**super().settings(), **vars(source), "layers": layers}
 
     def arrays(self) -> Arrays:
-        return {**super().arrays(), "low": self.low, "high": self.high, "projection": self.projection}
+        own = {"low": self.low, "high": self.high, "projection": self.projection}
+        return {**super().arrays(), **own, **{CHANGED + name: array for name, array in self.changed.items()}}
 
     @classmethod
     def from_file(cls, settings: Mapping[str, Any], arrays: Arrays) -> Self:
@@ -204,7 +226,9 @@ class EncoderFeatures(FeatureSet):
             and all(isinstance(layer, list) and len(layer) == 3 for layer in described)
         )
         source = Source(**own, layers=tuple(Layer(*layer) for layer in described))
-        return cls(settings["n_inputs"], source, **arrays)
+        plain = {name: array for name, array in arrays.items() if not name.startswith(CHANGED)}
+        changed = {name.removeprefix(CHANGED): array for name, array in arrays.items() if name.startswith(CHANGED)}
+        return cls(settings["n_inputs"], source, **plain, changed=changed)
 
     def validate(self) -> None:
         source = self.source
@@ -229,7 +253,17 @@ class EncoderFeatures(FeatureSet):
             and 1 <= len(self.projection) <= limits_of(EncoderConfig, "n_components")[1]
             and bool((np.abs(self.projection) <= 1e9).all())
         )
+        self._validate_changed()
         super().validate()
+
+    def _validate_changed(self) -> None:
+        """None, or all weights of the last stage that is read, and such that no feature overflows."""
+        expected = last_weights(self.source.encoder, [layer.name for layer in self.source.layers])
+        arrays = self.changed.values()
+        fits = {name: array.shape for name, array in self.changed.items()} == expected and all(
+            array.dtype == np.float32 and bool((np.abs(array) <= MAX_CHANGED).all()) for array in arrays
+        )
+        refuse_unless(fits or not self.changed, "its changed weights are not those of its encoder's last layers")
 
 
 def _places(first: int, last: int, step: int, per_pixel: float) -> np.ndarray:

@@ -7,6 +7,8 @@ import torch
 
 from hedgerow.config import Sharpness
 from hedgerow.errors import refuse_unless
+from hedgerow.features.protocol import FeatureSet
+from hedgerow.features.tuned import changed_of, encoder_of, with_changed
 from hedgerow.forest.arrays import MAX_VOTE, MAX_WEIGHT, Forest, ForestStack
 from hedgerow.io.checks import choice, flag, number, refinements
 from hedgerow.network.levels import CONNECTIONS, SPLITS
@@ -15,6 +17,7 @@ from hedgerow.network.stacknet import StackNet
 
 TRAINED = ("split_weight", "split_bias", "vote_weight")
 CONNECTING = ("leaf_weight", "leaf_bias")
+CHANGED = "net.changed."  # before the names of the encoder's weights that were refined with the network
 
 
 def _names(connections: str) -> tuple[str, ...]:
@@ -29,6 +32,8 @@ def arrays(net: StackNet) -> dict[str, np.ndarray]:
         level = net.level(k)
         for name in _names(level.connections):
             found[f"net{k}.{name}"] = getattr(level, name).detach().cpu().numpy()
+    if net.tuned is not None:
+        found |= {CHANGED + name: array for name, array in changed_of(net.tuned).items()}
     return found
 
 
@@ -54,13 +59,16 @@ def rebuild(stack: ForestStack, described: dict[str, Any], given: dict[str, np.n
     connections = choice(described["connections"], CONNECTIONS, "kind of connections")
     each, names = described["sharpness"], _names(connections)
     refuse_unless(isinstance(each, list) and len(each) == stack.n_levels, "its sharpness does not match its levels")
-    expected = {f"net{k}.{name}" for k in range(stack.n_levels) for name in names}
+    changed = {name.removeprefix(CHANGED): array for name, array in given.items() if name.startswith(CHANGED)}
+    tuned = _tuned(stack.features, changed) if changed else None
+    expected = {f"net{k}.{name}" for k in range(stack.n_levels) for name in names} | {CHANGED + one for one in changed}
     refuse_unless(given.keys() == expected, "its weights do not match its levels")
     for k, forest in enumerate(stack.levels):  # before memory is asked for, which full connections need much of
         for name, shape in _shapes(forest, split, connections).items():
             refuse_unless(given[f"net{k}.{name}"].shape == shape, f"net{k}.{name} does not fit its forest")
     sharpness = [Sharpness.from_dict(values) for values in each]
     net = to_convnet(stack, split, sharpness, activation=described["activation"], connections=connections)
+    net.tuned = tuned
     net.set_tolerance(number(described["tolerance"], "tolerance"))
     for k in range(stack.n_levels):
         for name in names:
@@ -77,6 +85,14 @@ def rebuild(stack: ForestStack, described: dict[str, Any], given: dict[str, np.n
     net.walked = flag(described.get("walked", True), "way of predicting")
     net.refinements, net.relaxed = refinements(described["refined"]), flag(described["relaxed"], "softening")
     return net
+
+
+def _tuned(features: FeatureSet, changed: dict[str, np.ndarray]) -> FeatureSet:
+    """The features of a network whose encoder was refined with it; raises ModelError unless its weights fit."""
+    refuse_unless(encoder_of(features) is not None, "it has weights of an encoder, but its features have none")
+    tuned = with_changed(features, changed)
+    tuned.validate()
+    return tuned
 
 
 def _shapes(forest: Forest, split: str, connections: str) -> dict[str, tuple[int, ...]]:

@@ -125,8 +125,8 @@ def to_forest(
     back = soft_back if method == "soft" else weights_back
     levels = tuple(back(net.level(k)) for k in range(net.n_levels))
     settings = {**net.settings, "mapped_back": method}
-    stack = replace(net.stack, levels=levels, output=net.output, settings=settings, refinements=(), relaxed=False)
-    stack = replace(stack, device="cpu")
+    stack = replace(net.stack, features=net.features, levels=levels, output=net.output, settings=settings)
+    stack = replace(stack, refinements=(), relaxed=False, device="cpu")
     if method == "soft":
         # Softmax leaves divide by a sum that would lack what is left out; a forest does not divide.
         own = net.level(0).tolerance if net.level(0).activation == "exp" else 0.0

@@ -34,6 +34,7 @@ class StackNet(Answers, nn.Module):  # type: ignore[misc]  # in this order, so t
     settings:    how the forests were made, for information
     refinements: those it has been through, in order
     relaxed:     whether its splits have been softened for training, which is done once
+    tuned:       the features that it reads, if their encoder was refined with it; None: those of its forests
     walked:      whether levels of soft splits predict by walking, which is faster; not so for networks of 0.1.0, whose
                  predictions stay what they were to the last bit
 
@@ -51,6 +52,7 @@ class StackNet(Answers, nn.Module):  # type: ignore[misc]  # in this order, so t
         self.settings: dict[str, Any] = dict(stack.settings)
         self.refinements: tuple[Refinement, ...] = stack.refinements
         self.relaxed = stack.relaxed
+        self.tuned: FeatureSet | None = None
         self.walked = True
 
     def __repr__(self) -> str:
@@ -64,7 +66,7 @@ class StackNet(Answers, nn.Module):  # type: ignore[misc]  # in this order, so t
 
     @property
     def features(self) -> FeatureSet:
-        return self.stack.features
+        return self.stack.features if self.tuned is None else self.tuned
 
     @property
     def classes(self) -> tuple[int, ...]:

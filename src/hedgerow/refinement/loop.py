@@ -18,6 +18,7 @@ from torch import Tensor
 
 from hedgerow.config import GPU_PIXELS, PIXELS, RefineConfig
 from hedgerow.errors import ConfigError, DivergenceError, InputError
+from hedgerow.features.tuned import changed_of
 from hedgerow.files import fingerprint
 from hedgerow.forest.history import Check, Refinement
 from hedgerow.images.altering import altered, labelled_corner, trimmed
@@ -35,6 +36,7 @@ from hedgerow.refinement.checkpoints import State
 from hedgerow.refinement.losses import class_weights, pixel_loss
 from hedgerow.refinement.schedules import learning_rate, make_optimiser, momentum
 from hedgerow.refinement.scoring import scoring_images
+from hedgerow.refinement.tuning import TunedNet, check_tunable
 
 log = logging.getLogger("hedgerow")
 DIVERGED = 3.0  # times the first loss, plus one: a mean loss above this will not recover
@@ -97,15 +99,20 @@ def refine_labelled(
         config = replace(config, pixels=default_pixels(net))
     split = scoring_images(net.known, labelled, validation, config)
     train, held = split.train, split.held
+    begun = copy.deepcopy(net)
     run = _Refinement(
-        copy.deepcopy(net), train, LabelledSet(held, net.classes, labelled.unlabelled), config, split.is_honest
+        TunedNet(begun) if config.train_encoder else begun,
+        train,
+        LabelledSet(held, net.classes, labelled.unlabelled),
+        config,
+        split.is_honest,
     )
     mark = fingerprint(
-        config.to_dict(), *_kind(net), *(tensor.detach().cpu().numpy() for tensor in net.state_dict().values()),
+        settings_of(config), *_kind(net), *(tensor.detach().cpu().numpy() for tensor in net.state_dict().values()),
         *(array for image in (*train, *held) for array in (image.planes, image.target)),
     )  # fmt: skip
     path = None if checkpoint is None else Path(checkpoint)
-    with reporting(progress) as report, steady_sums(net):
+    with reporting(progress) as report, steady_sums(net, config.train_encoder):
         run.start(path, mark, report)
         run.go_on(path, mark, report)
         refined = run.finish()
@@ -209,7 +216,11 @@ class _Refinement:
         elif state.average:
             self._put(state.average)
         self._record(self._score(self.net), state.step)
-        return self.net
+        return self._kept()
+
+    def _kept(self) -> StackNet:
+        """The network as its user gets it."""
+        return self.net.plain() if isinstance(self.net, TunedNet) else self.net
 
     def _record(self, refined: float | None, step: int) -> None:
         """Record in the network how it was refined, up to this step."""
@@ -217,7 +228,7 @@ class _Refinement:
         if not self.is_honest:
             checks = tuple(replace(check, mean_dice=None) for check in checks)
         n_scored = len(self.held) if self.is_honest else 0
-        record = Refinement(self.config.to_dict(), checks, *self.state.scores, refined, n_scored)
+        record = Refinement(settings_of(self.config), checks, *self.state.scores, refined, n_scored)
         self.net.refinements = (*self.net.refinements, record)
         self.net.stack = replace(self.net.stack, known=self.net.known.with_seen(self.marks))
 
@@ -324,7 +335,7 @@ class _Refinement:
         raise DivergenceError(
             f"{what}, so refinement stopped and kept the network of step {state.good_step}; lower the learning rate "
             f"({self.config.learning_rate:g}) or the sharpness.",
-            self.net,
+            self._kept(),
         )
 
     def _weights(self) -> dict[str, Tensor]:
@@ -344,6 +355,8 @@ def _check_trainable(net: StackNet, config: RefineConfig) -> None:
         )
     if config.trim and net.features.blank is None:
         raise ConfigError("trim is for depth images, whose background is 0; set trim to false.")
+    if config.train_encoder:
+        check_tunable(net.features)
 
 
 def _kind(net: StackNet) -> Iterator[Any]:
@@ -353,13 +366,21 @@ def _kind(net: StackNet) -> Iterator[Any]:
         yield [level.split, level.activation, level.connections, level.sharpness.to_dict()]
         forest = level.forest
         yield from (forest.root, forest.left_child, forest.channel, forest.offset, forest.radius)
+    changed = changed_of(net.features)
+    yield from (changed[name] for name in sorted(changed))
+
+
+def settings_of(config: RefineConfig) -> dict[str, Any]:
+    """The settings as they are recorded: without those of the encoder if it does not train, as before it could."""
+    of_encoder = ("train_encoder", "encoder_rate")
+    return {name: one for name, one in config.to_dict().items() if config.train_encoder or name not in of_encoder}
 
 
 @contextmanager
-def steady_sums(net: StackNet) -> Iterator[None]:
+def steady_sums(net: StackNet, train_encoder: bool = False) -> Iterator[None]:
     """One PyTorch thread on the CPU: its sums would depend on the number of threads. The kernels have their own."""
     before = torch.get_num_threads()
-    if net.device.type == "cpu" and net.level(0).connections == "frozen":
+    if train_encoder or (net.device.type == "cpu" and net.level(0).connections == "frozen"):
         torch.set_num_threads(1)
     try:
         yield

@@ -7,6 +7,7 @@ import torch
 
 from hedgerow.config import RefineConfig
 from hedgerow.network.stacknet import StackNet
+from hedgerow.refinement.tuning import TunedNet
 
 BESIDE_RATE = 0.03  # for weights that belong to no level, e.g. those of a network in front of the features
 CONNECTION_RATE = 0.1  # for the weights between H1 and H2, relative to the votes' rate: each moves a whole path
@@ -28,10 +29,12 @@ def momentum(config: RefineConfig, step: int) -> float:
 
 def make_optimiser(net: StackNet, config: RefineConfig) -> torch.optim.Optimizer:
     """Adam moves every weight by about its rate, so rates scale with the size of the weights; SGD has one rate."""
-    if config.optimiser == "sgd":
-        trained = [p for p in net.parameters() if p.requires_grad]
-        return torch.optim.SGD([{"params": trained, "factor": 1.0}], lr=config.learning_rate, momentum=0.5)
     groups: list[dict[str, Any]] = []
+    tuned = [{"params": [p], "factor": rate} for p, rate in _encoder_rates(net, config)]
+    if config.optimiser == "sgd":
+        trained = [p for name, p in net.named_parameters() if p.requires_grad and not _is_tuned(net, name)]
+        groups = [{"params": trained, "factor": 1.0}, *tuned]
+        return torch.optim.SGD(groups, lr=config.learning_rate, momentum=0.5)
     for number in range(net.n_levels):
         level = net.level(number)
         sharpness, splits = level.sharpness, config.split_rate * level.sharpness.split
@@ -40,7 +43,24 @@ def make_optimiser(net: StackNet, config: RefineConfig) -> torch.optim.Optimizer
         if level.leaf_weight.requires_grad:
             leaves = CONNECTION_RATE * sharpness.leaf
             groups.append({"params": [level.leaf_weight, level.leaf_bias], "factor": leaves})
-    beside = [p for name, p in net.named_parameters() if not name.startswith("levels.")]
+    beside = [p for name, p in net.named_parameters() if not name.startswith("levels.") and not _is_tuned(net, name)]
     if beside:
         groups.append({"params": beside, "factor": BESIDE_RATE})
-    return torch.optim.Adam(groups, lr=config.learning_rate, eps=1e-12)
+    return torch.optim.Adam([*groups, *tuned], lr=config.learning_rate, eps=1e-12)
+
+
+def _is_tuned(net: StackNet, name: str) -> bool:
+    """Whether a parameter is a weight of the encoder."""
+    return isinstance(net, TunedNet) and name.startswith("encoder.")
+
+
+def _encoder_rates(net: StackNet, config: RefineConfig) -> list[tuple[torch.Tensor, float]]:
+    """Each weight of the encoder that trains, with its rate.
+
+    Relative to the root mean square of the weight as it is at the start: weights with the normalisation folded into
+    them are of very different sizes.
+    """
+    if not isinstance(net, TunedNet):
+        return []
+    sizes = [float(weight.detach().cpu().double().square().mean().sqrt()) for weight in net.encoder]
+    return [(weight, config.encoder_rate * size) for weight, size in zip(net.encoder, sizes, strict=True)]

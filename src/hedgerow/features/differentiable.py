@@ -1,0 +1,128 @@
+"""`EncoderFeatures` once more in PyTorch, with a gradient for the weights of the encoder's last stage.
+
+The same steps on the same patches; values agree up to rounding. What is kept for the gradient is bounded: of an image
+with several patches or pictures, each is computed again when its gradient is, so that one is in memory at a time.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from hedgerow.encoders.devices import OneThread, device
+from hedgerow.encoders.protocol import TorchEncoder
+from hedgerow.features.encoder import EncoderFeatures
+from hedgerow.features.joined import Joined
+from hedgerow.features.patches import Patch, network_input, own_part, patches
+from hedgerow.features.pictures import to_pictures
+from hedgerow.features.protocol import FeatureSet
+from hedgerow.images.regions import Region
+
+Weights = Mapping[str, Tensor]
+
+
+def standardised(features: FeatureSet, image: np.ndarray, weights: Weights) -> Tensor:
+    """Features (F,H,W) of an image (C,H,W), as `features.compute` returns them; on the device of the weights.
+
+    weights: in place of the encoder's own of the same names; gradients reach them. On a CPU, gradients have the same
+             bits whatever the number of threads if they are computed in a `OneThread`, too.
+    """
+    members = features.members if isinstance(features, Joined) else (features,)
+    first = next(iter(weights.values()))
+    parts = [
+        raw(one, image, weights) if isinstance(one, EncoderFeatures) else torch.from_numpy(one.unscaled(image))
+        for one in members
+    ]
+    found = torch.cat([part.to(first) for part in parts])
+    mean, scale = (torch.from_numpy(a)[:, None, None].to(first) for a in (features.mean, 1 / features.std))
+    return (found - mean) * scale
+
+
+def raw(features: EncoderFeatures, image: np.ndarray, weights: Weights) -> Tensor:
+    """Raw features (F,H,W) of an image (C,H,W), on the encoder's device."""
+    height, width = image.shape[1:]
+    scale, steps = features.source.scale, features.source.steps
+    found = list(patches((height, width), scale, Region(0, height, 0, width)))
+    with OneThread():
+        planes = [(patch.core.top, _patch_planes(features, image, patch, weights, len(found) > 1)) for patch in found]
+        rows = [torch.cat([part for _, part in row], dim=2) for _, row in groupby(planes, key=lambda one: one[0])]
+        whole = torch.cat(rows, dim=1)
+        while steps > 1:
+            whole, steps = doubled(whole), steps // 2
+    return whole[:, :height, :width]
+
+
+def _patch_planes(
+    features: EncoderFeatures, image: np.ndarray, patch: Patch, weights: Weights, is_one_of_many: bool
+) -> Tensor:
+    """Components (F,h,w) of a patch's core at the finest stride, or at every pixel if that is finer."""
+    source, encoder = features.source, cast(TorchEncoder, features.network())
+    names, like = list(weights), next(iter(weights.values()))
+    layers = [layer.name for layer in source.layers]
+    pictures = to_pictures(patch.seen.of(image), features.low, features.high, source.channels)
+    total: Tensor | None = None
+    for number, picture in enumerate(pictures):
+        given = torch.from_numpy(network_input(picture, source.scale, encoder.multiple)).to(device(), like.dtype)
+        columns = [torch.from_numpy(part).to(given) for part in _columns(features, number, len(pictures))]
+
+        def planes(*tensors: Tensor, given: Tensor = given, columns: Sequence[Tensor] = columns) -> Tensor:
+            network = encoder.with_weights(dict(zip(names, tensors, strict=True)))
+            outputs = network.outputs(given, layers)
+            return _summed([torch.tensordot(a, b, 1) for a, b in zip(columns, outputs, strict=True)], source.strides)
+
+        if is_one_of_many or len(pictures) > 1:
+            found = checkpoint(planes, *weights.values(), use_reentrant=False, preserve_rng_state=False)
+        else:
+            found = planes(*weights.values())
+        total = found if total is None else total + found
+    assert total is not None
+    steps = source.strides[0] / source.scale
+    while steps < 1:
+        total, steps = halved(total), steps * 2
+    return cast(Tensor, own_part(total, patch, steps))  # type: ignore[arg-type]  # it takes a slice
+
+
+def _columns(features: EncoderFeatures, picture: int, n_pictures: int) -> list[np.ndarray]:
+    """Of each layer, the part (F,c) of the projection that one of the pictures is multiplied by."""
+    found, start = [], 0
+    for layer in features.source.layers:
+        first = start + picture * layer.n_channels
+        found.append(np.ascontiguousarray(features.projection[:, first : first + layer.n_channels]))
+        start += n_pictures * layer.n_channels
+    return found
+
+
+def _summed(planes: Sequence[Tensor], strides: Sequence[int]) -> Tensor:
+    """As `patches.summed`."""
+    found, stride = planes[-1], strides[-1]
+    for finer, its in zip(reversed(planes[:-1]), reversed(strides[:-1]), strict=True):
+        while stride > its:
+            found, stride = doubled(found), stride // 2
+        found = found + finer
+    return found
+
+
+def doubled(planes: Tensor) -> Tensor:
+    """(C,2H,2W) of planes (C,H,W), as `resizing.doubled`."""
+    for axis in (1, 2):
+        n = planes.shape[axis]
+        before = torch.cat([planes.narrow(axis, 0, 1), planes.narrow(axis, 0, n - 1)], dim=axis)
+        after = torch.cat([planes.narrow(axis, 1, n - 1), planes.narrow(axis, n - 1, 1)], dim=axis)
+        most = planes * 0.75
+        both = torch.stack([most + before * 0.25, most + after * 0.25], dim=axis + 1)
+        planes = both.flatten(axis, axis + 1)
+    return planes
+
+
+def halved(planes: Tensor) -> Tensor:
+    """(C,ceil(H/2),ceil(W/2)) of planes (C,H,W), as `resizing.halved`."""
+    for axis in (1, 2):
+        n = planes.shape[axis]
+        if n % 2:
+            planes = torch.cat([planes, planes.narrow(axis, n - 1, 1)], dim=axis)
+    rows = planes[:, ::2] + planes[:, 1::2]
+    return (rows[:, :, ::2] + rows[:, :, 1::2]) * 0.25

@@ -1,0 +1,79 @@
+"""A network that trains together with the last layers of the encoder that its features come from."""
+
+from typing import cast
+
+import numpy as np
+from torch import Tensor, nn
+
+from hedgerow.encoders.protocol import TorchEncoder
+from hedgerow.encoders.stages import last_weights
+from hedgerow.errors import ConfigError
+from hedgerow.features.differentiable import standardised
+from hedgerow.features.encoder import EncoderFeatures
+from hedgerow.features.protocol import FeatureSet
+from hedgerow.features.tuned import encoder_of, with_changed
+from hedgerow.network.layout import Source
+from hedgerow.network.stacknet import StackNet
+
+
+class TunedNet(StackNet):
+    """The network while it is refined with its encoder; `plain` gives the one that is kept.
+
+    encoder: the weights of the last stage that the features read, in the order of `names`; all others stay frozen
+    """
+
+    def __init__(self, net: StackNet) -> None:
+        """net: shares its levels from now on."""
+        super().__init__(net.stack, [net.level(number) for number in range(net.n_levels)], net.output)
+        _copy_state(net, self)
+        read = encoder_of(net.features)
+        assert read is not None, "`check_tunable` has refused the others"
+        network = cast(TorchEncoder, read.network())
+        self.names = tuple(_trained(read))
+        self.encoder = nn.ParameterList([network.weights[name].detach().clone().to(net.device) for name in self.names])
+
+    def weights(self) -> dict[str, Tensor]:
+        """The weights of the encoder that train, by their names there."""
+        return dict(zip(self.names, self.encoder, strict=True))
+
+    @property
+    def features(self) -> FeatureSet:
+        """The features with the weights of this moment."""
+        changed = {name: weight.detach().cpu().numpy().copy() for name, weight in self.weights().items()}
+        return with_changed(super().features, changed)
+
+    def source(self, planes: np.ndarray) -> Source:
+        return Source(standardised(super().features, planes, self.weights()))
+
+    def plain(self) -> StackNet:
+        """The network as a model like any other: the weights of this moment are part of its features."""
+        levels = [self.level(number) for number in range(self.n_levels)]
+        net = StackNet(self.stack, levels, self.output)
+        _copy_state(self, net)
+        net.tuned = self.features
+        return net
+
+
+def _copy_state(source: StackNet, target: StackNet) -> None:
+    for name in ("settings", "refinements", "relaxed", "tuned", "walked"):
+        setattr(target, name, getattr(source, name))
+
+
+def _trained(read: EncoderFeatures) -> dict[str, tuple[int, ...]]:
+    return last_weights(read.source.encoder, [layer.name for layer in read.source.layers])
+
+
+def check_tunable(features: FeatureSet) -> None:
+    """Raise ConfigError unless the features come from an encoder that can be trained."""
+    read = encoder_of(features)
+    if read is None:
+        raise ConfigError(
+            f"train_encoder trains the last layers of an encoder, but these are {features.kind!r} features; leave it "
+            "out, or train forests with features='encoder'."
+        )
+    if not _trained(read):
+        name = read.source.encoder
+        why = f"the weights in the last layers of {name[:60]} are not known here"
+        if name.endswith(".onnx"):
+            why = "an encoder from an ONNX file has no gradient"
+        raise ConfigError(f"{why}; leave train_encoder out, or train forests with the encoder lite0 or mobilesam.")
