@@ -21,6 +21,7 @@ from hedgerow.export.onnx_model import export_onnx
 from hedgerow.features import resizing
 from hedgerow.features.registry import fit_features
 from hedgerow.progress import silent
+from helpers import encoded
 from helpers.mobilesam import random_weights
 from helpers.refusals import assert_one_sentence, assert_refused
 
@@ -135,6 +136,14 @@ def test_values_beyond_black_and_white_are_cut_off(lite0):
     features = fitted(settings(lite0), 1)
     dark = replace(features, low=np.full(1, 60, np.float32), high=np.full(1, 150, np.float32))
     assert_equal_features(dark, [(40, 50)])
+
+
+def test_weights_that_were_refined_are_those_in_the_file(lite0):
+    features = fitted(settings(lite0), 3)
+    changed = replace(features, changed=encoded.arrays(encoded.last(seed=1)))
+    image = picture(3, (40, 50), seed=7)
+    assert np.abs(changed.compute(image) - features.compute(image)).max() > 0.1
+    assert_equal_features(changed, [(40, 50)])
 
 
 def test_joined_with_the_filter_bank(lite0):

@@ -9,7 +9,6 @@ from typing import cast
 
 import numpy as np
 
-from hedgerow.encoders.known import find_again
 from hedgerow.encoders.protocol import TorchEncoder
 from hedgerow.encoders.store import PUBLISHED
 from hedgerow.errors import InputError
@@ -29,7 +28,7 @@ def encoder_features(graph: Graph, image: str, features: EncoderFeatures) -> tup
     source, node = features.source, graph.node
     network = _network(source.encoder)
     names = [layer.name for layer in source.layers]
-    encoder = cast(TorchEncoder, find_again(source.encoder, names, source.checksum))
+    encoder = cast(TorchEncoder, features.network())
     layers = network(graph, _pictures(graph, image, features, encoder.multiple), encoder, names)
     found = _projected(graph, layers, features)
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-from hedgerow.encoders.lite0 import CENTRE, SPREAD, STAGES
+from hedgerow.encoders.lite0 import CENTRE, SPREAD
 from hedgerow.encoders.protocol import TorchEncoder
+from hedgerow.encoders.stages import LITE0 as STAGES
 from hedgerow.export.onnx_graph import Graph
 
 
