@@ -241,7 +241,7 @@ class RefineConfig(Checked):
         False, about="encoder features: the last layers of the pretrained network train with the rest"
     )
     encoder_rate: float = setting(
-        0.1, 0.0, 1e3, "train_encoder: rate of the encoder's weights, relative to the votes' rate and to their own size"
+        0.3, 0.0, 1e3, "train_encoder: rate of the encoder's weights, relative to the votes' rate and to their own size"
     )
     seed: int = setting(0, 0, 2**63 - 1, "the same seed gives the same network")
 

@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 import torch.nn.functional as F
 
 from hedgerow.encoders.mobilesam import MobileSam, distances, folded
+from hedgerow.encoders.stages import last_weights
 from helpers.mobilesam import DEPTHS, HEADS, WIDTHS, WINDOWS, random_weights, shapes
 
 NAMES = ("l0", "l1", "l2", "l3", "neck")
@@ -209,3 +210,13 @@ def test_the_published_weights_answer_as_published():
         picked = row[[0, len(row) // 3, len(row) // 2, len(row) - 1]]
         np.testing.assert_allclose(picked, values, rtol=1e-4, atol=1e-4 * magnitude, err_msg=name)
         assert np.abs(row).mean() == pytest.approx(magnitude, rel=1e-5)
+
+
+def test_the_shapes_known_in_code_are_those_of_the_weights(encoder):
+    """Those of each stage, none twice; the stem and what leads from stage to stage belong to none."""
+    found = [last_weights("mobilesam", NAMES[: number + 1]) for number in range(len(NAMES))]
+    for shapes in found:
+        assert shapes == {name: tuple(encoder.weights[name].shape) for name in shapes}
+    names = [name for shapes in found for name in shapes]
+    assert len(names) == len(set(names))
+    assert {name for name in encoder.weights if "stem" not in name and "merge" not in name} == set(names)

@@ -73,7 +73,7 @@ def test_the_encoder_alone_can_lower_the_loss(net, scene):
     config = replace(config, learning_rate=1e-5, encoder_rate=300.0, augment=hr.AugmentConfig(rotation=0.0), stride=1)
     found = hr.refine(net, scene[1][:1], scene[2][:1], config, progress=silent)
     losses = [check.loss for check in found.refinements[-1].checks]
-    assert losses[2] < losses[1] < losses[0]
+    assert losses[2] < losses[1] - 0.01 < losses[0] - 0.02
 
 
 def test_the_gradient_is_that_of_finite_differences(net, scene):

@@ -290,13 +290,15 @@ class _Channels:
 
     def __init__(self, source: Source, step: int) -> None:
         self._source, self._step = source, step
+        # Taken apart at once: the gradient of a plane that is taken by itself has the size of all planes together.
+        self._features = source.features.unbind()
 
     def averaged(self, channel: int, radius: int) -> tuple[Tensor, Grid]:
         source = self._source
         n_features = len(source.features)
         outside = None if source.outside is None else float(source.outside[channel])
         if channel < n_features:
-            return _box(source.features[channel], radius, outside), Grid(0, 0, *source.extent)
+            return _box(self._features[channel], radius, outside), Grid(0, 0, *source.extent)
         assert source.before is not None
         assert source.known is not None
         # On a lattice a box holds the lattice's points that lie in it.
