@@ -215,8 +215,8 @@ def test_the_published_weights_answer_as_published():
 def test_the_shapes_known_in_code_are_those_of_the_weights(encoder):
     """Those of each stage, none twice; the stem and what leads from stage to stage belong to none."""
     found = [last_weights("mobilesam", NAMES[: number + 1]) for number in range(len(NAMES))]
-    for shapes in found:
-        assert shapes == {name: tuple(encoder.weights[name].shape) for name in shapes}
-    names = [name for shapes in found for name in shapes]
+    for known in found:
+        assert known == {name: tuple(encoder.weights[name].shape) for name in known}
+    names = [name for known in found for name in known]
     assert len(names) == len(set(names))
     assert {name for name in encoder.weights if "stem" not in name and "merge" not in name} == set(names)
