@@ -25,7 +25,7 @@ from measure import THREADS, in_fresh_process, installed, require, seconds, tabl
 TITLE = "Strokes on one photograph"
 PART, N_PHOTOGRAPHS, N_PAINTERS = 0.01, 4, 3
 OURS, BANK, DENSE = (
-    "hedgerow, pretrained network",
+    "hedgerow, filter bank and pretrained network",
     "hedgerow, filter bank",
     "hedgerow, filter bank, settings for full labels",
 )

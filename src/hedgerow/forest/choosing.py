@@ -1,6 +1,6 @@
 """Settings that fit the amount of paint: a few strokes need other ones than fully labelled images.
 
-Features, too: where a pretrained network is installed it is read, which was better on all that was measured.
+Features, too: where a pretrained network is installed, it is read beside the filter bank; see docs/encoders.md.
 """
 
 from collections.abc import Callable
@@ -27,19 +27,17 @@ def settings_for(
 
     Strokes are few pixels: all of them train, trees are grown to the end, and more of them vote. Context would be what
     happens to lie around the strokes, so there is none: one level, without offsets. Where the extra `pretrained` is
-    installed, features are those of its network, for full labels beside the filter bank.
+    installed, its network is read beside the filter bank.
 
     has_features: the caller has chosen the features, so nothing is said about them
     """
     usual = StackConfig()
-    has_encoder = not has_features and encoder_is_here()
+    if not has_features and encoder_is_here():
+        say(f"features: the filter bank and the pretrained network {LITE0.name}; {WITHOUT}")
+        usual = replace(usual, features=("bank", "encoder"))
     if not is_sparse(labelled):
-        if has_encoder:
-            say(f"features: the filter bank and the pretrained network {LITE0.name}; {WITHOUT}")
-        return replace(usual, features=("bank", "encoder")) if has_encoder else usual
+        return usual
     say(f"{painted_part(labelled):.1%} of the pixels are painted: all of these are used, with the settings for strokes")
-    if has_encoder:
-        say(f"features: the pretrained network {LITE0.name}; {WITHOUT}")
     return replace(
         usual,
         n_levels=1,
@@ -47,7 +45,6 @@ def settings_for(
         min_split=2,
         context=replace(usual.context, window=1),
         sampling=replace(usual.sampling, step=1),
-        features="encoder" if has_encoder else usual.features,
         encoder=replace(usual.encoder, layers=STROKE_LAYERS),
     )
 
