@@ -98,7 +98,7 @@ def test_the_list_of_a_folder_does_not_grow_for_ever(tmp_path):
 
 
 def test_a_disk_that_is_full_of_notes_is_full(tmp_path, monkeypatch):
-    def refuse(listed):
+    def refuse(listed, folder):
         raise OSError(problem, "refused")
 
     monkeypatch.setattr(written, "_forget_older", refuse)
@@ -109,3 +109,12 @@ def test_a_disk_that_is_full_of_notes_is_full(tmp_path, monkeypatch):
     problem = errno.EACCES
     write_text(tmp_path / "a.txt", "text")
     assert not is_ours(tmp_path / "a.txt")
+
+
+def test_what_killed_runs_noted_and_never_wrote_makes_no_file_foreign(tmp_path):
+    write_text(tmp_path / "a.txt", "whole")
+    other = tmp_path / "half"
+    for number in range(3 * written._SPARE):
+        other.write_text("x" * number)
+        written.remember(other, tmp_path / "a.txt")  # and then the run was killed
+    assert is_ours(tmp_path / "a.txt")

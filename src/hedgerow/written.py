@@ -28,7 +28,7 @@ def remember(written: Path, final: Path) -> None:
     try:
         listed = _list_of(final.parent)
         listed.parent.mkdir(parents=True, exist_ok=True)
-        _forget_older(listed)
+        _forget_older(listed, final.parent)
         with open(listed, "a", encoding="ascii", newline="") as file:
             file.write(_line(written, final.name))
     except RuntimeError:  # this user has no home
@@ -38,13 +38,20 @@ def remember(written: Path, final: Path) -> None:
             raise
 
 
-def _forget_older(listed: Path) -> None:
-    """Of a list that has grown long, only the last line of each name is kept."""
+def _forget_older(listed: Path, folder: Path) -> None:
+    """Of a list that has grown long, only the last line of each name is kept, and the one of the file that is there: a
+    run that is killed has noted a file that it never put into place."""
     lines = listed.read_text(encoding="ascii", errors="replace").splitlines(True) if listed.exists() else []
     latest = {line.split(" ", 2)[-1]: line for line in lines}
     if len(lines) > 2 * len(latest) + _SPARE:
+        known = set(lines) - set(latest.values())
+        there = []
+        for path in folder.iterdir():
+            with suppress(OSError):  # another program may have removed it
+                there.append(_line(path, path.name))
+        kept = "".join([*sorted(known.intersection(there)), *latest.values()])
         shorter = listed.with_name(f"{listed.name}-{os.getpid()}")
-        shorter.write_text("".join(latest.values()), encoding="ascii", errors="replace", newline="")
+        shorter.write_text(kept, encoding="ascii", errors="replace", newline="")
         os.replace(shorter, listed)
 
 

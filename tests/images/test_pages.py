@@ -342,3 +342,22 @@ def test_what_was_read_reads_no_pixels(tmp_path, monkeypatch):
     path = write_pages(tmp_path / "a.tif", *PAGES)
     monkeypatch.setattr(tifffile.TiffPage, "asarray", None)
     assert what_was_read(path, pages="all") == "pages 1-5 read as 5 channels"
+
+
+@pytest.mark.parametrize("big", [False, True])
+def test_pages_that_lead_back_to_each_other_are_refused(tmp_path, big):
+    path = tmp_path / "pages.tif"
+    with tifffile.TiffWriter(path, bigtiff=big) as writer:
+        for _ in range(3):
+            writer.write(np.zeros((5, 6), np.uint8), metadata=None)
+    with tifffile.TiffFile(path) as tiff:
+        pages = [page.offset for page in tiff.pages]
+        size = tiff.tiff.offsetsize
+    data = bytearray(path.read_bytes())
+    for place in range(len(data) - size):  # wherever the second page leads to the third, it now leads to the first
+        if int.from_bytes(data[place : place + size], "little") == pages[2]:
+            data[place : place + size] = pages[0].to_bytes(size, "little")
+    path.write_bytes(data)
+    with pytest.raises(InputError) as problem:
+        read_image(path, pages="all")
+    assert_one_sentence(problem, "lead back")

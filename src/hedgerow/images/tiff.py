@@ -4,6 +4,7 @@ import html
 import logging
 import os
 import re
+import struct
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -47,6 +48,7 @@ def opened_tiff(path: Path, role: Role) -> Iterator[Stored]:
     import tifffile
 
     with _tifffile_errors(tifffile.logger()) as errors, tifffile.TiffFile(path) as tiff:
+        _refuse_circles(tiff, path)
         _refuse_special_parts(tiff, path)
         images = _images(tiff, path, with_colours=role != "labels" and not tiff.is_imagej)
         _raise_first(errors)
@@ -102,6 +104,24 @@ def _without_smaller(series: Sequence[Any]) -> Sequence[Any]:
         if not one.keyframe.subfiletype & _REDUCED_OR_MASK
         and not (one.kind.lower() in _SCANNERS and one.name.lower() in _BESIDE)
     ] or series[:1]
+
+
+def _refuse_circles(tiff: Any, path: Path) -> None:
+    """Refuse pages of which a later one leads back to an earlier one: tifffile would read them without end."""
+    form, file, seen = tiff.tiff, tiff.filehandle, set[int]()
+    file.seek(form.offsetsize)  # of the first page: 4 in a TIFF, 8 in a BigTIFF
+    while offset := _number(file.read(form.offsetsize), form.offsetformat):
+        if offset in seen:
+            raise InputError(f"cannot read {path}: its pages lead back to each other, so it is damaged; save it again")
+        seen.add(offset)
+        file.seek(offset)
+        n_tags = _number(file.read(form.tagnosize), form.tagnoformat)
+        file.seek(offset + form.tagnosize + n_tags * form.tagsize)
+
+
+def _number(data: bytes, form: str) -> int:
+    """0 where the file has ended."""
+    return int(struct.unpack(form, data)[0]) if len(data) == struct.calcsize(form) else 0
 
 
 def _plain_pages(tiff: Any) -> list[Any]:
