@@ -6,20 +6,19 @@ into the weights of the convolution before it, so statistics stay those of Image
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hedgerow.encoders.devices import OneThread, device
-from hedgerow.encoders.protocol import Layer, TorchEncoder
+from hedgerow.encoders.protocol import Layer
+from hedgerow.encoders.published import PublishedEncoder
 from hedgerow.encoders.stages import LITE0 as STAGES
 
 EPSILON = 1e-3  # of its normalisation
 CENTRE, SPREAD = 127.0, 128.0  # of its input
 
 
-class Lite0(TorchEncoder):
+class Lite0(PublishedEncoder):
     """weights: "stem", and "BLOCK.expand", "BLOCK.depthwise", "BLOCK.project", each with ".weight" and ".bias"."""
 
     name = "lite0"
@@ -29,14 +28,6 @@ class Lite0(TorchEncoder):
     )
     usual = ("s1", "s2", "s3", "s5")
     multiple = 32
-
-    def __init__(self, weights: Mapping[str, Tensor], checksum: str) -> None:
-        self.weights, self.checksum = dict(weights), checksum
-
-    def run(self, picture: np.ndarray, names: Sequence[str]) -> list[np.ndarray]:
-        with torch.inference_mode(), OneThread():
-            found = self.outputs(torch.from_numpy(picture).to(device()), names)
-            return [layer.cpu().numpy() for layer in found]
 
     def outputs(self, picture: Tensor, names: Sequence[str]) -> list[Tensor]:
         last = max(int(name[1:]) for name in names)

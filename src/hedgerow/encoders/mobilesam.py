@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hedgerow.encoders.devices import OneThread, device
-from hedgerow.encoders.protocol import Layer, TorchEncoder
+from hedgerow.encoders.protocol import Layer
+from hedgerow.encoders.published import PublishedEncoder
 from hedgerow.encoders.stages import MOBILESAM as STAGES
 from hedgerow.encoders.stages import NECK
 
@@ -21,7 +21,7 @@ NECK_EPSILON = 1e-6
 MEAN, STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)  # of its input
 
 
-class MobileSam(TorchEncoder):
+class MobileSam(PublishedEncoder):
     """weights, most with ".weight" and ".bias", S being a stage and B a block of it:
 
     convolutions     stem.0, stem.1, 0.B.expand, 0.B.depthwise, 0.B.project, S.B.local,
@@ -38,14 +38,6 @@ class MobileSam(TorchEncoder):
     )
     usual = ("l0", "l1", "l2", "neck")
     multiple = 16
-
-    def __init__(self, weights: Mapping[str, Tensor], checksum: str) -> None:
-        self.weights, self.checksum = dict(weights), checksum
-
-    def run(self, picture: np.ndarray, names: Sequence[str]) -> list[np.ndarray]:
-        with torch.inference_mode(), OneThread():
-            found = self.outputs(torch.from_numpy(picture).to(device()), names)
-            return [layer.cpu().numpy() for layer in found]
 
     def outputs(self, picture: Tensor, names: Sequence[str]) -> list[Tensor]:
         order = [layer.name for layer in self.layers]

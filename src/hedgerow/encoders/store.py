@@ -17,7 +17,7 @@ from safetensors.numpy import load_file, save_file
 
 from hedgerow.errors import ConfigError, InputError, ModelError, one_path
 from hedgerow.extras import require
-from hedgerow.files import atomic_path, one_line
+from hedgerow.files import atomic_path, make_folder, one_line
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -144,12 +144,7 @@ def add(name: str, path: Path, fold: Fold) -> Path:
     weights = fold(read_published(published, path))
     assert tensors_checksum(weights) == published.checksum, "the file is the published one, so its tensors are known"
     place = folder() / f"{name}.safetensors"
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise InputError(
-            f"cannot make the folder {one_path(place.parent)}: {one_line(problem)}; set HEDGEROW_ENCODERS to another."
-        ) from problem
+    make_folder(place.parent)
     with atomic_path(place) as temporary:
         save_file({key: weights[key].contiguous().numpy() for key in sorted(weights)}, temporary)
     return place

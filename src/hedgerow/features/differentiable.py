@@ -17,7 +17,7 @@ from hedgerow.encoders.devices import OneThread, device
 from hedgerow.encoders.protocol import TorchEncoder
 from hedgerow.features.encoder import EncoderFeatures
 from hedgerow.features.joined import Joined
-from hedgerow.features.patches import Patch, network_input, own_part, patches
+from hedgerow.features.patches import Patch, network_input, own_part, patches, summed
 from hedgerow.features.pictures import to_pictures
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.images.regions import Region
@@ -72,7 +72,8 @@ def _patch_planes(
         def planes(*tensors: Tensor, given: Tensor = given, columns: Sequence[Tensor] = columns) -> Tensor:
             network = encoder.with_weights(dict(zip(names, tensors, strict=True)))
             outputs = network.outputs(given, layers)
-            return _summed([torch.tensordot(a, b, 1) for a, b in zip(columns, outputs, strict=True)], source.strides)
+            parts = [torch.tensordot(a, b, 1) for a, b in zip(columns, outputs, strict=True)]
+            return summed(parts, source.strides, doubled)
 
         if is_one_of_many or len(pictures) > 1:
             found = checkpoint(planes, *weights.values(), use_reentrant=False, preserve_rng_state=False)
@@ -93,16 +94,6 @@ def _columns(features: EncoderFeatures, picture: int, n_pictures: int) -> list[n
         first = start + picture * layer.n_channels
         found.append(np.ascontiguousarray(features.projection[:, first : first + layer.n_channels]))
         start += n_pictures * layer.n_channels
-    return found
-
-
-def _summed(planes: Sequence[Tensor], strides: Sequence[int]) -> Tensor:
-    """As `patches.summed`."""
-    found, stride = planes[-1], strides[-1]
-    for finer, its in zip(reversed(planes[:-1]), reversed(strides[:-1]), strict=True):
-        while stride > its:
-            found, stride = doubled(found), stride // 2
-        found = found + finer
     return found
 
 

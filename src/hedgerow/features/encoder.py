@@ -17,7 +17,7 @@ from hedgerow.features.patches import SCALES, Patch, at_pixels, farthest, networ
 from hedgerow.features.pictures import groups_of, shades, to_pictures
 from hedgerow.features.projection import principal_components
 from hedgerow.features.protocol import Arrays, FeatureSet, check_features, unfitted
-from hedgerow.features.resizing import halved
+from hedgerow.features.resizing import doubled, halved
 from hedgerow.files import fingerprint
 from hedgerow.images.regions import Region
 from hedgerow.settings import limits_of
@@ -151,7 +151,7 @@ class EncoderFeatures(FeatureSet):
             (part @ layer.reshape(len(layer), -1)).reshape(-1, *layer.shape[1:])
             for part, layer in zip(parts, layers, strict=True)
         ]
-        found, steps = summed(planes, self.source.strides), self.source.strides[0] / self.source.scale
+        found, steps = summed(planes, self.source.strides, doubled), self.source.strides[0] / self.source.scale
         while steps < 1:
             found, steps = halved(found), steps * 2
         return np.ascontiguousarray(own_part(found, patch, steps))

@@ -17,8 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hedgerow.errors import InputError, one_path
-from hedgerow.files import PathLike, atomic_path, one_line
+from hedgerow.files import PathLike, atomic_path, make_folder
 
 MEMORY = 2**28  # bytes kept in memory
 DISK = 2**34  # bytes kept in a folder
@@ -55,12 +54,7 @@ class CacheFolder:
     def __init__(self, path: PathLike, most: int = DISK) -> None:
         """most: bytes of all files together"""
         self.path, self._most = Path(path), most
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as problem:
-            raise InputError(
-                f"cannot make the folder {one_path(self.path)} for features ({one_line(problem)}); choose another."
-            ) from problem
+        make_folder(self.path)
 
     def get(self, key: str, compute: Callable[[], Layers]) -> Layers:
         path = self.path / f"{key}.npz"

@@ -4,8 +4,9 @@ It is fixed to the image's corner: each patch is computed with a margin around i
 the image is asked for. So what a pixel's features are is part of their definition, and tiles agree bit for bit.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from hedgerow.images.regions import Region
 
 CORE, MARGIN = 1024, 128  # pixels of the network's input; multiples of every stride
 SCALES = (0.5, 1.0, 2.0)
+Planes = TypeVar("Planes", bound=Any)
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,11 @@ def network_input(picture: np.ndarray, scale: float, multiple: int) -> np.ndarra
     return np.ascontiguousarray(np.pad(picture, [(0, 0), *beyond], mode="edge"), np.float32)
 
 
-def summed(planes: Sequence[np.ndarray], strides: Sequence[int]) -> np.ndarray:
-    """The sum (F,H,W) of planes (F,h,w) of several strides, fine ones first, at the finest stride."""
+def summed(planes: Sequence[Planes], strides: Sequence[int], doubled: Callable[[Planes], Planes]) -> Planes:
+    """The sum (F,H,W) of planes (F,h,w) of several strides, fine ones first, at the finest stride.
+
+    doubled: makes planes, be they arrays or tensors, twice as large
+    """
     found, stride = planes[-1], strides[-1]
     for finer, its in zip(reversed(planes[:-1]), reversed(strides[:-1]), strict=True):
         while stride > its:

@@ -1,0 +1,22 @@
+"""What the encoders with published weights have in common: they hold these, and run in one thread without gradients."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hedgerow.encoders.devices import OneThread, device
+from hedgerow.encoders.protocol import TorchEncoder
+
+
+class PublishedEncoder(TorchEncoder):
+    """A subclass has `name`, `layers`, `usual`, `multiple` and `outputs`."""
+
+    def __init__(self, weights: Mapping[str, Tensor], checksum: str) -> None:
+        self.weights, self.checksum = dict(weights), checksum
+
+    def run(self, picture: np.ndarray, names: Sequence[str]) -> list[np.ndarray]:
+        with torch.inference_mode(), OneThread():
+            found = self.outputs(torch.from_numpy(picture).to(device()), names)
+            return [layer.cpu().numpy() for layer in found]
