@@ -97,3 +97,11 @@ def test_by_default_an_encoder_that_is_here_is_read_and_that_is_said(hedgerow, p
     plain = hedgerow("train", *data, "-o", place / "b.hedge", *SMALL, "--features", "bank")
     assert "pretrained" not in plain.out
     assert hr.load(place / "b.hedge").features.kind == "bank"
+
+
+def test_a_model_whose_network_is_not_here_is_refused_once(hedgerow, place, monkeypatch):
+    data = place / "images", place / "labels"
+    hedgerow("train", *data, "-o", place / "e.hedge", *SMALL, "--features", "bank+encoder")
+    monkeypatch.setattr(store, "LITE0_PACKAGE", "no_such_package")
+    finished = hedgerow("predict", place / "e.hedge", place / "images", "-o", place / "out")
+    assert_refused(finished, "[pretrained]")

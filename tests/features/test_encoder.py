@@ -17,18 +17,7 @@ from hedgerow.features.encoder import EncoderFeatures
 from hedgerow.features.registry import fit_features, rebuild
 from hedgerow.images.regions import Region
 from hedgerow.threads import threads
-
-SMALL = hr.StackConfig(
-    drop_levels=False,
-    n_levels=2,
-    n_trees=3,
-    max_depth=5,
-    min_split=4,
-    sigmas=(0.7, 1.6),
-    features=("encoder",),
-    context=hr.ContextConfig(window=9, n_offsets=2),
-    sampling=hr.SamplingConfig(step=2),
-)
+from helpers.forests import SMALL
 
 
 def drawn(size=(70, 83), n_channels=3, seed=0):
@@ -41,7 +30,12 @@ def drawn(size=(70, 83), n_channels=3, seed=0):
 
 
 def config(**changes):
-    return replace(SMALL, encoder=hr.EncoderConfig(**{"n_components": 6, **changes}))
+    return replace(
+        SMALL,
+        features="encoder",
+        sampling=hr.SamplingConfig(step=2),
+        encoder=hr.EncoderConfig(**{"n_components": 6, **changes}),
+    )
 
 
 @pytest.fixture

@@ -17,18 +17,7 @@ from hedgerow.images.arrays import to_planes
 from hedgerow.images.labelled import labelled_set
 from hedgerow.images.regions import Region
 from hedgerow.progress import silent
-from helpers.forests import GROWN, grown_stack
-
-SMALL = hr.StackConfig(
-    drop_levels=False,
-    n_levels=2,
-    n_trees=3,
-    max_depth=5,
-    min_split=4,
-    sigmas=(0.7, 1.6),
-    context=hr.ContextConfig(window=9, n_offsets=2),
-    sampling=hr.SamplingConfig(step=1),
-)
+from helpers.forests import GROWN, SMALL, grown_stack
 
 
 @dataclass(frozen=True)

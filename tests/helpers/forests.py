@@ -12,6 +12,17 @@ from hedgerow.forest.arrays import Forest, ForestStack
 from hedgerow.kernels.constants import LEAF
 
 GROWN = ("offsets", "windows", "oblique", "depth", "colour", "channels")
+# Settings with which a stack grows in a fraction of a second.
+SMALL = hr.StackConfig(
+    drop_levels=False,
+    n_levels=2,
+    n_trees=3,
+    max_depth=5,
+    min_split=4,
+    sigmas=(0.7, 1.6),
+    context=hr.ContextConfig(window=9, n_offsets=2),
+    sampling=hr.SamplingConfig(step=1),
+)
 
 
 def random_forest(

@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hedgerow.encoders.protocol import Layer
 from hedgerow.encoders.published import PublishedEncoder
+from hedgerow.encoders.stages import LAYERS
 from hedgerow.encoders.stages import LITE0 as STAGES
 
 EPSILON = 1e-3  # of its normalisation
@@ -22,10 +22,7 @@ class Lite0(PublishedEncoder):
     """weights: "stem", and "BLOCK.expand", "BLOCK.depthwise", "BLOCK.project", each with ".weight" and ".bias"."""
 
     name = "lite0"
-    layers = tuple(
-        Layer(f"s{number}", stride, stage[-1])
-        for number, (stride, stage) in enumerate(zip((2, 4, 8, 16, 16, 32, 32), STAGES, strict=True), 1)
-    )
+    layers = LAYERS[name]
     usual = ("s1", "s2", "s3", "s5")
     multiple = 32
 

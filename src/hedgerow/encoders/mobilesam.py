@@ -11,10 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hedgerow.encoders.protocol import Layer
 from hedgerow.encoders.published import PublishedEncoder
+from hedgerow.encoders.stages import LAYERS
 from hedgerow.encoders.stages import MOBILESAM as STAGES
-from hedgerow.encoders.stages import NECK
 
 EPSILON = 1e-5  # of its normalisations
 NECK_EPSILON = 1e-6
@@ -32,10 +31,7 @@ class MobileSam(PublishedEncoder):
     """
 
     name = "mobilesam"
-    layers = (
-        *(Layer(f"l{number}", stride, width) for number, (_, stride, width, _, _) in enumerate(STAGES)),
-        Layer("neck", STAGES[-1][1], NECK),
-    )
+    layers = LAYERS[name]
     usual = ("l0", "l1", "l2", "neck")
     multiple = 16
 

@@ -5,6 +5,8 @@ A model may hold changed weights of the last stage that it reads; what a file sa
 
 from collections.abc import Sequence
 
+from hedgerow.encoders.protocol import Layer
+
 Shapes = dict[str, tuple[int, ...]]
 
 # Of each stage: blocks, side of its kernels, stride of its first block, widening, channels.
@@ -15,6 +17,24 @@ LITE0_STEM = 32  # channels before the first stage
 MOBILESAM = ((2, 4, 64, 0, 0), (2, 8, 128, 4, 7), (6, 16, 160, 5, 14), (2, 16, 320, 10, 7))
 MOBILESAM_WIDENING = 4
 NECK = 256  # channels
+
+
+def _lite0_layers() -> tuple[Layer, ...]:
+    found, stride = [], 2  # that of the stem
+    for number, (_, _, first, _, channels) in enumerate(LITE0, 1):
+        stride *= first
+        found.append(Layer(f"s{number}", stride, channels))
+    return tuple(found)
+
+
+LAYERS = {
+    "lite0": _lite0_layers(),
+    "mobilesam": (
+        *(Layer(f"l{number}", stride, channels) for number, (_, stride, channels, _, _) in enumerate(MOBILESAM)),
+        Layer("neck", MOBILESAM[-1][1], NECK),
+    ),
+}
+"""The layers of each encoder that can be read."""
 
 
 def last_weights(encoder: str, layers: Sequence[str]) -> Shapes:

@@ -44,7 +44,6 @@ class Published:
     n_bytes: int
     licence: str
     source: str
-    layers: tuple[str, ...]  # name (stride, channels)
 
 
 LITE0 = Published(
@@ -52,14 +51,12 @@ LITE0 = Published(
     "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
     "b2a389fbdd1aafc8d8db1b7f6e8735200977926258ce9126a849cb43e5c7defa",
     18_826_032, "Apache-2.0", "comes with the extra `pretrained`",
-    ("s1 (2, 16)", "s2 (4, 24)", "s3 (8, 40)", "s4 (16, 80)", "s5 (16, 112)", "s6 (32, 192)", "s7 (32, 320)"),
 )  # fmt: skip
 MOBILESAM = Published(
     "mobilesam", "MobileSAM's image encoder (TinyViT), trained on SA-1B", "mobile_sam.pt",
     "6dbb90523a35330fedd7f1d3dfc66f995213d81b29a5ca8108dbcdd4e37d6c2f",
     "0efee216d36510bdbecdf1e3519807f7b614118774165e1b5358905261796305",
     40_728_226, "Apache-2.0", "mobile_sam.pt of the MobileSAM project; hedgerow encoders add mobilesam mobile_sam.pt",
-    ("l0 (4, 64)", "l1 (8, 128)", "l2 (16, 160)", "l3 (16, 320)", "neck (16, 256)"),
 )  # fmt: skip
 PUBLISHED = {published.name: published for published in (LITE0, MOBILESAM)}
 

@@ -113,6 +113,9 @@ class EncoderFeatures(FeatureSet):
         """A pixel depends on its patch, and on the next one if it is close to it."""
         return farthest(self.source.scale) + 2 * self.source.steps
 
+    def check_here(self) -> None:
+        self.network()
+
     def raw(self, image: np.ndarray) -> np.ndarray:
         return self.raw_in(image, Region(0, image.shape[1], 0, image.shape[2]))
 

@@ -38,6 +38,10 @@ class Joined(FeatureSet):
     def halo(self) -> int:
         return max(member.halo for member in self.members)
 
+    def check_here(self) -> None:
+        for member in self.members:
+            member.check_here()
+
     def raw(self, image: np.ndarray) -> np.ndarray:
         return np.concatenate([member.raw(image) for member in self.members])
 

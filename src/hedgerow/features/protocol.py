@@ -68,6 +68,10 @@ class FeatureSet(Protocol):
         """
         ...
 
+    def check_here(self) -> None:
+        """Raise a HedgerowError if anything it computes with is not on this machine."""
+        return
+
     def unscaled(self, image: np.ndarray) -> np.ndarray:
         """`raw`, whatever it returns, as a contiguous array of its own: it will be standardised in place."""
         found = np.ascontiguousarray(self.raw(image), np.float32)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from hedgerow.encoders import known, store
+from hedgerow.encoders.stages import LAYERS
 from hedgerow.files import PathLike
 
 
@@ -34,7 +35,9 @@ def encoders() -> list[KnownEncoder]:
     """The encoders that have a name, whether or not their weights are here."""
     return [
         KnownEncoder(
-            one.name, one.title, one.n_bytes, one.licence, one.sha256, one.source, store.place_of(one), one.layers
+            *(one.name, one.title, one.n_bytes, one.licence, one.sha256, one.source),
+            store.place_of(one),
+            tuple(f"{layer.name} ({layer.stride}, {layer.n_channels})" for layer in LAYERS[one.name]),
         )
         for one in store.PUBLISHED.values()
     ]

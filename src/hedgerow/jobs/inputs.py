@@ -49,6 +49,7 @@ def files_of(pairs: Iterable[Pair]) -> list[Path]:
 
 def images_for(model: Model, files: Sequence[Path], pages: Pages = None) -> Sequence[np.ndarray]:
     """The images as the model takes them; each is read when it is asked for."""
+    model.features.check_here()  # one refusal, not one for each image
     return WhenAsked(len(files), lambda i: read_input(files[i], model.features.layout, pages))
 
 

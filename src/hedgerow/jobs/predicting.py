@@ -58,6 +58,7 @@ def predict(
     overwrite: also existing files that Hedgerow did not write
     """
     loaded = model_file.load(model).to(device)
+    loaded.features.check_here()  # one refusal, not one for each image
     lowest, highest = min(loaded.classes), max(loaded.classes)
     fits_png = lowest >= 0 and highest <= LARGEST_IN_PNG
     if format == "png" and not fits_png:
