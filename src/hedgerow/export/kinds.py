@@ -6,9 +6,8 @@ from typing import TypeVar
 import numpy as np
 
 from hedgerow.errors import InputError
-from hedgerow.features.encoder import EncoderFeatures
-from hedgerow.features.joined import Joined
 from hedgerow.features.protocol import FeatureSet
+from hedgerow.features.tuned import encoder_of
 
 Entry = TypeVar("Entry")
 NETWORKS = ("lite0", "mobilesam")  # the encoders that ONNX can compute
@@ -17,7 +16,8 @@ NETWORKS = ("lite0", "mobilesam")  # the encoders that ONNX can compute
 def entry_of(features: FeatureSet, table: Mapping[str, Entry], target: str) -> Entry:
     """What the table of an export has for a kind of feature, or a refusal that names the remedy."""
     if features.kind not in table:
-        for encoder in encoders_of(features):
+        encoder = encoder_of(features)
+        if encoder is not None:
             name = encoder.source.encoder
             raise InputError(
                 f"features come from the pretrained network {name[:60]}, which cannot be computed in {target}; "
@@ -29,12 +29,6 @@ def entry_of(features: FeatureSet, table: Mapping[str, Entry], target: str) -> E
             "features that you computed yourself: --no-filters, or filters=False in Python."
         )
     return table[features.kind]
-
-
-def encoders_of(features: FeatureSet) -> list[EncoderFeatures]:
-    """The features that are layers of pretrained networks: these, or members of these."""
-    members = features.members if isinstance(features, Joined) else (features,)
-    return [member for member in members if isinstance(member, EncoderFeatures)]
 
 
 def is_stretched(features: FeatureSet) -> bool:

@@ -12,12 +12,13 @@ import numpy as np
 from hedgerow.encoders.protocol import TorchEncoder
 from hedgerow.encoders.store import PUBLISHED
 from hedgerow.errors import InputError
-from hedgerow.export.kinds import NETWORKS, encoders_of
+from hedgerow.export.kinds import NETWORKS
 from hedgerow.export.onnx_graph import Graph
 from hedgerow.features.encoder import EncoderFeatures
 from hedgerow.features.patches import CORE
 from hedgerow.features.pictures import groups_of
 from hedgerow.features.protocol import FeatureSet
+from hedgerow.features.tuned import encoder_of
 
 Network = Callable[[Graph, str, TorchEncoder, Sequence[str]], list[str]]
 """The named layers, each (N,c,h,w), of pictures (N,3,H,W) with values from 0 to 255."""
@@ -45,14 +46,14 @@ def encoder_features(graph: Graph, image: str, features: EncoderFeatures) -> tup
 
 def about_encoders(features: FeatureSet) -> dict[str, str]:
     """What the metadata of a file says about the networks that are part of it."""
-    found = {}
-    for encoder in encoders_of(features):
-        published, side = PUBLISHED[encoder.source.encoder], int(CORE / encoder.source.scale)
-        found["encoder"] = (
-            f"{published.title}; licence {published.licence}; it runs on the whole image at once, which is what "
-            f"Hedgerow does with images of up to {side} pixels a side, and close to it for larger ones"
-        )
-    return found
+    encoder = encoder_of(features)
+    if encoder is None:
+        return {}
+    published, side = PUBLISHED[encoder.source.encoder], int(CORE / encoder.source.scale)
+    return {
+        "encoder": f"{published.title}; licence {published.licence}; it runs on the whole image at once, which is what "
+        f"Hedgerow does with images of up to {side} pixels a side, and close to it for larger ones"
+    }
 
 
 def _network(name: str) -> Network:

@@ -14,9 +14,8 @@ import numpy as np
 LEAST = 2**22  # bytes; smaller arrays stay with the process anyway
 MOST = 2**29  # bytes that are kept while nobody uses them
 SLACK = 1.25  # an array may take memory that is larger by so much
-SPARE = (
-    1 / 8
-)  # part that is added to new memory, for the next array may be a little larger; untouched, it costs nothing
+# Part that is added to new memory, for the next array may be a little larger; untouched, it costs nothing.
+SPARE = 1 / 8
 
 _lock = threading.RLock()  # a holder may be collected while the same thread is in here
 _idle: list[np.ndarray] = []  # the one that was used last comes last
