@@ -37,6 +37,10 @@ class Answers(Shown):
         found: list[np.ndarray] = import_module("hedgerow.predict.tiling").level_outputs(self, image, **options)
         return found
 
+    def level_cell(self, level: int) -> int:
+        """A level computes whole squares of this side, in a grid from the image's corner: 1, unless it says more."""
+        return 1
+
     def to(self, device: str) -> Self:
         """A new copy of the model on another device, "cpu" or "cuda", whatever kind of model it is."""
         moved: Self = import_module("hedgerow.predict.devices").moved(self, device)

@@ -268,3 +268,54 @@ class RefineConfig(Checked):
             held_out=0.0, tolerance=0.0,
         )  # fmt: skip
         return dataclasses.replace(preset, **changes)
+
+
+@dataclass(frozen=True, repr=False)
+class ConvConfig(Checked):
+    """A convolutional network, a U-Net, and how it is trained: as a level of the stack, a member, or a yardstick.
+
+    >>> hr.ConvConfig(base=16, n_steps=500).n_down
+    4
+    """
+
+    base: int = setting(32, 1, 1024, "channels at full resolution; each level has twice as many as the one above")
+    n_down: int = setting(4, 1, 6, "levels below full resolution, each at half the resolution of the one above")
+    widest: int = setting(512, 1, 4096, "no level has more channels than this")
+    n_steps: int = setting(1500, 1, 10**7, "training steps, each of one batch")
+    batch: int = setting(8, 1, 1024, "crops in a batch")
+    crop: int = setting(256, 16, 4096, "side in pixels of the random crops; smaller images are taken whole")
+    learning_rate: float = setting(1e-3, 1e-8, 1.0, "the highest, reached after a third of the steps; see `one_cycle`")
+    weight_decay: float = setting(1e-2, 0.0, 1.0, "of AdamW")
+    dice: float = setting(1.0, 0.0, 1e3, "weight of the added Dice loss, which counts classes, not pixels")
+    augment: AugmentConfig = setting(AugmentConfig(rotation=15.0, scale=0.1, shift=0.1, brightness=0.2, contrast=0.2))
+    orientations: int = setting(
+        1, 1, 8, "predict the mean over so many turned and mirrored images; 8, all of them, if images have no up"
+    )
+    check_every: int = setting(100, 1, 10**7, "steps between scores on held-out images, each followed by a checkpoint")
+    seed: int = setting(0, 0, 2**63 - 1, "the same seed gives the same network")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.augment.copies:
+            raise ConfigError("ConvConfig.augment alters every image anew, so copies do nothing; leave them at 0.")
+
+
+@dataclass(frozen=True, repr=False)
+class DeepConfig(Checked):
+    """A convolutional level on top of a stack, and the members that it combines; see `deepen`.
+
+    >>> hr.DeepConfig(members=("alone",), conv=hr.ConvConfig(n_steps=500)).n_folds
+    4
+    """
+
+    members: tuple[Literal["alone", "reading"], ...] = setting(
+        ("alone", "reading"),
+        about="convolutional networks beside the stack: alone reads the image; reading, also what the stack says of it",
+    )
+    n_folds: int = setting(4, 2, 32, "parts of the images; each is predicted by models that were trained on the others")
+    fewest: int = setting(5, 2, 1000, "with fewer images, no network reads the stack: too little of it is held out")
+    features: Literal["none", "encoder", "all"] = setting(
+        "encoder", about="features of the stack that the networks read as well: those of its pretrained encoder, or all"
+    )
+    conv: ConvConfig = setting(ConvConfig())
+    seed: int = setting(0, 0, 2**63 - 1, "the same seed gives the same model")

@@ -1,6 +1,8 @@
-"""Where encoders run: on a GPU when there is one, unless HEDGEROW_ENCODERS_ON=cpu says otherwise."""
+"""Where encoders run: on a GPU when there is one, unless HEDGEROW_ENCODERS_ON=cpu says otherwise; and how."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -24,3 +26,14 @@ class OneThread:
 
     def __exit__(self, *problem: object) -> None:
         torch.set_num_threads(self._before)
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Within the block, a GPU's convolutions round as a CPU's do; PyTorch would leave them 10 bits of 23."""
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = before

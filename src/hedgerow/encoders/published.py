@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hedgerow.encoders.devices import OneThread, device
+from hedgerow.encoders.devices import OneThread, device, full_precision
 from hedgerow.encoders.protocol import TorchEncoder
 
 
@@ -17,6 +17,6 @@ class PublishedEncoder(TorchEncoder):
         self.weights, self.checksum = dict(weights), checksum
 
     def run(self, picture: np.ndarray, names: Sequence[str]) -> list[np.ndarray]:
-        with torch.inference_mode(), OneThread():
+        with torch.inference_mode(), OneThread(), full_precision():
             found = self.outputs(torch.from_numpy(picture).to(device()), names)
             return [layer.cpu().numpy() for layer in found]

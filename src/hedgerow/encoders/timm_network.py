@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from hedgerow.encoders.devices import OneThread, device
+from hedgerow.encoders.devices import OneThread, device, full_precision
 from hedgerow.encoders.protocol import MAX_STRIDE, Layer, TorchEncoder
 from hedgerow.encoders.store import tensors_checksum
 from hedgerow.errors import ConfigError
@@ -44,7 +44,7 @@ class TimmNetwork(TorchEncoder):
         self._refuse_other_shapes()
 
     def run(self, picture: np.ndarray, names: Sequence[str]) -> list[np.ndarray]:
-        with torch.inference_mode(), OneThread():
+        with torch.inference_mode(), OneThread(), full_precision():
             found = self.outputs(torch.from_numpy(picture).to(device()), names)
             return [layer.cpu().numpy() for layer in found]
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from hedgerow.encoders.devices import OneThread, device
+from hedgerow.encoders.devices import OneThread, device, full_precision
 from hedgerow.encoders.protocol import TorchEncoder
 from hedgerow.features.encoder import EncoderFeatures
 from hedgerow.features.joined import Joined
@@ -47,7 +47,7 @@ def raw(features: EncoderFeatures, image: np.ndarray, weights: Weights) -> Tenso
     height, width = image.shape[1:]
     scale, steps = features.source.scale, features.source.steps
     found = list(patches((height, width), scale, Region(0, height, 0, width)))
-    with OneThread():
+    with OneThread(), full_precision():
         planes = [(patch.core.top, _patch_planes(features, image, patch, weights, len(found) > 1)) for patch in found]
         rows = [torch.cat([part for _, part in row], dim=2) for _, row in groupby(planes, key=lambda one: one[0])]
         whole = torch.cat(rows, dim=1)

@@ -62,6 +62,7 @@ class Layered(Protocol):
     @property
     def receptive_field(self) -> int: ...
     def level_reach(self, level: int) -> int: ...
+    def level_cell(self, level: int) -> int: ...
 
 
 class LevelPlan:
@@ -72,6 +73,7 @@ class LevelPlan:
         size = planes.shape[1:]
         computed = [region]  # where each level must be computed; found from the last level back
         for level in reversed(range(n_levels)):
+            computed[0] = computed[0].aligned(model.level_cell(level), *size)
             computed.insert(0, computed[0].grown(model.level_reach(level), *size))
         self.reads, self.computed = computed[:-1], computed[1:]
         first = self.reads[0]
@@ -115,12 +117,7 @@ def tiles(model: Layered, size: tuple[int, int], tile: int | None = None, memory
         tile = fitting_tile(model, default_memory() if memory is None else memory)
     if tile < 1:
         raise ConfigError(f"the tile size is {tile}; it must be at least 1 pixel.")
-    height, width = size
-    return [
-        Region(top, min(top + tile, height), left, min(left + tile, width))
-        for top in range(0, height, tile)
-        for left in range(0, width, tile)
-    ]
+    return Region(0, size[0], 0, size[1]).cells(tile)
 
 
 def default_memory() -> int:
@@ -141,4 +138,6 @@ def fitting_tile(model: Layered, memory: int) -> int:
     affordable = int(np.sqrt(memory / bytes_per_pixel)) - 2 * halo
     # At eight times the halo, a tile does half as much work again as its own pixels need; larger ones gain little.
     # However little memory there is, a tile must not be mostly halo.
-    return max(min(affordable, max(8 * halo, 512)), 2 * halo, 64)
+    side = max(min(affordable, max(8 * halo, 512)), 2 * halo, 64)
+    cell = max(model.level_cell(level) for level in range(model.n_levels))
+    return max(side // cell, 1) * cell  # a cell that is cut is computed twice

@@ -1,6 +1,6 @@
 """Altered copies of labelled images: turned, flipped, scaled, shifted, made brighter or darker; and crops."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -39,7 +39,7 @@ def augmented_copy(
     blank: the pixel value that means "nothing was seen", for images that have one (depth): their pixels are looked up
     too, and blank comes in from outside
     """
-    source = _source_places(image.target.shape, config, rng)
+    source = _source_places(image.target.shape, drawn_move(image.target.shape, config, rng))
     nearest = np.floor(source + 0.5).astype(np.int64)
     inside = np.ones(image.target.shape, bool)
     for axis, length in enumerate(image.target.shape):
@@ -51,8 +51,7 @@ def augmented_copy(
         planes = np.where(inside, image.planes[:, nearest[0], nearest[1]], blank).astype(np.float32)
         return replace(image, planes=planes, target=target, group=group, is_copy=True)
     planes = _bilinear(image.planes, source)
-    contrast = 1 + config.contrast * rng.uniform(-1, 1)
-    brightness = config.brightness * rng.uniform(-1, 1)
+    contrast, brightness = drawn_light(config, rng)
     mean = image.planes.mean(axis=(1, 2), keepdims=True, dtype=np.float64).astype(np.float32)
     spread = image.planes.std(axis=(1, 2), keepdims=True, dtype=np.float64).astype(np.float32)
     planes = mean + (planes - mean) * np.float32(contrast) + spread * np.float32(brightness)
@@ -84,18 +83,54 @@ def labelled_corner(target: np.ndarray, side: int, rng: np.random.Generator) -> 
     return int(top), int(left)
 
 
-def _source_places(shape: tuple[int, ...], config: AugmentConfig, rng: np.random.Generator) -> np.ndarray:
-    """(2,H,W) float64: for each pixel of the copy, the row and column of the original that it shows."""
+@dataclass(frozen=True)
+class Move:
+    """How a copy is turned, mirrored, scaled and shifted.
+
+    matrix: (2,2) from places in the copy to places in the original, both seen from the centre (2,)
+    shift:  (2,) by which the copy is moved
+    """
+
+    matrix: np.ndarray
+    centre: np.ndarray
+    shift: np.ndarray
+
+    def backward(self) -> tuple[np.ndarray, np.ndarray]:
+        """(2,2) and (2,): a pixel of the copy shows the first times its place, plus the second, of the original."""
+        return self.matrix, self.centre - self.matrix @ (self.centre + self.shift)
+
+    def forward(self, place: np.ndarray) -> np.ndarray:
+        """(2,) where in the copy a place (2,) of the original is shown."""
+        return np.linalg.solve(self.matrix, place - self.centre) + self.centre + self.shift
+
+
+def drawn_move(shape: tuple[int, ...], config: AugmentConfig, rng: np.random.Generator) -> Move:
+    """A random one, for an image (H,W)."""
     angle = np.deg2rad(config.rotation) * rng.uniform(-1, 1)
     zoom = 1 + config.scale * rng.uniform(-1, 1)
     mirror = -1.0 if config.flip and rng.random() < 0.5 else 1.0
     shift = config.shift * rng.uniform(-1, 1, 2) * shape
-    centre = (np.array(shape) - 1) / 2
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
-    matrix = turn @ np.diag([1.0, mirror]) / zoom
+    return Move(turn @ np.diag([1.0, mirror]) / zoom, (np.array(shape) - 1) / 2, shift)
+
+
+def still(shape: tuple[int, ...]) -> Move:
+    """The one that changes nothing."""
+    return Move(np.eye(2), (np.array(shape) - 1) / 2, np.zeros(2))
+
+
+def drawn_light(config: AugmentConfig, rng: np.random.Generator) -> tuple[float, float]:
+    """A random contrast, a factor; and brightness, standard deviations of the image to add."""
+    contrast = 1 + config.contrast * rng.uniform(-1, 1)
+    return contrast, config.brightness * rng.uniform(-1, 1)
+
+
+def _source_places(shape: tuple[int, ...], move: Move) -> np.ndarray:
+    """(2,H,W) float64: for each pixel of the copy, the row and column of the original that it shows."""
+    centre, shift = move.centre, move.shift
     rows, columns = np.meshgrid(np.arange(shape[0]), np.arange(shape[1]), indexing="ij")
     placed = np.stack([rows - centre[0] - shift[0], columns - centre[1] - shift[1]])
-    return np.einsum("ij,jhw->ihw", matrix, placed) + centre[:, None, None]
+    return np.einsum("ij,jhw->ihw", move.matrix, placed) + centre[:, None, None]
 
 
 def _bilinear(planes: np.ndarray, source: np.ndarray) -> np.ndarray:

@@ -33,6 +33,23 @@ class Region:
             min(self.right + margin, width),
         )
 
+    def aligned(self, cell: int, height: int, width: int) -> Region:
+        """All cells of a grid from the image's corner that the region touches, clipped to an image of this size."""
+        return Region(
+            self.top // cell * cell,
+            min(-(-self.bottom // cell) * cell, height),
+            self.left // cell * cell,
+            min(-(-self.right // cell) * cell, width),
+        )
+
+    def cells(self, cell: int) -> list[Region]:
+        """The region cut into squares of this side, row after row; those at its end may be smaller."""
+        return [
+            Region(top, min(top + cell, self.bottom), left, min(left + cell, self.right))
+            for top in range(self.top, self.bottom, cell)
+            for left in range(self.left, self.right, cell)
+        ]
+
     def within(self, outer: Region) -> Region:
         """The same pixels, counted from the outer region's corner."""
         return Region(self.top - outer.top, self.bottom - outer.top, self.left - outer.left, self.right - outer.left)

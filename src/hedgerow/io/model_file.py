@@ -44,7 +44,10 @@ from hedgerow.io.checks import (
 from hedgerow.settings import limits_of
 
 if TYPE_CHECKING:
+    from hedgerow.deep.deepstack import DeepStack
     from hedgerow.network.stacknet import StackNet
+
+    AnyModel = ForestStack | StackNet | DeepStack
 
 FORMAT = "hedgerow"
 VERSION = 2
@@ -64,7 +67,7 @@ _FOREST_DTYPES = {
 _UNSAVED = "the model cannot be saved, since it would not load again"
 
 
-def save(model: ForestStack | StackNet, path: PathLike) -> int:
+def save(model: AnyModel, path: PathLike) -> int:
     """Write a model; returns the size of the file in bytes. An interrupted write leaves what was there before, and so
     does a model that would not load again.
 
@@ -81,12 +84,9 @@ def save(model: ForestStack | StackNet, path: PathLike) -> int:
     return Path(path).stat().st_size
 
 
-def file_content(model: ForestStack | StackNet) -> bytes:
+def file_content(model: AnyModel) -> bytes:
     """All bytes of a model's file."""
-    if not isinstance(model, ForestStack) and type(model).__name__ != "StackNet":
-        raise ModelError(f"a {type(model).__name__} cannot be saved; give a ForestStack or a StackNet.")
-    # A network is saved with the forests that it was mapped from.
-    stack = model if isinstance(model, ForestStack) else model.stack
+    stack, net, deep = _parts(model)
     arrays = {f"features.{name}": array for name, array in stack.features.arrays().items()}
     for k, forest in enumerate(stack.levels):
         arrays |= {f"level{k}.{name}": getattr(forest, name) for name in _FOREST_DTYPES}
@@ -108,11 +108,16 @@ def file_content(model: ForestStack | StackNet) -> bytes:
     description |= {"relaxed": True} if stack.relaxed else {}
     description |= {"known": asdict(stack.known)} if stack.known.seen else {}
     description |= {"legend": stack.legend.to_list()} if stack.legend else {}
-    if not isinstance(model, ForestStack):
+    if net is not None:
         from hedgerow.io import net_file  # needs PyTorch
 
-        description |= {"kind": "net", "net": net_file.description(model)}
-        arrays |= net_file.arrays(model)
+        description |= {"kind": "net", "net": net_file.description(net)}
+        arrays |= net_file.arrays(net)
+    if deep is not None:
+        from hedgerow.io import deep_file  # needs PyTorch
+
+        description |= {"kind": "deep", "deep": deep_file.description(deep)}
+        arrays |= deep_file.arrays(deep)
     arrays = {name: narrowest(array) for name, array in arrays.items()}
     try:
         document = {"version": VERSION, "model": description, "digest": digest([VERSION, description], arrays)}
@@ -121,6 +126,19 @@ def file_content(model: ForestStack | StackNet) -> bytes:
     except (TypeError, ValueError, RecursionError) as error:
         raise ModelError(f"{_UNSAVED}: {one_line(error)}; check its settings.") from error
     return content
+
+
+def _parts(model: AnyModel) -> tuple[ForestStack, StackNet | None, DeepStack | None]:
+    """A network is saved with the forests that it was mapped from, and a deep stack with its network."""
+    if isinstance(model, ForestStack):
+        return model, None, None
+    if type(model).__name__ not in ("StackNet", "DeepStack"):
+        raise ModelError(f"a {type(model).__name__} cannot be saved; give a ForestStack, a StackNet or a DeepStack.")
+    from hedgerow.network.stacknet import StackNet  # needs PyTorch
+
+    if isinstance(model, StackNet):
+        return model.stack, model, None
+    return model.base.stack, model.base, model
 
 
 def _check_loads(path: Path) -> None:
@@ -133,7 +151,7 @@ def _check_loads(path: Path) -> None:
         raise ModelError(f"{_UNSAVED}: {complaint}.") from error
 
 
-def load(path: PathLike) -> ForestStack | StackNet:
+def load(path: PathLike) -> AnyModel:
     """Read a model that `save` wrote; a damaged, edited or foreign file is refused with a ModelError.
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
@@ -160,7 +178,7 @@ def _complaint(error: Exception) -> str:
     return "it is not a complete Hedgerow model; copy the file again, or train again"
 
 
-def _load(path: Path) -> ForestStack | StackNet:
+def _load(path: Path) -> AnyModel:
     with safe_open(path, framework="np") as file:
         metadata = file.metadata() or {}
         if FORMAT not in metadata:
@@ -182,17 +200,22 @@ def _load(path: Path) -> ForestStack | StackNet:
     return _rebuild(document["model"], arrays)
 
 
-def _rebuild(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> ForestStack | StackNet:
-    refuse_unless(description["kind"] in ("stack", "net"), "it holds an unknown kind of model")
+def _rebuild(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> AnyModel:
+    refuse_unless(description["kind"] in ("stack", "net", "deep"), "it holds an unknown kind of model")
     if description["kind"] == "stack":
         return _rebuild_stack(description, arrays)
     extras.require("torch", "a network")
-    from hedgerow.io import net_file  # needs PyTorch
+    from hedgerow.io import deep_file, net_file  # need PyTorch
 
-    of_net = {name: array for name, array in arrays.items() if name.startswith("net")}
-    stack = _rebuild_stack(description, {name: array for name, array in arrays.items() if name not in of_net})
-    weights = {name: widened(array, np.float32) for name, array in of_net.items()}
-    return net_file.rebuild(stack, table(description["net"], "network"), weights)
+    of_nets = {name: array for name, array in arrays.items() if name.startswith(("net", deep_file.PREFIX))}
+    stack = _rebuild_stack(description, {name: array for name, array in arrays.items() if name not in of_nets})
+    weights = {name: widened(array, np.float32) for name, array in of_nets.items()}
+    deep = {name: weights.pop(name) for name in list(weights) if name.startswith(deep_file.PREFIX)}
+    net = net_file.rebuild(stack, table(description["net"], "network"), weights)
+    if description["kind"] == "net":
+        refuse_unless(not deep, "it holds arrays that belong to no network")
+        return net
+    return deep_file.rebuild(net, table(description["deep"], "convolutional level"), deep)
 
 
 def _rebuild_stack(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> ForestStack:

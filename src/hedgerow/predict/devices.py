@@ -47,6 +47,8 @@ def moved(model: Any, device: str) -> Any:
         return replace(model, device=str(device))
     from torch import nn
 
+    if not isinstance(model, nn.Module):
+        return model.moved(str(device))
     return nn.Module.to(copy.deepcopy(model), device)
 
 

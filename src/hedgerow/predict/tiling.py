@@ -76,6 +76,15 @@ def predict_tiles(
             reused.let_go()  # tiles and levels share memory; a program that waits for the next image should not hold it
 
 
+def proba_of(model: Model, planes: np.ndarray) -> np.ndarray:
+    """(C,H,W) float32 class probabilities of an image (C,H,W) that has been checked."""
+    height, width = planes.shape[1:]
+    found = np.empty((model.n_classes, height, width), np.float32)
+    for region in tiles(model, (height, width)):
+        region.of(found)[...] = region_outputs(model, planes, region)[-1]
+    return found
+
+
 def predict_indices(model: Model, planes: np.ndarray) -> np.ndarray:
     """(H,W) uint8 class indices of an image (C,H,W) that has been checked."""
     height, width = planes.shape[1:]

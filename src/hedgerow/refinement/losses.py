@@ -31,3 +31,19 @@ def pixel_loss(scores: Tensor, target: Tensor, weight: Tensor | None, dice: floa
     truth = functional.one_hot(target[labelled], len(scores)).T.to(proba.dtype)
     overlap = (2 * (proba * truth).sum(1) + 1) / (proba.sum(1) + truth.sum(1) + 1)
     return loss + dice * (1 - overlap[truth.sum(1) > 0].mean())
+
+
+def batch_loss(scores: Tensor, target: Tensor, dice: float) -> Tensor:
+    """`pixel_loss` of scores (N,C,h,w) against target (N,h,w), without picking out the labelled pixels, which is faster
+    on a GPU; 0 if there are none."""
+    labelled = target != UNLABELLED_INDEX
+    total = functional.cross_entropy(scores, target, ignore_index=UNLABELLED_INDEX, reduction="sum")
+    loss = total / labelled.sum().clamp(min=1)
+    if not dice:
+        return loss
+    truth = target[:, None] == torch.arange(scores.shape[1], device=scores.device)[:, None, None]
+    proba = torch.softmax(scores, dim=1) * labelled[:, None]
+    sums = truth.sum(dim=(0, 2, 3))
+    overlap = (2 * (proba * truth).sum(dim=(0, 2, 3)) + 1) / (proba.sum(dim=(0, 2, 3)) + sums + 1)
+    present = sums > 0
+    return loss + dice * ((1 - overlap) * present).sum() / present.sum().clamp(min=1)

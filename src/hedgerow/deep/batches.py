@@ -1,0 +1,144 @@
+"""Batches to train a convolutional network on: crops of images, altered anew at every step, on the network's device.
+
+`images.altering` alters an image on the CPU and is what these agree with; here the image, its labels and what else is
+read go through one change together, and a GPU does it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from hedgerow.config import ConvConfig
+from hedgerow.images.altering import Move, drawn_light, drawn_move, still
+from hedgerow.images.arrays import UNLABELLED_INDEX
+
+
+@dataclass(frozen=True, eq=False)
+class Sheet:
+    """One image as a network reads it.
+
+    planes:   (M,H,W) float32: the image, standardised, and, if the network reads them, class probabilities of the
+              level before, by a model that did not see the image
+    n_inputs: how many of the planes are the image's
+    target:   (H,W) uint8 class index, UNLABELLED_INDEX where there is no label
+    is_blank: whether there are pixels where nothing was seen (depth), all 0; then pixels are looked up, never blended,
+              and never made brighter
+    """
+
+    planes: Tensor
+    n_inputs: int
+    target: Tensor
+    is_blank: bool = False
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(H, W)"""
+        return self.target.shape[0], self.target.shape[1]
+
+    @cached_property
+    def labelled_places(self) -> np.ndarray:
+        """(S,2) the labelled pixels."""
+        return np.argwhere(self.target.cpu().numpy() != UNLABELLED_INDEX).astype(np.int32)
+
+    @cached_property
+    def light(self) -> tuple[Tensor, Tensor]:
+        """(M,1,1) each: mean and standard deviation of the planes that become brighter; 0 for the others."""
+        mean = self.planes.mean(dim=(1, 2), keepdim=True)
+        spread = self.planes.std(dim=(1, 2), keepdim=True, correction=0)
+        is_image = (torch.arange(len(self.planes), device=self.planes.device) < self.n_inputs)[:, None, None]
+        return mean, spread * is_image
+
+
+@dataclass(frozen=True)
+class Batch:
+    """planes: (N,M,h,w); target: (N,h,w) int64"""
+
+    planes: Tensor
+    target: Tensor
+
+
+def draw_batch(sheets: Sequence[Sheet], config: ConvConfig, step: int) -> Batch:
+    """The batch of a step: random parts of randomly altered images, each with a labelled pixel.
+
+    All images are drawn equally often; random choices depend on the seed and the step alone.
+    """
+    rng = np.random.default_rng((config.seed, 11, step))
+    drawn = [sheets[_turn(len(sheets), config, step * config.batch + k)] for k in range(config.batch)]
+    sides = [min(config.crop, max(sheet.size[axis] for sheet in sheets)) for axis in range(2)]
+    moves, corners, lights = [], [], []
+    for sheet in drawn:
+        move, places = drawn_move(sheet.size, config.augment, rng), sheet.labelled_places
+        chosen = places[int(rng.integers(len(places)))]
+        place = move.forward(chosen)
+        if not ((place >= 0) & (place <= np.array(sheet.size) - 1)).all():  # it was moved out of sight
+            move, place = still(sheet.size), chosen
+        moves.append(move)
+        corners.append([_corner(place[axis], sheet.size[axis], sides[axis], rng) for axis in range(2)])
+        lights.append(drawn_light(config.augment, rng))
+    source = _sources(moves, corners, sides, drawn[0].planes.device)
+    parts = [_part(sheet, source[k]) for k, sheet in enumerate(drawn)]
+    planes, target = (torch.stack([part[which] for part in parts]) for which in range(2))
+    if not drawn[0].is_blank:
+        planes = _lit(planes, drawn, lights)
+    return Batch(planes, target)
+
+
+def _turn(n: int, config: ConvConfig, number: int) -> int:
+    """Which of n images is the next: all in random order, then all again."""
+    order = np.random.default_rng((config.seed, 12, number // n)).permutation(n)
+    return int(order[number % n])
+
+
+def _corner(place: float, length: int, side: int, rng: np.random.Generator) -> int:
+    """First row or column of a stretch of this side that lies in the image, if it is no longer, and holds a place."""
+    if side >= length:
+        return -((side - length) // 2)  # the image in the middle
+    return int(np.clip(round(place) - int(rng.integers(side)), 0, length - side))
+
+
+def _sources(
+    moves: Sequence[Move], corners: Sequence[Sequence[int]], sides: Sequence[int], device: torch.device
+) -> Tensor:
+    """(N,2,h,w) float32: the row and column of the original that each pixel of a crop shows."""
+    backward = [move.backward() for move in moves]
+    # Where the corner lies is added here, in float64.
+    shifts = np.stack([shift + matrix @ corner for (matrix, shift), corner in zip(backward, corners, strict=True)])
+    matrices = np.stack([matrix for matrix, _ in backward])
+    both = torch.from_numpy(np.concatenate([matrices, shifts[:, :, None]], axis=2).astype(np.float32)).to(device)
+    rows, columns = (torch.arange(side, device=device, dtype=torch.float32) for side in sides)
+    across, down = both[:, :, 0, None, None] * rows[:, None], both[:, :, 1, None, None] * columns
+    return across + down + both[:, :, 2, None, None]
+
+
+def _part(sheet: Sheet, source: Tensor) -> tuple[Tensor, Tensor]:
+    """Planes (M,h,w) and target (h,w) int64 of an image at source (2,h,w); beyond the border it is mirrored and
+    unlabelled, or blank."""
+    height, width = sheet.size
+    rows, columns = torch.floor(source + 0.5).long()
+    inside = (rows >= 0) & (rows < height) & (columns >= 0) & (columns < width)
+    flat = rows.clamp(0, height - 1) * width + columns.clamp(0, width - 1)
+    target = torch.where(inside, sheet.target.reshape(-1)[flat].long(), UNLABELLED_INDEX)
+    if not sheet.is_blank:
+        return blended(sheet.planes, source), target
+    image = sheet.planes[: sheet.n_inputs].reshape(sheet.n_inputs, -1)[:, flat] * inside
+    return torch.cat([image, blended(sheet.planes[sheet.n_inputs :], source)]), target
+
+
+def blended(planes: Tensor, source: Tensor) -> Tensor:
+    """planes (M,H,W) interpolated at source (2,h,w); beyond the border the image is mirrored."""
+    height, width = planes.shape[1:]
+    grid = torch.stack([(2 * source[1] + 1) / width - 1, (2 * source[0] + 1) / height - 1], dim=-1)[None]
+    return functional.grid_sample(planes[None], grid, padding_mode="reflection", align_corners=False)[0]
+
+
+def _lit(planes: Tensor, drawn: Sequence[Sheet], lights: Sequence[tuple[float, float]]) -> Tensor:
+    """(N,M,h,w) with the contrast and the brightness of each; context stays as it is."""
+    mean, spread = (torch.stack([sheet.light[which] for sheet in drawn]) for which in range(2))
+    contrast, brightness = torch.tensor(lights, dtype=torch.float32).T[:, :, None, None, None].to(planes.device)
+    contrast = torch.where(spread > 0, contrast, 1.0)
+    return mean + (planes - mean) * contrast + spread * brightness

@@ -1,0 +1,128 @@
+"""`ConvNet`: a trained convolutional network with all that is needed to run it. No training code here."""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hedgerow.deep.batches import Sheet
+from hedgerow.deep.unet import UNet, padded
+from hedgerow.encoders.devices import full_precision
+from hedgerow.images.labelled import LabelledImage
+
+
+@dataclass(frozen=True, eq=False)
+class InputScale:
+    """How an image's planes (M,H,W) become the network's: standardised by the training images.
+
+    mean, std: (M,) float32
+    blank:     the pixel value that means "nothing was seen" (depth), or None; then one more plane says where it was
+    """
+
+    mean: np.ndarray
+    std: np.ndarray
+    blank: float | None = None
+
+    @property
+    def n_outputs(self) -> int:
+        return len(self.mean) + (self.blank is not None)
+
+    def apply(self, planes: np.ndarray) -> np.ndarray:
+        """(M,H,W) float32, one more for images with blank pixels, which become 0, the mean."""
+        scaled = (planes - self.mean[:, None, None]) / self.std[:, None, None]
+        if self.blank is None:
+            return np.asarray(scaled, np.float32)
+        seen = (planes != self.blank).all(axis=0, keepdims=True)
+        return np.concatenate([np.where(seen, scaled, 0), seen]).astype(np.float32)
+
+
+def fit_scale(images: Sequence[LabelledImage], blank: float | None) -> InputScale:
+    """Mean and standard deviation of every channel over all pixels where something was seen."""
+    values = [image.planes.reshape(len(image.planes), -1) for image in images]
+    if blank is not None:
+        values = [value[:, (value != blank).all(axis=0)] for value in values]
+    n = max(sum(value.shape[1] for value in values), 1)
+    mean = sum(value.sum(axis=1, dtype=np.float64) for value in values) / n
+    spread = sum(((value - mean[:, None]) ** 2).sum(axis=1, dtype=np.float64) for value in values)
+    std = np.sqrt(spread / n)
+    std = np.where(std > 1e-9 * np.abs(mean), std, 1.0)
+    return InputScale(np.asarray(mean, np.float32), std.astype(np.float32), blank)
+
+
+@dataclass(frozen=True, eq=False)
+class ConvNet:
+    """A trained network. It reads the image; and, if it does, features of the stack, and its class probabilities.
+
+    features:     the first and the end of the stack's features that it reads; the same: none
+    reads:        whether it reads the class probabilities of the level before
+    orientations: over how many turned and mirrored images the mean is taken
+    """
+
+    network: UNet
+    scale: InputScale
+    features: tuple[int, int] = (0, 0)
+    reads: bool = False
+    orientations: int = 1
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.network.parameters()).device
+
+    def moved(self, device: str) -> "ConvNet":
+        """A copy on another device."""
+        return replace(self, network=copy.deepcopy(self.network).to(device))
+
+    def sheet(self, image: LabelledImage, features: np.ndarray | None, before: np.ndarray | None) -> Sheet:
+        """An image with labels as this network reads it, on its device; the rest as in `read`."""
+        planes = self.read(image.planes, features, before)
+        target = torch.from_numpy(np.array(image.target)).to(self.device)
+        return Sheet(planes, self.scale.n_outputs, target, self.scale.blank is not None)
+
+    def read(self, image: np.ndarray, features: np.ndarray | None, before: np.ndarray | None) -> Tensor:
+        """(M,H,W) what it reads, on its device.
+
+        image: (M,H,W); features, before: (F,H,W) and (C,H,W), or None if it does not read them
+        """
+        given = [self.scale.apply(image)]
+        first, end = self.features
+        if first < end:
+            assert features is not None
+            given.append(features[first:end])
+        if self.reads:
+            assert before is not None
+            given.append(before)
+        planes = np.concatenate(given) if len(given) > 1 else given[0]
+        return torch.from_numpy(np.ascontiguousarray(planes, np.float32)).to(self.device)
+
+    def proba(self, image: np.ndarray, features: np.ndarray | None, before: np.ndarray | None) -> np.ndarray:
+        """(C,H,W) float32 class probabilities, all at once; what is given as in `read`."""
+        found: np.ndarray = self.scaled_proba(self.read(image, features, before)).cpu().numpy()
+        return found
+
+    def scaled_proba(self, given: Tensor) -> Tensor:
+        """(C,H,W) class probabilities of planes (M+C,H,W) as the network reads them."""
+        height, width = given.shape[1:]
+        whole = padded(given[None], self.network.stride)
+        total: Tensor | None = None
+        with torch.inference_mode(), full_precision():
+            for number in range(self.orientations):
+                seen = turned(whole, number).contiguous(memory_format=torch.channels_last)
+                found = turned_back(torch.softmax(self.network(seen), dim=1), number)
+                total = found if total is None else total + found
+            assert total is not None
+            return (total / self.orientations)[0, :, :height, :width]
+
+
+def turned(planes: Tensor, number: int) -> Tensor:
+    """(N,M,H,W) or (N,M,W,H): orientation 0 to 7, by quarter turns, the last four mirrored."""
+    mirrored = planes.flip(3) if number >= 4 else planes
+    return torch.rot90(mirrored, number % 4, (2, 3))
+
+
+def turned_back(planes: Tensor, number: int) -> Tensor:
+    """What undoes `turned`."""
+    back = torch.rot90(planes, -(number % 4), (2, 3))
+    return back.flip(3) if number >= 4 else back

@@ -1,0 +1,39 @@
+"""What a model remembers of how its convolutional level was made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+from hedgerow.forest.history import are_numbers
+
+
+@dataclass(frozen=True)
+class Deepening:
+    """The record of a convolutional level.
+
+    config:  its settings, as `DeepConfig.to_dict` returns them
+    scores:  by member, and "together": mean Dice on images, or parts of them, that the member did not see
+    held:    what was held out: "images", "blocks" or "strokes"
+    n_held:  how many images the scores come from
+    """
+
+    config: Mapping[str, Any] = field(default_factory=dict)
+    scores: Mapping[str, float] = field(default_factory=dict)
+    held: str = "images"
+    n_held: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Rebuilt from a file; ValueError or TypeError if a value cannot be."""
+        record = cls(**values)
+        is_fine = isinstance(record.config, dict) and isinstance(record.scores, dict)
+        is_fine = is_fine and are_numbers(*record.scores.values()) and None not in record.scores.values()
+        if not is_fine or record.held not in ("images", "blocks", "strokes") or type(record.n_held) is not int:
+            raise ValueError("not the record of a convolutional level")
+        return record

@@ -1,0 +1,119 @@
+"""Training one convolutional network: batches, a one-cycle schedule, cross-entropy and Dice, the best weights kept.
+
+Every step derives its random choices from the seed and its own number, so a resumed run equals an uninterrupted one.
+"""
+
+import logging
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from hedgerow.config import ConvConfig
+from hedgerow.deep.batches import Sheet, draw_batch
+from hedgerow.errors import ConfigError
+from hedgerow.forest.history import Check
+from hedgerow.images.arrays import UNLABELLED_INDEX
+from hedgerow.refinement import checkpoints
+from hedgerow.refinement.checkpoints import State
+from hedgerow.refinement.losses import batch_loss
+
+log = logging.getLogger("hedgerow")
+RISING = 1 / 3  # part of the steps in which the learning rate rises
+FIRST, LAST = 1 / 25, 1e-4  # learning rates of the first and the last step, relative to the highest
+SLOW_MOMENTUM, FAST_MOMENTUM = 0.95, 0.85  # at the lowest and at the highest rate
+Advance = Callable[[int, float | None], None]
+"""Is told the number of steps done and the latest held-out score."""
+
+
+def one_cycle(config: ConvConfig, step: int) -> tuple[float, float]:
+    """Learning rate and momentum of a step: the rate rises to its highest and falls again, each along a half cosine."""
+    peak = max(RISING * config.n_steps, 1.0)
+    if step < peak:
+        part = 0.5 * (1 - math.cos(math.pi * step / peak))
+        low = FIRST
+    else:
+        part = 0.5 * (1 + math.cos(math.pi * (step - peak) / max(config.n_steps - peak, 1.0)))
+        low = LAST
+    rate = config.learning_rate * (low + (1 - low) * part)
+    return rate, SLOW_MOMENTUM + (FAST_MOMENTUM - SLOW_MOMENTUM) * part
+
+
+def start_at_shares(class_bias: nn.Parameter, sheets: Sequence[Sheet]) -> None:
+    """Let scores start at how frequent the classes are: otherwise hundreds of steps go into learning just that."""
+    counts = sum(torch.bincount(sheet.target.reshape(-1).cpu(), minlength=UNLABELLED_INDEX + 1) for sheet in sheets)
+    assert isinstance(counts, Tensor)
+    share = counts[: len(class_bias)].clamp(min=1).float()
+    class_bias.data[:, 0, 0] = (share / share.sum()).log().to(class_bias.device)
+
+
+def train_network(
+    network: nn.Module,
+    sheets: Sequence[Sheet],
+    config: ConvConfig,
+    score: Callable[[nn.Module], float] | None = None,
+    *,
+    checkpoint: Path | None = None,
+    mark: str = "",
+    advance: Advance = lambda step, dice: None,
+) -> list[Check]:
+    """Train a network in place; returns its checks. With a score the best weights are kept, else the last.
+
+    score:      of the network on images that nobody trained on; None: there are none
+    checkpoint: file that keeps the state; a run that was interrupted goes on from it. The caller removes it
+    mark:       of everything that decides the result, so that the state of another run is refused
+    """
+    device = next(network.parameters()).device
+    is_gpu = device.type == "cuda"
+    optimiser = torch.optim.AdamW(network.parameters(), config.learning_rate, weight_decay=config.weight_decay)
+    state = State(0, _weights(network), good=_weights(network))
+    if checkpoint is not None and checkpoint.exists():
+        state = checkpoints.load(checkpoint, mark, state.weights, optimiser, config.n_steps)
+        network.load_state_dict(state.weights)
+        log.warning("resuming from step %d of %s", state.step, checkpoint)
+    losses: list[Tensor] = []
+    while state.step < config.n_steps:
+        network.train()
+        batch = draw_batch(sheets, config, state.step)
+        rate, momentum = one_cycle(config, state.step)
+        for group in optimiser.param_groups:
+            group["lr"], group["betas"] = rate, (momentum, 0.999)
+        with torch.autocast("cuda", torch.bfloat16, enabled=is_gpu):
+            found = network(batch.planes.contiguous(memory_format=torch.channels_last))
+        loss = batch_loss(found.float(), batch.target, config.dice)
+        optimiser.zero_grad()
+        torch.autograd.backward(loss)
+        optimiser.step()
+        state.step += 1
+        losses.append(loss.detach())
+        is_check = state.step % config.check_every == 0 or state.step == config.n_steps
+        if is_check:
+            _check(network, state, float(torch.stack(losses).mean()), score)
+            losses.clear()
+            if checkpoint is not None:
+                state.weights, state.moments = _weights(network), checkpoints.moments_of(optimiser)
+                state.good, state.good_step = state.weights, state.step
+                checkpoints.save(checkpoint, state, mark)
+        advance(state.step, state.checks[-1].mean_dice if state.checks else None)
+    if state.best:
+        network.load_state_dict(state.best)
+    network.eval().requires_grad_(False)
+    return state.checks
+
+
+def _check(network: nn.Module, state: State, loss: float, score: Callable[[nn.Module], float] | None) -> None:
+    """Note the loss and the score; remember the weights if they are the best so far."""
+    if not math.isfinite(loss):
+        raise ConfigError(f"the loss is not a number after {state.step} step(s); choose a lower learning_rate.")
+    dice = None if score is None else score(network.eval())
+    known = [check.mean_dice for check in state.checks if check.mean_dice is not None]
+    if dice is not None and dice >= max(known, default=0.0):
+        state.best = _weights(network)
+    state.checks.append(Check(state.step, loss, dice))
+    log.info("step %d: loss %.4f, held-out mean Dice %s", state.step, loss, dice)
+
+
+def _weights(network: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in network.state_dict().items()}

@@ -1,0 +1,68 @@
+"""The U-Net: a convolutional network that looks at ever coarser scales and comes back to full resolution."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+def block(n_inputs: int, n_outputs: int) -> nn.Sequential:
+    """Two 3 x 3 convolutions."""
+    first = nn.Conv2d(n_inputs, n_outputs, 3, padding=1, bias=False)
+    second = nn.Conv2d(n_outputs, n_outputs, 3, padding=1, bias=False)
+    return nn.Sequential(first, *activation(n_outputs), second, *activation(n_outputs))
+
+
+def activation(n_channels: int) -> tuple[nn.Module, nn.Module]:
+    """Channels are normalised by what they were in training: statistics of the image would depend on the tile."""
+    return nn.BatchNorm2d(n_channels), nn.ReLU(inplace=True)
+
+
+def padded(planes: Tensor, stride: int) -> Tensor:
+    """(N,M,H,W) with zeros below and to the right, to multiples of the stride; zero is the mean, or missing."""
+    height, width = (-side % stride for side in planes.shape[2:])
+    return functional.pad(planes, (0, width, 0, height))
+
+
+class UNet(nn.Module):
+    """Down to 1 / 2^n_down of the resolution and up again; on the way up, joined by the features of the way down."""
+
+    def __init__(self, n_inputs: int, n_classes: int, base: int, n_down: int, widest: int) -> None:
+        super().__init__()
+        self.base, self.n_down, self.widest = base, n_down, widest
+        widths = [min(base * 2**level, widest) for level in range(n_down + 1)]
+        self.down = nn.ModuleList(map(block, [n_inputs, *widths], widths))
+        self.up = nn.ModuleList(map(_enlarging, widths[:0:-1], widths[-2::-1]))
+        self.merge = nn.ModuleList(block(2 * width, width) for width in widths[-2::-1])
+        self.score = nn.Conv2d(base, n_classes, 1, bias=False)
+        self.class_bias = nn.Parameter(torch.zeros(n_classes, 1, 1))
+
+    @property
+    def stride(self) -> int:
+        """Pixels of the image to one of the coarsest scale."""
+        return int(2 ** len(self.up))
+
+    @property
+    def reach(self) -> int:
+        """How far, in pixels, a pixel's scores may depend on others; a multiple of the stride.
+
+        Each scale has four 3 x 3 convolutions, the coarsest two; and where in a coarse pixel a fine one lies adds up to
+        one coarse pixel more: 4 (2^n - 1) + 2 * 2^n + 2^n, rounded up.
+        """
+        return 7 * self.stride
+
+    def forward(self, planes: Tensor) -> Tensor:
+        """Class scores (N,C,H,W) of planes (N,M,H,W) of any height and width."""
+        found = self.down[0](padded(planes, self.stride))
+        passed_by = []
+        for deeper in self.down[1:]:
+            passed_by.append(found)
+            found = deeper(functional.max_pool2d(found, 2))
+        for up, merge in zip(self.up, self.merge, strict=True):
+            found = merge(torch.cat([passed_by.pop(), up(found)], dim=1))
+        return self.class_bias + self.score(found)[..., : planes.shape[2], : planes.shape[3]]
+
+
+def _enlarging(n_inputs: int, n_outputs: int) -> nn.Sequential:
+    """Twice the height and width; normalised, so that the coarse levels start as strong as the fine ones they join."""
+    enlarge = nn.ConvTranspose2d(n_inputs, n_outputs, 2, stride=2, bias=False)
+    return nn.Sequential(enlarge, *activation(n_outputs))

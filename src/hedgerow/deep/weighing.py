@@ -1,0 +1,50 @@
+"""How much each member counts: weights that are best on predictions of images that the members did not see."""
+
+import itertools
+from collections.abc import Mapping
+
+import numpy as np
+
+from hedgerow.images.metrics import Scores, confusion
+
+STEPS = 10  # weights are multiples of 1 / STEPS
+CLEARLY = 0.002  # mean Dice: by less than this, other weights are no better than equal ones
+
+
+def mean_dice(proba: np.ndarray, target: np.ndarray) -> float:
+    """Of class probabilities (C,S) against class indices (S,)."""
+    table = confusion(target, proba.argmax(axis=0).astype(np.uint8), len(proba))
+    return float(Scores(tuple(range(len(proba))), table).mean_dice)
+
+
+def find_weights(said: Mapping[str, np.ndarray], target: np.ndarray) -> dict[str, float]:
+    """A weight for each member; they sum to 1.
+
+    said:   by member, held-out class probabilities (C,S) of the same pixels; target: (S,) class indices
+    Equal ones, unless a single member or other weights are better here; then the best of all.
+    """
+    names = list(said)
+    equal = np.full(len(names), 1 / len(names))
+    found = {tuple(weights): mean_dice(_mixed(said, weights), target) for weights in _candidates(len(names))}
+    at_equal = mean_dice(_mixed(said, equal), target)
+    # Of equally good ones, those that are closest to equal: they rest on every member.
+    best = max(found, key=lambda weights: (round(found[weights], 6), -float(np.square(weights - equal).sum())))
+    single = max(mean_dice(proba, target) for proba in said.values())
+    is_enough = at_equal >= single and found[best] <= at_equal + CLEARLY
+    chosen = equal if is_enough else np.array(best)
+    return {name: float(weight) for name, weight in zip(names, chosen, strict=True)}
+
+
+def _candidates(n: int) -> list[np.ndarray]:
+    """All weights of n members in steps of 1 / STEPS."""
+    each = itertools.product(range(STEPS + 1), repeat=n - 1)
+    return [np.array([*some, STEPS - sum(some)]) / STEPS for some in each if sum(some) <= STEPS]
+
+
+def _mixed(said: Mapping[str, np.ndarray], weights: np.ndarray) -> np.ndarray:
+    """(C,S): the weighted sum."""
+    total = np.zeros_like(next(iter(said.values())))
+    for weight, proba in zip(weights, said.values(), strict=True):
+        if weight:
+            total += np.float32(weight) * proba
+    return total

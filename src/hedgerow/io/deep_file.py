@@ -1,0 +1,102 @@
+"""The convolutional part of a model file: its networks, stored beside the network of the stack."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from hedgerow.config import ConvConfig, DeepConfig
+from hedgerow.deep.convnet import ConvNet, InputScale
+from hedgerow.deep.deepstack import STACK, DeepStack
+from hedgerow.deep.fitting import ALONE, READING
+from hedgerow.deep.record import Deepening
+from hedgerow.deep.unet import UNet
+from hedgerow.errors import refuse_unless
+from hedgerow.features.protocol import are_statistics
+from hedgerow.io.checks import number, table, whole
+from hedgerow.network.stacknet import StackNet
+from hedgerow.settings import limits_of
+
+PREFIX = "deep."
+MEMBERS = (ALONE, READING)
+MAX_NETS = limits_of(DeepConfig, "n_folds")[1]
+_COUNTER = "num_batches_tracked"  # of the normalisation in training; a trained network does not use it
+
+
+def arrays(model: DeepStack) -> dict[str, np.ndarray]:
+    """Every weight by name: deep.alone.0.down.0.0.weight, ...; and the statistics of the image's channels."""
+    found = {}
+    for name, nets in model.nets.items():
+        for k, net in enumerate(nets):
+            for weight, tensor in net.network.state_dict().items():
+                if not weight.endswith(_COUNTER):
+                    found[f"{PREFIX}{name}.{k}.{weight}"] = tensor.detach().cpu().contiguous().numpy()
+            found[PREFIX + "mean"], found[PREFIX + "std"] = net.scale.mean, net.scale.std
+    return found
+
+
+def description(model: DeepStack) -> dict[str, Any]:
+    """Everything that is not an array, JSON-ready."""
+    first = next(net for nets in model.nets.values() for net in nets)
+    sizes = {name: getattr(first.network, name) for name in ("base", "n_down", "widest")}
+    return {
+        **sizes,
+        "members": {name: len(nets) for name, nets in model.nets.items()},
+        "weights": dict(model.weights),
+        "features": list(first.features),
+        "orientations": first.orientations,
+        "record": model.record.to_dict(),
+    }
+
+
+def rebuild(base: StackNet, described: dict[str, Any], given: dict[str, np.ndarray]) -> DeepStack:
+    """The model of a file; raises ModelError unless its networks fit the stack and their weights are finite."""
+    sizes = {name: whole(described[name], *limits_of(ConvConfig, name), name) for name in ("base", "n_down", "widest")}
+    counts = {
+        name: whole(count, 1, MAX_NETS, "number of networks")
+        for name, count in table(described["members"], "list of members").items()
+    }
+    refuse_unless(bool(counts) and set(counts) <= set(MEMBERS), "its members are not known here")
+    weights = {name: number(weight, "weight") for name, weight in table(described["weights"], "weights").items()}
+    fits = set(weights) | {STACK} == {*counts, STACK} and all(0 < weight <= 1 for weight in weights.values())
+    refuse_unless(fits and abs(sum(weights.values()) - 1) < 1e-3, "the weights of its members are impossible")
+    first, end = (whole(one, 0, base.features.n_features, "feature") for one in described["features"])
+    refuse_unless(first <= end, "its features are impossible")
+    mean, std = given.pop(PREFIX + "mean"), given.pop(PREFIX + "std")
+    is_scale = mean.shape == std.shape == (base.features.n_inputs,) and are_statistics(mean, std)
+    refuse_unless(is_scale, "the scale of its channels is impossible")
+    scale = InputScale(mean, std, base.features.blank)
+    orientations = whole(described["orientations"], *limits_of(ConvConfig, "orientations"), "number of orientations")
+    nets = {}
+    for name, count in counts.items():
+        n_inputs = scale.n_outputs + end - first + (base.n_classes if name == READING else 0)
+        of_member = [
+            _network(n_inputs, base.n_classes, sizes, _taken(given, f"{PREFIX}{name}.{k}.")) for k in range(count)
+        ]
+        nets[name] = tuple(
+            ConvNet(network, scale, (first, end), name == READING, orientations) for network in of_member
+        )
+    refuse_unless(not given, "it holds arrays that belong to no network")
+    return DeepStack(base, nets, weights, Deepening.from_dict(table(described["record"], "record")))
+
+
+def _taken(given: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    """The arrays of one network, which are no longer among the others."""
+    return {name.removeprefix(prefix): given.pop(name) for name in list(given) if name.startswith(prefix)}
+
+
+def _network(n_inputs: int, n_classes: int, sizes: dict[str, int], given: dict[str, np.ndarray]) -> UNet:
+    """A network with these weights; its shapes are known before any memory is asked for."""
+    with torch.device("meta"):
+        network = UNet(n_inputs, n_classes, **sizes)
+    state = network.state_dict()
+    shapes = {name: tuple(tensor.shape) for name, tensor in state.items() if not name.endswith(_COUNTER)}
+    refuse_unless({name: array.shape for name, array in given.items()} == shapes, "its networks do not fit")
+    is_fine = all(np.isfinite(array).all() for array in given.values())
+    is_fine = is_fine and all((array >= 0).all() for name, array in given.items() if name.endswith("running_var"))
+    refuse_unless(is_fine, "its networks have impossible weights")
+    weights = {name: torch.from_numpy(np.array(array, np.float32)) for name, array in given.items()}
+    counters = {name: torch.zeros((), dtype=torch.int64) for name in state if name.endswith(_COUNTER)}
+    network.load_state_dict({**weights, **counters}, assign=True)
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # as it was trained
+    return network.eval().requires_grad_(False)

@@ -1,0 +1,84 @@
+"""Batches: altered as `images.altering` alters, on the network's device."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from hedgerow.config import AugmentConfig, ConvConfig
+from hedgerow.deep.batches import Sheet, _part, _sources, draw_batch
+from hedgerow.images import altering
+from hedgerow.images.labelled import LabelledImage
+
+STRONG = AugmentConfig(rotation=180.0, flip=True, scale=0.3, shift=0.2, brightness=0.5, contrast=0.5)
+
+
+def image(size=(21, 34), n_planes=2, seed=0):
+    rng = np.random.default_rng(seed)
+    planes = rng.normal(size=(n_planes, *size)).astype(np.float32)
+    return LabelledImage(planes, rng.integers(0, 3, size).astype(np.uint8))
+
+
+def sheet(of, **changes):
+    made = Sheet(torch.from_numpy(of.planes), len(of.planes), torch.from_numpy(of.target))
+    return replace(made, **changes)
+
+
+@pytest.mark.parametrize("is_blank", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_part_shows_what_altering_shows(seed, is_blank):
+    of, still = image(seed=seed), replace(STRONG, brightness=0.0, contrast=0.0)
+    move = altering.drawn_move(of.size, still, np.random.default_rng(seed))
+    copy = altering.augmented_copy(of, still, np.random.default_rng(seed), 0.0 if is_blank else None)
+    source = _sources([move], [[3, 5]], [10, 12], torch.device("cpu"))[0]
+    planes, target = _part(sheet(of, is_blank=is_blank), source)
+    same = target.numpy() == copy.target[3:13, 5:17]
+    assert same.mean() > 0.98, "a place between two pixels may be rounded the other way"
+    np.testing.assert_allclose(planes.numpy()[:, same], copy.planes[:, 3:13, 5:17][:, same], atol=1e-3)
+
+
+def test_brightness_and_contrast_are_those_of_altering_and_spare_the_context():
+    of, light = image(), AugmentConfig(rotation=0.0, brightness=0.7, contrast=0.6)
+    config = ConvConfig(batch=1, augment=light, crop=64, seed=3)
+    batch = draw_batch([sheet(of, n_inputs=1)], config, 5)
+    rng = np.random.default_rng((3, 11, 5))
+    altering.drawn_move(of.size, light, rng)
+    rng.integers(of.target.size)
+    contrast, brightness = altering.drawn_light(light, rng)
+    first = of.planes[0]
+    np.testing.assert_allclose(
+        batch.planes[0, 0].numpy(),
+        first.mean() + (first - first.mean()) * contrast + first.std() * brightness,
+        atol=1e-4,
+    )
+    np.testing.assert_allclose(batch.planes[0, 1].numpy(), of.planes[1], atol=1e-5)
+
+
+def test_every_crop_has_a_label_however_few_there_are():
+    target = np.full((60, 70), 255, np.uint8)
+    target[49:52, 2:5] = 1
+    lone = sheet(replace(image((60, 70)), target=target))
+    config = ConvConfig(batch=4, crop=16, augment=replace(STRONG, shift=0.0))
+    for step in range(10):
+        batch = draw_batch([lone], config, step)
+        assert batch.planes.shape == (4, 2, 16, 16)
+        assert batch.target.shape == (4, 16, 16)
+        found = (batch.target != 255).flatten(1).any(dim=1)
+        assert found.all()
+
+
+def test_all_images_come_equally_often_and_a_step_is_always_the_same():
+    sheets = [sheet(replace(image(seed=seed), planes=np.full((1, 21, 34), seed, np.float32))) for seed in range(3)]
+    config = ConvConfig(batch=2, crop=16, augment=AugmentConfig(rotation=0.0), seed=1)
+    seen = [draw_batch(sheets, config, step).planes[:, 0, 0, 0] for step in range(6)]
+    assert sorted(torch.cat(seen).tolist()) == [0.0] * 4 + [1.0] * 4 + [2.0] * 4
+    assert torch.equal(draw_batch(sheets, config, 3).planes, draw_batch(sheets, config, 3).planes)
+
+
+def test_images_of_different_sizes_make_one_batch():
+    config = ConvConfig(batch=4, crop=24)
+    batch = draw_batch([sheet(image((9, 40))), sheet(image((30, 12)))], config, 0)
+    assert batch.planes.shape == (4, 2, 24, 24)
+    assert (batch.target == 255).any(), "what lies beyond an image is not labelled"

@@ -1,0 +1,150 @@
+"""A deep stack: an ordinary model, the same however it is cut, and made without fooling itself."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import hedgerow as hr
+from hedgerow.deep import deepstack, fitting, held_out
+from hedgerow.threads import threads
+from helpers.deep import SMALL, pictures, small_deep, small_net
+from helpers.refusals import assert_one_sentence
+
+
+@pytest.fixture(scope="module")
+def equal():
+    """All members count, whatever they are worth."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fitting, "find_weights", lambda said, target: {name: 1 / len(said) for name in said})
+        yield
+
+
+@pytest.fixture(scope="module")
+def deep(equal):
+    return small_deep(*pictures())
+
+
+def test_it_answers_as_every_model(deep):
+    images, labels = pictures(2, (29, 37), seed=5)
+    proba = deep.predict_proba(images[0])
+    assert proba.shape == (3, 29, 37)
+    assert proba.dtype == np.float32
+    np.testing.assert_allclose(proba.sum(axis=0), 1, atol=1e-5)
+    assert set(np.unique(deep.predict(images[0]))) <= {1, 4, 9}
+    levels = deep.level_outputs(images[0])
+    assert len(levels) == deep.n_levels == deep.base.n_levels + 1
+    np.testing.assert_array_equal(levels[-1], proba)
+    np.testing.assert_array_equal(levels[-2], deep.base.predict_proba(images[0]))
+    assert 0 <= hr.evaluate(deep, images, labels).mean_dice <= 1
+    assert "alone of 2 networks" in repr(deep)
+    assert "reading of 2 networks" in repr(deep)
+
+
+def test_the_members_are_averaged_by_their_weights(deep):
+    image = pictures(1, (29, 37), seed=5)[0][0]
+    base = deep.base.predict_proba(image)
+    features = deep.base.features.compute(image[None])
+    means = [np.mean([net.proba(image[None], features, base) for net in nets], axis=0) for nets in deep.nets.values()]
+    np.testing.assert_allclose(deep.predict_proba(image), np.mean([base, *means], axis=0), atol=1e-6)
+
+
+@pytest.mark.parametrize("tile", [7, 32, 50, 64])
+def test_tiles_and_threads_do_not_change_a_bit(deep, monkeypatch, tile):
+    monkeypatch.setattr(deepstack, "CELL", 32)
+    image = pictures(1, (75, 101), seed=5)[0][0]
+    with threads(1):
+        whole = deep.predict_proba(image)
+    with threads(3):
+        np.testing.assert_array_equal(deep.predict_proba(image, tile=tile), whole)
+
+
+def test_squares_say_what_the_whole_image_says(deep, monkeypatch):
+    image = pictures(1, (75, 101), seed=5)[0][0]
+    whole = deep.predict_proba(image)
+    monkeypatch.setattr(deepstack, "CELL", 32)
+    np.testing.assert_allclose(deep.predict_proba(image), whole, atol=1e-5)
+
+
+def test_it_is_the_same_twice_on_any_number_of_threads(equal):
+    images, labels = pictures()
+    with threads(1):
+        first = small_deep(images, labels)
+    with threads(3):
+        second = small_deep(images, labels)
+    np.testing.assert_array_equal(first.predict_proba(images[0]), second.predict_proba(images[0]))
+
+
+def test_what_is_read_comes_from_models_that_did_not_see_the_image(equal, monkeypatch):
+    images, labels = pictures()
+    seen, again = [], held_out.made_again
+
+    def noted(net, labelled, report):
+        seen.append({image.mark for image in labelled})
+        return again(net, labelled, report)
+
+    monkeypatch.setattr(held_out, "made_again", noted)
+    deep = small_deep(images, labels)
+    assert len(seen) == 2
+    assert not seen[0] & seen[1]
+    assert len(seen[0] | seen[1]) == len(images)
+    assert deep.record.n_held == len(images)
+    assert set(deep.record.scores) == {"stack", "alone", "reading", "together"}
+
+
+def test_of_few_images_no_network_reads_the_stack(equal):
+    deep = small_deep(*pictures(2))
+    assert list(deep.nets) == ["alone"]
+    assert deep.record.held == "blocks"
+
+
+def test_saved_and_loaded_it_says_the_same(deep, tmp_path):
+    image = pictures(1, (29, 37), seed=5)[0][0]
+    size = hr.save(deep, tmp_path / "deep.hedge")
+    again = hr.load(tmp_path / "deep.hedge")
+    assert size == (tmp_path / "deep.hedge").stat().st_size
+    np.testing.assert_array_equal(again.predict_proba(image), deep.predict_proba(image))
+    assert again.weights == deep.weights
+    assert again.record == deep.record
+    assert hr.save(again, tmp_path / "again.hedge") == size
+    assert (tmp_path / "again.hedge").read_bytes() == (tmp_path / "deep.hedge").read_bytes()
+
+
+def test_an_interrupted_run_goes_on_to_the_same_model(equal, tmp_path, monkeypatch):
+    images, labels = pictures()
+    net, config = small_net(images, labels), hr.DeepConfig(n_folds=2, conv=SMALL)
+    whole = hr.deepen(net, images, labels, config)
+    steps = []
+
+    def report(what, done, total):
+        if what.startswith("conv"):
+            steps.append(done)
+            if len(steps) == 11:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), threads(1):
+        hr.deepen(net, images, labels, config, folder=tmp_path, progress=report)
+    monkeypatch.setattr(held_out, "made_again", None)  # what the stack says of each fold is not made again
+    resumed = hr.deepen(net, images, labels, config, folder=tmp_path)
+    np.testing.assert_array_equal(resumed.predict_proba(images[0]), whole.predict_proba(images[0]))
+
+
+def test_depth_images_with_missing_pixels(equal):
+    images, labels = hr.synthetic.bodies(n_images=4, size=(40, 48))
+    config = hr.StackConfig.kinect(n_trees=2, max_depth=4, held_out="folds", n_levels=1)
+    net = hr.to_convnet(hr.fit_stack(images, labels, config))
+    deep = hr.deepen(net, images, labels, hr.DeepConfig(n_folds=2, conv=SMALL))
+    assert deep.nets["alone"][0].scale.n_outputs == 2
+    proba = deep.predict_proba(images[0])
+    np.testing.assert_array_equal(deep.predict_proba(images[0], tile=17), proba)
+
+
+def test_what_cannot_be_deepened_is_refused():
+    images, labels = pictures(2)
+    stack = hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2))
+    with pytest.raises(hr.InputError) as problem:
+        hr.deepen(stack, images, labels)
+    assert_one_sentence(problem, "to_convnet")
+    with pytest.raises(hr.ConfigError) as problem:
+        hr.deepen(hr.to_convnet(stack), images, labels, hr.StackConfig())
+    assert_one_sentence(problem, "DeepConfig")

@@ -1,0 +1,117 @@
+"""Training a convolutional network: the schedule, the best weights, and going on where it stopped."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from hedgerow.config import ConvConfig
+from hedgerow.deep.batches import Sheet
+from hedgerow.deep.training import one_cycle, start_at_shares, train_network
+from hedgerow.deep.unet import UNet
+from hedgerow.errors import ConfigError, ModelError
+from hedgerow.refinement.losses import batch_loss, pixel_loss
+
+SMALL = ConvConfig(base=2, n_down=1, n_steps=6, batch=2, crop=16, check_every=2)
+
+
+def sheets(n=2):
+    rng = np.random.default_rng(0)
+    planes = rng.normal(size=(n, 1, 18, 22)).astype(np.float32)
+    return [Sheet(torch.from_numpy(one), 1, torch.from_numpy((one[0] > 0).astype(np.uint8))) for one in planes]
+
+
+def network():
+    torch.manual_seed(0)
+    return UNet(1, 2, 2, 1, 8)
+
+
+def weights(of):
+    return {name: tensor.clone() for name, tensor in of.state_dict().items()}
+
+
+def same(a, b):
+    return all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_the_rate_rises_to_its_highest_and_falls_to_almost_nothing():
+    config = replace(SMALL, n_steps=300, learning_rate=0.01)
+    rates, momenta = zip(*(one_cycle(config, step) for step in range(301)), strict=True)
+    assert int(np.argmax(rates)) == int(np.argmin(momenta)) == 100
+    assert rates[0] == pytest.approx(0.01 / 25)
+    assert max(rates) == pytest.approx(0.01)
+    assert rates[-1] == pytest.approx(1e-6)
+    assert momenta[0] == momenta[-1] == pytest.approx(0.95)
+
+
+def test_a_batch_without_labels_teaches_nothing():
+    scores = torch.randn(1, 3, 4, 4, requires_grad=True)
+    loss = batch_loss(scores, torch.full((1, 4, 4), 255), 1.0)
+    loss.backward()
+    assert loss.item() == 0
+    assert not scores.grad.any()
+
+
+@pytest.mark.parametrize("dice", [0.0, 1.0])
+def test_the_loss_of_a_batch_is_that_of_its_pixels(dice):
+    rng = np.random.default_rng(0)
+    scores = torch.tensor(rng.normal(size=(2, 4, 5, 7)), requires_grad=True)
+    target = torch.tensor(rng.choice([0, 1, 3, 255], size=(2, 5, 7)))
+    flat = scores.movedim(1, 0).flatten(1)
+    expected = pixel_loss(flat, target.reshape(-1), None, dice)
+    found = batch_loss(scores, target, dice)
+    gradients = [torch.autograd.grad(one, scores, retain_graph=True)[0] for one in (expected, found)]
+    assert float(found.detach()) == pytest.approx(float(expected.detach()), abs=1e-12)
+    np.testing.assert_allclose(*(one.numpy() for one in gradients), atol=1e-12)
+
+
+def test_training_lowers_the_loss_and_starts_at_the_classes_shares():
+    made = network()
+    start_at_shares(made.class_bias, sheets())
+    share = np.mean([float((sheet.target == 1).float().mean()) for sheet in sheets()])
+    assert float(torch.softmax(made.class_bias.detach()[:, 0, 0], 0)[1]) == pytest.approx(share, abs=1e-6)
+    checks = train_network(made, sheets(), replace(SMALL, n_steps=60, learning_rate=0.02, check_every=20))
+    assert [check.step for check in checks] == [20, 40, 60]
+    assert checks[-1].loss < 0.85 * checks[0].loss
+    assert not made.training
+    assert not any(parameter.requires_grad for parameter in made.parameters())
+
+
+def test_the_weights_with_the_best_score_are_kept():
+    made, scores, seen = network(), iter([0.2, 0.9, 0.4]), []
+
+    def score(of):
+        seen.append(weights(of))
+        return next(scores)
+
+    checks = train_network(made, sheets(), SMALL, score)
+    assert [check.mean_dice for check in checks] == [0.2, 0.9, 0.4]
+    assert same(weights(made), seen[1])
+    assert not same(seen[1], seen[2])
+
+
+def test_an_interrupted_run_goes_on_to_the_same_network(tmp_path):
+    whole, cut = network(), network()
+    train_network(whole, sheets(), SMALL, lambda of: 0.5)
+
+    def stop(step, dice):
+        if step == 5:
+            raise KeyboardInterrupt
+
+    kept = {"checkpoint": tmp_path / "state", "mark": "one"}
+    with pytest.raises(KeyboardInterrupt):
+        train_network(cut, sheets(), SMALL, lambda of: 0.5, **kept, advance=stop)
+    resumed, steps = network(), []
+    train_network(resumed, sheets(), SMALL, lambda of: 0.5, **kept, advance=lambda step, dice: steps.append(step))
+    assert steps == [5, 6]
+    assert same(weights(whole), weights(resumed))
+    with pytest.raises(ModelError, match="another"):
+        train_network(network(), sheets(), SMALL, None, checkpoint=tmp_path / "state", mark="two")
+
+
+def test_a_loss_that_is_no_number_ends_the_run():
+    bad = replace(sheets()[0], planes=torch.full((1, 18, 22), torch.nan))
+    with pytest.raises(ConfigError, match="learning_rate"):
+        train_network(network(), [bad], SMALL)

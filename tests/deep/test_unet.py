@@ -1,0 +1,49 @@
+"""The U-Net: any size, and no further influence than it says."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from hedgerow.deep.convnet import turned, turned_back
+from hedgerow.deep.unet import UNet
+
+
+def network(n_down=2):
+    torch.manual_seed(0)
+    made = UNet(2, 3, 4, n_down, 8)
+    for _ in range(3):  # statistics that are not those of the start
+        made(torch.randn(2, 2, 32, 32))
+    return made.eval()
+
+
+@pytest.mark.parametrize("size", [(1, 1), (5, 17), (16, 16), (33, 20)])
+def test_any_size_goes_through(size):
+    with torch.no_grad():
+        assert network()(torch.randn(1, 2, *size)).shape == (1, 3, *size)
+
+
+@pytest.mark.parametrize("n_down", [1, 2, 3])
+def test_nothing_beyond_the_reach_has_any_influence(n_down):
+    made = network(n_down)
+    side, middle = 4 * made.reach, 2 * made.reach + 3
+    planes = torch.randn(1, 2, side, 8 * made.stride)
+    planes.requires_grad_()
+    made(planes)[0, :, middle, 5].sum().backward()
+    rows = torch.nonzero(planes.grad.abs().sum(dim=(0, 1, 3)))[:, 0]
+    assert made.reach % made.stride == 0
+    assert middle - made.reach <= int(rows.min())
+    assert int(rows.max()) <= middle + made.reach
+    assert int(rows.max()) - int(rows.min()) > made.reach, "and it is not far too large"
+
+
+def test_the_widest_level_is_limited():
+    made = UNet(1, 2, 4, 3, 8)
+    assert [block[0].out_channels for block in made.down] == [4, 8, 8, 8]
+
+
+def test_turning_is_undone_and_all_orientations_differ():
+    planes = torch.from_numpy(np.arange(30, dtype=np.float32).reshape(1, 1, 5, 6))
+    seen = [turned(planes, number) for number in range(8)]
+    assert all(torch.equal(turned_back(one, number), planes) for number, one in enumerate(seen))
+    assert len({(one.shape, tuple(one.reshape(-1).tolist())) for one in seen}) == 8
