@@ -1,5 +1,6 @@
 """The commands that make models: train, refine, back."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -26,6 +27,7 @@ from hedgerow.errors import ConfigError
 from hedgerow.files import megabytes
 from hedgerow.forest.history import Refinement
 from hedgerow.images.pairing import told_apart
+from hedgerow.jobs.training import Reading
 
 PRESETS: dict[str, Any] = {
     "default": RefineConfig,
@@ -58,6 +60,17 @@ def train(
         typer.Option(help="Fraction of the images to keep from training; they score this model and those made of it."),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="The same seed gives the same model.")] = None,
+    effort: Annotated[
+        Literal["fast", "good", "best"],
+        typer.Option(help="fast: forests; good: refines their network; best: adds convolutional networks."),
+    ] = "fast",
+    minutes: Annotated[
+        float | None, typer.Option(help="About how long to train: efforts good and best do what fits into that.")
+    ] = None,
+    device: Device = "cpu",
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Forget an interrupted run with an effort, and begin again.")
+    ] = False,
     unlabelled: Annotated[
         str | None,
         typer.Option(
@@ -73,11 +86,21 @@ def train(
     cache: Cache = None,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Grow a stack of forests from images and labels.
+    """Make a model from images and labels: a stack of forests and, with more effort, networks.
 
     Example: hedgerow train photos/ painted/ -o model.hedge
+    Better:  hedgerow train photos/ painted/ -o model.hedge --effort best
     """
     options = {"n_levels": levels, "n_trees": trees, "features": features, "reserve": reserve, "seed": seed}
+    if effort != "fast":
+        fitted = jobs.train_with_effort(
+            *told_apart([*images, labels]), output, effort, None if config is None else StackConfig.read(config),
+            minutes=minutes, device=device, restart=restart, changes=given(options), layers=_names(layers),
+            reading=Reading(_unlabelled(unlabelled), max_classes, pages), overwrite=overwrite,
+            keep=[] if config is None else [config], say=print,
+        )  # fmt: skip
+        print(f"{output}: {megabytes(fitted.n_bytes)}")
+        return {"model": str(output), "bytes": fitted.n_bytes, "stages": [asdict(stage) for stage in fitted.stages]}
     trained = jobs.train(
         *told_apart([*images, labels]), output, None if config is None else StackConfig.read(config),
         changes=given(options), layers=_names(layers), unlabelled=_unlabelled(unlabelled), max_classes=max_classes,

@@ -5,7 +5,8 @@ from models that did not see the pixel.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,13 +14,14 @@ import numpy as np
 import torch
 
 from hedgerow.config import ConvConfig, DeepConfig
+from hedgerow.deep.batches import Sheet
 from hedgerow.deep.convnet import ConvNet, fit_scale
 from hedgerow.deep.deepstack import STACK, DeepStack
 from hedgerow.deep.folds import Folds, folds_of
 from hedgerow.deep.held_out import held_out_proba
 from hedgerow.deep.kept import Work
 from hedgerow.deep.record import Deepening
-from hedgerow.deep.training import start_at_shares, train_network
+from hedgerow.deep.training import Advance, start_at_shares, train_network
 from hedgerow.deep.unet import UNet
 from hedgerow.deep.weighing import find_weights, mean_dice
 from hedgerow.encoders.devices import OneThread
@@ -34,10 +36,11 @@ from hedgerow.images.metrics import Scores, confusion
 from hedgerow.network.stacknet import StackNet
 from hedgerow.predict.evaluate import labelled_for
 from hedgerow.progress import Report, reporting
-from hedgerow.threads import map_threads
+from hedgerow.threads import get_threads, map_threads
 
 SAMPLES = 2**18  # held-out pixels, over all images, that members are weighed by
 ALONE, READING = "alone", "reading"
+TIMED = 3  # steps
 _SEEDING = threading.Lock()  # PyTorch has one generator for all threads
 
 
@@ -154,16 +157,8 @@ class _Level:
             stopped.set()  # or the other threads would go on to their end
             raise
 
-    def _trained(self, member: str, fold: int, advance: Callable[[int, float | None], None]) -> Trained:
-        conv = replace(self.config.conv, seed=self.config.seed * 1000 + fold)
-        net = self._new(member, conv)
-        reads = net.reads
-        training = [
-            net.sheet(replace(image, target=target), self.features[i], self.before[i] if reads else None)
-            for i, image in enumerate(self.labelled)
-            if (target := self._training_target(i, fold)) is not None
-        ]
-        start_at_shares(net.network.class_bias, training)
+    def _trained(self, member: str, fold: int, advance: Advance) -> Trained:
+        net, training, conv = self._begun(member, fold)
         held = [
             (i, net.read(self.labelled.images[i].planes, self.features[i], self.before[i]))
             for i in self.folds.held(fold)
@@ -171,11 +166,9 @@ class _Level:
         targets = [self.folds.target(i, fold) for i, _ in held]
 
         def score(network: torch.nn.Module) -> float:
-            quick = replace(net, orientations=1)
+            quick, n_classes = replace(net, orientations=1), self.labelled.n_classes
             found = [quick.scaled_proba(planes).argmax(0).cpu().numpy().astype(np.uint8) for _, planes in held]
-            tables = [
-                confusion(target, one, self.labelled.n_classes) for target, one in zip(targets, found, strict=True)
-            ]
+            tables = [confusion(target, one, n_classes) for target, one in zip(targets, found, strict=True)]
             return float(Scores(self.labelled.classes, np.sum(tables, axis=0)).mean_dice)
 
         checkpoint, mark = self.work.state(f"{member}-{fold}"), self._mark(member, conv)
@@ -183,8 +176,24 @@ class _Level:
         said = [self._sampled(i, fold, net.scaled_proba(planes).cpu().numpy()) for i, planes in held]
         return Trained(net, np.concatenate(said, axis=1))
 
+    def timed(self, member: str, fold: int, advance: Advance) -> None:
+        """Train a network for its time alone."""
+        net, training, conv = self._begun(member, fold)
+        train_network(net.network, training, conv, advance=advance)
+
+    def _begun(self, member: str, fold: int) -> tuple[ConvNet, list[Sheet], ConvConfig]:
+        """A network that has learned nothing yet, what it will learn from, and how."""
+        conv = replace(self.config.conv, seed=self.config.seed * 1000 + fold)
+        net = self._new(member, conv)
+        training = [
+            net.sheet(replace(image, target=target), self.features[i], self.before[i])
+            for i, image in enumerate(self.labelled)
+            if (target := self._training_target(i, fold)) is not None
+        ]
+        start_at_shares(net.network.class_bias, training)
+        return net, training, conv
+
     def _new(self, member: str, conv: ConvConfig) -> ConvNet:
-        """A network that has learned nothing yet."""
         n_classes, reads = self.labelled.n_classes, member == READING
         first, end = self.read_features
         n_inputs = self.scale.n_outputs + end - first + (n_classes if reads else 0)
@@ -242,3 +251,21 @@ def features_read(net: StackNet, config: DeepConfig) -> tuple[int, int]:
                 return start, start + member.n_features
             start += member.n_features
     return 0, 0
+
+
+def step_seconds(net: StackNet, labelled: LabelledSet, config: DeepConfig, device: str) -> float:
+    """Of one step of one network, as measured now, while as many train as will."""
+    folds = folds_of(labelled, config.n_folds, config.seed)
+    blank = [np.zeros((net.n_classes, *image.size), np.float16) for image in labelled]
+    tried = replace(config, conv=replace(config.conv, n_steps=TIMED + 1, check_every=TIMED + 1))
+    at_once = [(member, fold) for member in members_of(config, labelled) for fold in range(folds.n_folds)]
+    at_once = at_once[: get_threads()] if device == "cpu" else at_once[:1]
+    times: list[list[float]] = [[] for _ in at_once]
+    with OneThread():
+        level = _Level(net, folds, blank, tried, Work(None), torch.device(device))
+
+        def run(number: int) -> None:
+            level.timed(*at_once[number], lambda step, dice: times[number].append(time.monotonic()))
+
+        list(map_threads(run, range(len(at_once))) if device == "cpu" else map(run, range(len(at_once))))
+    return max((each[-1] - each[0]) / (len(each) - 1) for each in times)

@@ -20,6 +20,7 @@ _HOMES = {
     "report": "reporting",
     "system": "describing",
     "train": "training",
+    "train_with_effort": "effort",
 }
 
 __all__ = sorted(_HOMES)

@@ -19,6 +19,7 @@ from hedgerow.jobs.inputs import checked_output, images_for
 from hedgerow.progress import Report
 
 if TYPE_CHECKING:
+    from hedgerow.deep.deepstack import DeepStack
     from hedgerow.network.stacknet import StackNet
 
 MOST_COMPARED = 4  # images that show what a tolerance changes: the network without one is slow
@@ -51,8 +52,10 @@ def back(
     overwrite: bool = False,
     progress: Report | None = None,
 ) -> MappedBack:
-    """Map the network of a file back to forests, as `to_forest` does, and write them to `output`."""
+    """Map the network of a file back to forests, as `to_forest` does, or a deep stack, as `distil` does, and write them
+    to `output`."""
     extras.require("torch", "mapping back")
+    from hedgerow.deep.deepstack import DeepStack
     from hedgerow.network.mapping import to_forest
 
     loaded = model_file.load(model)
@@ -61,6 +64,9 @@ def back(
     files = find_files(images) if images is not None else []
     output = checked_output(output, [model, *files], overwrite=overwrite)
     pictures = images_for(loaded, files, pages)
+    if isinstance(loaded, DeepStack):
+        stack = _distilled(loaded.to(device), pictures, method, stride, tolerance, progress)
+        return MappedBack(stack, model_file.save(stack, output))
     net = loaded.to(device)
     stack = to_forest(net, pictures, method, stride=stride, tolerance=tolerance, progress=progress)
     n_bytes = model_file.save(stack, output)
@@ -68,6 +74,24 @@ def back(
         return MappedBack(stack, n_bytes)
     some = pictures[:MOST_COMPARED]
     return MappedBack(stack, n_bytes, len(some), _changed(loaded, stack, some))
+
+
+def _distilled(
+    deep: DeepStack,
+    pictures: Sequence[np.ndarray],
+    method: str,
+    stride: int,
+    tolerance: float | None,
+    progress: Report | None,
+) -> ForestStack:
+    from hedgerow.deep.distilling import distil
+
+    if method != "fitted" or tolerance is not None:
+        raise InputError(
+            f"the convolutional level of this model has no weights to map back by {method!r}; leave the method and the "
+            "tolerance out: votes are then fitted to what the model says of images."
+        )
+    return distil(deep, pictures, stride=stride, progress=progress)
 
 
 def _changed(net: StackNet, stack: ForestStack, pictures: Sequence[np.ndarray]) -> float:

@@ -22,6 +22,7 @@ from hedgerow.progress import Report
 from hedgerow.written import is_ours
 
 if TYPE_CHECKING:
+    from hedgerow.deep.deepstack import DeepStack
     from hedgerow.network.stacknet import StackNet
 
 
@@ -103,10 +104,16 @@ def _checkpoint_of(output: Path, restart: bool) -> Path:
 
 
 def _network(
-    loaded: ForestStack | StackNet, path: PathLike, split: str | None, sharpness: Sharpness | None
+    loaded: ForestStack | StackNet | DeepStack, path: PathLike, split: str | None, sharpness: Sharpness | None
 ) -> StackNet:
+    from hedgerow.deep.deepstack import DeepStack
     from hedgerow.network.mapping import to_convnet
 
+    if isinstance(loaded, DeepStack):
+        raise InputError(
+            f"{path} has a convolutional level, which was trained on its network as it is; refine the network it was "
+            "made from, and make the level again (`hedgerow train --effort best`)."
+        )
     if isinstance(loaded, ForestStack):
         return to_convnet(loaded, split or "soft", sharpness)
     if split is not None or sharpness is not None:

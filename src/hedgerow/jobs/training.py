@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -83,15 +84,10 @@ def train(
     keep:        files that must not be written over, beside those that are read
     overwrite:   also an existing file that Hedgerow did not write
     """
-    if unlabelled is not None and not (isinstance(unlabelled, str) and unlabelled == "auto"):
-        unlabelled = check_unlabelled(unlabelled)
-    changed = _changed(config or StackConfig(), changes, layers)  # refuses bad settings before anything is read
-    layout = layout_of(changed.features)
-    pairs = pair_files(images, labels)
-    output = checked_output(output, [*files_of(pairs), *keep], overwrite=overwrite)
-    labelled = _read(pairs, labels, layout, unlabelled, max_classes, pages, say)
-    if config is None:
-        changed = _changed(settings_for(labelled, say, has_features="features" in (changes or {})), changes, layers)
+    reading = Reading(unlabelled, max_classes, pages)
+    labelled, changed, output = prepared(
+        images, labels, output, config, reading, changes=changes, layers=layers, keep=keep, overwrite=overwrite, say=say
+    )
 
     def scored(level: int, dice: float, held: GroupsOf) -> None:
         say(f"level {level}: mean Dice {dice:.3f} on {UNSEEN[held]} it did not see")
@@ -99,6 +95,42 @@ def train(
     grown = grow_stack(labelled, changed, progress=progress, scored=scored)
     stack = _scored(grown, labelled, progress)
     return Trained(stack, model_file.save(stack, output))
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How files are read: the label value that means "no label", or "auto"; how many classes there may be; pages."""
+
+    unlabelled: int | str | None = None
+    max_classes: int = 64
+    pages: Pages = None
+
+
+def prepared(
+    images: FilesSpec,
+    labels: FilesSpec,
+    output: PathLike,
+    config: StackConfig | None,
+    reading: Reading,
+    *,
+    changes: Mapping[str, Any] | None,
+    layers: Sequence[str],
+    keep: Iterable[PathLike],
+    overwrite: bool,
+    say: Say,
+) -> tuple[LabelledSet, StackConfig, Path]:
+    """The images with labels, the settings, and the file to write; all that can be refused is refused here."""
+    unlabelled = reading.unlabelled
+    if unlabelled is not None and not (isinstance(unlabelled, str) and unlabelled == "auto"):
+        unlabelled = check_unlabelled(unlabelled)
+    changed = _changed(config or StackConfig(), changes, layers)  # refuses bad settings before anything is read
+    layout = layout_of(changed.features)
+    pairs = pair_files(images, labels)
+    final = checked_output(output, [*files_of(pairs), *keep], overwrite=overwrite)
+    labelled = _read(pairs, labels, layout, unlabelled, reading.max_classes, reading.pages, say)
+    if config is None:
+        changed = _changed(settings_for(labelled, say, has_features="features" in (changes or {})), changes, layers)
+    return labelled, changed, final
 
 
 def _changed(config: StackConfig, changes: Mapping[str, Any] | None, layers: Sequence[str]) -> StackConfig:

@@ -1,0 +1,116 @@
+"""Settings of a refinement chosen by what they bring on held-out images, instead of being left to the user.
+
+How an image may be altered, how soft the splits become and how long to train decide much, and differ between data sets
+(docs/choices.md). They are tried one after the other, each on the best of those before.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from hedgerow.config import AugmentConfig, RefineConfig, StackConfig
+from hedgerow.deep.folds import Folds, folds_of
+from hedgerow.forest.autocontext import grow_stack
+from hedgerow.images.labelled import LabelledSet
+from hedgerow.images.metrics import Scores, confusion
+from hedgerow.network.mapping import to_convnet
+from hedgerow.network.stacknet import StackNet
+from hedgerow.predict.protocol import Model
+from hedgerow.predict.tiling import predict_indices
+from hedgerow.progress import Report
+from hedgerow.refinement.loop import refine_labelled
+
+TURNED = AugmentConfig(rotation=180.0, flip=True, scale=0.1, shift=0.1, brightness=0.2, contrast=0.2)
+"""For images that have no up: any rotation, and mirrored ones."""
+RELAXED = (0.3, 0.03)  # beside that of the settings
+LONGER = 3  # times as many steps
+TRIAL = 1 / 3  # part of the steps that alterations and softness are compared after
+N_FOLDS = 4  # a fold is held out
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was chosen.
+
+    config: the settings that did best
+    stack, refined: mean Dice of the forests, and of the network refined with these settings, on the held-out part
+    tried:  what was tried, in words, and its mean Dice
+    """
+
+    config: RefineConfig
+    stack: float
+    refined: float
+    tried: list[tuple[str, float]] = field(default_factory=list)
+
+    @property
+    def is_turned(self) -> bool:
+        """Whether images may be turned any way."""
+        return self.config.augment == TURNED
+
+
+class Trial:
+    """Forests grown without a fold of the images, to refine again and again."""
+
+    def __init__(self, labelled: LabelledSet, stack: StackConfig, device: str, report: Report) -> None:
+        self.folds = folds_of(labelled, N_FOLDS, stack.seed)
+        self.training, self.device, self.report = self.folds.training(0), device, report
+        self.stack = grow_stack(self.training, replace(stack, reserve=0.0), progress=report)
+        self.stack_dice = held_dice(self.stack, self.folds)
+
+    def dice(self, config: RefineConfig) -> float:
+        """Mean Dice, on the fold, of a network refined with these settings."""
+        net = to_convnet(self.stack).to(self.device)
+        return held_dice(refine_labelled(net, self.training, config, progress=self.report), self.folds)
+
+
+def choose_refinement(
+    labelled: LabelledSet,
+    stack: StackConfig,
+    config: RefineConfig,
+    *,
+    until: float | None = None,
+    device: str = "cpu",
+    say: Callable[[str], None] = lambda text: None,
+    report: Report,
+) -> Choice:
+    """Try settings that differ from `config`; `until` (as `time.monotonic` counts) ends it after the first two."""
+    trial = Trial(labelled, stack, device, report)
+    tried: list[tuple[str, float]] = []
+
+    def attempt(name: str, one: RefineConfig, best: tuple[float, RefineConfig]) -> tuple[float, RefineConfig]:
+        if until is not None and time.monotonic() > until and len(tried) > 1:
+            return best
+        dice = trial.dice(one)
+        tried.append((name, dice))
+        say(f"  {name}: {dice:.3f}")
+        return (dice, one) if dice > best[0] else best
+
+    say(f"choosing how to refine, by mean Dice on held-out {_held(trial.folds)}; forests {trial.stack_dice:.3f}")
+    steps = config.n_steps
+    best = (-1.0, config)
+    for name, augment in (("small changes", config.augment), ("any rotation, mirrored", TURNED)):
+        best = attempt(name, replace(config, augment=augment, n_steps=max(round(TRIAL * steps), 1)), best)
+    for relax in RELAXED:
+        best = attempt(f"softness {relax:g}", replace(best[1], relax=relax), best)
+    # The same settings for all the steps; where the time is up, for as many as they were tried with.
+    best = attempt(f"{steps} steps", replace(best[1], n_steps=steps), best)
+    if until is not None and best[1].n_steps == steps:
+        best = attempt(f"{LONGER * steps} steps", replace(best[1], n_steps=LONGER * steps), best)
+    return Choice(best[1], trial.stack_dice, best[0], tried)
+
+
+def _held(folds: Folds) -> str:
+    n = len(folds.held(0))
+    whole = len(folds.training(0)) < len(folds.labelled)
+    return f"images ({n})" if whole else "parts of the images"
+
+
+def held_dice(model: Model | StackNet, folds: Folds) -> float:
+    """Mean Dice on the first fold, which the model did not learn from."""
+    table = np.zeros((model.n_classes,) * 2, np.int64)
+    for i in folds.held(0):
+        found = predict_indices(model, folds.labelled.images[i].planes)
+        table += confusion(folds.target(i, 0), found, model.n_classes)
+    return float(Scores(model.classes, table).mean_dice)

@@ -1,0 +1,64 @@
+"""Back to a forest that runs anywhere: it learns to say what a deep stack says."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from hedgerow.deep.deepstack import DeepStack
+from hedgerow.errors import InputError
+from hedgerow.forest.arrays import ForestStack
+from hedgerow.forest.level_input import level_input
+from hedgerow.forest.walk import reached_leaves, run_level
+from hedgerow.images.arrays import to_planes
+from hedgerow.images.labelled import Images, listed_for
+from hedgerow.images.regions import Region
+from hedgerow.kernels import reused
+from hedgerow.network.mapping import to_forest
+from hedgerow.network.vote_fit import FitSamples
+from hedgerow.predict.tiling import proba_of
+from hedgerow.progress import Report, reporting
+
+
+def distil(deep: DeepStack, images: Images, *, stride: int = 1, progress: Report | None = None) -> ForestStack:
+    """The forests of a deep stack, with votes fitted to all that it says of images (H,W[,C]); they need no labels.
+
+    Its network is mapped back first ("fitted"); then the votes of the last level are fitted again, to what the deep
+    stack says instead of its network. The more images, the better: those that nobody labelled, too.
+
+    stride: of mapping back, see `to_forest`
+
+    >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
+    >>> net = hr.to_convnet(hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2)))
+    >>> small = hr.ConvConfig(base=2, n_down=2, n_steps=2, batch=1)
+    >>> deep = hr.deepen(net, images, labels, hr.DeepConfig(n_folds=2, conv=small))
+    >>> hr.distil(deep, images).settings["mapped_back"]
+    'distilled'
+    """
+    if not isinstance(deep, DeepStack):
+        raise InputError(f"a {type(deep).__name__} was given to distil; give a deep stack, e.g. from deepen(...).")
+    images, _ = listed_for(images, deep.base.features.n_inputs, deep.base.features.layout)
+    if not len(images):
+        raise InputError("distil fits votes to images, but there are none; give some, with or without labels.")
+    with reporting(progress) as report:
+        stack = to_forest(deep.base, images, "fitted", stride=stride, progress=report)
+        samples = _said(deep, stack, images, report)
+    last = samples.fitted(stack.levels[-1])
+    reused.let_go()
+    settings = {**stack.settings, "mapped_back": "distilled"}
+    return replace(stack, levels=(*stack.levels[:-1], last), settings=settings)
+
+
+def _said(deep: DeepStack, stack: ForestStack, images: Sequence[np.ndarray], report: Report) -> FitSamples:
+    """The leaves that pixels reach in the last level of the stack, and what the deep stack says of them."""
+    samples, level = FitSamples(len(images)), stack.n_levels - 1
+    for done, image in enumerate(images):
+        report("fitting the forests to the whole model", done, len(images))
+        planes = to_planes(image, f"image {done}", deep.base.features.layout)
+        whole = Region(0, planes.shape[1], 0, planes.shape[2])
+        given = level_input(stack, partial(run_level, stack), planes, whole, level)
+        leaves = reached_leaves(stack.levels[level], given)
+        samples.add((whole.height, whole.width), whole, leaves, proba_of(deep, planes))
+    report("fitting the forests to the whole model", len(images), len(images))
+    return samples

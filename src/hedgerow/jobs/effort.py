@@ -1,0 +1,296 @@
+"""One knob: how much effort a model is worth. Fast is a stack of forests; good refines it; best adds a convolutional
+level and its members.
+
+Each stage is kept only if it helps on images that it did not see. What a run has done lies in a folder until its end,
+so one that was interrupted goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from hedgerow import extras
+from hedgerow.config import RefineConfig, StackConfig
+from hedgerow.errors import ConfigError
+from hedgerow.features.registry import layout_of
+from hedgerow.files import PathLike
+from hedgerow.forest.arrays import ForestStack
+from hedgerow.forest.autocontext import grow_stack
+from hedgerow.forest.choosing import settings_for
+from hedgerow.forest.groups import GroupsOf
+from hedgerow.forest.samples import reserve
+from hedgerow.images.labelled import Images, LabelledImage, LabelledSet, labelled_set
+from hedgerow.images.legend import Legend
+from hedgerow.images.pairing import FilesSpec
+from hedgerow.io import model_file
+from hedgerow.jobs.inputs import Say, unsaid
+from hedgerow.jobs.plans import expected
+from hedgerow.jobs.stage_files import StageFiles, forget
+from hedgerow.jobs.training import Reading, prepared
+from hedgerow.predict.devices import check_device
+from hedgerow.predict.evaluate import score
+from hedgerow.progress import Report, duration, reporting
+
+if TYPE_CHECKING:
+    from hedgerow.deep.adapting import Choice
+    from hedgerow.deep.deepstack import DeepStack
+    from hedgerow.network.stacknet import StackNet
+
+log = logging.getLogger("hedgerow")
+Effort = Literal["fast", "good", "best"]
+EFFORTS: tuple[Effort, ...] = ("fast", "good", "best")
+CHOOSING = 0.25  # part of the minutes that may go into choosing how to refine
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a stage brought.
+
+    before, after: mean Dice of the model without and with it, on images, or parts of them, that neither saw; None:
+                   nothing was held out
+    kept:          whether the model has it
+    """
+
+    name: str
+    before: float | None
+    after: float | None
+    seconds: float
+    kept: bool = True
+
+
+@dataclass
+class Fitted:
+    """The model, what each stage brought, and the size of its file, if it was written."""
+
+    model: ForestStack | StackNet | DeepStack
+    stages: list[Stage] = field(default_factory=list)
+    n_bytes: int = 0
+
+    def text(self) -> str:
+        """A line for each stage."""
+        return "\n".join(map(_line, self.stages))
+
+
+def fit(
+    images: Images,
+    labels: Images,
+    effort: Effort = "good",
+    config: StackConfig | None = None,
+    *,
+    minutes: float | None = None,
+    device: str = "cpu",
+    unlabelled: int = 255,
+    names: Sequence[str] | None = None,
+    legend: Legend | None = None,
+    say: Say = log.info,
+    progress: Report | None = None,
+) -> ForestStack | StackNet | DeepStack:
+    """A model from images (H,W[,C]) and labels (H,W), by how much effort it is worth; `fit_stack`, `refine` and
+    `deepen` are its stages.
+
+    config:  of the stack; None: chosen by how much is painted
+    minutes: for all of it, about; None: as long as it takes, see `deep_settings` for "best" on a CPU
+    say:     is told what each stage is expected to take, what was chosen, and what it brought
+
+    >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
+    >>> hr.fit(images, labels, "fast", hr.StackConfig(n_levels=1, n_trees=2)).n_classes
+    22
+    """
+    layout = layout_of((config or StackConfig()).features)
+    labelled = labelled_set(images, labels, layout=layout, unlabelled=unlabelled, names=names, legend=legend)
+    settings = config or settings_for(labelled, say)
+    return fit_labelled(labelled, settings, effort, minutes=minutes, device=device, say=say, progress=progress).model
+
+
+def train_with_effort(
+    images: FilesSpec,
+    labels: FilesSpec,
+    output: PathLike,
+    effort: Effort = "good",
+    config: StackConfig | None = None,
+    *,
+    minutes: float | None = None,
+    device: str = "cpu",
+    restart: bool = False,
+    changes: Mapping[str, Any] | None = None,
+    layers: Sequence[str] = (),
+    reading: Reading | None = None,
+    keep: Iterable[PathLike] = (),
+    overwrite: bool = False,
+    say: Say = unsaid,
+    progress: Report | None = None,
+) -> Fitted:
+    """`fit` from files to a file; what is not named there as in `train`.
+
+    The state is kept in a folder beside the output, so a run that was interrupted goes on when the same job is called
+    again; restart: forget it
+    """
+    check_effort(effort, minutes)
+    labelled, settings, output = prepared(
+        images, labels, output, config, reading or Reading(), changes=changes, layers=layers, keep=keep,
+        overwrite=overwrite, say=say,
+    )  # fmt: skip
+    folder = output.with_name(output.name + ".work")
+    if restart:
+        forget(folder)
+    fitted = fit_labelled(
+        labelled, settings, effort, minutes=minutes, device=device, folder=folder, say=say, progress=progress
+    )
+    fitted.n_bytes = model_file.save(fitted.model.to("cpu"), output)
+    forget(folder)
+    return fitted
+
+
+def fit_labelled(
+    labelled: LabelledSet,
+    config: StackConfig,
+    effort: Effort,
+    *,
+    minutes: float | None = None,
+    device: str = "cpu",
+    folder: Path | None = None,
+    say: Say = unsaid,
+    progress: Report | None = None,
+) -> Fitted:
+    """`fit` on labelled images. folder: keeps what was done; the caller removes it once the model is safe"""
+    check_effort(effort, minutes)
+    if effort != "fast":
+        extras.require("torch", f"effort {effort}")
+    check_device(device, is_network=effort != "fast")
+    say(f"effort {effort}: {expected(labelled, effort, minutes, device)}")
+    begun = time.monotonic()
+    reserved: list[LabelledImage] = []
+    if config.reserve:
+        trained, reserved = reserve(labelled, config.reserve, config.seed)
+        labelled, config = replace(labelled, images=trained), replace(config, reserve=0.0)
+    until = None if minutes is None else begun + 60 * minutes
+    with reporting(progress) as report:
+        files = StageFiles(folder, (effort, minutes, config, labelled))
+        run = _Run(labelled, config, tuple(image.mark for image in reserved), device, until, files, say, report)
+        fitted = run.fast() if effort == "fast" else run.good() if effort == "good" else run.best()
+    say(fitted.text())
+    if reserved:
+        dice = score(fitted.model, replace(labelled, images=reserved), progress).mean_dice
+        say(f"mean Dice {dice:.3f} on {len(reserved)} reserved image(s)")
+    say(f"in all {duration(time.monotonic() - begun)}")
+    return fitted
+
+
+def check_effort(effort: str, minutes: float | None) -> None:
+    """Raise a ConfigError unless there is such an effort, and such a time."""
+    if effort not in EFFORTS:
+        raise ConfigError(f"the effort is {effort!r}; choose one of {', '.join(EFFORTS)}.")
+    if minutes is not None and not 0 < minutes <= 10**6:
+        raise ConfigError(f"the time is {minutes:g} minutes; give a positive number.")
+
+
+@dataclass
+class _Run:
+    """A fit in progress."""
+
+    labelled: LabelledSet
+    config: StackConfig
+    reserved: tuple[str, ...]
+    device: str
+    until: float | None
+    files: StageFiles
+    say: Say
+    report: Report
+    stages: list[Stage] = field(default_factory=list)
+
+    def fast(self) -> Fitted:
+        return Fitted(self._stack(), self.stages)
+
+    def good(self) -> Fitted:
+        stack = self._stack()
+        net, _ = self._refined(stack)
+        return Fitted(net if self.stages[-1].kept else stack, self.stages)
+
+    def best(self) -> Fitted:
+        from hedgerow.deep.fitting import deepen_labelled
+        from hedgerow.jobs.plans import deep_settings
+
+        stack = self._stack()
+        net, choice = self._refined(stack)
+        before = net if self.stages[-1].kept else stack
+        begun = time.monotonic()
+        settings = deep_settings(net, self.labelled, choice.is_turned, self.device, self.until, self.config.seed)
+        settings = self.files.settings("deep", settings)
+        self.say(
+            f"convolutional networks: {len(settings.members) * settings.n_folds} of {settings.conv.base} channels, "
+            f"{settings.conv.n_steps} steps of {settings.conv.batch} crops each"
+        )
+        deep = deepen_labelled(
+            net, self.labelled, settings, device=self.device, folder=self.files.folder, progress=self.report
+        )
+        scores = deep.record.scores
+        for name in (*deep.record.scores,):
+            if name != "together":
+                self.say(f"  {name}: {scores[name]:.3f}, weight {deep.weights.get(name, 0.0):g}")
+        is_better = bool(deep.nets) and scores["together"] > scores["stack"]
+        seconds = time.monotonic() - begun
+        self.stages.append(Stage("convolutional level", scores["stack"], scores["together"], seconds, is_better))
+        return Fitted(deep if is_better else before, self.stages)
+
+    def _stack(self) -> ForestStack:
+        begun = time.monotonic()
+
+        def scored(level: int, dice: float, held: GroupsOf) -> None:
+            self.say(f"  level {level}: {dice:.3f}")
+
+        def grown() -> ForestStack:
+            stack = grow_stack(self.labelled, self.config, progress=self.report, scored=scored)
+            return replace(stack, known=replace(stack.known, reserved=self.reserved))
+
+        stack = self.files.model("stack", grown)
+        assert isinstance(stack, ForestStack)
+        dice = stack.held_out_dice[: stack.n_levels]
+        first, last = (dice[0], dice[-1]) if dice else (None, None)
+        self.stages.append(Stage("stack of forests", first, last, time.monotonic() - begun))
+        return stack
+
+    def _refined(self, stack: ForestStack) -> tuple[StackNet, Choice]:
+        """The network of the stack, refined if that helps."""
+        from hedgerow.deep.adapting import choose_refinement
+        from hedgerow.network.mapping import to_convnet
+        from hedgerow.network.stacknet import StackNet
+        from hedgerow.refinement.loop import refine_labelled
+
+        begun = time.monotonic()
+        until = None if self.until is None else begun + CHOOSING * max(self.until - begun, 0)
+        first = replace(RefineConfig(), seed=self.config.seed, held_out=0.0)
+        choice = self.files.choice(
+            lambda: choose_refinement(
+                self.labelled, self.config, first, until=until, device=self.device, say=self.say, report=self.report
+            )
+        )
+        net = to_convnet(stack).to(self.device)
+        helps = choice.refined > choice.stack
+        if helps:
+            refined = self.files.model(
+                "refined",
+                lambda: refine_labelled(
+                    net,
+                    self.labelled,
+                    choice.config,
+                    checkpoint=self.files.path("refining.checkpoint"),
+                    progress=self.report,
+                ),
+            )
+            assert isinstance(refined, StackNet)
+            net = refined.to(self.device)
+        self.stages.append(Stage("refinement", choice.stack, choice.refined, time.monotonic() - begun, helps))
+        return net, choice
+
+
+def _line(stage: Stage) -> str:
+    taken = duration(stage.seconds)
+    if stage.before is None or stage.after is None:
+        return f"{stage.name}: nothing was held out to score it ({taken})"
+    helps = "" if stage.kept else "; it does not help, so the model is that of before"
+    return f"{stage.name}: held-out mean Dice {stage.before:.3f} -> {stage.after:.3f} ({taken}){helps}"

@@ -1,0 +1,76 @@
+"""What an effort is expected to take, and convolutional networks as large and trained as long as the time allows.
+
+The figures were measured on two cores of 2024 (docs/effort.md) and are rough elsewhere.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hedgerow.config import ConvConfig, DeepConfig
+from hedgerow.images.labelled import LabelledSet
+from hedgerow.progress import duration
+from hedgerow.threads import get_threads
+
+if TYPE_CHECKING:
+    from hedgerow.network.stacknet import StackNet
+
+STACK_SECONDS = 45.0  # of a CPU, for a stack on a megapixel of images
+REFINE_SECONDS = 0.12  # of a CPU, for a step of refinement, and as much again for a megapixel of its image
+BEST_MINUTES = 20.0  # of `best` on a CPU, if no time is given
+GPU_SECONDS = 300.0  # of the convolutional networks, on a GPU of 2024
+SPARE = 0.9  # part of the time that steps are planned for
+FEWEST_STEPS, MOST_STEPS = 40, 1500
+GPU = DeepConfig(conv=ConvConfig(n_down=5))
+CPU = DeepConfig(n_folds=2, members=("reading",), conv=ConvConfig(base=16, n_down=5, widest=256, batch=4))
+
+
+def expected(labelled: LabelledSet, effort: str, minutes: float | None, device: str) -> str:
+    """In words: what it is expected to take."""
+    if minutes is not None:
+        return f"about {duration(60 * minutes)}, as asked for"
+    pixels = sum(image.target.size for image in labelled) / 1e6
+    stack = STACK_SECONDS * pixels / get_threads() + 3
+    step = REFINE_SECONDS * (1 + pixels / len(labelled)) / get_threads()
+    seconds = stack
+    if effort != "fast":
+        seconds += stack + 1000 * step
+    if effort == "best":
+        on_gpu = seconds + GPU.n_folds * (stack + 300 * step) + GPU_SECONDS
+        seconds = max(60 * BEST_MINUTES, seconds) if device == "cpu" else on_gpu
+    return f"expected to take about {duration(seconds)}"
+
+
+def deep_settings(
+    net: StackNet, labelled: LabelledSet, is_turned: bool, device: str, until: float | None, seed: int
+) -> DeepConfig:
+    """Of the convolutional level. On a GPU the networks of docs/results.md; on a CPU fewer and smaller ones, for as
+    many steps as the time allows, which is measured first.
+
+    is_turned: images have no up, so they are turned any way, and the mean over all orientations is predicted
+    """
+    from hedgerow.deep.adapting import TURNED
+    from hedgerow.deep.fitting import members_of, step_seconds
+
+    plan = replace(GPU if device != "cpu" else CPU, seed=seed)
+    if is_turned:
+        plan = replace(plan, conv=replace(plan.conv, augment=TURNED, orientations=8))
+    plan = replace(plan, members=tuple(members_of(plan, labelled)))  # type: ignore[arg-type]
+    if device != "cpu" and until is None:
+        return plan
+    left = 60 * BEST_MINUTES if until is None else max(until - time.monotonic(), 1.0)
+    left -= plan.n_folds * _again_seconds(labelled, len(net.refinements))
+    n_networks = len(plan.members) * plan.n_folds
+    rounds = -(-n_networks // get_threads()) if device == "cpu" else n_networks
+    steps = int(SPARE * left / (rounds * step_seconds(net, labelled, plan, device)))
+    steps = min(max(steps, FEWEST_STEPS), MOST_STEPS)
+    return replace(plan, conv=replace(plan.conv, n_steps=steps, check_every=max(steps // 10, 1)))
+
+
+def _again_seconds(labelled: LabelledSet, is_refined: int) -> float:
+    """Of making the stack once more."""
+    pixels = sum(image.target.size for image in labelled) / 1e6
+    step = REFINE_SECONDS * (1 + pixels / len(labelled))
+    return (STACK_SECONDS * pixels + (300 * step if is_refined else 0)) / get_threads()

@@ -1,0 +1,110 @@
+"""What the stages of a run leave in a folder: models and choices, each read back if the run is started again."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hedgerow.config import DeepConfig, RefineConfig
+from hedgerow.errors import HedgerowError, InputError
+from hedgerow.files import fingerprint, make_folder, write_text
+from hedgerow.io import model_file
+
+if TYPE_CHECKING:
+    from hedgerow.deep.adapting import Choice
+    from hedgerow.deep.deepstack import DeepStack
+    from hedgerow.forest.arrays import ForestStack
+    from hedgerow.network.stacknet import StackNet
+
+
+RUN = "run.txt"  # says which run it is
+OURS = (".hedge", ".json", ".state", ".array", ".checkpoint")
+
+
+class StageFiles:
+    """The files of a run; without a folder nothing is kept."""
+
+    def __init__(self, folder: Path | None, decides: tuple[Any, ...]) -> None:
+        """decides: effort, minutes, settings and images; a folder of another run is refused"""
+        self.folder = folder
+        if folder is None:
+            return
+        effort, minutes, config, labelled = decides
+        arrays = [array for image in labelled for array in (image.planes, image.target)]
+        mark = fingerprint(effort, minutes, config.to_dict(), list(labelled.classes), *arrays)
+        _check_ours(folder)
+        make_folder(folder)
+        noted = folder / RUN
+        if noted.exists() and noted.read_text(encoding="utf-8").strip() != mark:
+            raise InputError(
+                f"{folder} holds an interrupted run with another effort, other settings or images; start again with "
+                "--restart, or give the same ones."
+            )
+        write_text(noted, mark)
+
+    def path(self, name: str) -> Path | None:
+        """The file of this name."""
+        return None if self.folder is None else self.folder / name
+
+    def model(
+        self, name: str, make: Callable[[], ForestStack | StackNet | DeepStack]
+    ) -> ForestStack | StackNet | DeepStack:
+        """The model of a stage: as it was kept, or made now and kept."""
+        path = self.path(f"{name}.hedge")
+        if path is not None and path.exists():
+            try:
+                return model_file.load(path)
+            except HedgerowError:
+                pass  # not a whole one: made again
+        made = make()
+        if path is not None:
+            model_file.save(made.to("cpu"), path)
+        return made
+
+    def choice(self, make: Callable[[], Choice]) -> Choice:
+        """How to refine: as it was chosen, or chosen now."""
+        from hedgerow.deep.adapting import Choice
+
+        def rebuilt(values: dict[str, Any]) -> Choice:
+            tried = [(name, dice) for name, dice in values["tried"]]
+            return Choice(RefineConfig.from_dict(values["config"]), values["stack"], values["refined"], tried)
+
+        return self._kept("choice", make, lambda one: {**asdict(one), "config": one.config.to_dict()}, rebuilt)
+
+    def settings(self, name: str, chosen: DeepConfig) -> DeepConfig:
+        """Settings that depend on how fast this machine is: as they were at first."""
+        return self._kept(name, lambda: chosen, lambda one: one.to_dict(), DeepConfig.from_dict)
+
+    def _kept(self, name: str, make: Any, to_dict: Any, rebuilt: Any) -> Any:
+        path = self.path(f"{name}.json")
+        if path is not None and path.exists():
+            try:
+                return rebuilt(json.loads(path.read_text(encoding="utf-8")))
+            except (HedgerowError, ValueError, KeyError, TypeError):
+                pass
+        made = make()
+        if path is not None:
+            write_text(path, json.dumps(to_dict(made)))
+        return made
+
+
+def forget(folder: Path) -> None:
+    """Remove what a run kept, and the folder, unless somebody put other files into it."""
+    _check_ours(folder)
+    for path in folder.glob("*"):
+        if path.name == RUN or path.suffix in OURS:
+            path.unlink(missing_ok=True)
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+
+
+def _check_ours(folder: Path) -> None:
+    """Raise InputError if something else has the name of the folder."""
+    if not os.path.lexists(folder):
+        return
+    if not folder.is_dir() or (any(folder.iterdir()) and not (folder / RUN).is_file()):
+        raise InputError(f"{folder} would keep the state of the run, but is something else; move it away first.")
