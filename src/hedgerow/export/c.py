@@ -17,13 +17,13 @@ import numpy as np
 from hedgerow.errors import InputError
 from hedgerow.export.c_features import PARTS, Part
 from hedgerow.export.c_tables import Tables, add_forests, initialiser, real
-from hedgerow.export.kinds import entry_of, is_stretched
+from hedgerow.export.kinds import entry_of, is_stretched, parts_of
 from hedgerow.files import PathLike, atomic_path
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.kernels.definition.outputs import CANCELLED, SMALLEST_SUM
 
 if TYPE_CHECKING:
-    from hedgerow.network.stacknet import StackNet
+    from hedgerow.io.model_file import AnyModel
 
 COMPILE = "cc -std=c99 -O3 -ffp-contract=off"
 LARGEST_SIDE = 2**24  # of an image: a place plus an offset is still a 32-bit number
@@ -35,9 +35,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
 _FILE = re.compile(r"[\w .+-]+\.c")  # its header's name stands between quotes in it
 
 
-def export_c(
-    model: ForestStack | StackNet, path: PathLike, name: str = "hedgerow_model", filters: bool = True
-) -> tuple[Path, Path]:
+def export_c(model: AnyModel, path: PathLike, name: str = "hedgerow_model", filters: bool = True) -> tuple[Path, Path]:
     """Write a stack as C to `path`, which ends in .c, and its header beside it; returns both paths.
 
     name:    what every public name in C begins with
@@ -45,6 +43,12 @@ def export_c(
     """
     source = Path(path)
     header = source.with_suffix(".h")
+    _, deep = parts_of(model)
+    if deep is not None:
+        raise InputError(
+            "C is written from forests, and this is a network with a convolutional level; map it back to a forest with "
+            "`hedgerow back`, or export it to ONNX."
+        )
     if not isinstance(model, ForestStack):
         raise InputError("C is written from forests, and this is a network; map it back first: `hedgerow back`.")
     if not _NAME.fullmatch(name):

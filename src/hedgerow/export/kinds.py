@@ -1,16 +1,33 @@
-"""What an export can do with a kind of feature. Each export has a table of the kinds that it can compute."""
+"""What an export can do with a kind of model or feature. Each has a table of the features that it can compute."""
+
+from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from hedgerow.errors import InputError
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.features.tuned import encoder_of
+from hedgerow.forest.arrays import ForestStack
+
+if TYPE_CHECKING:
+    from hedgerow.deep.deepstack import DeepStack
+    from hedgerow.io.model_file import AnyModel
+    from hedgerow.network.stacknet import StackNet
 
 Entry = TypeVar("Entry")
 NETWORKS = ("lite0", "mobilesam")  # the encoders that ONNX can compute
+
+
+def parts_of(model: AnyModel) -> tuple[ForestStack | StackNet, DeepStack | None]:
+    """The stack or its network, and the model itself if it has a convolutional level on top."""
+    if isinstance(model, ForestStack):
+        return model, None
+    from hedgerow.deep.deepstack import DeepStack  # needs PyTorch, as every network does
+
+    return (model.base, model) if isinstance(model, DeepStack) else (model, None)
 
 
 def entry_of(features: FeatureSet, table: Mapping[str, Entry], target: str) -> Entry:

@@ -30,6 +30,16 @@ class Graph:
         """Add a node with one output."""
         return self._add(operator, inputs, 1, attributes)[0]
 
+    def constant(self, value: Value) -> str:
+        """The name of a constant of the whole model; equal ones are held once."""
+        array, held = np.asarray(value), self._top._constants
+        if isinstance(value, float):
+            array = array.astype(np.float32)
+        key = (str(array.dtype), array.shape, array.tobytes())
+        if key not in held:
+            held[key] = numpy_helper.from_array(array, self._name("constant"))
+        return held[key].name
+
     def pieces(self, value: str, n: int, axis: int = 0, each: int = 1) -> list[str]:
         """A tensor cut into n pieces along an axis that is n times `each` long; the axis stays."""
         return self._add("Split", (value, np.full(n, each)), n, {"axis": axis})
@@ -92,7 +102,7 @@ class Graph:
         self._nodes.append(helper.make_node("Identity", [value], [name]))
 
     def _add(self, operator: str, inputs: Sequence[Value], n_outputs: int, attributes: dict[str, Any]) -> list[str]:
-        names = [each if isinstance(each, str) else self._top._constant(each) for each in inputs]
+        names = [each if isinstance(each, str) else self.constant(each) for each in inputs]
         outputs = [self._name(operator) for _ in range(n_outputs)]
         self._nodes.append(helper.make_node(operator, names, outputs, **attributes))
         return outputs
@@ -100,12 +110,3 @@ class Graph:
     def _name(self, about: str) -> str:
         self._top._n_names += 1
         return f"{about.lower()}_{self._top._n_names}"
-
-    def _constant(self, value: Value) -> str:
-        array = np.asarray(value)
-        if isinstance(value, float):
-            array = array.astype(np.float32)
-        key = (str(array.dtype), array.shape, array.tobytes())
-        if key not in self._constants:
-            self._constants[key] = numpy_helper.from_array(array, self._name("constant"))
-        return self._constants[key].name

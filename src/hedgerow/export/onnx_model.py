@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hedgerow.errors import ConfigError
-from hedgerow.export.kinds import is_stretched
+from hedgerow.export.kinds import is_stretched, parts_of
 from hedgerow.extras import require
 from hedgerow.files import PathLike, atomic_path
 from hedgerow.forest.arrays import Forest, ForestStack
@@ -23,17 +23,23 @@ from hedgerow.forest.arrays import Forest, ForestStack
 if TYPE_CHECKING:
     import onnx
 
+    from hedgerow.export.onnx_features import Scene
+    from hedgerow.export.onnx_graph import Graph
     from hedgerow.export.onnx_levels import Level
+    from hedgerow.io.model_file import AnyModel
     from hedgerow.network.levels import LevelNet
     from hedgerow.network.stacknet import StackNet
 
+IMAGE, SIZE = "image", ["height", "width"]  # the names of an input, and of the sides of all of them
 
-def export_onnx(model: ForestStack | StackNet, path: PathLike, filters: bool = True) -> Path:
+
+def export_onnx(model: AnyModel, path: PathLike, filters: bool = True) -> Path:
     """Write the model to `path` as ONNX, for images of any height and width.
 
-    Input:   "image" (C,H,W) float32, as `predict` takes it but channels first and as they are; with filters=False
-             "features" (F,H,W) float32, standardised, as `model.features.compute` gives them, and for depth images
-             "stretch" (H,W) float32, as `model.features.stretch` gives it
+    Inputs:  "image" (C,H,W) float32, as `predict` takes it but channels first and as they are; with filters=False
+             "features" (F,H,W) float32, standardised, as `model.features.compute` gives them (`model.base.features` of
+             a deep stack), for depth images "stretch" (H,W) float32, as `model.features.stretch` gives it, and for a
+             deep stack "image" too
     Outputs: "proba" (classes,H,W) float32, "labels" (H,W) int64, class values as in the training labels
     """
     require("onnx", "the export to ONNX")
@@ -43,25 +49,60 @@ def export_onnx(model: ForestStack | StackNet, path: PathLike, filters: bool = T
     return Path(path)
 
 
-def build(model: ForestStack | StackNet, filters: bool) -> onnx.ModelProto:
+def build(model: AnyModel, filters: bool) -> onnx.ModelProto:
     """The ONNX model; see `export_onnx`."""
     from onnx import helper
 
     from hedgerow.export.onnx_encoder import about_encoders
-    from hedgerow.export.onnx_features import given_features, image_features
     from hedgerow.export.onnx_graph import INT, REAL, Graph
+
+    graph, (base, deep) = Graph(), parts_of(model)
+    inputs, scene = _scene(graph, base, filters, has_image=filters or deep is not None)
+    proba = _stack_proba(graph, scene, base)
+    about = {"classes": json.dumps(list(model.classes)), "receptive_field": str(model.receptive_field)}
+    about |= about_encoders(base.features) if filters else {}
+    if deep is not None:
+        from hedgerow.export.onnx_deep import about_deep, deep_proba
+
+        proba = deep_proba(graph, IMAGE, scene.features, proba, deep)
+        about |= about_deep(deep)
+    graph.rename(proba, "proba")
+    best = graph.node("ArgMax", proba, axis=0, keepdims=0)
+    graph.rename(graph.node("Gather", np.array(model.classes, np.int64), best), "labels")
+    outputs = [
+        helper.make_tensor_value_info("proba", REAL, [model.n_classes, *SIZE]),
+        helper.make_tensor_value_info("labels", INT, SIZE),
+    ]
+    return graph.model(inputs, outputs, about)
+
+
+def _scene(
+    graph: Graph, model: ForestStack | StackNet, filters: bool, has_image: bool
+) -> tuple[list[onnx.ValueInfoProto], Scene]:
+    """The inputs of the file, and what the levels of a stack read.
+
+    filters: features are computed; has_image: the image is among the inputs
+    """
+    from onnx import helper
+
+    from hedgerow.export.onnx_features import given_features, image_features
+    from hedgerow.export.onnx_graph import REAL
+
+    features = model.features
+    inputs = [helper.make_tensor_value_info(IMAGE, REAL, [features.n_inputs, *SIZE])] if has_image else []
+    if filters:
+        return inputs, image_features(graph, IMAGE, features, model.n_classes)
+    inputs.append(helper.make_tensor_value_info("features", REAL, [features.n_features, *SIZE]))
+    stretch = "stretch" if is_stretched(features) else None
+    if stretch is not None:
+        inputs.append(helper.make_tensor_value_info(stretch, REAL, SIZE))
+    return inputs, given_features(graph, "features", stretch, features, model.n_classes)
+
+
+def _stack_proba(graph: Graph, scene: Scene, model: ForestStack | StackNet) -> str:
+    """(C,H,W) class probabilities of the last level of a stack."""
     from hedgerow.export.onnx_levels import level_scores, normalised
 
-    graph, features, size = Graph(), model.features, ["height", "width"]
-    if filters:
-        inputs = [helper.make_tensor_value_info("image", REAL, [features.n_inputs, *size])]
-        scene = image_features(graph, "image", features, model.n_classes)
-    else:
-        inputs, stretch = [helper.make_tensor_value_info("features", REAL, [features.n_features, *size])], None
-        if is_stretched(features):
-            stretch = "stretch"
-            inputs.append(helper.make_tensor_value_info(stretch, REAL, size))
-        scene = given_features(graph, "features", stretch, features, model.n_classes)
     levels = _forest_levels(model) if isinstance(model, ForestStack) else _network_levels(model)
     proba = ""
     for number, level in enumerate(levels):
@@ -71,15 +112,7 @@ def build(model: ForestStack | StackNet, filters: bool) -> onnx.ModelProto:
             proba = graph.node("Softmax", scores, axis=0)
         else:
             proba = normalised(graph, scores, model.n_classes)
-    graph.rename(proba, "proba")
-    best = graph.node("ArgMax", proba, axis=0, keepdims=0)
-    graph.rename(graph.node("Gather", np.array(model.classes, np.int64), best), "labels")
-    outputs = [
-        helper.make_tensor_value_info("proba", REAL, [model.n_classes, *size]),
-        helper.make_tensor_value_info("labels", INT, size),
-    ]
-    about = {"classes": json.dumps(list(model.classes)), "receptive_field": str(model.receptive_field)}
-    return graph.model(inputs, outputs, about | about_encoders(features) if filters else about)
+    return proba
 
 
 def _forest_levels(stack: ForestStack) -> list[Level]:

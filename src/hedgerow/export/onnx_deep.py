@@ -1,0 +1,190 @@
+"""The convolutional level of a deep stack as ONNX nodes, its weights among them; `deep.deepstack` is the definition.
+
+Networks run on the whole image at once, not on squares. What surrounds a square there is as wide as a network sees, and
+squares begin where coarse pixels do, so that both agree up to rounding.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+from torch import Tensor, nn
+
+from hedgerow.deep.convnet import ConvNet, InputScale
+from hedgerow.deep.deepstack import CELL, STACK, DeepStack
+from hedgerow.deep.unet import UNet
+from hedgerow.encoders.onnx_network import LARGEST
+from hedgerow.errors import InputError
+from hedgerow.export.onnx_graph import REAL, Graph
+
+FLIPPED = ((), (2,), (2, 3), (3,))  # axes to reverse for so many quarter turns, odd ones after a transposition
+
+
+def deep_proba(graph: Graph, image: str, features: str, before: str, model: DeepStack) -> str:
+    """(C,H,W) class probabilities of an image (M,H,W), by all members.
+
+    features: (F,H,W), standardised; before: (C,H,W) what the network of the stack says
+    """
+    _check_size(model)
+    found = {STACK: before}
+    for name, nets in model.nets.items():
+        found[name] = _mean(graph, [_net_proba(graph, net, image, features, before) for net in nets])
+    parts = [graph.node("Mul", found[name], float(weight)) for name, weight in model.weights.items()]
+    return graph.node("Sum", *parts)
+
+
+def about_deep(model: DeepStack) -> dict[str, str]:
+    """What the metadata of a file says about the convolutional level."""
+    stride = max((net.network.stride for nets in model.nets.values() for net in nets), default=1)
+    return {
+        "convolutional_level": f"it runs on the whole image at once, where Hedgerow takes squares of {CELL} pixels "
+        "with their surroundings, which agrees up to rounding; parts of an image that are run on their own must begin "
+        f"at multiples of {stride} pixels"
+    }
+
+
+def _check_size(model: DeepStack) -> None:
+    networks = [net.network for nets in model.nets.values() for net in nets]
+    size = sum(4 * weight.numel() for network in networks for weight in network.parameters())
+    if size > LARGEST:
+        raise InputError(
+            f"the {len(networks)} convolutional networks hold {size / 1e9:.1f} GB of weights, and an ONNX file cannot "
+            f"hold more than {LARGEST / 1e9:g}; deepen the stack with fewer folds or smaller networks."
+        )
+
+
+def _net_proba(graph: Graph, net: ConvNet, image: str, features: str, before: str) -> str:
+    """`ConvNet.proba`: (C,H,W)"""
+    node, network = graph.node, _Network(graph, net.network)
+    planes = _read(graph, net, image, features, before)
+    size = node("Shape", planes, start=1)
+    beyond = node("Mod", node("Neg", size), net.network.stride)
+    whole = node("Unsqueeze", node("Pad", planes, node("Concat", [0, 0, 0, 0], beyond, axis=0)), [0])
+    found = []
+    for number in range(net.orientations):
+        scores = network.scores(_turned(graph, whole, number))
+        found.append(_turned_back(graph, node("Softmax", scores, axis=1), number))
+    return node("Slice", node("Squeeze", _mean(graph, found), [0]), [0, 0], size, [1, 2])
+
+
+def _read(graph: Graph, net: ConvNet, image: str, features: str, before: str) -> str:
+    """`ConvNet.read`: (M,H,W)"""
+    given = [_scaled(graph, image, net.scale)]
+    first, end = net.features
+    if first < end:
+        given.append(graph.node("Slice", features, [first], [end], [0]))
+    if net.reads:
+        given.append(before)
+    return graph.node("Concat", *given, axis=0)
+
+
+def _scaled(graph: Graph, image: str, scale: InputScale) -> str:
+    """`InputScale.apply`: (M,H,W), or (M+1,H,W) where pixels can be blank."""
+    node, shape = graph.node, (-1, 1, 1)
+    scaled = node("Div", node("Sub", image, scale.mean.reshape(shape)), scale.std.reshape(shape))
+    if scale.blank is None:
+        return scaled
+    is_seen = node("Not", node("Equal", image, float(scale.blank)))
+    seen = node("ReduceMin", node("Cast", is_seen, to=REAL), axes=[0])  # in every channel
+    return node("Concat", node("Where", node("Greater", seen, 0.0), scaled, 0.0), seen, axis=0)
+
+
+def _mean(graph: Graph, parts: list[str]) -> str:
+    return graph.node("Div", graph.node("Sum", *parts), float(len(parts)))
+
+
+def _turned(graph: Graph, planes: str, number: int) -> str:
+    """`convnet.turned`"""
+    return _quarter_turns(graph, _flipped(graph, planes, (3,)) if number >= 4 else planes, number)
+
+
+def _turned_back(graph: Graph, planes: str, number: int) -> str:
+    """`convnet.turned_back`"""
+    back = _quarter_turns(graph, planes, -number)
+    return _flipped(graph, back, (3,)) if number >= 4 else back
+
+
+def _quarter_turns(graph: Graph, planes: str, number: int) -> str:
+    """Planes (N,M,H,W) turned as `torch.rot90` does."""
+    if number % 2:
+        planes = graph.node("Transpose", planes, perm=[0, 1, 3, 2])
+    return _flipped(graph, planes, FLIPPED[number % 4])
+
+
+def _flipped(graph: Graph, planes: str, axes: tuple[int, ...]) -> str:
+    if not axes:
+        return planes
+    n, before_first = len(axes), int(np.iinfo(np.int64).min)
+    return graph.node("Slice", planes, [-1] * n, [before_first] * n, list(axes), [-1] * n)
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """A convolution with its normalisation as part of its weights; weight, bias: names of constants."""
+
+    operator: str
+    weight: str
+    bias: str
+    pads: list[int]
+    strides: list[int]
+
+    def add(self, graph: Graph, planes: str) -> str:
+        """(N,M',H',W') of planes (N,M,H,W)"""
+        return graph.node(self.operator, planes, self.weight, self.bias, pads=self.pads, strides=self.strides)
+
+
+class _Network:
+    """A U-Net, whose weights become constants once and whose nodes are added for every orientation."""
+
+    def __init__(self, graph: Graph, network: UNet) -> None:
+        self.graph = graph
+        self.down, self.up, self.merge = (
+            [_layers(graph, cast(nn.Sequential, part)) for part in parts]
+            for parts in (network.down, network.up, network.merge)
+        )
+        self.score = graph.constant(_array(network.score.weight)), graph.constant(_array(network.class_bias).ravel())
+
+    def scores(self, planes: str) -> str:
+        """`UNet.forward`: class scores (N,C,H,W) of planes (N,M,H,W) whose sides are multiples of the stride."""
+        node = self.graph.node
+        found, passed_by = self._through(self.down[0], planes), []
+        for deeper in self.down[1:]:
+            passed_by.append(found)
+            found = self._through(deeper, node("MaxPool", found, kernel_shape=[2, 2], strides=[2, 2]))
+        for up, merge in zip(self.up, self.merge, strict=True):
+            found = self._through(merge, node("Concat", passed_by.pop(), self._through(up, found), axis=1))
+        return node("Conv", found, *self.score)
+
+    def _through(self, layers: list[_Layer], planes: str) -> str:
+        for layer in layers:
+            planes = self.graph.node("Relu", layer.add(self.graph, planes))
+        return planes
+
+
+def _layers(graph: Graph, block: Iterable[nn.Module]) -> list[_Layer]:
+    """The convolutions of a block, each of which is followed by its normalisation and by ReLU."""
+    modules, found = list(block), []
+    for module, norm in zip(modules[::3], modules[1::3], strict=True):
+        convolution = cast("nn.Conv2d | nn.ConvTranspose2d", module)
+        operator = "ConvTranspose" if convolution.transposed else "Conv"
+        weight, bias = map(graph.constant, _folded(convolution, cast(nn.BatchNorm2d, norm)))
+        found.append(_Layer(operator, weight, bias, 2 * [*convolution.padding], [*convolution.stride]))
+    return found
+
+
+def _folded(convolution: nn.Conv2d | nn.ConvTranspose2d, norm: nn.BatchNorm2d) -> tuple[np.ndarray, np.ndarray]:
+    """Weights, of the shape of the convolution's, and bias (M,) float32 of a convolution and what normalises it."""
+    stored = norm.state_dict()
+    scale, shift, mean, variance = (
+        _array(stored[name].double()) for name in ("weight", "bias", "running_mean", "running_var")
+    )
+    factor = scale / np.sqrt(variance + norm.eps)
+    shape = (1, -1, 1, 1) if convolution.transposed else (-1, 1, 1, 1)  # (in,out,h,w) or (out,in,h,w)
+    weight = _array(convolution.weight.double()) * factor.reshape(shape)
+    return weight.astype(np.float32), (shift - mean * factor).astype(np.float32)
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    array: np.ndarray = tensor.detach().cpu().numpy()
+    return array
