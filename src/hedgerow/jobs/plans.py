@@ -24,7 +24,7 @@ GPU_SECONDS = 300.0  # of the convolutional networks, on a GPU of 2024
 SPARE = 0.9  # part of the time that steps are planned for
 FEWEST_STEPS, MOST_STEPS = 40, 1500
 GPU = DeepConfig(conv=ConvConfig(n_down=5))
-CPU = DeepConfig(n_folds=2, members=("reading",), conv=ConvConfig(base=16, n_down=5, widest=256, batch=4))
+CPU = DeepConfig(n_folds=2, n_networks=2, members=("reading",), conv=ConvConfig(base=16, n_down=5, widest=256, batch=4))
 
 
 def expected(labelled: LabelledSet, effort: str, minutes: float | None, device: str) -> str:
@@ -52,7 +52,7 @@ def deep_settings(
     is_turned: images have no up, so they are turned any way, and the mean over all orientations is predicted
     """
     from hedgerow.deep.adapting import TURNED
-    from hedgerow.deep.fitting import members_of, step_seconds
+    from hedgerow.deep.fitting import is_few, members_of, seconds_of_a_step, tasks_of
 
     plan = replace(GPU if device != "cpu" else CPU, seed=seed)
     if is_turned:
@@ -61,10 +61,11 @@ def deep_settings(
     if device != "cpu" and until is None:
         return plan
     left = 60 * BEST_MINUTES if until is None else max(until - time.monotonic(), 1.0)
-    left -= plan.n_folds * _again_seconds(labelled, len(net.refinements))
-    n_networks = len(plan.members) * plan.n_folds
+    again = 1 if is_few(plan, labelled) else plan.n_folds
+    left -= again * _again_seconds(labelled, len(net.refinements))
+    n_networks = len(tasks_of(plan, labelled))
     rounds = -(-n_networks // get_threads()) if device == "cpu" else n_networks
-    steps = int(SPARE * left / (rounds * step_seconds(net, labelled, plan, device)))
+    steps = int(SPARE * left / (rounds * seconds_of_a_step(net, labelled, plan, device)))
     steps = min(max(steps, FEWEST_STEPS), MOST_STEPS)
     return replace(plan, conv=replace(plan.conv, n_steps=steps, check_every=max(steps // 10, 1)))
 

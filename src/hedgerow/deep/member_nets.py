@@ -1,0 +1,186 @@
+"""The networks of a convolutional level in training: which member reads what, and what each network leaves out."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from hedgerow.config import ConvConfig, DeepConfig
+from hedgerow.deep.batches import Sheet
+from hedgerow.deep.convnet import ConvNet, fit_scale
+from hedgerow.deep.folds import Folds
+from hedgerow.deep.kept import Work
+from hedgerow.deep.training import Advance, start_at_shares, train_network
+from hedgerow.deep.unet import UNet
+from hedgerow.features.encoder import EncoderFeatures
+from hedgerow.features.joined import Joined
+from hedgerow.files import fingerprint
+from hedgerow.images.arrays import UNLABELLED_INDEX
+from hedgerow.images.metrics import Scores, confusion
+from hedgerow.network.stacknet import StackNet
+from hedgerow.progress import Report
+from hedgerow.threads import get_threads, map_threads
+
+ALONE, READING = "alone", "reading"
+SAMPLES = 2**18  # held-out pixels, over all images, that members are weighed by
+TIMED = 3  # steps
+_SEEDING = threading.Lock()  # PyTorch has one generator for all threads
+
+
+@dataclass(frozen=True)
+class Task:
+    """A network to train: its member, its number there, and the fold that it leaves out; None: it sees everything."""
+
+    member: str
+    number: int
+    fold: int | None
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A network, and what it says (C,S) of the pixels of its fold; None if there is no fold."""
+
+    net: ConvNet
+    said: np.ndarray | None
+
+
+class MemberNets:
+    """All that the networks of a level are trained with."""
+
+    def __init__(
+        self, net: StackNet, folds: Folds, before: Sequence[np.ndarray], config: DeepConfig, work: Work, device: str
+    ) -> None:
+        """folds: of what networks leave out; before: for each image (C,H,W) what held-out networks of the stack say"""
+        self.base, self.folds, self.before, self.config, self.work = net, folds, before, config, work
+        self.device, self.labelled = torch.device(device), folds.labelled
+        self.scale = fit_scale(self.labelled.images, net.features.blank)
+        first, end = self.read_features = features_read(net, config)
+        self.features = [net.features.compute(image.planes) if first < end else None for image in self.labelled]
+        self.step = max(1, round(np.sqrt(sum(image.target.size for image in self.labelled) / SAMPLES)))
+
+    def train(self, tasks: Sequence[Task], report: Report) -> list[Trained]:
+        """The networks of all tasks; on a CPU as many at once as there are threads, each computed by one."""
+        total, done = len(tasks) * self.config.conv.n_steps, [0] * len(tasks)
+        lock, stopped = threading.Lock(), threading.Event()
+
+        def run(number: int) -> Trained:
+            def advance(step: int, dice: float | None) -> None:
+                if stopped.is_set():
+                    raise InterruptedError
+                with lock:
+                    done[number] = step
+                    known = "" if dice is None else f", held-out Dice {dice:.3f}"
+                    report(f"convolutional networks{known}", sum(done), total)
+
+            return self._trained(tasks[number], advance)
+
+        try:
+            return self._each(run, len(tasks))
+        except BaseException:
+            stopped.set()  # or the other threads would go on to their end
+            raise
+
+    def _each(self, run: Callable[[int], Trained], n: int) -> list[Trained]:
+        return list(map_threads(run, range(n)) if self.device.type == "cpu" else map(run, range(n)))
+
+    def seconds_of_a_step(self, tasks: Sequence[Task]) -> float:
+        """As measured now, while as many networks train as will."""
+        at_once = tasks[: get_threads()] if self.device.type == "cpu" else tasks[:1]
+        times: list[list[float]] = [[] for _ in at_once]
+
+        def run(number: int) -> Trained:
+            net, training, conv = self._begun(at_once[number])
+            few = replace(conv, n_steps=TIMED + 1, check_every=TIMED + 1)
+            train_network(net.network, training, few, advance=lambda step, dice: times[number].append(time.monotonic()))
+            return Trained(net, None)
+
+        self._each(run, len(at_once))
+        return max((each[-1] - each[0]) / TIMED for each in times)
+
+    def _trained(self, task: Task, advance: Advance) -> Trained:
+        net, training, conv = self._begun(task)
+        checkpoint, mark = self.work.state(f"{task.member}-{task.number}"), self._mark(task, conv)
+        score = None if task.fold is None else self._scoring(net, task.fold)
+        train_network(net.network, training, conv, score, checkpoint=checkpoint, mark=mark, advance=advance)
+        if task.fold is None:
+            return Trained(net, None)
+        held = self.folds.held(task.fold)
+        said = [self.sampled(i, task.fold, net.scaled_proba(self._read(net, i)).cpu().numpy()) for i in held]
+        return Trained(net, np.concatenate(said, axis=1))
+
+    def _scoring(self, net: ConvNet, fold: int) -> Callable[[torch.nn.Module], float]:
+        """What scores the network on a fold, in one orientation, which is faster."""
+        held = [(self._read(net, i), self.folds.target(i, fold)) for i in self.folds.held(fold)]
+        quick, n_classes = replace(net, orientations=1), self.labelled.n_classes
+
+        def score(network: torch.nn.Module) -> float:
+            table = np.zeros((n_classes, n_classes), np.int64)
+            for planes, target in held:
+                found = quick.scaled_proba(planes).argmax(0).cpu().numpy().astype(np.uint8)
+                table += confusion(target, found, n_classes)
+            return float(Scores(self.labelled.classes, table).mean_dice)
+
+        return score
+
+    def _read(self, net: ConvNet, i: int) -> torch.Tensor:
+        """What the network reads of an image."""
+        return net.read(self.labelled.images[i].planes, self.features[i], self.before[i])
+
+    def _begun(self, task: Task) -> tuple[ConvNet, list[Sheet], ConvConfig]:
+        """A network that has learned nothing yet, what it will learn from, and how."""
+        conv = replace(self.config.conv, seed=self.config.seed * 1000 + task.number)
+        net = self._new(task.member, conv)
+        training = [
+            net.sheet(replace(image, target=target), self.features[i], self.before[i])
+            for i, image in enumerate(self.labelled)
+            if (target := self._training_target(i, task.fold)) is not None
+        ]
+        start_at_shares(net.network.class_bias, training)
+        return net, training, conv
+
+    def _new(self, member: str, conv: ConvConfig) -> ConvNet:
+        n_classes, reads = self.labelled.n_classes, member == READING
+        first, end = self.read_features
+        n_inputs = self.scale.n_outputs + end - first + (n_classes if reads else 0)
+        with _SEEDING, torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(conv.seed)
+            network = UNet(n_inputs, n_classes, conv.base, conv.n_down, conv.widest)
+        network = network.to(memory_format=torch.channels_last).to(self.device)  # type: ignore[call-overload]
+        return ConvNet(network, self.scale, (first, end), reads, conv.orientations)
+
+    def _training_target(self, i: int, fold: int | None) -> np.ndarray | None:
+        """(H,W) labels of an image without those of a fold; None if there are no others."""
+        target = self.labelled.images[i].target
+        if fold is not None:
+            target = np.where(self.folds.parts[i] == fold, UNLABELLED_INDEX, target).astype(np.uint8)
+        return None if (target == UNLABELLED_INDEX).all() else target
+
+    def _mark(self, task: Task, conv: ConvConfig) -> str:
+        """Of all that decides what the network becomes."""
+        arrays = [
+            array for i, image in enumerate(self.labelled) for array in (image.planes, image.target, self.before[i])
+        ]
+        decides = (task.member, task.fold, conv.to_dict(), self.config.to_dict(), str(self.device))
+        return fingerprint(*decides, *self.folds.parts, *arrays)
+
+    def sampled(self, i: int, fold: int, planes: np.ndarray) -> np.ndarray:
+        """(C,S): planes (C,H,W) at the labelled pixels of a fold, on a lattice."""
+        target = self.folds.target(i, fold)[:: self.step, :: self.step]
+        return np.asarray(planes[:, :: self.step, :: self.step][:, target != UNLABELLED_INDEX], np.float32)
+
+
+def features_read(net: StackNet, config: DeepConfig) -> tuple[int, int]:
+    """The first and the end of the features that the networks read."""
+    features = net.features
+    if config.features == "all":
+        return 0, features.n_features
+    if config.features == "encoder":
+        start = 0
+        for member in features.members if isinstance(features, Joined) else (features,):
+            if isinstance(member, EncoderFeatures):
+                return start, start + member.n_features
+            start += member.n_features
+    return 0, 0
