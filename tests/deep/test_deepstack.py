@@ -6,17 +6,16 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import hedgerow as hr
-from hedgerow.deep import deepstack, fitting, held_out
+from hedgerow.deep import deepstack, held_out
 from hedgerow.threads import threads
-from helpers.deep import SMALL, pictures, small_deep, small_net
+from helpers.deep import SMALL, equal_weights, pictures, small_deep, small_net
 from helpers.refusals import assert_one_sentence
 
 
 @pytest.fixture(scope="module")
 def equal():
     """All members count, whatever they are worth."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fitting, "find_weights", lambda said, target: {name: 1 / len(said) for name in said})
+    with equal_weights():
         yield
 
 
