@@ -10,15 +10,14 @@ from hedgerow.deep import deepstack, fitting, held_out
 from hedgerow.images.labelled import labelled_set
 from hedgerow.threads import threads
 from helpers import encoded
-from helpers.deep import SMALL, pictures, small_deep, small_net
+from helpers.deep import SMALL, equal_weights, pictures, small_deep, small_net
 from helpers.refusals import assert_one_sentence
 
 
 @pytest.fixture(scope="module")
 def equal():
     """All members count, whatever they are worth."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fitting, "find_weights", lambda said, target, usual=None: {name: 1 / len(said) for name in said})
+    with equal_weights():
         yield
 
 

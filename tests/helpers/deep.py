@@ -1,6 +1,9 @@
 """Small deep stacks, quickly made."""
 
+from contextlib import contextmanager
+
 import numpy as np
+import pytest
 
 import hedgerow as hr
 
@@ -30,3 +33,13 @@ def small_deep(images, labels, **changes):
     """A deep stack with every member, whatever they are worth."""
     config = hr.DeepConfig(n_folds=2, n_networks=2, left_out=2, conv=SMALL, **changes)
     return hr.deepen(small_net(images, labels), images, labels, config)
+
+
+@contextmanager
+def equal_weights():
+    """All members count the same, whatever they are worth: of so little training, some would be left out."""
+    from hedgerow.deep import fitting  # needs PyTorch
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fitting, "find_weights", lambda said, target, usual=None: {name: 1 / len(said) for name in said})
+        yield

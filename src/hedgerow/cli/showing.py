@@ -8,6 +8,7 @@ import typer
 from hedgerow import jobs
 from hedgerow.cli.common import Result
 from hedgerow.cli.parts import Images, Labels, Model, Overwrite, Pages, output_option
+from hedgerow.deep.record import held_words
 from hedgerow.errors import InputError
 from hedgerow.files import megabytes
 from hedgerow.images.pairing import told_apart
@@ -29,7 +30,8 @@ def report(
 ) -> Result:
     """Write one HTML page about models: scores, images with their errors, what they confuse and what they look at.
 
-    Give images that the models have not seen. For a network, the forests that it came from are shown too.
+    Give images that the models have not seen. For a network, the forests that it came from are shown too;
+    for a deep stack, its network as well.
 
     Example: hedgerow report net.hedge test_photos/ test_painted/ -o report.html --also small.hedge
     """
@@ -55,6 +57,8 @@ def look(
 ) -> Result:
     """Draw what each level says, class by class: the forests' probabilities beside the network's activations.
 
+    Of a deep stack, the convolutional level follows below them.
+
     Example: hedgerow look net.hedge photo.png -o inside.png
     """
     shown = jobs.look(model, image, output, truth=truth, classes=classes, pages=pages, overwrite=overwrite)
@@ -68,7 +72,7 @@ def info(
         bool, typer.Option("--system", help="Describe this machine in place of a model: what would run.")
     ] = False,
 ) -> Result:
-    """Say what a model is: classes, features, forests, held-out scores, and the layers of a network.
+    """Say what a model is: classes, features, forests, held-out scores, and the layers and members of networks.
 
     Example: hedgerow info model.hedge
     """
@@ -82,6 +86,8 @@ def info(
         _print_forests(values)
         if "layers" in values:
             _print_network(values)
+        if "convolutional" in values:
+            _print_convolutional(values["convolutional"])
     return values
 
 
@@ -116,3 +122,31 @@ def _print_network(values: dict[str, Any]) -> None:
         text = ", ".join(f"{what} {score:.3f}" for what, score in record["scores"].items())
         told = f"; mean Dice on {record['n_scored']} unseen image(s): {text}" if text else ""
         print(f"refined for {record['history'][-1]['step']} steps{told}")
+    if "tuned_encoder" in values:
+        name, n_weights = (values["tuned_encoder"][key] for key in ("name", "weights"))
+        print(f"the last layers of the encoder {name} were trained with the network: {n_weights:,} weights")
+
+
+def _print_convolutional(level: dict[str, Any]) -> None:
+    """The members of a convolutional level, and what they scored on what they did not see."""
+    looks = f"the model looks {level['receptive_field']} pixels far"
+    n_members = sum(one["weight"] > 0 for one in level["members"])
+    print(f"convolutional level: {n_members} member(s), averaged by their weights; {looks}")
+    for one in level["members"]:
+        print(f"  {one['name']:<8} {_scored(one['dice'])}  weight {one['weight']:.3f}  {_network_words(one)}")
+    print(f"  {'together':<8} {_scored(level['together'])}")
+    where = held_words(level["held"], level["n_held"])
+    print(f"  held out: {where}, each predicted by networks that did not see it")
+
+
+def _scored(dice: float | None) -> str:
+    return f"held-out mean Dice {'    –' if dice is None else f'{dice:.3f}'}"
+
+
+def _network_words(member: dict[str, Any]) -> str:
+    """What a member is."""
+    if not member["n_networks"]:
+        return "the network above" if member["name"] == "stack" else "left out: the others do better without it"
+    widths = "-".join(map(str, member["channels"]))
+    size = f"{member['n_networks']} U-Net(s) of {len(member['channels'])} scales, channels {widths}"
+    return f"{size}, {member['n_weights']:,} weights in all; they read {member['reads']}"

@@ -125,7 +125,10 @@ class DeepStack(Answers):
         """(C,h,w) float32 output of one level in a region."""
         if level < self.base.n_levels:
             return self.base.run_level(level, self.features.without_image(given))
-        proba = self.member_outputs(given)
+        return self.joined(self.member_outputs(given))
+
+    def joined(self, proba: Mapping[str, np.ndarray]) -> np.ndarray:
+        """(C,h,w) float32: what the members, each (C,h,w), say together."""
         total = np.zeros_like(proba[STACK])
         for name, weight in self.weights.items():
             total += np.float32(weight) * proba[name]

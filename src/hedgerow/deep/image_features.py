@@ -1,11 +1,11 @@
 """The features of a stack with the image itself beside them, which its convolutional level reads."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from hedgerow.features.protocol import FeatureSet
+from hedgerow.features.protocol import Arrays, FeatureSet
 from hedgerow.forest.level_input import LevelInput
 from hedgerow.images.arrays import Layout
 from hedgerow.images.regions import Region
@@ -61,6 +61,13 @@ class WithImage(FeatureSet):
     def outside(self, n_proba: int) -> np.ndarray | None:
         inner = self.inner.outside(n_proba)
         return None if inner is None else np.insert(inner, [self.inner.n_features] * self.n_inputs, np.float32(0))
+
+    def settings(self) -> dict[str, Any]:
+        """Those of the features, by which models that read the same are known."""
+        return {**super().settings(), "inner": self.inner.settings()}
+
+    def arrays(self) -> Arrays:
+        return self.inner.arrays()
 
     def without_image(self, given: LevelInput) -> LevelInput:
         """What a level of the stack reads of it."""

@@ -8,6 +8,13 @@ from typing import Any, Self
 
 from hedgerow.forest.history import are_numbers
 
+_HELD = {"images": "", "blocks": "blocks of ", "strokes": "strokes in "}
+
+
+def held_words(held: str, n_held: int) -> str:
+    """What was held out, as a part of a sentence: "blocks of 2 images"."""
+    return f"{_HELD[held]}{n_held} image{'s' * (n_held != 1)}"
+
 
 @dataclass(frozen=True)
 class Deepening:
@@ -34,6 +41,6 @@ class Deepening:
         record = cls(**values)
         is_fine = isinstance(record.config, dict) and isinstance(record.scores, dict)
         is_fine = is_fine and are_numbers(*record.scores.values()) and None not in record.scores.values()
-        if not is_fine or record.held not in ("images", "blocks", "strokes") or type(record.n_held) is not int:
+        if not is_fine or record.held not in _HELD or type(record.n_held) is not int:
             raise ValueError("not the record of a convolutional level")
         return record

@@ -5,39 +5,29 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from hedgerow.deep.parts import parts_of
+from hedgerow.features.tuned import changed_of, encoder_of
 from hedgerow.forest.arrays import ForestStack
 
 if TYPE_CHECKING:
+    from hedgerow.deep.deepstack import DeepStack
+    from hedgerow.deep.parts import AnyModel
     from hedgerow.network.stacknet import StackNet
 
 
-def description(model: ForestStack | StackNet) -> dict[str, Any]:
+def description(model: AnyModel) -> dict[str, Any]:
     """What `hedgerow info` shows, JSON-ready."""
-    network: dict[str, Any] = {}
-    if not isinstance(model, ForestStack):
-        network = {
-            "split": model.split,
-            "layers": [dataclasses.asdict(layer) for layer in model.layers()],
-            "sharpness": [model.level(k).sharpness.to_dict() for k in range(model.n_levels)],
-            "refined": [
-                {
-                    "config": dict(one.config),
-                    "scores": one.scores,
-                    "n_scored": one.n_scored,
-                    "history": [
-                        {"step": check.step, "loss": check.loss, "mean_dice": check.mean_dice if one.n_scored else None}
-                        for check in one.checks
-                    ],
-                }
-                for one in model.refinements
-            ],
-        }
-        model = model.stack
+    stack, net, deep = parts_of(model)
+    found = {} if net is None else _network(net)
+    return found | _forests(stack) | ({} if deep is None else {"convolutional": _convolutional(deep)})
+
+
+def _forests(stack: ForestStack) -> dict[str, Any]:
     forests: dict[str, Any] = {
-        "classes": list(model.classes),
-        "legend": model.legend.to_list(),
-        "features": model.features.settings() | {"names": list(model.features.names)},
-        "receptive_field": model.receptive_field,
+        "classes": list(stack.classes),
+        "legend": stack.legend.to_list(),
+        "features": stack.features.settings() | {"names": list(stack.features.names)},
+        "receptive_field": stack.receptive_field,
         "levels": [
             {
                 "trees": forest.n_trees,
@@ -46,10 +36,49 @@ def description(model: ForestStack | StackNet) -> dict[str, Any]:
                 "depth": int(forest.tree_depths.max()),
                 "reach": forest.reach,
             }
-            for forest in model.levels
+            for forest in stack.levels
         ],
-        **{key: model.settings[key] for key in ("n_images", "held_out", "reserved", "config") if key in model.settings},
+        **{key: stack.settings[key] for key in ("n_images", "held_out", "reserved", "config") if key in stack.settings},
     }
-    if "mapped_back" in model.settings:
-        forests |= {"mapped_back": model.settings["mapped_back"], "soft": model.is_soft, "tolerance": model.tolerance}
-    return network | forests
+    if "mapped_back" in stack.settings:
+        forests |= {"mapped_back": stack.settings["mapped_back"], "soft": stack.is_soft, "tolerance": stack.tolerance}
+    return forests
+
+
+def _network(net: StackNet) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "split": net.split,
+        "layers": [dataclasses.asdict(layer) for layer in net.layers()],
+        "sharpness": [net.level(k).sharpness.to_dict() for k in range(net.n_levels)],
+        "refined": [
+            {
+                "config": dict(one.config),
+                "scores": one.scores,
+                "n_scored": one.n_scored,
+                "history": [
+                    {"step": check.step, "loss": check.loss, "mean_dice": check.mean_dice if one.n_scored else None}
+                    for check in one.checks
+                ],
+            }
+            for one in net.refinements
+        ],
+    }
+    encoder = None if net.tuned is None else encoder_of(net.tuned)
+    if encoder is not None:
+        n_weights = sum(array.size for array in changed_of(encoder).values())
+        found["tuned_encoder"] = {"name": encoder.source.encoder, "weights": n_weights}
+    return found
+
+
+def _convolutional(deep: DeepStack) -> dict[str, Any]:
+    """The level on top of a network: its members and what they scored."""
+    from hedgerow.deep.members import TOGETHER, members  # needs PyTorch
+
+    return {
+        "members": [dataclasses.asdict(one) for one in members(deep)],
+        "together": deep.record.scores.get(TOGETHER),
+        "held": deep.record.held,
+        "n_held": deep.record.n_held,
+        "receptive_field": deep.receptive_field,
+        "config": dict(deep.record.config),
+    }

@@ -18,6 +18,7 @@ from safetensors.numpy import save as to_bytes
 
 from hedgerow import extras
 from hedgerow.config import ContextConfig, StackConfig
+from hedgerow.deep.parts import parts_of
 from hedgerow.documents import read_document
 from hedgerow.errors import DAMAGED, HedgerowError, InputError, ModelError, refuse_unless
 from hedgerow.features.registry import rebuild
@@ -45,9 +46,8 @@ from hedgerow.settings import limits_of
 
 if TYPE_CHECKING:
     from hedgerow.deep.deepstack import DeepStack
+    from hedgerow.deep.parts import AnyModel as AnyModel
     from hedgerow.network.stacknet import StackNet
-
-    AnyModel = ForestStack | StackNet | DeepStack
 
 FORMAT = "hedgerow"
 VERSION = 2
@@ -130,15 +130,9 @@ def file_content(model: AnyModel) -> bytes:
 
 def _parts(model: AnyModel) -> tuple[ForestStack, StackNet | None, DeepStack | None]:
     """A network is saved with the forests that it was mapped from, and a deep stack with its network."""
-    if isinstance(model, ForestStack):
-        return model, None, None
-    if type(model).__name__ not in ("StackNet", "DeepStack"):
+    if not isinstance(model, ForestStack) and type(model).__name__ not in ("StackNet", "DeepStack"):
         raise ModelError(f"a {type(model).__name__} cannot be saved; give a ForestStack, a StackNet or a DeepStack.")
-    from hedgerow.network.stacknet import StackNet  # needs PyTorch
-
-    if isinstance(model, StackNet):
-        return model.stack, model, None
-    return model.base.stack, model.base, model
+    return parts_of(model)
 
 
 def _check_loads(path: Path) -> None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from hedgerow.errors import InputError
 from hedgerow.files import PathLike
-from hedgerow.forest.arrays import ForestStack
 from hedgerow.images.label_files import read_labels
 from hedgerow.images.pairing import find_files
 from hedgerow.images.reading import Pages, read_input
@@ -16,7 +15,7 @@ from hedgerow.jobs.inputs import checked_output
 from hedgerow.report import figures
 
 if TYPE_CHECKING:
-    from hedgerow.network.stacknet import StackNet
+    from hedgerow.deep.parts import AnyModel
 
 
 def look(
@@ -28,7 +27,7 @@ def look(
     classes: Sequence[int] | None = None,
     pages: Pages = None,
     overwrite: bool = False,
-) -> ForestStack | StackNet:
+) -> AnyModel:
     """Draw what the model of a file says of an image, class by class; returns the model.
 
     output:  a name that ends in .png, .pdf or .svg

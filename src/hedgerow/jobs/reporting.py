@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hedgerow.deep.parts import parts_of
 from hedgerow.files import PathLike
-from hedgerow.forest.arrays import ForestStack
 from hedgerow.images.pairing import FilesSpec, pair_files
 from hedgerow.images.reading import Pages
 from hedgerow.io import model_file
@@ -17,7 +17,7 @@ from hedgerow.progress import Report
 from hedgerow.report import write_report
 
 if TYPE_CHECKING:
-    from hedgerow.network.stacknet import StackNet
+    from hedgerow.deep.parts import AnyModel
 
 MAPPED_BACK = {"weights": "MB1", "leaf_mean": "MB2", "fitted": "fitted", "soft": "soft"}
 
@@ -52,7 +52,7 @@ def report(
     return len(pairs)
 
 
-def unique_names(files: Sequence[Path], models: Sequence[ForestStack | StackNet]) -> list[str]:
+def unique_names(files: Sequence[Path], models: Sequence[AnyModel]) -> list[str]:
     """What each model is, and where that is not enough the name of its file, or all of its path."""
     names = [kind_of(one) for one in models]
     for more in ([path.name for path in files], [str(path) for path in files]):
@@ -64,8 +64,9 @@ def unique_names(files: Sequence[Path], models: Sequence[ForestStack | StackNet]
     return names
 
 
-def kind_of(model: ForestStack | StackNet) -> str:
-    """The paper's name for a model."""
-    if not isinstance(model, ForestStack):
-        return "ConvNet"
-    return MAPPED_BACK.get(model.settings.get("mapped_back", ""), "DF")
+def kind_of(model: AnyModel) -> str:
+    """The paper's name for a model; Deep is ours."""
+    stack, net, deep = parts_of(model)
+    if net is not None:
+        return "ConvNet" if deep is None else "Deep"
+    return MAPPED_BACK.get(stack.settings.get("mapped_back", ""), "DF")

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hedgerow.deep.parts import parts_of
+from hedgerow.deep.record import held_words
 from hedgerow.forest.arrays import Forest, ForestStack
 from hedgerow.images.legend import Legend, hex_of
 from hedgerow.images.metrics import Scores
@@ -21,6 +23,8 @@ from hedgerow.report.words import cell, counted
 from hedgerow.settings import Checked
 
 if TYPE_CHECKING:
+    from hedgerow.deep.deepstack import DeepStack
+    from hedgerow.deep.parts import AnyModel
     from hedgerow.network.stacknet import StackNet
 
 MAX_CLASSES = 30  # shown with their colours; the number of all of them is told
@@ -39,8 +43,6 @@ CELL = "padding:2px 16px 2px 0;border:none;vertical-align:middle;background:none
 
 def card(shown: Any) -> str:
     """The HTML of anything that shows itself: see `answers.Shown`."""
-    if isinstance(shown, ForestStack):
-        return _framed(_stack(shown))
     if isinstance(shown, Forest):
         return _framed(_forest(shown))
     if isinstance(shown, Scores):
@@ -52,7 +54,12 @@ def card(shown: Any) -> str:
         return _framed(_settings(shown))
     if hasattr(shown, "get_params"):
         return _framed(_estimator(shown))
-    return _framed(_network(shown))
+    return _framed(_model(shown))
+
+
+def _model(model: AnyModel) -> list[str]:
+    stack, net, deep = parts_of(model)
+    return _stack(stack) if net is None else _network(net) if deep is None else _deep(deep)
 
 
 def _stack(stack: ForestStack) -> list[str]:
@@ -71,6 +78,10 @@ def _stack(stack: ForestStack) -> list[str]:
 
 
 def _network(net: StackNet) -> list[str]:
+    return [*_network_tables(net), _classes(net.classes, net.legend), _facts(_network_facts(net))]
+
+
+def _network_tables(net: StackNet) -> list[str]:
     rows = []
     for number in range(net.n_levels):
         level = net.level(number)
@@ -78,9 +89,7 @@ def _network(net: StackNet) -> list[str]:
         rows.append([number + 1, splits.neurons, leaves.neurons, sum(one.numel() for one in level.parameters())])
     kinds = f"{net.split} splits, {counted(net.n_levels, 'level')}, {counted(net.n_classes, 'class', 'classes')}"
     parts = [_title("StackNet", kinds), _table(["level", "split neurons", "leaf neurons", "weights"], rows)]
-    steps = []
     for record in net.refinements[-1:]:
-        steps.append(f"refined for {counted(record.checks[-1].step, 'step')}")
         called = {"stack": "forests", "mapped": "network as mapped", "refined": "network refined"}
         scored = [[called[name], Bar(score)] for name, score in record.scores.items()]
         curve = [check.mean_dice for check in record.checks if check.mean_dice is not None]
@@ -89,11 +98,41 @@ def _network(net: StackNet) -> list[str]:
         if len(curve) > 2:
             told = f"the same at {len(curve)} checks, from {curve[0]:.3f} to {curve[-1]:.3f}"
             parts.append(_columns(curve, told))
-    runs = [f"runs on {net.device}"]
+    return parts
+
+
+def _network_facts(net: StackNet) -> list[str]:
+    steps = [f"refined for {counted(record.checks[-1].step, 'step')}" for record in net.refinements[-1:]]
+    tuned = [] if net.tuned is None else ["encoder trained with it"]
+    return [*(steps or ["not refined"]), *tuned, *_origin(net.stack), f"runs on {net.device}"]
+
+
+def _deep(deep: DeepStack) -> list[str]:
+    """The members of the convolutional level, then the network below it."""
+    from hedgerow.deep.members import TOGETHER, members  # needs PyTorch
+
+    rows: list[list[Any]] = [
+        [
+            one.name,
+            f"{one.weight:.3f}",
+            counted(one.n_networks, "U-Net") if one.n_networks else "",
+            "–".join(map(str, one.channels)),
+            f"{one.n_weights:,}" if one.n_networks else "",
+            Bar(math.nan if one.dice is None else one.dice),
+        ]
+        for one in members(deep)
+    ]
+    rows.append([Html("<b>together</b>"), "", "", "", "", Bar(deep.record.scores.get(TOGETHER, math.nan))])
+    size = f"{counted(deep.n_levels, 'level')}, the last convolutional, {counted(deep.n_classes, 'class', 'classes')}"
+    head = ["member", "weight", "networks", "channels", "weights", "held-out Dice"]
+    held = f"held out: {held_words(deep.record.held, deep.record.n_held)}"
     return [
-        *parts,
-        _classes(net.classes, net.legend),
-        _facts([*(steps or ["not refined"]), *_origin(net.stack), *runs]),
+        _title("DeepStack", size),
+        _table(head, rows, total=True),
+        _facts([held, f"looks up to {counted(deep.receptive_field, 'pixel')} away in all"]),
+        _below(_network_tables(deep.base)),
+        _classes(deep.classes, deep.legend),
+        _facts(_network_facts(deep.base)),
     ]
 
 
@@ -200,8 +239,7 @@ def _estimator(estimator: Any) -> list[str]:
         parts.append(_table(None, rows))
     if model is None:
         return parts
-    inside = _stack(model) if isinstance(model, ForestStack) else _network(model)
-    return [*parts, f'<div style="margin-top:10px;padding-top:8px;border-top:1px solid {RULE}">{"".join(inside)}</div>']
+    return [*parts, _below(_model(model))]
 
 
 class Html(str):
@@ -229,6 +267,11 @@ def _called(value: int, name: str | None) -> str:
 
 def _framed(parts: Iterable[str]) -> str:
     return f'<div style="{CARD}">{"".join(parts)}</div>'
+
+
+def _below(parts: Iterable[str]) -> str:
+    """Parts of a card below a line."""
+    return f'<div style="margin-top:10px;padding-top:8px;border-top:1px solid {RULE}">{"".join(parts)}</div>'
 
 
 def _title(kind: str, told: str) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from hedgerow.deep.parts import parts_of
 from hedgerow.files import megabytes
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.images.labelled import LabelledSet
@@ -47,6 +48,7 @@ def contents(
     drawn = [
         sections.levels(measured, colours),
         sections.training(measured, colours),
+        sections.members(measured),
         sections.confusions(measured, best, known, swatches, colours),
         sections.layers(inside, measured, given, window, labelled.values(window.thinned(given.target)), known),
         sections.calibration(measured, colours),
@@ -132,16 +134,7 @@ def per_class(measured: Sequence[Measured], names: Sequence[str], swatches: Sequ
 
 
 def extra_results(tables: Sequence[Table], curves: Sequence[Curve]) -> dict[str, Any]:
-    """What an experiment adds: its tables as text, its curves as charts."""
-    shown = [
-        {
-            "title": table.title,
-            "columns": table.columns,
-            "rows": [[words.cell(value) for value in row] for row in table.rows],
-            "note": table.note,
-        }
-        for table in tables
-    ]
+    """What an experiment adds: its tables, and its curves as charts."""
     drawn = []
     for curve in curves:
         lines = {name: points for name, points in curve.lines.items() if len(points)}
@@ -151,7 +144,7 @@ def extra_results(tables: Sequence[Table], curves: Sequence[Curve]) -> dict[str,
         alt = f"{curve.title}: {curve.y_label} over {curve.x_label}; {told}"
         picture = charts.line_chart(lines, curve.x_label, curve.y_label, alt, log_x=curve.log_x)
         drawn.append({"title": curve.title, "note": curve.note, "picture": picture})
-    return {"tables": shown, "curves": drawn}
+    return {"tables": list(tables), "curves": drawn}
 
 
 def facts(
@@ -161,7 +154,9 @@ def facts(
     remembered: dict[str, Mapping[str, Any]] = {"Settings": settings} if settings else {}
     for one in measured:
         refined = [refinement.config for refinement in one.model.refinements[-1:]]
+        deep = parts_of(one.model)[2]
         made = [("was grown", one.model.settings.get("config")), *(("was refined", config) for config in refined)]
+        made += [] if deep is None else [("got its convolutional level", deep.record.config)]
         for text, config in made:
             if config and config not in remembered.values():
                 remembered[f"How {one.name} {text}"] = config

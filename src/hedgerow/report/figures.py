@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hedgerow import extras
+from hedgerow.deep.parts import parts_of
 from hedgerow.errors import InputError
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.files import PathLike, atomic_path, check_folder_writable
-from hedgerow.forest.arrays import ForestStack
 from hedgerow.images.arrays import check_pair, to_labels, to_planes
 from hedgerow.images.pictures import grey_picture, painted
 from hedgerow.report.rows import level_maps, most_frequent, plan_rows
@@ -23,14 +23,14 @@ from hedgerow.report.shown import shown_classes
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from hedgerow.network.stacknet import StackNet
+    from hedgerow.deep.parts import AnyModel
 
 ENDINGS = (".png", ".pdf", ".svg")
 SCREEN = 80  # dots per inch in a notebook, whose files hold what is shown
 
 
 def look(
-    model: ForestStack | StackNet,
+    model: AnyModel,
     image: np.ndarray,
     path: PathLike | None = None,
     *,
@@ -40,6 +40,7 @@ def look(
 ) -> Drawing:
     """Draw what each level of a stack, or of a network and the stack it came from, makes of an image.
 
+    Of a deep stack, what its convolutional level says comes last.
     The drawing shows itself in Jupyter, and can be saved; with `path`, it is.
     image:   (H,W[,C]), or (F,H,W) for a model of the user's own channels, as for `predict`
     path:    a name that ends in .png, .pdf or .svg
@@ -69,13 +70,15 @@ def look(
         check_folder_writable(Path(path).parent)  # before the prediction, which may take minutes
 
     outputs = model.level_outputs(image)
-    forests, nets = (outputs, []) if isinstance(model, ForestStack) else (model.stack.level_outputs(image), outputs)
+    stack, net, _ = parts_of(model)
+    forests, above = (outputs, []) if net is None else (stack.level_outputs(image), outputs)
     winners = np.bincount(outputs[-1].argmax(axis=0).ravel(), minlength=model.n_classes)
     shown = list(dict.fromkeys(classes or most_frequent(winners, model.classes)))
-    levels = [[level_maps(one, model.classes, shown) for one in some] for some in (forests, nets)]
+    below, nets = ([level_maps(one, model.classes, shown) for one in some] for some in (forests, above))
     from hedgerow.report import panels  # needs matplotlib
 
-    drawing = Drawing(panels.draw(plan_rows(*levels), shown, known, sides, title))
+    rows = plan_rows(below, nets[: len(below)], *nets[len(below) :])
+    drawing = Drawing(panels.draw(rows, shown, known, sides, title))
     if path is not None:
         drawing.save(path)
     return drawing

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hedgerow.forest.arrays import ForestStack
 from hedgerow.images.arrays import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledImage
 from hedgerow.images.regions import Region
 from hedgerow.report.rows import LevelMaps, most_frequent, thinning
 
 if TYPE_CHECKING:
-    from hedgerow.network.stacknet import StackNet
+    from hedgerow.deep.parts import AnyModel
 
 MOST_LAYERS = 768  # pixels of a side whose inner layers are drawn
 MOST_DRAWN = 384  # of them that are kept: more than a panel of the page can show
@@ -65,7 +64,7 @@ def _middle(side: int) -> tuple[int, int]:
 class KeptLayers:
     """The maps of a window, filled tile by tile."""
 
-    def __init__(self, window: Window, model: ForestStack | StackNet) -> None:
+    def __init__(self, window: Window, model: AnyModel) -> None:
         self._window, self._classes = window, np.array(model.classes)
         self._chosen = [model.classes.index(value) for value in window.shown]
         height, width = (len(range(0, side, window.step)) for side in (window.region.height, window.region.width))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hedgerow.deep.parts import parts_of
 from hedgerow.errors import ModelError
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.level_input import LevelPlan, tiles
@@ -27,7 +28,7 @@ from hedgerow.report.rows import LevelMaps, thinning
 from hedgerow.report.same import read_alike
 
 if TYPE_CHECKING:
-    from hedgerow.network.stacknet import StackNet
+    from hedgerow.deep.parts import AnyModel
 
 N_BINS = 15  # of confidence, between 0 and 1
 MAX_SIDE = 512  # pixels of a label map that are kept to be shown
@@ -68,13 +69,14 @@ class Measured:
     per_level: K scores, pooled over the images; the last is the model's own
     per_image: scores of each image alone
     found:     of each image the predicted class index, uint8, of every n-th row and column (see `rows.thinning`)
+    members:   of a deep stack, the scores of each member of its last level alone
     layers:    of each level what is drawn of it, on one image
     seconds:   median wall time per image
     n_bytes:   of its file
     """
 
     name: str
-    model: ForestStack | StackNet
+    model: AnyModel
     per_level: tuple[Scores, ...]
     per_image: tuple[Scores, ...]
     found: tuple[np.ndarray, ...]
@@ -82,6 +84,7 @@ class Measured:
     seconds: float
     n_bytes: int
     layers: tuple[LevelMaps, ...] = ()
+    members: Mapping[str, Scores] = field(default_factory=dict)
 
     @property
     def scores(self) -> Scores:
@@ -90,19 +93,23 @@ class Measured:
     @property
     def stack(self) -> ForestStack:
         """The forests: its own, or those that the network came from."""
-        return self.model if isinstance(self.model, ForestStack) else self.model.stack
+        return parts_of(self.model)[0]
 
 
 @dataclass
 class _Sums:
-    """What is added up of one model over tiles and images. levels: (K,C,C); bins: (3,B) pixels, hits, confidence"""
+    """What is added up of one model over tiles and images.
 
-    model: ForestStack | StackNet
+    levels: (K,C,C); bins: (3,B) pixels, hits, confidence; members: (C,C) each
+    """
+
+    model: AnyModel
     levels: np.ndarray
     layers: KeptLayers | None = None
     bins: np.ndarray = field(default_factory=lambda: np.zeros((3, N_BINS)))
     per_image: list[Scores] = field(default_factory=list)
     found: list[np.ndarray] = field(default_factory=list)
+    members: dict[str, np.ndarray] = field(default_factory=dict)
     seconds: list[float] = field(default_factory=list)
 
     def begin(self, size: tuple[int, int]) -> None:
@@ -125,6 +132,12 @@ class _Sums:
         for row, weights in enumerate((None, (index == target)[known].astype(np.float64), confidence)):
             self.bins[row] += np.bincount(which, weights, N_BINS)
 
+    def add_members(self, said: Mapping[str, np.ndarray], target: np.ndarray) -> None:
+        """What the members of a deep stack say alone, (C,h,w) each, where class indices are `target`, (h,w)."""
+        for name, proba in said.items():
+            table = confusion(target, proba.argmax(axis=0).astype(np.uint8), self.model.n_classes)
+            self.members[name] = self.members.get(name, 0) + table
+
     def end(self) -> None:
         """The image is done."""
         self.per_image.append(Scores(self.model.classes, self.levels[-1] - self._before))
@@ -144,11 +157,12 @@ class _Sums:
             float(np.median(self.seconds)),
             len(model_file.file_content(self.model)),
             () if self.layers is None else self.layers.levels(),
+            {name: Scores(self.model.classes, table) for name, table in self.members.items()},
         )
 
 
 def measure(
-    models: Mapping[str, ForestStack | StackNet],
+    models: Mapping[str, AnyModel],
     labelled: LabelledSet,
     window: Window | None,
     report: Callable[[int], None],
@@ -183,8 +197,9 @@ def _predict(group: Sequence[_Sums], image: LabelledImage, is_window: bool) -> N
         shared = time.perf_counter() - start
         for one in group:
             start = time.perf_counter()
-            outputs = region_outputs(one.model, image.planes, region, plan)
+            outputs, said = _outputs(one.model, image.planes, region, plan)
             spent = time.perf_counter() - start
+            one.add_members(said, region.of(image.target))
             one.add(outputs, region.of(image.target), region, shared + spent)
             if is_window and one.layers is not None:
                 one.layers.add(outputs, region)
@@ -192,7 +207,19 @@ def _predict(group: Sequence[_Sums], image: LabelledImage, is_window: bool) -> N
         one.end()
 
 
-def _warm_up(model: ForestStack | StackNet, planes: np.ndarray) -> None:
+def _outputs(
+    model: AnyModel, planes: np.ndarray, region: Region, plan: LevelPlan
+) -> tuple[list[np.ndarray], dict[str, np.ndarray]]:
+    """Class probabilities (C,h,w) after each level in a region of an image (C,H,W), and of a deep stack's members."""
+    deep = parts_of(model)[2]
+    if deep is None:
+        return region_outputs(model, planes, region, plan), {}
+    from hedgerow.deep.members import levels_and_members  # needs PyTorch
+
+    return levels_and_members(deep, planes, region, plan)
+
+
+def _warm_up(model: AnyModel, planes: np.ndarray) -> None:
     """Predict a corner of an image (C,H,W): kernels are compiled or loaded at their first use."""
     corner = np.ascontiguousarray(planes[:, :WARM_UP, :WARM_UP])
     region_outputs(model, corner, Region(0, corner.shape[1], 0, corner.shape[2]))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hedgerow import extras
+from hedgerow.deep.parts import parts_of
 from hedgerow.errors import InputError, printable
 from hedgerow.files import PathLike, atomic_path, check_folder_writable
 from hedgerow.forest.arrays import ForestStack
@@ -24,12 +25,12 @@ from hedgerow.report.results import Curve, Table
 from hedgerow.report.shown import shown_classes
 
 if TYPE_CHECKING:
-    from hedgerow.network.stacknet import StackNet
+    from hedgerow.deep.parts import AnyModel
 
 
 def write_report(
     path: PathLike,
-    models: Mapping[str, ForestStack | StackNet],
+    models: Mapping[str, AnyModel],
     images: Images,
     labels: Images,
     *,
@@ -47,7 +48,8 @@ def write_report(
     """Compare models on labelled images that they have not seen; write one HTML file that needs no other.
 
     models:     by name, in order: gains are over the first. If none of them is a forest as grown, the forests of the
-                first network are shown too, as "DF"
+                first network are shown too, as "DF"; and beside a deep stack, if there is no network, its own, as
+                "ConvNet"
     images:     each (H,W[,C]), or (F,H,W) for models of the user's own channels; read one at a time. Or one image as
                 it is, with its labels
     labels:     each (H,W) class values, or the unlabelled value of the first model
@@ -64,7 +66,7 @@ def write_report(
     """
     for package in ("jinja2", "matplotlib"):
         extras.require(package, "a report")
-    models = with_forests(models)
+    models = with_parts(models)
     check(path, models, background)
     images, labels = listed(images, labels)
     names = [f"image {i}" for i in range(1, len(images) + 1)] if names is None else [printable(name) for name in names]
@@ -88,14 +90,24 @@ def write_report(
         temporary.write_text(text, encoding="utf-8")
 
 
-def with_forests(models: Mapping[str, ForestStack | StackNet]) -> dict[str, ForestStack | StackNet]:
-    """The models, after the forests of the first network if no forests as grown are among them."""
-    nets = [model for model in models.values() if not isinstance(model, ForestStack)]
-    is_grown = any(isinstance(m, ForestStack) and "mapped_back" not in m.settings for m in models.values())
-    return {**({"DF": nets[0].stack} if nets and not is_grown and "DF" not in models else {}), **models}
+def with_parts(models: Mapping[str, AnyModel]) -> dict[str, AnyModel]:
+    """The models; after the forests of the first network if no forests as grown are among them, and with the network
+    of the first deep stack if there is no other.
+    """
+    stacks = [model for model in models.values() if isinstance(model, ForestStack)]
+    others = [parts_of(model) for model in models.values() if not isinstance(model, ForestStack)]
+    found = dict(models)
+    if others and not any("mapped_back" not in stack.settings for stack in stacks) and "DF" not in models:
+        found = {"DF": others[0][0], **models}
+    deep = [model for _, _, model in others if model is not None]
+    if deep and len(deep) == len(others) and "ConvNet" not in models:
+        place = max(next(i for i, model in enumerate(found.values()) if model is deep[0]), 1)  # the first stays first
+        rows = list(found.items())
+        found = dict([*rows[:place], ("ConvNet", deep[0].base), *rows[place:]])
+    return found
 
 
-def check(path: PathLike, models: Mapping[str, ForestStack | StackNet], background: int | None) -> None:
+def check(path: PathLike, models: Mapping[str, AnyModel], background: int | None) -> None:
     """Refuse models that cannot be compared, and a place that cannot be written, before long work."""
     if not models:
         raise InputError("no model was given for the report; give one or more, by name.")

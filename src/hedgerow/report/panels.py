@@ -46,7 +46,7 @@ def draw(
     size = np.clip(12 / (across + 2), 1.3, 2.4)
     cell = np.array([max(size / slope, 0.85), max(size * slope, 0.8)]) + GAP
     side = cell * np.clip(min(len(rows) / len(sides), 2.7 / cell[0]), 1, 2)
-    left = MARGIN + side[0] + NAME
+    left = MARGIN + side[0] + max(NAME, 0.1 + max(width_of(row.name[0]) for row in rows))
     width = left + cell[0] * (1 + across) + BAR
     heading = textwrap.wrap(title, int(9 * width))
     heads = 2.1 * LINE  # a class's name, and its scale

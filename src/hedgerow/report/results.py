@@ -1,7 +1,9 @@
-"""What an experiment adds to the page: tables and curves."""
+"""Tables and curves of the page, as an experiment adds them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from hedgerow.report.words import cell
 
 
 @dataclass(frozen=True)
@@ -12,6 +14,11 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[str | float | int | None, ...], ...]
     note: str = ""
+
+    @property
+    def texts(self) -> list[list[str]]:
+        """Its rows as they are shown."""
+        return [[cell(value) for value in row] for row in self.rows]
 
 
 @dataclass(frozen=True)

@@ -64,8 +64,10 @@ def thinning(size: Sequence[int], most: int) -> int:
     return -(-max(size[:2]) // most)
 
 
-def plan_rows(forests: Sequence[LevelMaps], nets: Sequence[LevelMaps]) -> list[Row]:
-    """Rows of the figure: forest and network in turn, or forests alone.
+def plan_rows(
+    forests: Sequence[LevelMaps], nets: Sequence[LevelMaps], convolutional: LevelMaps | None = None
+) -> list[Row]:
+    """Rows of the figure: forest and network in turn, or forests alone; a convolutional level comes last.
 
     A class has one scale in all rows of probabilities, so that forest and network can be compared; and one of its own
     in the rows of activations, whose range can be any.
@@ -75,6 +77,8 @@ def plan_rows(forests: Sequence[LevelMaps], nets: Sequence[LevelMaps]) -> list[R
         named.append((("forest", "DF", f"level {number}"), forest))
         if net is not None:
             named.append((("network", "ConvNet", "output" if number == len(nets) else f"H{3 * number}"), net))
+    if convolutional is not None:
+        named.append((("convolutional", "Deep", f"level {len(nets) + 1}"), convolutional))
     for name, level in named:
         if not np.isfinite(level.maps).all():
             raise ModelError(f"{' '.join(name)} has NaN or infinite values; refine the network again, in smaller steps")

@@ -26,8 +26,8 @@ def read_alike(models: Sequence[Layered]) -> list[list[int]]:
 
 
 def _surroundings(model: Layered) -> tuple[int, ...]:
-    reaches = (model.level_reach(level) for level in range(model.n_levels))
-    return (model.n_classes, model.receptive_field, *reaches)
+    each = [(model.level_reach(level), model.level_cell(level)) for level in range(model.n_levels)]
+    return (model.n_classes, model.receptive_field, *(number for pair in each for number in pair))
 
 
 def same_features(one: FeatureSet, other: FeatureSet) -> bool:

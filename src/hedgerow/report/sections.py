@@ -17,6 +17,8 @@ from hedgerow.report.embed import Picture, figure_picture
 from hedgerow.report.kinds import spoken
 from hedgerow.report.layers import KeptLayers, Window
 from hedgerow.report.measure import Measured
+from hedgerow.report.members import members_table
+from hedgerow.report.results import Table
 from hedgerow.report.rows import LevelMaps, plan_rows
 from hedgerow.report.same import same_stack
 from hedgerow.report.shown import ShownClasses
@@ -37,11 +39,12 @@ class Section:
     is_wide: bool = False
     folded: tuple[Picture, ...] = ()
     folded_title: str = ""
+    tables: tuple[Table, ...] = ()
 
     @property
     def width(self) -> int:
         """Of the widest picture, in CSS pixels."""
-        return max(picture.width for picture in self.pictures)
+        return max((picture.width for picture in self.pictures), default=0)
 
 
 def levels(measured: Sequence[Measured], colours: Mapping[str, str]) -> Section | None:
@@ -50,13 +53,34 @@ def levels(measured: Sequence[Measured], colours: Mapping[str, str]) -> Section 
     if not deep:
         return None
     lines: dict[str, charts.Line] = {
-        one.name: [(k, scores.mean_dice, 0.0) for k, scores in enumerate(one.per_level, 1)] for one in deep
+        one.name: [(k, scores.mean_dice, 0.0) for k, scores in enumerate(one.per_level, 1)][shared(one, measured) :]
+        for one in deep
     }
     told = "; ".join(f"{one.name} {', '.join(f'{scores.mean_dice:.3f}' for scores in one.per_level)}" for one in deep)
     alt = f"Mean Dice on the test images after each level: {told}"
     drawn = charts.line_chart(lines, "level", "mean Dice", alt, colours)
     text = f"Each level reads what the level before it said of the surroundings. Mean Dice after each: {told}."
     return Section("levels", "What each level adds", text, (drawn,), drawn.key)
+
+
+def shared(one: Measured, measured: Sequence[Measured]) -> int:
+    """How many points of a deep stack's line would lie on that of its network, if it is among the models."""
+    n_levels = one.model.n_levels - 1
+    mine = [scores.mean_dice for scores in one.per_level[:n_levels]]
+    is_there = any([scores.mean_dice for scores in other.per_level] == mine for other in measured)
+    return n_levels - 1 if one.members and is_there else 0
+
+
+def members(measured: Sequence[Measured]) -> Section | None:
+    """What the levels and the members of deep stacks are worth on these images."""
+    tables = tuple(members_table(one, measured) for one in measured if one.members)
+    if not tables:
+        return None
+    text = (
+        "The last level of a deep stack is convolutional: the mean of what its members say, by their weights. Here is "
+        "what each level and each member alone makes of the images of this page."
+    )
+    return Section("members", "What the convolutional level adds", text, (), {}, tables=tables)
 
 
 def training(measured: Sequence[Measured], colours: Mapping[str, str]) -> Section | None:
@@ -154,17 +178,19 @@ def layers(
     from hedgerow.report import panels
 
     is_forest = isinstance(chosen.model, ForestStack)
-    forests, nets = (
+    forests, above = (
         (chosen.layers, ()) if is_forest else (forest_layers(chosen, measured, image, window), chosen.layers)
     )
+    n_levels = len(forests)
     sides = {
         "image": figures.input_picture(window.thinned(image.planes), chosen.model.features),
         "truth": painted(truth, known.palette),
     }
-    drawn = panels.draw(plan_rows(forests, nets), window.shown, known, sides)
+    drawn = panels.draw(plan_rows(forests, above[:n_levels], *above[n_levels:]), window.shown, known, sides)
     what = (
         "probabilities after each level" if is_forest else "probabilities of the forests beside layers of the network"
     )
+    what += ", and the convolutional level" if len(above) > n_levels else ""
     alt = f"Class by class, the {what} of {chosen.name} on {image.name}"
     text = (
         f"What every level of {spoken(chosen.name)} makes of {image.name}, class by class. "

