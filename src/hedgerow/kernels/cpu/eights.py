@@ -15,13 +15,13 @@ INT, LONG, FLOAT = ir.IntType(32), ir.IntType(64), ir.FloatType()
 INTS, FLOATS = ir.VectorType(INT, EIGHT), ir.VectorType(FLOAT, EIGHT)
 
 
-def _place(context, builder, signature, arguments, array, index, kind):
+def place_of(context, builder, signature, arguments, array, index, kind):
     """Pointer to the eight numbers of an array that begin at an index."""
     held = context.make_array(signature.args[array])(context, builder, arguments[array])
     return builder.bitcast(builder.gep(held.data, [arguments[index]]), kind.as_pointer())
 
 
-def _all(builder, number):
+def all_eight(builder, number):
     """A number, eight times."""
     first = builder.insert_element(ir.Constant(FLOATS, ir.Undefined), number, INT(0))
     return builder.shuffle_vector(first, first, ir.Constant(INTS, [0] * EIGHT))
@@ -32,9 +32,9 @@ def _add_scaled_eight(typing_context, target, at, factor, source, start):
     which takes longer than the sum."""
 
     def generate(context, builder, signature, arguments):
-        into = _place(context, builder, signature, arguments, 0, 1, FLOATS)
-        given = builder.load(_place(context, builder, signature, arguments, 3, 4, FLOATS), align=4)
-        added = builder.fmul(_all(builder, arguments[2]), given, flags=("contract",))
+        into = place_of(context, builder, signature, arguments, 0, 1, FLOATS)
+        given = builder.load(place_of(context, builder, signature, arguments, 3, 4, FLOATS), align=4)
+        added = builder.fmul(all_eight(builder, arguments[2]), given, flags=("contract",))
         builder.store(builder.fadd(builder.load(into, align=4), added, flags=("contract",)), into, align=4)
         return context.get_dummy_value()
 
@@ -65,6 +65,23 @@ def _can_permute(context) -> bool:
     return "+avx2" in getattr(context.codegen(), "_tm_features", "").split(",")
 
 
+def write_kept(context, builder, kept, pixels, masses, to_pixel, to_mass):
+    """Write those of eight pixels and masses whose bit in kept (8 bits) is set, one after another; their number."""
+    if _can_permute(context):
+        together = _moved(builder, kept, "order_of_eight", ORDER)
+        builder.store(together(pixels), to_pixel, align=4)
+        builder.store(builder.bitcast(together(builder.bitcast(masses, INTS)), FLOATS), to_mass, align=4)
+        return builder.zext(builder.ctpop(kept), LONG)
+    count, keep = LONG(0), builder.bitcast(kept, ir.VectorType(ir.IntType(1), EIGHT))
+    to_pixel, to_mass = builder.bitcast(to_pixel, INT.as_pointer()), builder.bitcast(to_mass, FLOAT.as_pointer())
+    for i in range(EIGHT):
+        # Written whether it stays or not; only what stays moves the end.
+        builder.store(builder.extract_element(pixels, INT(i)), builder.gep(to_pixel, [count]), align=4)
+        builder.store(builder.extract_element(masses, INT(i)), builder.gep(to_mass, [count]), align=4)
+        count = builder.add(count, builder.zext(builder.extract_element(keep, INT(i)), LONG))
+    return count
+
+
 def _keep_eight(typing_context, pixel, mass, first, tolerance, into_pixel, into_mass, at):
     """Of the eight from `first`, write those whose mass is above the tolerance, or NaN, from `at` on; their number.
 
@@ -73,23 +90,11 @@ def _keep_eight(typing_context, pixel, mass, first, tolerance, into_pixel, into_
 
     def generate(context, builder, signature, arguments):
         ways = (context, builder, signature, arguments)
-        pixels = builder.load(_place(*ways, 0, 2, INTS), align=4)
-        masses = builder.load(_place(*ways, 1, 2, FLOATS), align=4)
-        keep = builder.fcmp_unordered(">", masses, _all(builder, arguments[3]))
-        to_pixel, to_mass = _place(*ways, 4, 6, INTS), _place(*ways, 5, 6, FLOATS)
-        if _can_permute(context):
-            together = _moved(builder, keep, "order_of_eight", ORDER)
-            builder.store(together(pixels), to_pixel, align=4)
-            builder.store(builder.bitcast(together(builder.bitcast(masses, INTS)), FLOATS), to_mass, align=4)
-            return builder.zext(builder.ctpop(builder.bitcast(keep, ir.IntType(EIGHT))), LONG)
-        count = LONG(0)
-        to_pixel, to_mass = builder.bitcast(to_pixel, INT.as_pointer()), builder.bitcast(to_mass, FLOAT.as_pointer())
-        for i in range(EIGHT):
-            # Written whether it stays or not; only what stays moves the end.
-            builder.store(builder.extract_element(pixels, INT(i)), builder.gep(to_pixel, [count]), align=4)
-            builder.store(builder.extract_element(masses, INT(i)), builder.gep(to_mass, [count]), align=4)
-            count = builder.add(count, builder.zext(builder.extract_element(keep, INT(i)), LONG))
-        return count
+        pixels = builder.load(place_of(*ways, 0, 2, INTS), align=4)
+        masses = builder.load(place_of(*ways, 1, 2, FLOATS), align=4)
+        kept = builder.bitcast(builder.fcmp_unordered(">", masses, all_eight(builder, arguments[3])), ir.IntType(EIGHT))
+        into = place_of(*ways, 4, 6, INTS), place_of(*ways, 5, 6, FLOATS)
+        return write_kept(context, builder, kept, pixels, masses, *into)
 
     arrays = (pixel, mass, types.int64, types.float32, into_pixel, into_mass, types.int64)
     return types.int64(*arrays), generate
@@ -101,16 +106,16 @@ def _spread_eight(typing_context, mass, first, tolerance, source, at, target):
 
     def generate(context, builder, signature, arguments):
         ways = (context, builder, signature, arguments)
-        masses = builder.load(_place(*ways, 0, 1, FLOATS), align=4)
-        keep = builder.fcmp_unordered(">", masses, _all(builder, arguments[2]))
-        into, nothing = _place(*ways, 5, 1, FLOATS), ir.Constant(FLOATS, [0.0] * EIGHT)
+        masses = builder.load(place_of(*ways, 0, 1, FLOATS), align=4)
+        keep = builder.fcmp_unordered(">", masses, all_eight(builder, arguments[2]))
+        into, nothing = place_of(*ways, 5, 1, FLOATS), ir.Constant(FLOATS, [0.0] * EIGHT)
         if _can_permute(context):
-            given = builder.load(_place(*ways, 3, 4, INTS), align=4)
+            given = builder.load(place_of(*ways, 3, 4, INTS), align=4)
             apart = builder.bitcast(_moved(builder, keep, "rank_of_eight", RANK)(given), FLOATS)
             builder.store(builder.select(keep, apart, nothing), into, align=4)
             return builder.zext(builder.ctpop(builder.bitcast(keep, ir.IntType(EIGHT))), LONG)
         count, found = LONG(0), nothing
-        start = builder.bitcast(_place(*ways, 3, 4, FLOATS), FLOAT.as_pointer())
+        start = builder.bitcast(place_of(*ways, 3, 4, FLOATS), FLOAT.as_pointer())
         for i in range(EIGHT):
             stays = builder.extract_element(keep, INT(i))
             number = builder.select(stays, builder.load(builder.gep(start, [count]), align=4), FLOAT(0.0))

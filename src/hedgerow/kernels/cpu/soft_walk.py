@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hedgerow.kernels.compiling import kernel, kernel_part, multiply_add_part
-from hedgerow.kernels.cpu.blocks import ONE, ZERO, exp
-from hedgerow.kernels.cpu.eights import EIGHT, add_scaled_eight, keep_eight
+from hedgerow.kernels.compiling import kernel, kernel_part
+from hedgerow.kernels.cpu.blocks import ONE, ZERO
+from hedgerow.kernels.cpu.eights import EIGHT, add_scaled_eight
+from hedgerow.kernels.cpu.soft_eights import add_two_eight, branch_eight, share_eight, weigh_eight
 from hedgerow.kernels.cpu.walk import store
 
 # Many pixels share a node, since a list of few costs as much as one of many; yet their lists stay in the cache.
@@ -22,6 +23,7 @@ BLOCK = ROWS * COLUMNS
 NORMALISED, SOFTMAX, SCORES = range(3)  # what becomes of the sums: as in `outputs`, or nothing
 # Pixel p of a block is in its row p >> SHIFT and column p & MASK: cheaper than to look it up.
 SHIFT, MASK = np.uint32(COLUMNS.bit_length() - 1), np.uint32(COLUMNS - 1)
+LAST = np.uint32(COLUMNS - EIGHT)  # the last column from which eight pixels are in one row
 VECTOR = 16
 
 
@@ -71,19 +73,36 @@ def _add_votes(n, pixel, mass, leaf, votes, total):
 
 
 @kernel_part
+def _weigh_each(values, step, start, weight, first, last, pixel, is_more, out):
+    """`_weigh` for a part of the list, wherever its pixels lie."""
+    for e in range(first, last):
+        p = np.uint32(pixel[e])
+        product = weight * values[np.uint64(start) + np.uint64(np.uint32((p >> SHIFT) * step) + (p & MASK))]
+        out[e] = out[e] + product if is_more else product
+
+
+@kernel_part
+def _weigh(values, stride, start, weight, n, pixel, is_more, out):
+    """Fill `out` with the weighted values at n pixels of a block that begins at `start`, or add them if is_more."""
+    step, whole = np.uint32(stride), n - n % EIGHT
+    for e in range(0, whole, EIGHT):
+        p = np.uint32(pixel[e])
+        # Most pixels have their neighbours beside them in the list.
+        if pixel[e + EIGHT - 1] - pixel[e] == EIGHT - 1 and (p & MASK) <= LAST:
+            at = start + np.int64(np.uint32((p >> SHIFT) * step) + (p & MASK))
+            weigh_eight(out, e, weight, values, at, is_more)
+        else:
+            _weigh_each(values, step, start, weight, e, e + EIGHT, pixel, is_more, out)
+    _weigh_each(values, step, start, weight, whole, n, pixel, is_more, out)
+
+
+@kernel_part
 def fixed_values(values, stride, place, corner, weight, n, pixel, out):
     """The weighted sum of the probes (J,) of a node, for a block that begins at `corner`, at n pixels to out."""
-    first, step = corner[0] * stride + corner[1], np.uint32(stride)
-    for j in range(weight.shape[0]):
-        start, w = np.uint64(place[j] + first), weight[j]
-        if j == 0:
-            for e in range(n):
-                p = np.uint32(pixel[e])
-                out[e] = w * values[start + np.uint64(np.uint32((p >> SHIFT) * step) + (p & MASK))]
-        else:
-            for e in range(n):
-                p = np.uint32(pixel[e])
-                out[e] += w * values[start + np.uint64(np.uint32((p >> SHIFT) * step) + (p & MASK))]
+    first = corner[0] * stride + corner[1]
+    _weigh(values, stride, place[0] + first, weight[0], n, pixel, False, out)
+    for j in range(1, weight.shape[0]):
+        _weigh(values, stride, place[j] + first, weight[j], n, pixel, True, out)
 
 
 @kernel_part
@@ -114,31 +133,38 @@ def _stretched_values(reading, corner, stretch, plane, offset, weight, n, pixel,
             out[e] += w * values[np.uint64(place[e])]
 
 
-@multiply_add_part
+@kernel_part
 def branch(sharpness, threshold, n, mass, value, right):
-    """Replace `value` by what goes left of mass (>=n,), and fill `right`; whole vectors, so beyond n as well."""
-    for first in range(0, n, VECTOR):
-        m, v, r = mass[first : first + VECTOR], value[first : first + VECTOR], right[first : first + VECTOR]
-        for e in range(VECTOR):
-            # The network's own numbers: its weights are these, times a power of two.
-            z = sharpness * (v[e] - threshold)
-            away = exp(-abs(z))
-            likely = ONE / (ONE + away)
-            unlikely = away * likely
-            to_right, to_left = (likely, unlikely) if z >= 0 else (unlikely, likely)
-            r[e], v[e] = m[e] * to_right, m[e] * to_left
+    """Replace `value` by what goes left of mass (>=n,), and fill `right`; eight at a time, so beyond n as well."""
+    for e in range(0, n, EIGHT):
+        branch_eight(mass, value, right, e, sharpness, threshold)
 
 
 @kernel_part
-def _part(n, tolerance, pixel, mass, left, right, right_pixel, right_mass):
+def _part(sharpness, threshold, n, tolerance, pixel, mass, value, right_pixel, right_mass):
     """Share a list of n pixels out to the two children: the left child's takes its place. Their lengths."""
     n_left, n_right = 0, 0
-    for e in range(n, n + EIGHT):
-        left[e], right[e] = ZERO, ZERO
     for e in range(0, n, EIGHT):
-        n_right += keep_eight(pixel, right, e, tolerance, right_pixel, right_mass, n_right)
-        n_left += keep_eight(pixel, left, e, tolerance, pixel, mass, n_left)
+        among = (1 << min(n - e, EIGHT)) - 1
+        more_right, more_left = share_eight(
+            pixel, mass, value, e, among, sharpness, threshold, tolerance, right_pixel, right_mass, n_right, n_left
+        )  # fmt: skip
+        n_right += more_right
+        n_left += more_left
     return n_left, n_right
+
+
+@kernel_part
+def _add_two_votes(n, tolerance, pixel, left, right, leaf, right_leaf, votes, total):
+    """Add the votes of two leaves of one split at the n pixels of its list, without making the lists of the leaves."""
+    width, all_votes, boxes = votes.shape[1], votes.reshape(-1), total.reshape(-1)
+    for e in range(n):
+        to_right, to_left, at = right[e], left[e], pixel[e] * width
+        for c in range(0, width, EIGHT):
+            # The right child's first, as if they were walked.
+            add_two_eight(
+                boxes, at + c, to_right, to_left, tolerance, all_votes, right_leaf * width + c, leaf * width + c
+            )  # fmt: skip
 
 
 @kernel_part
@@ -171,9 +197,16 @@ def _walk_tree(reading, probes, nodes, sharpness, t, n_rows, n_columns, corner, 
         else:
             plane, offset = probes.plane[k], probes.offset[k]
             _stretched_values(reading, corner, stretch, plane, offset, weight[k], n, pixel, room.place, value)
-        branch(sharpness[k], nodes.threshold[k], n, mass, value, right)
+        left = child[k]
+        if child[left] == left and child[left + 1] == left + 1:
+            branch(sharpness[k], nodes.threshold[k], n, mass, value, right)
+            leaf, right_leaf = nodes.leaf[left], nodes.leaf[left + 1]
+            _add_two_votes(n, tolerance, pixel, value, right, leaf, right_leaf, nodes.votes, total)
+            top[mine] = first
+            continue
         n_left, n_right = _part(
-            n, tolerance, pixel, mass, value, right, room.pixel[other, last:], room.mass[other, last:]
+            sharpness[k], nodes.threshold[k], n, tolerance, pixel, mass, value,
+            room.pixel[other, last:], room.mass[other, last:],
         )  # fmt: skip
         top[mine], top[other] = first + n_left, last + n_right
         for c, pile, begin, length in ((0, mine, first, n_left), (1, other, last, n_right)):
