@@ -29,7 +29,7 @@ from hedgerow.images.legend import Legend
 from hedgerow.images.pairing import FilesSpec
 from hedgerow.io import model_file
 from hedgerow.jobs.inputs import Say, unsaid
-from hedgerow.jobs.plans import deep_settings, expected
+from hedgerow.jobs.plans import BEST_MINUTES, deep_settings, expected
 from hedgerow.jobs.stage_files import StageFiles, forget
 from hedgerow.jobs.training import Reading, prepared
 from hedgerow.predict.devices import check_device
@@ -171,7 +171,7 @@ def fit_labelled(
     until = None if minutes is None else begun + 60 * minutes
     with reporting(progress) as report:
         files = StageFiles(folder, (effort, minutes, config, labelled))
-        run = _Run(labelled, config, tuple(image.mark for image in reserved), device, until, files, say, report)
+        run = _Run(labelled, config, tuple(image.mark for image in reserved), device, begun, until, files, say, report)
         fitted = run.fast() if effort == "fast" else run.good() if effort == "good" else run.best()
     say(fitted.text())
     if reserved:
@@ -197,6 +197,7 @@ class _Run:
     config: StackConfig
     reserved: tuple[str, ...]
     device: str
+    begun: float
     until: float | None
     files: StageFiles
     say: Say
@@ -218,7 +219,10 @@ class _Run:
         net, choice = self._refined(stack)
         before = net if self.stages[-1].kept else stack
         begun = time.monotonic()
-        settings = deep_settings(net, self.labelled, choice.is_turned, self.device, self.until, self.config.seed)
+        until = self.until
+        if until is None and self.device == "cpu":
+            until = self.begun + 60 * BEST_MINUTES
+        settings = deep_settings(net, self.labelled, choice.is_turned, self.device, until, self.config.seed)
         settings = self.files.settings("deep", settings)
         self.say(
             f"convolutional networks: {len(tasks_of(settings, self.labelled))} of {settings.conv.base} channels, "
