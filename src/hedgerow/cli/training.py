@@ -27,7 +27,6 @@ from hedgerow.errors import ConfigError
 from hedgerow.files import megabytes
 from hedgerow.forest.history import Refinement
 from hedgerow.images.pairing import told_apart
-from hedgerow.jobs.training import Reading
 
 PRESETS: dict[str, Any] = {
     "default": RefineConfig,
@@ -96,7 +95,7 @@ def train(
         fitted = jobs.train_with_effort(
             *told_apart([*images, labels]), output, effort, None if config is None else StackConfig.read(config),
             minutes=minutes, device=device, restart=restart, changes=given(options), layers=_names(layers),
-            reading=Reading(_unlabelled(unlabelled), max_classes, pages), overwrite=overwrite,
+            unlabelled=_unlabelled(unlabelled), max_classes=max_classes, pages=pages, overwrite=overwrite,
             keep=[] if config is None else [config], say=print,
         )  # fmt: skip
         print(f"{output}: {megabytes(fitted.n_bytes)}")

@@ -27,6 +27,7 @@ from hedgerow.forest.samples import reserve
 from hedgerow.images.labelled import Images, LabelledImage, LabelledSet, labelled_set
 from hedgerow.images.legend import Legend
 from hedgerow.images.pairing import FilesSpec
+from hedgerow.images.reading import Pages
 from hedgerow.io import model_file
 from hedgerow.jobs.inputs import Say, unsaid
 from hedgerow.jobs.plans import BEST_MINUTES, deep_settings, expected
@@ -119,7 +120,9 @@ def train_with_effort(
     restart: bool = False,
     changes: Mapping[str, Any] | None = None,
     layers: Sequence[str] = (),
-    reading: Reading | None = None,
+    unlabelled: int | str | None = None,
+    max_classes: int = 64,
+    pages: Pages = None,
     keep: Iterable[PathLike] = (),
     overwrite: bool = False,
     say: Say = unsaid,
@@ -132,7 +135,7 @@ def train_with_effort(
     """
     check_effort(effort, minutes)
     labelled, settings, output = prepared(
-        images, labels, output, config, reading or Reading(), changes=changes, layers=layers, keep=keep,
+        images, labels, output, config, Reading(unlabelled, max_classes, pages), changes=changes, layers=layers, keep=keep,
         overwrite=overwrite, say=say,
     )  # fmt: skip
     folder = output.with_name(output.name + ".work")

@@ -22,7 +22,6 @@ from hedgerow.progress import Report
 from hedgerow.written import is_ours
 
 if TYPE_CHECKING:
-    from hedgerow.deep.deepstack import DeepStack
     from hedgerow.network.stacknet import StackNet
 
 
@@ -67,10 +66,16 @@ def refine(
     overwrite:  also an existing file that Hedgerow did not write
     """
     extras.require("torch", "refinement")
+    from hedgerow.deep.deepstack import DeepStack
     from hedgerow.refinement.loop import refine_labelled
 
     check_device(device, is_network=True)
     loaded = model_file.load(model)
+    if isinstance(loaded, DeepStack):
+        raise InputError(
+            f"{model} has a convolutional level, which was trained on its network as it is; refine the network it was "
+            "made from, and make the level again (`hedgerow train --effort best`)."
+        )
     pairs = pair_files(images, labels)
     held_pairs = [] if validation is None else pair_files(*validation)
     output = checked_output(output, [model, *files_of([*pairs, *held_pairs]), *keep], overwrite=overwrite)
@@ -104,16 +109,10 @@ def _checkpoint_of(output: Path, restart: bool) -> Path:
 
 
 def _network(
-    loaded: ForestStack | StackNet | DeepStack, path: PathLike, split: str | None, sharpness: Sharpness | None
+    loaded: ForestStack | StackNet, path: PathLike, split: str | None, sharpness: Sharpness | None
 ) -> StackNet:
-    from hedgerow.deep.deepstack import DeepStack
     from hedgerow.network.mapping import to_convnet
 
-    if isinstance(loaded, DeepStack):
-        raise InputError(
-            f"{path} has a convolutional level, which was trained on its network as it is; refine the network it was "
-            "made from, and make the level again (`hedgerow train --effort best`)."
-        )
     if isinstance(loaded, ForestStack):
         return to_convnet(loaded, split or "soft", sharpness)
     if split is not None or sharpness is not None:

@@ -1,0 +1,190 @@
+"""One knob for effort: what each does, what it says, and that it goes on where it stopped."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+import hedgerow as hr
+from hedgerow import jobs
+from hedgerow.config import RefineConfig
+from hedgerow.deep import adapting, held_out
+from hedgerow.deep.adapting import Choice, choose_refinement
+from hedgerow.images.labelled import labelled_set
+from hedgerow.jobs import effort, plans
+from hedgerow.progress import silent
+from helpers.deep import SMALL, STACK, pictures
+from helpers.files import write
+from helpers.refusals import assert_one_sentence
+
+FEW_STEPS = RefineConfig(n_steps=3, pixels=200, held_out=0.0)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """Small networks, briefly trained."""
+    plan = hr.DeepConfig(n_folds=2, n_networks=1, members=("reading",), conv=SMALL)
+    monkeypatch.setattr(plans, "CPU", plan)
+    monkeypatch.setattr(plans, "FEWEST_STEPS", 4)
+    monkeypatch.setattr(plans, "MOST_STEPS", 4)
+    monkeypatch.setattr(effort, "RefineConfig", lambda: FEW_STEPS)
+
+
+def fitted(which, images=None, said=None, **options):
+    images, labels = images or pictures()
+    say = (said if said is not None else []).append
+    return hr.fit(images, labels, which, STACK, say=say, progress=silent, **options)
+
+
+def helping(refined):
+    """A choice that scores so."""
+    return lambda *given, **options: Choice(FEW_STEPS, 0.5, refined, [])
+
+
+def test_fast_is_the_stack():
+    images, labels = pictures()
+    said = []
+    found = fitted("fast", said=said)
+    assert isinstance(found, hr.ForestStack)
+    np.testing.assert_array_equal(found.predict(images[0]), hr.fit_stack(images, labels, STACK).predict(images[0]))
+    assert "effort fast: expected to take about" in said[0]
+    assert any(line.startswith("stack of forests: held-out mean Dice 0.") for line in said[-2].splitlines())
+
+
+def test_good_refines_with_what_was_chosen_and_keeps_it_only_if_it_helps(monkeypatch):
+    monkeypatch.setattr(adapting, "choose_refinement", helping(0.6))
+    found = fitted("good")
+    assert isinstance(found, hr.StackNet)
+    assert found.refinements[-1].config["n_steps"] == FEW_STEPS.n_steps
+    monkeypatch.setattr(adapting, "choose_refinement", helping(0.4))
+    said = []
+    assert isinstance(fitted("good", said=said), hr.ForestStack)
+    assert "it does not help, so the model is that of before" in said[-2]
+
+
+def test_best_adds_a_convolutional_level_and_keeps_it_only_if_it_helps(monkeypatch):
+    monkeypatch.setattr(adapting, "choose_refinement", helping(0.6))
+    monkeypatch.setattr("hedgerow.deep.fitting.find_weights", lambda said, target, usual=None: dict.fromkeys(said, 0.5))
+    labelled = labelled_set(*pictures())
+    scores = iter([0.5, 0.5, 0.7, 0.5, 0.6, 0.5])  # of stack, reading and both, twice
+    monkeypatch.setattr("hedgerow.deep.fitting.mean_dice", lambda proba, target: next(scores))
+    found = effort.fit_labelled(labelled, STACK, "best", progress=silent)
+    assert isinstance(found.model, hr.DeepStack)
+    assert [stage.kept for stage in found.stages] == [True, True, True]
+    found = effort.fit_labelled(labelled, STACK, "best", progress=silent)
+    assert isinstance(found.model, hr.StackNet), "the level scored no better than the stack's network"
+    assert not found.stages[-1].kept
+
+
+def test_the_way_to_refine_is_chosen_by_what_it_brings(monkeypatch):
+    worth = {"small": 0.3, "turned": 0.5, "soft": 0.6}
+
+    def dice(self, config):
+        if config.relax == 0.3:
+            return worth["soft"]
+        return worth["turned"] if config.augment == adapting.TURNED else worth["small"]
+
+    monkeypatch.setattr(adapting.Trial, "dice", dice)
+    said, labelled = [], labelled_set(*pictures())
+    found = choose_refinement(labelled, STACK, FEW_STEPS, say=said.append, report=silent)
+    assert found.is_turned
+    assert found.config.relax == 0.3
+    assert found.refined == 0.6
+    assert [name for name, _ in found.tried][:3] == ["small changes", "any rotation, mirrored", "softness 0.3"]
+    assert len(said) == 1 + len(found.tried)
+
+
+def test_the_images_that_choose_are_not_trained_on():
+    labelled = labelled_set(*pictures(8))
+    trial = adapting.Trial(labelled, STACK, "cpu", silent)
+    held = {labelled.images[i].mark for i in trial.folds.held(0)}
+    assert held
+    assert not held & set(trial.stack.known.seen)
+    assert not held & {image.mark for image in trial.training}
+    assert 0 <= trial.dice(FEW_STEPS) <= 1
+
+
+def test_when_the_time_is_up_what_was_tried_is_used(monkeypatch):
+    monkeypatch.setattr(adapting.Trial, "dice", lambda self, config: 0.4)
+    found = choose_refinement(labelled_set(*pictures()), STACK, FEW_STEPS, until=0.0, report=silent)
+    assert len(found.tried) == 2
+    assert found.refined == 0.4
+    assert found.config.n_steps == 1, "a third of the steps, as tried"
+
+
+def test_an_interrupted_run_goes_on_from_its_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(adapting, "choose_refinement", helping(0.6))
+    images, labels = pictures()
+    for name, some in (("images", images), ("labels", labels)):
+        for k, one in enumerate(some):
+            write(tmp_path / name / f"{k}.tif", one)
+    job = {"config": STACK, "progress": silent}
+    whole = jobs.train_with_effort(tmp_path / "images", tmp_path / "labels", tmp_path / "a.hedge", "best", **job)
+    assert not (tmp_path / "a.hedge.work").exists()
+
+    def stop(net, labelled, report):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(held_out, "made_again", stop)
+        with pytest.raises(KeyboardInterrupt):
+            jobs.train_with_effort(tmp_path / "images", tmp_path / "labels", tmp_path / "b.hedge", "best", **job)
+    assert (tmp_path / "b.hedge.work" / "refined.hedge").exists()
+    assert not (tmp_path / "b.hedge").exists()
+    with pytest.raises(hr.InputError) as problem:
+        jobs.train_with_effort(tmp_path / "images", tmp_path / "labels", tmp_path / "b.hedge", "good", **job)
+    assert_one_sentence(problem, "interrupted run", "--restart")
+    monkeypatch.setattr(effort, "grow_stack", None)  # the stack is there
+    monkeypatch.setattr("hedgerow.refinement.loop.refine_labelled", None)
+    resumed = jobs.train_with_effort(tmp_path / "images", tmp_path / "labels", tmp_path / "b.hedge", "best", **job)
+    assert type(resumed.model) is type(whole.model)
+    np.testing.assert_array_equal(resumed.model.predict_proba(images[0]), whole.model.predict_proba(images[0]))
+    assert not (tmp_path / "b.hedge.work").exists()
+
+
+def test_reserved_images_are_seen_by_no_stage(monkeypatch):
+    monkeypatch.setattr(adapting, "choose_refinement", helping(0.6))
+    labelled, said = labelled_set(*pictures(6)), []
+    found = effort.fit_labelled(labelled, replace(STACK, reserve=0.34), "good", say=said.append, progress=silent)
+    known = found.model.known
+    assert len(known.reserved) == 2
+    assert not set(known.reserved) & set(known.seen)
+    assert any("on 2 reserved image(s)" in line for line in said)
+
+
+@pytest.mark.parametrize(("wrong", "words"), [({"effort": "most"}, "fast, good, best"), ({"minutes": -1}, "positive")])
+def test_impossible_efforts_are_refused(wrong, words):
+    images, labels = pictures(2)
+    with pytest.raises(hr.ConfigError) as problem:
+        hr.fit(images, labels, **{"effort": "good", **wrong})
+    assert_one_sentence(problem, words)
+
+
+def test_somebody_elses_folder_is_left_alone(tmp_path):
+    images, labels = pictures(2)
+    for name, some in (("images", images), ("labels", labels)):
+        write(tmp_path / name / "0.tif", some[0])
+    theirs = tmp_path / "m.hedge.work" / "thesis.txt"
+    theirs.parent.mkdir()
+    theirs.write_text("all of it")
+    for restart in (False, True):
+        with pytest.raises(hr.InputError) as problem:
+            jobs.train_with_effort(
+                tmp_path / "images", tmp_path / "labels", tmp_path / "m.hedge", "good", restart=restart, progress=silent
+            )
+        assert_one_sentence(problem, "m.hedge.work", "move it away")
+    assert theirs.read_text() == "all of it"
+
+
+def test_the_plan_for_a_cpu_fits_the_time():
+    images, labels = pictures()
+    labelled = labelled_set(images, labels)
+    net = hr.to_convnet(hr.fit_stack(images, labels, STACK))
+    found = plans.deep_settings(net, labelled, True, "cpu", 10.0**9, 7)
+    assert found.conv.n_steps == 4
+    assert found.conv.augment == adapting.TURNED
+    assert found.conv.orientations == 8
+    assert found.seed == 7
+    assert plans.deep_settings(net, labelled, False, "cuda", None, 0) == plans.GPU
