@@ -16,6 +16,7 @@ from hedgerow.forest.autocontext import grow_stack
 from hedgerow.images.labelled import LabelledSet, labelled_set
 from hedgerow.images.pictures import label_picture, save_sheet
 from hedgerow.io import model_file
+from hedgerow.jobs.plans import BEST_MINUTES
 from hedgerow.predict.tiling import predict_indices
 from hedgerow.progress import silent
 from hedgerow.report.figures import input_picture
@@ -68,6 +69,9 @@ def run_demo(kind: str, folder: Path, say: Say, *, overwrite: bool = False) -> N
     say(f"\nlook at: {', '.join(str(folder / name) for name in written)}")
     last = folder / f"{list(models)[-1]}.hedge"
     say(f"next: hedgerow predict {last} {where} -o segmented/")
+    if extras.is_there("torch"):
+        best = f"hedgerow train {where} {folder / 'labels'} -o best.hedge --effort best"
+        say(f"for a better model, with convolutional networks, in about {BEST_MINUTES:g} minutes: {best}")
 
 
 def _refined(

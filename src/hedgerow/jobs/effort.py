@@ -135,8 +135,8 @@ def train_with_effort(
     """
     check_effort(effort, minutes)
     labelled, settings, output = prepared(
-        images, labels, output, config, Reading(unlabelled, max_classes, pages), changes=changes, layers=layers, keep=keep,
-        overwrite=overwrite, say=say,
+        images, labels, output, config, Reading(unlabelled, max_classes, pages), changes=changes, layers=layers,
+        keep=keep, overwrite=overwrite, say=say,
     )  # fmt: skip
     folder = output.with_name(output.name + ".work")
     if restart:
