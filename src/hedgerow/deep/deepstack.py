@@ -38,6 +38,13 @@ class DeepStack(Answers):
     nets:    by member, its networks, each trained without one fold of the images; they count the same
     weights: by member, STACK included; they sum to 1
     record:  how it was made, and what each member scored on images that it did not see
+
+    >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
+    >>> net = hr.to_convnet(hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2)))
+    >>> small = hr.ConvConfig(base=2, n_down=2, n_steps=2, batch=1)
+    >>> deep = hr.deepen(net, images, labels, hr.DeepConfig(n_folds=2, conv=small))
+    >>> deep.n_levels, round(sum(deep.weights.values()), 6)
+    (2, 1.0)
     """
 
     base: StackNet
