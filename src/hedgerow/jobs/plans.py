@@ -1,6 +1,6 @@
 """What an effort is expected to take, and convolutional networks as large and trained as long as the time allows.
 
-The figures were measured on two cores of 2024 (docs/effort.md) and are rough elsewhere.
+The figures were measured on two cores (benchmarks/RESULTS.md, docs/deep.md) and are rough elsewhere.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from hedgerow.threads import get_threads
 if TYPE_CHECKING:
     from hedgerow.network.stacknet import StackNet
 
-STACK_SECONDS = 45.0  # of a CPU, for a stack on a megapixel of images
-REFINE_SECONDS = 0.12  # of a CPU, for a step of refinement, and as much again for a megapixel of its image
+STACK_SECONDS = 75.0  # of a CPU, for a stack on a megapixel of grey images; it grows as the root of their channels
+REFINE_SECONDS = 0.4  # of a CPU, for a step of refinement
+TRIED = 1000  # steps of refinement in all, those that choose its settings included
+REFINED = 300  # of one
 BEST_MINUTES = 22.0  # of all of `best` on a CPU, if no time is given
 GPU_SECONDS = 300.0  # of the convolutional networks, on a GPU of 2024
 SPARE = 0.9  # part of the time that steps are planned for
@@ -31,14 +33,10 @@ def expected(labelled: LabelledSet, effort: str, minutes: float | None, device: 
     """In words: what it is expected to take."""
     if minutes is not None:
         return f"about {duration(60 * minutes)}, as asked for"
-    pixels = sum(image.target.size for image in labelled) / 1e6
-    stack = STACK_SECONDS * pixels / get_threads() + 3
-    step = REFINE_SECONDS * (1 + pixels / len(labelled)) / get_threads()
-    seconds = stack
-    if effort != "fast":
-        seconds += stack + 1000 * step
+    stack, step = _stack_seconds(labelled) + 3, REFINE_SECONDS / get_threads()
+    seconds = stack if effort == "fast" else 2 * stack + TRIED * step
     if effort == "best":
-        on_gpu = seconds + GPU.n_folds * (stack + 300 * step) + GPU_SECONDS
+        on_gpu = seconds + GPU.n_folds * (stack + REFINED * step) + GPU_SECONDS
         seconds = max(60 * BEST_MINUTES, seconds) if device == "cpu" else on_gpu
     return f"expected to take about {duration(seconds)}"
 
@@ -74,6 +72,10 @@ def deep_settings(
 
 def _again_seconds(labelled: LabelledSet, is_refined: int) -> float:
     """Of making the stack once more."""
+    refining = REFINED * REFINE_SECONDS / get_threads()
+    return _stack_seconds(labelled) + (refining if is_refined else 0)
+
+
+def _stack_seconds(labelled: LabelledSet) -> float:
     pixels = sum(image.target.size for image in labelled) / 1e6
-    step = REFINE_SECONDS * (1 + pixels / len(labelled))
-    return (STACK_SECONDS * pixels + (300 * step if is_refined else 0)) / get_threads()
+    return STACK_SECONDS * pixels * len(labelled.images[0].planes) ** 0.5 / get_threads()
