@@ -1,0 +1,122 @@
+"""Files of deep stacks that are damaged or made to deceive: one sentence refuses them, before memory is asked for."""
+
+import copy
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+import hedgerow as hr
+from hedgerow.io import deep_file
+from helpers.deep import equal_weights, pictures, small_deep
+from helpers.model_files import Contents, refused
+
+WEIGHT = "deep.alone.0.down.0.0.weight"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    path = tmp_path_factory.mktemp("deep") / "deep.hedge"
+    with equal_weights():
+        hr.save(small_deep(*pictures()), path)
+    return Contents.of(path)
+
+
+@pytest.fixture
+def contents(whole):
+    return copy.deepcopy(whole)
+
+
+def test_unchanged_contents_are_accepted(contents, tmp_path):
+    contents.write(tmp_path / "same.hedge")
+    assert isinstance(hr.load(tmp_path / "same.hedge"), hr.DeepStack)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"base": 3},
+        {"base": 10**9},
+        {"base": "2"},
+        {"n_down": 7},
+        {"widest": 0},
+        {"members": {}},
+        {"members": {"alone": 2}},
+        {"members": {"alone": 2, "reading": 10**6}},
+        {"members": {"alone": 2, "stranger": 2}},
+        {"members": [1, 2]},
+        {"weights": {"stack": 0.5, "alone": 0.5}},
+        {"weights": {"stack": 1.0, "alone": 1.0, "reading": -1.0}},
+        {"weights": {"stack": 0.1, "alone": 0.1, "reading": 0.1}},
+        {"weights": {"stack": "all", "alone": 0.5, "reading": 0.5}},
+        {"features": [0, 10**6]},
+        {"features": [3, 1]},
+        {"features": [0]},
+        {"orientations": 9},
+        {"orientations": 0},
+        {"record": {"scores": {"stack": 2.0}}},
+        {"record": {"held": "nothing"}},
+        {"record": "good"},
+    ],
+    ids=str,
+)
+def test_impossible_descriptions_are_refused(contents, tmp_path, change):
+    contents.model["deep"] |= change
+    contents.write(tmp_path / "bad.hedge")
+    refused(tmp_path / "bad.hedge")
+
+
+@pytest.mark.parametrize("missing", ["base", "members", "weights", "features", "orientations", "record"])
+def test_missing_entries_are_refused(contents, tmp_path, missing):
+    del contents.model["deep"][missing]
+    contents.write(tmp_path / "bad.hedge")
+    refused(tmp_path / "bad.hedge")
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        (WEIGHT, lambda array: array[:1]),
+        (WEIGHT, lambda array: array * np.float32(np.nan)),
+        ("deep.reading.1.score.weight", lambda array: array[:, :, 0]),
+        ("deep.alone.0.down.0.1.running_var", lambda array: -1 - np.abs(array)),
+        ("deep.mean", lambda array: np.append(array, array)),
+        ("deep.std", lambda array: 0 * array),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(contents, tmp_path, name, change):
+    contents.arrays[name] = np.ascontiguousarray(change(contents.arrays[name]))
+    contents.write(tmp_path / "bad.hedge")
+    refused(tmp_path / "bad.hedge")
+
+
+def test_missing_and_further_arrays_are_refused(contents, tmp_path):
+    taken = contents.arrays.pop(WEIGHT)
+    contents.write(tmp_path / "missing.hedge")
+    refused(tmp_path / "missing.hedge")
+    contents.arrays |= {WEIGHT: taken, "deep.alone.7.class_bias": taken}
+    contents.write(tmp_path / "further.hedge")
+    refused(tmp_path / "further.hedge")
+
+
+def test_networks_in_a_file_without_the_level_are_refused(contents, tmp_path):
+    contents.model["kind"] = "net"
+    contents.write(tmp_path / "bad.hedge")
+    refused(tmp_path / "bad.hedge")
+
+
+def test_a_huge_network_is_refused_before_it_is_made(contents, tmp_path, monkeypatch):
+    """Its shapes are known without memory: on the device `meta`."""
+    made = []
+    whole = deep_file.UNet.__init__
+
+    def noted(self, *sizes, **named):
+        whole(self, *sizes, **named)
+        made.append(next(self.parameters()).device.type)
+
+    monkeypatch.setattr(deep_file.UNet, "__init__", noted)
+    contents.model["deep"] |= {"base": 1024, "n_down": 6, "widest": 4096}
+    contents.write(tmp_path / "huge.hedge")
+    refused(tmp_path / "huge.hedge")
+    assert made == ["meta"]
