@@ -30,7 +30,7 @@ def test_the_forests_come_closer_to_the_whole_model(deep):
     small = hr.distil(deep, images)
     assert isinstance(small, hr.ForestStack)
     assert small.settings["mapped_back"] == "distilled"
-    plain = hr.to_forest(deep.base, images)
+    plain = hr.to_forest(deep.base, images, "leaf_mean")
     assert distance(small, deep, images) < distance(plain, deep, images)
 
 

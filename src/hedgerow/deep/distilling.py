@@ -24,8 +24,8 @@ from hedgerow.progress import Report, reporting
 def distil(deep: DeepStack, images: Images, *, stride: int = 1, progress: Report | None = None) -> ForestStack:
     """The forests of a deep stack, with votes fitted to all that it says of images (H,W[,C]); they need no labels.
 
-    Its network is mapped back first ("fitted"); then the votes of the last level are fitted again, to what the deep
-    stack says instead of its network. The more images, the better: those that nobody labelled, too.
+    Its network is mapped back first (Map Back 2); then the votes of the last level are fitted to what the deep stack
+    says, as "fitted" does with what its network says.
 
     stride: of mapping back, see `to_forest`
 
@@ -42,7 +42,7 @@ def distil(deep: DeepStack, images: Images, *, stride: int = 1, progress: Report
     if not len(images):
         raise InputError("distil fits votes to images, but there are none; give some, with or without labels.")
     with reporting(progress) as report:
-        stack = to_forest(deep.base, images, "fitted", stride=stride, progress=report)
+        stack = to_forest(deep.base, images, "leaf_mean", stride=stride, progress=report)
         samples = _said(deep, stack, images, report)
     last = samples.fitted(stack.levels[-1])
     reused.let_go()
