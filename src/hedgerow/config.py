@@ -272,7 +272,7 @@ class RefineConfig(Checked):
 
 @dataclass(frozen=True, repr=False)
 class ConvConfig(Checked):
-    """A convolutional network, a U-Net, and how it is trained: as a level of the stack, a member, or a yardstick.
+    """A convolutional network, a U-Net, and how it is trained.
 
     >>> hr.ConvConfig(base=16, n_steps=500).n_down
     4

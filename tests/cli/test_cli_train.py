@@ -234,3 +234,9 @@ def test_labels_may_be_colours(train, hedgerow, place, example):
     scored = hedgerow("evaluate", place / "model.hedge", place / "images", place / "labels")
     assert scored.code == 0, scored.err
     assert re.search(r"mean Dice (0\.9|1)", scored.out), scored.out
+
+
+@pytest.mark.parametrize("option", [("--minutes", "3"), ("--restart",), ("--device", "cuda")])
+def test_what_only_more_effort_uses_is_refused_without_it(train, place, option):
+    assert_refused(train(*option), "--effort good or best")
+    assert not (place / "model.hedge").exists()

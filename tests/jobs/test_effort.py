@@ -1,5 +1,6 @@
 """One knob for effort: what each does, what it says, and that it goes on where it stopped."""
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +16,7 @@ from hedgerow.deep.adapting import Choice, choose_refinement
 from hedgerow.images.labelled import labelled_set
 from hedgerow.jobs import effort, plans
 from hedgerow.progress import silent
+from hedgerow.threads import threads
 from helpers.deep import SMALL, STACK, pictures
 from helpers.files import write
 from helpers.refusals import assert_one_sentence
@@ -178,13 +180,19 @@ def test_somebody_elses_folder_is_left_alone(tmp_path):
     assert theirs.read_text() == "all of it"
 
 
-def test_the_plan_for_a_cpu_fits_the_time():
+def test_the_plan_for_a_cpu_fits_the_time(monkeypatch):
     images, labels = pictures()
     labelled = labelled_set(images, labels)
     net = hr.to_convnet(hr.fit_stack(images, labels, STACK))
-    found = plans.deep_settings(net, labelled, True, "cpu", 10.0**9, 7)
-    assert found.conv.n_steps == 4
+    monkeypatch.setattr("hedgerow.deep.fitting.seconds_of_a_step", lambda *given: 0.5)
+    monkeypatch.setattr(plans, "MOST_STEPS", 10**6)
+    with threads(1):
+        left = 1000 - 2 * plans._again_seconds(labelled, 0)
+        found = plans.deep_settings(net, labelled, True, "cpu", time.monotonic() + 1000, 7)
+    assert found.conv.n_steps == pytest.approx(plans.SPARE * left / 0.5, abs=3), "one network, one thread"
     assert found.conv.augment == adapting.TURNED
     assert found.conv.orientations == 8
     assert found.seed == 7
+    hurried = plans.deep_settings(net, labelled, False, "cpu", time.monotonic(), 7)
+    assert hurried.conv.n_steps == plans.FEWEST_STEPS
     assert plans.deep_settings(net, labelled, False, "cuda", None, 0) == plans.GPU

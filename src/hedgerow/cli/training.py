@@ -91,6 +91,8 @@ def train(
     Better:  hedgerow train photos/ painted/ -o model.hedge --effort best
     """
     options = {"n_levels": levels, "n_trees": trees, "features": features, "reserve": reserve, "seed": seed}
+    if effort == "fast" and (minutes is not None or device != "cpu" or restart):
+        raise ConfigError("--minutes, --device and --restart are for --effort good or best; forests take seconds.")
     if effort != "fast":
         fitted = jobs.train_with_effort(
             *told_apart([*images, labels]), output, effort, None if config is None else StackConfig.read(config),

@@ -173,7 +173,7 @@ def fit_labelled(
         labelled, config = replace(labelled, images=trained), replace(config, reserve=0.0)
     until = None if minutes is None else begun + 60 * minutes
     with reporting(progress) as report:
-        files = StageFiles(folder, (effort, minutes, config, labelled))
+        files = StageFiles(folder, effort, minutes, config, labelled)
         run = _Run(labelled, config, tuple(image.mark for image in reserved), device, begun, until, files, say, report)
         fitted = run.fast() if effort == "fast" else run.good() if effort == "good" else run.best()
     say(fitted.text())
@@ -217,6 +217,7 @@ class _Run:
 
     def best(self) -> Fitted:
         from hedgerow.deep.fitting import deepen_labelled, tasks_of
+        from hedgerow.deep.members import TOGETHER
 
         stack = self._stack()
         net, choice = self._refined(stack)
@@ -225,8 +226,10 @@ class _Run:
         until = self.until
         if until is None and self.device == "cpu":
             until = self.begun + 60 * BEST_MINUTES
-        settings = deep_settings(net, self.labelled, choice.is_turned, self.device, until, self.config.seed)
-        settings = self.files.settings("deep", settings)
+        settings = self.files.settings(
+            "deep",
+            lambda: deep_settings(net, self.labelled, choice.is_turned, self.device, until, self.config.seed),
+        )
         self.say(
             f"convolutional networks: {len(tasks_of(settings, self.labelled))} of {settings.conv.base} channels, "
             f"{settings.conv.n_steps} steps of {settings.conv.batch} crops each"
@@ -235,12 +238,11 @@ class _Run:
             net, self.labelled, settings, device=self.device, folder=self.files.folder, progress=self.report
         )
         scores = deep.record.scores
-        for name in (*deep.record.scores,):
-            if name != "together":
-                self.say(f"  {name}: {scores[name]:.3f}, weight {deep.weights.get(name, 0.0):g}")
-        is_better = bool(deep.nets) and scores["together"] > scores["stack"]
+        for name in (name for name in scores if name != TOGETHER):
+            self.say(f"  {name}: {scores[name]:.3f}, weight {deep.weights.get(name, 0.0):g}")
+        is_better = bool(deep.nets) and scores[TOGETHER] > scores["stack"]
         seconds = time.monotonic() - begun
-        self.stages.append(Stage("convolutional level", scores["stack"], scores["together"], seconds, is_better))
+        self.stages.append(Stage("convolutional level", scores["stack"], scores[TOGETHER], seconds, is_better))
         return Fitted(deep if is_better else before, self.stages)
 
     def _stack(self) -> ForestStack:

@@ -7,11 +7,12 @@ import os
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from hedgerow.config import DeepConfig, RefineConfig
+from hedgerow.config import DeepConfig, RefineConfig, StackConfig
 from hedgerow.errors import HedgerowError, InputError
 from hedgerow.files import fingerprint, make_folder, write_text
+from hedgerow.images.labelled import LabelledSet
 from hedgerow.io import model_file
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from hedgerow.network.stacknet import StackNet
 
 
+Item = TypeVar("Item")
 RUN = "run.txt"  # says which run it is
 OURS = (".hedge", ".json", ".state", ".array", ".checkpoint")
 
@@ -28,12 +30,13 @@ OURS = (".hedge", ".json", ".state", ".array", ".checkpoint")
 class StageFiles:
     """The files of a run; without a folder nothing is kept."""
 
-    def __init__(self, folder: Path | None, decides: tuple[Any, ...]) -> None:
-        """decides: effort, minutes, settings and images; a folder of another run is refused"""
+    def __init__(
+        self, folder: Path | None, effort: str, minutes: float | None, config: StackConfig, labelled: LabelledSet
+    ) -> None:
+        """All that decides what a run makes: the folder of another run is refused."""
         self.folder = folder
         if folder is None:
             return
-        effort, minutes, config, labelled = decides
         arrays = [array for image in labelled for array in (image.planes, image.target)]
         mark = fingerprint(effort, minutes, config.to_dict(), list(labelled.classes), *arrays)
         _check_ours(folder)
@@ -75,11 +78,17 @@ class StageFiles:
 
         return self._kept("choice", make, lambda one: {**asdict(one), "config": one.config.to_dict()}, rebuilt)
 
-    def settings(self, name: str, chosen: DeepConfig) -> DeepConfig:
+    def settings(self, name: str, make: Callable[[], DeepConfig]) -> DeepConfig:
         """Settings that depend on how fast this machine is: as they were at first."""
-        return self._kept(name, lambda: chosen, lambda one: one.to_dict(), DeepConfig.from_dict)
+        return self._kept(name, make, DeepConfig.to_dict, DeepConfig.from_dict)
 
-    def _kept(self, name: str, make: Any, to_dict: Any, rebuilt: Any) -> Any:
+    def _kept(
+        self,
+        name: str,
+        make: Callable[[], Item],
+        to_dict: Callable[[Item], dict[str, Any]],
+        rebuilt: Callable[[dict[str, Any]], Item],
+    ) -> Item:
         path = self.path(f"{name}.json")
         if path is not None and path.exists():
             try:
