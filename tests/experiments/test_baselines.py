@@ -99,7 +99,7 @@ def test_it_says_the_most_likely_class(example):
     found = model.predict_indices(planes)
     assert model.classes == CLASSES
     assert (found.shape, found.dtype) == (example.images[0].shape, np.uint8)
-    scores = model.network(model.scale.apply(planes))[0].numpy()
+    scores = model.network(model.read(planes))[0].numpy()
     np.testing.assert_array_equal(found, scores.argmax(axis=0))
 
 
@@ -163,7 +163,7 @@ def test_a_constant_image_and_a_constant_channel(example):
 def test_missing_depth_is_told_from_any_depth():
     images, labels = hr.synthetic.bodies(2, size=(24, 32))
     model = fit(images, labels, dataclasses.replace(BRIEF, images="depth"))
-    planes = model.scale.apply(images[0].astype(np.float32)[None])[0].numpy()
+    planes = model.scale.apply(images[0].astype(np.float32)[None])
     missing = images[0] == 0
     assert missing.any()
     assert (planes[:, missing] == 0).all()

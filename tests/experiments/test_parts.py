@@ -217,6 +217,7 @@ def test_settings_that_cannot_be_are_refused_in_one_sentence(folder, hedgerow, s
         (folder / "own.toml").write_text(settings)
     options = ("--config", folder / "own.toml", "--part", "own")
     assert_refused(hedgerow("experiment", "vnc", "--data", folder, "-o", folder / "out", *options), *words)
+    assert not list(folder.glob("out/**/*.hedge")), "forests were grown before the settings were read"
 
 
 def test_a_refinement_that_diverges_is_told(folder):

@@ -17,6 +17,7 @@ from torch import nn
 from torch.nn import functional
 
 from hedgerow.config import AugmentConfig
+from hedgerow.deep.convnet import InputScale, fit_scale
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.experiments.data import scored
 from hedgerow.experiments.networks import NETWORKS
@@ -60,42 +61,6 @@ class BaselineConfig(Checked):
 
 
 @dataclass(frozen=True, eq=False)
-class InputScale:
-    """How an image's planes (M,H,W) become the network's: standardised by the training images.
-
-    mean, std: (M,1,1) float32
-    is_depth:  a depth of 0 is missing, and a second plane says where depths were measured
-    """
-
-    mean: np.ndarray
-    std: np.ndarray
-    is_depth: bool
-
-    @property
-    def n_outputs(self) -> int:
-        return 2 if self.is_depth else len(self.mean)
-
-    def apply(self, planes: np.ndarray) -> torch.Tensor:
-        """(1,M,H,W) float32, with M of 2 for depth images."""
-        scaled = (planes - self.mean) / self.std
-        if self.is_depth:
-            measured = planes != 0
-            scaled = np.concatenate([np.where(measured, scaled, 0), measured]).astype(np.float32)
-        return torch.from_numpy(scaled)[None]
-
-
-def _fit_scale(images: Sequence[LabelledImage], is_depth: bool) -> InputScale:
-    n_inputs = len(images[0].planes)
-    values = np.concatenate([image.planes.reshape(n_inputs, -1) for image in images], axis=1)
-    if is_depth and (values != 0).any():
-        values = values[:, values[0] != 0]
-    mean = values.mean(axis=1, dtype=np.float64)[:, None, None]
-    std = values.std(axis=1, dtype=np.float64)[:, None, None]
-    std = np.where(std > 1e-9 * np.abs(mean), std, 1.0)
-    return InputScale(mean.astype(np.float32), std.astype(np.float32), is_depth)
-
-
-@dataclass(frozen=True, eq=False)
 class Baseline:
     """A trained network.
 
@@ -115,8 +80,12 @@ class Baseline:
     def predict_indices(self, planes: np.ndarray) -> np.ndarray:
         """(H,W) class indices of an image (M,H,W)."""
         with torch.inference_mode():
-            found = self.network(self.scale.apply(planes).to(self.device))[0].argmax(dim=0)
+            found = self.network(self.read(planes))[0].argmax(dim=0)
         return np.asarray(found.cpu().numpy(), np.uint8)
+
+    def read(self, planes: np.ndarray) -> torch.Tensor:
+        """(1,M,H,W) what the network reads of an image (M,H,W), on its device."""
+        return torch.from_numpy(self.scale.apply(planes))[None].to(self.device)
 
 
 def fit_baseline(
@@ -138,7 +107,7 @@ def fit_baseline(
     n_held = 0 if n < FEW_IMAGES else min(max(round(config.validation * n), 1), n - 1)
     order = rng.permutation(n)
     held, training = ([labelled.images[i] for i in part] for part in (order[:n_held], order[n_held:]))
-    scale = _fit_scale(training, is_depth)
+    scale = fit_scale(training, 0.0 if is_depth else None)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(config.seed)
         network = NETWORKS[config.network](scale.n_outputs, labelled.n_classes, config.base, config.n_down)
@@ -175,7 +144,7 @@ def _train(
     for step in range(1, config.steps + 1):
         image = _next_image(training[rng.integers(len(training))], config, rng)
         target = torch.from_numpy(image.target.astype(np.int64))[None].to(device)
-        found = network(model.scale.apply(image.planes).to(device))
+        found = network(model.read(image.planes))
         loss = functional.cross_entropy(found, target, weight, ignore_index=UNLABELLED_INDEX)
         optimiser.zero_grad()
         torch.autograd.backward(loss)

@@ -18,6 +18,7 @@ from hedgerow.experiments.protocols import CURVE, PAPER_SHARPNESS, Protocol, Sca
 from hedgerow.experiments.random_start import random_start, schedule
 from hedgerow.images.labelled import LabelledSet
 from hedgerow.network.mapping import to_convnet
+from hedgerow.refinement.loop import check_settings
 
 # For random starts: full connections grow with its square, and sparse ones are to be compared with them.
 SMALL_STACK: dict[str, Any] = {"n_trees": 4, "max_depth": 6}
@@ -66,6 +67,7 @@ def _own(part: str, split: str) -> Part:
     """Hedgerow's way with a kind of split."""
 
     def run(bench: Bench) -> list[Row]:
+        check_settings(bench.protocol.own_refine, split, bench.protocol.is_depth)
         stack, grown = bench.grown("own", bench.protocol.own_stack, bench.train)
         return bench.all_models(part, stack, grown, split, bench.train, bench.protocol.own_refine)
 
@@ -76,6 +78,7 @@ def _grown_and_refined(
     part: str, bench: Bench, stack: StackConfig, config: RefineConfig, key: str = "", **more: Any
 ) -> list[Row]:
     """Forests and the network refined from them; key: of forests that other parts grow as well"""
+    check_settings(config, "soft", bench.protocol.is_depth)
     forests, grown = bench.grown(key or part, stack, bench.train)
     df = bench.score(part, "DF", lambda: (forests, grown), **more)
     return [df, bench.refined(part, "ConvNet", to_convnet(forests), bench.train, config, grown, **more)]

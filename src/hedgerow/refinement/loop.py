@@ -345,16 +345,25 @@ class _Refinement:
         self.net.load_state_dict(weights)
 
 
-def _check_trainable(net: StackNet, config: RefineConfig) -> None:
-    if net.split == "hard":
+def check_settings(config: RefineConfig, split: str, is_depth: bool) -> None:
+    """What can be refused before a forest is grown.
+
+    split:    kind of splits of the network to come
+    is_depth: its features are of depth images
+    """
+    if split == "hard":
         raise ConfigError("hard splits have no gradient; map the stack with split='soft', 'tanh' or 'crelu'.")
-    if config.leaf_l1 and net.split != "tanh":
+    if config.leaf_l1 and split != "tanh":
         raise ConfigError(
-            f"the leaf activations of {net.split!r} splits sum to one, so their L1 norm cannot shrink; "
+            f"the leaf activations of {split!r} splits sum to one, so their L1 norm cannot shrink; "
             "set leaf_l1 to 0, or map with split='tanh'."
         )
-    if config.trim and net.features.blank is None:
+    if config.trim and not is_depth:
         raise ConfigError("trim is for depth images, whose background is 0; set trim to false.")
+
+
+def _check_trainable(net: StackNet, config: RefineConfig) -> None:
+    check_settings(config, net.split, is_depth=net.features.blank is not None)
     if config.train_encoder:
         check_tunable(net.features)
 
