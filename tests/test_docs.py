@@ -16,6 +16,7 @@ from conftest import draw
 from hedgerow import synthetic
 from hedgerow.cli.app import app
 from hedgerow.experiments import demo
+from helpers.efforts import make_small
 from helpers.files import write
 
 ROOT = Path(__file__).parents[1]
@@ -85,9 +86,10 @@ def hurried(monkeypatch, tiny_config):
 
     # A patched function would live on in every module that is loaded meanwhile and imports it by name.
     monkeypatch.setattr(loop._Refinement, "__init__", begin)
-    tiny = protocols.Scale(2, 1, (32, 40), 1, 2, 2, 2, 2, 2)
+    tiny = protocols.Scale(2, 1, (32, 40), 1, 2, 2, 2, 2, 2, network_batch=2, network_sizes=(2,), best_minutes=0.001)
     fish = dataclasses.replace(protocols.ZEBRAFISH, own_stack=tiny_config, scales={"small": tiny})
     monkeypatch.setitem(runner.PROTOCOLS, "zebrafish", fish)
+    make_small(monkeypatch)
 
 
 @pytest.mark.parametrize("name", RUN)

@@ -13,11 +13,12 @@ from hedgerow.experiments import bench, data, outputs, parts, protocols, runner,
 from hedgerow.images.label_files import read_labels
 from hedgerow.progress import silent
 from hedgerow.report.curve_figure import line_figure
+from helpers.efforts import make_small
 from helpers.files import write
 from helpers.refinements import Stopped
 from helpers.refusals import assert_one_sentence, assert_refused
 
-TINY = protocols.Scale(3, 2, (32, 40), 1, 2, 2, 3, 2, 2)
+TINY = protocols.Scale(3, 2, (32, 40), 1, 2, 2, 3, 2, 2, network_batch=2, network_sizes=(2,), best_minutes=0.001)
 
 
 @pytest.fixture
@@ -32,6 +33,7 @@ def tiny(monkeypatch, tiny_config):
         scales={"small": TINY},
     )
     monkeypatch.setitem(protocols.PROTOCOLS, "zebrafish", small)
+    make_small(monkeypatch)
     monkeypatch.setattr(parts, "SMALL_STACK", {"n_trees": 1, "max_depth": 3})
     return small
 
@@ -103,8 +105,10 @@ def test_an_experiment_runs_end_to_end_and_tells_all(tiny, tmp_path):
         ("own", "soft"),
         ("unet", "U-Net"),
         ("fcn", "FCN"),
+        ("best", "best"),
         ("levels-1", "ConvNet"),
         ("images-1", "U-Net"),
+        ("images-1", "best"),
     } <= models
     assert {(f"random-{kind}", f"random start, {kind}") for kind in ("sparse", "full")} <= models
     assert not {part for part, _ in models} & {*parts.SLOW, *parts.ON_REQUEST}

@@ -19,12 +19,13 @@ from hedgerow.images.labelled import LabelledSet
 from hedgerow.predict.evaluate import labelled_for
 from hedgerow.progress import silent
 from hedgerow.refinement.loop import refine_labelled
+from helpers.efforts import make_small
 from helpers.files import write
 from helpers.refinements import SHORT, assert_same_weights
 from helpers.refusals import assert_refused
 
 TRAIN, TEST = ("a0", "a1", "b2", "b3"), ("c4", "c5")
-TINY = protocols.Scale(None, None, None, 1, 3, 2, 3, 2, 2)
+TINY = protocols.Scale(None, None, None, 1, 3, 2, 3, 2, 2, network_batch=2, network_sizes=(2,), best_minutes=0.001)
 
 
 def noisy(seed):
@@ -59,6 +60,7 @@ def tiny(monkeypatch, tiny_config):
     own_refine = replace(protocols.VNC.own_refine, check_every=1, pixels=200)
     small = replace(protocols.VNC, own_stack=tiny_config, own_refine=own_refine, scales={"small": TINY})
     monkeypatch.setitem(protocols.PROTOCOLS, "vnc", small)
+    make_small(monkeypatch)
     return small.scaled(TINY)
 
 

@@ -10,7 +10,6 @@ pytest.importorskip("torch")
 
 import hedgerow as hr
 from hedgerow import jobs
-from hedgerow.config import RefineConfig
 from hedgerow.deep import adapting, held_out
 from hedgerow.deep.adapting import Choice, choose_refinement
 from hedgerow.images.labelled import labelled_set
@@ -18,20 +17,16 @@ from hedgerow.jobs import effort, plans
 from hedgerow.progress import silent
 from hedgerow.threads import threads
 from helpers.deep import SMALL, STACK, pictures
+from helpers.efforts import FEW_STEPS, make_small
 from helpers.files import write
 from helpers.refusals import assert_one_sentence
-
-FEW_STEPS = RefineConfig(n_steps=3, pixels=200, held_out=0.0)
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Small networks, briefly trained."""
     plan = hr.DeepConfig(n_folds=2, n_networks=1, members=("reading",), conv=SMALL)
-    monkeypatch.setattr(plans, "CPU", plan)
-    monkeypatch.setattr(plans, "FEWEST_STEPS", 4)
-    monkeypatch.setattr(plans, "MOST_STEPS", 4)
-    monkeypatch.setattr(effort, "RefineConfig", lambda: FEW_STEPS)
+    make_small(monkeypatch, plan)
 
 
 def fitted(which, images=None, said=None, **options):

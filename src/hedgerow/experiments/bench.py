@@ -16,6 +16,7 @@ from typing import Any, cast
 import numpy as np
 
 from hedgerow.config import RefineConfig, Sharpness, StackConfig
+from hedgerow.deep.deepstack import DeepStack
 from hedgerow.errors import DivergenceError
 from hedgerow.experiments.data import pictures, scored
 from hedgerow.experiments.protocols import Protocol, Scale
@@ -33,6 +34,7 @@ from hedgerow.predict.tiling import predict_indices
 from hedgerow.progress import Report
 from hedgerow.refinement.loop import refine_labelled
 
+OURS = (ForestStack, StackNet, DeepStack)
 SOFT_TOLERANCE = 1e-3
 Row = dict[str, Any]
 Made = tuple[Any, float]  # a model, and the seconds it took to make, from the images on
@@ -107,7 +109,7 @@ class Bench:
             row["foreground_accuracy"] = result.balanced_accuracy_without(background)
         if beside is not None:
             row["differs"] = float(np.mean([np.mean(a != b) for a, b in zip(found, beside(), strict=True)]))
-        if type(model) in (ForestStack, StackNet):  # others have no file
+        if isinstance(model, OURS):  # others have no file
             row["bytes"] = save(model, self.model_path(part, name))
         return row
 
@@ -211,8 +213,9 @@ class Bench:
 
 def _predict(model: Any, planes: np.ndarray) -> np.ndarray:
     """(H,W) class indices; a baseline predicts whole images, by itself."""
-    is_ours = isinstance(model, ForestStack | StackNet)
-    return predict_indices(model, planes) if is_ours else cast(np.ndarray, model.predict_indices(planes))
+    return (
+        predict_indices(model, planes) if isinstance(model, OURS) else cast(np.ndarray, model.predict_indices(planes))
+    )
 
 
 def relaxed(net: StackNet, config: RefineConfig) -> StackNet:

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
 
-from hedgerow.config import RefineConfig, StackConfig
+from hedgerow.config import ConvConfig, RefineConfig, StackConfig
+from hedgerow.deep.adapting import TURNED
 from hedgerow.experiments.baselines import BaselineConfig, fit_baseline
 from hedgerow.experiments.bench import SOFT_TOLERANCE, Bench, Row, timed
 from hedgerow.experiments.choices import VARIANTS, choice
@@ -17,6 +18,7 @@ from hedgerow.experiments.front import front, front_none
 from hedgerow.experiments.protocols import CURVE, PAPER_SHARPNESS, Protocol, Scale
 from hedgerow.experiments.random_start import random_start, schedule
 from hedgerow.images.labelled import LabelledSet
+from hedgerow.jobs.effort import fit_labelled
 from hedgerow.network.mapping import to_convnet
 from hedgerow.refinement.loop import check_settings
 
@@ -105,21 +107,24 @@ def _stride(stride: int) -> Part:
 
 
 def _images(n_images: int) -> Part:
-    """Hedgerow's way and the U-Net from the first n images."""
+    """Hedgerow's way, with a convolutional level as well, and the U-Net, from the first n images."""
 
     def run(bench: Bench) -> list[Row]:
         part, protocol = f"images-{n_images}", bench.protocol
         few = replace(bench, train=recounted(replace(bench.train, images=bench.train.images[:n_images])))
         rows = _grown_and_refined(part, few, protocol.own_stack, protocol.own_refine, n_images=n_images)
-        return [*rows, *_network("unet", part, few, n_images=n_images)]
+        return [*rows, _best(part, few, n_images=n_images), *_network("unet", part, few, n_images=n_images)]
 
     return run
 
 
 def baseline_config(protocol: Protocol, scale: Scale, seed: int) -> BaselineConfig:
-    """Of the U-Net."""
+    """Of the U-Net: the recipe of the convolutional level, see `ConvConfig`."""
     images: Literal["depth", "plain"] = "depth" if protocol.is_depth else "plain"
-    return BaselineConfig(steps=scale.network_steps, images=images, seed=seed)
+    conv = ConvConfig(n_down=5, widest=256, n_steps=scale.network_steps, batch=scale.network_batch, seed=seed)
+    if not protocol.has_up:
+        conv = replace(conv, augment=TURNED, orientations=8)
+    return BaselineConfig(sizes=scale.network_sizes, norms=scale.network_norms, images=images, conv=conv)
 
 
 def _network(kind: Literal["unet", "fcn"], part: str, bench: Bench, **more: Any) -> list[Row]:
@@ -131,6 +136,17 @@ def _network(kind: Literal["unet", "fcn"], part: str, bench: Bench, **more: Any)
         return fit_baseline(bench.train, config, device=bench.device, progress=bench.progress)
 
     return [bench.score(part, name, lambda: timed(trained), **more)]
+
+
+def _best(part: str, bench: Bench, **more: Any) -> Row:
+    """What `hedgerow train --effort best` makes: a stack, refined, with a convolutional level and its members."""
+    config = replace(bench.protocol.own_stack, seed=bench.seed)
+
+    def trained() -> Any:
+        minutes, device = bench.scale.best_minutes, bench.device
+        return fit_labelled(bench.train, config, "best", minutes=minutes, device=device, progress=bench.progress).model
+
+    return bench.score(part, "best", lambda: timed(trained), **more)
 
 
 def _random(connections: str) -> Part:
@@ -155,6 +171,7 @@ USUAL: dict[str, Part] = {
     "tanh": _own("tanh", "tanh"),
     "crelu": _own("crelu", "crelu"),
     **{f"levels-{n}": _levels(n) for n in LEVELS},
+    "best": lambda bench: [_best("best", bench)],
     "unet": lambda bench: _network("unet", "unet", bench),
     "fcn": lambda bench: _network("fcn", "fcn", bench),
     **{f"images-{n}": _images(n) for n in CURVE},

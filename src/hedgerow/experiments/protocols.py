@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from hedgerow.config import PIXELS, RefineConfig, Sharpness, StackConfig
 
@@ -27,8 +27,10 @@ class Scale:
     size:            (H,W) of drawn images; None: as the generator draws them
     shrink:          images of a folder are made smaller by this, along each side
     n_trees:         of a forest, at most
-    paper_steps, steps, random_steps, network_steps: of the paper's refinement, of ours, from a random start, and of
-                     U-Net and FCN
+    paper_steps, steps, random_steps: of the paper's refinement, of ours, and from a random start
+    network_steps, network_batch: of U-Net and FCN, each step of so many crops
+    network_sizes, network_norms: what is tried of them on held-out images, see `BaselineConfig`
+    best_minutes:    for effort best; None: what it takes by default
     """
 
     n_train: int | None
@@ -40,6 +42,10 @@ class Scale:
     steps: int
     random_steps: int
     network_steps: int
+    network_batch: int = 4
+    network_sizes: tuple[int, ...] = (8, 16)
+    network_norms: tuple[Literal["batch", "image"], ...] = ("batch",)
+    best_minutes: float | None = None
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,7 @@ class Protocol:
 
     data:       drawn images by name, or None where a folder must be given
     is_depth:   depth images, whose background is the class `background`
+    has_up:     an image turned otherwise is no image of its kind
     stack, refine:         the paper's settings; `copies` rotated copies of every training image are added first
     own_stack, own_refine: Hedgerow's
     measure:    the paper's score: "mean_dice", or "foreground_accuracy" (recall, its mean without the background)
@@ -57,6 +64,7 @@ class Protocol:
     name: str
     data: str | None
     is_depth: bool
+    has_up: bool
     background: int | None
     stack: StackConfig
     refine: RefineConfig
@@ -111,13 +119,24 @@ SMALL = Scale(
     network_steps=1000,
 )
 FULL = replace(
-    SMALL, n_test=16, size=(800, 950), n_trees=16, paper_steps=192, steps=300, random_steps=2500, network_steps=2000
+    SMALL,
+    n_test=16,
+    size=(800, 950),
+    n_trees=16,
+    paper_steps=192,
+    steps=300,
+    random_steps=2500,
+    network_steps=1500,
+    network_batch=8,
+    network_sizes=(16, 32),
+    network_norms=("batch", "image"),
 )
 
 ZEBRAFISH = Protocol(
     name="zebrafish",
     data="somites",
     is_depth=False,
+    has_up=True,
     background=0,
     stack=_ZEBRAFISH_STACK,
     refine=RefineConfig.zebrafish(),
@@ -140,6 +159,7 @@ KINECT = Protocol(
     name="kinect",
     data="bodies",
     is_depth=True,
+    has_up=True,
     background=19,
     stack=StackConfig.kinect(),
     refine=RefineConfig.kinect(),
@@ -160,6 +180,7 @@ VNC = replace(
     ZEBRAFISH,
     name="vnc",
     data=None,
+    has_up=False,
     background=None,
     reported={},
     scales={

@@ -216,7 +216,7 @@ def _choices(found: Findings) -> Table | None:
 def _others(found: Findings) -> Table | None:
     reported = found.results["settings"]["paper"]["reported"]
     parts = (
-        ("own", "DF"), ("own", "ConvNet"), ("unet", "U-Net"), ("fcn", "FCN"),
+        ("own", "DF"), ("own", "ConvNet"), ("best", "best"), ("unet", "U-Net"), ("fcn", "FCN"),
         ("random-sparse", "random start, sparse"), ("random-full", "random start, full"),
     )  # fmt: skip
     rows: list[tuple[str | None, ...]] = []
@@ -228,8 +228,9 @@ def _others(found: Findings) -> Table | None:
     if not any(row[0] not in PAPERS for row in rows):
         return None
     note = (
-        f"{WORDS[found.measure]}. All from the same images; U-Net and FCN are trained from scratch (the paper took a "
-        "pre-trained FCN). A random start is the paper's network, of a smaller stack, without the forests' weights. "
+        f"{WORDS[found.measure]}. All from the same images; best: `train --effort best`; U-Net and FCN are trained "
+        "from scratch (the paper took a pre-trained FCN), in the size and with the normalisation that are best on "
+        "held-out images. A random start is the paper's network, of a smaller stack, without the forests' weights. "
         f"{_seeds(found)} {_where(found)}"
     )
     return Table("Against other networks", ("", "score", "seconds to train", "in the paper"), tuple(rows), note)
@@ -241,7 +242,7 @@ def curves(results: dict[str, Any]) -> list[Curve]:
     n_all = results["settings"]["sizes"]["train"]
     counts = sorted({row["n_images"] for row in found.rows if "n_images" in row})
     lines: dict[str, list[tuple[float, float, float]]] = {}
-    for model, whole in (("DF", "own"), ("ConvNet", "own"), ("U-Net", "unet")):
+    for model, whole in (("DF", "own"), ("ConvNet", "own"), ("best", "best"), ("U-Net", "unet")):
         parts = [(n, f"images-{n}") for n in counts] + [(n_all, whole)]
         values = [(n, found.value(part, model)) for n, part in parts]
         points = [(float(n), value.mean, value.spread) for n, value in values if value is not None]
@@ -249,7 +250,7 @@ def curves(results: dict[str, Any]) -> list[Curve]:
             lines[model] = points
     if not lines:
         return []
-    note = f"Hedgerow's settings; the U-Net has 16 channels at full resolution and four levels below. {_seeds(found)}"
+    note = f"best: `train --effort best`; the U-Net is the best of its sizes on held-out images. {_seeds(found)}"
     return [Curve("Learning curve", "training images", WORDS[found.measure], lines, log_x=True, note=note)]
 
 

@@ -1,0 +1,15 @@
+"""Efforts whose networks are trained for seconds."""
+
+from hedgerow.config import ConvConfig, DeepConfig, RefineConfig
+from hedgerow.jobs import effort, plans
+
+SMALL_LEVEL = DeepConfig(n_folds=2, n_networks=1, members=("reading",), conv=ConvConfig(base=2, n_down=2, batch=2))
+FEW_STEPS = RefineConfig(n_steps=3, pixels=200, held_out=0.0)
+
+
+def make_small(monkeypatch, level=SMALL_LEVEL, steps=4):
+    """Let `best` refine briefly, and train these networks for so many steps."""
+    monkeypatch.setattr(effort, "RefineConfig", lambda: FEW_STEPS)
+    monkeypatch.setattr(plans, "CPU", level)
+    monkeypatch.setattr(plans, "FEWEST_STEPS", steps)
+    monkeypatch.setattr(plans, "MOST_STEPS", steps)
