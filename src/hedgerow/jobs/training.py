@@ -24,6 +24,7 @@ from hedgerow.images.pairing import FilesSpec, Pair, in_words, pair_files
 from hedgerow.images.reading import Pages, read_input
 from hedgerow.io import model_file
 from hedgerow.jobs.inputs import Say, checked_output, files_of, say_what_was_read, unsaid
+from hedgerow.jobs.plans import expected
 from hedgerow.predict.evaluate import score
 from hedgerow.progress import Report
 
@@ -88,6 +89,7 @@ def train(
     labelled, changed, output = prepared(
         images, labels, output, config, reading, changes=changes, layers=layers, keep=keep, overwrite=overwrite, say=say
     )
+    say(f"effort fast: {expected(labelled, 'fast', None, 'cpu')}")
 
     def scored(level: int, dice: float, held: GroupsOf) -> None:
         say(f"level {level}: mean Dice {dice:.3f} on {UNSEEN[held]} it did not see")
