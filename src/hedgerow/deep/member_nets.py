@@ -148,8 +148,7 @@ class MemberNets:
         with _SEEDING, torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(conv.seed)
             network = UNet(n_inputs, n_classes, conv.base, conv.n_down, conv.widest)
-        network = network.to(memory_format=torch.channels_last).to(self.device)  # type: ignore[call-overload]
-        return ConvNet(network, self.scale, (first, end), reads, conv.orientations)
+        return ConvNet(network.to(self.device), self.scale, (first, end), reads, conv.orientations)
 
     def _training_target(self, i: int, fold: int | None) -> np.ndarray | None:
         """(H,W) labels of an image without those of a fold; None if there are no others."""

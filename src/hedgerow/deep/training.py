@@ -67,6 +67,9 @@ def train_network(
     """
     device = next(network.parameters()).device
     is_gpu = device.type == "cuda"
+    # On a CPU the backward pass is a quarter faster so; prediction is slower.
+    order = torch.channels_last if is_gpu else torch.contiguous_format
+    network.to(memory_format=order)  # type: ignore[call-overload]
     optimiser = torch.optim.AdamW(network.parameters(), config.learning_rate, weight_decay=config.weight_decay)
     state = State(0, _weights(network), good=_weights(network))
     if checkpoint is not None and checkpoint.exists():
@@ -81,7 +84,7 @@ def train_network(
         for group in optimiser.param_groups:
             group["lr"], group["betas"] = rate, (momentum, 0.999)
         with torch.autocast("cuda", torch.bfloat16, enabled=is_gpu):
-            found = network(batch.planes.contiguous(memory_format=torch.channels_last))
+            found = network(batch.planes.contiguous(memory_format=order))
         loss = batch_loss(found.float(), batch.target, config.dice)
         optimiser.zero_grad()
         torch.autograd.backward(loss)
@@ -99,6 +102,7 @@ def train_network(
         advance(state.step, state.checks[-1].mean_dice if state.checks else None)
     if state.best:
         network.load_state_dict(state.best)
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     network.eval().requires_grad_(False)
     return state.checks
 

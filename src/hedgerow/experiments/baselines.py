@@ -122,7 +122,7 @@ def _trained(
         network = NETWORKS[config.network](scale.n_outputs, labelled.n_classes, base, n_down, conv.widest)
     if norm == "image":
         normalised_by_image(network)
-    network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    network.to(device)
     net = ConvNet(
         cast(UNet, network), scale, orientations=conv.orientations
     )  # an FCN does all that is asked of it here
