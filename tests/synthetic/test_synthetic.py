@@ -9,6 +9,7 @@ from hedgerow.errors import ConfigError
 from hedgerow.images.label_files import read_labels
 from hedgerow.images.legend import read_legend
 from hedgerow.images.reading import read_image
+from hedgerow.errors import InputError
 from hedgerow.synthetic import (
     BODY_PART_NAMES,
     FACADE_NAMES,
@@ -275,3 +276,22 @@ def test_a_sample_of_strokes_has_names_colours_and_the_truth(tmp_path):
     np.testing.assert_array_equal(read_labels(tmp_path / "truth" / "facades_001.png"), labels[1])
     np.testing.assert_array_equal(read_labels(tmp_path / "labels" / "facades_001.png"), paint(labels[1], seed=1))
     assert read_legend(tmp_path / "labels" / "classes.toml").names == dict(enumerate(FACADE_NAMES))
+
+
+def test_embryos_of_less_variety_lie_more_alike():
+    def spread(variety):
+        """How much the labels of a pixel differ between embryos."""
+        _, labels = somites(8, (64, 80), variety=variety)
+        return np.mean([np.mean(a != b) for a in labels for b in labels])
+
+    assert spread(0) < 0.01 < spread(0.5) < spread(1)
+    full, same = somites(2, (64, 80)), somites(2, (64, 80), variety=1)
+    np.testing.assert_array_equal(full, same)
+    alike = somites(2, (64, 80), variety=0)[0]
+    assert (alike[0] != alike[1]).mean() > 0.5, "their tissue and the photographs differ"
+
+
+@pytest.mark.parametrize("variety", [-0.1, 1.5, float("nan")])
+def test_a_variety_that_cannot_be_is_refused(variety):
+    with pytest.raises(InputError, match="variety"):
+        somites(1, variety=variety)

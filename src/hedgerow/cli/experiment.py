@@ -14,8 +14,8 @@ from hedgerow.files import megabytes
 
 def experiment(
     name: Annotated[
-        Literal["zebrafish", "kinect", "vnc"],
-        typer.Argument(metavar="NAME", help="zebrafish, kinect or vnc: which of the paper's protocols."),
+        Literal["zebrafish", "siblings", "kinect", "vnc"],
+        typer.Argument(metavar="NAME", help="zebrafish, siblings, kinect or vnc: which of the paper's protocols."),
     ],
     output: Annotated[Path, output_option("Folder for the results; what is there is not run again.")],
     data: Annotated[

@@ -1,7 +1,8 @@
 """Labelled images for experiments: drawn sets, and folders with images/, labels/, train.txt and test.txt."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,13 +19,17 @@ from hedgerow.images.pairing import pair_files
 from hedgerow.images.reading import read_image
 
 Item = TypeVar("Item")
-DRAWN = {"somites": synthetic.somites, "bodies": synthetic.bodies}
+DRAWN: dict[str, Callable[..., synthetic.ImagesAndLabels]] = {
+    "somites": synthetic.somites,
+    "siblings": partial(synthetic.somites, variety=0.0),
+    "bodies": synthetic.bodies,
+}
 N_DRAWN = 16
 SEEDS = {"train": 0, "test": 1000}
 
 
 def load_set(data: str, part: str, n: int | None = None, size: tuple[int, int] | None = None) -> LabelledSet:
-    """The `part`, "train" or "test", of "somites", "bodies" or a folder.
+    """The `part`, "train" or "test", of a set that is drawn, or of a folder.
 
     n:    drawn images; of a folder that many, evenly chosen; None: all
     size: (H,W) of drawn images; None: as the generator draws them

@@ -82,7 +82,7 @@ def run_experiment(
     say(f"{name}: {len(train)} images to learn from, {len(test)} to score on; {len(chosen)} parts")
     with reporting(progress) as report:
         for seed in seeds:
-            turned = with_copies(train, AugmentConfig(protocol.copies), seed)
+            turned = with_copies(train, AugmentConfig(protocol.copies, protocol.rotation), seed)
             bench = Bench(protocol, size, train, turned, test, seed, device, folder, report)
             for part in chosen:
                 _run_part(part, bench, say)

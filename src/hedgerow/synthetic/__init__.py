@@ -6,6 +6,7 @@ colour, to try photographs on.
 """
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -44,9 +45,12 @@ ImagesAndLabels = tuple[list[np.ndarray], list[np.ndarray]]
 Draw = Callable[[np.random.Generator, int, int], tuple[np.ndarray, np.ndarray]]
 
 
-def somites(n_images: int = 16, size: tuple[int, int] = (256, 256), seed: int = 0) -> ImagesAndLabels:
+def somites(
+    n_images: int = 16, size: tuple[int, int] = (256, 256), seed: int = 0, variety: float = 1.0
+) -> ImagesAndLabels:
     """Draw embryos with 21 nearly identical somites.
 
+    variety: how far the embryos differ in how they lie, bend and show; 1 fully, 0 not at all
     Returns images, each (H, W) uint8 grey, and labels, each (H, W) uint8: 0 background, 1..21 the somites
     from head to tail (`SOMITE_NAMES`). Image i depends on the seed, the size and i alone.
 
@@ -54,7 +58,9 @@ def somites(n_images: int = 16, size: tuple[int, int] = (256, 256), seed: int = 
     >>> images[0].shape, labels[0].dtype
     ((40, 48), dtype('uint8'))
     """
-    return _draw_set(draw_embryo, n_images, size, seed)
+    if not 0 <= variety <= 1:
+        raise InputError(f"the variety is {variety:g}; give a number from 0 to 1.")
+    return _draw_set(partial(draw_embryo, variety=variety), n_images, size, seed)
 
 
 def bodies(n_images: int = 16, size: tuple[int, int] = (240, 320), seed: int = 0) -> ImagesAndLabels:

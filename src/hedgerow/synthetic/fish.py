@@ -6,6 +6,7 @@ Lengths are in units of the image's shorter side unless a name says pixels.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -59,44 +60,64 @@ class SomitePattern:
     labels: np.ndarray
 
 
-def draw_embryo(rng: np.random.Generator, height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+@dataclass(frozen=True)
+class Varied:
+    """Draws how a specimen lies, bends and shows; variety: how far specimens differ, 1 fully, 0 not at all."""
+
+    rng: np.random.Generator
+    variety: float
+
+    def uniform(self, low: float, high: float, n: int | None = None) -> Any:
+        """Between low and high; with less variety, nearer to the middle between them."""
+        found = self.rng.uniform(low, high, n)
+        return found if self.variety == 1 else (low + high) / 2 + self.variety * (found - (low + high) / 2)
+
+    def happens(self, often: float) -> bool:
+        """What befalls so many of the specimens, or, with less variety, fewer."""
+        return bool(self.rng.uniform() < often * self.variety)
+
+
+def draw_embryo(
+    rng: np.random.Generator, height: int, width: int, variety: float = 1.0
+) -> tuple[np.ndarray, np.ndarray]:
     """Draw one embryo: image (H, W) uint8 and labels (H, W) uint8."""
+    varied = Varied(rng, variety)
     unit = min(height, width)
     frame = (height / unit, width / unit)
     rows = ((np.arange(height) + 0.5) / unit)[:, None]
     columns = ((np.arange(width) + 0.5) / unit)[None, :]
-    midline = _draw_midline(rng, frame)
-    body = _follow(midline, rows, columns, half_width=rng.uniform(0.064, 0.077))
-    pattern = _somite_pattern(rng, body, midline.somites_length)
-    light = _paint(rng, midline, body, pattern, rows, columns)
+    midline = _draw_midline(varied, frame)
+    body = _follow(midline, rows, columns, half_width=varied.uniform(0.064, 0.077))
+    pattern = _somite_pattern(varied, body, midline.somites_length)
+    light = _paint(varied, midline, body, pattern, rows, columns)
     return _photograph(rng, light, body, unit), pattern.labels
 
 
-def _draw_midline(rng: np.random.Generator, frame: tuple[float, float]) -> Midline:
+def _draw_midline(varied: Varied, frame: tuple[float, float]) -> Midline:
     """Bend a body around its yolk, turn it, and place it in the frame.
 
     The ranges are those of mounted specimens: wide enough that no place in the image identifies a somite,
     narrow enough that a forest can learn the body from sixteen of them.
     """
-    length = rng.uniform(0.92, 0.98)
+    length = varied.uniform(0.92, 0.98)
     progress = np.linspace(SNOUT, TAIL_TIP, 240)
     step = (progress[1] - progress[0]) * length
-    straightening = _ramp(progress, rng.uniform(0.25, 0.35), rng.uniform(0.6, 0.75))
-    bend_at_yolk, bend_at_tail = rng.uniform(2.1, 2.5), rng.uniform(0.4, 1.2)
+    straightening = _ramp(progress, varied.uniform(0.25, 0.35), varied.uniform(0.6, 0.75))
+    bend_at_yolk, bend_at_tail = varied.uniform(2.1, 2.5), varied.uniform(0.4, 1.2)
     curvatures = bend_at_yolk * (1 - straightening) + bend_at_tail * straightening
-    curvatures += 0.2 * np.sin(2 * np.pi * (progress * rng.uniform(0.8, 1.6) + rng.uniform()))
+    curvatures += 0.2 * np.sin(2 * np.pi * (progress * varied.uniform(0.8, 1.6) + varied.uniform(0, 1)))
     headings = np.cumsum(curvatures) * step
-    headings += np.deg2rad(rng.uniform(-10, 10)) - headings.mean()
+    headings += np.deg2rad(varied.uniform(-10, 10)) - headings.mean()
     rows, columns = np.cumsum(np.sin(headings)) * step, np.cumsum(np.cos(headings)) * step
 
     places = np.stack([rows, columns])
     shown = places[:, (progress >= 0) & (progress <= 1)]
     shrink = min(1.0, *(0.9 * np.array(frame) / np.ptp(shown, axis=1)))
-    offset = rng.uniform(-0.05, 0.05, 2)
-    if rng.uniform() < 0.25:
+    offset = varied.uniform(-0.05, 0.05, 2)
+    if varied.happens(0.25):
         # Push one end out of view, so that counting from that end fails.
-        outward = shown[:, rng.choice([0, -1])] - shown.mean(axis=1)
-        offset += rng.uniform(0.08, 0.2) * outward / np.linalg.norm(outward)
+        outward = shown[:, varied.rng.choice([0, -1])] - shown.mean(axis=1)
+        offset += varied.uniform(0.08, 0.2) * outward / np.linalg.norm(outward)
     centre = (shown.min(axis=1) + shown.max(axis=1)) / 2
     rows, columns = (places - centre[:, None]) * shrink + (np.array(frame) / 2 + offset)[:, None]
     length *= shrink
@@ -128,12 +149,12 @@ def _follow(midline: Midline, rows: np.ndarray, columns: np.ndarray, half_width:
     return BodyCoordinates(along, ventral, progress, widths)
 
 
-def _somite_pattern(rng: np.random.Generator, body: BodyCoordinates, length: float) -> SomitePattern:
+def _somite_pattern(varied: Varied, body: BodyCoordinates, length: float) -> SomitePattern:
     """Divide the trunk into somites that shorten towards the tail and point to the head."""
-    lengths = np.linspace(1.08, 0.92, N_SOMITES) * rng.uniform(0.96, 1.04, N_SOMITES)
+    lengths = np.linspace(1.08, 0.92, N_SOMITES) * varied.uniform(0.96, 1.04, N_SOMITES)
     boundaries = np.concatenate([[0.0], np.cumsum(lengths)]) / lengths.sum() * length
     tip = 0.012
-    lag = rng.uniform(0.55, 0.8) * (np.hypot(body.ventral, tip) - tip)
+    lag = varied.uniform(0.55, 0.8) * (np.hypot(body.ventral, tip) - tip)
     chevron = body.along - lag
     number = np.searchsorted(boundaries, chevron, side="right")
     inside = (np.abs(body.ventral) < body.half_width) & (number >= 1) & (number <= N_SOMITES)
@@ -141,7 +162,7 @@ def _somite_pattern(rng: np.random.Generator, body: BodyCoordinates, length: flo
 
 
 def _paint(
-    rng: np.random.Generator,
+    varied: Varied,
     midline: Midline,
     body: BodyCoordinates,
     pattern: SomitePattern,
@@ -149,10 +170,10 @@ def _paint(
     columns: np.ndarray,
 ) -> np.ndarray:
     """Light that passes through the specimen, (H, W) float64 around 0.5, sharp and without noise."""
-    shape = body.along.shape
+    rng, shape = varied.rng, body.along.shape
     pixel = 1 / min(shape)
     light = 0.55 + 0.03 * _smooth_noise(rng, rows / 0.05, columns / 0.05)
-    yolk = _yolk_thickness(rng, midline, body, rows, columns)
+    yolk = _yolk_thickness(varied, midline, body, rows, columns)
     granules = _smooth_noise(rng, rows / 0.02, columns / 0.02)
     light = _cover(light, 0.47 + 0.06 * granules, np.clip(yolk * 3, 0, 0.9))
 
@@ -164,7 +185,7 @@ def _paint(
     fibres = _smooth_noise(rng, body.along / 0.035, body.ventral / 0.008)
     cells = _smooth_noise(rng, rows / 0.013, columns / 0.013)
     tissue = 0.5 + 0.06 * fibres + 0.06 * cells
-    tissue += _somite_marks(rng, body, pattern, pixel)
+    tissue += _somite_marks(varied, body, pattern, pixel)
     notochord = np.abs(body.ventral) / np.maximum(0.22 * body.half_width, pixel)
     seen = 0.07 * _ramp(body.progress, -0.12, -0.05)
     tissue += seen * (np.exp(-(notochord**2)) - 0.8 * np.exp(-(((notochord - 1.3) / 0.4) ** 2)))
@@ -175,24 +196,25 @@ def _paint(
     return light + _relief(rng, thickness, pixel)
 
 
-def _somite_marks(rng: np.random.Generator, body: BodyCoordinates, pattern: SomitePattern, pixel: float) -> np.ndarray:
+def _somite_marks(varied: Varied, body: BodyCoordinates, pattern: SomitePattern, pixel: float) -> np.ndarray:
     """Dark clefts between somites and a random tone for each, (H, W); sometimes fainter towards one end."""
     after = np.clip(np.searchsorted(pattern.boundaries, pattern.chevron), 1, N_SOMITES)
     to_previous = np.abs(pattern.chevron - pattern.boundaries[after - 1])
     to_next = np.abs(pattern.chevron - pattern.boundaries[after])
-    darkness = rng.uniform(0.55, 1.0, N_SOMITES + 1)
+    darkness = varied.uniform(0.55, 1.0, N_SOMITES + 1)
     nearest = np.where(to_previous < to_next, after - 1, after)
     distance = np.minimum(to_previous, to_next)
     cleft = darkness[nearest] * np.exp(-((distance / max(0.0055, 0.6 * pixel)) ** 2))
-    tones = rng.normal(0, 0.02, N_SOMITES + 2)
+    tones = varied.rng.normal(0, 0.02, N_SOMITES + 2)
     number = np.searchsorted(pattern.boundaries, pattern.chevron, side="right")
-    return (tones[number] * (pattern.labels > 0) - 0.24 * cleft) * _visibility(rng, body.progress)
+    return (tones[number] * (pattern.labels > 0) - 0.24 * cleft) * _visibility(varied, body.progress)
 
 
-def _visibility(rng: np.random.Generator, progress: np.ndarray) -> np.ndarray:
+def _visibility(varied: Varied, progress: np.ndarray) -> np.ndarray:
     """Contrast in 0.3..1 that fades towards the head, the tail, or neither."""
-    fading = rng.choice(["head", "tail", "neither"], p=[0.2, 0.3, 0.5])
-    weakest, length = rng.uniform(0.3, 0.7), rng.uniform(0.15, 0.4)
+    often = 0.5 * varied.variety
+    fading = varied.rng.choice(["head", "tail", "neither"], p=[0.4 * often, 0.6 * often, 1 - often])
+    weakest, length = varied.uniform(0.3, 0.7), varied.uniform(0.15, 0.4)
     if fading == "neither":
         return np.ones_like(progress)
     from_end = progress if fading == "head" else 1 - progress
@@ -200,20 +222,20 @@ def _visibility(rng: np.random.Generator, progress: np.ndarray) -> np.ndarray:
 
 
 def _yolk_thickness(
-    rng: np.random.Generator, midline: Midline, body: BodyCoordinates, rows: np.ndarray, columns: np.ndarray
+    varied: Varied, midline: Midline, body: BodyCoordinates, rows: np.ndarray, columns: np.ndarray
 ) -> np.ndarray:
     """The yolk ball under the front of the trunk and its extension along the belly, (H, W) in 0..1."""
-    radius = rng.uniform(0.15, 0.175)
-    beside = rng.uniform(0.06, 0.09) * midline.somites_length
+    radius = varied.uniform(0.15, 0.175)
+    beside = varied.uniform(0.06, 0.09) * midline.somites_length
     inward = radius + 0.04
     row = np.interp(beside, midline.arc, midline.rows)
     column = np.interp(beside, midline.arc, midline.columns)
     heading = np.interp(beside, midline.arc, midline.headings)
     down = rows - row - inward * np.cos(heading)
     right = columns - column + inward * np.sin(heading)
-    squeeze = rng.uniform(0.85, 1.1)
+    squeeze = varied.uniform(0.85, 1.1)
     ball = np.sqrt(np.clip(1 - (down * squeeze) ** 2 / radius**2 - (right / squeeze) ** 2 / radius**2, 0, 1))
-    ends = rng.uniform(0.45, 0.58)
+    ends = varied.uniform(0.45, 0.58)
     tube_width = 0.03 * (1 - _ramp(body.progress, ends - 0.25, ends)) * _ramp(body.progress, 0.05, 0.15)
     across = (body.ventral - body.half_width - 0.3 * tube_width) / np.maximum(tube_width, 1e-6)
     return np.maximum(ball, 0.5 * np.sqrt(np.clip(1 - across**2, 0, 1)))
