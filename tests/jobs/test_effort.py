@@ -191,3 +191,22 @@ def test_the_plan_for_a_cpu_fits_the_time(monkeypatch):
     hurried = plans.deep_settings(net, labelled, False, "cpu", time.monotonic(), 7)
     assert hurried.conv.n_steps == plans.FEWEST_STEPS
     assert plans.deep_settings(net, labelled, False, "cuda", None, 0) == plans.GPU
+
+
+def test_smaller_networks_are_planned_where_larger_ones_could_not_be_trained_long_enough(monkeypatch):
+    images, labels = pictures()
+    labelled = labelled_set(images, labels)
+    net = hr.to_convnet(hr.fit_stack(images, labels, STACK))
+    monkeypatch.setattr(plans, "CPU", hr.DeepConfig(n_networks=1, members=("reading",), conv=hr.ConvConfig(base=16)))
+    monkeypatch.setattr(plans, "MOST_STEPS", 10**6)
+    monkeypatch.setattr("hedgerow.deep.fitting.seconds_of_a_step", lambda net, labelled, plan, device: plan.conv.base)
+
+    def planned(steps):
+        left = 16 * steps / plans.SPARE + plans.CPU.n_folds * plans._again_seconds(labelled, 0)
+        with threads(1):
+            return plans.deep_settings(net, labelled, False, "cpu", time.monotonic() + left, 7).conv
+
+    assert planned(plans.ENOUGH + 5).base == 16
+    few = planned(plans.ENOUGH - 200)
+    assert few.base == plans.SMALLER
+    assert few.n_steps == pytest.approx(2 * (plans.ENOUGH - 200), abs=3)

@@ -5,11 +5,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from hedgerow.errors import ConfigError
+from hedgerow.errors import ConfigError, InputError
 from hedgerow.images.label_files import read_labels
 from hedgerow.images.legend import read_legend
 from hedgerow.images.reading import read_image
-from hedgerow.errors import InputError
 from hedgerow.synthetic import (
     BODY_PART_NAMES,
     FACADE_NAMES,

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("hedgerow")
 Effort = Literal["fast", "good", "best"]
 EFFORTS: tuple[Effort, ...] = ("fast", "good", "best")
-CHOOSING = 0.25  # part of the minutes that may go into choosing how to refine
+CHOOSING = {"good": 0.25, "best": 0.1}  # part of the minutes that may go into choosing how to refine
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,11 @@ def fit_labelled(
     if config.reserve:
         trained, reserved = reserve(labelled, config.reserve, config.seed)
         labelled, config = replace(labelled, images=trained), replace(config, reserve=0.0)
-    until = None if minutes is None else begun + 60 * minutes
+    if minutes is None and effort == "best" and device == "cpu":
+        allowed: float | None = BEST_MINUTES
+    else:
+        allowed = minutes
+    until = None if allowed is None else begun + 60 * allowed
     with reporting(progress) as report:
         files = StageFiles(folder, effort, minutes, config, labelled)
         run = _Run(labelled, config, tuple(image.mark for image in reserved), device, begun, until, files, say, report)
@@ -212,7 +216,7 @@ class _Run:
 
     def good(self) -> Fitted:
         stack = self._stack()
-        net, _ = self._refined(stack)
+        net, _ = self._refined(stack, "good")
         return Fitted(net if self.stages[-1].kept else stack, self.stages)
 
     def best(self) -> Fitted:
@@ -220,15 +224,12 @@ class _Run:
         from hedgerow.deep.members import TOGETHER
 
         stack = self._stack()
-        net, choice = self._refined(stack)
+        net, choice = self._refined(stack, "best")
         before = net if self.stages[-1].kept else stack
         begun = time.monotonic()
-        until = self.until
-        if until is None and self.device == "cpu":
-            until = self.begun + 60 * BEST_MINUTES
         settings = self.files.settings(
             "deep",
-            lambda: deep_settings(net, self.labelled, choice.is_turned, self.device, until, self.config.seed),
+            lambda: deep_settings(net, self.labelled, choice.is_turned, self.device, self.until, self.config.seed),
         )
         self.say(
             f"convolutional networks: {len(tasks_of(settings, self.labelled))} of {settings.conv.base} channels, "
@@ -262,7 +263,7 @@ class _Run:
         self.stages.append(Stage("stack of forests", first, last, time.monotonic() - begun))
         return stack
 
-    def _refined(self, stack: ForestStack) -> tuple[StackNet, Choice]:
+    def _refined(self, stack: ForestStack, effort: str) -> tuple[StackNet, Choice]:
         """The network of the stack, refined if that helps."""
         from hedgerow.deep.adapting import choose_refinement
         from hedgerow.network.mapping import to_convnet
@@ -270,7 +271,7 @@ class _Run:
         from hedgerow.refinement.loop import refine_labelled
 
         begun = time.monotonic()
-        until = None if self.until is None else begun + CHOOSING * max(self.until - begun, 0)
+        until = None if self.until is None else begun + CHOOSING[effort] * max(self.until - begun, 0)
         first = replace(RefineConfig(), seed=self.config.seed, held_out=0.0)
         choice = self.files.choice(
             lambda: choose_refinement(

@@ -26,7 +26,9 @@ GPU_SECONDS = 300.0  # of 8 networks, 1,500 steps each of 24 ms, as measured on 
 SPARE = 0.9  # part of the time that steps are planned for
 FEWEST_STEPS, MOST_STEPS = 40, 1500
 GPU = DeepConfig(conv=ConvConfig(n_down=5))
-CPU = DeepConfig(n_folds=2, n_networks=2, members=("reading",), conv=ConvConfig(base=16, n_down=5, widest=256, batch=4))
+CPU = DeepConfig(n_folds=3, n_networks=1, conv=ConvConfig(base=16, n_down=5, widest=256, batch=4))
+SMALLER = 8  # channels, if larger networks could not be trained for ENOUGH steps: long training is worth more than size
+ENOUGH = 1000
 
 
 def expected(labelled: LabelledSet, effort: str, minutes: float | None, device: str) -> str:
@@ -65,7 +67,14 @@ def deep_settings(
     left -= again * _again_seconds(labelled, len(net.refinements))
     n_networks = len(tasks_of(plan, labelled))
     rounds = -(-n_networks // get_threads()) if device == "cpu" else n_networks
-    steps = int(SPARE * left / (rounds * seconds_of_a_step(net, labelled, plan, device)))
+
+    def affordable(plan: DeepConfig) -> int:
+        return int(SPARE * left / (rounds * seconds_of_a_step(net, labelled, plan, device)))
+
+    steps = affordable(plan)
+    if steps < ENOUGH and plan.conv.base > SMALLER:
+        plan = replace(plan, conv=replace(plan.conv, base=SMALLER))
+        steps = affordable(plan)
     steps = min(max(steps, FEWEST_STEPS), MOST_STEPS)
     return replace(plan, conv=replace(plan.conv, n_steps=steps, check_every=max(steps // 10, 1)))
 
