@@ -70,6 +70,7 @@ def test_the_gradient_of_the_front_is_that_of_the_loss(somites):
         )
 
 
+@pytest.mark.slow
 def test_trained_together_the_loss_falls_and_the_front_moves(somites):
     stack, images, labels = somites
     config = hr.RefineConfig(n_steps=30, check_every=10, stride=3, held_out=0.0, augment=UNALTERED, learning_rate=0.01)
@@ -81,6 +82,7 @@ def test_trained_together_the_loss_falls_and_the_front_moves(somites):
     assert not fronted.front.second.weight.any(), "the copy was trained"
 
 
+@pytest.mark.slow
 def test_the_front_learns_alone(somites):
     """With the levels held still, only gradients that go through the features can lower the loss."""
     stack, images, labels = somites
