@@ -181,7 +181,14 @@ KINECT = Protocol(
 )
 # Embryos that differ only in their tissue and in the photograph, all lying the same way: of these the paper's forests
 # know as much as they do of the paper's images. Copies turned any way would take that from them.
-SIBLINGS = replace(ZEBRAFISH, name="siblings", data="siblings", rotation=10.0)
+# And more steps: fewer do not bring the network back to where the forests were.
+SIBLINGS = replace(
+    ZEBRAFISH,
+    name="siblings",
+    data="siblings",
+    rotation=10.0,
+    scales={"small": replace(SMALL, paper_steps=2000), "full": replace(FULL, paper_steps=4000)},
+)
 VNC = replace(
     ZEBRAFISH,
     name="vnc",
