@@ -23,6 +23,7 @@ SLACK = 1e-4  # of the sum of probabilities in float32
 WORDS = (
     *("stack", "net", "bank", "channels", "depth", "joined", "normalise", "softmax", "hard", "soft", "tanh", "crelu"),
     *("exp", "sparse", "full", "frozen", "kind", "n_inputs", "sigmas", "members", "soft", "tolerance", "output"),
+    *("deep", "alone", "reading", "nets", "weights", "reads", "orientations", "base", "n_down", "widest"),
 )
 
 
@@ -38,6 +39,8 @@ class Models:
         self.bases = []
         golden = [path for path in sorted(GOLDEN.glob("*.hedge")) if extras.is_there("torch") or "net" not in path.stem]
         models = [(path.stem, hr.load(path)) for path in golden] + [("joined", grown_stack("joined")[0])]
+        if extras.is_there("torch"):
+            models.append(("deep", deep_stack()))
         for path in golden:
             self.bases.append((f"{path.stem} of version 1", path.read_bytes(), Contents.of(path)))
         for name, model in models:
@@ -82,6 +85,14 @@ class Models:
         labels = model.predict(image)
         require(labels.shape == SIZE and set(np.unique(labels)) <= set(model.classes), "labels of no class")
         return proba
+
+
+def deep_stack():
+    """A stack with a convolutional level, of which every member counts."""
+    from helpers.deep import equal_weights, pictures, small_deep  # need PyTorch
+
+    with equal_weights():
+        return small_deep(*pictures(size=SIZE))
 
 
 def picture(features):
