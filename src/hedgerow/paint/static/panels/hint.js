@@ -1,0 +1,56 @@
+/** First steps instead of a manual: goes away by itself once they are done. */
+
+import { icon, make, memory, one } from "../dom.js";
+
+export function hintPanel({ app, stage, actions }) {
+  const root = one("#hint");
+  let seen = memory.get("hint-seen", false);
+  let segmented = false;
+
+  const painted = () => app.classes.filter((own) => app.images.some((image) => image.pixels?.[own.id]));
+
+  function steps() {
+    const done = painted();
+    const [first, second] = [app.classes[0]?.name ?? "a class", app.classes[1]?.name ?? "another class"];
+    return [
+      [done.length > 0, "Paint a little ", first, ": press 1, then draw on the image."],
+      [done.length > 1, "Paint a little ", second, ": press 2. A few short strokes do."],
+      [segmented, "Watch the ", "segmentation", " appear, and correct it where it is wrong. N shows where it helps most."],
+    ];
+  }
+
+  function close() {
+    seen = true;
+    memory.set("hint-seen", true);
+    root.hidden = true;
+    stage.root.focus();
+  }
+
+  function show() {
+    if (seen || !app.project) return;
+    const all = steps();
+    const next = all.findIndex(([done]) => !done);
+    if (next < 0) {
+      seen = true;
+      memory.set("hint-seen", true);
+      setTimeout(() => (root.hidden = true), 4000);
+    }
+    const items = all.map(([done, before, name, after], i) =>
+      make("li", { class: done ? "done" : i === next ? "next" : "" },
+        make("span", { class: "mark", "aria-hidden": "true" }, done ? icon("check") : String(i + 1)),
+        make("p", {}, before, make("strong", {}, name), after, make("span", { class: "for-readers" }, done ? " Done." : ""))));
+    root.replaceChildren(
+      make("div", { class: "hint-head" }, make("h2", {}, "First steps"),
+        make("button", { type: "button", class: "icon-button small", "aria-label": "Close the first steps", onclick: close }, icon("close"))),
+      make("ol", {}, ...items),
+      make("p", { class: "hint-foot" }, "Wheel zooms, space and drag moves, Alt and wheel sizes the brush. ",
+        make("button", { type: "button", class: "text-button", onclick: () => actions.help() }, "All keys")));
+    root.hidden = false;
+  }
+
+  app.on("project painted classes", show);
+  app.on("overlay-new", () => {
+    segmented = true;
+    show();
+  });
+}
