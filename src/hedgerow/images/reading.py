@@ -7,6 +7,7 @@ without one of them can still use the other formats.
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,12 +21,13 @@ from hedgerow.images.pages import Pages, choose, page_numbers, words
 from hedgerow.images.pixel_size import PixelSize
 from hedgerow.images.places import ENDINGS, ending_of, is_zarr_folder, refuse_unreadable, what_is_wrong
 from hedgerow.images.png_jpeg import opened_jpeg, opened_png
-from hedgerow.images.stored import Role, Stored
+from hedgerow.images.stored import Page, Role, Stored
 from hedgerow.images.tiff import opened_tiff
 
 __all__ = [
     "ENDINGS",
     "Pages",
+    "described_image",
     "ending_of",
     "is_zarr_folder",
     "naming_missing_package",
@@ -83,6 +85,15 @@ def what_was_read(path: PathLike, layout: Layout = "picture", pages: Pages = Non
     path = Path(path)
     with _opened(path, layout) as stored:
         return words(stored, choose(path, stored, pages, layout))
+
+
+def described_image(path: PathLike, pages: Pages = None) -> Page:
+    """The size, channels and number type of what `read_image` would return; reads no pixels."""
+    path = Path(path)
+    with _opened(path, "picture") as stored:
+        chosen = choose(path, stored, pages, "picture")
+        page = stored.page(chosen[0])
+        return replace(page, n_channels=stored.n_channels(chosen), dtype=page.dtype.newbyteorder("="))
 
 
 def read_pixel_size(path: PathLike) -> PixelSize | None:

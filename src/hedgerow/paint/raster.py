@@ -1,7 +1,7 @@
 """Which pixels a stroke paints. The page computes the same ones, by the same arithmetic in double precision.
 
-Points and radius are multiples of 1/8 of a pixel. In eighths all numbers are whole, and of the products that are compared
-only the last ones, `across * across` and `radius^2 * length^2`, may be rounded: once each, as in any language.
+Points and radius are multiples of 1/8 of a pixel. In eighths all numbers are whole, and of the products that are
+compared only the last ones, `across * across` and `radius^2 * length^2`, may be rounded: once each, as in any language.
 """
 
 from collections.abc import Iterator, Sequence
@@ -56,8 +56,8 @@ def is_inside(row: float, column: float, points: Sequence[Point]) -> bool:
 def covered(
     points: Sequence[Point], radius: float, size: tuple[int, int], *, is_polygon: bool = False
 ) -> Iterator[tuple[Region, np.ndarray]]:
-    """Regions of an image of this size (H,W), band after band of rows, with masks (h,w) of the pixels that a polyline, or a
-    polygon with its outline, paints in each."""
+    """Regions of an image of this size (H,W), band after band of rows, with masks (h,w) of the pixels that a polyline,
+    or a polygon with its outline, paints in each."""
     eighths = np.array(points, np.float64) * 8
     if is_polygon:
         radius, outline = OUTLINE, np.concatenate([eighths, eighths[:1]])

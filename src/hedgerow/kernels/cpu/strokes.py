@@ -1,7 +1,7 @@
 """Which pixels strokes and polygons cover; `hedgerow.paint.raster` has the definition.
 
-Lengths are in eighths of a pixel, so that all but the last products are exact. Each row of a segment's surroundings is an
-interval: its ends are guessed from the geometry, then moved until the exact test holds.
+Lengths are in eighths of a pixel, so that all but the last products are exact. Each row of a segment's surroundings is
+an interval: its ends are guessed from the geometry, then moved until the exact test holds.
 """
 
 import numpy as np
@@ -76,8 +76,8 @@ def cover_segments(points, radius, top, left, out):
 
 @kernel
 def cover_polygon(points, top, left, out):
-    """Set out (h,w) uint8, whose first pixel is (top, left), where a pixel's centre lies inside the polygon points (N,2)
-    by the even-odd rule."""
+    """Set out (h,w) uint8, whose first pixel is (top, left), where a pixel's centre lies inside the polygon points
+    (N,2) by the even-odd rule."""
     height, width = out.shape
     turns = np.zeros(width + 1, np.uint8)
     n = points.shape[0]
