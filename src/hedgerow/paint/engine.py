@@ -69,6 +69,11 @@ class Engine:
         if self._thread.is_alive():
             self._thread.join()
 
+    @property
+    def view(self) -> View | None:
+        """What is on the screen that was used last."""
+        return self._view
+
     def look(self, view: View) -> None:
         """The page shows this now."""
         with self._condition:

@@ -172,7 +172,7 @@ def grown_on(codes: Codes, tables: list[Table], level: int, config: StackConfig,
     classes = tuple(np.unique(value).tolist())
     if len(classes) < 2:
         return None
-    chosen = _some(value, most)
+    chosen = some_of(value, most)
     together = np.concatenate([table.codes for table in tables])
     read = np.ascontiguousarray(together[chosen].T)
     target = np.searchsorted(classes, value[chosen]).astype(np.int32)
@@ -229,7 +229,7 @@ class Walkable:
         return Block(classes, proba)
 
 
-def _some(value: np.ndarray, most: int) -> np.ndarray:
+def some_of(value: np.ndarray, most: int) -> np.ndarray:
     """Numbers of at most `most` painted pixels: a rare class keeps what it has, as far as its equal share goes."""
     if len(value) <= most:
         return np.arange(len(value))

@@ -62,7 +62,7 @@ class Segmenter:
         level = self._level(view)
         grown, walkable, is_new = self._forest(teller, view.image, level)
         if grown is None or walkable is None:
-            self.numbers.tell(teller, view.image, None, None)
+            self.numbers.tell(teller, view.image, None)
             self._prepare(teller, view.image, level, _at_level(view.region, level, size))
             return
         shown = _at_level(view.region, level, size)
@@ -77,7 +77,7 @@ class Segmenter:
         seconds = time.monotonic() - began
         teller.show(result, _at_full(_hull_of(blocks), level, size), seconds)
         if is_new:
-            self.numbers.tell(teller, view.image, grown, seconds)
+            self.numbers.tell(teller, view.image, seconds)
 
     def whole(self, teller: Teller, image: int) -> None:
         """All of the image, at its resolution if it is not too large."""
@@ -118,8 +118,8 @@ class Segmenter:
         result = self._result(image, grown, [Layer(level, blocks)], "full", TREES_WORDS.format(ALL_TREES))
         teller.show(result, None, time.monotonic() - began)
         if not teller.has_news():
-            self.numbers.hold_out(self.codes, tables, level)
-            self.numbers.tell(teller, image, grown, time.monotonic() - began)
+            self.numbers.hold_out(self.codes, tables, level, teller.has_news)
+            self.numbers.tell(teller, image, time.monotonic() - began)
 
     def _prepare(self, teller: Teller, image: int, level: int, region: Region) -> None:
         """Compute features that the first stroke will need, while there is nothing else to do."""
@@ -144,9 +144,7 @@ class Segmenter:
 
     def _forest(self, teller: Teller, image: int, level: int) -> tuple[Grown | None, Walkable | None, bool]:
         """The forest of the paint as it is now, at a level, and whether it is new."""
-        painted = self.project.painted_images()
-        # Other images take part once their features are known; this one's are computed now.
-        used = [one for one in painted if one == image or (self._fits(one, level) and self._is_near(one, level))]
+        used = self.used(image, level)
         if image in used:
             self._features(teller, image, level, self._painted_blocks(image, level))
         with self.project.lock:
@@ -161,6 +159,19 @@ class Segmenter:
         walkable = Walkable.of(grown.forest)
         self._grown[level] = stamp, grown, walkable
         return grown, walkable, True
+
+    def used(self, image: int, level: int) -> list[int]:
+        """The images whose paint the quick forest learns from: this one, and those whose features are known."""
+        painted = self.project.painted_images()
+        return [one for one in painted if one == image or (self._fits(one, level) and self._is_near(one, level))]
+
+    def walkable(self, teller: Teller, image: int, level: int) -> Walkable | None:
+        """The quick forest of the paint as it is now; None: fewer than two classes are painted."""
+        return self._forest(teller, image, level)[1]
+
+    def next_id(self) -> int:
+        """The number of another result."""
+        return next(self._ids)
 
     def _is_near(self, image: int, level: int) -> bool:
         """Whether the painted pixels of another image are known, or soon are."""
@@ -220,7 +231,7 @@ class Segmenter:
         return found
 
     def _result(self, image: int, grown: Grown, layers: list[Layer], scope: str, model: str) -> Result:
-        return Result(next(self._ids), image, self.project.images[image].size, grown.classes, layers, scope, model)
+        return Result(self.next_id(), image, self.project.images[image].size, grown.classes, layers, scope, model)
 
 
 def whole_level(size: tuple[int, int]) -> int:

@@ -10,14 +10,16 @@ from hedgerow import extras
 from hedgerow.encoders.store import LITE0, place_of
 from hedgerow.errors import HedgerowError
 from hedgerow.images.regions import Region
-from hedgerow.paint.engine import Engine
+from hedgerow.paint.engine import Engine, Request
 from hedgerow.paint.image_files import ImageFile
+from hedgerow.paint.improve import Workshop, check_how
 from hedgerow.paint.live import Codes
 from hedgerow.paint.messages import LIMITS, Refused
 from hedgerow.paint.project import Project
 from hedgerow.paint.pyramid import n_levels
 from hedgerow.paint.segmenting import Segmenter, View
 from hedgerow.paint.store import Store
+from hedgerow.paint.where_next import where_next
 
 Message = dict[str, Any]
 
@@ -29,7 +31,9 @@ class Session:
         self.project, self.tell = project, tell
         self.store = store or Store()
         self.codes = Codes(project, self.store)
-        self.engine = Engine(project, Segmenter(project, self.codes), tell)
+        self.segmenter = Segmenter(project, self.codes)
+        self.engine = Engine(project, self.segmenter, tell)
+        self.workshop = Workshop(project, self.codes, self.engine, self.segmenter.next_id)
         self._ranges: dict[int, tuple[list[float], list[float]]] = {}
 
     def start(self) -> None:
@@ -58,13 +62,30 @@ class Session:
             self.engine.set_live(message["on"])
         elif what == "cancel":
             self.engine.cancel(message.get("job"))
-        else:
-            return {"say": "failed", "job": what, "why": "this is not there yet."}, None
+        elif not self.engine.ask(self._request(message)):
+            return {"say": "failed", "job": what, "why": "this is under way already."}, None
         return None, None
+
+    def _request(self, message: Message) -> Request:
+        """Longer work, for the engine; raises Refused."""
+        what, workshop = message["do"], self.workshop
+        if what == "next":
+            image = message.get("image")
+            if image is not None and image >= len(self.project.images):
+                raise Refused("there is no such image; reload the page.")
+            view = self.engine.view
+            shown = image if image is not None else 0 if view is None else view.image
+            return Request("next", lambda report: where_next(self.segmenter, self.engine, image, shown))
+        if what == "train":
+            return Request("train", workshop.train)
+        if what == "improve":
+            check_how(message["how"], can())
+            return Request("improve", lambda report: workshop.improve(message["how"], report))
+        return Request("export", lambda report: workshop.export(message["what"], report))
 
     def exported(self, number: int, name: str) -> Path | None:
         """A file that an export made."""
-        return None
+        return self.workshop.exports.file(number, name)
 
     def described(self, n_windows: int) -> Message:
         """The state of the project, as the page begins with it."""

@@ -18,6 +18,7 @@ STEPS = 4
 
 def run_all(noise: np.ndarray, step: Callable[[int], None]) -> None:
     """noise: (C,h,w) float32; step: is told how many of STEPS are done"""
+    list(covered([[1, 1], [2, 3], [4, 2]], 1, (9, 9), is_polygon=True))  # first: a stroke may wait for these
     config = live_config(len(noise), 2)
     features, kept = fit_features([noise], config)
     step(1)
@@ -25,7 +26,6 @@ def run_all(noise: np.ndarray, step: Callable[[int], None]) -> None:
     edges = np.stack([fit_edges(values) for values in flat])
     codes = np.empty((*noise.shape[1:], len(flat)), np.uint8)
     walk_codes.encode_side_by_side(flat, edges, codes.reshape(-1, len(flat)))
-    list(covered([[1, 1], [2, 3], [4, 2]], 1, (9, 9), is_polygon=True))
     step(2)
     target = np.arange(flat.shape[1]) % 2
     read = np.ascontiguousarray(codes.reshape(-1, len(flat)).T)

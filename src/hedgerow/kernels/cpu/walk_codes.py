@@ -1,7 +1,7 @@
 """Walking a forest that reads byte codes of the pixel itself, as trees grown on strokes do.
 
 The codes of a pixel lie side by side, so that all trees read one or two lines of memory for it; a split is one word;
-and what is shown, a class and probabilities in bytes, is written at once. Without context this is `walk` and then `argmax`.
+and what is shown, a class and probabilities in bytes, is written at once. It is `walk`, and then `argmax`.
 """
 
 import numpy as np
