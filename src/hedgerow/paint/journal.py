@@ -6,6 +6,7 @@ end: it is taken away when the journal is opened again, for nobody was told that
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import zlib
@@ -29,26 +30,36 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self._file = open(path, "ab+")  # noqa: SIM115 (kept open for as long as the project)
+            # Unbuffered: what a full disk refused must not be written later.
+            self._file = open(path, "ab+", buffering=0)  # noqa: SIM115 (kept open for as long as the project)
         except OSError as problem:
             raise InputError(f"cannot open {path}: {one_line(problem)}; check its permissions.") from problem
+        try:
+            self.entries, self.dropped = self._opened()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _opened(self) -> tuple[list[Entry], int]:
+        """The entries, and how many bytes of a torn line were taken away."""
         self._file.seek(0)
         content = self._file.read()
-        whole, entries = _read(content, path)
-        self.dropped = len(content) - whole
-        if self.dropped:
+        whole, entries = _read(content, self.path)
+        if whole < len(content):
             self._file.truncate(whole)
-            self._flush()
+            os.fsync(self._file.fileno())
         if not entries:
             self.append(FIRST)
-        self.entries = entries[1:]
+        return entries[1:], len(content) - whole
 
     def append(self, entry: Entry) -> None:
         """Returns when the entry is on the disk; if that fails, the journal is as before."""
         end = self._file.seek(0, os.SEEK_END)
         try:
-            self._file.write(_line(entry))
-            self._flush()
+            line = _line(entry)
+            if self._file.write(line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(self._file.fileno())
         except OSError as problem:
             try:
                 self._file.truncate(end)
@@ -59,10 +70,6 @@ class Journal:
 
     def close(self) -> None:
         self._file.close()
-
-    def _flush(self) -> None:
-        self._file.flush()
-        os.fsync(self._file.fileno())
 
 
 def _line(entry: Entry) -> bytes:

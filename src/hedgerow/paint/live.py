@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hedgerow.config import StackConfig
+from hedgerow.errors import HedgerowError
 from hedgerow.features.bank import Bank
 from hedgerow.features.registry import fit_features
 from hedgerow.forest.codes import fit_edges
@@ -124,7 +125,7 @@ class Codes:
         if level not in self._fitted:
             images = self.project.images
             chosen = np.unique(np.linspace(0, len(images) - 1, CROPS).round().astype(int)).tolist()
-            crops = [self._crop(image, level) for image in chosen]
+            crops = self._crops(chosen, level)
             features, kept = fit_features(crops, self.config)
             assert isinstance(features, Bank)
             rng = np.random.default_rng(0)
@@ -136,6 +137,19 @@ class Codes:
             edges = np.stack(list(map_threads(fit_edges, list(together))))
             self._fitted[level] = features, edges
         return self._fitted[level]
+
+    def _crops(self, images: list[int], level: int) -> list[np.ndarray]:
+        """Parts of images; those that cannot be read are left out, and whoever looks at them is told why."""
+        crops: list[np.ndarray] = []
+        problems: list[HedgerowError] = []
+        for image in images:
+            try:
+                crops.append(self._crop(image, level))
+            except HedgerowError as problem:
+                problems.append(problem)
+        if not crops:
+            raise problems[0]
+        return crops
 
     def _crop(self, image: int, level: int) -> np.ndarray:
         """(C,h,w) float32: the middle of an image; of a smaller one at its last level."""

@@ -67,6 +67,13 @@ class Project:
         make_folder(folder)
         self.folder = folder
         self.held = Lock(folder / "lock")
+        try:
+            self._open(folder, images)
+        except BaseException:
+            self.held.release()
+            raise
+
+    def _open(self, folder: Path, images: Sequence[ImageFile]) -> None:
         self.lock = threading.RLock()
         self.images = list(images)
         self.classes = _read_classes(folder / "project.json")
@@ -75,11 +82,15 @@ class Project:
         self._done: list[_Stroke] = []
         self._undone: list[_Stroke] = []
         self._answers: dict[str, tuple[int, int, Region | None]] = {}
-        self.journal = Journal(folder / "journal.jsonl")
         self.n_entries = 0
-        for entry in self.journal.entries:
-            self._replay(entry)
-        self.save()
+        self.journal = Journal(folder / "journal.jsonl")
+        try:
+            for entry in self.journal.entries:
+                self._replay(entry)
+            self.save()
+        except BaseException:
+            self.journal.close()
+            raise
 
     @property
     def legend(self) -> Legend:

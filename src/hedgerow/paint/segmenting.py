@@ -5,13 +5,15 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
+from hedgerow.errors import HedgerowError
 from hedgerow.images.regions import Region
 from hedgerow.paint.labels import TILE
-from hedgerow.paint.live import BLOCK, MOST, Codes, Grown, Walkable, grown_on, live_config
+from hedgerow.paint.live import BLOCK, MOST, Codes, Grown, Table, Walkable, grown_on, live_config
 from hedgerow.paint.numbers import Numbers
 from hedgerow.paint.project import Project
 from hedgerow.paint.pyramid import level_size, n_levels
@@ -105,7 +107,7 @@ class Segmenter:
         began = time.monotonic()
         size = self.project.images[image].size
         level = whole_level(size)
-        tables = [self.codes.table(one, level) for one in self.project.painted_images() if self._fits(one, level)]
+        tables = self._tables(level)
         config = live_config(self.project.images[0].n_channels, ALL_TREES)
         grown = grown_on(self.codes, tables, level, config, MOST_FOR_ALL)
         if grown is None or teller.has_news():
@@ -120,6 +122,15 @@ class Segmenter:
         if not teller.has_news():
             self.numbers.hold_out(self.codes, tables, level, teller.has_news)
             self.numbers.tell(teller, image, time.monotonic() - began)
+
+    def _tables(self, level: int) -> list[Table]:
+        """The painted pixels of all images that have this level and can be read."""
+        tables = []
+        for image in self.project.painted_images():
+            if self._fits(image, level):
+                with suppress(HedgerowError):
+                    tables.append(self.codes.table(image, level))
+        return tables
 
     def _prepare(self, teller: Teller, image: int, level: int, region: Region) -> None:
         """Compute features that the first stroke will need, while there is nothing else to do."""
