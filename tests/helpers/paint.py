@@ -8,6 +8,11 @@ import time
 from contextlib import contextmanager
 
 import numpy as np
+import pytest
+
+for _package in ("starlette", "uvicorn", "websockets"):
+    pytest.importorskip(_package, reason="the extra paint is not installed")
+
 from websockets.sync.client import connect
 
 from hedgerow.images.writing import write_labels

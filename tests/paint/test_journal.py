@@ -9,10 +9,6 @@ import sys
 
 import pytest
 
-pytest.importorskip("starlette")
-pytest.importorskip("uvicorn")
-pytest.importorskip("websockets")
-
 from hedgerow.errors import InputError
 from hedgerow.paint.journal import Journal
 from helpers.paint import Client, open_project, stroke, write_images

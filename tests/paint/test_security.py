@@ -4,11 +4,6 @@ import http.client
 import socket
 
 import pytest
-
-pytest.importorskip("starlette")
-pytest.importorskip("uvicorn")
-pytest.importorskip("websockets")
-
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
 from hedgerow.paint.guarding import Guard

@@ -6,10 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-pytest.importorskip("starlette")
-pytest.importorskip("uvicorn")
-pytest.importorskip("websockets")
 from PIL import Image
 
 from hedgerow.images.reading import read_image

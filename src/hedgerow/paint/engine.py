@@ -211,10 +211,17 @@ class Engine:
                 work, job = lambda: self._run(request), request.job
             elif self._full is not None and self._clock() >= self._full[0]:
                 image, self._full = self._full[1], None
-                work, job = lambda: self.segmenter.full(self, image), "segment"
+                work, job = lambda: self._rest(image), "segment"
             else:
                 return
         self._guarded(job, work)
+
+    def _rest(self, image: int) -> None:
+        """What is done when the hand rests; what was interrupted is done at the next rest."""
+        if not self.segmenter.full(self, image):
+            with self._condition:
+                if self._full is None and self.is_live:
+                    self._full = self._clock() + REST, image
 
     def _hurries(self) -> bool:
         """Whether a request waits that takes no time."""

@@ -29,6 +29,11 @@ class ImageFile:
     def name(self) -> str:
         return self.path.name
 
+    @property
+    def n_bytes(self) -> int:
+        """Of its pixels."""
+        return self.n_channels * self.size[0] * self.size[1] * self.dtype.itemsize
+
     def described(self) -> dict[str, Any]:
         """JSON-ready, for project.json."""
         return {"name": self.name, "height": self.size[0], "width": self.size[1], "channels": self.n_channels}

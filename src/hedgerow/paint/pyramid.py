@@ -10,6 +10,7 @@ import numpy as np
 
 from hedgerow.errors import InputError
 from hedgerow.images.arrays import MAX_VALUE
+from hedgerow.images.by_region import ByRegion, open_by_region
 from hedgerow.images.reading import read_image
 from hedgerow.images.regions import Region
 from hedgerow.paint.image_files import ImageFile
@@ -37,7 +38,7 @@ class Pyramid:
 
     def __init__(self, image: ImageFile) -> None:
         self.image = image
-        self._levels: list[np.ndarray] = [_planes_of(image)]
+        self._levels: list[np.ndarray | ByRegion] = [_planes_of(image)]
         self.n_levels = n_levels(image.size)
         for _ in range(1, self.n_levels):
             self._levels.append(_halved(self._levels[-1]))
@@ -47,7 +48,7 @@ class Pyramid:
     @property
     def nbytes(self) -> int:
         """Bytes in memory; files do not count."""
-        return sum(level.nbytes for level in self._levels if not isinstance(level, np.memmap))
+        return sum(level.nbytes for level in self._levels if not isinstance(level, np.memmap | ByRegion))
 
     @property
     def type(self) -> str:
@@ -60,7 +61,7 @@ class Pyramid:
 
     def planes(self, level: int, region: Region) -> np.ndarray:
         """(C,h,w) float32 of a region of a level, in it, to compute with."""
-        return np.ascontiguousarray(region.of(self._levels[level]), np.float32)
+        return np.ascontiguousarray(_part(self._levels[level], region), np.float32)
 
     def tile(self, level: int, row: int, column: int, channels: Sequence[int]) -> np.ndarray | None:
         """(n,h,w) of some channels of a tile, as it is sent; None: there is no such tile."""
@@ -68,11 +69,11 @@ class Pyramid:
         region = Region(row * TILE, min((row + 1) * TILE, height), column * TILE, min((column + 1) * TILE, width))
         if region.height < 1 or region.width < 1:
             return None
-        return self._shown(region.of(self._levels[level])[list(channels)])
+        return self._shown(_part(self._levels[level], region)[list(channels)])
 
     def thumbnail(self) -> np.ndarray:
         """(h,w) or (h,w,3) uint8, at most 160 x 160."""
-        last = self._levels[-1]
+        last = _whole(self._levels[-1])
         if max(last.shape[1:]) > THUMBNAIL:
             last = _halved(last)
         planes = self._shown(last[:3] if len(last) >= 3 else last[:1]).astype(np.float32)
@@ -92,7 +93,8 @@ class Pyramid:
         """The smallest and the largest value."""
         if self.image.dtype.kind in "bu":
             return 0.0, float(1 if self.image.dtype == np.bool_ else np.iinfo(self.image.dtype).max)
-        parts = [(band.min(), band.max()) for band in _bands(self._levels[0])]
+        bands = (_part(self._levels[0], region) for region in _bands(self.image.size))
+        parts = [(band.min(), band.max()) for band in bands]
         low, high = float(min(one for one, _ in parts)), float(max(one for _, one in parts))
         if not (low >= -MAX_VALUE and high <= MAX_VALUE):  # also true of NaN
             raise InputError(f"{self.image.path} has values that are not finite or too large; replace them.")
@@ -102,12 +104,17 @@ class Pyramid:
         """For each channel the values, as sent, that show as black and white at first."""
         if self.image.dtype == np.bool_:
             return [0.0] * self.image.n_channels, [1.0] * self.image.n_channels
-        level = next((one for one in self._levels if one[0].size <= LOOKED_AT), self._levels[-1])
-        ends = np.percentile(self._shown(np.asarray(level)), SHOWN, axis=(1, 2))
+        level = next((k for k in range(self.n_levels) if np.prod(self.size(k)) <= LOOKED_AT), -1)
+        ends = np.percentile(self._shown(_whole(self._levels[level])), SHOWN, axis=(1, 2))
         return ends[0].tolist(), np.maximum(ends[1], ends[0] + 1).tolist()
 
 
-def _planes_of(image: ImageFile) -> np.ndarray:
+def _planes_of(image: ImageFile) -> np.ndarray | ByRegion:
+    """The full image: in memory, or if it is large read by regions, or from a file of its own."""
+    if image.n_bytes > IN_MEMORY:
+        by_region = open_by_region(image.path)
+        if by_region is not None and by_region.shape == (image.n_channels, *image.size):
+            return by_region
     array = read_image(image.path)
     planes = array[None] if array.ndim == 2 else np.moveaxis(array, 2, 0)
     if planes.shape != (image.n_channels, *image.size):
@@ -119,17 +126,25 @@ def _planes_of(image: ImageFile) -> np.ndarray:
     return kept
 
 
-def _halved(level: np.ndarray) -> np.ndarray:
+def _part(level: np.ndarray | ByRegion, region: Region) -> np.ndarray:
+    return level.read(region) if isinstance(level, ByRegion) else region.of(level)
+
+
+def _whole(level: np.ndarray | ByRegion) -> np.ndarray:
+    return _part(level, Region(0, level.shape[1], 0, level.shape[2]))
+
+
+def _halved(level: np.ndarray | ByRegion) -> np.ndarray:
     """The next level: the mean of each block of 2 x 2, rounded; an odd edge is repeated."""
     n, height, width = level.shape
     found = _room((n, -(-height // 2), -(-width // 2)), level.dtype)
-    for top in range(0, height, BAND):
-        band = np.asarray(level[:, top : top + BAND])
+    for region in _bands((height, width)):
+        band = _part(level, region)
         band = np.pad(band, ((0, 0), (0, band.shape[1] % 2), (0, band.shape[2] % 2)), mode="edge")
         kind = np.float64 if band.dtype.kind == "f" else np.int64 if band.dtype.itemsize > 2 else np.int32
         total: Any = sum(band[:, i::2, j::2].astype(kind) for i in (0, 1) for j in (0, 1))
         mean = total / 4 if band.dtype.kind == "f" else (total + 2) >> 2
-        found[:, top // 2 : top // 2 + mean.shape[1]] = mean
+        found[:, region.top // 2 : region.top // 2 + mean.shape[1]] = mean
     return found
 
 
@@ -142,5 +157,5 @@ def _room(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         return np.memmap(file, dtype, "r+", shape=shape)
 
 
-def _bands(level: np.ndarray) -> list[np.ndarray]:
-    return [level[:, top : top + BAND] for top in range(0, level.shape[1], BAND)]
+def _bands(size: tuple[int, int]) -> list[Region]:
+    return [Region(top, min(top + BAND, size[0]), 0, size[1]) for top in range(0, size[0], BAND)]

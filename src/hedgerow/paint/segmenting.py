@@ -18,6 +18,7 @@ from hedgerow.paint.numbers import Numbers
 from hedgerow.paint.project import Project
 from hedgerow.paint.pyramid import level_size, n_levels
 from hedgerow.paint.results import Block, Layer, Result, tiles_of
+from hedgerow.paint.stacks import Interrupted, grown_stack, stack_blocks, wants_stack
 from hedgerow.paint.telling import Teller
 from hedgerow.paint.warming import STEPS, run_all
 from hedgerow.threads import get_threads, map_threads
@@ -102,26 +103,47 @@ class Segmenter:
         result = self._result(image, grown, layers, "whole", TREES_WORDS.format(len(walkable.root)))
         teller.show(result, None, time.monotonic() - began)
 
-    def full(self, teller: Teller, image: int) -> None:
-        """The whole image with all trees, on the paint of all images; and how good it is on strokes held out."""
+    def full(self, teller: Teller, image: int) -> bool:
+        """The whole image by all that is painted on all images, with the settings that fit the amount of paint; and how
+        good that is on strokes held out. False: something more urgent came in between."""
         began = time.monotonic()
         size = self.project.images[image].size
         level = whole_level(size)
         tables = self._tables(level)
+        if level == 0 and wants_stack(self.project):
+            return self._stack(teller, image, began)
         config = live_config(self.project.images[0].n_channels, ALL_TREES)
         grown = grown_on(self.codes, tables, level, config, MOST_FOR_ALL)
-        if grown is None or teller.has_news():
-            return
+        if grown is None:
+            return True
         height, width = level_size(size, level)
         walkable = Walkable.of(grown.forest)
         blocks = self._walk(teller, image, walkable, level, Region(0, height, 0, width), {})
-        if blocks is None:
-            return
-        result = self._result(image, grown, [Layer(level, blocks)], "full", TREES_WORDS.format(ALL_TREES))
+        if blocks is None or teller.has_news():
+            return False
+        self._show_full(teller, image, grown.classes, Layer(level, blocks), TREES_WORDS.format(ALL_TREES), began)
+        self.numbers.hold_out(self.codes, tables, level, teller.has_news)
+        self.numbers.tell(teller, image, time.monotonic() - began)
+        return True
+
+    def _stack(self, teller: Teller, image: int, began: float) -> bool:
+        try:
+            stack = grown_stack(self.project, self.codes, teller)
+            blocks = stack_blocks(stack, self.codes.pyramid(image), teller)
+        except Interrupted:
+            return False
+        words = f"{stack.n_levels} level(s) of {stack.levels[0].n_trees} trees"
+        self._show_full(teller, image, stack.classes, Layer(0, blocks), words, began)
+        self.numbers.held_out = stack.held_out_dice[stack.n_levels - 1] if stack.held_out_dice else None
+        self.numbers.tell(teller, image, time.monotonic() - began)
+        return True
+
+    def _show_full(
+        self, teller: Teller, image: int, classes: tuple[int, ...], layer: Layer, words: str, began: float
+    ) -> None:
+        size = self.project.images[image].size
+        result = Result(self.next_id(), image, size, classes, [layer], "full", words)
         teller.show(result, None, time.monotonic() - began)
-        if not teller.has_news():
-            self.numbers.hold_out(self.codes, tables, level, teller.has_news)
-            self.numbers.tell(teller, image, time.monotonic() - began)
 
     def _tables(self, level: int) -> list[Table]:
         """The painted pixels of all images that have this level and can be read."""

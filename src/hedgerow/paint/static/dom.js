@@ -30,7 +30,7 @@ export function icon(name) {
   svg.setAttribute("class", "icon");
   svg.setAttribute("aria-hidden", "true");
   const use = document.createElementNS(SVG, "use");
-  use.setAttribute("href", `#${name}`);
+  use.setAttribute("href", `#i-${name}`);
   svg.append(use);
   return svg;
 }

@@ -65,6 +65,7 @@ export class ImageLayer extends TileLayer {
       [tile.height, tile.width] = shape.slice(1);
       tile.planes = planes;
       tile.style = 0;
+      if (tile.image === this.image?.id) this.coloured(tile); // here, so that no frame has to colour many tiles
       this.arrived();
       this.redraw(this.region(tile));
     });

@@ -6,6 +6,7 @@ import { TILE, touches } from "../pyramid.js";
 import { TileLayer } from "./tilelayer.js";
 
 const REMEMBERED = 8;
+const TOGETHER = 160; // milliseconds that tiles wait for each other
 
 /** @typedef {{stamp: number, result: number, scope: string, level: number, region: number[]}} Result */
 
@@ -16,6 +17,8 @@ export class OverlayLayer extends TileLayer {
     /** @type {Map<number, Result[]>} what there is of each image, the newest first */
     this.results = new Map();
     this.stamps = 0;
+    this.staged = []; // tiles that have come and are not shown yet
+    this.timer = 0;
     this.arrived = () => {};
   }
 
@@ -69,14 +72,34 @@ export class OverlayLayer extends TileLayer {
       tile.loading = false;
       if (answer.status === 0) return;
       tile.tried = stamp;
-      if (answer.status === 200) {
-        tile.raw = this.merged(tile, new Uint8Array(answer.data), newest);
-        tile.result = result;
-        tile.style = 0;
-        this.arrived(result, stamp);
-      }
-      this.redraw(this.region(tile));
+      if (answer.status === 200) this.stage(tile, result, this.merged(tile, new Uint8Array(answer.data), newest));
+      this.settle();
+      if (this.lacks(tile)) this.redraw(this.region(tile));
     });
+  }
+
+  /** Colours a tile as soon as it comes: the frame that shows all of them together has little to do. */
+  stage(tile, result, raw) {
+    const next = { ...tile, raw, result, canvas: null, style: 0 };
+    this.coloured(next);
+    this.staged.push({ tile, next });
+  }
+
+  /** New tiles are shown together once none is on its way, or after a moment: not one after the other like a wave. */
+  settle() {
+    const waits = [...this.cache.values()].some((tile) => tile.loading && this.needed(tile));
+    if (!waits) this.commit();
+    else if (this.staged.length) this.timer ||= setTimeout(() => this.commit(), TOGETHER);
+  }
+
+  commit() {
+    clearTimeout(this.timer);
+    this.timer = 0;
+    const shown = this.staged.splice(0);
+    for (const { tile, next: { raw, result, canvas, style } } of shown) Object.assign(tile, { raw, result, canvas, style });
+    if (!shown.length) return;
+    this.redraw();
+    this.arrived(Math.max(...shown.map(({ next }) => next.result)));
   }
 
   /** New pixels where the result has them; around the visible part the old ones stay. */

@@ -42,11 +42,11 @@ export function classesPanel({ app, actions }) {
     name.value = own.name;
     const colour = make("input", { type: "color", class: "colour", "aria-label": "Colour of the class" });
     colour.value = own.colour;
+    colour.addEventListener("change", () => actions.changeClass(own.id, { colour: colour.value }));
     const done = () => {
-      const change = { name: name.value.trim() || own.name, colour: colour.value };
-      const same = change.name === own.name && change.colour === own.colour;
+      const given = name.value.trim() || own.name;
       leave(own.id);
-      if (!same) actions.changeClass(own.id, change);
+      if (given !== own.name) actions.changeClass(own.id, { name: given });
     };
     const form = make("form", { class: "class editing", "data-id": String(own.id) }, colour, name,
       make("button", { type: "submit", class: "icon-button small", "aria-label": "Done", title: "Done (Enter)" }, icon("check")));
@@ -82,8 +82,7 @@ export function classesPanel({ app, actions }) {
   function show() {
     const focused = document.activeElement?.closest?.("#classes [data-id]");
     const focus = focused && { id: focused.dataset.id, act: document.activeElement.dataset.act };
-    const writes = document.activeElement?.matches("#classes .field");
-    if (writes && editing !== null) return; // somebody is typing
+    if (editing !== null && focused?.matches(".editing")) return; // somebody is typing
     root.replaceChildren(...app.classes.map(row));
     if (!app.classes.length) root.append(make("p", { class: "empty" }, "No class yet. Add one for each thing to tell apart."));
     if (focus && editing === null) {
