@@ -48,8 +48,7 @@ export function makeActions(app, session, stage, toolbox) {
       app.tell(`Opacity ${Math.round(opacity * 100)} %.`, "quiet");
     },
     changeClass(id, change) {
-      const known = app.classes.find((each) => each.id === id);
-      return session.send({ do: "class", id, ...(known ? fields(known) : {}), ...change });
+      return session.send({ do: "class", id, ...change });
     },
     sendView() {
       if (!app.image || !session.connection.isOpen) return;
@@ -78,8 +77,4 @@ export function makeActions(app, session, stage, toolbox) {
     if (job === "next") asked = false;
   });
   return actions;
-}
-
-function fields({ name, colour, hidden, locked }) {
-  return { name, colour, hidden, locked };
 }

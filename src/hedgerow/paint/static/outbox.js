@@ -1,6 +1,7 @@
 /** Strokes on their way: kept until the server has answered, over lost connections and reloads of the page. */
 
 const KEPT = "hedgerow-unanswered";
+const REMEMBERED = 1000; // strokes that may have been sent while the server answers one question
 
 export class Outbox {
   /** @param {(message: object) => boolean} send tells whether it went out */
@@ -11,6 +12,20 @@ export class Outbox {
     this.count = 0;
     /** @type {import("./painting.js").Stroke[]} */
     this.waiting = restored();
+    /** @type {import("./painting.js").Stroke[]} the last ones, answered or not, in their order */
+    this.sent = this.waiting.map((stroke, number) => ({ ...stroke, number }));
+    this.waiting = [...this.sent];
+    this.numbers = this.sent.length;
+  }
+
+  /** The number from which on strokes may be missing in what the server answers to a question of now. */
+  get mark() {
+    return this.waiting[0]?.number ?? this.numbers;
+  }
+
+  /** Strokes from a number on, in their order. What is drawn twice in the same order looks the same. */
+  since(mark, image) {
+    return this.sent.filter((stroke) => stroke.number >= mark && stroke.image === image && !stroke.refused);
   }
 
   newId() {
@@ -20,7 +35,11 @@ export class Outbox {
 
   /** @param {import("./painting.js").Stroke} stroke */
   send(stroke) {
+    stroke.number = this.numbers;
+    this.numbers += 1;
     this.waiting.push(stroke);
+    this.sent.push(stroke);
+    if (this.sent.length > REMEMBERED) this.sent.shift();
     this.keep();
     if (this.open) this.sendMessage(message(stroke));
   }
@@ -59,6 +78,6 @@ function restored() {
 }
 
 /** The message of a stroke: without what only the page needs. */
-function message({ value, refused, ...rest }) {
+function message({ value, refused, number, ...rest }) {
   return { do: "paint", ...rest };
 }

@@ -4,7 +4,7 @@ import { RADIUS_STEP, UNPAINTED } from "./app.js";
 
 /**
  * @typedef {{id: string, image: number, tool: string, class?: number, radius: number, points: number[][], value: number,
- *   joins?: string, within?: number[], refused?: boolean}} Stroke points are [row, col], pixel centres at whole numbers
+ *   joins?: string, within?: number[], refused?: boolean, number?: number}} Stroke points are [row, col], pixel centres at whole numbers
  */
 
 const PART_AFTER = 450; // milliseconds after which a part of a stroke is sent while the hand still moves
@@ -24,9 +24,10 @@ export class Painting {
     /** @type {Stroke|null} the one that the hand is drawing */
     this.current = null;
     this.began = 0;
-    labels.unanswered = (image) => {
-      const kept = outbox.waiting.filter((stroke) => stroke.image === image);
-      return this.current?.image === image ? [...kept, this.current] : kept;
+    labels.mark = () => outbox.mark;
+    labels.since = (mark, image) => {
+      const sent = outbox.since(mark, image);
+      return this.current?.image === image ? [...sent, this.current] : sent;
     };
   }
 

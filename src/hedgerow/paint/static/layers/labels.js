@@ -11,8 +11,10 @@ export class LabelsLayer extends TileLayer {
   constructor(app, ...parts) {
     super(...parts);
     this.app = app;
-    /** @type {() => import("../painting.js").Stroke[]} strokes that a tile from the server may lack, in their order */
-    this.unanswered = () => [];
+    /** @type {() => number} see Outbox.mark */
+    this.mark = () => 0;
+    /** @type {(mark: number, image: number) => import("../painting.js").Stroke[]} strokes that a tile may lack, in their order */
+    this.since = () => [];
   }
 
   blank() {
@@ -38,7 +40,7 @@ export class LabelsLayer extends TileLayer {
 
   ask(tile) {
     const { level, row, col } = tile;
-    const missing = this.unanswered(tile.image); // the answer may be older than these
+    const mark = this.mark(); // the answer may lack strokes from here on
     tile.loading = true;
     tile.stale = false;
     this.loader.ask(`/api/images/${tile.image}/labels/${level}/${row}/${col}`, 0, () => this.needed(tile), (answer) => {
@@ -50,8 +52,7 @@ export class LabelsLayer extends TileLayer {
       tile.raw = answer.status === 200 ? new Uint8Array(answer.data) : this.empty(tile);
       tile.style = 0;
       tile.dirty = null;
-      const later = this.unanswered(tile.image).filter((stroke) => !missing.includes(stroke));
-      for (const stroke of [...missing, ...later]) if (!stroke.refused) this.drawInto(tile, stroke);
+      for (const stroke of this.since(mark, tile.image)) this.drawInto(tile, stroke);
       this.redraw(this.region(tile));
     });
   }

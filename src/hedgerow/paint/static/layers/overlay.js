@@ -2,7 +2,7 @@
  * stays on the screen until that of the newer one is there, so that nothing flashes. */
 
 import { classTable, probabilityTable, uncertaintyTable } from "../colours.js";
-import { TILE, touches } from "../pyramid.js";
+import { TILE, tilesWithin, touches } from "../pyramid.js";
 import { TileLayer } from "./tilelayer.js";
 
 const REMEMBERED = 8;
@@ -23,7 +23,7 @@ export class OverlayLayer extends TileLayer {
   }
 
   blank() {
-    return { result: -1, tried: 0 };
+    return { result: -1, tried: 0, what: this.what };
   }
 
   key(level, row, col) {
@@ -149,10 +149,14 @@ export class OverlayLayer extends TileLayer {
 
   /** Whether all tiles on the screen are of the newest result that has them. */
   get complete() {
-    for (const tile of this.cache.values()) {
-      if (tile.image === this.image?.id && this.onScreen(tile) && tile.seen && (tile.loading || this.lacks(tile))) return false;
-    }
-    return this.results.has(this.image?.id);
+    if (!this.results.has(this.image?.id) || this.staged.length) return false;
+    const { rows, cols } = this.view.region;
+    const tiles = tilesWithin(this.image, this.level, rows, cols).map(([row, col]) => this.cache.peek(this.key(this.level, row, col)));
+    return tiles.every((tile) => tile && !tile.loading && !this.lacks(tile));
+  }
+
+  needed(tile) {
+    return tile.what === this.what && super.needed(tile);
   }
 
   /** The class at a pixel of the image as far as it is on the screen, or null. */
