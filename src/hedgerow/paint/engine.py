@@ -10,13 +10,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from hedgerow.errors import HedgerowError
 from hedgerow.images.regions import Region
+from hedgerow.kernels import reused
 from hedgerow.paint.project import Project
 from hedgerow.paint.results import Result
 from hedgerow.paint.segmenting import Segmenter, View
@@ -24,6 +25,7 @@ from hedgerow.paint.segmenting import Segmenter, View
 log = logging.getLogger("hedgerow")
 REST = 1.5  # seconds without a stroke after which the hand rests
 KEPT = 2  # results of an image that tiles can be asked of
+RESULTS = 64 * 2**20  # bytes of all results; those of images that were left longest ago go first
 Tell = Callable[[dict[str, Any]], None]
 
 
@@ -54,7 +56,7 @@ class Engine:
         self._requests: deque[Request] = deque()
         self._running: Request | None = None
         self._ended = False
-        self._results: dict[int, deque[Result]] = {}
+        self._results: OrderedDict[int, deque[Result]] = OrderedDict()
         self.latest: dict[str, dict[str, Any]] = {}  # what a new window is told again
         self._thread = threading.Thread(target=self._work, name="hedgerow-paint", daemon=True)
 
@@ -137,8 +139,9 @@ class Engine:
     def show(self, result: Result, region: Region | None, seconds: float) -> None:
         """Keep a result and tell the page."""
         with self._condition:
-            kept = self._results.setdefault(result.image, deque(maxlen=KEPT))
-            kept.append(result)
+            self._results.setdefault(result.image, deque(maxlen=KEPT)).append(result)
+            self._results.move_to_end(result.image)
+            self._make_room()
         height, width = result.size
         around = region or Region(0, height, 0, width)
         self.tell(
@@ -153,6 +156,13 @@ class Engine:
                 "model": result.model,
             }
         )
+
+    def _make_room(self) -> None:
+        sizes = {image: sum(one.nbytes for one in kept) for image, kept in self._results.items()}
+        while sum(sizes.values()) > RESULTS and len(sizes) > 1:
+            oldest = next(iter(self._results))
+            del self._results[oldest], sizes[oldest]
+            self.latest.pop(f"overlay {oldest}", None)
 
     def tell(self, message: dict[str, Any]) -> None:
         said = message["say"]
@@ -181,6 +191,8 @@ class Engine:
         self._guarded("compile", lambda: self.segmenter.compile(self))
         while not self._ended:
             with self._condition:
+                if not self._is_due():
+                    reused.let_go()  # nobody computes for a while
                 while not self._ended and not self._is_due():
                     self._condition.wait(self._seconds_to_rest())
                 if self._ended:

@@ -13,7 +13,7 @@ import numpy as np
 
 from hedgerow.config import StackConfig
 from hedgerow.errors import HedgerowError
-from hedgerow.features.bank import Bank
+from hedgerow.features.bank import KINDS, Bank
 from hedgerow.features.registry import fit_features
 from hedgerow.forest.codes import fit_edges
 from hedgerow.forest.grow import grow_forest
@@ -33,15 +33,14 @@ BLOCK = 512  # side of what features are computed for at once
 N_TREES = 16
 MOST = 12_000  # painted pixels that a quick forest is grown on
 CROPS, CROP = 8, 256  # images, and the side of the part of each, that statistics and edges are taken from
-MANY, VERY_MANY = 4, 8  # channels beyond which fewer scales are used
+# Channels from which on fewer scales are used: codes of what is on the screen must fit into the store.
+FEWER_SCALES = {1: StackConfig().sigmas, 2: (0.7, 1.6, 3.5, 10.0), 4: (1.0, 3.5, 10.0), 8: (1.6, 5.0)}
 
 
 def live_config(n_channels: int, n_trees: int = N_TREES) -> StackConfig:
     """The settings for strokes, see `forest.choosing`, with the filter bank alone and few trees."""
     usual = StackConfig()
-    sigmas = usual.sigmas
-    if n_channels >= MANY:
-        sigmas = (1.0, 3.5, 10.0) if n_channels < VERY_MANY else (1.6, 5.0)
+    sigmas = FEWER_SCALES[max(n for n in FEWER_SCALES if n <= n_channels)]
     return replace(
         usual,
         n_levels=1,
@@ -51,6 +50,11 @@ def live_config(n_channels: int, n_trees: int = N_TREES) -> StackConfig:
         context=replace(usual.context, window=1),
         sampling=replace(usual.sampling, step=1),
     )
+
+
+def n_codes(n_channels: int) -> int:
+    """Bytes for each pixel of an image with so many channels."""
+    return n_channels * (1 + len(KINDS) * len(live_config(n_channels).sigmas))
 
 
 @dataclass(frozen=True)

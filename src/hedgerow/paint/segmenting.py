@@ -12,8 +12,9 @@ import numpy as np
 
 from hedgerow.errors import HedgerowError
 from hedgerow.images.regions import Region
+from hedgerow.kernels import reused
 from hedgerow.paint.labels import TILE
-from hedgerow.paint.live import BLOCK, MOST, Codes, Grown, Table, Walkable, grown_on, live_config
+from hedgerow.paint.live import BLOCK, MOST, Codes, Grown, Table, Walkable, grown_on, live_config, n_codes
 from hedgerow.paint.numbers import Numbers
 from hedgerow.paint.project import Project
 from hedgerow.paint.pyramid import level_size, n_levels
@@ -24,6 +25,7 @@ from hedgerow.paint.warming import STEPS, run_all
 from hedgerow.threads import get_threads, map_threads
 
 VISIBLE, WHOLE = 1_700_000, 4_300_000  # pixels that are segmented at most: of the screen's part, of the whole image
+ROOM = {VISIBLE: 0.5, WHOLE: 0.75}  # part of the store that their codes may take
 ALL_TREES = 64
 MOST_FOR_ALL = 100_000  # painted pixels that all trees are grown on
 TREES_WORDS = "one level of {} trees"
@@ -86,7 +88,7 @@ class Segmenter:
         """All of the image, at its resolution if it is not too large."""
         began = time.monotonic()
         size = self.project.images[image].size
-        level = whole_level(size)
+        level = whole_level(size, self.most(WHOLE))
         grown, walkable, is_new = self._forest(teller, image, level)
         if grown is None or walkable is None:
             return
@@ -108,7 +110,7 @@ class Segmenter:
         good that is on strokes held out. False: something more urgent came in between."""
         began = time.monotonic()
         size = self.project.images[image].size
-        level = whole_level(size)
+        level = whole_level(size, self.most(WHOLE))
         tables = self._tables(level)
         if level == 0 and wants_stack(self.project):
             return self._stack(teller, image, began)
@@ -168,9 +170,14 @@ class Segmenter:
         size = self.project.images[view.image].size
         for level in range(min(view.level, n_levels(size) - 1)):
             region = _at_level(view.region, level, size)
-            if region.height * region.width <= VISIBLE:
+            if region.height * region.width <= self.most(VISIBLE):
                 return level
         return min(view.level, n_levels(size) - 1)
+
+    def most(self, pixels: int) -> int:
+        """VISIBLE or WHOLE pixels, or as many as have room in the store: else each stroke would compute features."""
+        n_features = n_codes(self.project.images[0].n_channels)
+        return min(pixels, int(ROOM[pixels] * self.codes.store.memory / n_features))
 
     def _fits(self, image: int, level: int) -> bool:
         return level < n_levels(self.project.images[image].size)
@@ -229,7 +236,9 @@ class Segmenter:
             teller.progress("features", text, done, len(missing), began)
             if until_news and teller.has_news():
                 teller.progress("features", text, len(missing), len(missing), began)
-                return
+                break
+        if missing:
+            reused.let_go()
 
     def _walk(
         self, teller: Teller, image: int, walkable: Walkable, level: int, region: Region,
@@ -267,10 +276,10 @@ class Segmenter:
         return Result(self.next_id(), image, self.project.images[image].size, grown.classes, layers, scope, model)
 
 
-def whole_level(size: tuple[int, int]) -> int:
-    """The finest level at which an image of this size has not too many pixels."""
+def whole_level(size: tuple[int, int], most: int) -> int:
+    """The finest level at which an image of this size has at most so many pixels."""
     last = n_levels(size) - 1
-    return next((k for k in range(last) if np.prod(level_size(size, k)) <= WHOLE), last)
+    return next((k for k in range(last) if np.prod(level_size(size, k)) <= most), last)
 
 
 def _at_level(region: Region, level: int, size: tuple[int, int]) -> Region:

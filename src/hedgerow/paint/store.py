@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any, Protocol, TypeVar
 
-MEMORY = 400 * 2**20  # bytes; a process with these, its libraries and one image at work stays below 1 GB
+MEMORY = 320 * 2**20  # bytes; a process with these, its libraries and one image at work stays below 1 GB
 
 
 class Sized(Protocol):
