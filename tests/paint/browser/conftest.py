@@ -4,7 +4,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from helpers.browsing import Hand, Paint, browser_path, write_images
+from browsing import FLAGS, Hand, Paint, browser_path
+from helpers.browsing import write_images
 
 
 @pytest.fixture(scope="session")
@@ -17,7 +18,7 @@ def chromium():
     if path is None:
         pytest.skip("there is no Chromium to drive: install Debian's package chromium")
     with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        browser = driver.chromium.launch(executable_path=path, args=list(FLAGS))
         yield browser
         browser.close()
 

@@ -5,7 +5,8 @@ import base64
 import numpy as np
 import pytest
 
-from helpers.browsing import Paint, write_images
+from browsing import Paint
+from helpers.browsing import write_images
 from helpers.plain_labels import PlainLabels
 
 SIZE = (70, 90)

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from helpers.browsing import Paint, write_images
+from browsing import Paint
+from helpers.browsing import write_images
 
 
 def test_two_windows_are_told_and_see_each_other(open_page, server):

@@ -6,6 +6,10 @@ import { memory } from "./dom.js";
 export function makeActions(app, session, stage, toolbox) {
   const still = matchMedia("(prefers-reduced-motion: reduce)");
   let asked = false; // where to paint next, and not yet answered
+  const wait = (on) => {
+    asked = on;
+    app.emit("asked", on);
+  };
   const actions = {
     undo() {
       if (toolbox.cancel()) return;
@@ -30,8 +34,8 @@ export function makeActions(app, session, stage, toolbox) {
     },
     next() {
       if (asked || !session.send({ do: "next", image: null })) return;
-      asked = true;
-      setTimeout(() => (asked = false), 5000);
+      wait(true);
+      setTimeout(() => wait(false), 30000);
     },
     train() {
       if (session.send({ do: "train" })) app.tell("Training on all images.", "quiet");
@@ -65,7 +69,7 @@ export function makeActions(app, session, stage, toolbox) {
     },
   };
   app.on("next", ({ image, row, col, why }) => {
-    asked = false;
+    wait(false);
     app.show(image);
     const { view } = stage;
     const close = Math.max(view.scale, Math.min(Math.max(view.fitScale * 2.5, 1), 4));
@@ -74,7 +78,7 @@ export function makeActions(app, session, stage, toolbox) {
     app.emit("suggested", why);
   });
   app.on("failed", ({ job }) => {
-    if (job === "next") asked = false;
+    if (job === "next") wait(false);
   });
   return actions;
 }

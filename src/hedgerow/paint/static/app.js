@@ -36,7 +36,8 @@ export class App {
     this.undo = 0;
     this.redo = 0;
     this.windows = 1;
-    this.numbers = null;
+    /** @type {Map<number, {held_out: number|null, seconds: number, warnings: string[]}>} the latest of each image */
+    this.numbers = new Map();
     /** @type {Map<string, {part: number, text: string, left: number|null}>} jobs that run, by name */
     this.jobs = new Map();
   }

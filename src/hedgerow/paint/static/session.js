@@ -107,7 +107,7 @@ export class Session {
   numbers(message) {
     const image = this.app.picture(message.image);
     if (image && message.pixels) image.pixels = message.pixels;
-    this.app.numbers = { ...this.app.numbers, ...message };
+    this.app.numbers.set(message.image, message);
     this.app.emit("numbers");
   }
 

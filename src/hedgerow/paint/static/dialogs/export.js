@@ -4,13 +4,13 @@ import { copy, icon, make, memory, one, size } from "../dom.js";
 import { frame } from "./dialog.js";
 
 const CHOICES = [
-  ["labels", "Labels", "what is painted, as the command line reads it; 255 is unpainted"],
-  ["segmentation", "Segmentation", "one class a pixel, of every image"],
-  ["probabilities", "Probabilities", "of every class, as 32-bit TIFF"],
-  ["overlays", "Overlays", "the segmentation over the image, to look at"],
-  ["model", "Model", "the file that predict and train read"],
-  ["report", "Report", "one page with scores and pictures"],
-  ["table", "Table", "area, position and brightness of every object"],
+  ["labels", "Labels", "What is painted, as the command line reads it; 255 is unpainted"],
+  ["segmentation", "Segmentation", "One class a pixel, of every image"],
+  ["probabilities", "Probabilities", "Of every class, as 32-bit TIFF"],
+  ["overlays", "Overlays", "The segmentation over the image, to look at"],
+  ["model", "Model", "The file that predict, refine and export read"],
+  ["report", "Report", "One page with scores and pictures"],
+  ["table", "Table", "Area, position and brightness of every object"],
 ];
 const FIRST = ["labels", "segmentation", "model"];
 

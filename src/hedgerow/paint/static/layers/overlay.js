@@ -2,7 +2,7 @@
  * stays on the screen until that of the newer one is there, so that nothing flashes. */
 
 import { classTable, probabilityTable, uncertaintyTable } from "../colours.js";
-import { TILE, tilesWithin, touches } from "../pyramid.js";
+import { TILE, touches } from "../pyramid.js";
 import { TileLayer } from "./tilelayer.js";
 
 const REMEMBERED = 8;
@@ -149,10 +149,7 @@ export class OverlayLayer extends TileLayer {
 
   /** Whether all tiles on the screen are of the newest result that has them. */
   get complete() {
-    if (!this.results.has(this.image?.id) || this.staged.length) return false;
-    const { rows, cols } = this.view.region;
-    const tiles = tilesWithin(this.image, this.level, rows, cols).map(([row, col]) => this.cache.peek(this.key(this.level, row, col)));
-    return tiles.every((tile) => tile && !tile.loading && !this.lacks(tile));
+    return this.results.has(this.image?.id) && !this.staged.length && super.complete;
   }
 
   needed(tile) {

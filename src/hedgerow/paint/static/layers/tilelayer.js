@@ -209,6 +209,13 @@ export class TileLayer {
       tile.col * size < cols[1] && (tile.col + 1) * size > cols[0];
   }
 
+  /** Whether everything on the screen is there and up to date. */
+  get complete() {
+    const { rows, cols } = this.view.region;
+    const tiles = tilesWithin(this.image, this.level, rows, cols).map(([row, col]) => this.cache.peek(this.key(this.level, row, col)));
+    return tiles.every((tile) => tile && !tile.loading && !this.lacks(tile));
+  }
+
   /** The part of the image that a tile covers, [r0, r1, c0, c1]. */
   region(tile) {
     const size = TILE * 2 ** tile.level;

@@ -1,21 +1,23 @@
 /** First steps instead of a manual: goes away by itself once they are done. */
 
-import { icon, make, memory, one } from "../dom.js";
+import { icon, make, memory, one as find } from "../dom.js";
 
 export function hintPanel({ app, stage, actions }) {
-  const root = one("#hint");
+  const root = find("#hint");
   let seen = memory.get("hint-seen", false);
   let segmented = false;
+  const touch = matchMedia("(pointer: coarse)").matches;
 
   const painted = () => app.classes.filter((own) => app.images.some((image) => image.pixels?.[own.id]));
 
   function steps() {
     const done = painted();
+    const [one, other] = touch ? ["choose it at the right", "choose it"] : ["press 1", "press 2"];
     const [first, second] = [app.classes[0]?.name ?? "a class", app.classes[1]?.name ?? "another class"];
     return [
-      [done.length > 0, "Paint a little ", first, ": press 1, then draw on the image."],
-      [done.length > 1, "Paint a little ", second, ": press 2. A few short strokes do."],
-      [segmented, "Watch the ", "segmentation", " appear, and correct it where it is wrong. N shows where it helps most."],
+      [done.length > 0, "Paint a little ", first, `: ${one}, then draw on the image.`],
+      [done.length > 1, "Paint a little ", second, `: ${other}. A few short strokes do.`],
+      [segmented, "Watch the ", "segmentation", " appear, and correct it where it is wrong. “Where next” shows where that helps most."],
     ];
   }
 
@@ -43,7 +45,7 @@ export function hintPanel({ app, stage, actions }) {
       make("div", { class: "hint-head" }, make("h2", {}, "First steps"),
         make("button", { type: "button", class: "icon-button small", "aria-label": "Close the first steps", onclick: close }, icon("close"))),
       make("ol", {}, ...items),
-      make("p", { class: "hint-foot" }, "Wheel zooms, space and drag moves, Alt and wheel sizes the brush. ",
+      make("p", { class: "hint-foot" }, touch ? "Two fingers move and zoom. " : "Wheel zooms, space and drag moves, Alt and wheel sizes the brush. ",
         make("button", { type: "button", class: "text-button", onclick: () => actions.help() }, "All keys")));
     root.hidden = false;
   }

@@ -21,7 +21,7 @@ export function numbersPanel({ app }) {
   }
 
   function show() {
-    const { numbers } = app;
+    const numbers = app.numbers.get(app.image?.id);
     const held = numbers?.held_out;
     const seconds = numbers?.seconds;
     const warnings = (numbers?.warnings ?? []).map((text) => make("li", {}, icon("warning"), make("span", {}, text)));

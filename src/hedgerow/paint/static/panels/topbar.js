@@ -39,6 +39,7 @@ export function topbar({ app, actions }) {
       if (name === "train") one("#train").disabled = running;
     }
   });
+  app.on("asked", (on) => one("#where-next").toggleAttribute("data-running", on));
   app.on("connection", ({ open }) => {
     for (const name of ["where-next", "train", "improve", "export"]) one(`#${name}`).disabled = !open;
   });
