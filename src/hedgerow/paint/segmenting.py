@@ -65,13 +65,13 @@ class Segmenter:
         began = time.monotonic()
         size = self.project.images[view.image].size
         level = self._level(view)
-        grown, walkable, is_new = self._forest(teller, view.image, level)
+        grown, walkable, is_new = self.forest(teller, view.image, level)
         if grown is None or walkable is None:
             self.numbers.tell(teller, view.image, None)
             self._prepare(teller, view.image, level, _at_level(view.region, level, size))
             return
         shown = _at_level(view.region, level, size)
-        blocks = self._walk(teller, view.image, walkable, level, shown, {})
+        blocks = self.walk(teller, view.image, walkable, level, shown, {})
         if blocks is None:
             return
         before = teller.newest(view.image)
@@ -89,7 +89,7 @@ class Segmenter:
         began = time.monotonic()
         size = self.project.images[image].size
         level = whole_level(size, self.most(WHOLE))
-        grown, walkable, is_new = self._forest(teller, image, level)
+        grown, walkable, is_new = self.forest(teller, image, level)
         if grown is None or walkable is None:
             return
         before = teller.newest(image)
@@ -97,7 +97,7 @@ class Segmenter:
         if not is_new and before is not None and before.classes == grown.classes:
             known = next((dict(layer.blocks) for layer in before.layers if layer.level == level), {})
         height, width = level_size(size, level)
-        blocks = self._walk(teller, image, walkable, level, Region(0, height, 0, width), known)
+        blocks = self.walk(teller, image, walkable, level, Region(0, height, 0, width), known)
         if blocks is None:
             return
         finer = [] if before is None or before.classes != grown.classes else before.layers
@@ -120,7 +120,7 @@ class Segmenter:
             return True
         height, width = level_size(size, level)
         walkable = Walkable.of(grown.forest)
-        blocks = self._walk(teller, image, walkable, level, Region(0, height, 0, width), {})
+        blocks = self.walk(teller, image, walkable, level, Region(0, height, 0, width), {})
         if blocks is None or teller.has_news():
             return False
         self._show_full(teller, image, grown.classes, Layer(level, blocks), TREES_WORDS.format(ALL_TREES), began)
@@ -182,7 +182,7 @@ class Segmenter:
     def _fits(self, image: int, level: int) -> bool:
         return level < n_levels(self.project.images[image].size)
 
-    def _forest(self, teller: Teller, image: int, level: int) -> tuple[Grown | None, Walkable | None, bool]:
+    def forest(self, teller: Teller, image: int, level: int) -> tuple[Grown | None, Walkable | None, bool]:
         """The forest of the paint as it is now, at a level, and whether it is new."""
         used = self.used(image, level)
         if image in used:
@@ -207,7 +207,7 @@ class Segmenter:
 
     def walkable(self, teller: Teller, image: int, level: int) -> Walkable | None:
         """The quick forest of the paint as it is now; None: fewer than two classes are painted."""
-        return self._forest(teller, image, level)[1]
+        return self.forest(teller, image, level)[1]
 
     def next_id(self) -> int:
         """The number of another result."""
@@ -240,7 +240,7 @@ class Segmenter:
         if missing:
             reused.let_go()
 
-    def _walk(
+    def walk(
         self, teller: Teller, image: int, walkable: Walkable, level: int, region: Region,
         known: dict[tuple[int, int], Block],
     ) -> dict[tuple[int, int], Block] | None:  # fmt: skip

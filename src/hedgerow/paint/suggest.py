@@ -12,13 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import ndimage
-from scipy.spatial import cKDTree
 
-CELL = 16  # pixels along each side of a cell
+CELL = 8  # pixels along each side of a cell
 SMOOTH = 1.0  # cells: single unsure ones, as along every edge, count less than areas
 NEAR_PAINT = 1  # cells around paint that are not suggested
-MOST_PAINTED = 2000  # painted cells that others are compared with
-UNSURE, UNLIKE, LARGE = 1.0, 1.0, 0.5  # powers: how much each counts
+MOST_PAINTED = 1000  # painted cells that others are compared with
+UNSURE, UNLIKE, LARGE = 1.0, 0.5, 0.5  # powers: how much each counts; chosen by benchmarks/bench_where_next.py
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ def suggested(uncertain: np.ndarray, looks: np.ndarray, painted: np.ndarray, kno
     unsure = ndimage.gaussian_filter(uncertain.astype(np.float64), SMOOTH, mode="nearest")
     strange = ndimage.gaussian_filter(unlike, SMOOTH, mode="nearest")
     base = (unsure + 0.02) ** UNSURE * (strange + 0.02) ** UNLIKE
-    large = extent(base, looks, free)
+    large = extent(base, free)
     score = np.where(free, base * large**LARGE, -1.0)
     row, column = (int(one) for one in np.unravel_index(int(score.argmax()), score.shape))
     return Place(
@@ -66,12 +65,22 @@ def novelty(looks: np.ndarray, known: np.ndarray) -> np.ndarray:
         return np.ones(looks.shape[:2])
     if len(known) > MOST_PAINTED:
         known = known[np.random.default_rng(0).permutation(len(known))[:MOST_PAINTED]]
-    distance, _ = cKDTree(known.astype(np.float32)).query(flat)
+    distance = np.sqrt(_nearest(flat, known.astype(np.float32)))
     most = max(float(np.quantile(distance, 0.99)), 1e-6)
     return np.minimum(distance / most, 1.5).reshape(looks.shape[:2])
 
 
-def extent(base: np.ndarray, looks: np.ndarray, free: np.ndarray) -> np.ndarray:
+def _nearest(some: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """(M,) squared distance of each row of some (M,P) to the nearest row of known (N,P)."""
+    lengths = np.einsum("np,np->n", known, known)
+    found = []
+    for part in np.array_split(some, -(-len(some) // 4096)):
+        mixed = lengths[None] - 2 * (part @ known.T)
+        found.append(np.einsum("mp,mp->m", part, part) + mixed.min(axis=1))
+    return np.maximum(np.concatenate(found), 0)
+
+
+def extent(base: np.ndarray, free: np.ndarray) -> np.ndarray:
     """(h,w) from 0 to 1: how much of the image is as worth painting as this cell, and connected with it."""
     high = base >= np.quantile(base[free], 0.8)
     areas, n = ndimage.label(high & free)

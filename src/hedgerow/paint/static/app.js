@@ -11,6 +11,7 @@
 export const UNPAINTED = 255;
 export const RADIUS_STEP = 1 / 8; // radius and points are multiples of it, so that both sides compute the same
 
+const OPACITIES = { classes: 0.45, outlines: 1, probability: 0.7, uncertainty: 0.7, none: 0.45 };
 const LIMITS = { radius: 512, points: 4096, classes: 64, fill: 4194304 };
 
 export class App {
@@ -30,7 +31,8 @@ export class App {
     this.tool = "brush";
     this.classId = 0;
     this.radius = 6;
-    this.overlay = { mode: "classes", opacity: 0.45, classId: 0 };
+    this.overlay = { mode: "classes", opacity: OPACITIES.classes, classId: 0 };
+    this.opacities = { ...OPACITIES }; // each way to show the segmentation has its own
     this.comparing = false; // the key of before/after is held
     this.live = true;
     this.undo = 0;
@@ -124,6 +126,8 @@ export class App {
 
   setOverlay(change) {
     Object.assign(this.overlay, change);
+    if (change.opacity !== undefined) this.opacities[this.overlay.mode] = change.opacity;
+    this.overlay.opacity = this.opacities[this.overlay.mode];
     this.emit("overlay-style", this.overlay);
   }
 

@@ -32,6 +32,7 @@ export class Keyboard {
   pressed(event) {
     if (event.defaultPrevented || document.querySelector("dialog[open]")) return;
     if (event.target.matches(WRITES)) return;
+    if (event.key === "Tab" || event.key.startsWith("Arrow")) delete this.stage.root.dataset.pointed;
     const onStage = event.target === this.stage.root || event.target === document.body;
     if (onStage && event.key === " ") {
       event.preventDefault();

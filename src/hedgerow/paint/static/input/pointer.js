@@ -35,6 +35,7 @@ export class Pointer {
 
   pressed(event) {
     if (!this.app.image || event.target.closest?.("[data-no-paint]")) return;
+    this.stage.root.dataset.pointed = ""; // whoever points need not be shown where the keyboard is
     this.stage.root.focus({ preventScroll: true });
     const place = this.at(event);
     this.down.set(event.pointerId, place);
