@@ -28,10 +28,10 @@ def browser_path():
 
 
 class Paint:
-    """A server; `address` is what it has printed, token and all."""
+    """A server; `address` is what it has printed, token and all. before: Python to run in its process first"""
 
-    def __init__(self, images, project, port=0, threads=1):
-        self.images, self.project, self.port, self.threads = images, project, port, threads
+    def __init__(self, images, project, port=0, threads=1, before=""):
+        self.images, self.project, self.port, self.threads, self.before = images, project, port, threads, before
         self.process, self.address = None, ""
 
     def __enter__(self):
@@ -44,7 +44,7 @@ class Paint:
     def start(self):
         log = Path(f"{self.project}.log")
         log.parent.mkdir(parents=True, exist_ok=True)
-        command = "from hedgerow.cli import main; main()"
+        command = f"{self.before}\nfrom hedgerow.cli import main; main()"
         arguments = [
             "paint",
             str(self.images),
