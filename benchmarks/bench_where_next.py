@@ -145,7 +145,8 @@ def bodies(seed: int) -> Labelled:
 def nerve_cord(seed: int) -> Labelled:
     """A part of an image of electron microscopy, at half resolution."""
     folder = Path(os.environ["HEDGEROW_BENCH_DATA"]) / "vnc_sstem"
-    path = sorted((folder / "images").iterdir())[seed % 20]
+    # The constants of `suggest` were chosen on the first four images, and seeds from 100.
+    path = sorted((folder / "images").iterdir())[(10 + seed) % 20]
     image = read_image(path).astype(np.float32)
     image = image.reshape(CROP, 2, CROP, 2).mean(axis=(1, 3)).round().astype(np.uint8)
     return image, read_image(folder / "labels" / path.name)[::2, ::2]

@@ -75,7 +75,7 @@ class Paint:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
             try:
-                self.process.wait(10)
+                self.process.wait(3)
             except subprocess.TimeoutExpired:
                 self.kill()
 

@@ -16,6 +16,7 @@ for _package in ("starlette", "uvicorn", "websockets"):
 from websockets.sync.client import connect
 
 from hedgerow.images.writing import write_labels
+from hedgerow.paint import raster
 from hedgerow.paint.guarding import Guard
 from hedgerow.paint.image_files import image_files
 from hedgerow.paint.project import Project
@@ -160,3 +161,32 @@ class SocketWindow:
 
 def client_of(server):
     return Client(server.port, server.guard.token)
+
+
+class Listener:
+    """Hears what is told."""
+
+    def __init__(self):
+        self.told, self.shown, self.is_urgent = [], [], False
+
+    def tell(self, message):
+        self.told.append(message)
+
+    def progress(self, job, text, done, total, began):
+        self.told.append({"say": "progress", "job": job, "done": done, "total": total})
+
+    def show(self, result, region, seconds):
+        self.shown.append(result)
+
+    def newest(self, image):
+        return next((one for one in reversed(self.shown) if one.image == image), None)
+
+    def has_news(self):
+        return self.is_urgent
+
+
+def paint_strokes(project, image=0, strokes=((0, 40, 40), (1, 60, 300), (0, 300, 60), (1, 150, 400))):
+    """Paint (class, row, column) without a journal."""
+    for value, row, column in strokes:
+        size = project.images[image].size
+        project.labels[image].paint(raster.covered([[row, column], [row + 30, column + 20]], 4, size), value)

@@ -35,12 +35,11 @@ def walk_codes(codes, top, left, root, depth, route, leaf, votes, n_classes, cla
 
     route: (N,) uint64, of each node its left child (32 bits), channel (16) and code from which a pixel goes right (16);
     a leaf is its own left child, and its code is beyond all
-    leaf:  (N,) uint32 row of the votes (L, >=C), which add to 1 in each row
+    leaf:  (N,) uint32 row of the votes (L, >=C), none of them negative
     """
     height, width = classes.shape
     node = np.empty(BLOCK, np.uint32)
     total = np.empty((BLOCK, votes.shape[1]), np.float32)
-    share = np.float32(255) / np.float32(root.shape[0])
     low = np.uint64(0xFFFF)
     for row in range(height):
         for first in range(0, width, BLOCK):
@@ -60,12 +59,16 @@ def walk_codes(codes, top, left, root, depth, route, leaf, votes, n_classes, cla
                     for c in range(ballot.shape[0]):
                         box[c] += ballot[c]
             for i in range(n):
-                box, best = total[i], 0
+                box, best, whole = total[i], 0, total[i, 0]
                 for c in range(1, n_classes):
+                    whole += box[c]
                     if box[c] > box[best]:
                         best = c
                 classes[row, first + i] = np.uint8(best)
+                share = np.float32(255) / whole
+                for c in range(n_classes):
+                    box[c] = min(box[c] * share + np.float32(0.5), np.float32(255))
             for c in range(n_classes):
                 out = proba[c, row, first : first + n]
                 for i in range(n):
-                    out[i] = np.uint8(min(total[i, c] * share + np.float32(0.5), np.float32(255)))
+                    out[i] = np.uint8(total[i, c])
