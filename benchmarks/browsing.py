@@ -94,7 +94,7 @@ class Hand:
         end = time.monotonic() + patience
         while not self.run(script, argument):
             assert time.monotonic() < end, f"not after {patience} seconds: {script}"
-            self.page.wait_for_timeout(15)
+            self.page.wait_for_timeout(30)
 
     def ready(self):
         self.until("globalThis.hedgerow?.app.image && hedgerow.session.outbox.open")

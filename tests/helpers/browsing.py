@@ -5,7 +5,10 @@ import numpy as np
 from helpers.files import write
 
 SIZE = (150, 200)
+SMALL = (70, 90)  # of a fourth image, d.png
 NAMES = ("a.png", "b.png", "c.png")
+# Run in a server's process: no pretrained network by default, as in all other tests. With it training takes a minute.
+PLAIN = "from hedgerow.forest import choosing; choosing.encoder_is_here = lambda: False"
 
 
 def write_images(folder, size=SIZE, names=NAMES):

@@ -11,29 +11,22 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from browsing import Paint
-from helpers.browsing import write_images
+from helpers.browsing import PLAIN
 
 STROKES = ((1, (20, 10), (50, 40)), (2, (20, 160), (50, 190)), (1, (100, 20), (130, 30)), (2, (100, 170), (130, 190)))
 
-# Small models, as in all other tests; the model of the pretrained network is the same matter and takes a minute.
-PLAIN = "from hedgerow.forest import choosing; choosing.encoder_is_here = lambda: False"
-
 
 @pytest.fixture(scope="module")
-def painted(chromium, open_window, tmp_path_factory):
-    """A page whose two images are painted."""
-    folder = tmp_path_factory.mktemp("export")
-    images = write_images(folder / "images", names=("a.png", "b.png"))
-    with Paint(images, folder / "project", before=PLAIN) as running:
-        hand = open_window(running)
-        for image in (0, 1):
-            hand.run("image => hedgerow.app.show(image)", image)
-            for place, *places in STROKES:
-                hand.choose(place)
-                hand.stroke(*places)
-                hand.saved()
-        yield hand, running
+def painted(open_window, server):
+    """A page whose first two images are painted."""
+    hand = open_window(server)
+    for image in (0, 1):
+        hand.run("image => hedgerow.app.show(image)", image)
+        for place, *places in STROKES:
+            hand.choose(place)
+            hand.stroke(*places)
+        hand.saved()
+    return hand
 
 
 def commands(page):
@@ -41,7 +34,7 @@ def commands(page):
 
 
 def test_labels_are_exported_with_the_commands_to_go_on(painted):
-    hand, _ = painted
+    hand = painted
     page = hand.page
     page.click("#export")
     for box in page.locator(".choices input").all():
@@ -59,8 +52,8 @@ def test_labels_are_exported_with_the_commands_to_go_on(painted):
     page.keyboard.press("Escape")
 
 
-def test_train_on_all_makes_the_model_of_the_command_line(painted, tmp_path):
-    hand, server = painted
+def test_train_on_all_makes_the_model_of_the_command_line(painted, server, tmp_path):
+    hand = painted
     hand.run(
         "() => { hedgerow.app.on('done', message => { if (message.job === 'train') globalThis.trained = message; }); }"
     )
