@@ -24,10 +24,12 @@ import bench_forest
 import bench_gpu
 import bench_growth
 import bench_net
+import bench_paint
 import bench_pixels
 import bench_set
 import bench_strokes
 import bench_tables
+import bench_where_next
 from hedgerow import __version__
 from hedgerow.predict.devices import version
 from measure import SMALL_WARNING, THREADS, CheckFailed
@@ -37,6 +39,7 @@ BENCHMARKS = {
     "filters": bench_filters,
     "pixels": bench_pixels,
     "strokes": bench_strokes,
+    "where-next": bench_where_next,
     "encoders": bench_encoders,
     "export": bench_export,
     "growth": bench_growth,
@@ -45,6 +48,7 @@ BENCHMARKS = {
     "gpu": bench_gpu,
     "tables": bench_tables,
     "day": bench_day,
+    "paint": bench_paint,
 }
 RESULTS = Path(__file__).parent / "RESULTS.md"
 PACKAGES = (

@@ -6,7 +6,10 @@ import importlib.util
 from hedgerow.errors import HedgerowError
 
 # The extra in pyproject.toml that installs a package; "net" installs the others.
-EXTRAS = {"onnx": "onnx", "sklearn": "sklearn", "onnxruntime": "pretrained"}
+EXTRAS = {
+    "onnx": "onnx", "sklearn": "sklearn", "onnxruntime": "pretrained",
+    "starlette": "paint", "uvicorn": "paint", "websockets": "paint",
+}  # fmt: skip
 
 
 def require(package: str, what: str) -> None:

@@ -11,7 +11,7 @@ import typer
 
 import hedgerow as hr
 from hedgerow import experiments, memory
-from hedgerow.cli import encoding, experiment, measuring, showing, training, using
+from hedgerow.cli import encoding, experiment, measuring, painting, showing, training, using
 from hedgerow.cli.common import LOG_LINES, AsJson, Asked, Debug, Quiet, Result, Threads, Verbose, common
 from hedgerow.cli.parts import Overwrite, output_option
 from hedgerow.cli.usage import Command, Program, in_short
@@ -107,6 +107,7 @@ def demo(
 
 
 for command in (
+    painting.paint,
     *(training.train, training.refine, training.back),
     *(using.predict, measuring.measure, using.evaluate, using.export),
     *(showing.report, showing.look, showing.info),

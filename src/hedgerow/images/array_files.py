@@ -41,7 +41,11 @@ def opened_npy(path: Path, role: Role) -> Iterator[Stored]:
             return np.lib.format.read_array(file, allow_pickle=False)
 
         axes = "QYX" if role == "planes" and len(shape) == 3 else array_axes(shape)
-        yield stored_array(path, shape, dtype, axes, read, is_array=True)
+
+        def lazy() -> np.ndarray:
+            return np.load(path, mmap_mode="r", allow_pickle=False)
+
+        yield stored_array(path, shape, dtype, axes, read, is_array=True, lazy=lazy)
 
 
 @contextmanager
@@ -58,7 +62,14 @@ def opened_zarr(path: Path, role: Role) -> Iterator[Stored]:
     block = prod(getattr(array, "shards", None) or array.chunks) * array.dtype.itemsize
     shape = tuple(array.shape)
     stored = stored_array(
-        path, shape, array.dtype, axes or array_axes(shape), lambda: array, is_array=not axes, block=block
+        path,
+        shape,
+        array.dtype,
+        axes or array_axes(shape),
+        lambda: array,
+        is_array=not axes,
+        block=block,
+        lazy=lambda: array,
     )
     yield replace(stored, pixel=lambda: _zarr_pixel_size(opened))
 

@@ -13,6 +13,8 @@ from hedgerow.errors import InputError
 from hedgerow.images.pixel_size import PixelSize, from_density
 from hedgerow.images.stored import Page, Role, Stored
 
+_ORIENTATION, _ON_ITS_SIDE = 0x0112, (5, 6, 7, 8)  # of EXIF: the tag, and its values that exchange height and width
+
 
 @contextmanager
 def opened_png(path: Path, role: Role) -> Iterator[Stored]:
@@ -92,7 +94,9 @@ def opened_jpeg(path: Path, role: Role) -> Iterator[Stored]:
             return np.array(_without_alpha(exif_transpose(image)))
 
         is_grey = image.mode == "L"
-        page = Page(image.height, image.width, 1 if is_grey else 3, np.dtype(np.uint8), is_colour=not is_grey)
+        is_turned = image.getexif().get(_ORIENTATION, 1) in _ON_ITS_SIDE
+        height, width = (image.width, image.height) if is_turned else (image.height, image.width)
+        page = Page(height, width, 1 if is_grey else 3, np.dtype(np.uint8), is_colour=not is_grey)
         yield Stored((page,), load)
 
 

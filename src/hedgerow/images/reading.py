@@ -7,6 +7,7 @@ without one of them can still use the other formats.
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,15 +21,17 @@ from hedgerow.images.pages import Pages, choose, page_numbers, words
 from hedgerow.images.pixel_size import PixelSize
 from hedgerow.images.places import ENDINGS, ending_of, is_zarr_folder, refuse_unreadable, what_is_wrong
 from hedgerow.images.png_jpeg import opened_jpeg, opened_png
-from hedgerow.images.stored import Role, Stored
+from hedgerow.images.stored import Page, Role, Stored
 from hedgerow.images.tiff import opened_tiff
 
 __all__ = [
     "ENDINGS",
     "Pages",
+    "described_image",
     "ending_of",
     "is_zarr_folder",
     "naming_missing_package",
+    "opened",
     "page_numbers",
     "read_channels",
     "read_image",
@@ -81,21 +84,30 @@ def what_was_read(path: PathLike, layout: Layout = "picture", pages: Pages = Non
     of 10", "pages 1-5 read as 5 channels"; "" for a plain grey or colour picture. Reads only what describes the file.
     """
     path = Path(path)
-    with _opened(path, layout) as stored:
+    with opened(path, layout) as stored:
         return words(stored, choose(path, stored, pages, layout))
+
+
+def described_image(path: PathLike, pages: Pages = None) -> Page:
+    """The size, channels and number type of what `read_image` would return; reads no pixels."""
+    path = Path(path)
+    with opened(path, "picture") as stored:
+        chosen = choose(path, stored, pages, "picture")
+        page = stored.page(chosen[0])
+        return replace(page, n_channels=stored.n_channels(chosen), dtype=page.dtype.newbyteorder("="))
 
 
 def read_pixel_size(path: PathLike) -> PixelSize | None:
     """How large a pixel of an image file is; None if the file does not say so. The 72 or 96 dots per inch that programs
     write when they know nothing are no size."""
-    with _opened(Path(path), "picture") as stored:
+    with opened(Path(path), "picture") as stored:
         return stored.pixel()
 
 
 def read_stored(path: PathLike, role: Role, pages: Pages) -> np.ndarray:
     """Read a file as what it is for: (H,W), or (H,W,C) for several channels."""
     path = Path(path)
-    with _opened(path, role) as stored:
+    with opened(path, role) as stored:
         chosen = choose(path, stored, pages, role)
         refuse_oversized(path, stored, chosen)
         array = stored.load(chosen)
@@ -103,7 +115,7 @@ def read_stored(path: PathLike, role: Role, pages: Pages) -> np.ndarray:
 
 
 @contextmanager
-def _opened(path: Path, role: Role) -> Iterator[Stored]:
+def opened(path: Path, role: Role) -> Iterator[Stored]:
     """The file, opened by the reader for its ending; whatever goes wrong is one sentence that names it."""
     refuse_unreadable(path)
     ending = ending_of(path)

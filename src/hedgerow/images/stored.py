@@ -57,6 +57,7 @@ class Stored:
     is_array: its axes have no names, so that it is a guess which one holds channels, and whether it does
     block:    bytes that are decoded at once, beside the image
     pixel:    reads how large a pixel is, if the file says so
+    lazy:     gives the array, of which only what is indexed is read, even once the file is closed; None: it cannot
     """
 
     pages: tuple[Page, ...]
@@ -66,6 +67,7 @@ class Stored:
     is_array: bool = False
     block: int = 0
     pixel: Callable[[], PixelSize | None] = unsized
+    lazy: Callable[[], Any] | None = None
 
     @property
     def stack(self) -> dict[int, int]:
@@ -136,6 +138,7 @@ def stored_array(
     *,
     is_array: bool = False,
     block: int = 0,
+    lazy: Callable[[], Any] | None = None,
 ) -> Stored:
     """An array in a file, with its axis letters; `read` gives it, or something that can be indexed like it."""
     refuse_shape(path, shape, axes)
@@ -143,7 +146,7 @@ def stored_array(
     def load(chosen: Sequence[int]) -> np.ndarray:
         return pages_of(read(), axes, chosen)
 
-    return Stored((page_of(axes, shape, dtype),), load, axes, shape, is_array, block)
+    return Stored((page_of(axes, shape, dtype),), load, axes, shape, is_array, block, lazy=lazy)
 
 
 def pages_of(array: Any, axes: str, chosen: Sequence[int]) -> np.ndarray:

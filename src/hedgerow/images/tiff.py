@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from hedgerow.errors import InputError
+from hedgerow.files import PathLike
 from hedgerow.images.pixel_size import of_tiff
 from hedgerow.images.places import refuse_unreadable
 from hedgerow.images.stored import (
@@ -74,6 +75,7 @@ class _Image:
     read: Callable[[str, Sequence[int]], np.ndarray]
     colours: np.ndarray | None = None
     is_array: bool = False
+    lazy: Callable[[], Any] | None = None
 
     @property
     def page(self) -> Page:
@@ -141,7 +143,8 @@ def _of_page(tiff: Any, page: Any, with_colours: bool) -> _Image:
         return pages_of(page.asarray(), axes, chosen)
 
     colours = _palette(page) if with_colours and page.axes == "YX" else None
-    return _Image(page.axes, tuple(page.shape), _dtype(page), _block(page), read, colours)
+    lazy = None if colours is not None or page.treeindex[1:] else _lazily(tiff.filehandle.path, key=page.index)
+    return _Image(page.axes, tuple(page.shape), _dtype(page), _block(page), read, colours, lazy=lazy)
 
 
 def _of_series(tiff: Any, series: Any, path: Path, with_colours: bool) -> _Image:
@@ -169,7 +172,22 @@ def _of_series(tiff: Any, series: Any, path: Path, with_colours: bool) -> _Image
 
     key = series.keyframe
     colours = _palette(key) if with_colours and series.axes == "YX" else None
-    return _Image(axes, shape, _dtype(series), _block(key), read, colours, is_array)
+    number = next(i for i, one in enumerate(tiff.series) if one is series)
+    lazy = None if colours is not None else _lazily(path, series=number, level=0)
+    return _Image(axes, shape, _dtype(series), _block(key), read, colours, is_array, lazy)
+
+
+def _lazily(path: PathLike, **which: Any) -> Callable[[], Any]:
+    """The array of a page or a series, decoded strip by strip or tile by tile as it is indexed."""
+
+    def lazy() -> Any:
+        import tifffile
+        import zarr
+
+        read: Any = tifffile.imread
+        return zarr.open(read(path, aszarr=True, **which), mode="r")
+
+    return lazy
 
 
 class _Separate:
@@ -199,7 +217,7 @@ class _Separate:
 
 def _alone(image: _Image, path: Path) -> Stored:
     refuse_shape(path, image.shape, image.axes)
-    return Stored((image.page,), image.load, image.axes, image.shape, image.is_array, image.block)
+    return Stored((image.page,), image.load, image.axes, image.shape, image.is_array, image.block, lazy=image.lazy)
 
 
 def _together(images: Sequence[_Image], path: Path) -> Stored:

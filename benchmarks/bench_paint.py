@@ -1,0 +1,207 @@
+"""The page to paint on, measured in the browser: from the end of a stroke to the new overlay on the screen, and what a
+frame of the brush takes; beside scikit-learn's forest on the same features.
+
+Strokes are drawn with the real mouse on the page of `hedgerow paint`. Visible: the first overlay of what is on the
+screen. Whole: the first overlay of the whole image. Both are counted when the frame that shows them is drawn.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from browsing import FLAGS, Hand, Paint, browser_path
+from hedgerow import synthetic
+from hedgerow.features.bank import Bank
+from hedgerow.features.registry import fit_features
+from hedgerow.images.writing import write_labels
+from hedgerow.paint.live import N_TREES, live_config
+from hedgerow.threads import set_threads
+from measure import THREADS, in_fresh_process, installed, require, table
+
+TITLE = "The page to paint on"
+N_CLASSES, PAINTED, N_STROKES = 3, 7_000, 50
+LIMIT_VISIBLE, LIMIT_WHOLE, LIMIT_FRAME = 0.5, 1.0, 16.0
+RADIUS = 3.0
+WATCH = """() => {
+    const {app, stage} = hedgerow;
+    const scopes = new Map();
+    globalThis.seen = [];
+    app.on("stroke-ends", () => seen.push({what: "stroke", at: performance.now()}));
+    app.on("overlay-new", ({result, scope}) => scopes.set(result, scope));
+    stage.overlay.arrived = (result) => requestAnimationFrame(() =>
+        seen.push({what: scopes.get(result), at: performance.now()}));
+    app.setRadius(3);
+}"""
+
+AFTER = "seen.slice(seen.findIndex(each => each.what === 'stroke'))"  # the end of the stroke, and what was shown since
+
+
+def picture(side: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """A house front in grey (H,W) uint8, and which of three classes each pixel belongs to."""
+    images, labels = synthetic.facades(1, (side, side), seed)
+    grey = images[0].mean(axis=2)
+    counts = np.bincount(labels[0].ravel())
+    common = np.argsort(-counts, kind="stable")[: N_CLASSES - 1]
+    truth = np.full(labels[0].shape, N_CLASSES - 1, np.uint8)
+    for value, of in enumerate(common):
+        truth[labels[0] == of] = value
+    return grey.astype(np.uint8), truth
+
+
+def strokes(truth: np.ndarray, length: int, seed: int = 0) -> Any:
+    """Strokes (class, start, end) without end, each within one class as far as its ends and middle tell."""
+    rng = np.random.default_rng(seed)
+    size = np.array(truth.shape)
+    wanted = 0
+    while True:
+        start = rng.uniform(0.05, 0.95, 2) * size
+        angle = rng.uniform(0, 2 * np.pi)
+        end = start + length * np.array([np.sin(angle), np.cos(angle)])
+        if (end < 5).any() or (end > size - 5).any():
+            continue
+        classes = {int(truth[tuple(np.intp(start + part * (end - start)))]) for part in (0, 0.5, 1)}
+        if classes == {wanted}:
+            yield wanted, tuple(start), tuple(end)
+            wanted = (wanted + 1) % N_CLASSES
+
+
+def opened(browser: Any, server: Paint) -> Hand:
+    page = browser.new_context(viewport={"width": 1280, "height": 800}, reduced_motion="reduce").new_page()
+    page.goto(server.address)
+    hand = Hand(page)
+    hand.ready()
+    hand.run("localStorage.setItem('hedgerow-hint-seen', 'true')")
+    return hand
+
+
+def stroke_times(browser: Any, folder: Path, side: int, n_strokes: int) -> tuple[list[float], list[float], int]:
+    """Seconds from the end of each stroke to the overlay of the visible part and of the whole image; painted pixels."""
+    image, truth = picture(side)
+    (folder / f"images{side}").mkdir()
+    write_labels(folder / f"images{side}" / "front.png", image)
+    with Paint(folder / f"images{side}", folder / f"project{side}", threads=THREADS) as server:
+        hand = opened(browser, server)
+        hand.run("hedgerow.actions.changeClass(null, {name: 'third', colour: '#228833', hidden: false, locked: false})")
+        hand.until("hedgerow.app.classes.length >= 3")
+        hand.run(WATCH)
+        drawing = strokes(truth, length=side // 12)
+        painted = "Object.values(hedgerow.app.image.pixels).reduce((sum, each) => sum + each, 0)"
+        while hand.run(painted) < PAINTED:
+            _draw(hand, next(drawing))
+            hand.saved()
+        hand.until("seen.some(each => each.what === 'whole' || each.what === 'full')")
+        visible, whole = [], []
+        for _ in range(n_strokes):
+            hand.run("seen.length = 0")
+            _draw(hand, next(drawing))
+            hand.until(f"{AFTER}.some(each => each.what === 'whole')")
+            stroke, *shown = hand.run(AFTER)
+            visible.append(next(each["at"] for each in shown if each["what"] in ("visible", "whole")) - stroke["at"])
+            whole.append(next(each["at"] for each in shown if each["what"] == "whole") - stroke["at"])
+            hand.page.wait_for_timeout(400)  # as long as a hand needs to begin the next one
+        n_painted = hand.run(painted)
+        hand.page.context.close()
+    return [value / 1000 for value in visible], [value / 1000 for value in whole], n_painted
+
+
+def _draw(hand: Hand, stroke: Any) -> None:
+    value, start, end = stroke
+    hand.choose(value + 1)
+    hand.stroke(start, end)
+
+
+def frame_times(browser: Any, folder: Path, side: int, moves: int) -> dict[str, list[float]]:
+    """Milliseconds of work in each frame of a brush: near and far, with a small brush and a large one."""
+    import tifffile
+
+    tile = np.random.default_rng(0).integers(0, 255, (256, 256), np.uint8)
+    (folder / "large").mkdir()
+    path = folder / "large" / "large.tif"
+    n = side // 256
+    tifffile.imwrite(path, (tile for _ in range(n * n)), shape=(side, side), dtype=np.uint8, tile=(256, 256))
+    found: dict[str, list[float]] = {}
+    with Paint(path, folder / "projectlarge", threads=THREADS) as server:
+        hand = opened(browser, server)
+        hand.run("hedgerow.actions.live()")
+        for name, scale, radius in (
+            ("near, radius 20", 1.0, 20),
+            ("near, radius 200", 1.0, 200),
+            ("far, radius 512", 0.0, 512),
+        ):
+            hand.run("([scale, radius]) => { const {app, stage} = hedgerow; app.setRadius(radius); stage.view.fit();"
+                     "if (scale) stage.view.zoomBy(scale / stage.view.scale); }", [scale, radius])  # fmt: skip
+            hand.page.wait_for_timeout(1500)
+            hand.run("hedgerow.stage.brushFrames.length = 0")
+            mouse = hand.page.mouse
+            mouse.move(300, 200)
+            mouse.down()
+            for step in range(moves):
+                mouse.move(480 + 300 * np.sin(step / 7), 380 + 220 * np.cos(step / 5))
+            mouse.up()
+            hand.saved()
+            found[name] = hand.run("hedgerow.stage.brushFrames")
+        hand.page.context.close()
+    return found
+
+
+def forest_seconds(side: int) -> float:
+    """Wall seconds that scikit-learn's forest takes on the same features: growing on the paint, and the whole image."""
+    from sklearn.ensemble import RandomForestClassifier
+
+    image, truth = picture(side)
+    planes = image[None].astype(np.float32)
+    features, _ = fit_features([planes], live_config(1))
+    require(isinstance(features, Bank), "the page's features are not the filter bank's")
+    rows = features.compute(planes).reshape(features.n_features, -1).T
+    rng = np.random.default_rng(0)
+    painted = np.concatenate(
+        [rng.choice(np.flatnonzero(truth.ravel() == value), PAINTED // N_CLASSES) for value in range(N_CLASSES)]
+    )
+    start = time.perf_counter()
+    forest = RandomForestClassifier(N_TREES, n_jobs=THREADS, random_state=0).fit(rows[painted], truth.ravel()[painted])
+    forest.predict(rows)
+    return time.perf_counter() - start
+
+
+def summary(values: list[float]) -> list[str]:
+    return [f"{np.percentile(values, 50):.2f}", f"{np.percentile(values, 95):.2f}", f"{max(values):.2f}"]
+
+
+def run(small: bool = False) -> str:
+    if browser_path() is None or not installed("playwright", "starlette", "uvicorn", "websockets", "tifffile"):
+        return "Not run: Chromium, playwright or the extra `paint` is not installed."
+    from playwright.sync_api import sync_playwright
+
+    set_threads(THREADS)
+    sides, large, n_strokes = ((256,), 2048, 3) if small else ((1024, 4096), 16384, N_STROKES)
+    rows, frames = [], {}
+    with sync_playwright() as driver, tempfile.TemporaryDirectory() as made:
+        browser = driver.chromium.launch(executable_path=browser_path(), args=list(FLAGS))
+        for side in sides:
+            visible, whole, n_painted = stroke_times(browser, Path(made), side, n_strokes)
+            rows.append([f"{side} x {side}, {n_painted:,} painted pixels: visible part", *summary(visible)])
+            rows.append([f"{side} x {side}: whole image", *summary(whole)])
+        frames = frame_times(browser, Path(made), large, 20 if small else 200)
+        browser.close()
+    for side in sides[:1]:
+        if installed("sklearn"):
+            value = f"{in_fresh_process(forest_seconds, side):.2f}"
+            rows.append([f"scikit-learn, {N_TREES} trees, the same features, {side} x {side}", value, "", ""])
+    frame_rows = [[name, *summary(values)] for name, values in frames.items()]
+    promise = (
+        f"Seconds from the end of a stroke to the overlay on the screen, over {n_strokes} strokes; promised for the "
+        f"95th percentile at 1024 x 1024, on two quiet cores: at most {LIMIT_VISIBLE} (visible part) and "
+        f"{LIMIT_WHOLE} (whole). scikit-learn: growing and predicting once, without any page."
+    )
+    frame_promise = (
+        f"Milliseconds of work in a frame of the brush on an image of {large} x {large}; "
+        f"promised: at most {LIMIT_FRAME:.0f}."
+    )
+    headers = ["p50", "p95", "most"]
+    parts = [promise, table(["image", *headers], rows), frame_promise, table(["brush", *headers], frame_rows)]
+    return "\n\n".join(parts)

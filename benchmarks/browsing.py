@@ -1,0 +1,187 @@
+"""The command `hedgerow paint` in a process of its own, and a hand that works on its page through Playwright.
+
+For benchmarks and pictures, and for the tests of the page.
+"""
+
+import base64
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+TILE = 256
+START = 60.0  # seconds until a server must have printed its address
+WAIT = 120.0  # seconds: kernels may have to be compiled first
+FLAGS = ("--no-sandbox", "--disable-gpu")
+
+
+def browser_path():
+    """Where Chromium is, or None."""
+    found = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
+    return next((path for path in found if path), None)
+
+
+class Paint:
+    """A server; `address` is what it has printed, token and all. before: Python to run in its process first"""
+
+    def __init__(self, images, project, port=0, threads=1, before=""):
+        self.images, self.project, self.port, self.threads, self.before = images, project, port, threads, before
+        self.process, self.address = None, ""
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def start(self):
+        log = Path(f"{self.project}.log")
+        log.parent.mkdir(parents=True, exist_ok=True)
+        command = f"{self.before}\nfrom hedgerow.cli import main; main()"
+        arguments = [
+            "paint",
+            str(self.images),
+            "--project",
+            str(self.project),
+            "--no-browser",
+            "--port",
+            str(self.port),
+        ]
+        surroundings = {**os.environ, "HEDGEROW_THREADS": str(self.threads)}
+        with log.open("w") as written:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", command, *arguments], stdout=written, stderr=subprocess.STDOUT, env=surroundings
+            )
+        end = time.monotonic() + START
+        while not (found := re.search(r"(http://127\.0\.0\.1:(\d+)/)\?token=\S+", log.read_text())):
+            assert self.process.poll() is None, log.read_text()
+            assert time.monotonic() < end, f"no address after {START} seconds: {log.read_text()}"
+            time.sleep(0.05)
+        self.address, self.port = found[0], int(found[2])
+
+    def kill(self):
+        """As a power cut would: nothing is tidied up."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+            try:
+                self.process.wait(3)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+
+class Hand:
+    """Somebody at the page: strokes with the real mouse at places of the image, and looks at what is there."""
+
+    def __init__(self, page):
+        self.page = page
+
+    def run(self, script, argument=None):
+        return self.page.evaluate(script, argument)
+
+    def until(self, script, argument=None, patience=WAIT):
+        """Asks again and again: Playwright's own waiting needs `eval`, which the page's policy forbids."""
+        end = time.monotonic() + patience
+        while not self.run(script, argument):
+            assert time.monotonic() < end, f"not after {patience} seconds: {script}"
+            self.page.wait_for_timeout(30)
+
+    def ready(self):
+        self.until("globalThis.hedgerow?.app.image && hedgerow.session.outbox.open")
+
+    def place(self, row, col):
+        """Where the middle of a pixel of the image is in the window."""
+        return self.run(
+            """([row, col]) => {
+                const {left, top} = hedgerow.stage.root.getBoundingClientRect();
+                const {x, y} = hedgerow.stage.view.toScreen(row + 0.5, col + 0.5);
+                return [x + left, y + top];
+            }""",
+            [row, col],
+        )
+
+    def stroke(self, *places, button="left", lift=True):
+        """Draws through places (row, col) with the mouse."""
+        mouse = self.page.mouse
+        mouse.move(*self.place(*places[0]))
+        mouse.down(button=button)
+        for place in places[1:]:
+            mouse.move(*self.place(*place), steps=4)
+        if lift:
+            mouse.up(button=button)
+
+    def press(self, *keys):
+        for key in keys:
+            self.page.keyboard.press(key)
+
+    def choose(self, place):
+        """Paint with the class at this place of the list, counted from 1."""
+        self.run("place => hedgerow.app.setClass(hedgerow.app.classes[place - 1].id)", place)
+
+    def saved(self):
+        """Waits until the server has answered every stroke and the page shows its labels."""
+        self.until("hedgerow.session.outbox.waiting.length === 0 && hedgerow.stage.labels.complete")
+
+    def segmented(self):
+        """Waits until the overlay on the screen is there and whole."""
+        self.until("hedgerow.stage.overlay.complete")
+
+    def count(self):
+        """How many results the page has been told of."""
+        return self.run("hedgerow.stage.overlay.stamps")
+
+    def labels(self, image=0):
+        """The server's labels (H,W) of an image."""
+        size = self.run("id => [hedgerow.app.picture(id).height, hedgerow.app.picture(id).width]", image)
+        found = np.full(size, 255, np.uint8)
+        for row in range(0, size[0], TILE):
+            for col in range(0, size[1], TILE):
+                base = self.page.url.split("/?")[0].rstrip("/")
+                answer = self.page.request.get(f"{base}/api/images/{image}/labels/0/{row // TILE}/{col // TILE}")
+                assert answer.status in (200, 204), answer.status
+                if answer.status == 200:
+                    part = found[row : row + TILE, col : col + TILE]
+                    part[...] = np.frombuffer(answer.body(), np.uint8).reshape(part.shape)
+        return found
+
+    def drawn(self, layer):
+        """What a layer of the stage shows: (H,W,4) uint8 of the screen."""
+        data = self.run(
+            """name => {
+                hedgerow.stage.drawNow();
+                const {canvas, context} = hedgerow.stage[name];
+                const {data} = context.getImageData(0, 0, canvas.width, canvas.height);
+                let text = "";
+                const step = 32768;
+                for (let i = 0; i < data.length; i += step) text += String.fromCharCode(...data.subarray(i, i + step));
+                return [canvas.height, canvas.width, btoa(text)];
+            }""",
+            layer,
+        )
+        return np.frombuffer(base64.b64decode(data[2]), np.uint8).reshape(data[0], data[1], 4)
+
+    def colour(self, layer, row, col):
+        """The colour (4) of a layer at a pixel of the image."""
+        return tuple(
+            self.run(
+                """([name, at, across]) => {
+                    const {stage} = hedgerow;
+                    stage.drawNow();
+                    const {x, y} = stage.view.toScreen(at + 0.5, across + 0.5);
+                    const ratio = stage.view.ratio;
+                    const [col, row] = [x * ratio, y * ratio].map(Math.floor);
+                    return [...stage[name].context.getImageData(col, row, 1, 1).data];
+                }""",
+                [layer, row, col],
+            )
+        )

@@ -1,0 +1,73 @@
+"""The command that opens the page to paint on."""
+
+import socket
+import threading
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hedgerow import extras
+from hedgerow.errors import ConfigError, InputError
+from hedgerow.files import one_line
+
+Files = Annotated[list[str], typer.Argument(metavar="IMAGES", help="Folder, files or pattern of images to paint on.")]
+
+
+def paint(
+    images: Files,
+    project: Annotated[
+        Path | None,
+        typer.Option(help="Folder that keeps what is painted; by default FOLDER-painted beside the images."),
+    ] = None,
+    port: Annotated[int, typer.Option(help="Port to listen on; by default any that is free.")] = 0,
+    host: Annotated[str, typer.Option(help="Address to listen on; others than 127.0.0.1 are open to the network.")] = (
+        "127.0.0.1"
+    ),
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address, and open nothing.")] = False,
+) -> None:
+    """Open a page to paint on: paint a few strokes, and see the segmentation at once.
+
+    What is painted is kept as it is painted; `hedgerow train` takes the labels that the page exports.
+
+    Example: hedgerow paint photos/
+    """
+    for package in ("starlette", "uvicorn", "websockets"):
+        extras.require(package, "the page to paint on")
+    from hedgerow.paint.running import open_project, run
+
+    if not 0 <= port <= 65535:
+        raise ConfigError(f"--port is {port}; give a number from 1 to 65535.")
+    opened, left_out = open_project(images, project)
+    for sentence in left_out:
+        print(f"note: {sentence}")
+    try:
+        listening = _listening(host, port)
+    except OSError as problem:
+        opened.close()
+        raise InputError(
+            f"cannot listen on {host}, port {port}: {one_line(problem)}; give another --port."
+        ) from problem
+
+    def ready(address: str) -> None:
+        print(f"paint at {address}\nthe project is {opened.folder}; Ctrl-C ends the program", flush=True)
+        if not no_browser:
+            threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+
+    run(opened, listening, host, ready)
+    print(f"what was painted is kept in {opened.folder}")
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """A socket that listens; of port 0, at a port that is free."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(128)
+    except OSError:
+        listening.close()
+        raise
+    return listening

@@ -1,0 +1,143 @@
+"""Who may talk to the server: only those with the token, from the server's own page, by the server's own name.
+
+A page of a stranger in the same browser can send requests to 127.0.0.1. It does not know the token; its Origin is not
+ours; and a name that it lets point to 127.0.0.1 is not ours either.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+from collections.abc import Awaitable, Callable, MutableMapping
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+from urllib.parse import parse_qs
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+LOCAL = ("127.0.0.1", "localhost")
+ANY = ("0.0.0.0", "::")  # addresses to listen on that mean all of them
+MAX_QUERY = 400  # bytes
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self' {}; "
+    "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "x-frame-options": "DENY",
+    "cache-control": "no-store",
+}
+
+
+class Guard:
+    """Stands before the application: refuses what is not ours, and adds headers to every answer."""
+
+    def __init__(self, app: App, host: str, port: int, token: str | None = None) -> None:
+        self._app, self._host, self._port = app, host, port
+        self.token = token or secrets.token_urlsafe(32)
+        self.cookie = f"hedgerow_{port}"
+
+    @property
+    def address(self) -> str:
+        """What to open first."""
+        shown = LOCAL[0] if self._host in ANY else self._host
+        return f"http://{f'[{shown}]' if ':' in shown else shown}:{self._port}/?token={self.token}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._http(scope, receive, self._with_headers(send, scope))
+        elif scope["type"] == "websocket":
+            if scope["path"] == "/ws" and self._is_ours(scope, needs_origin=True) and self._has_cookie(scope):
+                await self._app(scope, receive, send)
+            else:
+                await receive()
+                await send({"type": "websocket.close", "code": 1008})
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not self._is_ours(scope, needs_origin=False):
+            await _answer(send, 403, "This name or origin is not that of this server.")
+        elif scope["method"] not in ("GET", "HEAD"):
+            await _answer(send, 405, "Only GET is answered.")
+        elif len(scope["query_string"]) > MAX_QUERY:
+            await _answer(send, 414, "The address is too long.")
+        elif scope["path"] == "/" and (given := self._given_token(scope)) is not None:
+            if secrets.compare_digest(given.encode(), self.token.encode()):
+                cookie = f"{self.cookie}={self.token}; HttpOnly; SameSite=Strict; Path=/"
+                await _answer(send, 303, "", {"location": "/", "set-cookie": cookie})
+            else:
+                await _answer(send, 403, "The token is not the one that this server printed.")
+        elif not self._has_cookie(scope):
+            await _answer(send, 403, "Open the address that `hedgerow paint` printed, with its token.")
+        else:
+            await self._app(scope, receive, send)
+
+    def _is_ours(self, scope: Scope, *, needs_origin: bool) -> bool:
+        hosts = _all(scope, b"host")
+        origins = _all(scope, b"origin")
+        if len(hosts) != 1 or not self._is_our_name(hosts[0]) or len(origins) > 1:
+            return False
+        if not origins:
+            return not needs_origin
+        return origins[0] == f"http://{hosts[0]}"
+
+    def _is_our_name(self, host: str) -> bool:
+        name, _, port = host.rpartition(":")
+        if port != str(self._port):
+            return False
+        if name in LOCAL or name == self._host or name == f"[{self._host}]":
+            return True
+        return self._host in ANY and _is_number(name.strip("[]"))
+
+    def _has_cookie(self, scope: Scope) -> bool:
+        for text in _all(scope, b"cookie"):
+            try:
+                found = SimpleCookie(text).get(self.cookie)
+            except CookieError:
+                continue
+            if found is not None and secrets.compare_digest(found.value.encode(), self.token.encode()):
+                return True
+        return False
+
+    def _given_token(self, scope: Scope) -> str | None:
+        given = parse_qs(scope["query_string"].decode("latin-1")).get("token")
+        return given[0] if given else None
+
+    def _with_headers(self, send: Send, scope: Scope) -> Send:
+        hosts = _all(scope, b"host")
+        socket = f"ws://{hosts[0]}" if hosts and self._is_our_name(hosts[0]) else ""
+        added = {**HEADERS, "content-security-policy": POLICY.format(socket)}
+
+        async def sending(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                own = {name.lower() for name, _ in message.get("headers", ())}
+                new = [(name.encode(), text.encode()) for name, text in added.items() if name.encode() not in own]
+                message["headers"] = [*message.get("headers", ()), *new]
+            await send(message)
+
+        return sending
+
+
+def _all(scope: Scope, name: bytes) -> list[str]:
+    return [text.decode("latin-1") for key, text in scope["headers"] if key.lower() == name]
+
+
+def _is_number(name: str) -> bool:
+    """Whether a host is a plain address: no name that a stranger could have made point here."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+async def _answer(send: Send, status: int, text: str, headers: dict[str, str] | None = None) -> None:
+    pairs = {"content-type": "text/plain; charset=utf-8", "content-length": str(len(text.encode())), **(headers or {})}
+    start = {"type": "http.response.start", "status": status}
+    await send({**start, "headers": [(name.encode(), value.encode()) for name, value in pairs.items()]})
+    await send({"type": "http.response.body", "body": text.encode()})

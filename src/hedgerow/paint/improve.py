@@ -1,0 +1,129 @@
+"""Longer work that a page asks for: training on all paint, models that are better and take longer, and exports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from hedgerow import extras, jobs
+from hedgerow.files import megabytes
+from hedgerow.images.regions import Region
+from hedgerow.io import model_file
+from hedgerow.paint.engine import Engine
+from hedgerow.paint.exports import IMPROVED, LABELS, MODEL, Exports, commands, train, write_label_maps
+from hedgerow.paint.live import Codes
+from hedgerow.paint.messages import Refused
+from hedgerow.paint.predicted import predicted_tiles
+from hedgerow.paint.project import Project
+from hedgerow.paint.results import Layer, Result, tiles_of
+from hedgerow.paint.segmenting import VISIBLE, WHOLE
+from hedgerow.progress import Report
+
+MINUTES = {"refine": 5.0, "deep": 20.0}  # about, of which less may be taken
+EFFORTS = {"refine": "good", "deep": "best"}
+Message = dict[str, Any]
+
+
+class Workshop:
+    """Does the work; called by the engine's thread."""
+
+    def __init__(self, project: Project, codes: Codes, engine: Engine, next_id: Callable[[], int]) -> None:
+        self.project, self.codes, self.engine = project, codes, engine
+        self.exports = Exports(project)
+        self._next_id = next_id
+        self._made: tuple[tuple[int, ...], Path] | None = None  # of which paint the newest model is
+
+    def train(self, report: Report) -> Message:
+        """The model that the command line would make."""
+        output, stamp = self.project.folder / MODEL, self._stamp()
+        trained = train(self.project, output, report)
+        self._made = stamp, output
+        score = f", mean Dice {trained.held_out[-1]:.3f} on {trained.unseen} held out" if trained.held_out else ""
+        words = f"forests of {trained.stack.levels[0].n_trees} trees, {trained.stack.n_levels} level(s)"
+        self._show(output, words, report)
+        text = f"trained on {len(self.project.painted_images())} image(s){score}; {megabytes(trained.n_bytes)}"
+        return self._done("train", text, output)
+
+    def improve(self, how: str, report: Report) -> Message:
+        """A better model: its network refined, convolutional levels, or features of a pretrained network."""
+        images, output, stamp = write_label_maps(self.project), self.project.folder / IMPROVED, self._stamp()
+        labels = self.project.folder / LABELS
+        said: list[str] = []
+        if how in EFFORTS:
+            fitted = jobs.train_with_effort(
+                images, labels, output, EFFORTS[how], minutes=MINUTES[how], device=_device(), restart=True,
+                say=said.append, progress=report,
+            )  # fmt: skip
+            text = " ".join(fitted.text().splitlines())
+        else:
+            features = f"bank+{how}"
+            trained = jobs.train(images, labels, output, changes={"features": features}, progress=report)
+            score = f": mean Dice {trained.held_out[-1]:.3f} on {trained.unseen} held out" if trained.held_out else ""
+            text = f"features {features}{score}"
+        self._made = stamp, output
+        self._show(output, {"refine": "refined", "deep": "convolutional"}.get(how, f"with {how}"), report)
+        return self._done("improve", text, output)
+
+    def export(self, what: list[str], report: Report) -> Message:
+        """Files of what is asked for; trains first if no model knows the paint as it is now."""
+        number, folder = self.exports.new_folder()
+        model = None
+        if any(one != "labels" for one in what):
+            if self._made is None or self._made[0] != self._stamp() or not self._made[1].is_file():
+                stamp, output = self._stamp(), self.project.folder / MODEL
+                train(self.project, output, report)
+                self._made = stamp, output
+            model = self._made[1]
+        files = self.exports.write(what, folder, model, report)
+        told = self.exports.described(number, files)
+        return {
+            "say": "done",
+            "job": "export",
+            "text": f"{len(files)} file(s) in {folder}",
+            "files": told,
+            "commands": commands(self.project, model or self.project.folder / MODEL),
+        }
+
+    def _done(self, job: str, text: str, model: Path) -> Message:
+        told = self.exports.described(0, [model])
+        made = commands(self.project, model if job == "train" else self.project.folder / MODEL)
+        return {"say": "done", "job": job, "text": text, "files": told, "commands": made}
+
+    def _stamp(self) -> tuple[int, ...]:
+        """What tells one state of the paint from another."""
+        with self.project.lock:
+            return tuple(labels.n_changes for labels in self.project.labels)
+
+    def _show(self, path: Path, words: str, report: Report) -> None:
+        """The segmentation of the image on the screen by a model; of a large image, of the part on the screen."""
+        view = self.engine.view
+        if view is None:
+            return
+        height, width = self.project.images[view.image].size
+        region = Region(0, height, 0, width) if height * width <= WHOLE else view.region
+        if region.height * region.width > max(WHOLE, VISIBLE):
+            return
+        model = model_file.load(path)
+        tiles = tiles_of((region.top, region.bottom, region.left, region.right), (height, width))
+        blocks = predicted_tiles(model, self.codes.pyramid(view.image), tiles, report)
+        layers = [Layer(0, blocks)]
+        result = Result(self._next_id(), view.image, (height, width), model.classes, layers, "full", words)
+        self.engine.show(result, region, 0.0)
+
+
+def check_how(how: str, can: Message) -> None:
+    """Raise Refused unless this installation can improve models in this way."""
+    if how.startswith("encoder:"):
+        name = how.removeprefix("encoder:")
+        if name not in can["encoder"]:
+            raise Refused(f"the pretrained network {name} is not on this machine; see `hedgerow encoders`.")
+    elif not can[how]:
+        raise Refused("this needs PyTorch; run pip install '.[net]' in the folder of Hedgerow's source.")
+
+
+def _device() -> str:
+    extras.require("torch", "improving")
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"

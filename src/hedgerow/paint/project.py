@@ -1,0 +1,284 @@
+"""A project: a folder with what was painted on images, and the state that its journal leads to.
+
+project.json  images and classes, written whole or not at all
+journal.jsonl every stroke, undo and redo
+labels/       label maps as `hedgerow train` reads them, written by exports
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from hedgerow.errors import InputError
+from hedgerow.files import atomic_path, make_folder, one_line
+from hedgerow.images.arrays import UNLABELLED_INDEX as UNPAINTED
+from hedgerow.images.legend import Legend
+from hedgerow.images.regions import Region
+from hedgerow.paint.image_files import ImageFile
+from hedgerow.paint.journal import Entry, Journal
+from hedgerow.paint.labels import Change, Labels, Masks
+from hedgerow.paint.locking import Lock
+from hedgerow.paint.messages import MAX_CLASSES, MAX_FILL, Refused
+from hedgerow.paint.raster import covered
+
+VERSION = 1
+# Told apart by people with any kind of colour vision, after Paul Tol's "bright" and "muted" schemes.
+COLOURS = (
+    *("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#332288"),
+    *("#88ccee", "#44aa99", "#117733", "#999933", "#ddcc77", "#cc6677", "#882255", "#aa4499"),
+)
+MAX_POLYGON = 2**26  # pixels around a polygon, so that one message cannot fill the memory
+
+
+@dataclass(frozen=True)
+class Class:
+    """A class of pixels. id: its value in label maps"""
+
+    id: int
+    name: str
+    colour: str
+    hidden: bool = False
+    locked: bool = False
+
+
+@dataclass
+class _Stroke:
+    """A stroke in the history, with the parts that were sent while the hand moved."""
+
+    id: str | None
+    image: int
+    changes: list[Change] = field(default_factory=list)
+
+    @property
+    def region(self) -> Region | None:
+        return hull(change.region for change in self.changes)
+
+
+class Project:
+    """An open project. Its methods may be called by several threads; those that read labels must hold `lock`."""
+
+    def __init__(self, folder: Path, images: Sequence[ImageFile]) -> None:
+        make_folder(folder)
+        self.folder = folder
+        self.held = Lock(folder / "lock")
+        try:
+            self._open(folder, images)
+        except BaseException:
+            self.held.release()
+            raise
+
+    def _open(self, folder: Path, images: Sequence[ImageFile]) -> None:
+        self.lock = threading.RLock()
+        self.images = list(images)
+        self.classes = _read_classes(folder / "project.json")
+        self.labels = [Labels(image.size) for image in self.images]
+        self._numbers = {image.name: i for i, image in enumerate(self.images)}
+        self._done: list[_Stroke] = []
+        self._undone: list[_Stroke] = []
+        self._answers: dict[str, tuple[int, int, Region | None]] = {}
+        self.n_entries = 0
+        self.journal = Journal(folder / "journal.jsonl")
+        try:
+            for entry in self.journal.entries:
+                self._replay(entry)
+            self.save()
+        except BaseException:
+            self.journal.close()
+            raise
+
+    @property
+    def legend(self) -> Legend:
+        """Names and colours of the classes."""
+        colours = {one.id: tuple(int(one.colour[i : i + 2], 16) for i in (1, 3, 5)) for one in self.classes}
+        return Legend({one.id: one.name for one in self.classes}, colours)  # type: ignore[arg-type]
+
+    @property
+    def n_undo(self) -> int:
+        return len(self._done)
+
+    @property
+    def n_redo(self) -> int:
+        return len(self._undone)
+
+    def paint(self, stroke: dict[str, Any]) -> Entry:
+        """Paint a stroke that has been checked, keep it, and say what was painted; raises Refused."""
+        with self.lock:
+            if stroke["id"] in self._answers:
+                return self._painted(stroke["id"], *self._answers[stroke["id"]])
+            if stroke["image"] >= len(self.images):
+                raise Refused("there is no such image; reload the page.", stroke["id"])
+            known = {one.id for one in self.classes}
+            if stroke["class"] is not None and stroke["class"] not in known:
+                raise Refused("there is no such class; reload the page.", stroke["id"])
+            entry = {
+                **stroke,
+                "image": self.images[stroke["image"]].name,
+                "locked": [one.id for one in self.classes if one.locked],
+                "at": round(time.time(), 3),
+            }
+            if stroke["tool"] == "fill" and stroke.get("within") is None:
+                raise Refused("a fill does not say what is on the screen; reload the page.", stroke["id"])
+            masks = self._masks(entry)  # refuses what cannot be painted, before it is kept
+            self.journal.append(entry)
+            return self._painted(stroke["id"], *self._apply(entry, masks))
+
+    def undo(self) -> Entry | None:
+        """Take back the last stroke; what was painted, or None: there is nothing to take back."""
+        return self._step("undo")
+
+    def redo(self) -> Entry | None:
+        """Do again the last stroke that was taken back."""
+        return self._step("redo")
+
+    def change_class(self, asked: dict[str, Any]) -> None:
+        """Change a class, or add one; raises Refused."""
+        with self.lock:
+            changes = {name: asked[name] for name in ("name", "colour", "hidden", "locked") if name in asked}
+            if asked.get("id") is None:
+                if len(self.classes) >= MAX_CLASSES:
+                    raise Refused(f"there are {MAX_CLASSES} classes; no more can be added.")
+                id = max((one.id for one in self.classes), default=-1) + 1
+                new = Class(id, f"class {id}", COLOURS[id % len(COLOURS)])
+                self.classes.append(replace(new, **changes))
+            else:
+                place = next((i for i, one in enumerate(self.classes) if one.id == asked["id"]), None)
+                if place is None:
+                    raise Refused("there is no such class; reload the page.")
+                self.classes[place] = replace(self.classes[place], **changes)
+            self.save()
+
+    def save(self) -> None:
+        """Write project.json."""
+        content = {
+            "hedgerow": "a project of `hedgerow paint`",
+            "version": VERSION,
+            "images": [image.described() for image in self.images],
+            "classes": [asdict(one) for one in self.classes],
+        }
+        with atomic_path(self.folder / "project.json") as temporary:
+            temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+    def painted_images(self) -> list[int]:
+        """The numbers of the images that have paint."""
+        with self.lock:
+            return [i for i, labels in enumerate(self.labels) if labels.n_painted]
+
+    def close(self) -> None:
+        with self.lock:
+            self.journal.close()
+            self.held.release()
+
+    def _step(self, way: str) -> Entry | None:
+        with self.lock:
+            if not (self._done if way == "undo" else self._undone):
+                return None
+            self.journal.append({"do": way})
+            image, region = self._turn(way)
+            return self._painted(None, self.n_entries, image, region)
+
+    def _turn(self, way: str) -> tuple[int, Region | None]:
+        self.n_entries += 1
+        if way == "undo":
+            stroke = self._done.pop()
+            self._undone.append(stroke)
+            for change in reversed(stroke.changes):
+                self.labels[stroke.image].revert(change)
+        else:
+            stroke = self._undone.pop()
+            self._done.append(stroke)
+            for change in stroke.changes:
+                self.labels[stroke.image].repeat(change)
+        return stroke.image, stroke.region
+
+    def _apply(self, entry: Entry, masks: Masks) -> tuple[int, int, Region | None]:
+        self.n_entries += 1
+        image = self._numbers[entry["image"]]
+        value = UNPAINTED if entry["class"] is None else entry["class"]
+        change = self.labels[image].paint(masks, value, entry["locked"])
+        last = self._done[-1] if self._done else None
+        joins = entry.get("joins")
+        if joins is not None and last is not None and not self._undone and (last.id, last.image) == (joins, image):
+            last.changes.append(change)
+        else:
+            self._done.append(_Stroke(entry["id"], image, [change]))
+        self._undone.clear()
+        self._answers[entry["id"]] = self.n_entries, image, change.region
+        return self._answers[entry["id"]]
+
+    def _masks(self, entry: Entry) -> Masks:
+        labels = self.labels[self._numbers[entry["image"]]]
+        points, tool = entry["points"], entry["tool"]
+        if tool == "fill":
+            row, column = (int(one + 0.5) for one in points[0])
+            height, width = labels.size
+            top, bottom, left, right = entry["within"]
+            within = Region(max(top, 0), min(bottom, height), max(left, 0), min(right, width))
+            found = labels.same_area(row, column, within, MAX_FILL)
+            if found is None:
+                raise Refused(f"the area to fill has more than {MAX_FILL:,} pixels; zoom in.", entry["id"])
+            return [found]
+        if tool == "polygon":
+            rows, columns = ([point[axis] for point in points] for axis in (0, 1))
+            if (max(rows) - min(rows) + 2) * (max(columns) - min(columns) + 2) > MAX_POLYGON:
+                raise Refused("the polygon is too large; zoom in.", entry["id"])
+        return covered(points, entry["radius"] or 0.0, labels.size, is_polygon=tool == "polygon")
+
+    def _replay(self, entry: Entry) -> None:
+        """One entry of a journal that was there; strokes on images that are gone are left out."""
+        if entry.get("do") == "paint":
+            if entry["image"] in self._numbers:
+                self._apply(entry, self._masks(entry))
+            else:
+                self.n_entries += 1
+                self._done.append(_Stroke(entry["id"], 0))
+                self._undone.clear()
+        elif entry.get("do") in ("undo", "redo"):
+            self._turn(entry["do"])
+
+    def _painted(self, id: str | None, n: int, image: int, region: Region | None) -> Entry:
+        labels = self.labels[image]
+        around = (0, 0, 0, 0) if region is None else (region.top, region.bottom, region.left, region.right)
+        return {
+            "say": "painted",
+            "id": id,
+            "n": n,
+            "image": image,
+            "region": list(around),
+            "labels": labels.n_changes,
+            "pixels": {str(value): count for value, count in labels.pixels.items()},
+            "undo": self.n_undo,
+            "redo": self.n_redo,
+        }
+
+
+def hull(regions: Any) -> Region | None:
+    """The smallest region around some, of which None are nothing."""
+    some = [one for one in regions if one is not None]
+    if not some:
+        return None
+    return Region(
+        min(one.top for one in some),
+        max(one.bottom for one in some),
+        min(one.left for one in some),
+        max(one.right for one in some),
+    )
+
+
+def _read_classes(path: Path) -> list[Class]:
+    if not path.exists():
+        return [Class(0, "background", COLOURS[0]), Class(1, "object", COLOURS[1])]
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content["version"] > VERSION:
+            raise InputError(f"{path} was written by a newer version of Hedgerow; update this one.")
+        return [Class(**one) for one in content["classes"]]
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise InputError(
+            f"cannot read {path}: {one_line(problem)}; restore the file, or give another folder (--project)."
+        ) from problem

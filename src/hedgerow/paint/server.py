@@ -1,0 +1,274 @@
+"""The server of the page: static files, tiles, and one websocket for each window."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from hedgerow.errors import HedgerowError
+from hedgerow.paint.messages import MAX_BYTES, Refused, parse
+from hedgerow.paint.project import Project
+from hedgerow.paint.pyramid import Pyramid, n_levels
+from hedgerow.paint.session import Message, Session
+from hedgerow.paint.store import Store
+
+STATIC = Path(__file__).parent / "static"
+TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+}
+MAX_WINDOWS = 16
+MAX_SHOWN = 8  # channels in one tile
+RATE, BURST = 100, 300  # messages of a window: a second, and at once; what comes faster waits
+MAX_WAITING = 2000  # messages to a window that does not read them
+
+
+class Window:
+    """A page that is open: what waits to be said to it."""
+
+    def __init__(self, socket: WebSocket) -> None:
+        self.socket = socket
+        self.waiting: asyncio.Queue[str] = asyncio.Queue(MAX_WAITING)
+
+    def say(self, text: str) -> None:
+        if self.waiting.full():
+            self.waiting.get_nowait()  # a window that sleeps is told the newest when it wakes
+        self.waiting.put_nowait(text)
+
+
+class Server:
+    """The application: `app` is given to a server of ASGI. Close it when that has ended."""
+
+    def __init__(self, project: Project, store: Store | None = None) -> None:
+        self.session = Session(project, self._tell, store)
+        self.windows: list[Window] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._hand = ThreadPoolExecutor(1, "hedgerow-hand")  # strokes are kept one after another
+        self._files = static_files()
+        self.app = Starlette(
+            routes=[
+                Route("/", self._page),
+                Route("/static/{name:path}", self._static),
+                Route("/api/project", self._project),
+                Route("/api/images/{image:int}/thumbnail", self._thumbnail),
+                Route("/api/images/{image:int}/tile/{level:int}/{row:int}/{column:int}", self._tile),
+                Route("/api/images/{image:int}/labels/{level:int}/{row:int}/{column:int}", self._labels),
+                Route("/api/images/{image:int}/overlay/{result:int}/{level:int}/{row:int}/{column:int}", self._overlay),
+                Route("/api/exports/{number:int}/{name}", self._export),
+                WebSocketRoute("/ws", self._socket),
+            ]
+        )
+
+    def start(self) -> None:
+        self.session.start()
+
+    def close(self) -> None:
+        self._hand.shutdown()
+        self.session.close()
+
+    def _tell(self, message: Message) -> None:
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._tell_all, json.dumps(message))
+
+    def _tell_all(self, text: str, but: Window | None = None) -> None:
+        for window in self.windows:
+            if window is not but:
+                window.say(text)
+
+    def _page(self, request: Request) -> Response:
+        return self._file("index.html")
+
+    def _static(self, request: Request) -> Response:
+        return self._file(request.path_params["name"])
+
+    def _file(self, name: str) -> Response:
+        """A file of the table; no path is ever made of a name."""
+        found = self._files.get(name)
+        if found is None:
+            return _missing("there is no such file.")
+        return Response(found[0].read_bytes(), media_type=found[1])
+
+    def _project(self, request: Request) -> Response:
+        return JSONResponse(self.session.described(len(self.windows)))
+
+    def _pyramid(self, request: Request) -> Pyramid | None:
+        image = request.path_params["image"]
+        return self.session.codes.pyramid(image) if image < len(self.session.project.images) else None
+
+    def _thumbnail(self, request: Request) -> Response:
+        from PIL import Image
+
+        try:
+            pyramid = self._pyramid(request)
+        except HedgerowError as problem:
+            return _missing(str(problem))
+        if pyramid is None:
+            return _missing("there is no such image.")
+        file = io.BytesIO()
+        Image.fromarray(pyramid.thumbnail()).save(file, format="PNG")
+        return Response(file.getvalue(), media_type="image/png")
+
+    def _tile(self, request: Request) -> Response:
+        try:
+            pyramid = self._pyramid(request)
+        except HedgerowError as problem:
+            return _missing(str(problem))
+        level, row, column = (request.path_params[name] for name in ("level", "row", "column"))
+        if pyramid is None or level >= pyramid.n_levels:
+            return _missing("there is no such tile.")
+        channels = _channels(request.query_params.get("channels"), pyramid.image.n_channels)
+        if channels is None:
+            return Response("channels are numbers of the image's channels", 400)
+        tile = pyramid.tile(level, row, column, channels)
+        if tile is None:
+            return _missing("there is no such tile.")
+        shape = ",".join(map(str, tile.shape))
+        content = np.ascontiguousarray(tile, "<" + pyramid.type).tobytes()
+        return _raw(content, {"X-Shape": shape, "X-Type": pyramid.type})
+
+    def _labels(self, request: Request) -> Response:
+        image, level, row, column = _place(request)
+        project = self.session.project
+        if image >= len(project.images) or level >= n_levels(project.images[image].size):
+            return _missing("there is no such tile.")
+        with project.lock:
+            tile = project.labels[image].shrunk(level, row, column)
+        return Response(status_code=204) if tile is None else _raw(tile.tobytes(), _shape(tile))
+
+    def _overlay(self, request: Request) -> Response:
+        image, level, row, column = _place(request)
+        result = self.session.engine.result(image, request.path_params["result"])
+        if result is None:
+            is_old = self.session.engine.newest(image) is not None
+            return Response("a newer result has replaced it", 410) if is_old else _missing("there is no such result.")
+        what = request.query_params.get("what", "classes")
+        value = request.query_params.get("class", "0")
+        if what not in ("classes", "uncertainty", "proba") or not (value.isdecimal() and len(value) <= 3):
+            return Response("what is classes, uncertainty or proba; class is a number", 400)
+        if level >= n_levels(result.size):
+            return _missing("there is no such tile.")
+        tile = result.tile(level, row, column, what, int(value))
+        return _missing("not computed there.") if tile is None else _raw(tile.tobytes(), _shape(tile))
+
+    def _export(self, request: Request) -> Response:
+        path = self.session.exported(request.path_params["number"], request.path_params["name"])
+        if path is None:
+            return _missing("there is no such file.")
+        return FileResponse(path, filename=path.name, media_type="application/octet-stream")
+
+    async def _socket(self, socket: WebSocket) -> None:
+        self._loop = asyncio.get_running_loop()
+        if len(self.windows) >= MAX_WINDOWS:
+            await socket.close(1013)
+            return
+        await socket.accept()
+        window = Window(socket)
+        self.windows.append(window)
+        for message in list(self.session.engine.latest.values()):
+            window.say(json.dumps(message))
+        self._tell_all(json.dumps({"say": "windows", "n": len(self.windows)}))
+        sender = asyncio.create_task(self._send(window))
+        try:
+            await self._receive(window)
+        except (WebSocketDisconnect, RuntimeError):
+            pass
+        finally:
+            sender.cancel()
+            self.windows.remove(window)
+            self._tell_all(json.dumps({"say": "windows", "n": len(self.windows)}))
+
+    async def _send(self, window: Window) -> None:
+        while True:
+            await window.socket.send_text(await window.waiting.get())
+
+    async def _receive(self, window: Window) -> None:
+        loop = asyncio.get_running_loop()
+        allowed, at = float(BURST), time.monotonic()
+        while True:
+            text = await window.socket.receive_text()
+            now = time.monotonic()
+            allowed, at = min(allowed + (now - at) * RATE, BURST) - 1, now
+            if allowed < 0:
+                await asyncio.sleep(-allowed / RATE)
+            try:
+                message = parse(text)
+                own, to_all = await loop.run_in_executor(self._hand, self.session.handle, message)
+            except HedgerowError as problem:
+                id = problem.id if isinstance(problem, Refused) else message.get("id")
+                window.say(json.dumps({"say": "refused", "id": id, "why": str(problem)}))
+                continue
+            if own is not None:
+                window.say(json.dumps(own))
+            if to_all is not None:
+                self._tell_all(json.dumps(to_all))
+
+
+def static_files() -> dict[str, tuple[Path, str]]:
+    """Name -> file and type of all that the page may load: what lies in the package when the server starts."""
+    files = [path for path in sorted(STATIC.rglob("*")) if path.suffix in TYPES and path.is_file()]
+    return {path.relative_to(STATIC).as_posix(): (path, TYPES[path.suffix]) for path in files}
+
+
+def serving(app: Any, **options: Any) -> Any:
+    """uvicorn's server for an application, with our limits."""
+    import uvicorn
+
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            ws="websockets-sansio",
+            ws_max_size=MAX_BYTES,
+            ws_per_message_deflate=False,
+            h11_max_incomplete_event_size=2**15,
+            timeout_graceful_shutdown=2,
+            **options,
+        )
+    )
+
+
+def _place(request: Request) -> tuple[int, int, int, int]:
+    image, level, row, column = (request.path_params[name] for name in ("image", "level", "row", "column"))
+    return image, level, row, column
+
+
+def _channels(text: str | None, n_channels: int) -> list[int] | None:
+    """The channels to show: those asked for, or the first; None: there are no such channels."""
+    if text is None:
+        return list(range(3 if n_channels >= 3 else 1))
+    parts = text.split(",")
+    if len(parts) > MAX_SHOWN or not all(part.isdecimal() and len(part) < 7 for part in parts):
+        return None
+    numbers = [int(part) for part in parts]
+    return numbers if max(numbers) < n_channels else None
+
+
+def _raw(content: bytes, headers: dict[str, str]) -> Response:
+    return Response(content, media_type="application/octet-stream", headers=headers)
+
+
+def _shape(tile: np.ndarray) -> dict[str, str]:
+    return {"X-Shape": ",".join(map(str, tile.shape)), "X-Type": "u1"}
+
+
+def _missing(why: str) -> Response:
+    return Response(why, 404, media_type="text/plain")

@@ -1,0 +1,84 @@
+/** What buttons and keys do. */
+
+import { memory } from "./dom.js";
+
+/** @param {import("./app.js").App} app @param {import("./session.js").Session} session */
+export function makeActions(app, session, stage, toolbox) {
+  const still = matchMedia("(prefers-reduced-motion: reduce)");
+  let asked = false; // where to paint next, and not yet answered
+  const wait = (on) => {
+    asked = on;
+    app.emit("asked", on);
+  };
+  const actions = {
+    undo() {
+      if (toolbox.cancel()) return;
+      if (app.undo) session.send({ do: "undo" });
+      else app.tell("Nothing to undo.", "quiet");
+    },
+    redo() {
+      if (app.redo) session.send({ do: "redo" });
+      else app.tell("Nothing to redo.", "quiet");
+    },
+    escape() {
+      if (!toolbox.cancel()) {
+        stage.marks.crosshair = null;
+        stage.marks.redraw();
+      }
+    },
+    live() {
+      if (!session.send({ do: "live", on: !app.live })) return;
+      app.live = !app.live;
+      app.emit("live");
+      app.tell(app.live ? "Live: segmented after every stroke." : "Live is off.", "quiet");
+    },
+    next() {
+      if (asked || !session.send({ do: "next", image: null })) return;
+      wait(true);
+      setTimeout(() => wait(false), 30000);
+    },
+    train() {
+      if (session.send({ do: "train" })) app.tell("Training on all images.", "quiet");
+    },
+    improve(how) {
+      return session.send({ do: "improve", how });
+    },
+    cancel(job) {
+      session.send({ do: "cancel", job });
+    },
+    opacity(by) {
+      const opacity = Math.min(Math.max(Math.round((app.overlay.opacity + by) * 20) / 20, 0.05), 1);
+      app.setOverlay({ opacity });
+      app.tell(`Opacity ${Math.round(opacity * 100)} %.`, "quiet");
+    },
+    changeClass(id, change) {
+      return session.send({ do: "class", id, ...change });
+    },
+    sendView() {
+      if (!app.image || !session.connection.isOpen) return;
+      const { rows, cols } = stage.view.region;
+      if (rows[1] <= rows[0] || cols[1] <= cols[0]) return;
+      session.connection.send({ do: "view", image: app.image.id, level: stage.view.level, rows, cols });
+    },
+    theme() {
+      const root = document.documentElement;
+      const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+      const now = root.dataset.theme ?? (dark ? "dark" : "light");
+      root.dataset.theme = now === "dark" ? "light" : "dark";
+      memory.set("theme", root.dataset.theme);
+    },
+  };
+  app.on("next", ({ image, row, col, why }) => {
+    wait(false);
+    app.show(image);
+    const { view } = stage;
+    const close = Math.max(view.scale, Math.min(Math.max(view.fitScale * 2.5, 1), 4));
+    view.flyTo(row + 0.5, col + 0.5, close, still.matches);
+    stage.marks.suggest(row + 0.5, col + 0.5);
+    app.emit("suggested", why);
+  });
+  app.on("failed", ({ job }) => {
+    if (job === "next") wait(false);
+  });
+  return actions;
+}

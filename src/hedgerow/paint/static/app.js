@@ -1,0 +1,144 @@
+/** What the page knows, and who is told when it changes. Every other module gets the one App. */
+
+/**
+ * @typedef {{id: number, name: string, height: number, width: number, n_channels: number, type: string,
+ *   low: number|number[], high: number|number[], n_levels: number, labels: number, pixels: Object<string, number>}} Picture
+ * @typedef {{id: number, name: string, colour: string, hidden: boolean, locked: boolean}} Class
+ * @typedef {{title: string, folder: string, windows: number, live: boolean, images: Picture[], classes: Class[],
+ *   can: Object<string, any>, undo: number, redo: number, limits: Object<string, number>}} Project
+ */
+
+export const UNPAINTED = 255;
+export const RADIUS_STEP = 1 / 8; // radius and points are multiples of it, so that both sides compute the same
+
+const OPACITIES = { classes: 0.45, outlines: 1, probability: 0.7, uncertainty: 0.7, none: 0.45 };
+const LIMITS = { radius: 512, points: 4096, classes: 64, fill: 4194304 };
+
+export class App {
+  constructor() {
+    /** @type {Map<string, Function[]>} */
+    this.listeners = new Map();
+    /** @type {Project|null} */
+    this.project = null;
+    /** @type {Picture|null} the image on the screen */
+    this.image = null;
+    /** @type {Picture[]} */
+    this.images = [];
+    /** @type {Class[]} */
+    this.classes = [];
+    this.limits = LIMITS;
+    this.can = {};
+    this.tool = "brush";
+    this.classId = 0;
+    this.radius = 6;
+    this.overlay = { mode: "classes", opacity: OPACITIES.classes, classId: 0 };
+    this.opacities = { ...OPACITIES }; // each way to show the segmentation has its own
+    this.comparing = false; // the key of before/after is held
+    this.live = true;
+    this.undo = 0;
+    this.redo = 0;
+    this.windows = 1;
+    /** @type {Map<number, {held_out: number|null, seconds: number, warnings: string[]}>} the latest of each image */
+    this.numbers = new Map();
+    /** @type {Map<string, {part: number, text: string, left: number|null}>} jobs that run, by name */
+    this.jobs = new Map();
+  }
+
+  /** Calls `hear(detail)` whenever `name` happens. */
+  on(name, hear) {
+    for (const each of name.split(" ")) {
+      if (!this.listeners.has(each)) this.listeners.set(each, []);
+      this.listeners.get(each).push(hear);
+    }
+  }
+
+  emit(name, detail) {
+    for (const hear of this.listeners.get(name) ?? []) hear(detail);
+  }
+
+  /** Takes over what the server knows: at the start and after every new connection. @param {Project} project */
+  take(project) {
+    this.project = project;
+    this.images = project.images;
+    this.classes = project.classes;
+    this.limits = { ...LIMITS, ...project.limits };
+    this.can = project.can ?? {};
+    this.live = project.live;
+    this.undo = project.undo;
+    this.redo = project.redo;
+    this.windows = project.windows;
+    const shown = this.image && this.images.find((each) => each.id === this.image.id);
+    this.image = shown ?? this.images[0] ?? null;
+    if (!this.classes.some((each) => each.id === this.classId)) this.classId = this.classes[0]?.id ?? 0;
+    this.emit("project", project);
+    this.emit("classes");
+    this.emit("history");
+    this.emit("windows");
+  }
+
+  /** @returns {Class|undefined} the class that is painted with */
+  get paintClass() {
+    return this.classes.find((each) => each.id === this.classId);
+  }
+
+  picture(id) {
+    return this.images.find((each) => each.id === id);
+  }
+
+  show(id) {
+    const next = this.picture(id);
+    if (!next || next === this.image) return;
+    this.emit("leave", this.image);
+    this.image = next;
+    this.emit("image", next);
+  }
+
+  /** Shows the image `step` further on in the strip. */
+  showNext(step) {
+    const place = this.images.indexOf(this.image) + step;
+    if (this.images[place]) this.show(this.images[place].id);
+  }
+
+  setTool(name) {
+    if (this.tool === name) return;
+    this.tool = name;
+    this.emit("tool", name);
+  }
+
+  setClass(id) {
+    this.classId = id;
+    this.emit("class", id);
+    if (this.tool === "eraser" || this.tool === "pan") this.setTool("brush");
+  }
+
+  /** Radius in pixels of the image, to the nearest eighth within what the server takes. */
+  setRadius(radius) {
+    const bounded = Math.min(Math.max(radius, 0.5), this.limits.radius);
+    this.radius = Math.round(bounded / RADIUS_STEP) * RADIUS_STEP;
+    this.emit("radius", this.radius);
+  }
+
+  /** One step larger or smaller: a tenth, but at least half a pixel. */
+  growRadius(steps) {
+    const by = Math.max(0.5, Math.abs(this.radius) * 0.12);
+    this.setRadius(this.radius + steps * by);
+  }
+
+  setOverlay(change) {
+    Object.assign(this.overlay, change);
+    if (change.opacity !== undefined) this.opacities[this.overlay.mode] = change.opacity;
+    this.overlay.opacity = this.opacities[this.overlay.mode];
+    this.emit("overlay-style", this.overlay);
+  }
+
+  setComparing(on) {
+    if (this.comparing === on) return;
+    this.comparing = on;
+    this.emit("comparing", on);
+  }
+
+  /** A sentence for everybody: shown for a while and read out. `kind`: info, good, warning or error. */
+  tell(text, kind = "info") {
+    this.emit("tell", { text, kind });
+  }
+}

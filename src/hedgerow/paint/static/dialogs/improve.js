@@ -1,0 +1,54 @@
+/** "Make it better": slower ways to a better model, as far as this machine has them. */
+
+import { icon, make, one } from "../dom.js";
+import { frame } from "./dialog.js";
+
+function ways(can) {
+  const encoders = Array.isArray(can.encoder) ? can.encoder : can.encoder ? [can.encoder] : [];
+  return [
+    { how: "refine", here: Boolean(can.refine), title: "Refine", text: "Trains the forests end to end as a network. Minutes." },
+    { how: "deep", here: Boolean(can.deep), title: "Add a convolutional level", text: "A small network on top of the forests. Many minutes." },
+    ...encoders.map((name) => ({ how: `encoder:${name}`, here: true, title: `Features of ${name}`,
+      text: "A pretrained network looks at the image too. Best for photographs." })),
+  ];
+}
+
+export function improveDialog({ app, actions }) {
+  const dialog = one("#improve-dialog");
+
+  function running() {
+    const job = app.jobs.get("improve");
+    const meter = make("progress", { max: 1, "aria-label": "Making it better" });
+    if (job.part) meter.value = job.part;
+    const left = job.left ? ` · about ${job.left < 90 ? `${Math.ceil(job.left)} s` : `${Math.ceil(job.left / 60)} min`} left` : "";
+    return [make("p", {}, "You can go on painting meanwhile."), meter, make("p", { class: "dim" }, `${job.text ?? ""}${left}`),
+      make("div", { class: "dialog-foot" }, make("button", { type: "button", class: "button", onclick: () => actions.cancel("improve") }, "Cancel it"))];
+  }
+
+  function choices() {
+    const found = ways(app.can);
+    const here = found.filter((way) => way.here);
+    if (!here.length) {
+      return [make("p", {}, "Nothing of this is installed here. ", make("code", {}, "pip install 'hedgerow[net]'"), " brings refinement.")];
+    }
+    return [
+      make("p", {}, "The segmentation on the screen stays until the better one is there, and you can go on painting."),
+      make("ul", { class: "ways" }, ...here.map(({ how, title, text }) => make("li", {},
+        make("button", { type: "button", class: "way", onclick: () => {
+          if (!actions.improve(how)) return;
+          app.jobs.set("improve", { part: 0, text: "Begins", left: null });
+          app.emit("jobs");
+        } }, icon("sparkle"), make("span", {}, make("strong", {}, title), make("span", { class: "dim" }, text)))))),
+    ];
+  }
+
+  function show() {
+    frame(dialog, "improve-heading", "Make it better", ...(app.jobs.has("improve") ? running() : choices()));
+  }
+  app.on("jobs", () => dialog.open && show());
+  app.on("done", ({ job }) => job === "improve" && dialog.open && dialog.close());
+  return () => {
+    show();
+    dialog.showModal();
+  };
+}

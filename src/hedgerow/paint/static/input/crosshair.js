@@ -1,0 +1,86 @@
+/** Painting by keys alone: arrows move a crosshair, Enter sets the brush down and lifts it, the space bar dabs. */
+
+const STEP = 8; // CSS pixels
+
+const WAYS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+
+export class Crosshair {
+  constructor(app, stage, toolbox) {
+    Object.assign(this, { app, stage, toolbox, view: stage.view, marks: stage.marks });
+    app.on("leave tool", () => this.lift());
+    app.on("leave", () => this.hide());
+  }
+
+  hide() {
+    this.marks.crosshair = null;
+    this.marks.redraw();
+  }
+
+  /** @returns {{row: number, col: number, down: boolean}} the crosshair, put into the middle of the view if there is none */
+  get place() {
+    if (!this.marks.crosshair) {
+      const { row, col } = this.marks.pointer ? this.view.toImage(this.marks.pointer.x, this.marks.pointer.y) : this.view;
+      this.marks.crosshair = { row: Math.floor(row) + 0.5, col: Math.floor(col) + 0.5, down: false };
+    }
+    return this.marks.crosshair;
+  }
+
+  /** @returns {boolean} whether the key was one of the crosshair's */
+  key(event) {
+    if (WAYS[event.key]) this.arrow(event);
+    else if (event.key === "Enter") this.enter();
+    else return false;
+    return true;
+  }
+
+  arrow(event) {
+    const way = WAYS[event.key];
+    if (event.ctrlKey || event.metaKey) {
+      this.view.panBy(-way[1] * 80, -way[0] * 80);
+      return;
+    }
+    const step = event.altKey ? 1 : Math.max(1, Math.round(((event.shiftKey ? 6 : 1) * STEP) / this.view.scale));
+    const place = this.place;
+    const within = (value, most) => Math.min(Math.max(value, 0.5), most - 0.5);
+    place.row = within(place.row + way[0] * step, this.app.image.height);
+    place.col = within(place.col + way[1] * step, this.app.image.width);
+    this.view.reveal(place.row, place.col);
+    if (place.down) this.toolbox.move([{ row: place.row, col: place.col }]);
+    else this.toolbox.hover({ row: place.row, col: place.col });
+    this.app.emit("hover", place);
+    this.marks.redraw();
+  }
+
+  enter() {
+    const place = this.place;
+    if (this.app.tool === "pan") return;
+    const held = ["brush", "eraser"].includes(this.app.tool);
+    if (!held) {
+      this.dab();
+      return;
+    }
+    if (place.down) this.lift();
+    else {
+      this.toolbox.begin({ row: place.row, col: place.col });
+      place.down = true;
+      this.app.tell("Brush down: arrows paint, Enter lifts it.");
+    }
+    this.marks.redraw();
+  }
+
+  lift() {
+    if (!this.marks.crosshair?.down) return;
+    this.marks.crosshair.down = false;
+    this.toolbox.end();
+    this.marks.redraw();
+  }
+
+  /** One dab of the brush, one corner of a polygon, one end of a line, one fill. */
+  dab() {
+    const { row, col } = this.place;
+    if (this.app.tool === "pan" || this.place.down) return;
+    this.toolbox.begin({ row, col });
+    this.toolbox.end();
+    this.marks.redraw();
+  }
+}

@@ -1,0 +1,160 @@
+/** What is painted. Strokes are drawn into the tiles on the screen at once; the server's answer replaces them, and strokes that
+ * it has not seen yet are drawn on top again. */
+
+import { UNPAINTED } from "../app.js";
+import { classTable } from "../colours.js";
+import { TILE, levelSize, touches } from "../pyramid.js";
+import { atLevel, strokeRuns } from "../raster.js";
+import { TileLayer } from "./tilelayer.js";
+
+export class LabelsLayer extends TileLayer {
+  constructor(app, ...parts) {
+    super(...parts);
+    this.app = app;
+    /** @type {() => number} see Outbox.mark */
+    this.mark = () => 0;
+    /** @type {(mark: number, image: number) => import("../painting.js").Stroke[]} strokes that a tile may lack, in their order */
+    this.since = () => [];
+  }
+
+  blank() {
+    return { stale: true, dirty: null };
+  }
+
+  lacks(tile) {
+    return tile.stale;
+  }
+
+  /** The server's labels of a region have changed: what is kept of it is out of date. */
+  changed(image, region) {
+    for (const tile of this.cache.values()) {
+      if (tile.image === image && touches(tile.level, tile.row, tile.col, region)) tile.stale = true;
+    }
+    if (image === this.image?.id) this.redraw(region);
+  }
+
+  forget() {
+    for (const tile of this.cache.values()) tile.stale = true;
+    this.redraw();
+  }
+
+  ask(tile) {
+    const { level, row, col } = tile;
+    const mark = this.mark(); // the answer may lack strokes from here on
+    tile.loading = true;
+    tile.stale = false;
+    this.loader.ask(`/api/images/${tile.image}/labels/${level}/${row}/${col}`, 0, () => this.needed(tile), (answer) => {
+      tile.loading = false;
+      if (answer.status !== 200 && answer.status !== 204) {
+        tile.stale = true;
+        return;
+      }
+      tile.raw = answer.status === 200 ? new Uint8Array(answer.data) : this.empty(tile);
+      tile.style = 0;
+      tile.dirty = null;
+      for (const stroke of this.since(mark, tile.image)) this.drawInto(tile, stroke);
+      this.redraw(this.region(tile));
+    });
+  }
+
+  empty(tile) {
+    return new Uint8Array(tile.height * tile.width).fill(UNPAINTED);
+  }
+
+  restyle() {
+    this.table = classTable(this.app.classes);
+    super.restyle();
+  }
+
+  colour(tile, pixels) {
+    for (let i = 0; i < pixels.length; i++) pixels[i] = this.table[tile.raw[i]];
+    tile.dirty = null;
+  }
+
+  /** Colours only what a stroke has changed since. */
+  coloured(tile) {
+    if (!tile.canvas || tile.style !== this.style) return super.coloured(tile);
+    if (tile.dirty) {
+      const [r0, r1, c0, c1] = tile.dirty;
+      const image = new ImageData(c1 - c0, r1 - r0);
+      const pixels = new Uint32Array(image.data.buffer);
+      for (let row = r0, i = 0; row < r1; row++) {
+        for (let at = row * tile.width + c0, end = at + c1 - c0; at < end; at++, i++) pixels[i] = this.table[tile.raw[at]];
+      }
+      tile.canvas.getContext("2d").putImageData(image, c0, r0);
+      tile.dirty = null;
+    }
+    return tile.canvas;
+  }
+
+  get locked() {
+    const locked = this.app.classes.filter((each) => each.locked).map((each) => each.id);
+    return locked.length ? new Set(locked) : null;
+  }
+
+  /** Draws a stroke from its point number `from` on into the tiles of the level on the screen. */
+  drawStroke(stroke, from = 0) {
+    const level = this.level;
+    const drawnFrom = from > 0 ? { ...stroke, points: stroke.points.slice(from - 1) } : stroke;
+    const scaled = atLevel(drawnFrom, level);
+    const { height, width } = levelSize(this.image, level);
+    const locked = this.locked;
+    const drawn = [Infinity, -Infinity, Infinity, -Infinity];
+    if (scaled.radius < 0) return;
+    strokeRuns(scaled, [0, height, 0, width], (row, first, end) => {
+      const top = Math.floor(row / TILE);
+      for (let col = Math.floor(first / TILE); col * TILE < end; col++) {
+        const tile = this.tile(level, top, col);
+        tile.raw ??= this.empty(tile);
+        const left = col * TILE;
+        fillRun(tile, row - top * TILE, Math.max(first - left, 0), Math.min(end - left, tile.width), stroke.value, locked);
+      }
+      drawn[0] = Math.min(drawn[0], row);
+      drawn[1] = Math.max(drawn[1], row + 1);
+      drawn[2] = Math.min(drawn[2], first);
+      drawn[3] = Math.max(drawn[3], end);
+    }, Math.min(from, 1));
+    if (drawn[0] < drawn[1]) this.redraw(drawn.map((value) => value * 2 ** level));
+  }
+
+  /** Draws a whole stroke into one tile. */
+  drawInto(tile, stroke) {
+    const scaled = atLevel(stroke, tile.level);
+    if (scaled.radius < 0) return;
+    const top = tile.row * TILE;
+    const left = tile.col * TILE;
+    const locked = this.locked;
+    strokeRuns(scaled, [top, top + tile.height, left, left + tile.width], (row, first, end) =>
+      fillRun(tile, row - top, first - left, end - left, stroke.value, locked));
+  }
+
+  /** The label at a pixel of the image as far as it is on the screen. */
+  labelAt(row, col) {
+    const block = 2 ** this.level;
+    const [r, c] = [Math.floor(row / block), Math.floor(col / block)];
+    const tile = this.cache.peek(this.key(this.level, r >> 8, c >> 8));
+    return tile?.raw ? tile.raw[(r & 255) * tile.width + (c & 255)] : UNPAINTED;
+  }
+}
+
+/** Writes a run of a tile's row [first, end) and notes which part of the tile has changed. */
+function fillRun(tile, row, first, end, value, locked) {
+  const { raw, width } = tile;
+  let from = row * width + first;
+  let to = row * width + end;
+  // Most of a large brush lies on what it has painted a moment ago.
+  while (from < to && raw[from] === value) from++;
+  while (to > from && raw[to - 1] === value) to--;
+  if (from === to) return;
+  if (!locked) raw.fill(value, from, to);
+  else for (let i = from; i < to; i++) if (!locked.has(raw[i])) raw[i] = value;
+  const [c0, c1] = [from - row * width, to - row * width];
+  const old = tile.dirty;
+  if (!old) tile.dirty = [row, row + 1, c0, c1];
+  else {
+    old[0] = Math.min(old[0], row);
+    old[1] = Math.max(old[1], row + 1);
+    old[2] = Math.min(old[2], c0);
+    old[3] = Math.max(old[3], c1);
+  }
+}

@@ -1,0 +1,167 @@
+/** The segmentation: class indices, probabilities or uncertainty from the server, coloured here. A tile of an older result
+ * stays on the screen until that of the newer one is there, so that nothing flashes. */
+
+import { classTable, probabilityTable, uncertaintyTable } from "../colours.js";
+import { TILE, touches } from "../pyramid.js";
+import { TileLayer } from "./tilelayer.js";
+
+const REMEMBERED = 8;
+const TOGETHER = 160; // milliseconds that tiles wait for each other
+
+/** @typedef {{stamp: number, result: number, scope: string, level: number, region: number[]}} Result */
+
+export class OverlayLayer extends TileLayer {
+  constructor(app, ...parts) {
+    super(...parts);
+    this.app = app;
+    /** @type {Map<number, Result[]>} what there is of each image, the newest first */
+    this.results = new Map();
+    this.stamps = 0;
+    this.staged = []; // tiles that have come and are not shown yet
+    this.timer = 0;
+    this.arrived = () => {};
+  }
+
+  blank() {
+    return { result: -1, tried: 0, what: this.what };
+  }
+
+  key(level, row, col) {
+    return `${this.what}/${super.key(level, row, col)}`;
+  }
+
+  /** What is asked for: the part of the address after "?". */
+  get what() {
+    const { mode, classId } = this.app.overlay;
+    if (mode === "probability") return `what=proba&class=${classId}`;
+    return mode === "uncertainty" ? "what=uncertainty" : "what=classes";
+  }
+
+  /** The server has a new result. */
+  announce({ image, result, scope, level, region }) {
+    this.stamps += 1;
+    const known = (this.results.get(image) ?? []).filter((each) => scope === "visible" || each.scope !== "visible");
+    this.results.set(image, [{ stamp: this.stamps, result, scope, level, region }, ...known].slice(0, REMEMBERED));
+    if (image === this.image?.id) this.redraw();
+  }
+
+  /** After a new connection nothing is known of results; what is on the screen stays. */
+  forget() {
+    this.results.clear();
+    for (const tile of this.cache.values()) Object.assign(tile, { result: -1, tried: 0 });
+  }
+
+  /** @returns {Result|undefined} the newest result that has this tile */
+  newest(tile) {
+    return this.results.get(tile.image)?.find((each) =>
+      each.scope !== "visible" || touches(tile.level, tile.row, tile.col, each.region));
+  }
+
+  lacks(tile) {
+    const newest = this.newest(tile);
+    return newest !== undefined && newest.result !== tile.result && newest.stamp > tile.tried;
+  }
+
+  ask(tile) {
+    const { level, row, col } = tile;
+    const newest = this.newest(tile);
+    const { result, stamp } = newest;
+    tile.loading = true;
+    const address = `/api/images/${tile.image}/overlay/${result}/${level}/${row}/${col}?${this.what}`;
+    this.loader.ask(address, 1, () => this.needed(tile), (answer) => {
+      tile.loading = false;
+      if (answer.status === 0) return;
+      tile.tried = stamp;
+      if (answer.status === 200) this.stage(tile, result, this.merged(tile, new Uint8Array(answer.data), newest));
+      this.settle();
+      if (this.lacks(tile)) this.redraw(this.region(tile));
+    });
+  }
+
+  /** Colours a tile as soon as it comes: the frame that shows all of them together has little to do. */
+  stage(tile, result, raw) {
+    const next = { ...tile, raw, result, canvas: null, style: 0 };
+    this.coloured(next);
+    this.staged.push({ tile, next });
+  }
+
+  /** New tiles are shown together once none is on its way, or after a moment: not one after the other like a wave. */
+  settle() {
+    const waits = [...this.cache.values()].some((tile) => tile.loading && this.needed(tile));
+    if (!waits) this.commit();
+    else if (this.staged.length) this.timer ||= setTimeout(() => this.commit(), TOGETHER);
+  }
+
+  commit() {
+    clearTimeout(this.timer);
+    this.timer = 0;
+    const shown = this.staged.splice(0);
+    for (const { tile, next: { raw, result, canvas, style } } of shown) Object.assign(tile, { raw, result, canvas, style });
+    if (!shown.length) return;
+    this.redraw();
+    this.arrived(Math.max(...shown.map(({ next }) => next.result)));
+  }
+
+  /** New pixels where the result has them; around the visible part the old ones stay. */
+  merged(tile, data, { scope, region }) {
+    if (scope !== "visible" || tile.raw?.length !== data.length) return data;
+    const block = 2 ** tile.level;
+    const [top, left] = [tile.row * TILE, tile.col * TILE];
+    const within = (value, most) => Math.min(Math.max(value, 0), most);
+    const rows = [within(Math.floor(region[0] / block) - top, tile.height), within(Math.ceil(region[1] / block) - top, tile.height)];
+    const cols = [within(Math.floor(region[2] / block) - left, tile.width), within(Math.ceil(region[3] / block) - left, tile.width)];
+    const found = tile.raw.slice();
+    for (let row = rows[0]; row < rows[1]; row++) {
+      const [first, end] = cols.map((col) => row * tile.width + col);
+      found.set(data.subarray(first, end), first);
+    }
+    return found;
+  }
+
+  visible() {
+    return this.app.overlay.mode !== "none";
+  }
+
+  restyle() {
+    const { mode, classId } = this.app.overlay;
+    const classes = this.app.classes;
+    if (mode === "probability") {
+      this.table = probabilityTable(classes.find((each) => each.id === classId)?.colour ?? "#ffffff");
+    } else this.table = mode === "uncertainty" ? uncertaintyTable() : classTable(classes);
+    super.restyle();
+  }
+
+  colour(tile, pixels) {
+    const { raw, height, width } = tile;
+    const table = this.table;
+    if (this.app.overlay.mode !== "outlines") {
+      for (let i = 0; i < raw.length; i++) pixels[i] = table[raw[i]];
+      return;
+    }
+    for (let row = 0, i = 0; row < height; row++) {
+      for (let col = 0; col < width; col++, i++) {
+        const own = raw[i];
+        if ((col > 0 && raw[i - 1] !== own) || (col + 1 < width && raw[i + 1] !== own) ||
+            (row > 0 && raw[i - width] !== own) || (row + 1 < height && raw[i + width] !== own)) pixels[i] = table[own];
+      }
+    }
+  }
+
+  /** Whether all tiles on the screen are of the newest result that has them. */
+  get complete() {
+    return this.results.has(this.image?.id) && !this.staged.length && super.complete;
+  }
+
+  needed(tile) {
+    return tile.what === this.what && super.needed(tile);
+  }
+
+  /** The class at a pixel of the image as far as it is on the screen, or null. */
+  classAt(row, col) {
+    const block = 2 ** this.level;
+    const [r, c] = [Math.floor(row / block), Math.floor(col / block)];
+    if (!["classes", "outlines"].includes(this.app.overlay.mode)) return null;
+    const tile = this.cache.peek(this.key(this.level, r >> 8, c >> 8));
+    return tile?.raw ? tile.raw[(r & 255) * tile.width + (c & 255)] : null;
+  }
+}

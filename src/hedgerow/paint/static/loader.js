@@ -1,0 +1,47 @@
+/** Asks the server for tiles: a few at a time, those that are no longer on the screen not at all. */
+
+const AT_ONCE = 6; // as many as a browser opens to one server
+
+export class Loader {
+  constructor() {
+    /** @type {{address: string, rank: number, needed: () => boolean, take: Function}[]} */
+    this.waiting = [];
+    this.running = 0;
+  }
+
+  /**
+   * @param {string} address
+   * @param {number} rank lower ones are fetched first
+   * @param {() => boolean} needed asked when its turn comes
+   * @param {(answer: {status: number, data?: ArrayBuffer, headers?: Headers}) => void} take status 0: skipped or no connection
+   */
+  ask(address, rank, needed, take) {
+    this.waiting.push({ address, rank, needed, take });
+    queueMicrotask(() => this.go());
+  }
+
+  go() {
+    while (this.running < AT_ONCE && this.waiting.length) {
+      let best = 0;
+      for (let i = 1; i < this.waiting.length; i++) if (this.waiting[i].rank < this.waiting[best].rank) best = i;
+      const [next] = this.waiting.splice(best, 1);
+      if (!next.needed()) next.take({ status: 0 });
+      else this.fetch(next);
+    }
+  }
+
+  async fetch({ address, take }) {
+    this.running += 1;
+    let answer = { status: 0 };
+    try {
+      const response = await fetch(address, { cache: "no-store" });
+      const data = response.status === 200 ? await response.arrayBuffer() : undefined;
+      answer = { status: response.status, data, headers: response.headers };
+    } catch {
+      answer = { status: 0, failed: true };
+    }
+    this.running -= 1;
+    take(answer);
+    this.go();
+  }
+}

@@ -1,0 +1,82 @@
+/** Puts the page together. */
+
+import { makeActions } from "./actions.js";
+import { App } from "./app.js";
+import { loadIcons, memory, one } from "./dom.js";
+import { Crosshair } from "./input/crosshair.js";
+import { Keyboard } from "./input/keyboard.js";
+import { keyTable } from "./input/keys.js";
+import { Pointer } from "./input/pointer.js";
+import { Painting } from "./painting.js";
+import { Session } from "./session.js";
+import { Stage } from "./stage.js";
+import { Toolbox } from "./tools/index.js";
+import { exportDialog } from "./dialogs/export.js";
+import { helpDialog } from "./dialogs/help.js";
+import { improveDialog } from "./dialogs/improve.js";
+import { classesPanel } from "./panels/classes.js";
+import { contrastPanel } from "./panels/contrast.js";
+import { hintPanel } from "./panels/hint.js";
+import { messages } from "./panels/messages.js";
+import { numbersPanel } from "./panels/numbers.js";
+import { overlayPanel } from "./panels/overlay.js";
+import { statusBar } from "./panels/status.js";
+import { stripPanel } from "./panels/strip.js";
+import { toolbar } from "./panels/toolbar.js";
+import { topbar } from "./panels/topbar.js";
+
+const theme = memory.get("theme", null);
+if (theme) document.documentElement.dataset.theme = theme;
+await loadIcons();
+
+const app = new App();
+const session = new Session(app);
+const stage = new Stage(app, one("#stage"));
+const painting = new Painting(app, stage.labels, session.outbox);
+const toolbox = new Toolbox(app, painting, stage.view, stage.marks);
+const crosshair = new Crosshair(app, stage, toolbox);
+const pointer = new Pointer(app, stage, toolbox);
+const actions = makeActions(app, session, stage, toolbox);
+const parts = { app, session, stage, painting, toolbox, actions };
+const keyboard = new Keyboard(app, { stage, crosshair, pointer, toolbox },
+  keyTable(app, { view: stage.view, toolbox, actions: { ...actions, help: () => actions.help() } }));
+
+messages(parts);
+toolbar(parts);
+topbar(parts);
+classesPanel(parts);
+overlayPanel(parts);
+numbersPanel(parts);
+contrastPanel(parts);
+stripPanel(parts);
+statusBar(parts);
+hintPanel(parts);
+actions.help = helpDialog(parts, keyboard);
+actions.improveDialog = improveDialog(parts);
+actions.exportDialog = exportDialog(parts);
+
+app.on("overlay-new", (message) => stage.overlay.announce(message));
+app.on("painted", ({ image, region }) => stage.labels.changed(image, region));
+app.on("taken-back", (stroke) => {
+  const image = app.picture(stroke.image);
+  if (image) stage.labels.changed(image.id, [0, image.height, 0, image.width]);
+});
+app.on("reconnected", () => {
+  stage.overlay.forget();
+  stage.labels.forget();
+  if (app.image) stage.view.image = app.image;
+  for (const layer of stage.layers) layer.image = app.image;
+});
+app.on("view-rests", actions.sendView);
+app.on("connection", ({ open }) => open && actions.sendView());
+
+globalThis.hedgerow = { ...parts, keyboard, crosshair }; // for tests and benchmarks, which look on from outside
+
+try {
+  await session.start();
+  stage.resize();
+  if (app.image) app.emit("image", app.image);
+} catch (problem) {
+  app.emit("connection", { open: false, never: true });
+  app.tell(`The project could not be opened: ${problem.message}.`, "error");
+}

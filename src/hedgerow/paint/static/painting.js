@@ -1,0 +1,127 @@
+/** From a hand's movement to a stroke that the server keeps: drawn at once, sent in parts, kept until it is answered. */
+
+import { RADIUS_STEP, UNPAINTED } from "./app.js";
+
+/**
+ * @typedef {{id: string, image: number, tool: string, class?: number, radius: number, points: number[][], value: number,
+ *   joins?: string, within?: number[], refused?: boolean, number?: number}} Stroke points are [row, col], pixel centres at whole numbers
+ */
+
+const PART_AFTER = 450; // milliseconds after which a part of a stroke is sent while the hand still moves
+
+const rounded = (value) => Math.round(value / RADIUS_STEP) * RADIUS_STEP;
+
+export class Painting {
+  /**
+   * @param {import("./app.js").App} app
+   * @param {import("./layers/labels.js").LabelsLayer} labels
+   * @param {import("./outbox.js").Outbox} outbox
+   */
+  constructor(app, labels, outbox) {
+    this.app = app;
+    this.labels = labels;
+    this.outbox = outbox;
+    /** @type {Stroke|null} the one that the hand is drawing */
+    this.current = null;
+    this.began = 0;
+    labels.mark = () => outbox.mark;
+    labels.since = (mark, image) => {
+      const sent = outbox.since(mark, image);
+      return this.current?.image === image ? [...sent, this.current] : sent;
+    };
+  }
+
+  /** A place of the image (pixel edges at whole numbers) as a point of a stroke, no further outside than the brush reaches. */
+  point(row, col) {
+    const { height, width } = this.app.image;
+    const out = this.app.radius + 1;
+    const within = (value, most) => Math.min(Math.max(value, -out), most + out);
+    return [rounded(within(row - 0.5, height)), rounded(within(col - 0.5, width))];
+  }
+
+  /** Whether there is something to paint with; tells what is missing. */
+  ready(tool) {
+    if (!this.app.image) return false;
+    if (tool === "eraser") return true;
+    const own = this.app.paintClass;
+    if (!own) this.app.tell("Add a class first: there is nothing to paint with.", "warning");
+    else if (own.hidden) this.app.tell(`${own.name} is hidden: show it to paint with it.`, "warning");
+    else return true;
+    return false;
+  }
+
+  /** Begins a stroke at a place of the image. @returns {boolean} whether it began */
+  begin(tool, row, col) {
+    if (!this.ready(tool)) return false;
+    this.current = this.make(tool, [this.point(row, col)]);
+    this.began = performance.now();
+    this.labels.drawStroke(this.current);
+    this.app.emit("stroke-begins");
+    return true;
+  }
+
+  make(tool, points) {
+    const erases = tool === "eraser";
+    return {
+      id: this.outbox.newId(),
+      image: this.app.image.id,
+      tool,
+      ...(erases ? {} : { class: this.app.classId }),
+      radius: this.app.radius,
+      points,
+      value: erases ? UNPAINTED : this.app.classId,
+    };
+  }
+
+  /** Goes on to further places. @param {{row: number, col: number}[]} places */
+  extend(places) {
+    const stroke = this.current;
+    if (!stroke) return;
+    const from = stroke.points.length;
+    for (const { row, col } of places) {
+      const point = this.point(row, col);
+      const last = stroke.points.at(-1);
+      if (point[0] !== last[0] || point[1] !== last[1]) stroke.points.push(point);
+    }
+    if (stroke.points.length === from) return;
+    this.labels.drawStroke(stroke, from);
+    const full = stroke.points.length >= this.app.limits.points - 64;
+    if (full || performance.now() - this.began > PART_AFTER) this.sendPart();
+  }
+
+  /** Sends what is drawn so far, so that the segmentation need not wait for the hand; the stroke goes on from its last point. */
+  sendPart() {
+    const sent = this.current;
+    if (!this.outbox.open || sent.points.length < 2) return;
+    this.current = { ...sent, id: this.outbox.newId(), points: [sent.points.at(-1)], joins: sent.joins ?? sent.id };
+    this.began = performance.now();
+    this.outbox.send(sent);
+  }
+
+  finish() {
+    const stroke = this.current;
+    this.current = null;
+    if (!stroke) return;
+    if (!stroke.joins || stroke.points.length > 1) this.outbox.send(stroke);
+    this.app.emit("stroke-ends");
+  }
+
+  /** Takes back what was drawn of the stroke that the hand is drawing; parts that were sent stay. */
+  cancel() {
+    const stroke = this.current;
+    this.current = null;
+    if (!stroke) return;
+    const { height, width } = this.app.image;
+    this.labels.changed(stroke.image, [0, height, 0, width]);
+    this.app.emit("stroke-ends");
+  }
+
+  /** A stroke that is whole from the start: a line, a polygon or a fill. @param {number[][]} points as of `point` */
+  whole(tool, points, more = {}) {
+    if (!this.ready(tool)) return;
+    const stroke = { ...this.make(tool, points), ...more };
+    if (tool !== "fill") this.labels.drawStroke(stroke);
+    this.outbox.send(stroke);
+    this.app.emit("stroke-ends");
+  }
+}

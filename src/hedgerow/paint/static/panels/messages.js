@@ -1,0 +1,51 @@
+/** Sentences for the user: shown for a while, read out, and a banner while the server is away. */
+
+import { icon, make, one } from "../dom.js";
+
+const STAYS = { info: 3500, good: 3500, warning: 6500, error: 9000, quiet: 1600 };
+const MOST = 3;
+
+export function messages({ app, session }) {
+  const list = one("#tells");
+  const reader = one("#live-polite");
+  const banner = one("#banner");
+  const callout = one("#callout");
+
+  app.on("tell", ({ text, kind }) => {
+    reader.textContent = text;
+    for (const old of [...list.children]) if (old.dataset.text === text || old.dataset.kind === "quiet") old.remove();
+    while (list.children.length >= MOST) list.firstChild.remove();
+    const symbol = { good: "check", warning: "warning", error: "warning" }[kind];
+    const close = make("button", { type: "button", class: "icon-button small", "aria-label": "Close this message" }, icon("close"));
+    const shown = make("div", { class: `tell ${kind}`, "data-no-paint": "" }, symbol ? icon(symbol) : null, make("p", {}, text),
+      kind === "quiet" ? null : close);
+    Object.assign(shown.dataset, { text, kind });
+    close.addEventListener("click", () => shown.remove());
+    list.append(shown);
+    const gone = () => (shown.matches(":hover, :focus-within") ? setTimeout(gone, 1500) : shown.remove());
+    setTimeout(gone, STAYS[kind] ?? 4000);
+  });
+
+  app.on("connection", ({ open, forbidden, never }) => {
+    banner.hidden = open;
+    if (open) return;
+    const waiting = session.outbox.waiting.length;
+    const kept = waiting ? ` ${waiting === 1 ? "One stroke waits" : `${waiting} strokes wait`} here and will be sent.` : "";
+    banner.replaceChildren(icon("warning"), make("p", {}, forbidden
+      ? "The server was started anew: open the address that it has printed, in this browser, and this page goes on."
+      : never ? "The server does not answer: is `hedgerow paint` still running?"
+        : `The connection is lost; trying again. You can go on painting.${kept}`));
+  });
+
+  let leaves = 0;
+  app.on("suggested", (why) => {
+    const sentence = `Paint here: ${why}`;
+    reader.textContent = sentence;
+    callout.replaceChildren(icon("target"), make("p", {}, make("strong", {}, "Paint here"), ` ${why}`));
+    callout.hidden = false;
+    clearTimeout(leaves);
+    leaves = setTimeout(() => (callout.hidden = true), 8000);
+  });
+  app.on("stroke-ends image", () => (callout.hidden = true));
+  app.on("failed", ({ why }) => app.tell(why, "error"));
+}

@@ -1,0 +1,46 @@
+/** Numbers that help: paint of each class, the score on paint that was held out, and how long the last update took. */
+
+import { count, icon, make, one } from "../dom.js";
+
+export function numbersPanel({ app }) {
+  const root = one("#numbers");
+
+  const fact = (value, words, title) => make("div", { class: "fact", title }, make("dd", {}, value), make("dt", {}, words));
+
+  function bars() {
+    const here = app.image?.pixels ?? {};
+    const most = Math.max(1, ...app.classes.map((own) => here[own.id] ?? 0));
+    return app.classes.map((own) => {
+      const pixels = here[own.id] ?? 0;
+      const fill = make("span", { class: "bar-fill" });
+      fill.style.width = pixels ? `${Math.max(2, (100 * pixels) / most)}%` : "0";
+      fill.style.background = own.colour;
+      return make("li", {}, make("span", { class: "bar-name" }, own.name), make("span", { class: "bar", "aria-hidden": "true" }, fill),
+        make("span", { class: "number" }, count(pixels)));
+    });
+  }
+
+  function show() {
+    const numbers = app.numbers.get(app.image?.id);
+    const held = numbers?.held_out;
+    const seconds = numbers?.seconds;
+    const warnings = (numbers?.warnings ?? []).map((text) => make("li", {}, icon("warning"), make("span", {}, text)));
+    root.replaceChildren(
+      make("dl", { class: "facts" },
+        fact(typeof held === "number" ? held.toFixed(2) : "–", "held-out score", "Mean Dice on paint that the forest has not seen"),
+        fact(typeof seconds === "number" ? `${seconds.toFixed(2)} s` : "–", "last update", "From the stroke to the segmentation"),
+        fact(count(Object.values(app.image?.pixels ?? {}).reduce((sum, each) => sum + each, 0)), "pixels here",
+          "Painted in the image on the screen")),
+      make("ul", { class: "bars", "aria-label": "Painted pixels of each class in this image" }, ...bars()),
+      ...(warnings.length ? [make("ul", { class: "warnings", "aria-label": "Warnings" }, ...warnings)] : []));
+  }
+
+  let asked = 0; // several changes of one moment are shown once
+  app.on("numbers painted image classes project", () => {
+    asked ||= requestAnimationFrame(() => {
+      asked = 0;
+      show();
+    });
+  });
+  show();
+}

@@ -1,0 +1,52 @@
+/** How the segmentation is shown. */
+
+import { make, one, rove } from "../dom.js";
+
+const MODES = [
+  ["classes", "Colours", "The colour of each class"], ["outlines", "Outlines", "Where classes meet"],
+  ["probability", "Chance", "The probability of one class"], ["uncertainty", "Doubt", "Where it is unsure"], ["none", "Off", "The image alone"],
+];
+
+export function overlayPanel({ app, stage }) {
+  const modes = MODES.map(([mode, word, title]) => make("button", { type: "button", class: "segment", role: "radio",
+    "aria-checked": "false", "data-mode": mode, title, onclick: () => app.setOverlay({ mode }) }, word));
+  const group = make("div", { class: "segments", role: "radiogroup", "aria-label": "Show the segmentation as" }, ...modes);
+  const which = make("select", { class: "field", id: "probability-class" });
+  const chosen = make("div", { class: "line", hidden: true }, make("label", { for: "probability-class" }, "Of the class"), which);
+  const scale = make("div", { class: "line ramp-line", hidden: true }, make("span", { class: "dim" }, "sure"),
+    make("span", { class: "ramp", "aria-hidden": "true" }), make("span", { class: "dim" }, "unsure"));
+  const slider = make("input", { type: "range", id: "opacity", min: "5", max: "100", step: "5" });
+  const shown = make("output", { for: "opacity", class: "number" });
+  const opacity = make("div", { class: "line" }, make("label", { for: "opacity" }, "Opacity"), slider, shown);
+  const empty = make("p", { class: "empty", hidden: true }, "Appears once two classes are painted.");
+  one("#overlay-panel").append(group, chosen, scale, opacity, empty);
+  const choose = rove(group, "button");
+
+  which.addEventListener("change", () => app.setOverlay({ classId: Number(which.value) }));
+  slider.addEventListener("input", () => app.setOverlay({ opacity: Number(slider.value) / 100 }));
+
+  const show = () => {
+    const { mode, opacity: value, classId } = app.overlay;
+    for (const each of modes) each.setAttribute("aria-checked", String(each.dataset.mode === mode));
+    choose(modes.find((each) => each.dataset.mode === mode));
+    chosen.hidden = mode !== "probability";
+    scale.hidden = mode !== "uncertainty";
+    slider.disabled = mode === "none";
+    slider.value = String(Math.round(value * 100));
+    shown.textContent = `${Math.round(value * 100)} %`;
+    which.replaceChildren(...app.classes.map((own) => make("option", { value: String(own.id), selected: own.id === classId }, own.name)));
+    empty.hidden = stage.overlay.results.size > 0;
+  };
+  app.on("overlay-style classes project", show);
+  app.on("class", (id) => {
+    if (app.overlay.mode !== "probability") app.overlay.classId = id;
+  });
+  app.on("overlay-new", ({ image, model, scope }) => {
+    empty.hidden = true;
+    if (image !== app.image?.id) return;
+    one("#overlay-model").textContent = model ?? "";
+    one("#overlay-model").title = { visible: "So far of what is on the screen", whole: "Of the whole image",
+      full: "Of the whole image, by the full model" }[scope] ?? "";
+  });
+  show();
+}

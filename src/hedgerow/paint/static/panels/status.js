@@ -1,0 +1,77 @@
+/** The line at the bottom: place and value under the pointer, what is being computed, zoom and connection. */
+
+import { UNPAINTED } from "../app.js";
+import { make, one } from "../dom.js";
+
+const WORDS = {
+  compile: "Warming up", features: "Reading the image", segment: "Segmenting", train: "Training on all",
+  improve: "Making it better", export: "Exporting",
+};
+const CANCELLED = ["train", "improve", "export"];
+
+export function statusBar({ app, stage, actions }) {
+  const where = one("#where");
+  const progress = one("#progress");
+  const busy = one("#busy");
+
+  app.on("hover", (place) => {
+    where.textContent = place && app.image ? described(place) : "";
+  });
+  const named = (id) => app.classes.find((each) => each.id === id)?.name;
+  function described({ row, col }) {
+    const [r, c] = [Math.floor(row), Math.floor(col)];
+    if (r < 0 || c < 0 || r >= app.image.height || c >= app.image.width) return "";
+    const label = stage.labels.labelAt(row, col);
+    const seen = stage.overlay.classAt(row, col);
+    const words = [`row ${r}, column ${c}`];
+    if (label !== UNPAINTED) words.push(`painted ${named(label) ?? label}`);
+    if (seen !== null && seen !== UNPAINTED) words.push(`segmented ${named(seen) ?? seen}`);
+    return words.join("  ·  ");
+  }
+
+  app.on("view", () => {
+    const percent = stage.view.scale * 100;
+    one("#zoom").textContent = `${percent < 10 ? percent.toFixed(1) : Math.round(percent)} %`;
+  });
+  one("#zoom").addEventListener("click", () => stage.view.zoomBy(1 / stage.view.scale));
+  one("#zoom-in").addEventListener("click", () => stage.view.zoomBy(1.4));
+  one("#zoom-out").addEventListener("click", () => stage.view.zoomBy(1 / 1.4));
+  one("#fit").addEventListener("click", () => stage.view.fit());
+
+  app.on("connection", ({ open }) => {
+    const shown = one("#connection");
+    shown.dataset.open = String(open);
+    shown.textContent = open ? "Saved as you paint" : "Not connected";
+  });
+  app.on("windows", () => {
+    const shown = one("#windows");
+    shown.hidden = app.windows < 2;
+    shown.textContent = `${app.windows} windows`;
+  });
+
+  function bar(job, { part, text, left }) {
+    const known = typeof part === "number" && part > 0;
+    const meter = make("progress", { max: 1, "aria-label": WORDS[job] ?? job });
+    if (known) meter.value = part;
+    const cancel = CANCELLED.includes(job)
+      ? make("button", { type: "button", class: "text-button", onclick: () => actions.cancel(job) }, "Cancel") : null;
+    const time = left ? `about ${left < 90 ? `${Math.ceil(left)} s` : `${Math.ceil(left / 60)} min`} left` : "";
+    return [meter, make("span", { class: "progress-text" }, [text || WORDS[job] || job, time].filter(Boolean).join(" · ")), cancel];
+  }
+
+  app.on("jobs", () => {
+    // Of several jobs the one that somebody waits for is shown.
+    const order = ["improve", "train", "export", "features", "compile", "segment"];
+    const job = order.find((each) => app.jobs.has(each));
+    const waits = ["compile", "features"].includes(job) && !stage.overlay.results.has(app.image?.id);
+    progress.hidden = !job || waits;
+    busy.hidden = !waits;
+    if (!job) return;
+    const focused = document.activeElement?.closest("#progress");
+    (waits ? busy : progress).replaceChildren(...bar(job, app.jobs.get(job)).filter(Boolean));
+    if (focused) progress.querySelector("button")?.focus();
+  });
+  app.on("done", ({ job, text }) => {
+    if (job === "train" || job === "improve") app.tell(text ?? `${WORDS[job]}: done.`, "good");
+  });
+}

@@ -1,0 +1,60 @@
+/** Thumbnails of all images, with the paint that each has. */
+
+import { count, make, one, rove } from "../dom.js";
+
+export function stripPanel({ app }) {
+  const root = one("#strip");
+  let choose = () => {};
+  const near = new IntersectionObserver((entries) => {
+    for (const { target, isIntersecting } of entries) {
+      if (!isIntersecting || target.src) continue;
+      target.src = `/api/images/${target.dataset.image}/thumbnail`;
+      near.unobserve(target);
+    }
+  }, { root, rootMargin: "400px" });
+
+  function thumbnail(image) {
+    const picture = make("img", { alt: "", width: 64, height: 64, "data-image": String(image.id), draggable: false });
+    near.observe(picture);
+    return make("button", { type: "button", class: "thumb", "data-id": String(image.id), tabIndex: -1,
+      onclick: () => app.show(image.id) }, picture, make("span", { class: "thumb-name" }, image.name), make("span", { class: "dots" }));
+  }
+
+  function build() {
+    const known = [...root.querySelectorAll(".thumb")].map((each) => Number(each.dataset.id));
+    root.hidden = app.images.length < 2;
+    document.body.classList.toggle("has-strip", !root.hidden);
+    if (known.join() !== app.images.map((each) => each.id).join()) {
+      root.replaceChildren(...app.images.map(thumbnail));
+      choose = rove(root, ".thumb");
+    }
+    mark();
+  }
+
+  function mark() {
+    for (const button of root.querySelectorAll(".thumb")) {
+      const image = app.picture(Number(button.dataset.id));
+      const painted = app.classes.filter((own) => image.pixels?.[own.id]);
+      const total = painted.reduce((sum, own) => sum + image.pixels[own.id], 0);
+      button.setAttribute("aria-current", String(image === app.image));
+      button.setAttribute("aria-label", `${image.name}, ${total ? `${count(total)} pixels painted` : "not painted"}`);
+      button.title = `${image.name}: ${total ? `${count(total)} pixels painted` : "not painted"}`;
+      const dots = painted.slice(0, 6).map((own) => {
+        const dot = make("i", { class: "dot" });
+        dot.style.background = own.colour;
+        return dot;
+      });
+      button.querySelector(".dots").replaceChildren(...dots);
+    }
+  }
+
+  app.on("project", build);
+  app.on("painted classes numbers", mark);
+  app.on("image", () => {
+    mark();
+    const own = root.querySelector('[aria-current="true"]');
+    if (!own) return;
+    choose(own);
+    own.scrollIntoView({ block: "nearest", inline: "nearest" });
+  });
+}

@@ -1,0 +1,36 @@
+/** Tiles of the levels of an image: level 0 is the image, each next one half of it, rounded up. */
+
+export const TILE = 256;
+
+/** Rows and columns of a level. */
+export function levelSize(image, level) {
+  const half = 2 ** level;
+  return { height: Math.ceil(image.height / half), width: Math.ceil(image.width / half) };
+}
+
+/** Height and width of a tile, smaller at the edges. */
+export function tileSize(image, level, row, col) {
+  const { height, width } = levelSize(image, level);
+  return { height: Math.min(TILE, height - row * TILE), width: Math.min(TILE, width - col * TILE) };
+}
+
+/** Tiles of a level that touch rows and columns of the image, [first, end) each -> [[row, col], ...]. */
+export function tilesWithin(image, level, rows, cols) {
+  const { height, width } = levelSize(image, level);
+  const size = TILE * 2 ** level;
+  const range = ([first, end], length) => {
+    const most = Math.ceil(length / TILE);
+    return [Math.max(Math.floor(first / size), 0), Math.min(Math.ceil(end / size), most)];
+  };
+  const [top, bottom] = range(rows, height);
+  const [left, right] = range(cols, width);
+  const found = [];
+  for (let row = top; row < bottom; row++) for (let col = left; col < right; col++) found.push([row, col]);
+  return found;
+}
+
+/** Whether a tile touches a region [r0, r1, c0, c1] of the image. */
+export function touches(level, row, col, [r0, r1, c0, c1]) {
+  const size = TILE * 2 ** level;
+  return row * size < r1 && (row + 1) * size > r0 && col * size < c1 && (col + 1) * size > c0;
+}

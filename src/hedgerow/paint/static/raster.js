@@ -1,0 +1,127 @@
+/** Which pixels a stroke paints, row by row: the same as the server, see docs/paint-protocol.md. Points are [row, col], pixel
+ * centres at whole numbers. `emit(row, first, end)` is called with runs of columns [first, end); runs may overlap. */
+
+/** Whether a pixel's centre is at most `radius` from the piece a to b: exact in doubles but for the last product. */
+export function near(row, col, a, b, radius) {
+  const dr = b[0] - a[0];
+  const dc = b[1] - a[1];
+  const vr = row - a[0];
+  const vc = col - a[1];
+  const along = vr * dr + vc * dc;
+  if (along <= 0) return vr * vr + vc * vc <= radius * radius;
+  const length = dr * dr + dc * dc;
+  if (along >= length) {
+    const er = row - b[0];
+    const ec = col - b[1];
+    return er * er + ec * ec <= radius * radius;
+  }
+  const cross = vr * dc - vc * dr;
+  return cross * cross <= radius * radius * length;
+}
+
+/** Where a row cuts the capsule of a piece, roughly -> [low, high], or null if it does not. */
+function roughly(row, a, b, radius) {
+  let low = Infinity;
+  let high = -Infinity;
+  const widen = (col) => {
+    if (col < low) low = col;
+    if (col > high) high = col;
+  };
+  for (const end of [a, b]) {
+    const away = row - end[0];
+    const rest = radius * radius - away * away;
+    if (rest >= 0) {
+      widen(end[1] - Math.sqrt(rest));
+      widen(end[1] + Math.sqrt(rest));
+    }
+  }
+  const length = Math.hypot(b[0] - a[0], b[1] - a[1]);
+  if (length > 0) {
+    const nr = (-(b[1] - a[1]) / length) * radius;
+    const nc = ((b[0] - a[0]) / length) * radius;
+    const corners = [[a[0] + nr, a[1] + nc], [b[0] + nr, b[1] + nc], [b[0] - nr, b[1] - nc], [a[0] - nr, a[1] - nc]];
+    for (let i = 0; i < 4; i++) {
+      const from = corners[i];
+      const to = corners[(i + 1) % 4];
+      if ((from[0] <= row) !== (to[0] <= row)) widen(from[1] + ((row - from[0]) * (to[1] - from[1])) / (to[0] - from[0]));
+    }
+  }
+  return low <= high ? [low, high] : null;
+}
+
+/** Pixels of one piece of a polyline, within [r0, r1, c0, c1]. */
+export function pieceRuns(a, b, radius, [r0, r1, c0, c1], emit) {
+  const top = Math.max(r0, Math.ceil(Math.min(a[0], b[0]) - radius) - 1);
+  const bottom = Math.min(r1 - 1, Math.floor(Math.max(a[0], b[0]) + radius) + 1);
+  for (let row = top; row <= bottom; row++) {
+    // A pixel more on either side is looked at, and where the run begins and ends is decided exactly.
+    const cut = roughly(row, a, b, radius) ?? roughlyTouched(row, a, b, radius);
+    if (!cut) continue;
+    let first = Math.floor(cut[0]) - 1;
+    let last = Math.ceil(cut[1]) + 1;
+    while (first <= last && !near(row, first, a, b, radius)) first++;
+    while (last >= first && !near(row, last, a, b, radius)) last--;
+    first = Math.max(first, c0);
+    last = Math.min(last, c1 - 1);
+    if (first <= last) emit(row, first, last + 1);
+  }
+}
+
+/** A row that only touches a capsule may be missed by rounding: look next to its ends. */
+function roughlyTouched(row, a, b, radius) {
+  const ends = [a, b].filter((end) => Math.abs(Math.abs(row - end[0]) - radius) < 1e-6).map((end) => end[1]);
+  return ends.length ? [Math.min(...ends), Math.max(...ends)] : null;
+}
+
+/** The pixel nearest to a point is painted whatever the radius. */
+export function nearestRun(point, [r0, r1, c0, c1], emit) {
+  const row = Math.floor(point[0] + 0.5);
+  const col = Math.floor(point[1] + 0.5);
+  if (row >= r0 && row < r1 && col >= c0 && col < c1) emit(row, col, col + 1);
+}
+
+/** Pixels of a polyline from its point number `from` on. */
+export function polylineRuns(points, radius, bounds, emit, from = 0) {
+  if (points.length === 1) pieceRuns(points[0], points[0], radius, bounds, emit);
+  for (let i = Math.max(from, 1); i < points.length; i++) pieceRuns(points[i - 1], points[i], radius, bounds, emit);
+  for (let i = from; i < points.length; i++) nearestRun(points[i], bounds, emit);
+}
+
+/** Pixels whose centre lies inside a polygon by the even-odd rule, and its outline. */
+export function polygonRuns(points, bounds, emit) {
+  const [r0, r1, c0, c1] = bounds;
+  const rows = points.map((point) => point[0]);
+  const top = Math.max(r0, Math.ceil(Math.min(...rows)));
+  const bottom = Math.min(r1 - 1, Math.floor(Math.max(...rows)));
+  for (let row = top; row <= bottom; row++) {
+    const cuts = [];
+    for (let i = 0; i < points.length; i++) {
+      const a = points[i];
+      const b = points[(i + 1) % points.length];
+      if ((a[0] <= row) !== (b[0] <= row)) cuts.push(a[1] + ((row - a[0]) * (b[1] - a[1])) / (b[0] - a[0]));
+    }
+    cuts.sort((one, other) => one - other);
+    for (let i = 0; i + 1 < cuts.length; i += 2) {
+      const first = Math.max(Math.ceil(cuts[i]), c0);
+      const end = Math.min(Math.floor(cuts[i + 1]) + 1, c1);
+      if (first < end) emit(row, first, end);
+    }
+  }
+  polylineRuns([...points, points[0]], 0.5, bounds, emit);
+}
+
+/** Pixels of a whole stroke as the server is told of it: `{tool, radius, points}`. */
+export function strokeRuns(stroke, bounds, emit, from = 0) {
+  if (stroke.tool === "polygon") polygonRuns(stroke.points, bounds, emit);
+  else if (stroke.tool !== "fill") polylineRuns(stroke.points, stroke.radius, bounds, emit, from);
+}
+
+/** A stroke as it looks at a level of the pyramid: blocks that it touches are painted, those that it covers are erased. */
+export function atLevel(stroke, level) {
+  if (level === 0) return stroke;
+  const block = 2 ** level;
+  const half = (block - 1) / 2;
+  const points = stroke.points.map(([row, col]) => [(row - half) / block, (col - half) / block]);
+  const radius = (stroke.tool === "eraser" ? stroke.radius - half : stroke.radius + half) / block;
+  return { ...stroke, points, radius };
+}

@@ -1,0 +1,138 @@
+/** What the server says, and what that changes. */
+
+import { Connection } from "./connection.js";
+import { Outbox } from "./outbox.js";
+
+export class Session {
+  /** @param {import("./app.js").App} app */
+  constructor(app) {
+    this.app = app;
+    this.connection = new Connection({
+      opened: () => this.opened(),
+      lost: (forbidden) => this.lost(forbidden),
+      heard: (message) => this.handlers[message.say]?.(message),
+    });
+    this.outbox = new Outbox((message) => this.connection.send(message));
+    this.everOpen = false;
+    this.wasLost = false;
+    this.handlers = {
+      painted: (message) => this.painted(message),
+      refused: (message) => this.refused(message),
+      overlay: (message) => app.emit("overlay-new", message),
+      numbers: (message) => this.numbers(message),
+      progress: (message) => this.progress(message),
+      done: (message) => this.ended(message, "done"),
+      failed: (message) => this.ended(message, "failed"),
+      next: (message) => app.emit("next", message),
+      classes: ({ classes }) => this.classes(classes),
+      windows: ({ n }) => this.windows(n),
+      live: ({ on }) => {
+        app.live = on;
+        app.emit("live");
+      },
+    };
+  }
+
+  send(message) {
+    if (this.connection.send(message)) return true;
+    this.app.tell("The server is away: this works again once it is back.", "warning");
+    return false;
+  }
+
+  async start() {
+    await this.fetchProject();
+    this.connection.connect();
+  }
+
+  async fetchProject() {
+    const response = await fetch("/api/project", { cache: "no-store" });
+    if (!response.ok) throw new Error(`the server answered ${response.status}`);
+    this.app.take(await response.json());
+  }
+
+  async opened() {
+    if (this.everOpen) {
+      // It may be another server: what it knows is asked for anew before anything is sent.
+      try {
+        await this.fetchProject();
+      } catch {
+        return;
+      }
+      this.app.jobs.clear();
+      this.app.emit("jobs");
+      this.app.emit("reconnected");
+    }
+    const again = this.outbox.waiting.length;
+    this.outbox.open = true;
+    this.outbox.resend();
+    if (this.wasLost) {
+      const strokes = again === 1 ? "One stroke was" : `${again} strokes were`;
+      this.app.tell(again ? `Connected again. ${strokes} sent once more.` : "Connected again.", "good");
+    }
+    this.everOpen = true;
+    this.wasLost = false;
+    this.app.emit("connection", { open: true });
+  }
+
+  lost(forbidden) {
+    this.outbox.open = false;
+    this.outbox.keep();
+    this.wasLost = true;
+    this.app.emit("connection", { open: false, forbidden });
+  }
+
+  painted(message) {
+    const { app } = this;
+    if (message.id) this.outbox.answered(message.id);
+    const image = app.picture(message.image);
+    if (image) {
+      image.labels = message.labels;
+      if (message.pixels) image.pixels = message.pixels;
+    }
+    app.undo = message.undo ?? app.undo;
+    app.redo = message.redo ?? app.redo;
+    app.emit("painted", message);
+    app.emit("history");
+  }
+
+  refused({ id, why }) {
+    const stroke = id && this.outbox.answered(id);
+    if (stroke) {
+      stroke.refused = true;
+      this.app.emit("taken-back", stroke);
+    }
+    this.app.tell(why, "error");
+  }
+
+  numbers(message) {
+    const image = this.app.picture(message.image);
+    if (image && message.pixels) image.pixels = message.pixels;
+    this.app.numbers.set(message.image, message);
+    this.app.emit("numbers");
+  }
+
+  progress({ job, part, text, left }) {
+    this.app.jobs.set(job, { part, text, left });
+    if (part >= 1 && !["train", "improve", "export"].includes(job)) this.app.jobs.delete(job);
+    this.app.emit("jobs");
+  }
+
+  ended(message, how) {
+    this.app.jobs.delete(message.job);
+    this.app.emit("jobs");
+    this.app.emit(how, message);
+  }
+
+  classes(classes) {
+    this.app.classes = classes;
+    if (!this.app.paintClass) this.app.classId = classes[0]?.id ?? 0;
+    this.app.emit("classes");
+  }
+
+  windows(n) {
+    const before = this.app.windows;
+    this.app.windows = n;
+    this.app.emit("windows");
+    if (n > 1 && n > before) this.app.tell("Another window has this project open: strokes of both are kept.", "warning");
+  }
+}

@@ -1,0 +1,115 @@
+/** The canvases on top of each other, and the frames in which they are drawn: only those that have changed. */
+
+import { Loader } from "./loader.js";
+import { View } from "./view.js";
+import { ImageLayer } from "./layers/image.js";
+import { LabelsLayer } from "./layers/labels.js";
+import { MarksLayer } from "./layers/marks.js";
+import { OverlayLayer } from "./layers/overlay.js";
+
+const RESTS_AFTER = 120; // milliseconds without a change of the view until the server is told of it
+const FRAMES_KEPT = 600;
+
+export class Stage {
+  /**
+   * @param {import("./app.js").App} app
+   * @param {HTMLElement} root holds the four canvases
+   */
+  constructor(app, root) {
+    this.app = app;
+    this.root = root;
+    this.loader = new Loader();
+    this.view = new View(() => this.moved());
+    const canvas = (name) => root.querySelector(`#canvas-${name}`);
+    this.image = new ImageLayer(canvas("image"), this.view, this.loader);
+    this.overlay = new OverlayLayer(app, canvas("overlay"), this.view, this.loader);
+    this.labels = new LabelsLayer(app, canvas("labels"), this.view, this.loader);
+    this.marks = new MarksLayer(app, canvas("marks"), this.view);
+    this.layers = [this.image, this.overlay, this.labels];
+    for (const layer of [...this.layers, this.marks]) layer.wake = () => this.wake();
+    this.asked = 0;
+    this.resting = 0;
+    this.places = new Map(); // where each image was looked at
+    /** @type {number[]} milliseconds of work in each of the last frames of a brush, for measuring */
+    this.brushFrames = [];
+    this.handling = 0;
+    this.listen();
+  }
+
+  listen() {
+    const { app } = this;
+    new ResizeObserver(() => this.resize()).observe(this.root);
+    app.on("leave", (image) => this.places.set(image.id, this.view.place));
+    app.on("image", (image) => this.open(image));
+    app.on("classes", () => {
+      this.labels.restyle();
+      this.overlay.restyle();
+    });
+    app.on("overlay-style", () => {
+      this.overlay.restyle();
+      this.showOpacity();
+    });
+    app.on("comparing", () => this.showOpacity());
+    app.on("channels", () => this.image.restyle());
+    app.on("radius tool class", () => this.marks.redraw());
+    this.showOpacity();
+  }
+
+  open(image) {
+    this.view.open(image, this.places.get(image.id));
+    for (const layer of this.layers) layer.open(image);
+  }
+
+  showOpacity() {
+    const { overlay, comparing } = this.app;
+    this.overlay.canvas.style.opacity = comparing || overlay.mode === "none" ? 0 : overlay.opacity;
+    this.labels.canvas.style.opacity = comparing ? 0 : 1;
+  }
+
+  resize() {
+    const { width, height } = this.root.getBoundingClientRect();
+    const ratio = Math.min(globalThis.devicePixelRatio || 1, 2);
+    if (!width || !height) return;
+    for (const { canvas } of [...this.layers, this.marks]) {
+      canvas.width = Math.round(width * ratio);
+      canvas.height = Math.round(height * ratio);
+    }
+    const fits = Math.abs(this.view.scale - this.view.fitScale) < 1e-9;
+    this.view.resize(width, height, ratio);
+    if (fits && this.app.image) this.view.fit();
+    this.drawNow();
+  }
+
+  moved() {
+    for (const layer of this.layers ?? []) layer.redraw();
+    this.marks?.redraw();
+    clearTimeout(this.resting);
+    this.resting = setTimeout(() => this.app.emit("view-rests"), RESTS_AFTER);
+    this.app.emit("view");
+  }
+
+  wake() {
+    this.asked ||= requestAnimationFrame(() => this.drawNow());
+  }
+
+  drawNow() {
+    cancelAnimationFrame(this.asked);
+    this.asked = 0;
+    const start = performance.now();
+    const brushing = this.handling > 0;
+    for (const layer of this.layers) layer.draw();
+    this.marks.draw();
+    if (brushing) {
+      this.brushFrames.push(performance.now() - start + this.handling);
+      if (this.brushFrames.length > FRAMES_KEPT) this.brushFrames.shift();
+      this.handling = 0;
+    }
+  }
+
+  /** Runs the work of a pointer's event and counts its time to the frame that shows it. */
+  timed(work) {
+    const start = performance.now();
+    work();
+    this.handling += performance.now() - start;
+  }
+}

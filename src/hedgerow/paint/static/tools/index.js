@@ -1,0 +1,65 @@
+/** The tools by name, and the one in use. */
+
+import { BrushTool } from "./brush.js";
+import { FillTool } from "./fill.js";
+import { LineTool } from "./line.js";
+import { PolygonTool } from "./polygon.js";
+
+/** Name, icon, key and words of the tools, in the order of the toolbar. */
+export const TOOLS = [
+  { name: "brush", key: "b", title: "Brush" },
+  { name: "eraser", key: "e", title: "Eraser" },
+  { name: "line", key: "l", title: "Line" },
+  { name: "polygon", key: "p", title: "Polygon" },
+  { name: "fill", key: "f", title: "Fill" },
+  { name: "pan", key: "h", title: "Move the view" },
+];
+
+export class Toolbox {
+  constructor(app, painting, view, marks) {
+    this.app = app;
+    const changed = () => marks.redraw();
+    this.tools = {
+      brush: new BrushTool(painting, "brush"),
+      eraser: new BrushTool(painting, "eraser"),
+      line: new LineTool(painting, view, changed),
+      polygon: new PolygonTool(painting, view, changed),
+      fill: new FillTool(painting, view),
+      pan: null,
+    };
+    this.used = null; // the tool of the present press, which another key may not change
+    marks.shape = () => this.current?.shape?.() ?? null;
+    app.on("tool leave", () => this.cancel());
+  }
+
+  /** @returns the tool in use; null when the view is moved */
+  get current() {
+    return this.used ?? this.tools[this.app.tool];
+  }
+
+  begin(place, name = this.app.tool) {
+    this.used = this.tools[name];
+    this.used?.begin(place);
+  }
+
+  move(places) {
+    this.used?.move(places);
+  }
+
+  end() {
+    this.used?.end();
+    this.used = null;
+  }
+
+  hover(place) {
+    this.current?.hover?.(place);
+  }
+
+  /** Gives up what is unfinished. @returns {boolean} whether there was something */
+  cancel() {
+    const busy = Object.values(this.tools).filter((tool) => tool?.busy);
+    for (const tool of busy) tool.cancel();
+    this.used = null;
+    return busy.length > 0;
+  }
+}

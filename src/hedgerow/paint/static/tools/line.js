@@ -1,0 +1,55 @@
+/** A straight line as wide as the brush: drag it, or click at both ends. */
+
+const DRAGGED = 6; // CSS pixels from which on a press is a drag
+
+export class LineTool {
+  constructor(painting, view, changed) {
+    Object.assign(this, { painting, view, changed });
+    this.from = null;
+    this.to = null;
+    this.clicked = false; // the first end was clicked, the second is waited for
+  }
+
+  begin(place) {
+    if (!this.painting.ready("line")) return;
+    if (!this.clicked) this.from = place;
+    this.to = place;
+    this.changed();
+  }
+
+  move(places) {
+    this.hover(places.at(-1));
+  }
+
+  hover(place) {
+    if (!this.from) return;
+    this.to = place;
+    this.changed();
+  }
+
+  end() {
+    if (!this.from) return;
+    const length = Math.hypot(this.to.row - this.from.row, this.to.col - this.from.col) * this.view.scale;
+    if (length < DRAGGED && !this.clicked) {
+      this.clicked = true;
+      return;
+    }
+    const { painting } = this;
+    painting.whole("line", [this.from, this.to].map(({ row, col }) => painting.point(row, col)));
+    this.cancel();
+  }
+
+  cancel() {
+    this.from = this.to = null;
+    this.clicked = false;
+    this.changed();
+  }
+
+  get busy() {
+    return this.from !== null;
+  }
+
+  shape() {
+    return this.from ? { points: [this.from, this.to], closed: false, width: 2 * this.painting.app.radius } : null;
+  }
+}

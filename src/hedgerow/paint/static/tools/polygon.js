@@ -1,0 +1,83 @@
+/** A polygon: click its corners or draw around with the hand; a click on the first corner, a double click or Enter closes it. */
+
+const CLOSE = 10; // CSS pixels from the first corner
+const APART = 4; // CSS pixels between corners that a dragging hand leaves
+
+export class PolygonTool {
+  constructor(painting, view, changed) {
+    Object.assign(this, { painting, view, changed });
+    /** @type {{row: number, col: number}[]} */
+    this.corners = [];
+    this.next = null;
+    this.dragged = false;
+  }
+
+  begin(place) {
+    if (!this.painting.ready("polygon")) return;
+    this.dragged = false;
+    if (this.corners.length > 2 && this.distance(place, this.corners[0]) < CLOSE) {
+      this.close();
+      return;
+    }
+    if (this.corners.length && this.distance(place, this.corners.at(-1)) < 2) {
+      this.close();
+      return;
+    }
+    this.add(place);
+  }
+
+  add(place) {
+    if (this.corners.length < this.painting.app.limits.points - 1) this.corners.push(place);
+    this.next = null;
+    this.changed();
+  }
+
+  move(places) {
+    for (const place of places) {
+      if (this.corners.length && this.distance(place, this.corners.at(-1)) >= APART) {
+        this.dragged = true;
+        this.add(place);
+      }
+    }
+  }
+
+  hover(place) {
+    if (!this.corners.length) return;
+    this.next = place;
+    this.changed();
+  }
+
+  end() {
+    if (this.dragged && this.corners.length > 8 && this.distance(this.corners.at(-1), this.corners[0]) < 3 * CLOSE) this.close();
+  }
+
+  distance(one, other) {
+    return Math.hypot(one.row - other.row, one.col - other.col) * this.view.scale;
+  }
+
+  close() {
+    const { painting, corners } = this;
+    if (corners.length > 2) painting.whole("polygon", corners.map(({ row, col }) => painting.point(row, col)));
+    this.cancel();
+  }
+
+  removeLast() {
+    this.corners.pop();
+    this.changed();
+  }
+
+  cancel() {
+    this.corners = [];
+    this.next = null;
+    this.changed();
+  }
+
+  get busy() {
+    return this.corners.length > 0;
+  }
+
+  shape() {
+    if (!this.corners.length) return null;
+    return { points: this.next ? [...this.corners, this.next] : this.corners, closed: true, width: 0 };
+  }
+}

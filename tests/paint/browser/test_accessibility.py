@@ -1,0 +1,67 @@
+"""What axe-core finds in the main states of the page, in both themes: nothing."""
+
+import pytest
+
+STATES = ("first steps", "at work", "export", "keys", "better", "renaming", "server away")
+MAIN_STATES = ("at work", "export", "server away")  # the first steps are still shown in the first
+
+
+@pytest.fixture
+def axe():
+    package = pytest.importorskip(
+        "axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed"
+    )
+    return package.Axe()
+
+
+def enter(hand, state):
+    """Brings the page into a state."""
+    page = hand.page
+    if state == "at work":
+        for place, start in ((1, (30, 15)), (2, (30, 160))):
+            hand.choose(place)
+            hand.stroke(start, (60, start[1] + 20))
+        hand.saved()
+        page.get_by_role("radio", name="Chance").click()
+    elif state == "export":
+        page.click("#export")
+    elif state == "keys":
+        page.click("#help")
+    elif state == "better":
+        page.click("#improve")
+    elif state == "renaming":
+        page.locator(".class-name").first.dblclick()
+    elif state == "server away":
+        hand.run("hedgerow.app.emit('connection', {open: false})")
+        hand.run("hedgerow.app.tell('Something did not work.', 'error')")
+
+
+def violations(axe, page, **options):
+    return [
+        f"{each['id']}: {node['html'][:160]}: {node['failureSummary'][:200]}"
+        for each in axe.run(page, options=options).response["violations"]
+        for node in each["nodes"]
+    ]
+
+
+def check(hand, axe, states):
+    """All rules in dark; of those only that of contrast depends on the theme."""
+    found = []
+    for state in states:
+        enter(hand, state)
+        found += [f"{state}, dark: {each}" for each in violations(axe, hand.page)]
+        hand.run("document.documentElement.dataset.theme = 'light'")
+        found += [f"{state}, light: {each}" for each in violations(axe, hand.page, runOnly=["color-contrast"])]
+        hand.run("delete document.documentElement.dataset.theme")
+        hand.page.keyboard.press("Escape")
+        hand.run("document.querySelector('dialog[open]')?.close()")
+    assert not found, "\n".join(found)
+
+
+def test_axe_finds_nothing(open_page, server, axe):
+    check(open_page(server, hint=True, color_scheme="dark"), axe, MAIN_STATES)
+
+
+@pytest.mark.slow
+def test_axe_finds_nothing_in_any_state(open_page, server, axe):
+    check(open_page(server, hint=True, color_scheme="dark"), axe, STATES)

@@ -1,0 +1,362 @@
+"""The model behind the hand: codes, quick forests, results, numbers, memory."""
+
+import numpy as np
+import pytest
+
+from hedgerow.forest.codes import encode
+from hedgerow.forest.level_input import LevelInput
+from hedgerow.forest.walk import run_forest
+from hedgerow.images.arrays import UNLABELLED_INDEX
+from hedgerow.images.regions import Region
+from hedgerow.kernels.cpu import walk_codes
+from hedgerow.paint import engine as engines
+from hedgerow.paint import raster
+from hedgerow.paint.engine import Engine, Request
+from hedgerow.paint.live import BLOCK, Codes, Walkable, grow_on_codes, live_config, n_codes, some_of
+from hedgerow.paint.numbers import Numbers, dealt, pieces
+from hedgerow.paint.pyramid import Pyramid, level_size, n_levels
+from hedgerow.paint.results import Block, Layer, Result, tiles_of, uncertainty
+from hedgerow.paint.segmenting import WHOLE, Segmenter, View, whole_level
+from hedgerow.paint.store import Store
+from helpers.paint import Listener, drawn, open_project
+from helpers.paint import paint_strokes as paint
+
+
+@pytest.fixture
+def project(tmp_path):
+    opened = open_project(tmp_path, 2, (600, 560))
+    yield opened
+    opened.close()
+
+
+def grown(n_classes=3, n_trees=5, seed=0):
+    """A forest on random codes (P,S), and the codes (16,40,P) of an image."""
+    rng = np.random.default_rng(seed)
+    read = rng.integers(0, 256, (7, 500)).astype(np.uint8)
+    target = (read[0].astype(int) + read[3] * 2 + rng.integers(0, 90, 500)) * n_classes // 860
+    edges = np.zeros((7, 255), np.float32)
+    forest = grow_on_codes(read, target, edges, n_classes, live_config(1, n_trees))
+    return forest, rng.integers(0, 256, (16, 300, 7)).astype(np.uint8)
+
+
+@pytest.mark.parametrize(("n_classes", "n_trees"), [(2, 1), (3, 5), (5, 16)])
+def test_walking_codes_says_what_walking_planes_says(n_classes, n_trees):
+    forest, codes = grown(n_classes, n_trees)
+    window = Region(3, 14, 5, 290)
+    found = Walkable.of(forest).walked(codes, window)
+    planes = np.ascontiguousarray(codes.transpose(2, 0, 1))
+    proba = window.of(run_forest(forest.trees, LevelInput(planes, Region(0, 16, 0, 300))))
+    assert np.abs(found.proba - proba * 255).max() <= 0.5001
+    two = np.sort(proba, axis=0)[-2:]
+    clear = two[1] - two[0] > 1e-6
+    assert clear.mean() > 0.7
+    assert np.array_equal(found.classes[clear], proba.argmax(axis=0)[clear])
+
+
+def test_codes_side_by_side_are_the_codes():
+    rng = np.random.default_rng(0)
+    values, edges = rng.normal(size=(3, 5000)).astype(np.float32), np.sort(rng.normal(size=(3, 255))).astype(np.float32)
+    found, expected = np.empty((5000, 3), np.uint8), np.empty((3, 5000), np.uint8)
+    walk_codes.encode_side_by_side(values, edges, found)
+    for plane, edge, out in zip(values, edges, expected, strict=True):
+        encode(plane, edge, out)
+    assert np.array_equal(found.T, expected)
+
+
+def test_blocks_are_parts_of_one_whole(project):
+    codes = Codes(project, Store())
+    features, edges = codes.fitted(0)
+    height, width = project.images[0].size
+    whole = features.compute(codes.pyramid(0).planes(0, Region(0, height, 0, width)))
+    expected = np.empty((height, width, features.n_features), np.uint8)
+    walk_codes.encode_side_by_side(whole.reshape(len(whole), -1), edges, expected.reshape(-1, len(whole)))
+    for place in ((0, 0), (1, 1)):
+        top, left = place[0] * BLOCK, place[1] * BLOCK
+        assert np.array_equal(codes.block(0, 0, place), expected[top : top + BLOCK, left : left + BLOCK])
+
+
+@pytest.mark.parametrize("n_channels", [1, 2, 3, 5, 8, 20])
+def test_the_bytes_of_a_pixel_are_known_in_advance(n_channels):
+    config = live_config(n_channels)
+    from hedgerow.features.bank import Bank
+
+    assert Bank.begin([np.zeros((n_channels, 9, 9), np.float32)], config).n_features == n_codes(n_channels)
+
+
+def test_a_rare_class_keeps_its_paint():
+    value = np.repeat([0, 1, 2], [50_000, 10, 3000]).astype(np.uint8)
+    chosen = some_of(value, 4000)
+    assert np.bincount(value[chosen]).tolist() == [1995, 10, 1995]
+    assert np.array_equal(some_of(value[:100], 4000), np.arange(100))
+
+
+def test_the_screen_first_then_the_whole_then_all_trees(project):
+    paint(project)
+    segmenter, listener = Segmenter(project, Codes(project, Store())), Listener()
+    segmenter.visible(listener, View(0, 0, Region(0, 200, 300, 500)))
+    visible = listener.shown[-1]
+    assert set(visible.layers[0].blocks) == {(0, 1)}
+    segmenter.whole(listener, 0)
+    assert len(listener.shown[-1].layers[0].blocks) == 9
+    assert listener.shown[-1].layers[0].blocks[0, 1] is visible.layers[0].blocks[0, 1]  # not computed again
+    assert segmenter.full(listener, 0)
+    assert [one.scope for one in listener.shown] == ["visible", "whole", "full"]
+    assert "64 trees" in listener.shown[-1].model
+    assert segmenter.numbers.held_out > 0.8
+    truth = np.minimum(drawn(0, (600, 560))[1], 1)
+    found = listener.shown[-1].tile(0, 0, 0, "classes")
+    assert np.mean(found == truth[:256, :256]) > 0.95
+
+
+def test_a_pan_keeps_what_was_there(project):
+    paint(project)
+    segmenter, listener = Segmenter(project, Codes(project, Store())), Listener()
+    segmenter.visible(listener, View(0, 0, Region(0, 100, 0, 100)))
+    segmenter.visible(listener, View(0, 0, Region(300, 400, 300, 400)))
+    assert set(listener.shown[-1].layers[0].blocks) == {(0, 0), (1, 1)}
+
+
+def test_work_on_the_whole_gives_way_to_news(project):
+    paint(project)
+    segmenter, listener = Segmenter(project, Codes(project, Store())), Listener()
+    listener.is_urgent = True
+    segmenter.whole(listener, 0)
+    assert not listener.shown
+    assert segmenter.full(listener, 0) is False
+
+
+def test_where_much_is_painted_the_full_stack_is_grown(tmp_path):
+    project = open_project(tmp_path, 1, (64, 80))
+    _, truth = drawn(0, (64, 80))
+    project.labels[0].paint([(Region(0, 64, 0, 80), truth == 0)], 0)
+    project.labels[0].paint([(Region(0, 64, 0, 80), truth == 1)], 1)
+    segmenter, listener = Segmenter(project, Codes(project, Store())), Listener()
+    assert segmenter.full(listener, 0)
+    assert "level(s) of 16 trees" in listener.shown[-1].model
+    listener.is_urgent = True
+    assert segmenter.full(listener, 0) is False
+    project.close()
+
+
+def test_large_images_are_segmented_at_a_coarser_level(project):
+    segmenter = Segmenter(project, Codes(project, Store()))
+    assert whole_level((1024, 1024), segmenter.most(WHOLE)) == 0
+    assert whole_level((4096, 4096), segmenter.most(WHOLE)) == 1
+    assert whole_level((20_000, 20_000), segmenter.most(WHOLE)) == 4
+    few = Segmenter(project, Codes(project, Store(10 * 2**20)))
+    assert few.most(WHOLE) < 200_000
+
+
+def test_levels_until_one_tile_holds_the_image():
+    assert [n_levels((side, 9)) for side in (1, 256, 257, 512, 1024, 20_000)] == [1, 1, 2, 2, 3, 8]
+    assert level_size((1025, 7), 2) == (257, 2)
+
+
+def test_a_large_image_lies_in_a_file(project, monkeypatch):
+    from hedgerow.paint import pyramid
+
+    usual = Pyramid(project.images[0])
+    monkeypatch.setattr(pyramid, "IN_MEMORY", 1000)
+    large = Pyramid(project.images[0])
+    assert large.nbytes == 0
+    for level in range(large.n_levels):
+        region = Region(0, *large.size(level)[:1], 0, large.size(level)[1])
+        assert np.array_equal(large.planes(level, region), usual.planes(level, region))
+
+
+def test_tiles_of_other_levels_and_of_what_is_not_known():
+    classes = np.arange(256 * 256, dtype=np.uint8).reshape(256, 256) % 2
+    proba = np.stack([255 * (1 - classes), 255 * classes]).astype(np.uint8)
+    result = Result(1, 0, (600, 512), (3, 7), [Layer(0, {(0, 0): Block(classes, proba)})], "visible", "")
+    same = result.tile(0, 0, 0, "classes")
+    assert np.array_equal(same, np.where(classes == 0, 3, 7))
+    half = result.tile(1, 0, 0, "classes")
+    assert np.array_equal(half[:128, :128], same[1::2, 1::2])
+    assert (half[128:] == UNLABELLED_INDEX).all()
+    assert result.tile(0, 1, 1, "classes") is None
+    assert result.tile(0, 9, 9, "classes") is None
+    assert np.array_equal(result.tile(0, 0, 0, "proba", 7), proba[1])
+    coarse = Result(1, 0, (600, 512), (3, 7), [Layer(1, {(0, 0): Block(classes, proba)})], "whole", "")
+    assert np.array_equal(coarse.tile(0, 1, 0, "classes")[::2, ::2], np.where(classes == 0, 3, 7)[128:, :128])
+    both = Result(
+        1, 0, (600, 512), (3, 7), [Layer(0, {(0, 0): Block(1 - classes, proba)}), *coarse.layers], "whole", ""
+    )
+    assert np.array_equal(both.tile(0, 0, 0, "classes"), np.where(classes == 0, 7, 3))  # the finer one is shown
+    assert np.array_equal(both.tile(0, 1, 0, "classes"), coarse.tile(0, 1, 0, "classes"))
+
+
+def test_uncertainty_is_what_the_first_two_differ_by():
+    proba = np.array([[[255, 128, 85, 200]], [[0, 127, 85, 55]], [[0, 0, 85, 0]]], np.uint8)
+    assert uncertainty(proba).tolist() == [[0, 254, 255, 110]]
+
+
+def test_tiles_nearest_to_the_middle_come_first():
+    assert tiles_of((0, 768, 0, 768), (700, 700))[0] == (1, 1)
+    assert sorted(tiles_of((-5, 300, 250, 999), (290, 600))) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
+
+
+def test_the_least_recently_used_goes_first():
+    store, made = Store(100), []
+
+    def get(key, n_bytes=40):
+        return store.get(key, lambda: (made.append(key), np.zeros(n_bytes, np.uint8))[1])
+
+    for key in ("a", "b", "a", "c", "a", "b"):
+        get(key)
+    assert made == ["a", "b", "c", "b"]
+    assert store.nbytes <= 100
+    get("large", 500)  # what was asked for is there, whatever its size
+    assert "large" in store
+    assert store.nbytes == 500
+    with pytest.raises(ZeroDivisionError):
+        store.get("bad", lambda: 1 // 0)
+    assert store.get("bad", lambda: np.zeros(1)).nbytes == 8
+
+
+def test_codes_of_many_images_stay_within_the_memory(tmp_path):
+    project = open_project(tmp_path, 6, (200, 220))
+    store = Store(6 * 2**20)
+    segmenter, listener = Segmenter(project, Codes(project, store)), Listener()
+    paint(project, 0, ((0, 40, 30), (1, 60, 120)))
+    for image in range(6):
+        segmenter.whole(listener, image)
+        assert store.nbytes <= store.memory
+    assert {one.image for one in listener.shown} == set(range(6))
+    project.close()
+
+
+def test_pieces_are_strokes():
+    row = np.array([0, 1, 2, 9, 9, 10, 0, 1])
+    column = np.array([0, 1, 2, 9, 10, 11, 5, 5])
+    value = np.array([1, 1, 1, 1, 1, 1, 1, 2], np.uint8)
+    found = pieces(row, column, value)
+    assert [np.flatnonzero(found == one).tolist() for one in range(found.max() + 1)] == [[0, 1, 2], [3, 4, 5], [6], [7]]
+    assert len(pieces(row[:0], column[:0], value[:0])) == 0
+
+
+def test_strokes_are_dealt_out_and_a_class_of_one_is_not_scored(project):
+    paint(project, 0, ((0, 40, 40), (0, 300, 60), (1, 60, 300)))
+    codes = Codes(project, Store())
+    tables = [codes.table(0, 0)]
+    fold, scored = dealt(tables, tables[0].value)
+    assert scored.tolist() == [0]
+    assert set(fold[tables[0].value == 0].tolist()) == {0, 1}
+    numbers = Numbers(project)
+    numbers.hold_out(codes, tables, 0)
+    assert numbers.held_out is None
+
+
+def test_warnings_about_little_paint_and_classes_that_look_alike(project):
+    numbers = Numbers(project)
+    assert "two classes" in numbers.warnings()[0]
+    project.labels[0].paint(raster.covered([[9, 9]], 1, (600, 560)), 1)
+    same = ((0, 40, 40), (1, 120, 60), (0, 200, 40), (1, 290, 70))  # all of them on the same grey
+    paint(project, 0, same)
+    codes = Codes(project, Store())
+    numbers.hold_out(codes, [codes.table(0, 0)], 0)
+    assert numbers.held_out < 0.75
+    assert any("is taken for" in one for one in numbers.warnings())
+    other = Numbers(project)
+    project.labels[1].paint(raster.covered([[9, 9]], 1, (600, 560)), 2)
+    assert any("only 5 painted pixels" in one for one in other.warnings())
+
+
+class FakeSegmenter:
+    """Notes what it is asked to do."""
+
+    def __init__(self):
+        self.done = []
+
+    def compile(self, teller):
+        self.done.append("compile")
+
+    def visible(self, teller, view):
+        self.done.append(("visible", view.image))
+
+    def whole(self, teller, image):
+        self.done.append(("whole", image))
+
+    def full(self, teller, image):
+        self.done.append(("full", image))
+        return True
+
+
+def worker(project, told=None):
+    told = [] if told is None else told
+    found = Engine(project, FakeSegmenter(), told.append)
+    found.told = told
+    return found
+
+
+def drain(engine):
+    while engine._is_due():
+        engine._do_next()
+
+
+def test_a_newer_stroke_replaces_work_that_has_not_begun(project, monkeypatch):
+    monkeypatch.setattr(engines, "REST", 0.0)
+    engine = worker(project)
+    engine.look(View(0, 0, Region(0, 9, 0, 9)))
+    for _ in range(5):
+        engine.painted(0)
+    engine.look(View(1, 0, Region(0, 9, 0, 9)))
+    drain(engine)
+    assert engine.segmenter.done == [("visible", 1), ("whole", 1), ("full", 1)]
+
+
+def test_strokes_are_served_while_longer_work_goes_on(project):
+    engine = worker(project)
+    engine.look(View(0, 0, Region(0, 9, 0, 9)))
+    drain(engine)
+    engine.segmenter.done.clear()
+
+    def long(report):
+        report("training", 1, 3)
+        engine.painted(0)
+        report("training", 2, 3)
+        engine.segmenter.done.append("trained")
+        return {"say": "done", "job": "train"}
+
+    assert engine.ask(Request("train", long))
+    assert not engine.ask(Request("train", long))  # one at a time
+    engine._do_next()
+    assert engine.segmenter.done == [("visible", 0), ("whole", 0), "trained"]
+    assert engine.told[-1] == {"say": "done", "job": "train"}
+    assert "progress train" not in engine.latest
+
+
+def test_longer_work_can_be_called_off(project):
+    engine = worker(project)
+
+    def long(report):
+        engine.cancel("improve")
+        report("refining", 1, 3)
+        raise AssertionError("it went on")
+
+    engine.ask(Request("improve", long))
+    engine._do_next()
+    assert engine.told[-1] == {"say": "failed", "job": "improve", "why": "it was cancelled."}
+
+
+def test_what_goes_wrong_is_told_and_the_worker_goes_on(project):
+    engine = worker(project)
+    engine.ask(Request("train", lambda report: 1 / 0))
+    engine._do_next()
+    assert engine.told[-1]["why"].startswith("unexpected ZeroDivisionError")
+    engine.painted(0)
+    engine._do_next()
+    assert engine.segmenter.done == [("whole", 0)]
+
+
+def test_results_of_images_left_long_ago_are_let_go(project, monkeypatch):
+    engine = worker(project)
+    block = Block(np.zeros((256, 256), np.uint8), np.zeros((2, 256, 256), np.uint8))
+    monkeypatch.setattr(engines, "RESULTS", 5 * block.nbytes)
+    for n in range(12):
+        engine.show(Result(n, n // 3, (256, 256), (0, 1), [Layer(0, {(0, 0): block})], "whole", ""), None, 0.0)
+    assert engine.result(3, 11) is not None
+    assert engine.result(3, 10) is not None
+    assert engine.result(3, 9) is None
+    assert engine.newest(0) is None
+    assert "overlay 0" not in engine.latest
+    assert sum(one.nbytes for kept in engine._results.values() for one in kept) <= engines.RESULTS

@@ -1,0 +1,175 @@
+"""Projects: history, classes, the lock, and images that come and go."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from hedgerow.errors import InputError
+from hedgerow.images.writing import write_labels
+from hedgerow.paint.image_files import image_files
+from hedgerow.paint.messages import Refused, parse
+from hedgerow.paint.project import Project
+from hedgerow.paint.session import default_folder
+from helpers.paint import open_project, stroke, write_images
+
+
+@pytest.fixture
+def project(tmp_path):
+    opened = open_project(tmp_path, n=2)
+    yield opened
+    opened.close()
+
+
+def paint(project, **given):
+    return project.paint(parse(json.dumps(stroke(**given))))
+
+
+def again(project):
+    project.close()
+    return Project(project.folder, project.images)
+
+
+def test_undo_goes_over_all_images_in_the_order_of_the_journal(project):
+    paint(project, id="a", image=0)
+    paint(project, id="b", image=1)
+    assert project.undo()["image"] == 1
+    assert project.undo()["image"] == 0
+    assert project.undo() is None
+    assert [project.redo()["image"] for _ in range(2)] == [0, 1]
+
+
+def test_parts_of_a_stroke_are_undone_together(project):
+    paint(project, id="a")
+    paint(project, id="b", joins="a", points=[[20, 30], [40, 50]])
+    paint(project, id="c", joins="a", points=[[40, 50], [60, 50]])
+    assert project.n_undo == 1
+    project = again(project)
+    painted = project.undo()
+    assert painted["pixels"] == {}
+    assert painted["region"][1] > 60
+    assert project.redo()["pixels"]["1"] > 300
+    project.close()
+
+
+def test_a_part_that_joins_no_last_stroke_is_one_of_its_own(project):
+    paint(project, id="a")
+    paint(project, id="b", points=[[50, 50]])
+    paint(project, id="c", joins="a", points=[[70, 70]])
+    assert project.n_undo == 3
+    project.undo()
+    paint(project, id="d", joins="b", points=[[80, 80]])
+    assert (project.n_undo, project.n_redo) == (3, 0)
+
+
+def test_a_stroke_that_is_sent_again_is_answered_and_changes_nothing(project):
+    first = paint(project, id="a")
+    paint(project, id="b", points=[[50, 50]])
+    project = again(project)
+    repeated = paint(project, id="a")
+    assert (repeated["n"], repeated["region"]) == (first["n"], first["region"])
+    assert (project.n_undo, repeated["undo"]) == (2, 2)
+    project.close()
+
+
+def test_what_cannot_be_painted_is_not_kept(project):
+    size = project.journal.path.stat().st_size
+    for wrong in ({"image": 9}, {"value": 9}, {"tool": "fill", "points": [[1, 1]]}):
+        with pytest.raises(Refused):
+            paint(project, **wrong)
+    with pytest.raises(Refused, match="too large"):
+        paint(project, tool="polygon", points=[[0, 0], [9e4, 9e4], [0, 9e4]])
+    assert project.journal.path.stat().st_size == size
+
+
+def test_locked_classes_are_never_changed(project):
+    paint(project, id="a", value=1, points=[[30, 30]], radius=5)
+    project.change_class({"id": 1, "locked": True})
+    paint(project, id="b", value=0, points=[[30, 30]], radius=8)
+    before = dict(project.labels[0].pixels)
+    paint(project, id="c", tool="eraser", points=[[30, 30]], radius=9)
+    assert project.labels[0].pixels == {1: before[1]}
+    project.change_class({"id": 1, "locked": False})
+    project = again(project)  # what was locked then counts, not what is locked now
+    assert project.labels[0].pixels == {1: before[1]}
+    project.close()
+
+
+def test_classes_are_added_changed_and_kept(project):
+    project.change_class({"id": None, "name": "glia", "colour": "#010203"})
+    project.change_class({"id": 0, "hidden": True})
+    project = again(project)
+    assert [(one.id, one.name, one.hidden) for one in project.classes] == [
+        (0, "background", True), (1, "object", False), (2, "glia", False),
+    ]  # fmt: skip
+    assert project.legend.colours[2] == (1, 2, 3)
+    for _ in range(61):
+        project.change_class({"id": None})
+    with pytest.raises(Refused, match="64 classes"):
+        project.change_class({"id": None})
+    with pytest.raises(Refused, match="no such class"):
+        project.change_class({"id": 200, "name": "x"})
+    project.close()
+
+
+def test_paint_on_an_image_that_is_gone_waits_for_it(project, tmp_path):
+    paint(project, id="a", image=1)
+    paint(project, id="b", image=0)
+    project.close()
+    fewer = Project(project.folder, project.images[:1])
+    assert (fewer.n_undo, fewer.labels[0].n_painted > 0) == (2, True)
+    fewer.close()
+    whole = Project(project.folder, project.images)
+    assert whole.labels[1].n_painted > 0
+    whole.close()
+
+
+def test_two_servers_on_one_project_are_told_so(project):
+    project.held.note("http://127.0.0.1:4711/")
+    with pytest.raises(InputError, match=rf"process {os.getpid()} at http://127.0.0.1:4711/"):
+        Project(project.folder, project.images)
+
+
+def test_a_lock_ends_with_its_process(tmp_path):
+    code = (
+        "import sys, os; from pathlib import Path; from hedgerow.paint.locking import Lock\n"
+        "held = Lock(Path(sys.argv[1])); os._exit(9)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "lock")], check=False, timeout=60)
+    from hedgerow.paint.locking import Lock
+
+    Lock(tmp_path / "lock").release()
+
+
+def test_a_damaged_project_is_refused_and_let_go(project):
+    project.close()
+    (project.folder / "project.json").write_text("{")
+    for _ in range(2):  # the second time, nobody holds it
+        with pytest.raises(InputError, match=r"project\.json"):
+            Project(project.folder, project.images)
+
+
+def test_images_of_another_kind_are_left_out(tmp_path):
+    folder = write_images(tmp_path / "images", 2)
+    np.save(folder / "colour.npy", np.zeros((40, 40, 3), np.uint8))
+    (folder / "broken.png").write_bytes(b"\x89PNG nothing")
+    found, left_out = image_files(folder)
+    assert [image.name for image in found] == ["a0.png", "a1.png"]
+    assert [one for one in left_out if "3 channel(s)" in one]
+    assert [one for one in left_out if "broken.png" in one]
+
+
+def test_two_images_of_one_name_are_refused(tmp_path):
+    folder = write_images(tmp_path / "images")
+    write_labels(folder / "a0.tif", np.zeros((9, 9), np.uint8))
+    with pytest.raises(InputError, match="same name"):
+        image_files(folder)
+
+
+def test_the_folder_of_a_project_lies_beside_the_images(tmp_path):
+    write_images(tmp_path / "photos")
+    assert default_folder(tmp_path / "photos") == tmp_path / "photos-painted"
+    assert default_folder(tmp_path / "photos" / "a0.png") == tmp_path / "photos-painted"

@@ -1,0 +1,228 @@
+"""Trying to get in: without the token, by a foreign name or page, with paths, with messages that are too large."""
+
+import http.client
+import socket
+
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidHandshake
+
+from hedgerow.paint.guarding import Guard
+from hedgerow.paint.messages import MAX_BYTES
+from hedgerow.paint.server import MAX_WINDOWS
+from helpers.paint import Client, client_of, open_project, running, stroke
+
+PATHS = (
+    "/",
+    "/api/project",
+    "/static/index.html",
+    "/api/images/0/thumbnail",
+    "/api/images/0/tile/0/0/0",
+    "/api/images/0/labels/0/0/0",
+    "/api/images/0/overlay/1/0/0/0",
+    "/api/exports/0/model.hedge",
+)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with running(open_project(tmp_path_factory.mktemp("guarded"))) as opened:
+        yield opened
+
+
+@pytest.fixture
+def client(server):
+    return client_of(server)
+
+
+def refused_window(client, **headers):
+    with pytest.raises(InvalidHandshake), client.window(**headers):
+        pass
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("cookie", [None, "hedgerow_{}=", "hedgerow_{}=wrong", "hedgerow={}", 'hedgerow_{}="'])
+def test_nothing_is_answered_without_the_cookie(client, path, cookie):
+    given = cookie and cookie.format(client.port)
+    status, _, body = client.get(path, Cookie=given)
+    assert status == 403
+    assert b"token" in body
+
+
+def test_the_token_is_exchanged_for_a_cookie_that_scripts_cannot_read(client):
+    status, headers, body = client.get(f"/?token={client.token}", Cookie=None)
+    assert (status, headers["location"], body) == (303, "/", b"")
+    assert headers["set-cookie"] == f"{client.cookie}; HttpOnly; SameSite=Strict; Path=/"
+
+
+@pytest.mark.parametrize("token", ["", "x", "wrong" * 9, "%00", "%ff"])
+def test_a_wrong_token_gets_nothing(client, token):
+    status, headers, _ = client.get(f"/?token={token}", Cookie=None)
+    assert status == 403
+    assert headers["set-cookie"] is None
+
+
+def test_every_start_has_a_token_of_its_own():
+    tokens = {Guard(None, "127.0.0.1", 1).token for _ in range(20)}
+    assert len(tokens) == 20
+    assert min(map(len, tokens)) >= 32
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "evil.example:{}", "127.0.0.1", "127.0.0.1:1", "127.0.0.1.evil.example:{}", "10.0.0.1:{}", ""],
+)
+def test_a_foreign_host_is_refused(client, host):
+    assert client.get("/api/project", Host=host.format(client.port))[0] == 403
+    refused_window(client, Host=host.format(client.port))
+
+
+def test_two_hosts_are_refused(client):
+    asking = http.client.HTTPConnection("127.0.0.1", client.port, timeout=30)
+    asking.putrequest("GET", "/api/project", skip_host=True)
+    for host in (f"127.0.0.1:{client.port}", f"evil.example:{client.port}"):
+        asking.putheader("Host", host)
+    asking.putheader("Cookie", client.cookie)
+    asking.endheaders()
+    assert asking.getresponse().status in (400, 403)
+    asking.close()
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "https://127.0.0.1:{}", "http://127.0.0.1:1", "file://"]
+)
+def test_a_foreign_origin_is_refused(client, origin):
+    given = origin.format(client.port)
+    assert client.get("/api/project", Origin=given)[0] == 403
+    refused_window(client, Origin=given)
+
+
+def test_a_window_needs_an_origin_and_the_cookie(client):
+    refused_window(client, Origin=None)
+    refused_window(client, Cookie=None)
+    refused_window(client, Cookie=f"hedgerow_{client.port}=wrong")
+    with client.window() as window:
+        assert window.hear("windows")["n"] == 1
+    local = {"Host": f"localhost:{client.port}", "Origin": f"http://localhost:{client.port}"}
+    assert client.get("/api/project", **local)[0] == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/static/../server.py",
+        "/static/%2e%2e/server.py",
+        "/static/..%2fserver.py",
+        "/static//etc/passwd",
+        "/static/%2fetc%2fpasswd",
+        "/static/index.html%00.js",
+        "/static/",
+        "/api/exports/0/..%2f..%2fproject.json",
+        "/api/exports/1/../../project.json",
+        "/api/exports/-1/x",
+        "/api/images/9/tile/0/0/0",
+        "/api/images/0/tile/9/0/0",
+        "/api/images/0/tile/0/99999999/0",
+        "/api/images/0/labels/0/99999999/0",
+        "/api/images/99/labels/0/0/0",
+        "/api/images/0/overlay/1/0/0/0",
+        "/api/images/-1/thumbnail",
+        "/etc/passwd",
+        "/docs",
+    ],
+)
+def test_no_path_is_ever_taken_from_the_client(client, path):
+    status, _, body = client.get(path)
+    assert status in (204, 404)
+    assert b"root:" not in body
+    assert b"import" not in body
+
+
+@pytest.mark.parametrize(
+    "query", ["channels=9", "channels=-1", "channels=a", "channels=" + ",".join("0" * 9), "channels="]
+)
+def test_channels_are_checked(client, query):
+    assert client.get(f"/api/images/0/tile/0/0/0?{query}")[0] == 400
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH"])
+def test_only_get_is_answered(client, method):
+    assert client.get("/api/project", method)[0] == 405
+
+
+def test_an_address_that_is_too_long_is_refused(client):
+    assert client.get("/api/project?x=" + "x" * 500)[0] == 414
+    assert client.get("/api/project?x=" + "x" * 100_000)[0] in (400, 414, 431)
+
+
+def test_every_answer_has_the_strict_headers(client):
+    for path, cookie in (("/static/main.js", client.cookie), ("/api/project", client.cookie), ("/", None)):
+        _, headers, _ = client.get(path, Cookie=cookie)
+        policy = headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "script-src 'self';" in policy
+        assert "unsafe" not in policy
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cache-control"] == "no-store"
+        assert headers["x-frame-options"] == "DENY"
+        assert headers["server"] is None
+
+
+def test_a_message_that_is_too_large_ends_the_window(client):
+    with client.window() as window:
+        window.say(" " * (MAX_BYTES + 1))
+        with pytest.raises(ConnectionClosed):
+            window.hear("nothing")
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"do": "undo", "path": "x"}', '{"do": "eval"}', b"\xff\xfe"])
+def test_a_message_that_is_wrong_is_refused_and_the_window_goes_on(client, text):
+    with client.window() as window:
+        window.say(text)
+        if isinstance(text, bytes):
+            return  # bytes are no messages: the window may be closed
+        assert window.hear("refused")["why"].endswith(".")
+        assert window.paint(id=f"after {text}")["say"] == "painted"
+
+
+def test_so_many_windows_and_no_more(server, client):
+    opened = [client.window() for _ in range(MAX_WINDOWS)]
+    windows = [one.__enter__() for one in opened]
+    windows[-1].hear("windows", n=MAX_WINDOWS)
+    refused_window(client)
+    for one in opened:
+        one.__exit__(None, None, None)
+
+
+def test_a_flood_of_messages_waits_and_loses_nothing(client, monkeypatch):
+    from hedgerow.paint import server as module
+
+    monkeypatch.setattr(module, "BURST", 5)
+    monkeypatch.setattr(module, "RATE", 200)
+    with client.window() as window:
+        for n in range(40):
+            window.say(stroke(id=f"flood {n}", points=[[n, n]]))
+        answered = [window.hear("painted", id=f"flood {n}") for n in range(40)]
+        assert len({one["n"] for one in answered}) == 40
+
+
+def test_listening_on_all_addresses_takes_numbers_and_no_names():
+    guard = Guard(None, "0.0.0.0", 80)
+    assert guard._is_our_name("192.168.1.7:80")
+    assert guard._is_our_name("[fe80::1]:80")
+    assert not guard._is_our_name("rebound.example:80")
+    assert guard.address.startswith("http://127.0.0.1:80/")
+
+
+def test_it_listens_on_this_machine_alone(server):
+    assert server.listening.getsockname()[0] == "127.0.0.1"
+    from hedgerow.cli.painting import _listening
+
+    with _listening("127.0.0.1", 0) as listening:
+        assert listening.getsockname()[0] == "127.0.0.1"
+        with pytest.raises(OSError, match="in use"), socket.create_server(listening.getsockname()):
+            pass
+
+
+def test_a_client_of_another_server_is_refused(client, tmp_path):
+    with running(open_project(tmp_path)) as other:
+        assert Client(other.port, client.token).get("/api/project")[0] == 403

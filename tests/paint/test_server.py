@@ -1,0 +1,257 @@
+"""The protocol from end to end: a real server, a real websocket, no browser."""
+
+import io
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from hedgerow.images.reading import read_image
+from hedgerow.paint import engine
+from hedgerow.paint.image_files import image_files
+from hedgerow.paint.project import Project
+from helpers.paint import client_of, drawn, open_project, running, write_images
+
+SIZE = (300, 280)
+LOOK = {"do": "view", "image": 0, "level": 0, "rows": [0, SIZE[0]], "cols": [0, SIZE[1]]}
+STROKES = (
+    (0, [[20, 20], [80, 30]]),
+    (1, [[40, 140], [90, 150]]),
+    (0, [[200, 30], [260, 40]]),
+    (1, [[60, 220], [20, 240]]),
+)
+
+
+@pytest.fixture(autouse=True)
+def _little_rest(monkeypatch):
+    monkeypatch.setattr(engine, "REST", 0.05)
+
+
+@pytest.fixture
+def server(tmp_path):
+    with running(open_project(tmp_path, 2, SIZE)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def client(server):
+    return client_of(server)
+
+
+def painted_two_classes(window, prefix="s", image=0, strokes=STROKES):
+    window.say(LOOK | {"image": image})
+    for n, (value, points) in enumerate(strokes):
+        window.paint(id=f"{prefix}{n}", image=image, value=value, radius=4, points=points)
+
+
+def test_the_state_of_a_project(client):
+    with client.window() as window:
+        window.paint()
+        state = client.json("/api/project")
+    assert (state["title"], state["windows"], state["live"]) == ("project", 1, True)
+    assert state["images"][1] == {
+        "id": 1, "name": "a1.png", "height": 300, "width": 280, "n_channels": 1, "type": "u1", "low": 0, "high": 255,
+        "n_levels": 2, "labels": 0, "pixels": {},
+    }  # fmt: skip
+    assert state["images"][0]["labels"] == 1
+    assert (state["undo"], state["redo"]) == (1, 0)
+    assert state["limits"] == {"radius": 512, "points": 4096, "classes": 64, "fill": 4194304}
+
+
+def test_tiles_of_the_image_and_of_its_levels(client):
+    image = drawn(0, SIZE)[0]
+    assert np.array_equal(client.array("/api/images/0/tile/0/1/1"), image[None, 256:, 256:])
+    half = np.pad(image, ((0, 0), (0, 0))).reshape(150, 2, 140, 2).astype(int).sum(axis=(1, 3))
+    assert np.array_equal(client.array("/api/images/0/tile/1/0/0"), ((half + 2) >> 2)[None])
+    status, headers, body = client.get("/api/images/0/thumbnail")
+    picture = Image.open(io.BytesIO(body))
+    assert (status, headers["content-type"], max(picture.size) <= 160) == (200, "image/png", True)
+
+
+def test_strokes_become_labels_and_an_overlay(client):
+    with client.window() as window:
+        painted_two_classes(window)
+        visible = window.hear("overlay", scope="visible")
+        assert (visible["image"], visible["level"]) == (0, 0)
+        assert visible["region"] == [0, 300, 0, 280]
+        window.hear("overlay", scope="whole")
+        full = window.hear("overlay", scope="full")
+        numbers = window.hear("numbers")
+        while numbers["held_out"] is None:
+            numbers = window.hear("numbers")
+    assert client.array("/api/images/0/labels/0/0/0")[20, 20] == 0
+    assert client.array("/api/images/1/labels/0/0/0") is None
+    found = client.array(f"/api/images/0/overlay/{full['result']}/0/0/0")
+    truth = np.minimum(drawn(0, SIZE)[1], 1)[:256, :256]
+    assert np.mean(found == truth) > 0.9
+    sure = client.array(f"/api/images/0/overlay/{full['result']}/1/0/0?what=uncertainty")
+    assert (sure.shape, int(np.median(sure)) < 100) == ((150, 140), True)
+    proba = [client.array(f"/api/images/0/overlay/{full['result']}/0/0/0?what=proba&class={k}") for k in (0, 1, 2)]
+    assert np.array_equal(proba[1] > proba[0], found == 1)
+    assert not proba[2].any()
+    assert client.get(f"/api/images/0/overlay/{full['result']}/0/0/0?what=else")[0] == 400
+    assert numbers["held_out"] > 0.8
+    assert numbers["pixels"].keys() == {"0", "1"}
+
+
+def test_an_old_result_is_gone(client):
+    with client.window() as window:
+        painted_two_classes(window)
+        first = window.hear("overlay")
+        window.hear("overlay", scope="full")
+        window.paint(id="more", value=0, points=[[100, 20]])
+        window.hear("overlay", scope="visible")
+        window.hear("overlay", scope="full")
+    assert client.get(f"/api/images/0/overlay/{first['result']}/0/0/0")[0] == 410
+
+
+def test_undo_redo_and_reload(client):
+    with client.window() as window:
+        window.paint(id="a")
+        window.paint(id="b", value=0, points=[[80, 80]])
+        window.say({"do": "undo"})
+        undone = window.hear("painted", id=None)
+        assert (undone["undo"], undone["redo"], list(undone["pixels"])) == (1, 1, ["1"])
+        window.say({"do": "redo"})
+        assert window.hear("painted", id=None)["redo"] == 0
+        window.say({"do": "redo"})
+        assert window.hear("refused")["why"] == "there is nothing to redo."
+    with client.window() as window:
+        assert client.json("/api/project")["undo"] == 2
+
+
+def test_two_windows_are_told_of_each_other(client):
+    with client.window() as one, client.window() as other:
+        one.hear("windows", n=2)
+        one.paint(id="mine")
+        assert other.hear("painted")["id"] == "mine"
+        other.say({"do": "class", "id": None, "name": "third"})
+        assert one.hear("classes")["classes"][2]["name"] == "third"
+        painted_two_classes(one)
+        overlay = other.hear("overlay", scope="full")
+    with client.window() as late:
+        assert late.hear("overlay")["result"] >= overlay["result"]
+
+
+def test_live_off_and_on(client):
+    with client.window() as window:
+        window.say({"do": "live", "on": False})
+        painted_two_classes(window)
+        window.say({"do": "next", "image": 0})
+        assert window.hear("next", "failed")["say"] == "next"
+        assert not [one for one in window.heard if one["say"] == "overlay"]
+        window.say({"do": "live", "on": True})
+        window.hear("overlay", scope="whole")
+
+
+def test_nothing_can_be_suggested_or_trained_without_paint(client):
+    with client.window() as window:
+        window.say({"do": "next"})
+        assert "two classes" in window.hear("failed", job="next")["why"]
+        window.say({"do": "train"})
+        assert "nothing is painted" in window.hear("failed", job="train")["why"]
+        window.say(LOOK)
+        assert "two classes" in window.hear("numbers")["warnings"][0]
+
+
+def test_paint_on_one_image_segments_the_other(client):
+    with client.window() as window:
+        painted_two_classes(window)
+        window.hear("overlay", scope="whole", image=0)
+        window.say(LOOK | {"image": 1})
+        result = window.hear("overlay", scope="whole", image=1)["result"]
+    found = client.array(f"/api/images/1/overlay/{result}/0/0/0")
+    assert np.mean(found == np.minimum(drawn(1, SIZE)[1], 1)[:256, :256]) > 0.85
+
+
+def test_train_gives_the_same_bytes_as_the_command_line(client, server, hedgerow, tmp_path):
+    with client.window() as window:
+        painted_two_classes(window)
+        painted_two_classes(window, "t", 1)
+        window.say({"do": "train"})
+        done = window.hear("done", "failed", job="train")
+    page = client.get(done["files"][0]["address"])[2]
+    typed = done["commands"][0].split()
+    assert typed[:2] == ["hedgerow", "train"]
+    assert Path(typed[2]) == tmp_path / "images"  # all images are painted, so the folder says it
+    typed[typed.index("-o") + 1] = str(tmp_path / "typed.hedge")
+    finished = hedgerow(*typed[1:])
+    assert finished.code == 0, finished.err
+    assert (tmp_path / "typed.hedge").read_bytes() == page
+    assert client.get("/api/exports/0/model.hedge")[2] == page
+
+
+def test_exports(client, tmp_path):
+    with client.window() as window:
+        painted_two_classes(window)
+        window.say({"do": "export", "what": ["labels", "segmentation", "probabilities", "overlays", "model", "table"]})
+        done = window.hear("done", "failed", job="export")
+    files = {one["name"]: client.get(one["address"])[2] for one in done["files"]}
+    assert {name: len(body) for name, body in files.items()} == {one["name"]: one["bytes"] for one in done["files"]}
+    inside = {
+        name: zipfile.ZipFile(io.BytesIO(body)).namelist() for name, body in files.items() if name.endswith("zip")
+    }
+    assert inside == {
+        "labels.zip": ["a0.png", "classes.toml"],
+        "segmentation.zip": ["a0.png", "a1.png"],
+        "probabilities.zip": ["a0_proba.tif", "a1_proba.tif"],
+        "overlays.zip": ["a0_overlay.png", "a1_overlay.png"],
+    }
+    labels = zipfile.ZipFile(io.BytesIO(files["labels.zip"])).extract("a0.png", tmp_path)
+    assert sorted(np.unique(Image.open(labels))) == [0, 1, 255]
+    assert read_image(labels).shape == (*SIZE, 3)  # shown in the colours of the classes
+    assert files["objects.csv"].startswith(b"image,")
+    assert files["model.hedge"][8:].startswith(b'{"__metadata__"')
+    assert done["commands"][0].startswith("hedgerow train ")
+    assert client.get("/api/exports/1/nothing.zip")[0] == 404
+
+
+def test_an_export_that_is_called_off(client):
+    with client.window() as window:
+        painted_two_classes(window)
+        window.say({"do": "export", "what": ["segmentation"]})
+        window.say({"do": "cancel", "job": "export"})
+        ended = window.hear("done", "failed", job="export")
+        assert ended["say"] == "done" or ended["why"] == "it was cancelled."
+
+
+@pytest.mark.parametrize(
+    ("kind", "type", "values"), [("uint16", "u2", (0, 40000)), ("float32", "u2", (-3.5, 9.25)), ("bool", "u1", (0, 1))]
+)
+def test_images_of_other_numbers(tmp_path, kind, type, values):
+    folder = tmp_path / "images"
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    image = (rng.random((70, 90, 2)) * (values[1] - values[0]) + values[0]).round(2).astype(kind)
+    np.save(folder / "two.npy", image)
+    with running(Project(tmp_path / "project", image_files(folder)[0])) as server:
+        client = client_of(server)
+        state = client.json("/api/project")["images"][0]
+        tile = client.array("/api/images/0/tile/0/0/0?channels=1")
+        assert client.get("/api/images/0/thumbnail")[0] == 200
+    assert (state["type"], state["n_channels"]) == (type, 2)
+    assert tile.shape == (1, 70, 90)
+    if kind == "float32":
+        low, high = float(image.min()), float(image.max())
+        assert np.abs(tile[0] / 65535 * (high - low) + low - image[..., 1]).max() < 1e-3
+        assert len(state["low"]) == len(state["high"]) == 2
+    else:
+        assert np.array_equal(tile[0], image[..., 1])
+
+
+def test_an_image_that_vanished_is_told(tmp_path):
+    project = Project(tmp_path / "project", image_files(write_images(tmp_path / "images", 2, SIZE))[0])
+    (tmp_path / "images" / "a1.png").unlink()
+    with running(project) as server:
+        client = client_of(server)
+        status, _, body = client.get("/api/images/1/tile/0/0/0")
+        assert (status, b"no such file" in body) == (404, True)
+        with client.window() as window:
+            window.paint(image=1)
+            window.paint(id="u2", image=1, value=0, points=[[40, 40]])
+            window.say(LOOK | {"image": 1})
+            assert "no such file" in window.hear("failed", job="segment")["why"]
+            painted_two_classes(window, "z")  # the worker goes on
+            window.hear("overlay", image=0)

@@ -1,0 +1,116 @@
+"""Where next: unsure, unlike what is painted, large."""
+
+import numpy as np
+import pytest
+
+from hedgerow.paint import raster, suggest
+from hedgerow.paint.live import Codes
+from hedgerow.paint.messages import Refused
+from hedgerow.paint.segmenting import Segmenter
+from hedgerow.paint.store import Store
+from hedgerow.paint.where_next import where_next
+from helpers.paint import Listener, drawn, open_project, paint_strokes
+
+SIZE = (20, 30)
+
+
+def case():
+    """Cells that are all alike and sure; paint in one corner."""
+    looks = np.full((*SIZE, 3), 50, np.float32)
+    painted = np.zeros(SIZE, bool)
+    painted[0, 0] = True
+    return np.full(SIZE, 0.1), looks, painted, looks[0, :1]
+
+
+def cell(place):
+    return place.row // suggest.CELL, place.column // suggest.CELL
+
+
+def test_where_the_model_is_unsure():
+    unsure, looks, painted, known = case()
+    unsure[12:15, 20:23] = 0.9
+    place = suggest.suggested(unsure, looks, painted, known)
+    assert cell(place) == (13, 21)
+    assert "unsure" in place.why
+
+
+def test_where_the_image_is_unlike_what_is_painted():
+    unsure, looks, painted, known = case()
+    looks[4:7, 10:13] = 200
+    place = suggest.suggested(unsure, looks, painted, known)
+    assert cell(place) == (5, 11)
+    assert "unlike what is painted" in place.why
+
+
+def test_of_two_alike_the_larger():
+    unsure, looks, painted, known = case()
+    unsure[2:4, 2:4] = 0.9
+    unsure[10:18, 10:20] = 0.9
+    row, column = cell(suggest.suggested(unsure, looks, painted, known))
+    assert 10 <= row < 18
+    assert 10 <= column < 20
+
+
+def test_never_beside_paint_unless_nothing_else_is_left():
+    unsure, looks, painted, known = case()
+    unsure[0, 1] = 1.0
+    assert cell(suggest.suggested(unsure, looks, painted, known)) != (0, 1)
+    painted[:] = True
+    painted[7, 7] = False
+    assert cell(suggest.suggested(unsure, looks, painted, known)) == (7, 7)
+    painted[:] = True
+    assert suggest.suggested(unsure, looks, painted, known) is None
+
+
+def test_with_nothing_known_everything_is_new():
+    unsure, looks, painted, _ = case()
+    assert (suggest.novelty(looks, np.zeros((0, 3))) == 1).all()
+    assert suggest.suggested(unsure, looks, painted, np.zeros((0, 3))) is not None
+
+
+def test_novelty_is_the_distance_to_the_nearest():
+    rng = np.random.default_rng(0)
+    looks, known = rng.random((9, 8, 5)) * 255, rng.random((40, 5)) * 255
+    flat = np.sqrt(((looks.reshape(-1, 1, 5) - known[None]) ** 2).sum(axis=2)).min(axis=1)
+    expected = np.minimum(flat / np.quantile(flat, 0.99), 1.5).reshape(9, 8)
+    assert np.abs(suggest.novelty(looks, known) - expected).max() < 1e-3
+
+
+def test_means_of_cells():
+    values = np.random.default_rng(0).random((2 * suggest.CELL + 3, suggest.CELL + 1))
+    found = suggest.cell_means(values)
+    assert found.shape == (3, 2)
+    assert found[0, 0] == pytest.approx(values[: suggest.CELL, : suggest.CELL].mean())
+    assert found[2, 1] == pytest.approx(values[2 * suggest.CELL :, suggest.CELL :].mean())
+    planes = suggest.cell_means(np.stack([values, 2 * values], axis=2))
+    assert np.allclose(planes[..., 1], 2 * found)
+
+
+def test_looks_of_paint_are_means_of_its_cells():
+    codes = np.array([[0, 10], [20, 10], [100, 7]], np.uint8)
+    row, column = np.array([0, 1, 90]), np.array([3, 2, 5])
+    assert suggest.painted_looks(codes, row, column).tolist() == [[10, 10], [100, 7]]
+    assert suggest.painted_looks(codes[:0], row[:0], column[:0]).shape == (0, 2)
+
+
+def test_a_class_without_paint_is_soon_found(tmp_path):
+    size = (300, 280)
+    project, truth = open_project(tmp_path, 2, size), drawn(0, size)[1]
+    segmenter, listener = Segmenter(project, Codes(project, Store())), Listener()
+    with pytest.raises(Refused, match="two classes"):
+        where_next(segmenter, listener, 0, 0)
+    paint_strokes(project, 0, ((0, 40, 30), (1, 60, 130), (0, 200, 20), (1, 20, 220)))
+    for _ in range(8):
+        place = where_next(segmenter, listener, 0, 0)
+        assert (place["say"], place["image"]) == ("next", 0)
+        row, column = place["row"], place["col"]
+        assert project.labels[0].whole()[row, column] == 255
+        found = int(truth[row, column])
+        masks = raster.covered([[row, column]], 5, size)
+        project.labels[0].paint([(region, mask & (region.of(truth) == found)) for region, mask in masks], found)
+        if found == 2:
+            break
+    assert found == 2
+    anywhere = where_next(segmenter, listener, None, 0)
+    assert anywhere["image"] in (0, 1)
+    project.close()
