@@ -28,7 +28,8 @@ TABLE = {
     "report": ("io",),
     "jobs": ("synthetic", "export", "sklearn", "report"),
     "experiments": ("jobs",),
-    "cli": ("experiments",),
+    "scale": ("jobs",),
+    "cli": ("experiments", "scale"),
 }
 # What `import hedgerow`, or an environment without the extras, must not load.
 MAY_BE_MISSING = (
@@ -41,6 +42,8 @@ MAY_BE_MISSING = (
     "sklearn",
     "IPython",
     "timm",
+    "fsspec",
+    "distributed",
 )
 READERS = ("PIL", "tifffile", "imagecodecs", "roifile", "zarr", "rich")  # each for one kind of file, or for a terminal
 # Modules that are named in a string and found at run time, and why.
@@ -130,7 +133,7 @@ def test_the_documentation_has_the_same_table():
     text = (SOURCE.parents[1] / "docs" / "contributing.md").read_text(encoding="utf-8")
     rows = [line.split("|")[1:4] for line in text.splitlines() if line.startswith(("| `", "| (top)"))]
     doors = ("synthetic", "export", "sklearn", "report")
-    words = {"nothing else of the house": (), "top": (TOP,), "the doors": doors, "all": ("experiments",)}
+    words = {"nothing else of the house": (), "top": (TOP,), "the doors": doors, "all": ("experiments", "scale")}
     found = {}
     for rooms, _, may in rows:
         below = words.get(may.strip(), tuple(may.strip().split(", ")))

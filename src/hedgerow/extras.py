@@ -6,7 +6,10 @@ import importlib.util
 from hedgerow.errors import HedgerowError
 
 # The extra in pyproject.toml that installs a package; "net" installs the others.
-EXTRAS = {"onnx": "onnx", "sklearn": "sklearn", "onnxruntime": "pretrained"}
+EXTRAS = {
+    "onnx": "onnx", "sklearn": "sklearn", "onnxruntime": "pretrained", "distributed": "scale",
+    "fsspec": "cloud", "s3fs": "cloud", "aiohttp": "cloud",
+}  # fmt: skip
 
 
 def require(package: str, what: str) -> None:

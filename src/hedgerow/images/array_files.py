@@ -72,14 +72,14 @@ def _zarr_pixel_size(node: Any) -> PixelSize | None:
 def _full_size(node: Any, path: Path) -> tuple[Any, str]:
     """The array to read, and letters for its axes, "" where they have no names."""
     if hasattr(node, "shape"):
-        return node, _letters(getattr(node.metadata, "dimension_names", None) or ())
+        return node, axis_letters(getattr(node.metadata, "dimension_names", None) or ())
     attributes = dict(node.attrs)
     multiscales = attributes.get("ome", attributes).get("multiscales")
     if multiscales:
         names = [axis["name"] if isinstance(axis, dict) else axis for axis in multiscales[0].get("axes", ())]
         inside = multiscales[0]["datasets"][0]["path"]
         _refuse_special_metadata(path / node.path / inside)
-        return node[inside], _letters(names)
+        return node[inside], axis_letters(names)
     _refuse_special_metadata(path / node.path / "0")
     if "0" in node:  # converters often put the image one folder down
         return _full_size(node["0"], path)
@@ -89,7 +89,7 @@ def _full_size(node: Any, path: Path) -> tuple[Any, str]:
     )
 
 
-def _letters(names: Sequence[str | None]) -> str:
+def axis_letters(names: Sequence[str | None]) -> str:
     """Axis names as letters, or "" if they do not say which axes are rows and columns."""
     letters = "".join((name or "?")[0].upper() for name in names)
     return letters if letters.count("Y") == letters.count("X") == 1 else ""

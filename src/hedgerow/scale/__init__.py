@@ -1,0 +1,11 @@
+"""Images larger than memory, and work for more than one machine: read lazily, computed shard by shard, resumed."""
+
+from hedgerow.lazy import attach
+
+# Each module is loaded when it is first used, so that importing this package is instant.
+_HOMES = {
+    "predict_large": "predicting",
+}
+
+__all__ = sorted(_HOMES)
+__getattr__, __dir__ = attach("hedgerow.scale", _HOMES)
