@@ -15,6 +15,7 @@ from hedgerow.images.pixel_size import PixelSize, of_multiscale
 from hedgerow.images.places import ZARR_METADATA, refuse_unreadable
 from hedgerow.images.stored import Role, Stored, array_axes, stored_array
 
+UNFINISHED = ".hedgerow-unfinished"  # a folder in a result that is still being computed
 # The third version of the format differs only for arrays of records.
 _NPY_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
@@ -50,6 +51,7 @@ def opened_zarr(path: Path, role: Role) -> Iterator[Stored]:
     import zarr
 
     _refuse_special_metadata(path)
+    refuse_unfinished(path)
     opened = zarr.open(path, mode="r")
     array, axes = _full_size(opened, path)
     if array.dtype.kind not in "buif":
@@ -61,6 +63,20 @@ def opened_zarr(path: Path, role: Role) -> Iterator[Stored]:
         path, shape, array.dtype, axes or array_axes(shape), lambda: array, is_array=not axes, block=block
     )
     yield replace(stored, pixel=lambda: _zarr_pixel_size(opened))
+
+
+def refuse_unfinished(path: Path) -> None:
+    """Raise InputError if a result of ours is not complete: its arrays are there, but not all of their pixels."""
+    if (path / UNFINISHED).exists():
+        raise InputError(unfinished(str(path)))
+
+
+def unfinished(path: str) -> str:
+    """What to say of a result that is not complete."""
+    return (
+        f"{path} is not finished: a prediction was interrupted, and the rest of its pixels are missing; give the same "
+        "command again to complete it."
+    )
 
 
 def _zarr_pixel_size(node: Any) -> PixelSize | None:

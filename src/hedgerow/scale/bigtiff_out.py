@@ -22,7 +22,7 @@ def write(result: Result, grid: Grid, pixel: PixelSize | None, model: Model, rep
 
     with atomic_path(Path(result.path)) as temporary, tifffile.TiffWriter(temporary, bigtiff=True, ome=True) as tiff:
         for level in range(grid.n_levels):
-            array = array_of(result.store, level)
+            array = array_of(result, level)
             settings: dict[str, Any] = {
                 "shape": array.shape,
                 "dtype": array.dtype,

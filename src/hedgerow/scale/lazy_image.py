@@ -25,6 +25,7 @@ class Wanted:
     pages:  as in `read_image`
     level:  of a pyramid, 0 the largest
     sought: micrometres of a pixel: the level that comes nearest is read, in place of a number
+    stamp:  of a run: what a worker has opened for one run is not taken for another one
     """
 
     path: str
@@ -32,6 +33,7 @@ class Wanted:
     pages: str | int | tuple[int, ...] | None = None
     level: int = 0
     sought: float | None = None
+    stamp: str = ""
 
 
 @dataclass(frozen=True)

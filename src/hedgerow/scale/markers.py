@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from hedgerow.errors import InputError
+from hedgerow.images.array_files import UNFINISHED, unfinished
 from hedgerow.scale.remote import file_system, is_remote, patiently
 from hedgerow.temporary import temporary_in
 
-UNFINISHED = ".hedgerow-unfinished"
 RECORD = "run.json"
 
 
@@ -105,11 +105,6 @@ class Markers:
 
 
 def refuse_unfinished(path: str) -> None:
-    """Raise InputError if a result is not complete."""
-    if path.startswith(("http://", "https://")):
-        return  # a page cannot be asked what lies in a folder; without metadata it is no image anyway
-    if Markers(path).read_record() is not None:
-        raise InputError(
-            f"{path} is not finished: a prediction was interrupted, and the rest of its pixels are missing; give the "
-            "same command again to complete it."
-        )
+    """Raise InputError if a result is not complete. A web page cannot be asked what lies in a folder."""
+    if not path.startswith(("http://", "https://")) and Markers(path).read_record() is not None:
+        raise InputError(unfinished(path))

@@ -22,12 +22,14 @@ class Mask:
     """The pixels to compute.
 
     path:       an image of the same proportions, smaller or not: they are those where it is not 0; "": none
+    stamp:      of a run, as in `Wanted`
     sign, bound: "<" or ">" a value: squares in which a pixel has such a value in some channel
     """
 
     path: str = ""
     sign: str = ""
     bound: float = 0.0
+    stamp: str = ""
 
     def allowed(self, image: LazyImage, place: Region) -> np.ndarray:
         """(h,w) bool of a region of the image."""
@@ -45,7 +47,7 @@ class Mask:
         return np.ascontiguousarray(place.within(whole).of(spread))
 
     def _of_file(self, image: LazyImage, place: Region) -> np.ndarray:
-        mask = opened(Wanted(self.path))
+        mask = opened(Wanted(self.path, stamp=self.stamp))
         rows = _nearest(np.arange(place.top, place.bottom), mask.size[0], image.size[0])
         columns = _nearest(np.arange(place.left, place.right), mask.size[1], image.size[1])
         part = Region(int(rows[0]), int(rows[-1]) + 1, int(columns[0]), int(columns[-1]) + 1)
@@ -56,7 +58,7 @@ class Mask:
         """Refuse a mask of other proportions."""
         if not self.path:
             return
-        mask = opened(Wanted(self.path))
+        mask = opened(Wanted(self.path, stamp=self.stamp))
         shrinkage = [a / b for a, b in zip(image.size, mask.size, strict=True)]
         slack = max(1 / min(mask.size), 0.01)
         if abs(shrinkage[0] / shrinkage[1] - 1) > slack:
@@ -67,7 +69,7 @@ class Mask:
 
     @property
     def identity(self) -> dict[str, object]:
-        file = dict(opened(Wanted(self.path)).identity) if self.path else {}
+        file = dict(opened(Wanted(self.path, stamp=self.stamp)).identity) if self.path else {}
         return {"file": file, "sign": self.sign, "bound": self.bound}
 
 
@@ -76,7 +78,7 @@ def _nearest(places: np.ndarray, n_there: int, n_here: int) -> np.ndarray:
     return np.minimum(((2 * places + 1) * n_there) // (2 * n_here), n_there - 1)
 
 
-def mask_of(text: str | None) -> Mask | None:
+def mask_of(text: str | None, stamp: str = "") -> Mask | None:
     """A mask from what a user gives: the name of a file, or "> 30", "< 220"."""
     if text is None:
         return None
@@ -85,7 +87,7 @@ def mask_of(text: str | None) -> Mask | None:
         return Mask(sign=match[1], bound=float(match[2]))
     if text.lstrip()[:1] in ("<", ">"):
         raise InputError(f"the mask is {text!r}; give the name of an image, or a threshold such as '> 30' or '< 220'.")
-    return Mask(path=absolute(text))
+    return Mask(path=absolute(text), stamp=stamp)
 
 
 @lru_cache(maxsize=32)

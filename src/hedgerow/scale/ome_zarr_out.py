@@ -40,20 +40,20 @@ def create(result: Result, grid: Grid) -> None:
 
 
 @lru_cache(maxsize=64)
-def array_of(store: str, level: int) -> Any:
+def array_of(result: Result, level: int) -> Any:
     """The array of a level, opened for writing."""
     import zarr
 
     return patiently(
-        lambda: zarr.open_array(store_of(store), path=str(level), mode="r+"),
-        f"cannot write {store}",
-        is_asked=is_remote(store),
+        lambda: zarr.open_array(store_of(result.store), path=str(level), mode="r+"),
+        f"cannot write {result.store}",
+        is_asked=is_remote(result.store),
     )
 
 
 def write_shard(result: Result, shard: Shard, values: np.ndarray) -> None:
     """Write a whole shard, (h,w) or (C,h,w), of which the caller is the only owner."""
-    array, region = array_of(result.store, shard.level), shard.region
+    array, region = array_of(result, shard.level), shard.region
     place = (slice(region.top, region.bottom), slice(region.left, region.right))
 
     def write() -> None:
@@ -81,7 +81,7 @@ def _flush(result: Result, shard: Shard) -> None:
 
 def shrunk(result: Result, shard: Shard) -> np.ndarray:
     """What a shard of a further level holds: every second pixel of the level above it, in both directions."""
-    array = array_of(result.store, shard.level - 1)
+    array = array_of(result, shard.level - 1)
     region = shard.region
     found = np.empty(result.shape((region.height, region.width)), result.dtype)
     for c in range(result.n_channels or 1):
@@ -155,7 +155,6 @@ def _channels(names: Sequence[str], dtype: str) -> list[dict[str, Any]]:
 
 def remove(store: str) -> None:
     """Remove a result, if it is there."""
-    array_of.cache_clear()
     if not is_remote(store):
         shutil.rmtree(store, ignore_errors=True)
         return

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from hedgerow.errors import InputError
 from hedgerow.files import PathLike, check_folder_writable
@@ -83,15 +84,15 @@ def predict_large(
     True
     """
     content = content_of(model)
-    own = loaded(content, "cpu")
-    wanted = wanted_image(own, image, pages, level, pixel_size)
+    own, stamp = loaded(content, "cpu"), uuid4().hex
+    wanted = wanted_image(own, image, pages, level, pixel_size, stamp)
     lazy = opened(wanted)
     check_image(own, lazy, say)
     part = region_of(region, lazy.size)
-    chosen = mask_of(mask)
+    chosen = mask_of(mask, stamp)
     if chosen is not None:
         chosen.check(lazy)
-    results = results_for(own, str(output), what, dtype)
+    results = results_for(own, str(output), what, dtype, stamp)
     grid = grid_for((part.height, part.width), sum(one.bytes_per_pixel for one in results), shard)
     job = Job(wanted, results, grid, part, chosen, tile, memory)
     _check_places(results, [str(image), *([str(model)] if isinstance(model, str | Path) else [])], overwrite)
@@ -108,11 +109,16 @@ def predict_large(
 
 
 def wanted_image(
-    model: Model, image: PathLike, pages: Pages = None, level: int = 0, pixel_size: float | None = None
+    model: Model,
+    image: PathLike,
+    pages: Pages = None,
+    level: int = 0,
+    pixel_size: float | None = None,
+    stamp: str = "",
 ) -> Wanted:
     """The image as the model takes it."""
     numbers = pages if pages is None or isinstance(pages, str | int) else tuple(pages)
-    return Wanted(absolute(image), model.features.layout, numbers, level, pixel_size)
+    return Wanted(absolute(image), model.features.layout, numbers, level, pixel_size, stamp)
 
 
 def check_image(model: Model, image: LazyImage, say: Any) -> None:

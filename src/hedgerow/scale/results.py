@@ -26,6 +26,7 @@ class Result:
     n_channels: None: it has no axis of channels
     names:  of the channels
     fill:   what pixels have that were not computed
+    stamp:  of a run, as in `Wanted`
     """
 
     what: str
@@ -35,6 +36,7 @@ class Result:
     n_channels: int | None
     names: tuple[str, ...]
     fill: int
+    stamp: str = ""
 
     @property
     def is_tiff(self) -> bool:
@@ -55,7 +57,7 @@ class Result:
         return scaled(MAPS[self.what](proba), self.dtype)
 
 
-def results_for(model: Model, output: str, whats: Sequence[str], dtype: str) -> tuple[Result, ...]:
+def results_for(model: Model, output: str, whats: Sequence[str], dtype: str, stamp: str = "") -> tuple[Result, ...]:
     """The results that are asked for: labels under the name itself, others as name_proba and so on."""
     unknown = [what for what in whats if what not in WHATS]
     if unknown or not whats:
@@ -70,7 +72,7 @@ def results_for(model: Model, output: str, whats: Sequence[str], dtype: str) -> 
         names = tuple(model.legend.spoken(value) for value in model.classes) if what == "proba" else ()
         n_channels = model.n_classes if what == "proba" else None
         fill = model.unlabelled if what == "labels" else 0
-        found.append(Result(what, path, store, _dtype(model, what, dtype), n_channels, names, fill))
+        found.append(Result(what, path, store, _dtype(model, what, dtype), n_channels, names, fill, stamp))
     return tuple(found)
 
 
