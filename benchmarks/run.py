@@ -23,6 +23,7 @@ import bench_filters
 import bench_forest
 import bench_gpu
 import bench_growth
+import bench_large
 import bench_net
 import bench_pixels
 import bench_set
@@ -45,6 +46,7 @@ BENCHMARKS = {
     "gpu": bench_gpu,
     "tables": bench_tables,
     "day": bench_day,
+    "large": bench_large,
 }
 RESULTS = Path(__file__).parent / "RESULTS.md"
 PACKAGES = (
