@@ -96,7 +96,9 @@ def run_large(folder: str, side: int, workers: int, n_crops: int) -> Outcome:
     model = hr.load(Path(folder, "model.hedge"))
     os.environ["HEDGEROW_THREADS"] = "1"
     with (
-        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None, memory_limit=0) as cluster,
+        LocalCluster(
+            n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", memory_limit=0
+        ) as cluster,
         Client(cluster) as client,
     ):
         small = Path(folder, f"warm{side}-{workers}.ome.zarr")

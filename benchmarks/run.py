@@ -23,6 +23,7 @@ import bench_filters
 import bench_forest
 import bench_gpu
 import bench_growth
+import bench_kills
 import bench_large
 import bench_net
 import bench_pixels
@@ -47,6 +48,7 @@ BENCHMARKS = {
     "tables": bench_tables,
     "day": bench_day,
     "large": bench_large,
+    "kills": bench_kills,
 }
 RESULTS = Path(__file__).parent / "RESULTS.md"
 PACKAGES = (

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -33,6 +33,11 @@ Workers = Annotated[int | None, _option("--workers", min=1, help="Number of proc
 Cluster = Annotated[
     str | None,
     _option("--cluster", metavar="ADDRESS", help="Dask scheduler whose workers do it, e.g. tcp://host:8786."),
+]
+
+AnyDevice = Annotated[
+    Literal["cpu", "cuda", "auto"],
+    typer.Option(help="Where to compute; auto: networks and encoders on a GPU where a worker has one."),
 ]
 
 

@@ -6,9 +6,10 @@ from typing import Annotated, Literal
 
 import typer
 
-from hedgerow import jobs
+from hedgerow import jobs, scale
 from hedgerow.cli.common import Result, Unfinished
 from hedgerow.cli.large import (
+    AnyDevice,
     Cluster,
     Level,
     Mask,
@@ -87,7 +88,7 @@ def predict(
         typer.Option(min=1, help="Side of a tile in pixels; by default what fits in memory.", rich_help_panel=MORE),
     ] = None,
     pages: Pages = None,
-    device: Device = "cpu",
+    device: AnyDevice = "cpu",
     cache: Cache = None,
     overwrite: Overwrite = False,
 ) -> Result:
@@ -105,8 +106,9 @@ def predict(
             client=client_of(workers, cluster), overwrite=overwrite,
         )  # fmt: skip
     refuse_for_folders(level=level, pixel_size=pixel_size, region=region, mask=mask, no_labels=no_labels)
-    found = jobs.predict(
-        model, images, output, overlay=overlay, proba=proba, confidence=confidence, entropy=entropy, dtype=proba_type,
+    found = scale.predict_batch(
+        model, images, output, client=client_of(workers, cluster),
+        overlay=overlay, proba=proba, confidence=confidence, entropy=entropy, dtype=proba_type,
         format=format, measure=measure, outlines=outlines or (), object_type=object_type, background=background,
         min_size=min_size, fill_holes=fill_holes, split=split, connectivity=4 if connectivity == "4" else 8, tile=tile,
         pages=pages, device=device, overwrite=overwrite, say=print,

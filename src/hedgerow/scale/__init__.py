@@ -4,6 +4,7 @@ from hedgerow.lazy import attach
 
 # Each module is loaded when it is first used, so that importing this package is instant.
 _HOMES = {
+    "predict_batch": "batches",
     "predict_large": "predicting",
 }
 

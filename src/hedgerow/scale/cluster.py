@@ -15,6 +15,7 @@ from hedgerow.scale.shards import Shard
 from hedgerow.scale.work import Job, work_on
 
 AHEAD = 2  # tasks for each thread of a worker that the scheduler knows
+PATIENCE = 20  # seconds for a scheduler to answer
 DEATHS = 5  # of workers, over one task, before it is given up
 Item = TypeVar("Item")
 Client = Any  # of `dask.distributed`, which has no types
@@ -32,7 +33,7 @@ def connected(to: Client | str | int) -> Iterator[Client]:
         return
     if isinstance(to, str):
         try:
-            client = dask.Client(to, timeout="20s", set_as_default=False)
+            client = dask.Client(to, timeout=PATIENCE, set_as_default=False)
         except (OSError, ValueError) as problem:
             raise InputError(
                 f"there is no Dask scheduler at {to}: {one_line(problem)}; start one with `dask scheduler`, and give "
@@ -47,7 +48,7 @@ def connected(to: Client | str | int) -> Iterator[Client]:
     before = os.environ.get("HEDGEROW_THREADS")
     os.environ["HEDGEROW_THREADS"] = "1"  # the processes are what runs side by side
     try:
-        cluster = dask.LocalCluster(n_workers=to, threads_per_worker=1, dashboard_address=None, memory_limit=0)
+        cluster = dask.LocalCluster(n_workers=to, threads_per_worker=1, dashboard_address="127.0.0.1:0", memory_limit=0)
     finally:
         if before is None:
             del os.environ["HEDGEROW_THREADS"]

@@ -64,7 +64,9 @@ class _RemoteArray:
         each = int(np.prod(self.shape[1:], dtype=np.int64)) * self.dtype.itemsize
         begin = self.start + rows.start * each
         n_bytes = len(rows) * each
-        data = patiently(lambda: self.system.cat_file(self.inside, begin, begin + n_bytes), f"cannot read {self.path}")
+        data = patiently(
+            lambda: self.system.cat_file(self.inside, start=begin, end=begin + n_bytes), f"cannot read {self.path}"
+        )
         if len(data) < n_bytes:
             raise InputError(f"cannot read {self.path}: it ends before row {rows.stop}; copy or save it again")
         found = np.frombuffer(data, self.dtype).reshape(len(rows), *self.shape[1:])
