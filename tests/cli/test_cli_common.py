@@ -213,7 +213,7 @@ def test_threads_before_and_after_the_command(hedgerow, model_file, arguments):
 
 def test_a_value_that_looks_like_a_common_option_is_a_value(hedgerow, place, model_file, monkeypatch):
     given = {}
-    monkeypatch.setattr(jobs, "report", lambda *a, **options: given.update(options) or 0, raising=False)
+    monkeypatch.setattr(scale, "report", lambda *a, **options: given.update(options) or 0, raising=False)
     (place / "r.html").write_text("")
     arguments = (model_file, place / "images", place / "labels", "-o", place / "r.html")
     assert hedgerow("report", *arguments, "--title", "--quiet").out
@@ -239,8 +239,10 @@ def interrupt(*args, **options):
 
 def test_after_an_interrupt_what_can_be_resumed_says_so(hedgerow, place, model_file, monkeypatch):
     pytest.importorskip("torch", reason="experiments need PyTorch")
-    for job in ("train", "refine", "predict"):
+    for job in ("train", "refine"):
         monkeypatch.setattr(jobs, job, interrupt, raising=False)
+    for job in ("predict_batch", "predict_large"):
+        monkeypatch.setattr(scale, job, interrupt, raising=False)
     monkeypatch.setattr("hedgerow.experiments.run_experiment", interrupt, raising=False)
     data = (place / "images", place / "labels", "-o", place / "m.hedge")
     calls = {
@@ -248,6 +250,7 @@ def test_after_an_interrupt_what_can_be_resumed_says_so(hedgerow, place, model_f
         ("experiment", "zebrafish", "-o", place / "z"): "give the same command again to go on where it stopped",
         ("train", *data): "nothing was left half-written",
         ("predict", model_file, place / "images", "-o", place / "out"): "nothing was left half-written",
+        ("predict", model_file, "a.npy", "-o", "a.ome.zarr"): "give the same command again to go on where it stopped",
     }
     for arguments, told in calls.items():
         finished = hedgerow(*arguments)

@@ -140,6 +140,10 @@ def evaluate(
     background: Annotated[int | None, typer.Option(help="Class to leave out of a second balanced accuracy.")] = None,
     unlabelled: Unlabelled = None,
     pages: Pages = None,
+    level: Level = 0,
+    pixel_size: PixelSize = None,
+    workers: Workers = None,
+    cluster: Cluster = None,
     device: Device = "cpu",
     cache: Cache = None,
     overwrite: Overwrite = False,
@@ -148,9 +152,10 @@ def evaluate(
 
     Example: hedgerow evaluate model.hedge test_photos/ test_painted/
     """
-    found = jobs.evaluate(
+    found = scale.evaluate(
         model, *told_apart([*images, labels]), json_file, csv=csv_file, background=background, unlabelled=unlabelled,
-        pages=pages, device=device, overwrite=overwrite,
+        pages=pages, level=level, pixel_size=pixel_size, device=device, client=client_of(workers, cluster),
+        overwrite=overwrite,
     )  # fmt: skip
     scores = found.scores
     print(scores)

@@ -4,8 +4,10 @@ from hedgerow.lazy import attach
 
 # Each module is loaded when it is first used, so that importing this package is instant.
 _HOMES = {
+    "evaluate": "evaluating",
     "predict_batch": "batches",
     "predict_large": "predicting",
+    "report": "reporting",
 }
 
 __all__ = sorted(_HOMES)

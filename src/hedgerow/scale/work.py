@@ -87,7 +87,7 @@ def predicted(job: Job, model: Model, shard: Shard) -> dict[str, np.ndarray]:
     size = (region.height, region.width)
     found = {one.what: np.full(one.shape(size), one.fill, one.dtype) for one in job.results}
     allowed = None if job.mask is None else job.mask.allowed(image, place)
-    tiles = [one for tile in _tiles(job, model, place) if (one := _occupied(tile, place, allowed)) is not None]
+    tiles = [one for tile in _tiles(job, model, place) if (one := occupied(tile, place, allowed)) is not None]
     windows = ahead(lambda tile: Window(image, needed(model, image.size, tile)), tiles)
     for tile, window in zip(tiles, windows, strict=True):
         inside = tile.within(place)
@@ -125,7 +125,7 @@ def _tiles(job: Job, model: Model, place: Region) -> list[Region]:
     return cut(place, job.tile or fitting_tile(model, job.memory), cell)
 
 
-def _occupied(tile: Region, place: Region, allowed: np.ndarray | None) -> Region | None:
+def occupied(tile: Region, place: Region, allowed: np.ndarray | None) -> Region | None:
     """The part of a tile in which there is something to compute."""
     if allowed is None:
         return tile
