@@ -14,7 +14,7 @@ import pytest
 import typer
 
 import hedgerow as hr
-from hedgerow import jobs, progress, threads
+from hedgerow import jobs, progress, scale, threads
 from hedgerow.cli import common
 from hedgerow.cli.app import app
 from helpers.refusals import assert_refused
