@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from hedgerow import jobs
+from hedgerow import jobs, scale
 from hedgerow.cli.common import Result
 from hedgerow.cli.parts import (
     Cache,
@@ -102,7 +102,7 @@ def train(
         )  # fmt: skip
         print(f"{output}: {megabytes(fitted.n_bytes)}")
         return {"model": str(output), "bytes": fitted.n_bytes, "stages": [asdict(stage) for stage in fitted.stages]}
-    trained = jobs.train(
+    trained = scale.train(
         *told_apart([*images, labels]), output, None if config is None else StackConfig.read(config),
         changes=given(options), layers=_names(layers), unlabelled=_unlabelled(unlabelled), max_classes=max_classes,
         pages=pages, overwrite=overwrite, keep=[] if config is None else [config], say=print,

@@ -7,7 +7,7 @@ probabilities that level k+1 learns from come, group by group, from trees that n
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from hedgerow.features.joined import Joined
 from hedgerow.features.kept import Ready
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.features.registry import fit_features, kinds_of, layout_of
-from hedgerow.forest.arrays import ForestStack
+from hedgerow.forest.arrays import Forest, ForestStack
 from hedgerow.forest.choosing import settings_for
 from hedgerow.forest.groups import GroupsOf, groups_of, with_groups
 from hedgerow.forest.grow import grow_forest
@@ -84,39 +84,17 @@ def grow_stack(
     labelled = replace(labelled, images=trained)
     blank = kinds_of(config.features)[0].blank
     images = with_groups(labelled, config, blank)
-    n_classes = labelled.n_classes
     with reporting(progress) as report:
         report("features", 0, 2)
         features, computed = _features(images, config, ready)
         features.validate()  # now, since a model that would not load is not saved
         report("features", 1, 2)
         samples = draw_samples(images, config)
-        planes = build_planes(images, features, computed, samples, n_classes if config.n_levels > 1 else 0, config)
+        prepared = Prepared(images, features, computed, samples)
         del computed  # the planes hold all that growing reads
-        report("features", 2, 2)
-        levels, scores = [], []
-        for level in range(config.n_levels):
-            here = planes if level else planes.first(features.n_features)
-            forest, predictors = _grow_level(here, samples, level, n_classes, config, report)
-            levels.append(forest.finished(here))
-            last = level + 1 == config.n_levels
-            is_held_out = all(predictor is not forest for predictor in predictors.values())
-            if last and not is_held_out:
-                break
-            into = None if last else (planes, features.n_features)
-            table = _pass_on(here, images, predictors, n_classes, into, report)
-            if is_held_out:
-                result = Scores(labelled.classes, table)
-                scores.append({"mean_dice": float(result.mean_dice), "accuracy": float(result.accuracy)})
-                log.info("level %d: held-out mean Dice %.4f", level + 1, result.mean_dice)
-                if scored is not None:
-                    scored(level + 1, float(result.mean_dice), groups_of(labelled))
-    if config.drop_levels and len(scores) == len(levels):
-        best = int(np.argmax([score["mean_dice"] for score in scores]))
-        for level in range(best + 1, len(levels)):
-            log.info("level %d is left out: the best held-out score is that of level %d", level + 1, best + 1)
-        levels = levels[: best + 1]
-    settings = {"config": config.to_dict(), "n_images": len(labelled), "held_out": scores, "held": groups_of(labelled)}
+        held = groups_of(labelled)
+        levels, scores = grow_levels(prepared, labelled.classes, config, report, held, scored)
+    settings = {"config": config.to_dict(), "n_images": len(labelled), "held_out": scores, "held": held}
     known = Known(tuple(image.mark for image in trained), tuple(image.mark for image in reserved))
     stack = ForestStack(
         features,
@@ -131,6 +109,58 @@ def grow_stack(
     stack.validate()
     reused.let_go()
     return stack
+
+
+@dataclass
+class Prepared:
+    """What growing needs: images with targets and groups, and their features (F,H,W) by number; whole images, or the
+    parts of them that training reads (`thinned`)."""
+
+    images: Sequence[LabelledImage]
+    features: FeatureSet
+    computed: Callable[[int], np.ndarray] | None
+    samples: Samples
+
+
+def grow_levels(
+    prepared: Prepared,
+    classes: tuple[int, ...],
+    config: StackConfig,
+    report: Report,
+    held: GroupsOf,
+    scored: Callable[[int, float, GroupsOf], None] | None = None,
+) -> tuple[list[Forest], list[dict[str, float]]]:
+    """Grow the levels of a stack; returns them, without those that do not help, and the scores of all."""
+    images, features, samples, n_classes = prepared.images, prepared.features, prepared.samples, len(classes)
+    computed, prepared.computed = prepared.computed, None  # gone as soon as the planes hold all that growing reads
+    assert computed is not None
+    planes = build_planes(images, features, computed, samples, n_classes if config.n_levels > 1 else 0, config)
+    del computed
+    report("features", 2, 2)
+    levels: list[Forest] = []
+    scores: list[dict[str, float]] = []
+    for level in range(config.n_levels):
+        here = planes if level else planes.first(features.n_features)
+        forest, predictors = _grow_level(here, samples, level, n_classes, config, report)
+        levels.append(forest.finished(here))
+        last = level + 1 == config.n_levels
+        is_held_out = all(predictor is not forest for predictor in predictors.values())
+        if last and not is_held_out:
+            break
+        into = None if last else (planes, features.n_features)
+        table = _pass_on(here, images, predictors, n_classes, into, report)
+        if is_held_out:
+            result = Scores(classes, table)
+            scores.append({"mean_dice": float(result.mean_dice), "accuracy": float(result.accuracy)})
+            log.info("level %d: held-out mean Dice %.4f", level + 1, result.mean_dice)
+            if scored is not None:
+                scored(level + 1, float(result.mean_dice), held)
+    if config.drop_levels and len(scores) == len(levels):
+        best = int(np.argmax([score["mean_dice"] for score in scores]))
+        for level in range(best + 1, len(levels)):
+            log.info("level %d is left out: the best held-out score is that of level %d", level + 1, best + 1)
+        levels = levels[: best + 1]
+    return levels, scores
 
 
 def _features(
@@ -195,7 +225,7 @@ def _skipped_groups(order: np.ndarray, n_trees: int, skip: float) -> list[np.nda
 
 def _pass_on(
     planes: TrainingPlanes,
-    images: list[LabelledImage],
+    images: Sequence[LabelledImage],
     predictors: dict[int, PlaneForest],
     n_classes: int,
     into: tuple[TrainingPlanes, int] | None,

@@ -8,6 +8,7 @@ _HOMES = {
     "predict_batch": "batches",
     "predict_large": "predicting",
     "report": "reporting",
+    "train": "training",
 }
 
 __all__ = sorted(_HOMES)
