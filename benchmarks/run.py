@@ -25,6 +25,7 @@ import bench_gpu
 import bench_growth
 import bench_kills
 import bench_large
+import bench_much
 import bench_net
 import bench_pixels
 import bench_set
@@ -49,6 +50,7 @@ BENCHMARKS = {
     "day": bench_day,
     "large": bench_large,
     "kills": bench_kills,
+    "much": bench_much,
 }
 RESULTS = Path(__file__).parent / "RESULTS.md"
 PACKAGES = (

@@ -60,7 +60,8 @@ def test_the_short_help_of_the_program(hedgerow):
 def test_common_options_come_first_and_rare_ones_in_groups(hedgerow, command):
     text = hedgerow(command, "--help").out
     groups = re.findall(r"^([A-Z][a-z ]+):$", text, re.MULTILINE)
-    rare = ["Objects", "Large images and many machines"] if command == "predict" else []
+    large = "Large images and many machines"
+    rare = {"predict": ["Objects", large], "train": [large]}.get(command, [])
     assert groups == ["Arguments", "Options", *rare, "Images and labels", "More options", "Common to all commands"]
     assert text.index("--output") < text.index("--pages") < text.index("--overwrite") < text.index("--debug")
 

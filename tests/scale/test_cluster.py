@@ -7,7 +7,10 @@ import pytest
 
 import hedgerow as hr
 from hedgerow.errors import ConfigError, HedgerowError, InputError
-from hedgerow.scale import batches, cluster, models
+from hedgerow.forest.autocontext import grow_stack
+from hedgerow.images.labelled import labelled_set
+from hedgerow.io.model_file import file_content
+from hedgerow.scale import batches, cluster, growing, models
 from hedgerow.scale.shards import Grid
 from helpers.files import listing, write
 from helpers.large import picture, write_zarr
@@ -63,6 +66,12 @@ def test_a_worker_that_is_killed_loses_nothing(two, there, stack, tmp_path):
     hr.predict_large(stack, there, "a.ome.zarr", shard=32, client=two, progress=report)
     assert killed
     assert listing(tmp_path / "a.ome.zarr") == listing(tmp_path / "whole.ome.zarr")
+
+
+def test_workers_grow_the_same_model(two, example, tiny_config, tmp_path):
+    labelled = labelled_set(example.images, example.labels)
+    expected = grow_stack(labelled, tiny_config)
+    assert file_content(grow_stack(labelled, tiny_config, grow_all=growing.on(two))) == file_content(expected)
 
 
 def test_the_graph_stays_small(two):

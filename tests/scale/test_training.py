@@ -1,5 +1,7 @@
 """Training on parts of images gives the same model, to the last byte, as training on whole ones."""
 
+import pickle
+from argparse import Namespace
 from dataclasses import replace
 
 import numpy as np
@@ -11,13 +13,14 @@ from hedgerow import scale
 from hedgerow.config import ContextConfig, SamplingConfig
 from hedgerow.features import protocol
 from hedgerow.forest import thinned
+from hedgerow.forest.autocontext import grow_stack
 from hedgerow.forest.groups import strokes, with_groups
 from hedgerow.forest.samples import choose_pixels, draw_samples
 from hedgerow.forest.thinned import Painted, thin
 from hedgerow.images.arrays import UNLABELLED_INDEX
 from hedgerow.images.labelled import labelled_set
 from hedgerow.io.model_file import file_content
-from hedgerow.scale import training
+from hedgerow.scale import cluster, growing, training
 from helpers.blobs import blobs
 from helpers.files import write
 from helpers.large import write_zarr
@@ -143,6 +146,24 @@ def test_settings_that_need_whole_images_get_them(tmp_path, monkeypatch):
     monkeypatch.setattr(training, "WORTH", 0.001)
     scale.train(*write_set(tmp_path, images, labels), tmp_path / "b.hedge", STROKES, say=said.append)
     assert any("most of the pixels" in one for one in said)
+
+
+def test_trees_grown_elsewhere_make_the_same_model(tmp_path, monkeypatch):
+    """Tasks come back in any order; `test_cluster` has real workers."""
+    images, labels = scribbled(5)
+    sent = []
+
+    def side_by_side(client, work, items, *others):
+        sent.append(len(items))
+        return [(item, work(*pickle.loads(pickle.dumps((item, *others))))) for item in items[::-1]]
+
+    monkeypatch.setattr(cluster, "side_by_side", side_by_side)
+    client = Namespace(scatter=lambda content, **options: content, nthreads=lambda: {"one": 1, "two": 1})
+    for config in (CONTEXT, replace(CONTEXT, held_out="trees"), replace(CONTEXT, held_out="none")):
+        expected = grow_stack(labelled_set(images, labels), config)
+        found = grow_stack(labelled_set(images, labels), config, grow_all=growing.on(client))
+        assert file_content(found) == file_content(expected)
+    assert sent[:2] == [6, 6]  # three forests of four trees side by side, in two levels
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -33,6 +33,14 @@ from hedgerow.progress import Report, reporting
 
 log = logging.getLogger("hedgerow")
 
+Seeds = Sequence[tuple[int, ...]]
+GrowAll = Callable[
+    [TrainingPlanes, Samples, list[list[np.ndarray]], int, StackConfig, Seeds, Callable[[], None]], list[PlaneForest]
+]
+"""Grows several forests side by side, the same as `grow_forest` grows one after another: (planes, samples, for each
+forest and tree the groups that it must not see, number of classes, settings, a seed for each forest, what to call after
+each tree) -> forests."""
+
 
 def fit_stack(
     images: Images,
@@ -73,11 +81,13 @@ def grow_stack(
     ready: Ready | None = None,
     progress: Report | None = None,
     scored: Callable[[int, float, GroupsOf], None] | None = None,
+    grow_all: GrowAll | None = None,
 ) -> ForestStack:
     """Grow a stack on labelled images.
 
     ready:  the features of those that are trained on, if already computed
     scored: is told the number of each level, its mean Dice, and on what that was held out, as soon as it is known
+    grow_all: who grows the forests, `scale.growing` for many machines; None: this process
     """
     log.info("classes\n%s", labelled.table)
     trained, reserved = reserve(labelled, config.reserve, config.seed)
@@ -93,7 +103,7 @@ def grow_stack(
         prepared = Prepared(images, features, computed, samples)
         del computed  # the planes hold all that growing reads
         held = groups_of(labelled)
-        levels, scores = grow_levels(prepared, labelled.classes, config, report, held, scored)
+        levels, scores = grow_levels(prepared, labelled.classes, config, report, held, scored, grow_all)
     settings = {"config": config.to_dict(), "n_images": len(labelled), "held_out": scores, "held": held}
     known = Known(tuple(image.mark for image in trained), tuple(image.mark for image in reserved))
     stack = ForestStack(
@@ -129,6 +139,7 @@ def grow_levels(
     report: Report,
     held: GroupsOf,
     scored: Callable[[int, float, GroupsOf], None] | None = None,
+    grow_all: GrowAll | None = None,
 ) -> tuple[list[Forest], list[dict[str, float]]]:
     """Grow the levels of a stack; returns them, without those that do not help, and the scores of all."""
     images, features, samples, n_classes = prepared.images, prepared.features, prepared.samples, len(classes)
@@ -141,7 +152,7 @@ def grow_levels(
     scores: list[dict[str, float]] = []
     for level in range(config.n_levels):
         here = planes if level else planes.first(features.n_features)
-        forest, predictors = _grow_level(here, samples, level, n_classes, config, report)
+        forest, predictors = _grow_level(here, samples, level, n_classes, config, report, grow_all)
         levels.append(forest.finished(here))
         last = level + 1 == config.n_levels
         is_held_out = all(predictor is not forest for predictor in predictors.values())
@@ -182,7 +193,13 @@ def _features(
 
 
 def _grow_level(
-    planes: TrainingPlanes, samples: Samples, level: int, n_classes: int, config: StackConfig, report: Report
+    planes: TrainingPlanes,
+    samples: Samples,
+    level: int,
+    n_classes: int,
+    config: StackConfig,
+    report: Report,
+    grow_all: GrowAll | None = None,
 ) -> tuple[PlaneForest, dict[int, PlaneForest]]:
     """The level's forest, and for every group, the forest that predicts it for the next level."""
     groups = np.unique(samples.group)
@@ -194,25 +211,27 @@ def _grow_level(
         done += n
         report(f"level {level + 1} of {config.n_levels}: trees", done, total)
 
-    def grow(skipped: list[np.ndarray], part: int) -> PlaneForest:
-        return grow_forest(planes, samples, skipped, n_classes, config, (config.seed, 3, level, part), advance)
+    def grow(forests: list[list[np.ndarray]]) -> list[PlaneForest]:
+        if grow_all is not None:
+            seeds = [(config.seed, 3, level, part) for part in range(len(forests))]
+            return grow_all(planes, samples, forests, n_classes, config, seeds, advance)
+        return [
+            grow_forest(planes, samples, skipped, n_classes, config, (config.seed, 3, level, part), advance)
+            for part, skipped in enumerate(forests)
+        ]
 
     advance(0)  # the first tree may take long, and it is no longer the features that do
     nothing = np.zeros(0, np.int32)
     order = np.random.default_rng((config.seed, 4, level)).permutation(groups)
     if config.held_out == "trees" and len(groups) > 1:
         skipped = _skipped_groups(order, config.n_trees, config.skip)
-        forest = grow(skipped, 0)
+        (forest,) = grow([skipped])
         never = {g: np.array([t for t, s in enumerate(skipped) if g in s]) for g in groups.tolist()}
         return forest, {g: forest.select(trees) for g, trees in never.items()}
-    forest = grow([nothing] * config.n_trees, 0)
-    if config.held_out == "folds" and len(groups) > 1:
-        predictors: dict[int, PlaneForest] = {}
-        for fold in range(n_folds):
-            held = order[fold::n_folds]
-            other = grow([held] * config.n_trees, fold + 1)
-            predictors |= {g: other for g in held.tolist()}
-        return forest, predictors
+    folds = [order[fold::n_folds] for fold in range(n_folds)] if len(groups) > 1 else []
+    forest, *others = grow([[skipped] * config.n_trees for skipped in (nothing, *folds)])
+    if folds:
+        return forest, {g: other for held, other in zip(folds, others, strict=True) for g in held.tolist()}
     return forest, {g: forest for g in groups.tolist()}
 
 

@@ -15,7 +15,7 @@ from hedgerow.features.at_places import fit_features_at
 from hedgerow.features.registry import layout_of
 from hedgerow.files import PathLike
 from hedgerow.forest.arrays import ForestStack
-from hedgerow.forest.autocontext import Prepared, grow_levels
+from hedgerow.forest.autocontext import GrowAll, Prepared, grow_levels
 from hedgerow.forest.choosing import SPARSE, settings_for_part
 from hedgerow.forest.groups import GroupsOf
 from hedgerow.forest.history import Known
@@ -31,15 +31,17 @@ from hedgerow.images.regions import Region
 from hedgerow.io import model_file
 from hedgerow.jobs import training as jobs_training
 from hedgerow.jobs.inputs import Say, checked_output, files_of, unsaid
-from hedgerow.jobs.training import UNLABELLED, UNSEEN, Trained
+from hedgerow.jobs.training import UNLABELLED, UNSEEN, Trained, unlabelled_value
 from hedgerow.kernels import reused
 from hedgerow.progress import Report, reporting
+from hedgerow.scale import cluster, growing
 from hedgerow.scale.lazy_image import LazyImage, Wanted
 from hedgerow.scale.opening import is_lazy, open_image
 from hedgerow.scale.pairs import LARGE
 
 MUCH = 2**27  # pixels of all images together: with more, only what is needed is kept
 MOST_PAINTED = 2**28  # labelled pixels that are kept by their places
+LOOKED_AT = 4  # label maps of which it is asked whether 0 means that nothing was painted
 WORTH = 0.5  # of the pixels: if training needs more of them, all are kept
 _BAND = 1024
 
@@ -114,6 +116,7 @@ def train(
     pages: Pages = None,
     max_classes: int = 64,
     overwrite: bool = False,
+    client: Any = None,
     say: Say = unsaid,
     progress: Report | None = None,
     **options: Any,
@@ -121,7 +124,16 @@ def train(
     """As `jobs.train`. Of sets with more than MUCH pixels only what training needs is kept; the model is the same.
 
     Where it would need most of the pixels, or whole images, all are kept as in `jobs.train`.
+    client: who grows the forests: a `dask.distributed.Client`, the address of a scheduler, or a number of worker
+            processes; None: this process
     """
+    if client is not None:
+        with cluster.connected(client) as found:
+            return train(
+                images, labels, output, config, changes=changes, unlabelled=unlabelled, pages=pages,
+                max_classes=max_classes, overwrite=overwrite, say=say, progress=progress,
+                grow_all=growing.on(found), **options,
+            )  # fmt: skip
 
     def on_whole_images() -> Trained:
         return jobs_training.train(
@@ -138,9 +150,13 @@ def train(
     def scored(level: int, dice: float, held: GroupsOf) -> None:
         say(f"level {level}: mean Dice {dice:.3f} on {UNSEEN[held]} it did not see")
 
-    value = UNLABELLED if unlabelled is None or unlabelled == "auto" else check_unlabelled(int(unlabelled))
+    asked = unlabelled if unlabelled is None or isinstance(unlabelled, str) else check_unlabelled(unlabelled)
+    value = unlabelled_value([files.labels(i)[0][1] for i in range(min(len(files.pairs), LOOKED_AT))], asked, say)
+    grow_all = options.get("grow_all")
     try:
-        stack = grow(files, config, changes, value, max_classes, say=say, progress=progress, scored=scored)
+        stack = grow(
+            files, config, changes, value, max_classes, say=say, progress=progress, scored=scored, grow_all=grow_all
+        )
     except WholeInstead as reason:
         say(f"whole images are kept: {reason}")
         return on_whole_images()
@@ -187,6 +203,7 @@ def grow(
     say: Say = unsaid,
     progress: Report | None = None,
     scored: Callable[[int, float, GroupsOf], None] | None = None,
+    grow_all: GrowAll | None = None,
 ) -> ForestStack:
     """A stack grown on parts of the images of files: the same as `grow_stack` grows on the whole."""
     with reporting(progress) as report:
@@ -222,7 +239,7 @@ def grow(
             return np.ascontiguousarray(here).reshape(len(here), *size)
 
         prepared = Prepared(thinned.images(features.n_inputs), features, computed, thinned.samples)
-        levels, scores = grow_levels(prepared, table.values, changed, report, held, scored)
+        levels, scores = grow_levels(prepared, table.values, changed, report, held, scored, grow_all)
         marks = tuple(files.mark(i) for i in range(len(files.pairs)))
     settings = {"config": changed.to_dict(), "n_images": len(painted), "held_out": scores, "held": held}
     stack = ForestStack(
