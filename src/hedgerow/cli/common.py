@@ -90,6 +90,8 @@ class Asked:
         """While the command runs."""
         if self.quiet and self.verbose:
             raise Misuse("--quiet and --verbose were both given; give one of them.")
+        if "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("RANK", "0") != "0":
+            self.quiet, self.verbose = True, False  # of processes that work together, the first one speaks
         if self.threads is not None:
             hr.set_threads(self.threads)
         level, shown, since = log.level, LOG_LINES.level, LOG_LINES.since
