@@ -23,6 +23,9 @@ import bench_filters
 import bench_forest
 import bench_gpu
 import bench_growth
+import bench_kills
+import bench_large
+import bench_much
 import bench_net
 import bench_paint
 import bench_pixels
@@ -49,6 +52,9 @@ BENCHMARKS = {
     "tables": bench_tables,
     "day": bench_day,
     "paint": bench_paint,
+    "large": bench_large,
+    "kills": bench_kills,
+    "much": bench_much,
 }
 RESULTS = Path(__file__).parent / "RESULTS.md"
 PACKAGES = (

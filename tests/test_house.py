@@ -29,7 +29,8 @@ TABLE = {
     "jobs": ("synthetic", "export", "sklearn", "report"),
     "experiments": ("jobs",),
     "paint": ("jobs",),
-    "cli": ("experiments", "paint"),
+    "scale": ("jobs",),
+    "cli": ("experiments", "paint", "scale"),
 }
 # What `import hedgerow`, or an environment without the extras, must not load.
 MAY_BE_MISSING = (
@@ -45,6 +46,8 @@ MAY_BE_MISSING = (
     "starlette",
     "uvicorn",
     "websockets",
+    "fsspec",
+    "distributed",
 )
 READERS = ("PIL", "tifffile", "imagecodecs", "roifile", "zarr", "rich")  # each for one kind of file, or for a terminal
 # Modules that are named in a string and found at run time, and why.
@@ -134,7 +137,8 @@ def test_the_documentation_has_the_same_table():
     text = (SOURCE.parents[1] / "docs" / "contributing.md").read_text(encoding="utf-8")
     rows = [line.split("|")[1:4] for line in text.splitlines() if line.startswith(("| `", "| (top)"))]
     doors = ("synthetic", "export", "sklearn", "report")
-    words = {"nothing else of the house": (), "top": (TOP,), "the doors": doors, "all": ("experiments", "paint")}
+    works = ("experiments", "paint", "scale")
+    words = {"nothing else of the house": (), "top": (TOP,), "the doors": doors, "all": works}
     found = {}
     for rooms, _, may in rows:
         below = words.get(may.strip(), tuple(may.strip().split(", ")))

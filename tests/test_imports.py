@@ -54,6 +54,7 @@ PUBLIC = [
     "load",
     "look",
     "measure",
+    "predict_large",
     "read_image",
     "read_labels",
     "refine",

@@ -14,7 +14,7 @@ import pytest
 import typer
 
 import hedgerow as hr
-from hedgerow import jobs, progress, threads
+from hedgerow import jobs, progress, scale, threads
 from hedgerow.cli import common
 from hedgerow.cli.app import app
 from helpers.refusals import assert_refused
@@ -60,7 +60,8 @@ def test_the_short_help_of_the_program(hedgerow):
 def test_common_options_come_first_and_rare_ones_in_groups(hedgerow, command):
     text = hedgerow(command, "--help").out
     groups = re.findall(r"^([A-Z][a-z ]+):$", text, re.MULTILINE)
-    rare = ["Objects"] if command == "predict" else []
+    large = "Large images and many machines"
+    rare = {"predict": ["Objects", large], "train": [large]}.get(command, [])
     assert groups == ["Arguments", "Options", *rare, "Images and labels", "More options", "Common to all commands"]
     assert text.index("--output") < text.index("--pages") < text.index("--overwrite") < text.index("--debug")
 
@@ -213,7 +214,7 @@ def test_threads_before_and_after_the_command(hedgerow, model_file, arguments):
 
 def test_a_value_that_looks_like_a_common_option_is_a_value(hedgerow, place, model_file, monkeypatch):
     given = {}
-    monkeypatch.setattr(jobs, "report", lambda *a, **options: given.update(options) or 0, raising=False)
+    monkeypatch.setattr(scale, "report", lambda *a, **options: given.update(options) or 0, raising=False)
     (place / "r.html").write_text("")
     arguments = (model_file, place / "images", place / "labels", "-o", place / "r.html")
     assert hedgerow("report", *arguments, "--title", "--quiet").out
@@ -239,8 +240,10 @@ def interrupt(*args, **options):
 
 def test_after_an_interrupt_what_can_be_resumed_says_so(hedgerow, place, model_file, monkeypatch):
     pytest.importorskip("torch", reason="experiments need PyTorch")
-    for job in ("train", "refine", "predict"):
+    for job in ("train", "refine"):
         monkeypatch.setattr(jobs, job, interrupt, raising=False)
+    for job in ("predict_batch", "predict_large"):
+        monkeypatch.setattr(scale, job, interrupt, raising=False)
     monkeypatch.setattr("hedgerow.experiments.run_experiment", interrupt, raising=False)
     data = (place / "images", place / "labels", "-o", place / "m.hedge")
     calls = {
@@ -248,6 +251,7 @@ def test_after_an_interrupt_what_can_be_resumed_says_so(hedgerow, place, model_f
         ("experiment", "zebrafish", "-o", place / "z"): "give the same command again to go on where it stopped",
         ("train", *data): "nothing was left half-written",
         ("predict", model_file, place / "images", "-o", place / "out"): "nothing was left half-written",
+        ("predict", model_file, "a.npy", "-o", "a.ome.zarr"): "give the same command again to go on where it stopped",
     }
     for arguments, told in calls.items():
         finished = hedgerow(*arguments)

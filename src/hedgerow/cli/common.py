@@ -22,6 +22,7 @@ import hedgerow as hr
 from hedgerow.cli.usage import COMMON, Misuse
 from hedgerow.errors import InputError
 from hedgerow.progress import duration, shown_as
+from hedgerow.scale.names import is_large_result
 
 LONG = 10  # seconds after which a command says how long it took
 RESUMED = ("refine", "experiment")  # commands that go on where they were interrupted
@@ -74,6 +75,7 @@ class Asked:
     verbose: bool = False
     threads: int | None = None
     command: str = ""
+    goes_on: bool = False  # an interrupted command goes on where it stopped
 
     def add(
         self, as_json: bool = False, quiet: bool = False, verbose: bool = False, threads: int | None = None
@@ -88,6 +90,8 @@ class Asked:
         """While the command runs."""
         if self.quiet and self.verbose:
             raise Misuse("--quiet and --verbose were both given; give one of them.")
+        if "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("RANK", "0") != "0":
+            self.quiet, self.verbose = True, False  # of processes that work together, the first one speaks
         if self.threads is not None:
             hr.set_threads(self.threads)
         level, shown, since = log.level, LOG_LINES.level, LOG_LINES.since
@@ -112,7 +116,7 @@ class Asked:
     @property
     def farewell(self) -> str:
         """What to say after an interrupt."""
-        if self.command in RESUMED:
+        if self.goes_on:
             return "interrupted; give the same command again to go on where it stopped."
         return "interrupted; nothing was left half-written."
 
@@ -127,6 +131,7 @@ def common(command: Callable[..., Result | str | None]) -> Callable[..., None]:
     def run(ctx: typer.Context, **given: Any) -> None:
         asked = ctx.ensure_object(Asked)
         asked.command = command.__name__
+        asked.goes_on = asked.command in RESUMED or is_large_result(given.get("output") or "")
         given.pop("debug")  # `main` sees to it
         asked.add(**{name: given.pop(name) for name in named if name != "debug"})
         if given.get("json_file") == "-":

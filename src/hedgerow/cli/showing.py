@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hedgerow import jobs
+from hedgerow import jobs, scale
 from hedgerow.cli.common import Result
 from hedgerow.cli.parts import Images, Labels, Model, Overwrite, Pages, output_option
 from hedgerow.deep.record import held_words
@@ -36,9 +36,9 @@ def report(
     Example: hedgerow report net.hedge test_photos/ test_painted/ -o report.html --also small.hedge
     """
     models = [model, *(also or [])]
-    n_images = jobs.report(
+    n_images = scale.report(
         models, *told_apart([*images, labels]), output, background=background, title=title, pages=pages,
-        overwrite=overwrite,
+        overwrite=overwrite, say=print,
     )  # fmt: skip
     print(f"{output}: {n_images} image(s), {megabytes(output.stat().st_size)}; open it in a browser")
     return {"page": str(output), "bytes": output.stat().st_size, "images": n_images}

@@ -6,8 +6,9 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from hedgerow import jobs
+from hedgerow import jobs, scale
 from hedgerow.cli.common import Result
+from hedgerow.cli.large import Cluster, Workers, client_of
 from hedgerow.cli.parts import (
     Cache,
     Device,
@@ -82,6 +83,8 @@ def train(
         int, typer.Option(help="Refuse labels with more classes than this.", rich_help_panel=READING)
     ] = 64,
     pages: Pages = None,
+    workers: Workers = None,
+    cluster: Cluster = None,
     cache: Cache = None,
     overwrite: Overwrite = False,
 ) -> Result:
@@ -93,6 +96,9 @@ def train(
     options = {"n_levels": levels, "n_trees": trees, "features": features, "reserve": reserve, "seed": seed}
     if effort == "fast" and (minutes is not None or device != "cpu" or restart):
         raise ConfigError("--minutes, --device and --restart are for --effort good or best; forests take seconds.")
+    client = client_of(workers, cluster)
+    if effort != "fast" and client is not None:
+        raise ConfigError("--workers and --cluster grow forests; give them without --effort.")
     if effort != "fast":
         fitted = jobs.train_with_effort(
             *told_apart([*images, labels]), output, effort, None if config is None else StackConfig.read(config),
@@ -102,10 +108,10 @@ def train(
         )  # fmt: skip
         print(f"{output}: {megabytes(fitted.n_bytes)}")
         return {"model": str(output), "bytes": fitted.n_bytes, "stages": [asdict(stage) for stage in fitted.stages]}
-    trained = jobs.train(
+    trained = scale.train(
         *told_apart([*images, labels]), output, None if config is None else StackConfig.read(config),
         changes=given(options), layers=_names(layers), unlabelled=_unlabelled(unlabelled), max_classes=max_classes,
-        pages=pages, overwrite=overwrite, keep=[] if config is None else [config], say=print,
+        pages=pages, overwrite=overwrite, keep=[] if config is None else [config], say=print, client=client,
     )  # fmt: skip
     if trained.stack.n_levels < len(trained.held_out):
         print(f"levels after {trained.stack.n_levels} are left out, since they do not help")

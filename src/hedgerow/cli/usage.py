@@ -19,6 +19,7 @@ UsageError: type[Any] = typer.BadParameter.__mro__[1]
 FIRST_COLUMN = 24  # widest name of an option that its explanation stands beside
 # Groups of options.
 READING, OBJECTS, MORE, COMMON = "Images and labels", "Objects", "More options", "Common to all commands"
+LARGE = "Large images and many machines"
 KINDS = {int: "a whole number", float: "a number"}
 
 

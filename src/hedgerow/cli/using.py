@@ -6,19 +6,33 @@ from typing import Annotated, Literal
 
 import typer
 
-from hedgerow import jobs
+from hedgerow import jobs, scale
 from hedgerow.cli.common import Result, Unfinished
+from hedgerow.cli.large import (
+    AnyDevice,
+    Cluster,
+    Level,
+    Mask,
+    NoLabels,
+    PixelSize,
+    Region,
+    Workers,
+    client_of,
+    predict_one,
+    refuse_for_folders,
+)
 from hedgerow.cli.measuring import Background, Connectivity, FillHoles, MinSize, Split
 from hedgerow.cli.parts import Cache, Device, Images, Labels, Model, Overwrite, Pages, Unlabelled, output_option
 from hedgerow.cli.usage import MORE, OBJECTS
 from hedgerow.files import megabytes
 from hedgerow.images.pairing import told_apart
+from hedgerow.scale.names import is_large_result
 
 
 def predict(
     model: Model,
     images: Images,
-    output: Annotated[Path, output_option("Folder for the results; made if missing.")],
+    output: Annotated[Path, output_option("Folder for the results; or for one image of any size, OME-Zarr or TIFF.")],
     overlay: Annotated[
         bool, typer.Option("--overlay", help="Also write the image tinted and outlined by its classes.")
     ] = False,
@@ -62,12 +76,19 @@ def predict(
     fill_holes: FillHoles = 0,
     split: Split = None,
     connectivity: Connectivity = "8",
+    level: Level = 0,
+    pixel_size: PixelSize = None,
+    region: Region = None,
+    mask: Mask = None,
+    no_labels: NoLabels = False,
+    workers: Workers = None,
+    cluster: Cluster = None,
     tile: Annotated[
         int | None,
         typer.Option(min=1, help="Side of a tile in pixels; by default what fits in memory.", rich_help_panel=MORE),
     ] = None,
     pages: Pages = None,
-    device: Device = "cpu",
+    device: AnyDevice = "cpu",
     cache: Cache = None,
     overwrite: Overwrite = False,
 ) -> Result:
@@ -75,8 +96,19 @@ def predict(
 
     Example: hedgerow predict model.hedge new_photos/ -o segmented/ --proba
     """
-    found = jobs.predict(
-        model, images, output, overlay=overlay, proba=proba, confidence=confidence, entropy=entropy, dtype=proba_type,
+    if is_large_result(output):
+        others = {"--overlay": overlay, "--measure": measure, "--outlines": outlines, "--min-size": min_size,
+                   "--fill-holes": fill_holes, "--split": split, "--format": format}  # fmt: skip
+        maps = {"labels": not no_labels, "proba": proba, "confidence": confidence, "entropy": entropy}
+        return predict_one(
+            model, images, output, others, what=[name for name, is_asked in maps.items() if is_asked], dtype=proba_type,
+            level=level, pixel_size=pixel_size, pages=pages, region=region, mask=mask, tile=tile, device=device,
+            client=client_of(workers, cluster), overwrite=overwrite,
+        )  # fmt: skip
+    refuse_for_folders(level=level, pixel_size=pixel_size, region=region, mask=mask, no_labels=no_labels)
+    found = scale.predict_batch(
+        model, images, output, client=client_of(workers, cluster),
+        overlay=overlay, proba=proba, confidence=confidence, entropy=entropy, dtype=proba_type,
         format=format, measure=measure, outlines=outlines or (), object_type=object_type, background=background,
         min_size=min_size, fill_holes=fill_holes, split=split, connectivity=4 if connectivity == "4" else 8, tile=tile,
         pages=pages, device=device, overwrite=overwrite, say=print,
@@ -108,6 +140,10 @@ def evaluate(
     background: Annotated[int | None, typer.Option(help="Class to leave out of a second balanced accuracy.")] = None,
     unlabelled: Unlabelled = None,
     pages: Pages = None,
+    level: Level = 0,
+    pixel_size: PixelSize = None,
+    workers: Workers = None,
+    cluster: Cluster = None,
     device: Device = "cpu",
     cache: Cache = None,
     overwrite: Overwrite = False,
@@ -116,9 +152,10 @@ def evaluate(
 
     Example: hedgerow evaluate model.hedge test_photos/ test_painted/
     """
-    found = jobs.evaluate(
+    found = scale.evaluate(
         model, *told_apart([*images, labels]), json_file, csv=csv_file, background=background, unlabelled=unlabelled,
-        pages=pages, device=device, overwrite=overwrite,
+        pages=pages, level=level, pixel_size=pixel_size, device=device, client=client_of(workers, cluster),
+        overwrite=overwrite,
     )  # fmt: skip
     scores = found.scores
     print(scores)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from hedgerow.config import MAX_SIGMAS, StackConfig
-from hedgerow.features.protocol import Arrays, FeatureSet, are_statistics, check_features, statistics, unfitted
+from hedgerow.features.protocol import Arrays, FeatureSet, are_statistics, check_features, image_statistics, unfitted
 from hedgerow.kernels.cpu import filters as kernels
 from hedgerow.kernels.definition.gaussian import gaussian_weights
 from hedgerow.kernels.reused import empty
@@ -80,7 +80,7 @@ class Bank(FeatureSet):
     @classmethod
     def begin(cls, images: Sequence[np.ndarray], config: StackConfig) -> Self:
         n_inputs = len(images[0])
-        centre = statistics(image.reshape(n_inputs, -1) for image in images)
+        centre = image_statistics(images)
         none = unfitted(n_inputs * _per_input(config.sigmas))
         return cls(n_inputs, config.sigmas, Proportions(), *centre, **none)
 

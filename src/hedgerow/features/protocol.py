@@ -186,6 +186,31 @@ class Statistics:
         return mean.astype(np.float32), np.where(is_flat, 1.0, np.sqrt(np.maximum(variance, 0))).astype(np.float32)
 
 
+CELL = 512
+MOST_CELLS = 1024
+"""Statistics are summed over squares of CELL pixels in a grid from each image's corner, over MOST_CELLS at most, evenly
+chosen: the same sums in the same order for an image in memory and for one that is read in parts."""
+
+
+def counted_cells(sizes: Sequence[tuple[int, int]]) -> list[list[Region]]:
+    """For each image of a training set, by their sizes (H,W), the squares from which statistics are computed."""
+    cells = [(i, cell) for i, size in enumerate(sizes) for cell in Region(0, size[0], 0, size[1]).cells(CELL)]
+    found: list[list[Region]] = [[] for _ in sizes]
+    for i, cell in cells[:: -(-len(cells) // MOST_CELLS)]:
+        found[i].append(cell)
+    return found
+
+
+def image_statistics(images: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation (C,) float32 of the channels of images (C,H,W), in memory or not."""
+    cells = counted_cells([(image.shape[1], image.shape[2]) for image in images])
+    return statistics(
+        np.ascontiguousarray(cell.of(image)).reshape(image.shape[0], -1)
+        for image, some in zip(images, cells, strict=True)
+        for cell in some
+    )
+
+
 def statistics(parts: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation (n,) float32 over the second axis of (n, pixels) parts."""
     found = Statistics()

@@ -13,7 +13,7 @@ from hedgerow.features.depth import Depth
 from hedgerow.features.encoder import EncoderFeatures
 from hedgerow.features.joined import Joined, can_be_joined, joined, joint_layout
 from hedgerow.features.kept import KeptFeatures
-from hedgerow.features.protocol import Arrays, FeatureSet, Statistics, check_features
+from hedgerow.features.protocol import Arrays, FeatureSet, Statistics, check_features, counted_cells
 from hedgerow.images.arrays import Layout
 
 KINDS: dict[str, type[FeatureSet]] = {kind.kind: kind for kind in (Bank, Channels, Depth, EncoderFeatures)}
@@ -42,14 +42,21 @@ def layout_of(features: str | Sequence[str]) -> Layout:
     return joint_layout(kinds_of(features))
 
 
+def begun_features(images: Sequence[np.ndarray], config: StackConfig) -> FeatureSet:
+    """The feature set for training images, each (C,H,W) float32, before its statistics."""
+    begun = [kind.begin(images, config) for kind in kinds_of(config.features)]
+    return begun[0] if len(begun) == 1 else joined(begun)
+
+
 def fit_features(images: Sequence[np.ndarray], config: StackConfig) -> tuple[FeatureSet, KeptFeatures]:
     """The feature set for training images, each (C,H,W) float32, and what it computes for each of them."""
-    begun = [kind.begin(images, config) for kind in kinds_of(config.features)]
-    features = begun[0] if len(begun) == 1 else joined(begun)
+    features = begun_features(images, config)
     kept, found = KeptFeatures(), Statistics()
-    for image in images:
+    cells = counted_cells([(image.shape[1], image.shape[2]) for image in images])
+    for image, some in zip(images, cells, strict=True):
         raw = features.unscaled(image)
-        found.add(features.counted(raw))
+        for cell in some:
+            found.add(features.counted(np.ascontiguousarray(cell.of(raw))))
         kept.append(raw)
     features = features.fitted(*found.result())
     kept.finish(features)

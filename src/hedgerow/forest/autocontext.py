@@ -7,7 +7,7 @@ probabilities that level k+1 learns from come, group by group, from trees that n
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from hedgerow.features.joined import Joined
 from hedgerow.features.kept import Ready
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.features.registry import fit_features, kinds_of, layout_of
-from hedgerow.forest.arrays import ForestStack
+from hedgerow.forest.arrays import Forest, ForestStack
 from hedgerow.forest.choosing import settings_for
 from hedgerow.forest.groups import GroupsOf, groups_of, with_groups
 from hedgerow.forest.grow import grow_forest
@@ -32,6 +32,14 @@ from hedgerow.kernels import reused
 from hedgerow.progress import Report, reporting
 
 log = logging.getLogger("hedgerow")
+
+Seeds = Sequence[tuple[int, ...]]
+GrowAll = Callable[
+    [TrainingPlanes, Samples, list[list[np.ndarray]], int, StackConfig, Seeds, Callable[[], None]], list[PlaneForest]
+]
+"""Grows several forests side by side, the same as `grow_forest` grows one after another: (planes, samples, for each
+forest and tree the groups that it must not see, number of classes, settings, a seed for each forest, what to call after
+each tree) -> forests."""
 
 
 def fit_stack(
@@ -73,50 +81,30 @@ def grow_stack(
     ready: Ready | None = None,
     progress: Report | None = None,
     scored: Callable[[int, float, GroupsOf], None] | None = None,
+    grow_all: GrowAll | None = None,
 ) -> ForestStack:
     """Grow a stack on labelled images.
 
     ready:  the features of those that are trained on, if already computed
     scored: is told the number of each level, its mean Dice, and on what that was held out, as soon as it is known
+    grow_all: who grows the forests, `scale.growing` for many machines; None: this process
     """
     log.info("classes\n%s", labelled.table)
     trained, reserved = reserve(labelled, config.reserve, config.seed)
     labelled = replace(labelled, images=trained)
     blank = kinds_of(config.features)[0].blank
     images = with_groups(labelled, config, blank)
-    n_classes = labelled.n_classes
     with reporting(progress) as report:
         report("features", 0, 2)
         features, computed = _features(images, config, ready)
         features.validate()  # now, since a model that would not load is not saved
         report("features", 1, 2)
         samples = draw_samples(images, config)
-        planes = build_planes(images, features, computed, samples, n_classes if config.n_levels > 1 else 0, config)
+        prepared = Prepared(images, features, computed, samples)
         del computed  # the planes hold all that growing reads
-        report("features", 2, 2)
-        levels, scores = [], []
-        for level in range(config.n_levels):
-            here = planes if level else planes.first(features.n_features)
-            forest, predictors = _grow_level(here, samples, level, n_classes, config, report)
-            levels.append(forest.finished(here))
-            last = level + 1 == config.n_levels
-            is_held_out = all(predictor is not forest for predictor in predictors.values())
-            if last and not is_held_out:
-                break
-            into = None if last else (planes, features.n_features)
-            table = _pass_on(here, images, predictors, n_classes, into, report)
-            if is_held_out:
-                result = Scores(labelled.classes, table)
-                scores.append({"mean_dice": float(result.mean_dice), "accuracy": float(result.accuracy)})
-                log.info("level %d: held-out mean Dice %.4f", level + 1, result.mean_dice)
-                if scored is not None:
-                    scored(level + 1, float(result.mean_dice), groups_of(labelled))
-    if config.drop_levels and len(scores) == len(levels):
-        best = int(np.argmax([score["mean_dice"] for score in scores]))
-        for level in range(best + 1, len(levels)):
-            log.info("level %d is left out: the best held-out score is that of level %d", level + 1, best + 1)
-        levels = levels[: best + 1]
-    settings = {"config": config.to_dict(), "n_images": len(labelled), "held_out": scores, "held": groups_of(labelled)}
+        held = groups_of(labelled)
+        levels, scores = grow_levels(prepared, labelled.classes, config, report, held, scored, grow_all)
+    settings = {"config": config.to_dict(), "n_images": len(labelled), "held_out": scores, "held": held}
     known = Known(tuple(image.mark for image in trained), tuple(image.mark for image in reserved))
     stack = ForestStack(
         features,
@@ -131,6 +119,59 @@ def grow_stack(
     stack.validate()
     reused.let_go()
     return stack
+
+
+@dataclass
+class Prepared:
+    """What growing needs: images with targets and groups, and their features (F,H,W) by number; whole images, or the
+    parts of them that training reads (`thinned`)."""
+
+    images: Sequence[LabelledImage]
+    features: FeatureSet
+    computed: Callable[[int], np.ndarray] | None
+    samples: Samples
+
+
+def grow_levels(
+    prepared: Prepared,
+    classes: tuple[int, ...],
+    config: StackConfig,
+    report: Report,
+    held: GroupsOf,
+    scored: Callable[[int, float, GroupsOf], None] | None = None,
+    grow_all: GrowAll | None = None,
+) -> tuple[list[Forest], list[dict[str, float]]]:
+    """Grow the levels of a stack; returns them, without those that do not help, and the scores of all."""
+    images, features, samples, n_classes = prepared.images, prepared.features, prepared.samples, len(classes)
+    computed, prepared.computed = prepared.computed, None  # gone as soon as the planes hold all that growing reads
+    assert computed is not None
+    planes = build_planes(images, features, computed, samples, n_classes if config.n_levels > 1 else 0, config)
+    del computed
+    report("features", 2, 2)
+    levels: list[Forest] = []
+    scores: list[dict[str, float]] = []
+    for level in range(config.n_levels):
+        here = planes if level else planes.first(features.n_features)
+        forest, predictors = _grow_level(here, samples, level, n_classes, config, report, grow_all)
+        levels.append(forest.finished(here))
+        last = level + 1 == config.n_levels
+        is_held_out = all(predictor is not forest for predictor in predictors.values())
+        if last and not is_held_out:
+            break
+        into = None if last else (planes, features.n_features)
+        table = _pass_on(here, images, predictors, n_classes, into, report)
+        if is_held_out:
+            result = Scores(classes, table)
+            scores.append({"mean_dice": float(result.mean_dice), "accuracy": float(result.accuracy)})
+            log.info("level %d: held-out mean Dice %.4f", level + 1, result.mean_dice)
+            if scored is not None:
+                scored(level + 1, float(result.mean_dice), held)
+    if config.drop_levels and len(scores) == len(levels):
+        best = int(np.argmax([score["mean_dice"] for score in scores]))
+        for level in range(best + 1, len(levels)):
+            log.info("level %d is left out: the best held-out score is that of level %d", level + 1, best + 1)
+        levels = levels[: best + 1]
+    return levels, scores
 
 
 def _features(
@@ -152,7 +193,13 @@ def _features(
 
 
 def _grow_level(
-    planes: TrainingPlanes, samples: Samples, level: int, n_classes: int, config: StackConfig, report: Report
+    planes: TrainingPlanes,
+    samples: Samples,
+    level: int,
+    n_classes: int,
+    config: StackConfig,
+    report: Report,
+    grow_all: GrowAll | None = None,
 ) -> tuple[PlaneForest, dict[int, PlaneForest]]:
     """The level's forest, and for every group, the forest that predicts it for the next level."""
     groups = np.unique(samples.group)
@@ -164,25 +211,27 @@ def _grow_level(
         done += n
         report(f"level {level + 1} of {config.n_levels}: trees", done, total)
 
-    def grow(skipped: list[np.ndarray], part: int) -> PlaneForest:
-        return grow_forest(planes, samples, skipped, n_classes, config, (config.seed, 3, level, part), advance)
+    def grow(forests: list[list[np.ndarray]]) -> list[PlaneForest]:
+        if grow_all is not None:
+            seeds = [(config.seed, 3, level, part) for part in range(len(forests))]
+            return grow_all(planes, samples, forests, n_classes, config, seeds, advance)
+        return [
+            grow_forest(planes, samples, skipped, n_classes, config, (config.seed, 3, level, part), advance)
+            for part, skipped in enumerate(forests)
+        ]
 
     advance(0)  # the first tree may take long, and it is no longer the features that do
     nothing = np.zeros(0, np.int32)
     order = np.random.default_rng((config.seed, 4, level)).permutation(groups)
     if config.held_out == "trees" and len(groups) > 1:
         skipped = _skipped_groups(order, config.n_trees, config.skip)
-        forest = grow(skipped, 0)
+        (forest,) = grow([skipped])
         never = {g: np.array([t for t, s in enumerate(skipped) if g in s]) for g in groups.tolist()}
         return forest, {g: forest.select(trees) for g, trees in never.items()}
-    forest = grow([nothing] * config.n_trees, 0)
-    if config.held_out == "folds" and len(groups) > 1:
-        predictors: dict[int, PlaneForest] = {}
-        for fold in range(n_folds):
-            held = order[fold::n_folds]
-            other = grow([held] * config.n_trees, fold + 1)
-            predictors |= {g: other for g in held.tolist()}
-        return forest, predictors
+    folds = [order[fold::n_folds] for fold in range(n_folds)] if len(groups) > 1 else []
+    forest, *others = grow([[skipped] * config.n_trees for skipped in (nothing, *folds)])
+    if folds:
+        return forest, {g: other for held, other in zip(folds, others, strict=True) for g in held.tolist()}
     return forest, {g: forest for g in groups.tolist()}
 
 
@@ -195,7 +244,7 @@ def _skipped_groups(order: np.ndarray, n_trees: int, skip: float) -> list[np.nda
 
 def _pass_on(
     planes: TrainingPlanes,
-    images: list[LabelledImage],
+    images: Sequence[LabelledImage],
     predictors: dict[int, PlaneForest],
     n_classes: int,
     into: tuple[TrainingPlanes, int] | None,

@@ -31,13 +31,20 @@ def settings_for(
 
     has_features: the caller has chosen the features, so nothing is said about them
     """
+    return settings_for_part(painted_part(labelled), say, has_features=has_features)
+
+
+def settings_for_part(
+    part: float, say: Callable[[str], None] = lambda text: None, *, has_features: bool = False
+) -> StackConfig:
+    """The default settings for images of which this part of the pixels is labelled."""
     usual = StackConfig()
     if not has_features and encoder_is_here():
         say(f"features: the filter bank and the pretrained network {LITE0.name}; {WITHOUT}")
         usual = replace(usual, features=("bank", "encoder"))
-    if not is_sparse(labelled):
+    if part >= SPARSE:
         return usual
-    say(f"{painted_part(labelled):.1%} of the pixels are painted: all of these are used, with the settings for strokes")
+    say(f"{part:.1%} of the pixels are painted: all of these are used, with the settings for strokes")
     return replace(
         usual,
         n_levels=1,

@@ -1,6 +1,7 @@
 """Growing one forest from samples."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -28,18 +29,36 @@ def grow_forest(
     skipped_groups: for each tree, the groups whose samples it must not see. `advance` is called after each tree.
     """
     trees = []
-
-    def grow(t: int) -> kernels.Grown:
-        rng = np.random.default_rng((*seed, t))
-        usable = np.flatnonzero(~np.isin(samples.group, skipped_groups[t]))
-        count = np.ones(len(usable), np.int32)
-        if config.bootstrap:
-            count = np.bincount(rng.integers(0, len(usable), len(usable)), minlength=len(usable)).astype(np.int32)
-        return _grow_tree(planes, samples, usable[count > 0], count[count > 0], n_classes, config, rng)
-
-    for tree in map_threads(grow, range(len(skipped_groups))):
+    tasks = [TreeTask(skipped, (*seed, t)) for t, skipped in enumerate(skipped_groups)]
+    for tree in map_threads(lambda task: grow_tree(task, planes, samples, n_classes, config), tasks):
         trees.append(tree)
         advance()
+    return assembled(trees, planes)
+
+
+@dataclass(frozen=True)
+class TreeTask:
+    """One tree: the groups whose samples it must not see, and the seed of its random numbers. A tree depends on nothing
+    else, so it is the same wherever it is grown."""
+
+    skipped: np.ndarray
+    seed: tuple[int, ...]
+
+
+def grow_tree(
+    task: TreeTask, planes: TrainingPlanes, samples: Samples, n_classes: int, config: StackConfig
+) -> kernels.Grown:
+    """One tree of a forest."""
+    rng = np.random.default_rng(task.seed)
+    usable = np.flatnonzero(~np.isin(samples.group, task.skipped))
+    count = np.ones(len(usable), np.int32)
+    if config.bootstrap:
+        count = np.bincount(rng.integers(0, len(usable), len(usable)), minlength=len(usable)).astype(np.int32)
+    return _grow_tree(planes, samples, usable[count > 0], count[count > 0], n_classes, config, rng)
+
+
+def assembled(trees: list[kernels.Grown], planes: TrainingPlanes) -> PlaneForest:
+    """The forest of these trees."""
     return PlaneForest(_assemble(trees, len(planes.array)))
 
 

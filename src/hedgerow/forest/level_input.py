@@ -70,11 +70,7 @@ class LevelPlan:
 
     def __init__(self, model: Layered, planes: np.ndarray, region: Region, n_levels: int) -> None:
         """planes: the image (C,H,W)"""
-        size = planes.shape[1:]
-        computed = [region]  # where each level must be computed; found from the last level back
-        for level in reversed(range(n_levels)):
-            computed[0] = computed[0].aligned(model.level_cell(level), *size)
-            computed.insert(0, computed[0].grown(model.level_reach(level), *size))
+        computed = _computed(model, planes.shape[1:], region, n_levels)
         self.reads, self.computed = computed[:-1], computed[1:]
         first = self.reads[0]
         self.features = model.features.compute(planes, first)
@@ -92,6 +88,20 @@ class LevelPlan:
             None if self.stretch is None else here.of(self.stretch),
             None if self.outside is None else self.outside[: len(channels)],
         )
+
+
+def _computed(model: Layered, size: tuple[int, ...], region: Region, n_levels: int) -> list[Region]:
+    """What the first level reads of an image of this size, and where each level must be computed."""
+    computed = [region]  # found from the last level back
+    for level in reversed(range(n_levels)):
+        computed[0] = computed[0].aligned(model.level_cell(level), *size)
+        computed.insert(0, computed[0].grown(model.level_reach(level), *size))
+    return computed
+
+
+def needed(model: Layered, size: tuple[int, int], region: Region) -> Region:
+    """All that must be known of an image of this size (H,W) to predict a region of it."""
+    return _computed(model, size, region, model.n_levels)[0].grown(model.features.halo, *size)
 
 
 def level_input(

@@ -106,7 +106,11 @@ def draw_samples(images: Sequence[LabelledImage], config: StackConfig) -> Sample
         assert image.group is not None
         parts.append([row, column, np.full_like(row, i), pixel, image.target[row, column], image.group[row, column]])
         start += image.target.size
-    fields = [np.concatenate(field).astype(np.int32) for field in zip(*parts, strict=True)]
+    return limited([np.concatenate(field).astype(np.int32) for field in zip(*parts, strict=True)], config)
+
+
+def limited(fields: list[np.ndarray], config: StackConfig) -> Samples:
+    """The samples with these fields, (S,) int32 each, or some of them if there are too many."""
     n, most = len(fields[0]), config.sampling.max_samples
     if n > most:
         rng = np.random.default_rng((config.seed, 5))

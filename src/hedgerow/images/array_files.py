@@ -15,6 +15,7 @@ from hedgerow.images.pixel_size import PixelSize, of_multiscale
 from hedgerow.images.places import ZARR_METADATA, refuse_unreadable
 from hedgerow.images.stored import Role, Stored, array_axes, stored_array
 
+UNFINISHED = ".hedgerow-unfinished"  # a folder in a result that is still being computed
 # The third version of the format differs only for arrays of records.
 _NPY_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
@@ -54,6 +55,7 @@ def opened_zarr(path: Path, role: Role) -> Iterator[Stored]:
     import zarr
 
     _refuse_special_metadata(path)
+    refuse_unfinished(path)
     opened = zarr.open(path, mode="r")
     array, axes = _full_size(opened, path)
     if array.dtype.kind not in "buif":
@@ -74,6 +76,20 @@ def opened_zarr(path: Path, role: Role) -> Iterator[Stored]:
     yield replace(stored, pixel=lambda: _zarr_pixel_size(opened))
 
 
+def refuse_unfinished(path: Path) -> None:
+    """Raise InputError if a result of ours is not complete: its arrays are there, but not all of their pixels."""
+    if (path / UNFINISHED).exists():
+        raise InputError(unfinished(str(path)))
+
+
+def unfinished(path: str) -> str:
+    """What to say of a result that is not complete."""
+    return (
+        f"{path} is not finished: a prediction was interrupted, and the rest of its pixels are missing; give the same "
+        "command again to complete it."
+    )
+
+
 def _zarr_pixel_size(node: Any) -> PixelSize | None:
     attributes = dict(node.attrs)
     multiscales = attributes.get("ome", attributes).get("multiscales")
@@ -83,14 +99,14 @@ def _zarr_pixel_size(node: Any) -> PixelSize | None:
 def _full_size(node: Any, path: Path) -> tuple[Any, str]:
     """The array to read, and letters for its axes, "" where they have no names."""
     if hasattr(node, "shape"):
-        return node, _letters(getattr(node.metadata, "dimension_names", None) or ())
+        return node, axis_letters(getattr(node.metadata, "dimension_names", None) or ())
     attributes = dict(node.attrs)
     multiscales = attributes.get("ome", attributes).get("multiscales")
     if multiscales:
         names = [axis["name"] if isinstance(axis, dict) else axis for axis in multiscales[0].get("axes", ())]
         inside = multiscales[0]["datasets"][0]["path"]
         _refuse_special_metadata(path / node.path / inside)
-        return node[inside], _letters(names)
+        return node[inside], axis_letters(names)
     _refuse_special_metadata(path / node.path / "0")
     if "0" in node:  # converters often put the image one folder down
         return _full_size(node["0"], path)
@@ -100,7 +116,7 @@ def _full_size(node: Any, path: Path) -> tuple[Any, str]:
     )
 
 
-def _letters(names: Sequence[str | None]) -> str:
+def axis_letters(names: Sequence[str | None]) -> str:
     """Axis names as letters, or "" if they do not say which axes are rows and columns."""
     letters = "".join((name or "?")[0].upper() for name in names)
     return letters if letters.count("Y") == letters.count("X") == 1 else ""

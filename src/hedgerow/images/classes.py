@@ -82,6 +82,12 @@ def count_classes(labels: Sequence[np.ndarray], unlabelled: int, names: Sequence
                 " label some pixels, leave it out, or set another unlabelled value"
             )
         total.update(counts)
+    return table_of(total, unlabelled)
+
+
+def table_of(counts: Mapping[int, int], unlabelled: int) -> ClassTable:
+    """The classes of label maps whose values were counted; refuses what cannot be learned from."""
+    total = dict(counts)
     n_unlabelled = total.pop(unlabelled, 0)
     values = tuple(sorted(total))
     if len(values) < 2:

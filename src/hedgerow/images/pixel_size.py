@@ -82,12 +82,12 @@ def of_ome(text: str) -> PixelSize | None:
     return None
 
 
-def of_multiscale(multiscale: Mapping[str, Any]) -> PixelSize | None:
-    """What the metadata of an OME-Zarr say of its full-size image."""
+def of_multiscale(multiscale: Mapping[str, Any], level: int = 0) -> PixelSize | None:
+    """What the metadata of an OME-Zarr say of its full-size image, or of another level."""
     with suppress(Exception):
         axes: Sequence[Any] = multiscale["axes"]
         scale = next(
-            one["scale"] for one in multiscale["datasets"][0]["coordinateTransformations"] if one["type"] == "scale"
+            one["scale"] for one in multiscale["datasets"][level]["coordinateTransformations"] if one["type"] == "scale"
         )
         at = {axis["name"]: i for i, axis in enumerate(axes)}
         units = {axes[at[name]].get("unit", "") for name in "yx"}

@@ -39,8 +39,8 @@ _KINDS = (
 )
 _SCANNERS = ("svs", "scn", "qpi", "ndpi", "bif", "avs", "philips")
 _BESIDE = ("thumbnail", "label", "macro", "map")  # what slide scanners store beside the image
-_PALETTE = 3  # in PhotometricInterpretation
-_REDUCED_OR_MASK = 0b101  # in NewSubfileType: a smaller version of another page, or its mask
+PALETTE = 3  # in PhotometricInterpretation
+REDUCED_OR_MASK = 0b101  # in NewSubfileType: a smaller version of another page, or its mask
 
 
 @contextmanager
@@ -48,9 +48,9 @@ def opened_tiff(path: Path, role: Role) -> Iterator[Stored]:
     """A TIFF; thumbnails, the smaller levels of a pyramid and masks of transparency are left out, nothing else is."""
     import tifffile
 
-    with _tifffile_errors(tifffile.logger()) as errors, tifffile.TiffFile(path) as tiff:
-        _refuse_circles(tiff, path)
-        _refuse_special_parts(tiff, path)
+    with tifffile_errors(tifffile.logger()) as errors, tifffile.TiffFile(path) as tiff:
+        refuse_circles(tiff, path)
+        refuse_special_parts(tiff, path)
         images = _images(tiff, path, with_colours=role != "labels" and not tiff.is_imagej)
         _raise_first(errors)
         stored = _alone(images[0], path) if len(images) == 1 else _together(images, path)
@@ -91,24 +91,32 @@ class _Image:
 
 def _images(tiff: Any, path: Path, with_colours: bool) -> list[_Image]:
     """The images of a file."""
+    series = joined_pages(tiff)
+    if series:
+        return [_of_series(tiff, one, path, with_colours) for one in series]
+    return [_of_page(tiff, page, with_colours) for page in plain_pages(tiff)]
+
+
+def joined_pages(tiff: Any) -> Sequence[Any]:
+    """tifffile's series of pages that metadata joins; none for a file of plain pages."""
     if any(getattr(tiff, f"is_{kind}", False) for kind in _KINDS):
         series = tiff.series
         # tifffile falls back to its own idea of plain pages, which takes any page of half the size for a level.
         if series and series[0].kind.lower() not in ("generic", "uniform"):
-            return [_of_series(tiff, one, path, with_colours) for one in _without_smaller(series)]
-    return [_of_page(tiff, page, with_colours) for page in _plain_pages(tiff)]
+            return _without_smaller(series)
+    return ()
 
 
 def _without_smaller(series: Sequence[Any]) -> Sequence[Any]:
     return [
         one
         for one in series
-        if not one.keyframe.subfiletype & _REDUCED_OR_MASK
+        if not one.keyframe.subfiletype & REDUCED_OR_MASK
         and not (one.kind.lower() in _SCANNERS and one.name.lower() in _BESIDE)
     ] or series[:1]
 
 
-def _refuse_circles(tiff: Any, path: Path) -> None:
+def refuse_circles(tiff: Any, path: Path) -> None:
     """Refuse pages of which a later one leads back to an earlier one: tifffile would read them without end."""
     form, file, seen = tiff.tiff, tiff.filehandle, set[int]()
     file.seek(form.offsetsize)  # of the first page: 4 in a TIFF, 8 in a BigTIFF
@@ -126,20 +134,21 @@ def _number(data: bytes, form: str) -> int:
     return int(struct.unpack(form, data)[0]) if len(data) == struct.calcsize(form) else 0
 
 
-def _plain_pages(tiff: Any) -> list[Any]:
+def plain_pages(tiff: Any) -> list[Any]:
+    """The pages that are images of their own."""
     found = []
     for page in (one.aspage() for one in tiff.pages):
         found.append(page)
         for inner in (one.aspage() for one in page.pages or ()):
             if inner.imagelength >= page.imagelength or inner.imagewidth >= page.imagewidth:
                 found.append(inner)
-    return [page for page in found if not page.subfiletype & _REDUCED_OR_MASK] or found[:1]
+    return [page for page in found if not page.subfiletype & REDUCED_OR_MASK] or found[:1]
 
 
 def _of_page(tiff: Any, page: Any, with_colours: bool) -> _Image:
     def read(axes: str, chosen: Sequence[int]) -> np.ndarray:
         if page.is_contiguous:
-            _refuse_cut(tiff, page.dataoffsets[0], page.nbytes)
+            refuse_cut(tiff, page.dataoffsets[0], page.nbytes)
         return pages_of(page.asarray(), axes, chosen)
 
     colours = _palette(page) if with_colours and page.axes == "YX" else None
@@ -162,7 +171,7 @@ def _of_series(tiff: Any, series: Any, path: Path, with_colours: bool) -> _Image
     def read(axes: str, chosen: Sequence[int]) -> np.ndarray:
         is_one_block = series.dataoffset is not None and not series.is_multifile
         if is_one_block:
-            _refuse_cut(tiff, series.dataoffset, series.nbytes)
+            refuse_cut(tiff, series.dataoffset, series.nbytes)
         if chosen == range(prod(stack_axes(axes, shape).values())):
             return pages_of(series.asarray(), axes, chosen)
         if is_one_block:
@@ -243,7 +252,7 @@ def _together(images: Sequence[_Image], path: Path) -> Stored:
 
 def _palette(page: Any) -> np.ndarray | None:
     """(3,N) colours for which the pixels stand; a table of colours may also lie beside pixels that are grey values."""
-    return page.colormap if page.photometric == _PALETTE else None
+    return page.colormap if page.photometric == PALETTE else None
 
 
 def _dtype(page: Any) -> np.dtype:
@@ -256,13 +265,13 @@ def _block(page: Any) -> int:
     return 0 if page.is_contiguous else prod(page.chunks) * _dtype(page).itemsize
 
 
-def _refuse_cut(tiff: Any, offset: int, n_bytes: int) -> None:
+def refuse_cut(tiff: Any, offset: int, n_bytes: int) -> None:
     """Refuse pixels that would lie behind the end of the file, before memory is taken for them."""
     if offset + n_bytes > tiff.filehandle.size:
         raise ValueError(f"it should hold {n_bytes:,} bytes of pixels but ends before")
 
 
-def _refuse_special_parts(tiff: Any, path: Path) -> None:
+def refuse_special_parts(tiff: Any, path: Path) -> None:
     """Refuse a pipe or the like in place of a file that OME metadata names: opening it would wait for ever."""
     for name in re.findall(r"""FileName\s*=\s*["']([^"']+)""", tiff.ome_metadata or ""):
         part = path.parent / html.unescape(name)
@@ -276,7 +285,7 @@ def _raise_first(errors: Sequence[str]) -> None:
 
 
 @contextmanager
-def _tifffile_errors(logger: logging.Logger) -> Iterator[list[str]]:
+def tifffile_errors(logger: logging.Logger) -> Iterator[list[str]]:
     """Keep tifffile's messages off the screen and collect its errors.
 
     It merely logs that pages are missing from a truncated file, and returns the rest as if it were the image.

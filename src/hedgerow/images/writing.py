@@ -135,6 +135,13 @@ def _write_png(path: Path, array: np.ndarray, palette: Palette | None, pixel: Pi
     image.save(path, format="PNG", **size)
 
 
+def colour_tag(palette: Palette) -> tuple[int, int, int, tuple[int, ...], bool]:
+    """A table of colours as tifffile takes it. The pixels are declared to be grey, so that every program reads the
+    values; ImageJ still uses the table."""
+    table = _table_of_colours(palette).T.astype(np.uint16) * 257
+    return _COLOUR_MAP, _SHORT, table.size, tuple(table.ravel().tolist()), True
+
+
 def _write_tiff(
     path: Path,
     array: np.ndarray,
@@ -148,9 +155,7 @@ def _write_tiff(
 
     settings: dict[str, Any] = {"compression": "zlib", "photometric": "minisblack"}
     if palette is not None and array.dtype == np.uint8:
-        # The pixels are declared to be grey, so that every program reads the values; ImageJ still uses the table.
-        table = _table_of_colours(palette).T.astype(np.uint16) * 257
-        settings["extratags"] = [(_COLOUR_MAP, _SHORT, table.size, tuple(table.ravel().tolist()), True)]
+        settings["extratags"] = [colour_tag(palette)]
     if ome or array.dtype.name not in _IMAGEJ_DTYPES or array.nbytes > _IMAGEJ_MAX_BYTES:
         metadata: dict[str, Any] = {"axes": "CYX"[-array.ndim :]}
         if names is not None:

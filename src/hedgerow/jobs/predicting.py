@@ -12,7 +12,7 @@ from hedgerow.images.pairing import FilesSpec
 from hedgerow.images.reading import Pages
 from hedgerow.io import model_file
 from hedgerow.jobs.inputs import Say, unsaid
-from hedgerow.predict.batch import Predicted, predict_files
+from hedgerow.predict.batch import EachFile, Predicted, predict_files
 from hedgerow.predict.outputs import OUTLINES, Outputs
 from hedgerow.progress import Report
 
@@ -42,6 +42,7 @@ def predict(
     split: Split | None = None,
     connectivity: Connectivity = 8,
     overwrite: bool = False,
+    each: EachFile | None = None,
     say: Say = unsaid,
     progress: Report | None = None,
 ) -> Predicted:
@@ -56,6 +57,7 @@ def predict(
     format: "png", "tif", "ome.tif", "npy" or "zarr"; None: labels as PNG if it holds the classes, and maps as TIFF
     pages: which pages of image files to read, see `read_image`
     overwrite: also existing files that Hedgerow did not write
+    each: who predicts the files, `scale.batches` for many machines; None: this process
     """
     loaded = model_file.load(model).to(device)
     loaded.features.check_here()  # one refusal, not one for each image
@@ -100,6 +102,7 @@ def predict(
         overwrite=overwrite,
         pages=pages,
         tile=tile,
+        each=each,
         say=say,
         progress=progress,
     )

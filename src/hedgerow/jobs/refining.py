@@ -62,11 +62,13 @@ def refine(
     unlabelled: the label value that means "no label"; None: the one the model was trained with
     pages:      which pages of image files to read, see `read_image`
     restart:    forget an interrupted run of the same output
+    Several processes started by `torchrun` refine one network together, see `refinement.together`.
     keep:       files that must not be written over, beside those that are read
     overwrite:  also an existing file that Hedgerow did not write
     """
     extras.require("torch", "refinement")
     from hedgerow.deep.deepstack import DeepStack
+    from hedgerow.refinement import together
     from hedgerow.refinement.loop import refine_labelled
 
     check_device(device, is_network=True)
@@ -89,8 +91,8 @@ def refine(
         checkpoint.unlink(missing_ok=True)
     try:
         refined = refine_labelled(
-            net.to(device), labelled, config, validation=held, checkpoint=checkpoint, keep_checkpoint=True,
-            progress=progress,
+            net.to(together.own_device(device)), labelled, config, validation=held, checkpoint=checkpoint,
+            keep_checkpoint=True, progress=progress,
         )  # fmt: skip
     except DivergenceError as error:
         _save(error.network, output, checkpoint)  # type: ignore[arg-type]
@@ -127,7 +129,14 @@ def _sharpness(net: StackNet) -> str:
 
 
 def _save(net: StackNet, output: Path, checkpoint: Path) -> int:
-    """The checkpoint goes once the network is safe: a disk that is full must not cost the run."""
+    """The checkpoint goes once the network is safe: a disk that is full must not cost the run.
+
+    Of several processes, only the first one writes.
+    """
+    from hedgerow.refinement import together
+
+    if not together.is_first():
+        return 0
     n_bytes = model_file.save(net, output)
     checkpoint.unlink(missing_ok=True)
     return n_bytes

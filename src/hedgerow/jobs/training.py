@@ -12,7 +12,7 @@ from hedgerow.errors import ConfigError, InputError, QuestionError
 from hedgerow.features.registry import layout_of
 from hedgerow.files import PathLike
 from hedgerow.forest.arrays import ForestStack
-from hedgerow.forest.autocontext import grow_stack
+from hedgerow.forest.autocontext import GrowAll, grow_stack
 from hedgerow.forest.choosing import settings_for
 from hedgerow.forest.groups import GroupsOf
 from hedgerow.images.arrays import Layout, to_labels
@@ -70,6 +70,7 @@ def train(
     pages: Pages = None,
     keep: Iterable[PathLike] = (),
     overwrite: bool = False,
+    grow_all: GrowAll | None = None,
     say: Say = unsaid,
     progress: Report | None = None,
 ) -> Trained:
@@ -84,6 +85,7 @@ def train(
     pages:       which pages of image files to read, see `read_image`
     keep:        files that must not be written over, beside those that are read
     overwrite:   also an existing file that Hedgerow did not write
+    grow_all:    who grows the forests, see `grow_stack`
     """
     reading = Reading(unlabelled, max_classes, pages)
     labelled, changed, output = prepared(
@@ -94,7 +96,7 @@ def train(
     def scored(level: int, dice: float, held: GroupsOf) -> None:
         say(f"level {level}: mean Dice {dice:.3f} on {UNSEEN[held]} it did not see")
 
-    grown = grow_stack(labelled, changed, progress=progress, scored=scored)
+    grown = grow_stack(labelled, changed, progress=progress, scored=scored, grow_all=grow_all)
     stack = _scored(grown, labelled, progress)
     return Trained(stack, model_file.save(stack, output))
 
@@ -168,7 +170,7 @@ def _read(
     pictures = [read_input(pair.image, layout, pages) for pair in pairs]
     maps, legend = read_label_set([pair.label for pair in pairs])
     names = [str(pair.image) for pair in pairs]
-    value = _unlabelled_value(maps, unlabelled, say)
+    value = unlabelled_value(maps, unlabelled, say)
     try:
         labelled = labelled_set(pictures, maps, layout=layout, unlabelled=value, names=names, legend=legend)
     except InputError as error:
@@ -190,7 +192,7 @@ def _read(
     return labelled
 
 
-def _unlabelled_value(maps: Sequence[np.ndarray], asked: int | str | None, say: Say) -> int:
+def unlabelled_value(maps: Sequence[np.ndarray], asked: int | str | None, say: Say) -> int:
     """The label value that means "no label"."""
     if isinstance(asked, int):
         return asked

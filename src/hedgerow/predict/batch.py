@@ -1,8 +1,9 @@
 """Predicting folders of images, in spite of bad ones."""
 
 import os
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,12 @@ from hedgerow import memory
 from hedgerow.errors import HedgerowError, InputError
 from hedgerow.files import PathLike, make_folder
 from hedgerow.images.object_tables import ObjectTables, totals_beside
+from hedgerow.images.objects import Measured
 from hedgerow.images.pairing import FilesSpec, find_files, stem_of
 from hedgerow.images.reading import Pages, ending_of, read_input, read_pixel_size, what_was_read
 from hedgerow.predict.outputs import Outputs, write_outputs
 from hedgerow.predict.protocol import Model
-from hedgerow.progress import Report, reporting
+from hedgerow.progress import Report, reporting, silent
 from hedgerow.written import check_overwriting
 
 TABLE = "objects.csv"  # of all images, in the folder of the results
@@ -30,6 +32,30 @@ class Predicted:
     n_objects: int | None = None
 
 
+@dataclass(frozen=True)
+class OneFile:
+    """How to predict one file of many into a folder."""
+
+    folder: Path
+    outputs: Outputs
+    pages: Pages = None
+    tile: int | None = None
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of one file: how it was understood, what else is worth saying, and its objects or a sentence."""
+
+    words: str = ""
+    note: str = ""
+    found: Measured | None = None
+    failure: str | None = None
+
+
+EachFile = Callable[[Sequence[Path], OneFile], Iterator[tuple[Path, Done]]]
+"""Predicts files, wherever and in whatever order, and yields what became of each."""
+
+
 def predict_files(
     model: Model,
     images: FilesSpec,
@@ -40,6 +66,7 @@ def predict_files(
     overwrite: bool = False,
     pages: Pages = None,
     tile: int | None = None,
+    each: EachFile | None = None,
     say: Callable[[str], None] = lambda text: None,
     progress: Report | None = None,
 ) -> Predicted:
@@ -48,43 +75,62 @@ def predict_files(
     inputs:    what must not be overwritten, besides the images
     overwrite: also existing files that Hedgerow did not write
     pages:     which pages of image files to read, see `read_image`
+    each:      who predicts the files; None: this process, one after another
     """
     files = find_files(images)
     written = _check_names(files, folder, outputs)
     check_overwriting(written, [*files, *inputs], overwrite)
     make_folder(folder)
-    failures: list[str] = []
-    said, tables = "", ObjectTables()
+    said, found = "", dict[Path, Done]()
+    with reporting(progress) as report:
+        each = each or partial(_one_after_another, model, report)
+        for file, done in each(files, OneFile(folder, outputs, pages, tile)):
+            if done.words not in ("", said):
+                say(f"{file}: {done.words}")
+                said = done.words
+            if done.note:
+                say(done.note)
+            found[file] = done
+            report("images", len(found), len(files))
+    tables = ObjectTables()
     objects = [value for value in model.classes if value != outputs.rules.background]
     tables.expect({value: model.legend.name(value) for value in objects})
-    with reporting(progress) as report:
-
-        def tiles(what: str, done: int, total: int) -> None:
-            if total > 1:  # a large image: show how far along it is
-                report("tiles of this image", done, total)
-
-        for done, file in enumerate(files):
-            report("images", done, len(files))
-            try:
-                words = what_was_read(file, model.features.layout, pages)
-                if words not in ("", said):
-                    say(f"{file}: {words}")
-                    said = words
-                image = read_input(file, model.features.layout, pages)
-                _note_other_dtype(model, image, file, say)
-                paths, pixel = outputs.paths(folder, stem_of(file)), read_pixel_size(file)
-                found = write_outputs(model, image, outputs, paths, tile, tiles, pixel)
-                if found is not None and outputs.measure:
-                    tables.add(file.name, found)
-            except Exception as error:
-                if not (isinstance(error, HedgerowError) or memory.ran_out(error)):
-                    raise
-                text = str(error) if isinstance(error, HedgerowError) else "it does not fit in memory"
-                failures.append(text if str(file) in text else f"{file}: {text}")
-        report("images", len(files), len(files))
+    for file in files:  # in their order, whoever was first
+        measured = found[file].found
+        if measured is not None and outputs.measure:
+            tables.add(file.name, measured)
     if len(tables):
         tables.write(folder / TABLE, totals_beside(folder / TABLE))
-    return Predicted(len(files), tuple(failures), tables.n_objects if outputs.measure else None)
+    failures = tuple(failure for file in files if (failure := found[file].failure) is not None)
+    return Predicted(len(files), failures, tables.n_objects if outputs.measure else None)
+
+
+def _one_after_another(
+    model: Model, report: Report, files: Sequence[Path], how: OneFile
+) -> Iterator[tuple[Path, Done]]:
+    def tiles(what: str, done: int, total: int) -> None:
+        if total > 1:  # a large image: show how far along it is
+            report("tiles of this image", done, total)
+
+    report("images", 0, len(files))
+    for file in files:
+        yield file, predict_file(model, file, how, tiles)
+
+
+def predict_file(model: Model, file: Path, how: OneFile, progress: Report = silent) -> Done:
+    """Predict one file; what is wrong with it is told in a sentence."""
+    done = Done()
+    try:
+        done = replace(done, words=what_was_read(file, model.features.layout, how.pages))
+        image = read_input(file, model.features.layout, how.pages)
+        done = replace(done, note=_note_other_dtype(model, image, file))
+        paths, pixel = how.outputs.paths(how.folder, stem_of(file)), read_pixel_size(file)
+        return replace(done, found=write_outputs(model, image, how.outputs, paths, how.tile, progress, pixel))
+    except Exception as error:
+        if not (isinstance(error, HedgerowError) or memory.ran_out(error)):
+            raise
+        text = str(error) if isinstance(error, HedgerowError) else "it does not fit in memory"
+        return replace(done, failure=text if str(file) in text else f"{file}: {text}")
 
 
 def _check_names(files: list[Path], folder: Path, outputs: Outputs) -> list[Path]:
@@ -106,6 +152,7 @@ def _check_names(files: list[Path], folder: Path, outputs: Outputs) -> list[Path
     return [*taken, *([table, totals_beside(table)] if outputs.measure else [])]
 
 
-def _note_other_dtype(model: Model, image: np.ndarray, file: Path, say: Callable[[str], None]) -> None:
-    if model.image_dtype and str(image.dtype) != model.image_dtype:
-        say(f"note: {file} is {image.dtype} but the model learned from {model.image_dtype}; values must mean the same")
+def _note_other_dtype(model: Model, image: np.ndarray, file: Path) -> str:
+    if not model.image_dtype or str(image.dtype) == model.image_dtype:
+        return ""
+    return f"note: {file} is {image.dtype} but the model learned from {model.image_dtype}; values must mean the same"

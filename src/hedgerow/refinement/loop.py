@@ -31,7 +31,7 @@ from hedgerow.network.stacknet import StackNet
 from hedgerow.predict.evaluate import labelled_for, score
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report, reporting, silent
-from hedgerow.refinement import checkpoints
+from hedgerow.refinement import checkpoints, together
 from hedgerow.refinement.checkpoints import State
 from hedgerow.refinement.losses import class_weights, pixel_loss
 from hedgerow.refinement.schedules import learning_rate, make_optimiser, momentum
@@ -110,14 +110,16 @@ def refine_labelled(
     mark = fingerprint(
         settings_of(config), *_kind(net), *(tensor.detach().cpu().numpy() for tensor in net.state_dict().values()),
         *(array for image in (*train, *held) for array in (image.planes, image.target)),
+        *([together.n_processes()] if together.n_processes() > 1 else []),
     )  # fmt: skip
     path = None if checkpoint is None else Path(checkpoint)
-    with reporting(progress) as report, steady_sums(net, config.train_encoder):
+    with reporting(progress) as report, steady_sums(net, config.train_encoder), together.joined(net.device):
         run.start(path, mark, report)
+        together.wait()
         run.go_on(path, mark, report)
         refined = run.finish()
     reused.let_go()
-    if path is not None and not keep_checkpoint:
+    if path is not None and not keep_checkpoint and together.is_first():
         path.unlink(missing_ok=True)
     return refined
 
@@ -204,7 +206,7 @@ class _Refinement:
             self._note(mean)
             state.weights, state.moments = self._weights(), checkpoints.moments_of(self.optimiser)
             unproven = (state.average or state.weights, state.step)
-            if path is not None:
+            if path is not None and together.is_first():
                 checkpoints.save(path, state, mark)
             self.losses = []
 
@@ -233,9 +235,9 @@ class _Refinement:
         self.net.stack = replace(self.net.stack, known=self.net.known.with_seen(self.marks))
 
     def _step(self, step: int) -> float:
-        """Show the network one image; returns the loss."""
+        """Show the network one image, or one by each process; returns the loss."""
         config, net = self.config, self.net
-        image, grid = self._drawn(step)
+        image, grid = self._drawn(together.own(step))
         source = net.source(image.planes)
         leaf_sums: list[Tensor] | None = [] if config.leaf_l1 else None
         outputs = net(source, net.grids(source.extent, grid), leaf_sums)
@@ -248,10 +250,7 @@ class _Refinement:
             group["lr"] = rate * group["factor"]
             if config.optimiser == "sgd":
                 group["momentum"] = momentum(config, step)
-        self.optimiser.zero_grad()
-        torch.autograd.backward(loss)
-        self.optimiser.step()
-        return float(loss.detach())
+        return together.stepped(self.optimiser, loss)
 
     def _drawn(self, step: int) -> tuple[LabelledImage, Grid]:
         """The image of a step, altered, and the pixels of it to train on."""

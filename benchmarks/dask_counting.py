@@ -1,0 +1,21 @@
+"""Loaded by the workers of `dask_processes` (`--preload`): notes each shard that a worker begins.
+
+So those that are computed twice can be counted.
+"""
+
+import os
+from typing import Any
+
+from hedgerow.scale import cluster
+from hedgerow.scale.shards import Shard
+from hedgerow.scale.work import Job, work_on
+
+
+def dask_setup(worker: Any) -> None:
+    cluster.work_on = _noted
+
+
+def _noted(job: Job, model: Any, shard: Shard) -> str:
+    with open(os.environ["HEDGEROW_SHARDS_BEGUN"], "a") as file:
+        file.write(f"{shard.name}\n")
+    return work_on(job, model, shard)

@@ -1,0 +1,57 @@
+"""Features of training images at some of their pixels: images may be larger than memory, and are read in parts."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hedgerow.config import StackConfig
+from hedgerow.features.kept import KeptFeatures
+from hedgerow.features.protocol import CELL, FeatureSet, Statistics, counted_cells
+from hedgerow.features.registry import begun_features
+from hedgerow.images.regions import Region
+
+Places = tuple[np.ndarray, np.ndarray]
+"""Rows and columns (n,) of pixels."""
+
+
+def fit_features_at(
+    images: Sequence[np.ndarray], places: Sequence[Places], config: StackConfig
+) -> tuple[FeatureSet, KeptFeatures]:
+    """The feature set for training images (C,H,W), the same as of `fit_features`; and what it computes for each of them
+    at its places, (F,1,n).
+
+    images: anything with a shape of which parts can be read; each is asked for once or twice, and let go
+    """
+    features = begun_features(images, config)
+    cells = counted_cells([(image.shape[1], image.shape[2]) for image in images])
+    kept, statistics = KeptFeatures(), Statistics()
+    for image, some, (rows, columns) in zip(images, cells, places, strict=True):
+        found = np.empty((features.n_features, 1, len(rows)), np.float32)
+        for cell, mine in _by_cell((image.shape[1], image.shape[2]), rows, columns, set(some)):
+            region = cell if cell in some else _box(rows[mine], columns[mine])
+            raw = np.ascontiguousarray(features.raw_in(image, region), np.float32)
+            if cell in some:
+                statistics.add(features.counted(raw))
+            found[:, 0, mine] = raw[:, rows[mine] - region.top, columns[mine] - region.left]
+        kept.append(found)
+    features = features.fitted(*statistics.result())
+    kept.finish(features)
+    return features, kept
+
+
+def _by_cell(
+    size: tuple[int, int], rows: np.ndarray, columns: np.ndarray, counted: set[Region]
+) -> list[tuple[Region, np.ndarray]]:
+    """The squares of an image that hold places or are counted, row after row, each with the numbers of its places."""
+    n_across = -(-size[1] // CELL)
+    key = (rows // CELL).astype(np.int64) * n_across + columns // CELL
+    order = np.argsort(key, kind="stable")
+    ends = np.searchsorted(key[order], np.arange(-(-size[0] // CELL) * n_across + 1))
+    cells = Region(0, size[0], 0, size[1]).cells(CELL)
+    return [
+        (cell, order[ends[k] : ends[k + 1]]) for k, cell in enumerate(cells) if ends[k] < ends[k + 1] or cell in counted
+    ]
+
+
+def _box(rows: np.ndarray, columns: np.ndarray) -> Region:
+    return Region(int(rows.min()), int(rows.max()) + 1, int(columns.min()), int(columns.max()) + 1)

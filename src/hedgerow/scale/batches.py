@@ -1,0 +1,54 @@
+"""Batches of many files on many machines: a file a task, with the failures named at the end."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hedgerow.errors import HedgerowError
+from hedgerow.files import PathLike
+from hedgerow.images.pairing import FilesSpec
+from hedgerow.io.model_file import load
+from hedgerow.jobs.predicting import predict
+from hedgerow.predict.batch import Done, EachFile, OneFile, Predicted, predict_file
+from hedgerow.scale import cluster
+from hedgerow.scale.models import content_of, loaded, resolved
+
+
+def predict_batch(
+    model: PathLike, images: FilesSpec, output: PathLike, *, client: Any = None, device: str = "cpu", **options: Any
+) -> Predicted:
+    """Segment images into the folder `output`; options as in `jobs.predict`.
+
+    client: a `dask.distributed.Client`, the address of a scheduler, or a number of worker processes; None: here
+    """
+    if client is None:
+        chosen = resolved(device, load(model)) if device == "auto" else device
+        return predict(model, images, output, device=chosen, **options)
+    with ExitStack() as rooms:
+        each = _on(rooms.enter_context(cluster.connected(client)), content_of(model), device)
+        return predict(model, images, output, each=each, **options)
+
+
+def _on(client: Any, content: bytes, device: str) -> EachFile:
+    model = client.scatter(content, broadcast=True, hash=False)
+
+    def each(files: Sequence[Path], how: OneFile) -> Iterator[tuple[Path, Done]]:
+        there = replace(how, folder=how.folder.absolute())  # workers may run in other folders
+        named = {file.absolute(): file for file in files}
+        for path, done in cluster.side_by_side(client, _file, list(named), there, model, device):
+            failed = isinstance(done, HedgerowError)
+            yield named[path], _as_named(Done(failure=str(done)) if failed else done, path, named[path])
+
+    return each
+
+
+def _file(file: Path, how: OneFile, content: bytes, device: str) -> Done:
+    return predict_file(loaded(content, device), file, how)
+
+
+def _as_named(done: Done, path: Path, file: Path) -> Done:
+    """What was said of a path, with the name that the user gave."""
+    failure = None if done.failure is None else done.failure.replace(str(path), str(file))
+    return replace(done, note=done.note.replace(str(path), str(file)), failure=failure)

@@ -1,0 +1,62 @@
+"""A finished result as a tiled BigTIFF with its pyramid, OME metadata included; written tile by tile."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hedgerow.files import atomic_path
+from hedgerow.images.pixel_size import PixelSize
+from hedgerow.images.writing import colour_tag
+from hedgerow.predict.protocol import Model
+from hedgerow.progress import Report
+from hedgerow.scale.ome_zarr_out import array_of
+from hedgerow.scale.results import Result
+from hedgerow.scale.shards import CHUNK, Grid
+
+
+def write(result: Result, grid: Grid, pixel: PixelSize | None, model: Model, report: Report) -> None:
+    """Write the levels of a result's Zarr as one file, whole or not at all."""
+    import tifffile
+
+    with atomic_path(Path(result.path)) as temporary, tifffile.TiffWriter(temporary, bigtiff=True, ome=True) as tiff:
+        for level in range(grid.n_levels):
+            array = array_of(result, level)
+            settings: dict[str, Any] = {
+                "shape": array.shape,
+                "dtype": array.dtype,
+                "tile": (CHUNK, CHUNK),
+                "compression": "zlib",
+                "photometric": "minisblack",
+            }
+            if level:
+                tiff.write(_tiles(array), subfiletype=1, metadata=None, **settings)
+                continue
+            if result.what == "labels" and result.dtype == "uint8":
+                settings["extratags"] = [colour_tag(model.legend.palette(model.classes))]
+            if pixel is not None:
+                settings |= {"resolution": (1e4 / pixel.width, 1e4 / pixel.height), "resolutionunit": "CENTIMETER"}
+            tiff.write(_tiles(array), subifds=grid.n_levels - 1, metadata=_metadata(result, pixel), **settings)
+            report("writing TIFF", level + 1, grid.n_levels)
+
+
+def _metadata(result: Result, pixel: PixelSize | None) -> dict[str, Any]:
+    found: dict[str, Any] = {"axes": "YX" if result.n_channels is None else "CYX"}
+    if result.names:
+        found["Channel"] = {"Name": list(result.names)}
+    if pixel is not None:
+        found |= {"PhysicalSizeX": pixel.width, "PhysicalSizeXUnit": "µm"}
+        found |= {"PhysicalSizeY": pixel.height, "PhysicalSizeYUnit": "µm"}
+    return found
+
+
+def _tiles(array: Any) -> Iterator[np.ndarray]:
+    """Tiles (h,w), plane after plane, row after row; a row of them is read at once."""
+    height, width = array.shape[-2:]
+    leading = [()] if array.ndim == 2 else [(c,) for c in range(array.shape[0])]
+    for at in leading:
+        for top in range(0, height, CHUNK):
+            rows = np.asarray(array[(*at, slice(top, min(top + CHUNK, height)), slice(None))])
+            for left in range(0, width, CHUNK):
+                yield np.ascontiguousarray(rows[:, left : left + CHUNK])

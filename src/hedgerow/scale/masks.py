@@ -1,0 +1,108 @@
+"""Where to compute: where a mask is not 0, or where the image is brighter or darker than a threshold."""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from hedgerow.errors import InputError
+from hedgerow.images.regions import Region
+from hedgerow.scale.lazy_image import LazyImage, Wanted
+from hedgerow.scale.opening import opened
+from hedgerow.scale.remote import absolute
+
+CELL = 64
+"""A threshold decides for squares of this side, in a grid from the image's corner: single pixels would be noise."""
+_THRESHOLD = re.compile(r"\s*([<>])\s*([-+]?[0-9.]+(?:e[-+]?[0-9]+)?)\s*", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Mask:
+    """The pixels to compute.
+
+    path:       an image of the same proportions, smaller or not: they are those where it is not 0; "": none
+    stamp:      of a run, as in `Wanted`
+    sign, bound: "<" or ">" a value: squares in which a pixel has such a value in some channel
+    """
+
+    path: str = ""
+    sign: str = ""
+    bound: float = 0.0
+    stamp: str = ""
+
+    def allowed(self, image: LazyImage, place: Region) -> np.ndarray:
+        """(h,w) bool of a region of the image."""
+        return self._of_file(image, place) if self.path else self._of_values(image, place)
+
+    def _of_values(self, image: LazyImage, place: Region) -> np.ndarray:
+        whole = place.aligned(CELL, *image.size)
+        values = image.read(whole)
+        passes = ((values > self.bound) if self.sign == ">" else (values < self.bound)).any(axis=0)
+        down, across = (-(-side // CELL) for side in passes.shape)
+        padded = np.zeros((down * CELL, across * CELL), bool)
+        padded[: whole.height, : whole.width] = passes
+        cells = padded.reshape(down, CELL, across, CELL).any(axis=(1, 3))
+        spread = cells.repeat(CELL, axis=0).repeat(CELL, axis=1)
+        return np.ascontiguousarray(place.within(whole).of(spread))
+
+    def _of_file(self, image: LazyImage, place: Region) -> np.ndarray:
+        mask = opened(Wanted(self.path, stamp=self.stamp))
+        rows = _nearest(np.arange(place.top, place.bottom), mask.size[0], image.size[0])
+        columns = _nearest(np.arange(place.left, place.right), mask.size[1], image.size[1])
+        part = Region(int(rows[0]), int(rows[-1]) + 1, int(columns[0]), int(columns[-1]) + 1)
+        values = (mask.read(part) != 0).any(axis=0)
+        return np.ascontiguousarray(values[np.ix_(rows - part.top, columns - part.left)])
+
+    def check(self, image: LazyImage) -> None:
+        """Refuse a mask of other proportions."""
+        if not self.path:
+            return
+        mask = opened(Wanted(self.path, stamp=self.stamp))
+        shrinkage = [a / b for a, b in zip(image.size, mask.size, strict=True)]
+        slack = max(1 / min(mask.size), 0.01)
+        if abs(shrinkage[0] / shrinkage[1] - 1) > slack:
+            raise InputError(
+                f"the mask {self.path} has {mask.size[0]} x {mask.size[1]} pixels and {image.name} {image.size[0]} x "
+                f"{image.size[1]}, so it is not of the same proportions; draw it on the same image."
+            )
+
+    @property
+    def identity(self) -> dict[str, object]:
+        file = dict(opened(Wanted(self.path, stamp=self.stamp)).identity) if self.path else {}
+        return {"file": file, "sign": self.sign, "bound": self.bound}
+
+
+def _nearest(places: np.ndarray, n_there: int, n_here: int) -> np.ndarray:
+    """Where pixels of an image with n_here rows lie in one with n_there."""
+    return np.minimum(((2 * places + 1) * n_there) // (2 * n_here), n_there - 1)
+
+
+def mask_of(text: str | None, stamp: str = "") -> Mask | None:
+    """A mask from what a user gives: the name of a file, or "> 30", "< 220"."""
+    if text is None:
+        return None
+    match = _THRESHOLD.fullmatch(text)
+    if match:
+        return Mask(sign=match[1], bound=float(match[2]))
+    if text.lstrip()[:1] in ("<", ">"):
+        raise InputError(f"the mask is {text!r}; give the name of an image, or a threshold such as '> 30' or '< 220'.")
+    return Mask(path=absolute(text), stamp=stamp)
+
+
+@lru_cache(maxsize=32)
+def region_of(text: str | None, size: tuple[int, int]) -> Region:
+    """The part of an image that "TOP:BOTTOM,LEFT:RIGHT" names, as slices in Python do; None: all."""
+    whole = Region(0, size[0], 0, size[1])
+    if text is None:
+        return whole
+    match = re.fullmatch(r"\s*(\d*)\s*:\s*(\d*)\s*,\s*(\d*)\s*:\s*(\d*)\s*", text)
+    if match:
+        ends = (0, size[0], 0, size[1])
+        found = Region(*(int(given) if given else end for given, end in zip(match.groups(), ends, strict=True)))
+        if 0 <= found.top < found.bottom <= size[0] and 0 <= found.left < found.right <= size[1]:
+            return found
+    raise InputError(
+        f"the region is {text!r}; give rows and columns within {size[0]} x {size[1]} pixels as TOP:BOTTOM,LEFT:RIGHT, "
+        f"e.g. 0:{size[0] // 2},0:{size[1] // 2}."
+    )

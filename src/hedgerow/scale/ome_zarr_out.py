@@ -1,0 +1,164 @@
+"""Results as OME-Zarr 0.5: sharded arrays with a nearest-neighbour pyramid; the metadata come last."""
+
+import os
+import shutil
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hedgerow.images.legend import Legend
+from hedgerow.images.pixel_size import PixelSize
+from hedgerow.images.regions import Region
+from hedgerow.scale.remote import file_system, is_remote, patiently, store_of
+from hedgerow.scale.results import Result
+from hedgerow.scale.shards import CHUNK, Grid, Shard
+
+
+def create(result: Result, grid: Grid) -> None:
+    """Empty arrays for every level; without metadata nobody takes them for an image."""
+    import zarr
+
+    def make() -> None:
+        group = zarr.create_group(store_of(result.store), zarr_format=3, overwrite=True)
+        leading = () if result.n_channels is None else (1,)
+        axes = "yx" if result.n_channels is None else "cyx"
+        for level in range(grid.n_levels):
+            group.create_array(
+                str(level),
+                shape=result.shape(grid.level_size(level)),
+                dtype=result.dtype,
+                chunks=(*leading, grid.chunk, grid.chunk),
+                shards=(*leading, grid.side, grid.side),
+                fill_value=result.fill,
+                dimension_names=tuple(axes),
+            )
+
+    patiently(make, f"cannot write {result.store}", is_asked=is_remote(result.store))
+
+
+@lru_cache(maxsize=64)
+def array_of(result: Result, level: int) -> Any:
+    """The array of a level, opened for writing."""
+    import zarr
+
+    return patiently(
+        lambda: zarr.open_array(store_of(result.store), path=str(level), mode="r+"),
+        f"cannot write {result.store}",
+        is_asked=is_remote(result.store),
+    )
+
+
+def write_shard(result: Result, shard: Shard, values: np.ndarray) -> None:
+    """Write a whole shard, (h,w) or (C,h,w), of which the caller is the only owner."""
+    array, region = array_of(result, shard.level), shard.region
+    place = (slice(region.top, region.bottom), slice(region.left, region.right))
+
+    def write() -> None:
+        if values.ndim == 2:
+            array[place] = values
+        else:
+            for c, plane in enumerate(values):  # one shard each
+                array[(slice(c, c + 1), *place)] = plane[None]
+
+    patiently(write, f"cannot write {result.store}", is_asked=is_remote(result.store))
+    if not is_remote(result.store):
+        _flush(result, shard)
+
+
+def _flush(result: Result, shard: Shard) -> None:
+    """Have the system put a shard onto the disk: its marker must not come first."""
+    folder = Path(result.store, str(shard.level), "c")
+    leading = [""] if result.n_channels is None else [str(c) for c in range(result.n_channels)]
+    for c in leading:
+        path = folder / c / str(shard.row) / str(shard.column)
+        if path.exists():  # nothing is written for a shard of the fill value
+            with open(path, "rb+") as file:
+                os.fsync(file.fileno())
+
+
+def shrunk(result: Result, shard: Shard) -> np.ndarray:
+    """What a shard of a further level holds: every second pixel of the level above it, in both directions."""
+    array = array_of(result, shard.level - 1)
+    region = shard.region
+    found = np.empty(result.shape((region.height, region.width)), result.dtype)
+    for c in range(result.n_channels or 1):
+        plane = found if result.n_channels is None else found[c]
+        for part in Region(0, region.height, 0, region.width).cells(CHUNK):
+            place = tuple(
+                slice(2 * (corner + first), 2 * (corner + last) - 1, 2)
+                for corner, first, last in (
+                    (region.top, part.top, part.bottom),
+                    (region.left, part.left, part.right),
+                )
+            )
+            full = tuple(slice(one.start, one.stop) for one in place)
+            inside = full if result.n_channels is None else (c, *full)
+            read = patiently(
+                lambda inside=inside: np.asarray(array[inside]),  # type: ignore[misc]
+                f"cannot read {result.store}",
+                is_asked=is_remote(result.store),
+            )
+            part.of(plane)[...] = read[::2, ::2]
+    return found
+
+
+def finish(
+    result: Result, grid: Grid, pixel: PixelSize | None, corner: tuple[int, int], name: str, legend: Legend
+) -> None:
+    """Write the metadata, with which the result is an image.
+
+    pixel: how large a pixel is; corner: the pixel of the image at which the result begins
+    """
+    import zarr
+
+    attributes = {"ome": ome_attributes(result, grid, pixel, corner, name)}
+    if result.what == "labels" and legend:
+        attributes["hedgerow"] = {"classes": legend.to_list()}
+
+    def write() -> None:
+        zarr.open_group(store_of(result.store), mode="r+").attrs.update(attributes)
+
+    patiently(write, f"cannot write {result.store}", is_asked=is_remote(result.store))
+
+
+def ome_attributes(
+    result: Result, grid: Grid, pixel: PixelSize | None, corner: tuple[int, int], name: str
+) -> dict[str, Any]:
+    """The attribute "ome" of a group."""
+    height, width = (1.0, 1.0) if pixel is None else (pixel.height, pixel.width)
+    unit = {} if pixel is None else {"unit": "micrometer"}
+    leading: list[float] = [] if result.n_channels is None else [1.0]
+    axes: list[dict[str, str]] = [{"name": "c", "type": "channel"}] if leading else []
+    axes += [{"name": axis, "type": "space", **unit} for axis in "yx"]
+    datasets = []
+    for level in range(grid.n_levels):
+        changes = [{"type": "scale", "scale": [*leading, height * 2**level, width * 2**level]}]
+        if any(corner):
+            place = [*(0.0 for _ in leading), corner[0] * height, corner[1] * width]
+            changes.append({"type": "translation", "translation": place})
+        datasets.append({"path": str(level), "coordinateTransformations": changes})
+    multiscale = {"name": name, "type": "nearest", "axes": axes, "datasets": datasets}
+    attributes: dict[str, Any] = {"version": "0.5", "multiscales": [multiscale]}
+    if result.names:
+        attributes["omero"] = {"channels": _channels(result.names, result.dtype)}
+    return attributes
+
+
+def _channels(names: Sequence[str], dtype: str) -> list[dict[str, Any]]:
+    full = {"float32": 1, "uint8": 255, "uint16": 65535}[dtype]
+    window = {"min": 0, "max": full, "start": 0, "end": full}
+    return [{"label": name, "color": "FFFFFF", "window": window, "active": i == 0} for i, name in enumerate(names)]
+
+
+def remove(store: str) -> None:
+    """Remove a result, if it is there."""
+    if not is_remote(store):
+        shutil.rmtree(store, ignore_errors=True)
+        return
+    system, inside = file_system(store)
+    system.invalidate_cache()
+    if system.exists(inside):
+        system.rm(inside, recursive=True)

@@ -1,0 +1,99 @@
+"""Large images with their labels, both read in parts."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from hedgerow.errors import HedgerowError, InputError
+from hedgerow.images.arrays import encode_labels, to_labels
+from hedgerow.images.pairing import Pair
+from hedgerow.images.reading import Pages
+from hedgerow.images.regions import Region
+from hedgerow.predict.protocol import Model
+from hedgerow.scale.lazy_image import LazyImage, Wanted
+from hedgerow.scale.opening import is_lazy, open_image, opened
+from hedgerow.scale.predicting import wanted_image
+from hedgerow.scale.remote import absolute, is_remote
+
+LARGE = 2**26  # pixels: an image that has more is read in parts
+
+
+@dataclass(frozen=True)
+class LargePair:
+    """An image and its labels, as a worker opens them; classes and the value that means "no label"."""
+
+    image: Wanted
+    labels: Wanted
+    classes: tuple[int, ...]
+    unlabelled: int
+
+    def target(self, region: Region) -> np.ndarray:
+        """(h,w) uint8 class indices of a region."""
+        name = f"{self.labels.path}, from row {region.top} and column {region.left} on,"
+        values = to_labels(opened(self.labels).read(region), name)
+        return encode_labels(values, self.classes, self.unlabelled, name)
+
+
+def is_large(pair: Pair) -> bool:
+    """Whether an image is better read in parts."""
+    if not is_lazy(str(pair.image)) or not is_lazy(str(pair.label)):
+        return False
+    with suppress(HedgerowError):  # whoever reads it tells
+        height, width = open_image(Wanted(str(pair.image), pages="all")).size
+        return height * width > LARGE
+    return False
+
+
+def large_pair(
+    model: Model,
+    image: str | Path,
+    labels: str | Path,
+    unlabelled: int | None = None,
+    pages: Pages = None,
+    level: int = 0,
+    pixel_size: float | None = None,
+    stamp: str = "",
+) -> LargePair:
+    """An image with labels of the same size; of labels with a pyramid, the level that fits is read."""
+    wanted = wanted_image(model, image, pages, level, pixel_size, stamp)
+    lazy = opened(wanted)
+    if lazy.shape[0] != model.features.n_inputs:
+        raise InputError(
+            f"{image} has {lazy.shape[0]} channel(s) but the model was trained on {model.features.n_inputs}; give "
+            "images of the same kind."
+        )
+    ignored = model.unlabelled if unlabelled is None else unlabelled
+    return LargePair(wanted, _fitting(lazy, absolute(labels), stamp), model.classes, ignored)
+
+
+def _fitting(image: LazyImage, labels: str, stamp: str) -> Wanted:
+    """The labels, at the size of the image."""
+    first = opened(Wanted(labels, stamp=stamp))
+    for level in range(first.n_levels):
+        wanted = Wanted(labels, level=level, stamp=stamp)
+        found = opened(wanted)
+        if found.shape[0] != 1:
+            raise InputError(
+                f"cannot use {labels} as labels of a large image: found {found.shape[0]} channels, expected one class "
+                "value per pixel; save class numbers"
+            )
+        if found.size == image.size:
+            return wanted
+    raise InputError(
+        f"{image.name}: the image has {image.size[0]} rows x {image.size[1]} columns and its labels {first.size[0]} "
+        f"rows x {first.size[1]} columns, expected the same; check the pairing or export the labels again at full size"
+    )
+
+
+def told_apart_by_size(pairs: Sequence[Pair]) -> tuple[list[Pair], list[Pair]]:
+    """Those that fit in memory, and the large ones."""
+    large = [pair for pair in pairs if is_large(pair)]
+    return [pair for pair in pairs if pair not in large], large
+
+
+def has_address(*given: object) -> bool:
+    """Whether one of the names is that of something on another machine."""
+    return any(isinstance(one, str) and is_remote(one) for one in given)

@@ -1,0 +1,155 @@
+"""Predicting one image of any size, here or on many machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from hedgerow.errors import InputError
+from hedgerow.files import PathLike, check_folder_writable
+from hedgerow.images.reading import Pages
+from hedgerow.predict.protocol import Model
+from hedgerow.progress import Report
+from hedgerow.scale import cluster
+from hedgerow.scale.lazy_image import LazyImage, Wanted
+from hedgerow.scale.markers import Markers
+from hedgerow.scale.masks import mask_of, region_of
+from hedgerow.scale.models import content_of, digest_of, loaded
+from hedgerow.scale.opening import opened
+from hedgerow.scale.remote import absolute, is_remote
+from hedgerow.scale.results import Result, results_for
+from hedgerow.scale.run import begin, here, record_of, run
+from hedgerow.scale.shards import grid_for
+from hedgerow.scale.work import MEMORY, Job
+from hedgerow.written import check_overwriting
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+
+@dataclass(frozen=True)
+class PredictedLarge:
+    """The results by what they hold; of n_shards, some were already done by an earlier run."""
+
+    results: dict[str, str]
+    size: tuple[int, int]
+    n_shards: int
+    n_resumed: int
+
+
+def predict_large(
+    model: Any,
+    image: PathLike,
+    output: PathLike,
+    *,
+    what: Sequence[str] = ("labels",),
+    dtype: str = "float32",
+    level: int = 0,
+    pixel_size: float | None = None,
+    pages: Pages = None,
+    region: str | None = None,
+    mask: str | None = None,
+    tile: int | None = None,
+    memory: int = MEMORY,
+    shard: int | None = None,
+    device: str = "cpu",
+    client: Client | str | int | None = None,
+    overwrite: bool = False,
+    say: Any = lambda text: None,
+    progress: Report | None = None,
+) -> PredictedLarge:
+    """Predict an image of any size into OME-Zarr or BigTIFF, the same bits as `model.predict` gives.
+
+    model:  a model, or the name of its file
+    image:  a file or an address (s3://, https://); what can be read in parts is
+    output: ends in .ome.zarr or .ome.tif; an unfinished one of the same call is gone on with
+    what:   "labels", "proba", "confidence", "entropy"; further ones are named output_proba and so on
+    dtype:  of all but labels: "float32", "uint8" or "uint16"
+    level, pixel_size: which level of a pyramid, by number or by micrometres
+    region: "TOP:BOTTOM,LEFT:RIGHT"; mask: an image that is 0 where nothing is to be computed, or "> 30", "< 220"
+    tile:   side of a tile in pixels; None: as large as fits in `memory` bytes, for each worker
+    shard:  side of what one task computes and writes, a multiple of 512; None: up to 2,048, as the results' size allows
+    client: a `dask.distributed.Client`, the address of a scheduler, or a number of worker processes; None: here
+
+    >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
+    >>> stack = hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2))
+    >>> np.save("large.npy", images[0])
+    >>> hr.predict_large(stack, "large.npy", "large.ome.zarr").results
+    {'labels': 'large.ome.zarr'}
+    >>> bool((hr.read_image("large.ome.zarr") == stack.predict(images[0])).all())
+    True
+    """
+    content = content_of(model)
+    own, stamp = loaded(content, "cpu"), uuid4().hex
+    wanted = wanted_image(own, image, pages, level, pixel_size, stamp)
+    lazy = opened(wanted)
+    check_image(own, lazy, say)
+    part = region_of(region, lazy.size)
+    chosen = mask_of(mask, stamp)
+    if chosen is not None:
+        chosen.check(lazy)
+    results = results_for(own, str(output), what, dtype, stamp)
+    grid = grid_for((part.height, part.width), sum(one.bytes_per_pixel for one in results), shard)
+    job = Job(wanted, results, grid, part, chosen, tile, memory)
+    _check_places(results, [str(image), *([str(model)] if isinstance(model, str | Path) else [])], overwrite)
+    n_done = begin(job, record_of(job, digest_of(content), device), overwrite)
+    if n_done:
+        say(f"going on where the last run stopped: {n_done:,} of {grid.n_shards:,} shards are done")
+    with ExitStack() as rooms:
+        if client is None:
+            each = here(loaded(content, device))
+        else:
+            each = cluster.on(rooms.enter_context(cluster.connected(client)), content, device)
+        run(job, own, each, progress)
+    return PredictedLarge({one.what: one.path for one in results}, grid.size, grid.n_shards, n_done)
+
+
+def wanted_image(
+    model: Model,
+    image: PathLike,
+    pages: Pages = None,
+    level: int = 0,
+    pixel_size: float | None = None,
+    stamp: str = "",
+) -> Wanted:
+    """The image as the model takes it."""
+    numbers = pages if pages is None or isinstance(pages, str | int) else tuple(pages)
+    return Wanted(absolute(image), model.features.layout, numbers, level, pixel_size, stamp)
+
+
+def check_image(model: Model, image: LazyImage, say: Any) -> None:
+    """Refuse an image with other channels than the model learned from, and say how it was understood."""
+    if image.shape[0] != model.features.n_inputs:
+        raise InputError(
+            f"{image.name} has {image.shape[0]} channel(s) but the model was trained on {model.features.n_inputs}; "
+            "give images of the same kind."
+        )
+    if image.words:
+        say(f"{image.name}: {image.words}")
+    if image.n_levels > 1:
+        say(f"{image.name}: level {image.level} of {image.n_levels}, {image.size[0]} x {image.size[1]} pixels")
+    if model.image_dtype and str(image.dtype) != model.image_dtype:
+        say(
+            f"note: {image.name} is {image.dtype} but the model learned from {model.image_dtype}; values must mean the "
+            "same"
+        )
+
+
+def _check_places(results: Sequence[Result], inputs: Sequence[str], overwrite: bool) -> None:
+    """Refuse to overwrite what is read, or what Hedgerow did not write; an unfinished result is looked at later."""
+    local = [Path(one.path) for one in results if not is_remote(one.path)]
+    for path in local:
+        if not path.parent.is_dir():
+            raise InputError(f"cannot write {path}: there is no folder {path.parent}; make it first.")
+        check_folder_writable(path.parent)
+    finished = [path for path in local if Markers(str(path)).read_record() is None]
+    check_overwriting(finished, [one for one in inputs if not is_remote(one)], overwrite)
+    for one in results:
+        if is_remote(one.path) and not one.path.endswith(".zarr"):
+            raise InputError(f"cannot write {one.path}: only OME-Zarr is written there; end it in .zarr")
+        if one.path in inputs:
+            raise InputError(f"{one.path} would be overwritten, but is the image to read; choose another name.")

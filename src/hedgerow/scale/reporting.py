@@ -1,0 +1,85 @@
+"""A report on images of any size: of large ones, the parts with the most labels are shown and scored."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hedgerow.images.arrays import UNLABELLED_INDEX
+from hedgerow.images.label_files import read_labels
+from hedgerow.images.labelled import WhenAsked
+from hedgerow.images.pairing import Pair
+from hedgerow.images.reading import Pages, read_input
+from hedgerow.images.regions import Region
+from hedgerow.jobs import reporting
+from hedgerow.jobs.inputs import Say, unsaid
+from hedgerow.jobs.reporting import Shown
+from hedgerow.scale.opening import opened
+from hedgerow.scale.pairs import LargePair, is_large, large_pair
+
+PART = 1024  # side of a part of a large image, before what the models see around it
+MOST_PARTS = 4  # of each image
+
+
+def report(*given: Any, say: Say = unsaid, **options: Any) -> int:
+    """As `jobs.report`; of a large image, MOST_PARTS squares of PART pixels stand for all of it."""
+
+    def parts(models: Sequence[Any], pairs: Sequence[Pair], pages: Pages) -> Shown:
+        return _parts(models, pairs, pages, say)
+
+    return reporting.report(*given, parts=parts, **options)
+
+
+def _parts(models: Sequence[Any], pairs: Sequence[Pair], pages: Pages, say: Say) -> Shown:
+    model = models[0]
+    model.features.check_here()  # one refusal, not one for each image
+    reach = max(one.receptive_field for one in models)
+    items: list[tuple[Pair, LargePair | None, Region | None]] = []
+    for pair in pairs:
+        if not is_large(pair):
+            items.append((pair, None, None))
+            continue
+        large = large_pair(model, pair.image, pair.label, pages=pages)
+        chosen = _most_labelled(large)
+        say(
+            f"{pair.image}: the {len(chosen)} parts of {PART:,} x {PART:,} pixels with the most labels are shown and "
+            "scored; `hedgerow evaluate` scores all of it"
+        )
+        items += [(pair, large, part) for part in chosen]
+
+    def image(i: int) -> np.ndarray:
+        pair, large, part = items[i]
+        if large is None or part is None:
+            return read_input(pair.image, model.features.layout, pages)
+        lazy = opened(large.image)
+        planes = lazy.read(part.grown(reach, *lazy.size))
+        return planes if model.features.layout == "planes" else np.moveaxis(planes, 0, -1)
+
+    def labels(i: int) -> np.ndarray:
+        pair, large, part = items[i]
+        if large is None or part is None:
+            return read_labels(pair.label, legend=model.legend or None)
+        # Around the part, predictions would differ from those of the whole image: they are not scored.
+        around = part.grown(reach, *opened(large.image).size)
+        values = np.full((around.height, around.width), model.unlabelled, np.int64)
+        own = opened(large.labels).read(part)[0].astype(np.int64)
+        inside = part.within(around)
+        inside.of(values)[...] = np.where(own == large.unlabelled, model.unlabelled, own)
+        return values
+
+    names = [
+        pair.image.name + (f", rows {part.top}-{part.bottom}, columns {part.left}-{part.right}" if part else "")
+        for pair, _, part in items
+    ]
+    return Shown(WhenAsked(len(items), image), WhenAsked(len(items), labels), names)
+
+
+def _most_labelled(pair: LargePair) -> list[Region]:
+    """The parts with the most labels, in reading order."""
+    counted = []
+    for part in opened(pair.image).whole.cells(PART):
+        n = int(np.count_nonzero(pair.target(part) != UNLABELLED_INDEX))
+        if n:
+            counted.append((n, part))
+    best = sorted(counted, key=lambda one: -one[0])[:MOST_PARTS]
+    return sorted((part for _, part in best), key=lambda part: (part.top, part.left))

@@ -1,0 +1,97 @@
+"""The plan: how a result is cut into shards, each of which one task owns, at every level of its pyramid."""
+
+from dataclasses import dataclass
+
+from hedgerow.errors import ConfigError
+from hedgerow.images.regions import Region
+
+CHUNK = 512  # side of what others read at once
+LARGEST = 4 * CHUNK  # side of a shard: what is computed and written at once
+SHARD_BYTES = 2**28  # of all results in a shard
+SMALLEST_LEVEL = 1024  # a pyramid ends where both sides are at most this
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A square of one level of the result, and its place there."""
+
+    level: int
+    row: int
+    column: int
+    region: Region
+
+    @property
+    def name(self) -> str:
+        return f"{self.level}-{self.row}-{self.column}"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A result of this size (H,W), cut into shards of this side, which hold chunks.
+
+    Each further level of the pyramid is half as large, rounded up, and cut into shards of the same side.
+    """
+
+    size: tuple[int, int]
+    side: int
+    chunk: int = CHUNK
+
+    @property
+    def n_levels(self) -> int:
+        level = 0
+        while max(self.level_size(level)) > SMALLEST_LEVEL:
+            level += 1
+        return level + 1
+
+    def level_size(self, level: int) -> tuple[int, int]:
+        """(H, W)"""
+        height, width = (-(-side // 2**level) for side in self.size)
+        return height, width
+
+    def shards(self, level: int) -> list[Shard]:
+        """Row after row."""
+        height, width = self.level_size(level)
+        return [
+            Shard(level, region.top // self.side, region.left // self.side, region)
+            for region in Region(0, height, 0, width).cells(self.side)
+        ]
+
+    @property
+    def n_shards(self) -> int:
+        """Of all levels."""
+        n = 0
+        for level in range(self.n_levels):
+            height, width = self.level_size(level)
+            n += -(-height // self.side) * -(-width // self.side)
+        return n
+
+
+def grid_for(size: tuple[int, int], bytes_per_pixel: int, side: int | None = None) -> Grid:
+    """Shards of a side that is asked for, or as large as fits, of whole chunks."""
+    if side is not None:
+        chunk = min(side, CHUNK)
+        if side < 1 or side % chunk:
+            raise ConfigError(f"the side of a shard is {side}; it must be a multiple of {CHUNK}.")
+        return Grid(size, side, chunk)
+    side = LARGEST
+    while side > CHUNK and side * side * bytes_per_pixel > SHARD_BYTES:
+        side -= CHUNK
+    return Grid(size, side)
+
+
+def cut(place: Region, tile: int, cell: int) -> list[Region]:
+    """A region of an image in tiles of about this side. Models that compute whole cells get them where they can: these
+    lie in a grid from the image's corner."""
+    if cell == 1:
+        down, across = (-(-side // tile) for side in (place.height, place.width))
+        return [
+            Region(top, min(top + high, place.bottom), left, min(left + wide, place.right))
+            for high, wide in [(-(-place.height // down), -(-place.width // across))]
+            for top in range(place.top, place.bottom, high)
+            for left in range(place.left, place.right, wide)
+        ]
+    side = max(tile // cell, 1) * cell
+    corner = Region(place.top // side * side, place.bottom, place.left // side * side, place.right)
+    return [
+        Region(max(one.top, place.top), one.bottom, max(one.left, place.left), one.right) for one in corner.cells(side)
+    ]

@@ -1,0 +1,304 @@
+"""Training on much: images are read in parts, and only labelled pixels with their surroundings are kept."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hedgerow.config import StackConfig
+from hedgerow.errors import HedgerowError, InputError
+from hedgerow.features.at_places import fit_features_at
+from hedgerow.features.registry import layout_of
+from hedgerow.files import PathLike
+from hedgerow.forest.arrays import ForestStack
+from hedgerow.forest.autocontext import GrowAll, Prepared, grow_levels
+from hedgerow.forest.choosing import SPARSE, settings_for_part
+from hedgerow.forest.groups import GroupsOf
+from hedgerow.forest.history import Known
+from hedgerow.forest.thinned import Painted, held_by, only_whole, thin
+from hedgerow.images.arrays import encode_labels, to_labels
+from hedgerow.images.classes import ClassTable, check_unlabelled, table_of
+from hedgerow.images.label_files import read_labels
+from hedgerow.images.labelled import WhenAsked
+from hedgerow.images.legend import Legend, found_legend
+from hedgerow.images.pairing import FilesSpec, Pair, pair_files
+from hedgerow.images.reading import Pages
+from hedgerow.images.regions import Region
+from hedgerow.io import model_file
+from hedgerow.jobs import training as jobs_training
+from hedgerow.jobs.inputs import Say, checked_output, files_of, unsaid
+from hedgerow.jobs.training import UNLABELLED, UNSEEN, Trained, unlabelled_value
+from hedgerow.kernels import reused
+from hedgerow.progress import Report, reporting
+from hedgerow.scale import cluster, growing
+from hedgerow.scale.lazy_image import LazyImage, Wanted
+from hedgerow.scale.opening import is_lazy, open_image
+from hedgerow.scale.pairs import LARGE
+
+MUCH = 2**27  # pixels of all images together: with more, only what is needed is kept
+MOST_PAINTED = 2**28  # labelled pixels that are kept by their places
+LOOKED_AT = 4  # label maps of which it is asked whether 0 means that nothing was painted
+WORTH = 0.5  # of the pixels: if training needs more of them, all are kept
+_BAND = 1024
+
+
+class WholeInstead(HedgerowError):
+    """Parts of images will not do, or are no less than all of them; the text says why."""
+
+
+class LazyPlanes:
+    """An image (C,H,W) of which parts are read as they are asked for, as float32."""
+
+    ndim, dtype = 3, np.dtype(np.float32)
+
+    def __init__(self, image: LazyImage) -> None:
+        self.image, self.shape = image, image.shape
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, place: tuple[Any, slice, slice]) -> np.ndarray:
+        _, rows, columns = place
+        return self.image.planes(Region(*rows.indices(self.shape[1])[:2], *columns.indices(self.shape[2])[:2]))
+
+
+@dataclass(frozen=True)
+class Files:
+    """Files with labels, opened one at a time."""
+
+    pairs: Sequence[Pair]
+    wanted: Callable[[Pair], Wanted]
+
+    def image(self, i: int) -> LazyImage:
+        return open_image(self.wanted(self.pairs[i]))
+
+    @property
+    def planes(self) -> Sequence[Any]:
+        return WhenAsked(len(self.pairs), lambda i: LazyPlanes(self.image(i)))
+
+    def labels(self, i: int) -> Sequence[tuple[Region, np.ndarray]]:
+        """Parts of a label map and their class values (h,w) int32, row after row."""
+        path, name = self.pairs[i].label, f"the labels of {self.pairs[i].image}"
+        if not (is_lazy(str(path)) and _n_pixels(open_image(Wanted(str(path), pages="all"))) > LARGE):
+            values = to_labels(read_labels(path), name)
+            return [(Region(0, values.shape[0], 0, values.shape[1]), values)]
+        lazy = open_image(Wanted(str(path)))
+        parts = lazy.whole.cells(_BAND)
+        return WhenAsked(len(parts), lambda k: (parts[k], to_labels(lazy.read(parts[k]), name)))
+
+    def mark(self, i: int) -> str:
+        """16 digits that tell this image from any other, as `LabelledImage.mark`, read band by band."""
+        image = self.image(i)
+        found = hashlib.sha256(f"{np.dtype(np.float32).str} {image.shape}".encode())
+        for c in range(image.shape[0]):
+            for top in range(0, image.shape[1], _BAND):
+                band = image.planes(Region(top, min(top + _BAND, image.shape[1]), 0, image.shape[2]))
+                found.update(np.ascontiguousarray(band[c]).tobytes())
+        return found.hexdigest()[:16]
+
+
+def _n_pixels(image: LazyImage) -> int:
+    return image.shape[1] * image.shape[2]
+
+
+def train(
+    images: FilesSpec,
+    labels: FilesSpec,
+    output: PathLike,
+    config: StackConfig | None = None,
+    *,
+    changes: Mapping[str, Any] | None = None,
+    unlabelled: int | str | None = None,
+    pages: Pages = None,
+    max_classes: int = 64,
+    overwrite: bool = False,
+    client: Any = None,
+    say: Say = unsaid,
+    progress: Report | None = None,
+    **options: Any,
+) -> Trained:
+    """As `jobs.train`. Of sets with more than MUCH pixels only what training needs is kept; the model is the same.
+
+    Where it would need most of the pixels, or whole images, all are kept as in `jobs.train`.
+    client: who grows the forests: a `dask.distributed.Client`, the address of a scheduler, or a number of worker
+            processes; None: this process
+    """
+    if client is not None:
+        with cluster.connected(client) as found:
+            return train(
+                images, labels, output, config, changes=changes, unlabelled=unlabelled, pages=pages,
+                max_classes=max_classes, overwrite=overwrite, say=say, progress=progress,
+                grow_all=growing.on(found), **options,
+            )  # fmt: skip
+
+    def on_whole_images() -> Trained:
+        return jobs_training.train(
+            images, labels, output, config, changes=changes, unlabelled=unlabelled, pages=pages,
+            max_classes=max_classes, overwrite=overwrite, say=say, progress=progress, **options,
+        )  # fmt: skip
+
+    chosen = replace(config or StackConfig(), **(changes or {}))
+    files = files_for(pair_files(images, labels), chosen, pages)
+    if options.get("layers") or not _is_much(files):
+        return on_whole_images()
+    final = checked_output(output, [*files_of(files.pairs), *options.get("keep", ())], overwrite=overwrite)
+
+    def scored(level: int, dice: float, held: GroupsOf) -> None:
+        say(f"level {level}: mean Dice {dice:.3f} on {UNSEEN[held]} it did not see")
+
+    asked = unlabelled if unlabelled is None or isinstance(unlabelled, str) else check_unlabelled(unlabelled)
+    value = unlabelled_value([files.labels(i)[0][1] for i in range(min(len(files.pairs), LOOKED_AT))], asked, say)
+    grow_all = options.get("grow_all")
+    try:
+        stack = grow(
+            files, config, changes, value, max_classes, say=say, progress=progress, scored=scored, grow_all=grow_all
+        )
+    except WholeInstead as reason:
+        say(f"whole images are kept: {reason}")
+        return on_whole_images()
+    return Trained(stack, model_file.save(stack, final))
+
+
+def files_for(pairs: Sequence[Pair], config: StackConfig, pages: Pages = None) -> Files:
+    layout = layout_of(config.features)
+    numbers = pages if pages is None or isinstance(pages, str | int) else tuple(pages)
+    return Files(pairs, lambda pair: Wanted(str(pair.image), layout, numbers))
+
+
+def _is_much(files: Files) -> bool:
+    """Whether all images together have more pixels than are kept as a whole."""
+    total = 0
+    for i, pair in enumerate(files.pairs):
+        try:
+            total += _n_pixels(files.image(i)) if is_lazy(str(pair.image)) else _declared(pair.image)
+        except HedgerowError:
+            return False  # whoever reads it tells
+        if total > MUCH:
+            return True
+    return False
+
+
+def _declared(path: Path) -> int:
+    """The pixels that a picture declares, without decoding it."""
+    from PIL import Image
+
+    try:
+        with Image.open(path) as image:
+            return int(image.width) * int(image.height)
+    except OSError:
+        return 0
+
+
+def grow(
+    files: Files,
+    config: StackConfig | None,
+    changes: Mapping[str, Any] | None = None,
+    unlabelled: int = UNLABELLED,
+    max_classes: int = 64,
+    *,
+    say: Say = unsaid,
+    progress: Report | None = None,
+    scored: Callable[[int, float, GroupsOf], None] | None = None,
+    grow_all: GrowAll | None = None,
+) -> ForestStack:
+    """A stack grown on parts of the images of files: the same as `grow_stack` grows on the whole."""
+    with reporting(progress) as report:
+        table, painted = read_painted(files, unlabelled, report)
+        if len(table.values) > max_classes:
+            raise InputError(
+                f"the labels have {len(table.values)} different values and at most {max_classes} classes were "
+                "expected: are the folders swapped, or the labels smoothed at their edges? If not, raise max_classes "
+                "(--max-classes)."
+            )
+        legend = (found_legend([pair.label for pair in files.pairs]) or Legend()).only(table.values)
+        say(table.text(legend.names))
+        part = sum(table.pixels) / (sum(table.pixels) + table.unlabelled)
+        changed = config or settings_for_part(part, say, has_features="features" in (changes or {}))
+        changed = replace(changed, **(changes or {}))
+        held = held_by(len(painted), part < SPARSE)
+        if reasons := only_whole(changed, held):
+            raise WholeInstead(f"parts of images are not enough for {', '.join(reasons)}")
+        thinned = thin(painted, held, changed)
+        n_pixels = sum(one.target.size for one in thinned.parts)
+        if n_pixels > WORTH * (sum(table.pixels) + table.unlabelled):
+            raise WholeInstead("labels and their surroundings are most of the pixels")
+        say(f"{len(painted)} image(s): {n_pixels:,} of their pixels are read and kept")
+        report("features", 0, 2)
+        features, kept = fit_features_at(files.planes, thinned.places, changed)
+        features.validate()
+        report("features", 1, 2)
+
+        def computed(k: int) -> np.ndarray:
+            one = thinned.parts[k]
+            size = one.target.shape
+            here = kept[one.image][:, 0, one.first : one.first + one.target.size]
+            return np.ascontiguousarray(here).reshape(len(here), *size)
+
+        prepared = Prepared(thinned.images(features.n_inputs), features, computed, thinned.samples)
+        levels, scores = grow_levels(prepared, table.values, changed, report, held, scored, grow_all)
+        marks = tuple(files.mark(i) for i in range(len(files.pairs)))
+    settings = {"config": changed.to_dict(), "n_images": len(painted), "held_out": scores, "held": held}
+    stack = ForestStack(
+        features, tuple(levels), table.values, unlabelled, str(files.image(0).dtype), settings=settings, legend=legend,
+        known=Known(marks, ()),
+    )  # fmt: skip
+    stack.validate()
+    reused.let_go()
+    return stack
+
+
+def read_painted(files: Files, unlabelled: int, report: Report) -> tuple[ClassTable, list[Painted]]:
+    """The classes of all label maps, and the labelled pixels of each."""
+    counts: Counter[int] = Counter()
+    found: list[tuple[tuple[int, int], np.ndarray, np.ndarray, np.ndarray]] = []
+    n_channels = None
+    for i, pair in enumerate(files.pairs):
+        image = files.image(i)
+        n_channels = image.shape[0] if n_channels is None else n_channels
+        if image.shape[0] != n_channels:
+            raise InputError(
+                f"{pair.image} has {image.shape[0]} channel(s) but {files.pairs[0].image} has {n_channels}; all images "
+                "of a set need the same channels."
+            )
+        rows, columns, values = _labelled(files.labels(i), unlabelled, image, pair)
+        own = dict(zip(*(part.tolist() for part in np.unique(values, return_counts=True)), strict=True))
+        counts.update(own)
+        counts[unlabelled] += image.size[0] * image.size[1] - len(rows)
+        found.append((image.size, rows, columns, values))
+        if sum(counts.values()) - counts[unlabelled] > MOST_PAINTED:
+            raise WholeInstead(f"there are more than {MOST_PAINTED:,} labelled pixels")
+        report("labels", i + 1, len(files.pairs))
+    table = table_of(counts, unlabelled)
+    painted = [
+        Painted(size, rows, columns, encode_labels(values[None], table.values, unlabelled)[0])
+        for size, rows, columns, values in found
+    ]
+    return table, painted
+
+
+def _labelled(
+    parts: Sequence[tuple[Region, np.ndarray]], unlabelled: int, image: LazyImage, pair: Pair
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows, columns and class values (n,) of the labelled pixels, in reading order."""
+    found, size = [], [0, 0]
+    for region, values in parts:
+        row, column = np.nonzero(values != unlabelled)
+        found.append((row + region.top, column + region.left, values[row, column]))
+        size = [max(size[0], region.bottom), max(size[1], region.right)]
+    if tuple(size) != image.size:
+        raise InputError(
+            f"{pair.image}: the image has {image.size[0]} rows x {image.size[1]} columns and its labels {size[0]} rows "
+            f"x {size[1]} columns, expected the same; check the pairing or export the labels again at full size"
+        )
+    rows, columns, values = (np.concatenate(field).astype(np.int32) for field in zip(*found, strict=True))
+    if not len(rows):
+        raise InputError(
+            f"the labels of {pair.image} have no labelled pixel: all have the unlabelled value {unlabelled}; label "
+            "some pixels, leave it out, or set another unlabelled value"
+        )
+    order = np.lexsort((columns, rows))
+    return rows[order], columns[order], values[order]

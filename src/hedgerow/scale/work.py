@@ -1,0 +1,154 @@
+"""The work on one shard: read its part of the image, predict it tile by tile, write it, mark it done."""
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from hedgerow.errors import HedgerowError, InputError
+from hedgerow.features.joined import Joined
+from hedgerow.features.protocol import FeatureSet
+from hedgerow.files import one_line
+from hedgerow.forest.level_input import fitting_tile, needed
+from hedgerow.images.regions import Region
+from hedgerow.kernels import reused
+from hedgerow.predict.protocol import Model
+from hedgerow.predict.run import region_outputs
+from hedgerow.scale import ome_zarr_out
+from hedgerow.scale.lazy_image import LazyImage, Wanted, Window
+from hedgerow.scale.markers import Markers
+from hedgerow.scale.masks import Mask
+from hedgerow.scale.opening import opened
+from hedgerow.scale.results import Result, parts
+from hedgerow.scale.shards import Grid, Shard, cut
+
+MEMORY = 3 * 2**27  # bytes that the work on one tile may take
+_EVERYWHERE_ALIKE = ("bank", "channels")  # features that do not depend on where in the image a pixel is
+Item = TypeVar("Item")
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A prediction of one image; small, so that it travels with every task.
+
+    region: the part of the image to predict; the results have its size
+    tile:   side of a tile in pixels; None: as large as fits in `memory` bytes
+    """
+
+    wanted: Wanted
+    results: tuple[Result, ...]
+    grid: Grid
+    region: Region
+    mask: Mask | None = None
+    tile: int | None = None
+    memory: int = MEMORY
+
+    @property
+    def markers(self) -> Markers:
+        """Those of the run lie in its first result."""
+        return Markers(self.results[0].store)
+
+
+def work_on(job: Job, model: Model, shard: Shard) -> str:
+    """Compute and write a shard of every result; returns its name."""
+    try:
+        if shard.level:
+            for result in job.results:
+                ome_zarr_out.write_shard(result, shard, ome_zarr_out.shrunk(result, shard))
+        else:
+            found = predicted(job, model, shard)
+            for result in job.results:
+                ome_zarr_out.write_shard(result, shard, found[result.what])
+        job.markers.set_done(shard.name)
+    except HedgerowError:
+        raise
+    except OSError as problem:
+        raise InputError(
+            f"cannot write {job.results[0].path}: {one_line(problem)}; check permissions and free space, then give the "
+            "same command again to go on"
+        ) from problem
+    finally:
+        reused.let_go()
+    return shard.name
+
+
+def predicted(job: Job, model: Model, shard: Shard) -> dict[str, np.ndarray]:
+    """By result, what it holds in a shard: (h,w) or (C,h,w)."""
+    image, region = opened(job.wanted), shard.region
+    place = Region(
+        region.top + job.region.top,
+        region.bottom + job.region.top,
+        region.left + job.region.left,
+        region.right + job.region.left,
+    )
+    size = (region.height, region.width)
+    found = {one.what: np.full(one.shape(size), one.fill, one.dtype) for one in job.results}
+    allowed = None if job.mask is None else job.mask.allowed(image, place)
+    tiles = [one for tile in _tiles(job, model, place) if (one := occupied(tile, place, allowed)) is not None]
+    windows = ahead(lambda tile: Window(image, needed(model, image.size, tile)), tiles)
+    for tile, window in zip(tiles, windows, strict=True):
+        inside = tile.within(place)
+        here = None if allowed is None else inside.of(allowed)
+        for what, part in parts(job.results, _proba(model, image, window, tile), model).items():
+            if here is None:
+                inside.of(found[what])[...] = part
+            else:
+                inside.of(found[what])[..., here] = part[..., here]
+    return found
+
+
+def _proba(model: Model, image: LazyImage, window: Window, tile: Region) -> np.ndarray:
+    """(C,h,w) class probabilities of a tile. Where there is nothing as far as the model looks, all pixels are alike."""
+    empty = image.fill is not None and is_alike(model) and bool((window.values == np.float32(image.fill)).all())
+    if not empty:
+        return region_outputs(model, window, tile)[-1]  # type: ignore[arg-type]
+    one = Region(tile.top, tile.top + 1, tile.left, tile.left + 1)
+    pixel = region_outputs(model, window, one)[-1]  # type: ignore[arg-type]
+    return np.broadcast_to(pixel, (len(pixel), tile.height, tile.width))
+
+
+def is_alike(model: Model) -> bool:
+    """Whether a model says the same of every pixel of an image without contrast."""
+    kinds = model.features.members if isinstance(model.features, Joined) else (model.features,)
+    return all(_is_plain(kind) for kind in kinds) and all(model.level_cell(i) == 1 for i in range(model.n_levels))
+
+
+def _is_plain(features: FeatureSet) -> bool:
+    return features.kind in _EVERYWHERE_ALIKE
+
+
+def _tiles(job: Job, model: Model, place: Region) -> list[Region]:
+    cell = max(model.level_cell(level) for level in range(model.n_levels))
+    return cut(place, job.tile or fitting_tile(model, job.memory), cell)
+
+
+def occupied(tile: Region, place: Region, allowed: np.ndarray | None) -> Region | None:
+    """The part of a tile in which there is something to compute."""
+    if allowed is None:
+        return tile
+    inside = tile.within(place)
+    rows, columns = (np.flatnonzero(inside.of(allowed).any(axis=axis)) for axis in (1, 0))
+    if len(rows) == 0:
+        return None
+    return Region(
+        tile.top + int(rows[0]),
+        tile.top + int(rows[-1]) + 1,
+        tile.left + int(columns[0]),
+        tile.left + int(columns[-1]) + 1,
+    )
+
+
+def ahead(make: Callable[[Item], Made], items: Iterable[Item]) -> Iterator[Made]:
+    """What is made of each item, the next one while the caller works on the last: reading overlaps computing."""
+    with ThreadPoolExecutor(1) as pool:
+        waiting = None
+        for item in items:
+            coming = pool.submit(make, item)
+            if waiting is not None:
+                yield waiting.result()
+            waiting = coming
+        if waiting is not None:
+            yield waiting.result()

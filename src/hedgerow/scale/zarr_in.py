@@ -1,0 +1,136 @@
+"""Zarr and OME-Zarr, read chunk by chunk: any level of a pyramid, on this machine or another."""
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hedgerow.errors import HedgerowError, InputError
+from hedgerow.files import fingerprint, one_line
+from hedgerow.images.array_files import axis_letters
+from hedgerow.images.pages import choose, words
+from hedgerow.images.pixel_size import PixelSize, of_multiscale
+from hedgerow.images.regions import Region
+from hedgerow.images.stored import array_axes, stored_array
+from hedgerow.scale.lazy_image import LazyImage, Wanted, chosen_level, n_channels, part_of
+from hedgerow.scale.markers import refuse_unfinished
+from hedgerow.scale.remote import is_remote, patiently, store_of
+
+
+def open_zarr(wanted: Wanted) -> LazyImage:
+    """A level of an OME-Zarr (0.4, 0.5), or a Zarr array (2, 3)."""
+    import zarr
+
+    path = wanted.path
+    refuse_unfinished(path)
+    store = store_of(path)
+    node = patiently(
+        lambda: zarr.open(store, mode="r", use_consolidated=False), f"cannot read {path}", is_asked=is_remote(path)
+    )
+    array, axes, levels, level = _array(node, wanted)
+    if array.dtype.kind not in "buif":
+        raise InputError(f"cannot read {path}: it holds values of type {array.dtype}, not numbers; convert it")
+    shape = tuple(array.shape)
+    letters = axes or array_axes(shape)
+    stored = stored_array(Path(path), shape, array.dtype, letters, lambda: array, is_array=not axes)
+    chosen = choose(Path(path), stored, wanted.pages, wanted.layout)
+    page = stored.page(0)
+    block = getattr(array, "shards", None) or array.chunks
+    fill = array.fill_value
+    return LazyImage(
+        name=path,
+        shape=(n_channels(letters, shape, chosen), page.height, page.width),
+        dtype=array.dtype,
+        read=_Reader(array, letters, tuple(chosen), path),
+        chunk=(block[letters.index("Y")], block[letters.index("X")]),
+        fill=None if fill is None or not np.isfinite(fill) else float(fill),
+        level=level,
+        n_levels=len(levels),
+        pixel=levels[level],
+        identity={"path": _place(path), "array": array.path, "metadata": _digest(array), "pages": list(chosen)},
+        words=words(stored, chosen),
+    )
+
+
+class _Reader:
+    """Reads regions of an array, and names the chunk that cannot be read."""
+
+    def __init__(self, array: Any, axes: str, chosen: Sequence[int], path: str) -> None:
+        self.array, self.axes, self.chosen, self.path = array, axes, chosen, path
+
+    def __call__(self, region: Region) -> np.ndarray:
+        try:
+            return patiently(lambda: self._read(region), f"cannot read {self.path}", is_asked=is_remote(self.path))
+        except MemoryError:
+            raise
+        except HedgerowError as problem:
+            raise InputError(f"{problem} (near {self._first_bad(region)})") from problem
+        except Exception as problem:
+            raise InputError(
+                f"cannot read {self.path}: its chunk {self._first_bad(region)} is damaged ({one_line(problem)}); copy "
+                "or save the image again"
+            ) from problem
+
+    def _read(self, region: Region) -> np.ndarray:
+        return part_of(self.array, self.axes, self.chosen, region)
+
+    def _first_bad(self, region: Region) -> str:
+        """The chunk, or shard, of a region that cannot be read."""
+        array = self.array
+        block = getattr(array, "shards", None) or array.chunks
+        limits = {"Y": (region.top, region.bottom), "X": (region.left, region.right)}
+        ranges = [
+            range(first // side, -(-last // side))
+            for axis, side, length in zip(self.axes, block, array.shape, strict=True)
+            for first, last in [limits.get(axis, (0, length))]
+        ]
+        key = ""
+        for at in product(*ranges):
+            key = "/".join(part for part in (array.path, array.metadata.encode_chunk_key(at)) if part)
+            try:
+                array[tuple(slice(i * side, (i + 1) * side) for i, side in zip(at, block, strict=True))]
+            except Exception:
+                return key
+        return key
+
+
+def _array(node: Any, wanted: Wanted) -> tuple[Any, str, list[PixelSize | None], int]:
+    """The array to read, letters for its axes ("" without names), each level's size of a pixel, and which level."""
+    path = wanted.path
+    if hasattr(node, "shape"):
+        level = chosen_level(path, wanted, [None])
+        return node, axis_letters(getattr(node.metadata, "dimension_names", None) or ()), [None], level
+    multiscale = _multiscale(node)
+    if multiscale is None:
+        if "0" in node:  # converters often put the image one folder down
+            return _array(node["0"], wanted)
+        raise InputError(
+            f"cannot read {path}: found a Zarr group without an OME multiscales entry, expected a Zarr array or"
+            " OME-Zarr; give the path of the array inside it"
+        )
+    names = [axis["name"] if isinstance(axis, dict) else axis for axis in multiscale.get("axes", ())]
+    datasets = multiscale["datasets"]
+    levels = [of_multiscale(multiscale, i) for i in range(len(datasets))]
+    level = chosen_level(path, wanted, levels)
+    return node[datasets[level]["path"]], axis_letters(names), levels, level
+
+
+def _multiscale(node: Any) -> Mapping[str, Any] | None:
+    attributes = dict(node.attrs)
+    found = attributes.get("ome", attributes).get("multiscales")
+    return found[0] if found else None
+
+
+def _digest(array: Any) -> str:
+    """Of all that describes an array."""
+    return fingerprint(
+        [list(array.shape), str(array.dtype), list(array.chunks), prod(array.shape), str(array.fill_value)]
+    )
+
+
+def _place(path: str) -> str:
+    """The same for every way of writing the name of a folder."""
+    return path if is_remote(path) else str(Path(path).resolve())

@@ -1,0 +1,89 @@
+"""Small servers for tests: S3 by moto, and plain files over HTTP that fail now and then."""
+
+import http.server
+import os
+import threading
+from contextlib import contextmanager
+
+
+@contextmanager
+def s3(monkeypatch):
+    """The name of an empty bucket on a server of this machine."""
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+    }.items():
+        monkeypatch.setenv(name, value)
+    try:
+        boto3.client("s3").create_bucket(Bucket="bucket")
+        yield "bucket"
+    finally:
+        server.stop()
+
+
+class _Files(http.server.SimpleHTTPRequestHandler):
+    """Files of a folder; every n-th answer is an error of the server, and ranges are understood."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):  # the name that the library calls
+        self.server.n_asked += 1
+        every = self.server.fails_every
+        if every and self.server.n_asked % every == 0:
+            self.server.n_failed += 1
+            self.send_error(503)
+            return
+        path = self.translate_path(self.path)
+        if not os.path.isfile(path):
+            self.send_error(404)
+            return
+        with open(path, "rb") as file:
+            content = file.read()
+        asked = self.headers.get("Range")
+        if asked:
+            first, _, last = asked.removeprefix("bytes=").partition("-")
+            begin, end = int(first), min(int(last) if last else len(content) - 1, len(content) - 1)
+            self.send_response(206)
+            self.send_header("Content-Range", f"bytes {begin}-{end}/{len(content)}")
+            content = content[begin : end + 1]
+        else:
+            self.send_response(200)
+        self.send_header("Accept-Ranges", "bytes")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(content)
+
+    do_HEAD = do_GET
+
+    def log_message(self, *given):
+        pass
+
+
+@contextmanager
+def web(folder, fails_every=0):
+    """A server of a folder; its `address`, and how often it was asked and failed."""
+
+    class Handler(_Files):
+        def __init__(self, *given):
+            super().__init__(*given, directory=str(folder))
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.fails_every, server.n_asked, server.n_failed = fails_every, 0, 0
+    server.address = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,161 @@
+"""Many workers: the same bits, one task a shard, and nothing is lost when one of them dies."""
+
+import os
+
+import numpy as np
+import pytest
+
+import hedgerow as hr
+from hedgerow.errors import ConfigError, HedgerowError, InputError
+from hedgerow.forest.autocontext import grow_stack
+from hedgerow.images.labelled import labelled_set
+from hedgerow.io.model_file import file_content
+from hedgerow.scale import batches, cluster, growing, models
+from hedgerow.scale.shards import Grid
+from helpers.files import listing, write
+from helpers.large import picture, write_zarr
+
+distributed = pytest.importorskip("distributed")
+
+OPTIONS = {"what": ("labels", "proba"), "shard": 64}
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    """A client of two workers in processes of their own."""
+    with cluster.connected(2) as client:
+        yield client
+
+
+@pytest.fixture
+def there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return write_zarr("image.zarr", picture())
+
+
+def test_workers_give_the_same_bits(two, there, stack, tmp_path):
+    hr.predict_large(stack, there, "whole.ome.zarr", **OPTIONS)
+    hr.predict_large(stack, there, "a.ome.zarr", client=two, **OPTIONS)
+    for suffix in ("", "_proba"):
+        assert listing(tmp_path / f"a{suffix}.ome.zarr") == listing(tmp_path / f"whole{suffix}.ome.zarr")
+
+
+def test_a_file_a_task_with_the_failures_named_at_the_end(two, stack, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    hr.save(stack, "model.hedge")
+    for i in range(3):
+        write(tmp_path / "in" / f"{i}.png", picture(seed=i))
+    (tmp_path / "in" / "bad.png").write_bytes(b"nonsense")
+    found = batches.predict_batch("model.hedge", "in", "out", client=two, measure=True)
+    assert (found.n_images, len(found.failures)) == (4, 1)
+    assert found.failures[0].startswith("cannot read in/bad.png")
+    batches.predict_batch("model.hedge", "in", "here", measure=True)
+    assert listing(tmp_path / "out") == listing(tmp_path / "here")
+
+
+def test_a_worker_that_is_killed_loses_nothing(two, there, stack, tmp_path):
+    hr.predict_large(stack, there, "whole.ome.zarr", shard=32)
+    killed = []
+
+    def report(what, done, total):
+        if done == 7 and not killed:
+            workers = two.run(os.getpid)
+            killed.append(next(iter(workers.values())))
+            os.kill(killed[0], 9)
+
+    hr.predict_large(stack, there, "a.ome.zarr", shard=32, client=two, progress=report)
+    assert killed
+    assert listing(tmp_path / "a.ome.zarr") == listing(tmp_path / "whole.ome.zarr")
+
+
+def test_workers_grow_the_same_model(two, example, tiny_config, tmp_path):
+    labelled = labelled_set(example.images, example.labels)
+    expected = grow_stack(labelled, tiny_config)
+    assert file_content(grow_stack(labelled, tiny_config, grow_all=growing.on(two))) == file_content(expected)
+
+
+def test_the_graph_stays_small(two):
+    """However many items there are, the scheduler knows a few more than there are threads."""
+    known = []
+    submit = two.submit
+
+    class Counting:
+        loop, status = two.loop, "running"
+        nthreads = two.nthreads
+
+        def submit(self, *given, **options):
+            known.append(1)
+            return submit(*given, **options)
+
+    items = cluster.side_by_side(Counting(), abs, range(-50, 0))
+    first = [next(items) for _ in range(10)]
+    assert len(known) <= 10 + 2 * 2 + 1
+    assert sorted([*first, *items]) == sorted((i, -i) for i in range(-50, 0))
+
+
+def test_an_error_of_a_worker_is_told(two, there, stack, tmp_path):
+    (tmp_path / "image.zarr" / "c" / "1" / "2").write_bytes(b"nonsense")
+    with pytest.raises(InputError, match=r"image\.zarr: its chunk c/1/2 is damaged"):
+        hr.predict_large(stack, there, "a.ome.zarr", client=two, **OPTIONS)
+
+
+def test_a_scheduler_that_is_not_there(monkeypatch):
+    monkeypatch.setattr(cluster, "PATIENCE", 1)
+    with (
+        pytest.raises(InputError, match=r"there is no Dask scheduler at tcp://127\.0\.0\.1:9: .* start one"),
+        cluster.connected("tcp://127.0.0.1:9"),
+    ):
+        pass
+    with pytest.raises(ConfigError, match="at least 1"), cluster.connected(0):
+        pass
+
+
+def test_without_dask(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "distributed", None)
+    with pytest.raises(HedgerowError, match=r"needs distributed, .* '\.\[scale\]'"), cluster.connected(2):
+        pass
+
+
+def test_one_task_owns_one_shard():
+    """No two shards share a pixel of any level, and all are there: what two tasks write to is lost in part."""
+    grid = Grid((2500, 3300), 512)
+    for level in range(grid.n_levels):
+        seen = np.zeros(grid.level_size(level), int)
+        for shard in grid.shards(level):
+            shard.region.of(seen)[...] += 1
+            assert (shard.region.top % 512, shard.region.left % 512) == (0, 0)
+        assert (seen == 1).all()
+
+
+def test_auto_uses_a_gpu_for_networks_and_encoders_alone(stack, monkeypatch):
+    assert models.resolved("cuda", stack) == "cuda"
+    assert models.resolved("auto", stack) == "cpu"
+    net = type("StackNet", (), {"features": stack.features})()
+    monkeypatch.setattr(models, "no_cuda", lambda: None)
+    assert models.resolved("auto", net) == "cuda"
+    assert models.resolved("auto", stack) == "cpu"
+    encoded = type("ForestStack", (), {"features": type("F", (), {"kind": "encoder"})()})()
+    assert models.resolved("auto", encoded) == "cuda"
+    monkeypatch.setattr(models, "no_cuda", lambda: "there is none")
+    assert models.resolved("auto", net) == "cpu"
+
+
+def test_a_model_is_loaded_once_by_a_worker(stack):
+    content = models.content_of(stack)
+    assert models.loaded(content, "cpu") is models.loaded(content, "cpu")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["worker", "scheduler", "client"])
+def test_killed_processes_of_a_real_cluster(victim, stack, tmp_path):
+    """A scheduler and two workers as separate processes, and the command line; benchmarks/bench_kills.py does more."""
+    from bench_kills import one_kill
+    from dask_processes import free_port, running
+
+    hr.save(stack, tmp_path / "model.hedge")
+    write_zarr(tmp_path / "image.zarr", picture((4500, 4500)), chunks=(512, 512))
+    hr.predict_large(stack, tmp_path / "image.zarr", tmp_path / "whole.ome.zarr")
+    expected = listing(tmp_path / "whole.ome.zarr")
+    with running(tmp_path, 2, free_port()) as processes:
+        repeated = one_kill(processes, victim, tmp_path, 3, expected)
+    assert repeated <= 2

@@ -1,0 +1,210 @@
+"""Training on parts of images gives the same model, to the last byte, as training on whole ones."""
+
+import pickle
+from argparse import Namespace
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import ndimage
+
+import hedgerow as hr
+from hedgerow import scale
+from hedgerow.config import ContextConfig, SamplingConfig
+from hedgerow.features import protocol
+from hedgerow.forest import thinned
+from hedgerow.forest.autocontext import grow_stack
+from hedgerow.forest.groups import strokes, with_groups
+from hedgerow.forest.samples import choose_pixels, draw_samples
+from hedgerow.forest.thinned import Painted, thin
+from hedgerow.images.arrays import UNLABELLED_INDEX
+from hedgerow.images.labelled import labelled_set
+from hedgerow.io.model_file import file_content
+from hedgerow.scale import cluster, growing, training
+from helpers.blobs import blobs
+from helpers.files import write
+from helpers.large import write_zarr
+
+STROKES = hr.StackConfig(
+    n_levels=1,
+    n_trees=4,
+    min_split=2,
+    sigmas=(0.7, 2.0),
+    context=ContextConfig(window=1),
+    sampling=SamplingConfig(step=1),
+)
+CONTEXT = replace(STROKES, n_levels=2, context=ContextConfig(window=9, n_offsets=3), drop_levels=False)
+
+
+def scribbled(n_images, seed=0, shape=(90, 120)):
+    """Images, and labels of which little is painted."""
+    images, full = blobs(n_images, seed, shape)
+    rng = np.random.default_rng(seed)
+    labels = []
+    for truth in full:
+        painted = np.full(truth.shape, 255, np.uint8)
+        for value in np.unique(truth):
+            places = np.argwhere(truth == value)
+            for row, column in places[rng.choice(len(places), 3)]:
+                stroke = (slice(row, row + 2), slice(column, column + 5))
+                painted[stroke] = truth[stroke]
+        labels.append(painted)
+    return images, labels
+
+
+def write_set(folder, images, labels):
+    for i, (image, label) in enumerate(zip(images, labels, strict=True)):
+        write_zarr(folder / "images" / f"{i}.zarr", image, chunks=(32, 32))
+        write(folder / "labels" / f"{i}.png", label)
+    return str(folder / "images"), str(folder / "labels")
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch):
+    monkeypatch.setattr(training, "MUCH", 1000)
+    monkeypatch.setattr(training, "WORTH", 10.0)
+    monkeypatch.setattr(protocol, "CELL", 64)
+    monkeypatch.setattr("hedgerow.features.at_places.CELL", 64)
+    monkeypatch.setattr(thinned, "LEAST_CELL", 32)
+
+
+@pytest.mark.parametrize("n_images", [1, 2, 5])
+@pytest.mark.parametrize("config", [STROKES, CONTEXT, None], ids=["strokes", "context", "by itself"])
+def test_the_same_model(tmp_path, n_images, config):
+    images, labels = scribbled(n_images)
+    if config is CONTEXT and n_images < 4:
+        labels = blobs(n_images, 0, (90, 120))[1]  # blocks: strokes in few images have one level
+    expected = hr.fit_stack(images, labels, config)
+    said = []
+    found = scale.train(*write_set(tmp_path, images, labels), tmp_path / "a.hedge", config, say=said.append)
+    assert file_content(found.stack) == file_content(expected)
+    assert any("of their pixels are read and kept" in one for one in said)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"context": ContextConfig(window=9, n_offsets=3, n_probes=2)},
+        {"held_out": "trees"},
+        {"sampling": SamplingConfig(kind="per_class", per_class=7)},
+        {"sampling": SamplingConfig(step=3, fraction=0.4, at_least=9)},
+        {"sampling": SamplingConfig(step=1, max_samples=100)},
+        {"balance": True, "n_levels": 3},
+    ],
+)
+def test_the_same_model_with_other_settings(tmp_path, changes):
+    images, labels = scribbled(5, seed=3)
+    config = replace(CONTEXT, **changes)
+    expected = hr.fit_stack(images, labels, config)
+    found = scale.train(*write_set(tmp_path, images, labels), tmp_path / "a.hedge", config)
+    assert file_content(found.stack) == file_content(expected)
+
+
+def test_statistics_of_many_squares_are_those_of_some(tmp_path, monkeypatch):
+    monkeypatch.setattr(protocol, "MOST_CELLS", 3)
+    images, labels = scribbled(5, seed=4)
+    expected = hr.fit_stack(images, labels, STROKES)
+    found = scale.train(*write_set(tmp_path, images, labels), tmp_path / "a.hedge", STROKES)
+    assert file_content(found.stack) == file_content(expected)
+    assert sum(map(len, protocol.counted_cells([(90, 120)] * 5))) == 3
+    assert [len(some) for some in protocol.counted_cells([(64, 64), (65, 64)])] == [1, 2]
+
+
+def test_own_channels(tmp_path):
+    images, labels = scribbled(2)
+    planes = [np.stack([image, image // 2]).astype(np.float32) for image in images]
+    config = replace(STROKES, features="channels")
+    expected = hr.fit_stack(planes, labels, config)
+    for i, (one, label) in enumerate(zip(planes, labels, strict=True)):
+        write(tmp_path / "images" / f"{i}.npy", one)
+        write(tmp_path / "labels" / f"{i}.png", label)
+    found = scale.train(str(tmp_path / "images"), str(tmp_path / "labels"), tmp_path / "a.hedge", config)
+    assert file_content(found.stack) == file_content(expected)
+
+
+def test_only_what_is_needed_is_read(tmp_path, monkeypatch):
+    """Of an image much larger than what is painted, features are computed near the paint, and for the statistics."""
+    images, labels = scribbled(1, shape=(500, 600))
+    monkeypatch.setattr(protocol, "MOST_CELLS", 2)
+    computed = []
+    bank = hr.fit_stack(images, labels, STROKES).features
+    raw_in = type(bank).raw_in
+    monkeypatch.setattr(
+        type(bank), "raw_in", lambda self, image, region: computed.append(region) or raw_in(self, image, region)
+    )
+    scale.train(*write_set(tmp_path, images, labels), tmp_path / "a.hedge", STROKES)
+    assert sum(region.height * region.width for region in computed) < 0.15 * images[0].size
+
+
+def test_settings_that_need_whole_images_get_them(tmp_path, monkeypatch):
+    images, labels = scribbled(2)
+    said = []
+    config = replace(STROKES, augment=hr.AugmentConfig(copies=1))
+    found = scale.train(*write_set(tmp_path, images, labels), tmp_path / "a.hedge", config, say=said.append)
+    assert file_content(found.stack) == file_content(hr.fit_stack(images, labels, config))
+    assert any("whole images are kept: parts of images are not enough for altered copies" in one for one in said)
+    monkeypatch.setattr(training, "WORTH", 0.001)
+    scale.train(*write_set(tmp_path, images, labels), tmp_path / "b.hedge", STROKES, say=said.append)
+    assert any("most of the pixels" in one for one in said)
+
+
+def test_trees_grown_elsewhere_make_the_same_model(tmp_path, monkeypatch):
+    """Tasks come back in any order; `test_cluster` has real workers."""
+    images, labels = scribbled(5)
+    sent = []
+
+    def side_by_side(client, work, items, *others):
+        sent.append(len(items))
+        return [(item, work(*pickle.loads(pickle.dumps((item, *others))))) for item in items[::-1]]
+
+    monkeypatch.setattr(cluster, "side_by_side", side_by_side)
+    client = Namespace(scatter=lambda content, **options: content, nthreads=lambda: {"one": 1, "two": 1})
+    for config in (CONTEXT, replace(CONTEXT, held_out="trees"), replace(CONTEXT, held_out="none")):
+        expected = grow_stack(labelled_set(images, labels), config)
+        found = grow_stack(labelled_set(images, labels), config, grow_all=growing.on(client))
+        assert file_content(found) == file_content(expected)
+    assert sent[:2] == [6, 6]  # three forests of four trees side by side, in two levels
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("kind", ["grid", "per_class"])
+def test_the_same_pixels_are_chosen(seed, kind):
+    rng = np.random.default_rng(seed)
+    target = np.where(rng.random((40, 50)) < 0.2, rng.integers(0, 3, (40, 50)), UNLABELLED_INDEX).astype(np.uint8)
+    config = SamplingConfig(kind=kind, step=2 + seed % 2, fraction=0.5, at_least=15, per_class=11)
+    rows, columns = choose_pixels(target, config, np.random.default_rng((seed, 1)))
+    painted = painted_of(target)
+    found = thinned.chosen(painted, config, np.random.default_rng((seed, 1)))
+    np.testing.assert_array_equal(painted.row[found], rows)
+    np.testing.assert_array_equal(painted.column[found], columns)
+
+
+def painted_of(target):
+    row, column = np.nonzero(target != UNLABELLED_INDEX)
+    return Painted(target.shape, row, column, target[row, column])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_same_strokes(seed):
+    rng = np.random.default_rng(seed)
+    noise = ndimage.uniform_filter(rng.random((60, 70)), 2)
+    target = np.where(noise > 0.55, (noise * 10).astype(int) % 2, UNLABELLED_INDEX).astype(np.uint8)
+    painted = painted_of(target)
+    expected = strokes(target, 3, np.random.default_rng(1))[painted.row, painted.column]
+    np.testing.assert_array_equal(thinned._strokes(painted, 3, np.random.default_rng(1)), expected)
+
+
+def test_parts_hold_the_samples_of_the_whole():
+    images, labels = scribbled(5)
+    whole = labelled_set(images, labels)
+    expected = draw_samples(with_groups(whole, CONTEXT, None), CONTEXT)
+    found = thin([painted_of(image.target) for image in whole], "images", CONTEXT)
+    np.testing.assert_array_equal(found.samples.target, expected.target)
+    np.testing.assert_array_equal(found.samples.group, expected.group)
+    for k in range(len(expected)):
+        part = found.parts[found.samples.image[k]]
+        rows, columns = found.places[part.image]
+        at = part.first + found.samples.row[k] * part.target.shape[1] + found.samples.column[k]
+        assert (part.image, rows[at], columns[at]) == (expected.image[k], expected.row[k], expected.column[k])
+    n_labelled = sum(int((image.target != UNLABELLED_INDEX).sum()) for image in whole)
+    assert sum(int((part.target != UNLABELLED_INDEX).sum()) for part in found.parts) == n_labelled
