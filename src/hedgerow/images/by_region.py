@@ -28,11 +28,6 @@ class ByRegion:
         self.shape = n_channels, lengths["Y"], lengths["X"]
         self.dtype = np.dtype(array.dtype).newbyteorder("=")
 
-    def __del__(self) -> None:
-        close = getattr(getattr(self._array, "store", None), "close", None)
-        if close is not None:
-            close()  # of a TIFF, the file
-
     def read(self, region: Region) -> np.ndarray:
         """(C,h,w)"""
         spans = {"Y": slice(region.top, region.bottom), "X": slice(region.left, region.right)}

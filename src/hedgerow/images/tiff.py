@@ -6,6 +6,7 @@ import os
 import re
 import struct
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -194,7 +195,10 @@ def _lazily(path: PathLike, **which: Any) -> Callable[[], Any]:
         import zarr
 
         read: Any = tifffile.imread
-        return zarr.open(read(path, aszarr=True, **which), mode="r")
+        store = read(path, aszarr=True, **which)
+        array = zarr.open(store, mode="r")
+        weakref.finalize(array, store.close)  # the file is open for as long as somebody reads it
+        return array
 
     return lazy
 
