@@ -69,6 +69,7 @@ def test_a_network(there, net, image):
     np.testing.assert_array_equal(levels_of("a_proba.zarr")[0], net.predict_proba(image))
 
 
+@pytest.mark.slow
 def test_a_convolutional_level(tmp_path):
     pytest.importorskip("torch")
     from helpers.deep import equal_weights, pictures, small_deep

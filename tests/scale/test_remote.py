@@ -61,6 +61,8 @@ def test_from_s3_to_s3(bucket, stack, monkeypatch):
     assert found.n_resumed == 4
     result = open_image(Wanted(f"{bucket}/a.ome.zarr"))
     np.testing.assert_array_equal(result.read(result.whole)[0], stack.predict(image))
+    with pytest.raises(InputError, match="would be overwritten; choose another place, or add --overwrite"):
+        hr.predict_large(stack, f"{bucket}/image.zarr", f"{bucket}/a.ome.zarr", shard=64)
     system, inside = remote.file_system(f"{bucket}/a.ome.zarr")
     system.invalidate_cache()
     assert not any("hedgerow" in name for name in system.find(inside))
@@ -129,3 +131,5 @@ def test_results_elsewhere_are_ome_zarr(tmp_path, stack):
     path = write_zarr(tmp_path / "image.zarr", picture())
     with pytest.raises(InputError, match=r"only OME-Zarr is written there"):
         hr.predict_large(stack, path, "s3://bucket/a.ome.tif")
+    with pytest.raises(InputError, match=r"nothing is written to web addresses"):
+        hr.predict_large(stack, path, "https://somewhere/a.ome.zarr")

@@ -20,7 +20,7 @@ from hedgerow.scale.markers import Markers
 from hedgerow.scale.masks import mask_of, region_of
 from hedgerow.scale.models import content_of, digest_of, loaded
 from hedgerow.scale.opening import opened
-from hedgerow.scale.remote import absolute, is_remote
+from hedgerow.scale.remote import absolute, file_system, is_remote, patiently
 from hedgerow.scale.results import Result, results_for
 from hedgerow.scale.run import begin, here, record_of, run
 from hedgerow.scale.shards import grid_for
@@ -149,7 +149,23 @@ def _check_places(results: Sequence[Result], inputs: Sequence[str], overwrite: b
     finished = [path for path in local if Markers(str(path)).read_record() is None]
     check_overwriting(finished, [one for one in inputs if not is_remote(one)], overwrite)
     for one in results:
-        if is_remote(one.path) and not one.path.endswith(".zarr"):
-            raise InputError(f"cannot write {one.path}: only OME-Zarr is written there; end it in .zarr")
         if one.path in inputs:
             raise InputError(f"{one.path} would be overwritten, but is the image to read; choose another name.")
+        if is_remote(one.path):
+            _check_address(one, overwrite)
+
+
+def _check_address(result: Result, overwrite: bool) -> None:
+    """The same for a result on another machine, where nobody remembers who wrote what."""
+    path = result.path
+    if path.startswith(("http://", "https://")):
+        raise InputError(f"cannot write {path}: nothing is written to web addresses; give a folder, or s3://.")
+    if result.is_tiff:
+        raise InputError(f"cannot write {path}: only OME-Zarr is written there; give a name in .ome.zarr.")
+    system, inside = file_system(path)
+    system.invalidate_cache()
+    is_there = patiently(lambda: system.exists(inside), f"cannot read {path}")
+    if is_there and not overwrite and Markers(path).read_record() is None:
+        raise InputError(
+            f"{path} would be overwritten; choose another place, or add --overwrite (in Python overwrite=True)."
+        )
