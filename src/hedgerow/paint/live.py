@@ -7,6 +7,7 @@ side by side as if they were an image of one row.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,6 +30,7 @@ from hedgerow.paint.results import Block
 from hedgerow.paint.store import Store
 from hedgerow.threads import map_threads
 
+Advance = Callable[[], None]
 BLOCK = 512  # side of what features are computed for at once
 N_TREES = 16
 MOST = 12_000  # painted pixels that a quick forest is grown on
@@ -184,8 +186,13 @@ class Codes:
         return codes
 
 
-def grown_on(codes: Codes, tables: list[Table], level: int, config: StackConfig, most: int) -> Grown | None:
-    """A forest on the painted pixels of some images; None: fewer than two classes are painted."""
+def grown_on(
+    codes: Codes, tables: list[Table], level: int, config: StackConfig, most: int, advance: Advance = lambda: None
+) -> Grown | None:
+    """A forest on the painted pixels of some images; None: fewer than two classes are painted.
+
+    advance: is called after each tree, and may raise to stop
+    """
     value = np.concatenate([table.value for table in tables]) if tables else np.zeros(0, np.uint8)
     classes = tuple(np.unique(value).tolist())
     if len(classes) < 2:
@@ -194,12 +201,17 @@ def grown_on(codes: Codes, tables: list[Table], level: int, config: StackConfig,
     together = np.concatenate([table.codes for table in tables])
     read = np.ascontiguousarray(together[chosen].T)
     target = np.searchsorted(classes, value[chosen]).astype(np.int32)
-    forest = grow_on_codes(read, target, codes.fitted(level)[1], len(classes), config)
+    forest = grow_on_codes(read, target, codes.fitted(level)[1], len(classes), config, advance)
     return Grown(forest, classes, read, target, level)
 
 
 def grow_on_codes(
-    read: np.ndarray, target: np.ndarray, edges: np.ndarray, n_classes: int, config: StackConfig
+    read: np.ndarray,
+    target: np.ndarray,
+    edges: np.ndarray,
+    n_classes: int,
+    config: StackConfig,
+    advance: Advance = lambda: None,
 ) -> PlaneForest:
     """A forest grown on codes (P,S) of pixels with class indices (S,)."""
     n = len(target)
@@ -210,7 +222,7 @@ def grow_on_codes(
         read, np.zeros((0, 0), np.float32), edges, 0 * one, one, n * one, no_values, no_values, (0,), "offsets"
     )
     skipped = [np.zeros(0, np.int32)] * config.n_trees
-    return grow_forest(planes, samples, skipped, n_classes, config, (config.seed, 3, 0, 0))
+    return grow_forest(planes, samples, skipped, n_classes, config, (config.seed, 3, 0, 0), advance)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from hedgerow.paint.numbers import Numbers
 from hedgerow.paint.project import Project
 from hedgerow.paint.pyramid import level_size, n_levels
 from hedgerow.paint.results import Block, Layer, Result, tiles_of
-from hedgerow.paint.stacks import Interrupted, grown_stack, stack_blocks, wants_stack
+from hedgerow.paint.stacks import Interrupted, give_way, grown_stack, stack_blocks, wants_stack
 from hedgerow.paint.telling import Teller
 from hedgerow.paint.warming import STEPS, run_all
 from hedgerow.threads import get_threads, map_threads
@@ -111,11 +111,14 @@ class Segmenter:
         began = time.monotonic()
         size = self.project.images[image].size
         level = whole_level(size, self.most(WHOLE))
-        tables = self._tables(level)
         if level == 0 and wants_stack(self.project):
             return self._stack(teller, image, began)
         config = live_config(self.project.images[0].n_channels, ALL_TREES)
-        grown = grown_on(self.codes, tables, level, config, MOST_FOR_ALL)
+        try:
+            tables = self._tables(level, teller)
+            grown = grown_on(self.codes, tables, level, config, MOST_FOR_ALL, lambda: give_way(teller))
+        except Interrupted:
+            return False
         if grown is None:
             return True
         height, width = level_size(size, level)
@@ -147,10 +150,11 @@ class Segmenter:
         result = Result(self.next_id(), image, size, classes, [layer], "full", words)
         teller.show(result, None, time.monotonic() - began)
 
-    def _tables(self, level: int) -> list[Table]:
-        """The painted pixels of all images that have this level and can be read."""
+    def _tables(self, level: int, teller: Teller) -> list[Table]:
+        """The painted pixels of all images that have this level and can be read; raises Interrupted."""
         tables = []
         for image in self.project.painted_images():
+            give_way(teller)
             if self._fits(image, level):
                 with suppress(HedgerowError):
                     tables.append(self.codes.table(image, level))

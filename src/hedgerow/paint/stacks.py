@@ -23,6 +23,12 @@ class Interrupted(Exception):
     """Something more urgent waits."""
 
 
+def give_way(teller: Teller) -> None:
+    """Raise Interrupted if something more urgent waits."""
+    if teller.has_news():
+        raise Interrupted
+
+
 def wants_stack(project: Project) -> bool:
     """Whether so much is painted that labels are no strokes, on images that are not too large."""
     with project.lock:
@@ -41,22 +47,15 @@ def grown_stack(project: Project, codes: Codes, teller: Teller) -> ForestStack:
         labels = [project.labels[i].whole() for i in painted]
     labelled = labelled_set(images, labels, names=[project.images[i].name for i in painted])
 
-    def report(what: str, done: int, total: int) -> None:
-        if teller.has_news():
-            raise Interrupted
-
-    return grow_stack(labelled, settings_for(labelled, has_features=True), progress=report)
+    settings = settings_for(labelled, has_features=True)
+    return grow_stack(labelled, settings, progress=lambda what, done, total: give_way(teller))
 
 
 def stack_blocks(stack: ForestStack, pyramid: Pyramid, teller: Teller) -> dict[tuple[int, int], Block]:
     """What a stack says of an image, tile by tile; raises Interrupted."""
-
-    def report(what: str, done: int, total: int) -> None:
-        if teller.has_news():
-            raise Interrupted
-
     height, width = pyramid.image.size
-    return predicted_tiles(stack, pyramid, tiles_of((0, height, 0, width), (height, width)), report)
+    tiles = tiles_of((0, height, 0, width), (height, width))
+    return predicted_tiles(stack, pyramid, tiles, lambda what, done, total: give_way(teller))
 
 
 def _picture(pyramid: Pyramid) -> np.ndarray:

@@ -56,6 +56,7 @@ export class Session {
       try {
         await this.fetchProject();
       } catch {
+        this.connection.socket?.close(); // and once more from the beginning
         return;
       }
       this.app.jobs.clear();

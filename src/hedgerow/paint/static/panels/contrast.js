@@ -4,6 +4,7 @@ import { make, one } from "../dom.js";
 import { firstChannels } from "../layers/image.js";
 
 const BINS = 96;
+const AT_ONCE = 8; // channels that the server sends in one tile
 const MANY = 4; // channels from which on each has a line of its own
 
 export function contrastPanel({ app, stage }) {
@@ -53,6 +54,11 @@ export function contrastPanel({ app, stage }) {
     const on = make("input", { type: "checkbox", id: `channel-${number}`, "aria-label": `Show channel ${number + 1}` });
     on.checked = channel.on;
     on.addEventListener("change", () => {
+      if (on.checked && channels().filter((each) => each.on).length >= AT_ONCE) {
+        on.checked = false;
+        app.tell(`${AT_ONCE} channels are shown at once at most: switch another one off first.`, "warning");
+        return;
+      }
       channel.on = on.checked;
       changed();
     });
