@@ -21,7 +21,7 @@ from hedgerow.threads import set_threads
 from measure import Cost, exponent, in_fresh_process, measure, table
 
 TITLE = "Training on much"
-COUNTS = {False: (125, 250, 500, 1000), True: (4, 8)}
+COUNTS = {False: (25, 50, 100, 1000), True: (4, 8)}
 SIDES = {False: (1000, 20_000), True: (300, 1500)}
 N_STROKES, LENGTH, WIDTH = 40, 60, 3
 MEGABYTES = 2000

@@ -1,6 +1,7 @@
 """Many workers: the same bits, one task a shard, and nothing is lost when one of them dies."""
 
 import os
+from argparse import Namespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,10 @@ from hedgerow.forest.autocontext import grow_stack
 from hedgerow.images.labelled import labelled_set
 from hedgerow.io.model_file import file_content
 from hedgerow.scale import batches, cluster, growing, models
+from hedgerow.scale.lazy_image import Wanted
+from hedgerow.scale.results import results_for
 from hedgerow.scale.shards import Grid
+from hedgerow.scale.work import Job
 from helpers.files import listing, write
 from helpers.large import picture, write_zarr
 
@@ -125,6 +129,22 @@ def test_one_task_owns_one_shard():
             shard.region.of(seen)[...] += 1
             assert (shard.region.top % 512, shard.region.left % 512) == (0, 0)
         assert (seen == 1).all()
+
+
+def test_a_shard_that_is_done_is_not_computed_again(there, stack, monkeypatch):
+    """A worker may die after it has written a shard and before anybody knows."""
+    monkeypatch.setattr(
+        cluster, "side_by_side", lambda client, work, items, *others: [(i, work(i, *others)) for i in items]
+    )
+    client = Namespace(scatter=lambda content, **options: content)
+    begun = []
+    monkeypatch.setattr(cluster, "work_on", lambda job, model, shard: begun.append(shard.name) or shard.name)
+    content = models.content_of(stack)
+    job = Job(Wanted(there), results_for(stack, "a.ome.zarr", ["labels"], "uint8"), Grid((150, 190), 64), None)
+    job.markers.set_done("0-1-1")
+    assert len(list(cluster.on(client, content, "cpu")(job, job.grid.shards(0)))) == 9
+    assert len(begun) == 8
+    assert "0-1-1" not in begun
 
 
 def test_auto_uses_a_gpu_for_networks_and_encoders_alone(stack, monkeypatch):

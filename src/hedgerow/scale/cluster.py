@@ -72,6 +72,9 @@ def on(client: Client, content: bytes, device: str) -> Each:
 
 
 def _shard(shard: Shard, job: Job, content: bytes, device: str) -> str:
+    """Work on a shard, unless it is done: the worker that did it may have died before it could say so."""
+    if job.markers.is_done(shard.name):
+        return shard.name
     return work_on(job, loaded(content, device), shard)
 
 

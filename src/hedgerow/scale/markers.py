@@ -48,6 +48,14 @@ class Markers:
     def set_done(self, shard: str) -> None:
         self._write(f"done-{shard}", b"")
 
+    def is_done(self, shard: str) -> bool:
+        """Whether a shard is done."""
+        if not is_remote(self.folder):
+            return Path(self.folder, f"done-{shard}").exists()
+        system, inside = file_system(self.folder)
+        system.invalidate_cache()
+        return bool(patiently(lambda: system.exists(f"{inside}/done-{shard}"), f"cannot read {self.folder}"))
+
     def done(self) -> set[str]:
         """The shards that are done."""
         return {name.removeprefix("done-") for name in self._names() if name.startswith("done-")}
