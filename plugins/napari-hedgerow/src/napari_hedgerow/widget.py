@@ -1,11 +1,14 @@
-"""The form beside the viewer: it asks the scene for pictures, hands them to the engine, and shows what comes back."""
+"""The form beside the viewer: it asks the scene for pictures, hands them to the engine, and shows what comes back.
+
+The bar for progress is the form's own: that of napari handles waiting events whenever it is told something, so that
+events of the engine would be heard in the middle of one another.
+"""
 
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from napari.utils import progress
 from napari.utils.notifications import show_error, show_info
 from qtpy.QtCore import QObject, Qt, QTimer, Signal
 from qtpy.QtWidgets import QFileDialog, QWidget
@@ -49,7 +52,6 @@ class SegmentWidget(QWidget):
         self._bridge = bridge
         self._watched: Any = None
         self._asked: tuple[Any, np.ndarray] | None = None  # what live training was last asked for
-        self._activity: progress | None = None
         self._pause = QTimer(self)
         self._pause.setSingleShot(True)
         self._pause.setInterval(PAUSE)
@@ -139,7 +141,7 @@ class SegmentWidget(QWidget):
     def _hear(self, event: Any) -> None:
         match event:
             case Progress(what, done, total):
-                self._show_progress(what, done, total)
+                self.form.show_progress(what, done, total)
             case ModelReady(model, how, seconds):
                 self.form.model.setText(described(model))
                 self.form.save.setEnabled(True)
@@ -153,21 +155,7 @@ class SegmentWidget(QWidget):
                 self.form.say("")
                 show_error(sentence)
             case Idle():
-                self._end_progress()
-
-    def _show_progress(self, what: str, done: int, total: int) -> None:
-        self.form.show_progress(what, done, total)
-        if self._activity is None:
-            self._activity = progress(total=total, desc=f"Hedgerow: {what}")
-        self._activity.total = total
-        self._activity.set_description(f"Hedgerow: {what}")
-        self._activity.update(done - self._activity.n)
-
-    def _end_progress(self) -> None:
-        self.form.end_progress()
-        if self._activity is not None:
-            self._activity.close()
-            self._activity = None
+                self.form.end_progress()
 
     # The form follows the layers.
 
@@ -236,7 +224,7 @@ class SegmentWidget(QWidget):
         """Stop what runs and listen to nothing more."""
         self._pause.stop()
         self.engine.close()
-        self._end_progress()
+        self.form.end_progress()
         self._bridge.blockSignals(True)
         for event in _strokes(self._watched):
             event.disconnect(self._changed)
