@@ -22,7 +22,7 @@ from qtpy.QtWidgets import QApplication
 from napari_hedgerow.widget import SegmentWidget
 
 pytestmark = pytest.mark.slow
-WAIT = 300  # seconds: kernels may have to be compiled
+WAIT = 60  # seconds: kernels may have to be compiled
 
 
 def until(holds: Callable[[], Any]) -> None:
@@ -92,7 +92,7 @@ def test_paint_train_predict_save_load(widget: SegmentWidget, viewer: Any, tmp_p
     until((tmp_path / "halves.hedge").exists)
     form.proba.setChecked(False)
     viewer.add_image(layers["halves"].data[:, ::-1], name="mirrored")
-    viewer.add_image(np.zeros((30, 30, 3), np.uint8), name="colours")
+    viewer.add_image(np.zeros((30, 30, 3), np.uint8), rgb=True, name="colours")
     widget.load(tmp_path / "halves.hedge")
     form.predict_all.click()
     until(lambda: "mirrored segmentation" in layers and is_rest(widget))
@@ -115,6 +115,7 @@ def test_live_follows_the_strokes(widget: SegmentWidget, viewer: Any) -> None:
     stroke(paint, 3, 20, range(50, 75))
     until(lambda: (layers["halves segmentation"].data == 3).any())
     paint.undo()
+    assert not (paint.data == 3).any()
     until(lambda: not (layers["halves segmentation"].data == 3).any())
     until(lambda: is_rest(widget))
     form.live.click()

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from napari.utils.notifications import show_error, show_info
-from qtpy.QtCore import QObject, Qt, QTimer, Signal
+from qtpy.QtCore import QEvent, QObject, Qt, QTimer, Signal
 from qtpy.QtWidgets import QFileDialog, QWidget
 
 import hedgerow as hr
@@ -30,6 +30,7 @@ from napari_hedgerow.form import Form
 from napari_hedgerow.scene import Scene, may_have_channels
 
 PAUSE = 250  # milliseconds without a stroke until live training begins
+STROKES = ("paint", "labels_update", "set_data", "data")  # pieces, their end, undo and redo, other labels
 FILES = "Hedgerow models (*.hedge)"
 
 
@@ -50,7 +51,7 @@ class SegmentWidget(QWidget):
         bridge.happened.connect(self._hear, Qt.ConnectionType.QueuedConnection)
         self.engine = Engine(bridge.happened.emit)
         self._bridge = bridge
-        self._watched: Any = None
+        self._is_over, self._watched = False, None
         self._asked: tuple[Any, np.ndarray] | None = None  # what live training was last asked for
         self._pause = QTimer(self)
         self._pause.setSingleShot(True)
@@ -220,8 +221,17 @@ class SegmentWidget(QWidget):
         self.end()
         super().closeEvent(event)
 
+    def event(self, event: Any) -> bool:
+        """A dock that is closed lets go of its widget, and does not close it."""
+        if event.type() == QEvent.Type.ParentChange and self.parent() is None:
+            self.end()
+        return bool(super().event(event))
+
     def end(self) -> None:
         """Stop what runs and listen to nothing more."""
+        if self._is_over:
+            return
+        self._is_over = True
         self._pause.stop()
         self.engine.close()
         self.form.end_progress()
@@ -237,7 +247,7 @@ class SegmentWidget(QWidget):
 
 def _strokes(paint: Any) -> list[Any]:
     """The events of a labels layer that may mean a stroke, an undo, or other labels."""
-    return [] if paint is None else [paint.events.paint, paint.events.labels_update, paint.events.data]
+    return [] if paint is None else [paint.events[name] for name in STROKES]
 
 
 def _end(engine: Engine, *arguments: Any) -> None:
