@@ -83,6 +83,7 @@ def test_paint_train_predict_save_load(widget: SegmentWidget, viewer: Any, tmp_p
     assert not form.bar.isHidden()
     until(lambda: form.save.isEnabled() and is_rest(widget))
     assert form.model.text().startswith("2 classes, 1 level of 64 trees")
+    assert form.status.text().startswith("Model trained in ")
     form.proba.setChecked(True)
     form.predict.click()
     until(lambda: "halves probabilities" in layers)

@@ -46,6 +46,7 @@ class Form:
         self.bar.setMaximumHeight(10)
         _keep_room(self.bar, self.cancel)
         self._lay_out(parent)
+        parent.setMinimumWidth(290)
         self.end_progress()
 
     def _lay_out(self, parent: QWidget) -> None:

@@ -52,6 +52,7 @@ class SegmentWidget(QWidget):
         self.engine = Engine(bridge.happened.emit)
         self._bridge = bridge
         self._is_over, self._watched = False, None
+        self._result = ""  # what is said when all is done
         self._asked: tuple[Any, np.ndarray] | None = None  # what live training was last asked for
         self._pause = QTimer(self)
         self._pause.setSingleShot(True)
@@ -146,17 +147,20 @@ class SegmentWidget(QWidget):
             case ModelReady(model, how, seconds):
                 self.form.model.setText(described(model))
                 self.form.save.setEnabled(True)
-                self.form.say(f"{how} in {seconds:.1f} s".capitalize() if how != "live" else f"Live: {seconds:.1f} s")
+                self._result = (
+                    f"Live: learned in {seconds:.1f} s" if how == "live" else f"Model {how} in {seconds:.1f} s"
+                )
             case Predicted():
                 self.scene.show(event)
+                self._result = self._result or f"Segmented {event.picture.name}"
             case Saved(path):
                 show_info(f"The model was saved as {path}.")
-                self.form.say(f"Saved {path.name}")
+                self._result = f"Saved {path.name}"
             case Failed(sentence):
-                self.form.say("")
                 show_error(sentence)
             case Idle():
                 self.form.end_progress()
+                self.form.say(self._result)
 
     # The form follows the layers.
 
@@ -195,6 +199,7 @@ class SegmentWidget(QWidget):
         self._begin(partial(self.engine.predict, pictures, self.form.proba.isChecked()), "predicting ...")
 
     def _begin(self, job: Any, saying: str) -> None:
+        self._result = ""
         self.form.begin(saying)
         job()
 
