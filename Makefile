@@ -8,13 +8,17 @@ NET := $(VENV)/.hedgerow-net
 DEV := $(VENV)/.hedgerow-dev
 TEST := $(VENV)/.hedgerow-test
 BENCH := $(VENV)/.hedgerow-bench
+NAPARI := $(VENV)/.hedgerow-napari
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 # What works without PyTorch.
 CORE_TESTS := tests/images tests/features tests/forest tests/predict tests/io tests/synthetic tests/export/test_export_c.py \
 	tests/jobs tests/cli tests/test_config.py tests/test_house.py
 
-.PHONY: demo test test-all test-core check format fuzz bench clean
+PLUGIN := plugins/napari-hedgerow
+CHECKED := src tests benchmarks plugins
+
+.PHONY: demo test test-all test-core test-napari test-plugin check format fuzz bench clean
 
 demo: $(NET)
 	$(BIN)/hedgerow demo
@@ -33,14 +37,21 @@ test-core: $(TEST)
 	! $(BIN)/python -c 'import torch' 2>/dev/null || { echo "PyTorch is in $(VENV): use VENV=.venv-core"; exit 1; }
 	$(PYTEST) $(CORE_TESTS)
 
+# The plugin for napari, in an environment of its own (1 GB); its windows open under Xvfb where there is one.
+test-napari:
+	$(MAKE) VENV=.venv-napari test-plugin
+
+test-plugin: $(NAPARI)
+	cd $(PLUGIN) && $$(command -v xvfb-run > /dev/null && echo "xvfb-run -a") $(abspath $(BIN))/python -m pytest
+
 check: $(DEV)
-	$(BIN)/ruff format --check src tests benchmarks
-	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check $(CHECKED)
+	$(BIN)/ruff check $(CHECKED)
 	$(BIN)/mypy
 
 format: $(DEV)
-	$(BIN)/ruff format src tests benchmarks
-	$(BIN)/ruff check --fix src tests benchmarks
+	$(BIN)/ruff format $(CHECKED)
+	$(BIN)/ruff check --fix $(CHECKED)
 
 # Until it is stopped, or for so long: make fuzz FUZZ="--minutes 60"
 fuzz: $(DEV)
@@ -50,7 +61,7 @@ bench: $(BENCH)
 	$(BIN)/python benchmarks/run.py
 
 clean:
-	rm -rf $(VENV) .venv-core .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output
+	rm -rf $(VENV) .venv-core .venv-napari .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Hedgerow needs Python 3.11 or newer")'
@@ -74,4 +85,8 @@ $(DEV): $(CORE)
 
 $(BENCH): $(CORE)
 	$(PIP) --editable '.[bench,net]'
+	touch $@
+
+$(NAPARI): $(CORE) $(PLUGIN)/pyproject.toml
+	$(PIP) --editable '$(PLUGIN)[test]'
 	touch $@

@@ -1,0 +1,241 @@
+"""Images and labels in, models and label maps out, in a thread of their own; nothing here knows of a window.
+
+An image is (H,W) or (H,W,C), labels are (H,W) with 0 where nothing is painted, as napari has it.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import hedgerow as hr
+from napari_hedgerow.worker import Report, Worker
+
+log = logging.getLogger("napari_hedgerow")
+UNPAINTED = 0
+LIVE_PIXELS = 20_000  # that live training reads, about
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image to train or predict on.
+
+    pixels: (H,W[,C]), or what NumPy makes such an array of: it is read when the job begins
+    name:   for messages
+    key:    handed back with the prediction, so that the caller knows where it belongs
+    """
+
+    pixels: Any
+    name: str
+    key: Hashable = None
+
+
+@dataclass(frozen=True)
+class Progress:
+    what: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True)
+class ModelReady:
+    """A model was trained or loaded; seconds: it took, how: a few words about it"""
+
+    model: Any
+    how: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """labels: (H,W) class values; proba: (C,H,W) float32, or None; classes: (C,)"""
+
+    picture: Picture
+    labels: np.ndarray
+    proba: np.ndarray | None
+    classes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Saved:
+    path: Path
+
+
+@dataclass(frozen=True)
+class Failed:
+    """sentence: what was wrong, for the user"""
+
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Idle:
+    """Nothing is left to do."""
+
+
+Event = Progress | ModelReady | Predicted | Saved | Failed | Idle
+
+
+class Engine:
+    """Trains, predicts, loads and saves, one after another; `tell` hears of all that happens, in the engine's thread.
+
+    model: the newest one, or None
+    """
+
+    def __init__(self, tell: Callable[[Event], None]) -> None:
+        self.model: Any = None
+        self._tell = tell
+        self._worker = Worker(
+            done=lambda result: None,
+            failed=lambda problem: tell(Failed(sentence_of(problem))),
+            reported=lambda what, done, total: tell(Progress(what, done, total)),
+            idle=lambda: tell(Idle()),
+        )
+
+    def train(self, picture: Picture, labels: np.ndarray) -> None:
+        """Train with the settings that suit the amount of paint."""
+        self._worker.submit("train", lambda report: self._train(picture, labels, None, report))
+
+    def live(self, picture: Picture, labels: np.ndarray, with_proba: bool = False) -> None:
+        """Train with quick settings and predict; what was asked for before and has not begun is forgotten.
+
+        Without paint of two classes, predict with the model there is.
+        """
+
+        def job(report: Report) -> None:
+            if has_enough_paint(labels):
+                self._train(picture, labels, live_settings(labels), report)
+            if self.model is not None:
+                self._predict([picture], with_proba, report)
+
+        self._worker.submit("live", job)
+
+    def predict(self, pictures: Sequence[Picture], with_proba: bool = False) -> None:
+        """Predict each picture with the model that is the newest then; one that cannot be predicted is skipped."""
+        self._worker.submit("predict", lambda report: self._predict(pictures, with_proba, report))
+
+    def load(self, path: Path) -> None:
+        """Read a model from a file."""
+
+        def job(report: Report) -> None:
+            begun = time.monotonic()
+            report("reading the model", 0, 1)
+            self._have(hr.load(path), f"loaded {path.name}", begun)
+
+        self._worker.submit("load", job)
+
+    def save(self, path: Path) -> None:
+        """Write the newest model to a file."""
+
+        def job(report: Report) -> None:
+            hr.save(self._known(), path)
+            self._tell(Saved(path))
+
+        self._worker.submit("save", job)
+
+    def forget_live(self) -> None:
+        """Do no live training that has not begun."""
+        self._worker.cancel("live")
+
+    def cancel(self) -> None:
+        """End what is running, at its next report, and forget what waits."""
+        self._worker.cancel()
+
+    def close(self) -> None:
+        """Cancel, tell nothing more, and end the thread."""
+        self._worker.close()
+
+    def join(self, seconds: float | None = None) -> bool:
+        """Wait for the thread to end after `close`; whether it has."""
+        return self._worker.join(seconds)
+
+    @property
+    def is_busy(self) -> bool:
+        return self._worker.is_busy
+
+    def _train(self, picture: Picture, labels: np.ndarray, config: Any, report: Report) -> None:
+        begun = time.monotonic()
+        model = hr.fit_stack(
+            [np.asarray(picture.pixels)], [labels], config, unlabelled=UNPAINTED, names=[picture.name], progress=report
+        )
+        self._have(model, "live" if config else "trained", begun)
+
+    def _predict(self, pictures: Sequence[Picture], with_proba: bool, report: Report) -> None:
+        model = self._known()
+        classes = tuple(model.classes)
+        for number, picture in enumerate(pictures):
+            report(f"predicting {picture.name}", number, len(pictures))
+            try:
+                proba = model.predict_proba(np.asarray(picture.pixels), progress=report)
+            except hr.HedgerowError as problem:
+                self._tell(Failed(f"{picture.name}: {problem}"))
+                continue
+            labels = np.array(classes, label_type(classes))[proba.argmax(axis=0)]
+            self._tell(Predicted(picture, labels, proba if with_proba else None, classes))
+
+    def _have(self, model: Any, how: str, begun: float) -> None:
+        self.model = model
+        self._tell(ModelReady(model, how, time.monotonic() - begun))
+
+    def _known(self) -> Any:
+        if self.model is None:
+            raise hr.InputError("there is no model yet; train one, or load one from a .hedge file.")
+        return self.model
+
+
+def has_enough_paint(labels: np.ndarray) -> bool:
+    """Whether at least two classes are painted."""
+    painted = labels[labels != UNPAINTED]
+    return painted.size > 0 and bool((painted != painted[0]).any())
+
+
+def live_settings(labels: np.ndarray) -> hr.StackConfig:
+    """Settings for an answer while the user waits: one level without context, and nothing held out to score it.
+
+    Where much is painted, neighbours say nearly the same, so only some of it is read.
+    """
+    usual = hr.StackConfig()
+    step = max(1, round((np.count_nonzero(labels) / LIVE_PIXELS) ** 0.5))
+    return replace(
+        usual,
+        features="bank",
+        n_levels=1,
+        n_trees=32,
+        min_split=2,
+        held_out="none",
+        context=replace(usual.context, window=1),
+        sampling=replace(usual.sampling, step=step),
+    )
+
+
+def label_type(classes: Sequence[int]) -> Any:
+    """The smallest type of whole numbers that napari shows and that holds these class values."""
+    return np.min_scalar_type(max(classes)) if min(classes) >= 0 else np.int32
+
+
+def described(model: Any) -> str:
+    """A model in a few words, such as "3 classes, 1 level of 64 trees, held-out Dice 0.91"."""
+    parts = [f"{len(model.classes)} classes"]
+    levels = getattr(model, "levels", ())
+    if isinstance(model, hr.ForestStack):
+        parts.append(f"{len(levels)} level{'s' * (len(levels) > 1)} of {levels[0].n_trees} trees")
+        dice = model.held_out_dice[: model.n_levels]
+        parts += [f"held-out Dice {dice[-1]:.2f}"] if dice else []
+    else:
+        parts.append(type(model).__name__)
+    return ", ".join(parts)
+
+
+def sentence_of(problem: Exception) -> str:
+    """An exception as one sentence for the user; what nobody foresaw goes to the log in full."""
+    if isinstance(problem, hr.HedgerowError):
+        return str(problem)
+    log.error("a job failed", exc_info=problem)
+    if isinstance(problem, MemoryError):
+        return "there is not enough memory for this; crop or shrink the image."
+    first = (str(problem).splitlines() or [""])[0]
+    return f"this failed: {type(problem).__name__}: {first}"

@@ -1,0 +1,174 @@
+"""The layers of a viewer: what is trained on, what is painted, and where predictions are shown. No window is needed."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from napari.layers import Image, Labels, Layer
+
+import hedgerow as hr
+from napari_hedgerow.engine import Picture, Predicted
+from napari_hedgerow.planes import ImageData, painted_plane, within
+
+MARK = "hedgerow"  # in a layer's metadata: what it shows, and of which image
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a prediction belongs: a plane of an image layer."""
+
+    layer: Image
+    data: ImageData
+    position: int
+
+
+class Scene:
+    """A viewer, or only its model."""
+
+    def __init__(self, viewer: Any) -> None:
+        self.viewer = viewer
+
+    def images(self) -> list[Image]:
+        """The image layers that are not predictions."""
+        return [layer for layer in self.viewer.layers if isinstance(layer, Image) and MARK not in layer.metadata]
+
+    def paints(self) -> list[Labels]:
+        """The labels layers that are not predictions."""
+        return [layer for layer in self.viewer.layers if isinstance(layer, Labels) and MARK not in layer.metadata]
+
+    def picture(self, image: Image, has_channels: bool) -> Picture:
+        """The current plane of an image layer."""
+        self._refuse_volumes()
+        data = data_of(image, has_channels)
+        position = self.position(image)
+        return Picture(data.plane(position), image.name, Place(image, data, position))
+
+    def painted(self, paint: Labels, picture: Picture) -> np.ndarray:
+        """A copy of the labels (H,W) that are painted on a picture."""
+        return painted_plane(full_size(paint), self.position(paint), picture.key.data.size, paint.name)
+
+    def position(self, layer: Layer) -> int:
+        """The number of the plane that the sliders point to, along the first axis of a stack."""
+        if layer.ndim < 3:
+            return 0
+        return within(
+            round(float(layer.world_to_data(self.viewer.dims.point)[-3])), full_size(layer).shape[-3 - is_rgb(layer)]
+        )
+
+    def add_paint(self, image: Image, has_channels: bool) -> Labels:
+        """A new labels layer, empty and ready to be painted on, over an image."""
+        data = data_of(image, has_channels)
+        blank = np.zeros(data.label_shape, np.uint8)
+        paint = Labels(blank, name=f"{image.name} paint", **placed_as(image, blank.ndim))
+        self.viewer.add_layer(paint)
+        paint.brush_size = max(3, round(min(data.size) / 60))
+        paint.mode = "paint"
+        self.viewer.layers.selection.active = paint
+        return paint
+
+    def show(self, found: Predicted) -> None:
+        """Put a prediction into its layers, which are made the first time; an image that is gone needs none."""
+        place: Place = found.picture.key
+        if place.layer not in self.viewer.layers:
+            return
+        self._show_labels(place, found.labels)
+        if found.proba is not None:
+            self._show_proba(place, found.proba, found.classes)
+
+    def _show_labels(self, place: Place, labels: np.ndarray) -> None:
+        layer, shape = self._shown(place.layer, "segmentation"), place.data.label_shape
+        whole = np.zeros(shape, labels.dtype)
+        if layer is not None and layer.data.shape == shape:
+            whole = np.asarray(layer.data, np.promote_types(layer.data.dtype, labels.dtype))
+        if len(shape) == 2:
+            whole = labels
+        else:
+            whole[place.position] = labels
+        if layer is None:
+            new = Labels(
+                whole, opacity=0.45, **self._as_new(place.layer, "segmentation"), **placed_as(place.layer, len(shape))
+            )
+            self._insert(new, above=place.layer)
+        else:
+            layer.data = whole
+
+    def _show_proba(self, place: Place, proba: np.ndarray, classes: tuple[int, ...]) -> None:
+        """(C,H,W), with a slider for the classes; of a stack, (C,1,H,W) at the place of its plane."""
+        layer, matrix = self._shown(place.layer, "probabilities"), affine_of(place.layer)
+        if place.data.n_planes is not None:
+            proba = proba[:, np.newaxis]
+            matrix[:-1, -1] += place.position * matrix[:-1, 0]
+        else:
+            matrix = matrix[-3:, -3:]  # the axis of channels is gone
+        affine = np.eye(len(matrix) + 1)
+        affine[1:, 1:] = matrix
+        if layer is None:
+            new = Image(
+                proba, contrast_limits=(0, 1), colormap="viridis", visible=False, affine=affine,
+                **self._as_new(place.layer, "probabilities"),
+            )  # fmt: skip
+            self._insert(new, above=place.layer)
+        else:
+            layer.data, layer.affine = proba, affine
+        self._shown(place.layer, "probabilities").metadata["classes"] = classes
+
+    def _as_new(self, image: Image, what: str) -> dict[str, Any]:
+        return {"name": f"{image.name} {what}", "metadata": {MARK: (what, image.unique_id)}}
+
+    def _shown(self, image: Image, what: str) -> Any:
+        """The layer that shows this of an image, or None."""
+        mark = (what, image.unique_id)
+        return next((layer for layer in self.viewer.layers if layer.metadata.get(MARK) == mark), None)
+
+    def _insert(self, layer: Layer, above: Layer) -> None:
+        """Add a layer under the paint, and leave the hand of the user where it was."""
+        active, point = self.viewer.layers.selection.active, self.viewer.dims.point
+        self.viewer.layers.insert(self.viewer.layers.index(above) + 1, layer)
+        self.viewer.layers.selection.active = active
+        if self.viewer.dims.ndim > len(point):  # a slider for the classes: the others stay where they were
+            self.viewer.dims.point = (*self.viewer.dims.point[: -len(point)], *point)
+
+    def _refuse_volumes(self) -> None:
+        dims = self.viewer.dims
+        if dims.ndisplay != 2:
+            raise hr.InputError("the view shows a volume, expected one plane; switch it to 2-D.")
+        if tuple(dims.displayed) != (dims.ndim - 2, dims.ndim - 1):
+            raise hr.InputError(
+                "the view shows a stack from its side, expected its planes; undo the rolling of its axes."
+            )
+
+
+def data_of(image: Image, has_channels: bool) -> ImageData:
+    """The data of an image layer at full resolution; channels are asked for only where there may be some."""
+    array = full_size(image)
+    return ImageData(array, is_rgb(image), has_channels and may_have_channels(image), image.name)
+
+
+def may_have_channels(image: Image) -> bool:
+    """Whether the first axis of an image layer may be channels."""
+    return image.ndim == 3 and not image.rgb
+
+
+def full_size(layer: Any) -> Any:
+    """The data of a layer, the largest of several resolutions."""
+    return layer.data[0] if getattr(layer, "multiscale", False) else layer.data
+
+
+def is_rgb(layer: Any) -> bool:
+    return bool(getattr(layer, "rgb", False))
+
+
+def placed_as(image: Image, n_axes: int) -> dict[str, Any]:
+    """What puts a layer of so many axes over an image layer."""
+    return {"affine": affine_of(image)[-n_axes - 1 :, -n_axes - 1 :]}
+
+
+def affine_of(layer: Layer) -> np.ndarray:
+    """(d+1,d+1) matrix from pixels of a layer to the world."""
+    d = layer.ndim
+    origin = np.asarray(layer.data_to_world((0,) * d))
+    matrix = np.eye(d + 1)
+    matrix[:d, d] = origin
+    for axis in range(d):
+        matrix[:d, axis] = np.asarray(layer.data_to_world(np.eye(d)[axis])) - origin
+    return matrix

@@ -1,0 +1,111 @@
+"""One thread that does one job after another; of waiting jobs of a kind, only the newest is kept.
+
+Hedgerow's kernels are to be entered by one Python thread at a time: this is that thread.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+Report = Callable[[str, int, int], None]
+Job = Callable[[Report], Any]
+
+
+class Stopped(Exception):
+    """Raised in a job's report function, which ends the job."""
+
+
+class Worker:
+    """Does jobs in the order in which they came, each with a report function `report(what, done, total)`.
+
+    A job that has begun is not disturbed by a newer one, or a user who never rests would never see a result.
+
+    done:     is told what a job returned
+    failed:   is told the exception that ended it
+    reported: is told the progress
+    idle:     is told when nothing is left to do
+
+    All four are called in the worker's thread, and none of them after `close`.
+    """
+
+    def __init__(
+        self,
+        done: Callable[[Any], None],
+        failed: Callable[[Exception], None],
+        reported: Report,
+        idle: Callable[[], None],
+    ) -> None:
+        self._done, self._failed, self._reported, self._idle = done, failed, reported, idle
+        self._waiting: dict[str, Job] = {}  # by kind, the oldest first
+        self._changed = threading.Condition()
+        self._is_closed = self._is_cancelled = self._is_busy = False
+        self._thread = threading.Thread(target=self._run, name="hedgerow", daemon=True)
+        self._thread.start()
+
+    def submit(self, kind: str, job: Job) -> None:
+        """Do this job when those before it are done; it replaces one of its kind that has not begun."""
+        with self._changed:
+            self._waiting.pop(kind, None)
+            self._waiting[kind] = job
+            self._changed.notify_all()
+
+    def cancel(self, kind: str | None = None) -> None:
+        """Forget waiting jobs, all or those of a kind; without a kind, the running one ends at its next report."""
+        with self._changed:
+            if kind is None:
+                self._waiting.clear()
+                self._is_cancelled = self._is_busy
+            else:
+                self._waiting.pop(kind, None)
+
+    def close(self) -> None:
+        """Cancel everything and let the thread end; may be called again."""
+        with self._changed:
+            self._waiting.clear()
+            self._is_closed = self._is_cancelled = True
+            self._changed.notify_all()
+
+    def join(self, seconds: float | None = None) -> bool:
+        """Wait until the thread has ended after `close`; whether it has."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a job runs or waits."""
+        with self._changed:
+            return self._is_busy or bool(self._waiting)
+
+    def _run(self) -> None:
+        while (job := self._next()) is not None:
+            try:
+                result = job(self._report)
+            except Stopped:
+                pass  # the user asked for it
+            except Exception as problem:
+                self._tell(self._failed, problem)
+            else:
+                self._tell(self._done, result)
+            with self._changed:
+                self._is_busy = self._is_cancelled = False
+                is_idle = not self._waiting
+            if is_idle:
+                self._tell(self._idle)
+
+    def _next(self) -> Job | None:
+        """The oldest waiting job, once there is one; None after `close`."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._is_closed)
+            if self._is_closed:
+                return None
+            self._is_busy = True
+            return self._waiting.pop(next(iter(self._waiting)))
+
+    def _report(self, what: str, done: int, total: int) -> None:
+        if self._is_cancelled:
+            raise Stopped
+        self._reported(what, done, total)
+
+    def _tell(self, listener: Callable[..., None], *what: Any) -> None:
+        if not self._is_closed:
+            listener(*what)

@@ -1,0 +1,121 @@
+"""The thread that does the work, without a screen and without Hedgerow."""
+
+import queue
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from napari_hedgerow.worker import Report, Worker
+
+WAIT = 30  # seconds, for what should take none
+
+
+class Told:
+    """A worker, and what it told."""
+
+    def __init__(self) -> None:
+        self.heard: queue.Queue[Any] = queue.Queue()
+        self.worker = Worker(
+            lambda result: self.heard.put(("done", result)),
+            lambda problem: self.heard.put(("failed", str(problem))),
+            lambda *progress: self.heard.put(("report", *progress)),
+            lambda: self.heard.put(("idle",)),
+        )
+
+    def until_idle(self) -> list[Any]:
+        found = []
+        while (heard := self.heard.get(timeout=WAIT)) != ("idle",):
+            found.append(heard)
+        return found
+
+
+class Gate:
+    """A job that says when it has begun and reports once it is let go."""
+
+    def __init__(self) -> None:
+        self.begun, self.may_go = threading.Event(), threading.Event()
+
+    def __call__(self, report: Report) -> str:
+        self.begun.set()
+        assert self.may_go.wait(WAIT)
+        report("gate", 1, 1)
+        return "gate"
+
+
+@pytest.fixture
+def told() -> Iterator[Told]:
+    told = Told()
+    yield told
+    told.worker.close()
+    assert told.worker.join(WAIT)
+
+
+def test_of_waiting_jobs_of_a_kind_the_newest_wins(told: Told) -> None:
+    gate = Gate()
+    told.worker.submit("live", gate)
+    assert gate.begun.wait(WAIT)
+    for number in range(5):
+        told.worker.submit("live", lambda report, number=number: number)
+    told.worker.submit("save", lambda report: "saved")
+    gate.may_go.set()
+    # The running one finishes, so that a user who never rests sees something; of the others only the last is done.
+    assert told.until_idle() == [("report", "gate", 1, 1), ("done", "gate"), ("done", 4), ("done", "saved")]
+
+
+def test_an_error_ends_its_job_only(told: Told) -> None:
+    def bad(report: Report) -> None:
+        raise ValueError("no")
+
+    gate = Gate()
+    told.worker.submit("first", gate)
+    assert gate.begun.wait(WAIT)
+    told.worker.submit("bad", bad)
+    told.worker.submit("good", lambda report: "good")
+    gate.may_go.set()
+    assert told.until_idle()[2:] == [("failed", "no"), ("done", "good")]
+
+
+def test_cancel_ends_the_running_job_and_forgets_the_waiting(told: Told) -> None:
+    gate = Gate()
+    told.worker.submit("train", gate)
+    told.worker.submit("save", lambda report: "saved")
+    assert gate.begun.wait(WAIT)
+    told.worker.cancel()
+    gate.may_go.set()
+    assert told.until_idle() == []
+    assert not told.worker.is_busy
+    told.worker.submit("again", lambda report: report("step", 1, 1))
+    assert told.until_idle() == [("report", "step", 1, 1), ("done", None)]
+
+
+def test_cancel_of_a_kind_leaves_the_others(told: Told) -> None:
+    gate = Gate()
+    told.worker.submit("train", gate)
+    assert gate.begun.wait(WAIT)
+    told.worker.submit("live", lambda report: "live")
+    told.worker.submit("save", lambda report: "saved")
+    told.worker.cancel("live")
+    gate.may_go.set()
+    assert told.until_idle()[1:] == [("done", "gate"), ("done", "saved")]
+
+
+def test_after_closing_nothing_is_told_and_the_thread_ends() -> None:
+    told, gate = Told(), Gate()
+    told.worker.submit("train", gate)
+    assert gate.begun.wait(WAIT)
+    told.worker.close()
+    gate.may_go.set()
+    assert told.worker.join(WAIT)
+    assert told.heard.empty()
+
+
+def test_all_jobs_run_in_one_thread(told: Told) -> None:
+    seen = []
+    for kind in "abc":
+        told.worker.submit(kind, lambda report: seen.append(threading.current_thread()))
+    while len(seen) < 3:
+        told.until_idle()
+    assert len(set(seen)) == 1
+    assert seen[0] is not threading.current_thread()
