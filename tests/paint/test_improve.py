@@ -12,7 +12,7 @@ LOOK = {"do": "view", "image": 0, "level": 0, "rows": [0, 96], "cols": [0, 120]}
 def test_what_is_not_here_is_refused():
     nothing = {"refine": False, "deep": False, "encoder": []}
     for how in ("refine", "deep", "encoder:lite0"):
-        with pytest.raises(Refused, match="install|not on this machine"):
+        with pytest.raises(Refused, match=r"install|not on this machine"):
             improve.check_how(how, nothing)
     improve.check_how("refine", nothing | {"refine": True})
     improve.check_how("encoder:lite0", nothing | {"encoder": ["lite0"]})

@@ -257,13 +257,13 @@ class Engine:
             answer = None if request.is_cancelled else request.run(report)
             if request.is_cancelled:
                 raise Cancelled
-            if answer is not None:
-                self.tell(answer)
         except Cancelled:
-            self.tell({"say": "failed", "job": request.job, "why": "it was cancelled."})
+            answer = {"say": "failed", "job": request.job, "why": "it was cancelled."}
         finally:
             with self._condition:
-                self._running = None
+                self._running = None  # before anybody is told: the next one may be asked for at once
+        if answer is not None:
+            self.tell(answer)
 
     def _guarded(self, job: str, work: Callable[[], None]) -> None:
         """Whatever goes wrong is told in one sentence, and the worker goes on."""
