@@ -1,6 +1,7 @@
 """Work on many machines through Dask: one task owns one shard, and only a few more tasks than workers are known to the
 scheduler at any time, however large the image is."""
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -45,10 +46,17 @@ def connected(to: Client | str | int) -> Iterator[Client]:
         return
     if to < 1:
         raise ConfigError(f"the number of workers is {to}; it must be at least 1.")
+    _keep_quiet()
     before = os.environ.get("HEDGEROW_THREADS")
     os.environ["HEDGEROW_THREADS"] = "1"  # the processes are what runs side by side
     try:
-        cluster = dask.LocalCluster(n_workers=to, threads_per_worker=1, dashboard_address="127.0.0.1:0", memory_limit=0)
+        cluster = dask.LocalCluster(
+            n_workers=to,
+            threads_per_worker=1,
+            dashboard_address="127.0.0.1:0",
+            memory_limit=0,
+            silence_logs=logging.CRITICAL,
+        )
     finally:
         if before is None:
             del os.environ["HEDGEROW_THREADS"]
@@ -56,6 +64,13 @@ def connected(to: Client | str | int) -> Iterator[Client]:
             os.environ["HEDGEROW_THREADS"] = before
     with cluster, dask.Client(cluster, set_as_default=False) as client:
         yield client
+
+
+def _keep_quiet() -> None:
+    """Dask tells each step of its processes; what goes wrong is told by whoever needs them."""
+    for name in list(logging.root.manager.loggerDict):
+        if name.partition(".")[0] == "distributed":
+            logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def on(client: Client, content: bytes, device: str) -> Each:
