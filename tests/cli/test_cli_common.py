@@ -240,9 +240,8 @@ def interrupt(*args, **options):
 
 def test_after_an_interrupt_what_can_be_resumed_says_so(hedgerow, place, model_file, monkeypatch):
     pytest.importorskip("torch", reason="experiments need PyTorch")
-    for job in ("train", "refine"):
-        monkeypatch.setattr(jobs, job, interrupt, raising=False)
-    for job in ("predict_batch", "predict_large"):
+    monkeypatch.setattr(jobs, "refine", interrupt, raising=False)
+    for job in ("train", "predict_batch", "predict_large"):
         monkeypatch.setattr(scale, job, interrupt, raising=False)
     monkeypatch.setattr("hedgerow.experiments.run_experiment", interrupt, raising=False)
     data = (place / "images", place / "labels", "-o", place / "m.hedge")

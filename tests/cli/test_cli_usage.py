@@ -17,7 +17,7 @@ MISTAKES = {
     "xyz": ("there is no command 'xyz'", "hedgerow --help"),
     "settings trian": ("COMMAND must be train or refine",),
     "sample fish -o a": ("KIND must be somites, bodies or facades",),
-    "experiment fish -o a": ("NAME must be zebrafish, kinect or vnc",),
+    "experiment fish -o a": ("NAME must be zebrafish, siblings, kinect or vnc",),
     "sample somites -o a --seed x": ("--seed must be a whole number, not 'x'",),
     "sample somites -o a --n-images=x": ("--n-images must be a whole number, not 'x'",),
     "predict m a -o x --tile 0": ("--tile must be a whole number of at least 1, not '0'",),
