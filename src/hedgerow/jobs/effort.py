@@ -171,10 +171,7 @@ def fit_labelled(
     if config.reserve:
         trained, reserved = reserve(labelled, config.reserve, config.seed)
         labelled, config = replace(labelled, images=trained), replace(config, reserve=0.0)
-    if minutes is None and effort == "best" and device == "cpu":
-        allowed: float | None = BEST_MINUTES
-    else:
-        allowed = minutes
+    allowed = BEST_MINUTES if minutes is None and effort == "best" and device == "cpu" else minutes
     until = None if allowed is None else begun + 60 * allowed
     with reporting(progress) as report:
         files = StageFiles(folder, effort, minutes, config, labelled)
