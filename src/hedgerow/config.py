@@ -278,13 +278,16 @@ class ConvConfig(Checked):
     4
     """
 
-    base: int = setting(32, 1, 1024, "channels at full resolution; each level has twice as many as the one above")
+    base: int = setting(16, 1, 1024, "channels at full resolution; each level has twice as many as the one above")
     n_down: int = setting(4, 1, 6, "levels below full resolution, each at half the resolution of the one above")
     widest: int = setting(512, 1, 4096, "no level has more channels than this")
+    norm: Literal["batch", "image"] = setting(
+        "batch", about="channels are normalised by how they were in training, or by how they are in the image at hand"
+    )
     n_steps: int = setting(1500, 1, 10**7, "training steps, each of one batch")
-    batch: int = setting(8, 1, 1024, "crops in a batch")
+    batch: int = setting(4, 1, 1024, "crops in a batch")
     crop: int = setting(256, 16, 4096, "side in pixels of the random crops; smaller images are taken whole")
-    learning_rate: float = setting(1e-3, 1e-8, 1.0, "the highest, reached after a third of the steps; see `one_cycle`")
+    learning_rate: float = setting(3e-3, 1e-8, 1.0, "the highest, reached after a third of the steps; see `one_cycle`")
     weight_decay: float = setting(1e-2, 0.0, 1.0, "of AdamW")
     dice: float = setting(1.0, 0.0, 1e3, "weight of the added Dice loss, which counts classes, not pixels")
     augment: AugmentConfig = setting(AugmentConfig(rotation=15.0, scale=0.1, shift=0.1, brightness=0.2, contrast=0.2))

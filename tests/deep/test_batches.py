@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from hedgerow.config import AugmentConfig, ConvConfig
-from hedgerow.deep.batches import Sheet, _part, _sources, draw_batch
+from hedgerow.deep.batches import Sheet, _parts, _sources, draw_batch
 from hedgerow.images import altering
 from hedgerow.images.labelled import LabelledImage
 
@@ -32,8 +32,8 @@ def test_a_part_shows_what_altering_shows(seed, is_blank):
     of, still = image(seed=seed), replace(STRONG, brightness=0.0, contrast=0.0)
     move = altering.drawn_move(of.size, still, np.random.default_rng(seed))
     copy = altering.augmented_copy(of, still, np.random.default_rng(seed), 0.0 if is_blank else None)
-    source = _sources([move], [[3, 5]], [10, 12], torch.device("cpu"))[0]
-    planes, target = _part(sheet(of, is_blank=is_blank), source)
+    source = _sources([move], [[3, 5]], [10, 12], torch.device("cpu"))
+    planes, target = (found[0] for found in _parts([sheet(of, is_blank=is_blank)], source))
     same = target.numpy() == copy.target[3:13, 5:17]
     assert same.mean() > 0.98, "a place between two pixels may be rounded the other way"
     np.testing.assert_allclose(planes.numpy()[:, same], copy.planes[:, 3:13, 5:17][:, same], atol=1e-3)
@@ -82,3 +82,15 @@ def test_images_of_different_sizes_make_one_batch():
     batch = draw_batch([sheet(image((9, 40))), sheet(image((30, 12)))], config, 0)
     assert batch.planes.shape == (4, 2, 24, 24)
     assert (batch.target == 255).any(), "what lies beyond an image is not labelled"
+
+
+@pytest.mark.parametrize("is_blank", [False, True])
+def test_images_of_one_size_are_looked_up_together_as_they_are_one_by_one(is_blank):
+    some = [sheet(image(seed=seed, n_planes=3), n_inputs=2, is_blank=is_blank) for seed in range(3)]
+    rng = np.random.default_rng(0)
+    source = torch.from_numpy(rng.uniform(-9, 40, size=(3, 2, 11, 13)).astype(np.float32))
+    planes, target = _parts(some, source)
+    for k, one in enumerate(some):
+        alone, labels = _parts([one], source[k : k + 1])
+        assert torch.equal(planes[k], alone[0])
+        assert torch.equal(target[k], labels[0])

@@ -1,5 +1,7 @@
 """A deep stack: an ordinary model, the same however it is cut, and made without fooling itself."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -48,6 +50,23 @@ def test_the_members_are_averaged_by_their_weights(deep):
     features = deep.base.features.compute(image[None])
     means = [np.mean([net.proba(image[None], features, base) for net in nets], axis=0) for nets in deep.nets.values()]
     np.testing.assert_allclose(deep.predict_proba(image), np.mean([base, *means], axis=0), atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def by_image(equal):
+    """Its networks normalise each image by itself."""
+    return small_deep(*pictures(), conv=replace(SMALL, norm="image"))
+
+
+def test_networks_that_normalise_each_image_see_the_same_squares_in_any_tile(by_image, monkeypatch, tmp_path):
+    monkeypatch.setattr(deepstack, "CELL", 32)
+    image = pictures(1, (75, 101), seed=5)[0][0]
+    whole = by_image.predict_proba(image)
+    np.testing.assert_array_equal(by_image.predict_proba(image, tile=29), whole)
+    hr.save(by_image, tmp_path / "m.hedge")
+    again = hr.load(tmp_path / "m.hedge")
+    assert {net.network.norm for nets in again.nets.values() for net in nets} == {"image"}
+    np.testing.assert_array_equal(again.predict_proba(image), whole)
 
 
 @pytest.mark.parametrize("tile", [29, 32, 64])

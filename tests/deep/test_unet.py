@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from hedgerow.deep.convnet import turned, turned_back
-from hedgerow.deep.unet import UNet
+from hedgerow.deep.unet import EPSILON, ImageNorm, UNet
 
 
 def network(n_down=2):
@@ -35,6 +35,31 @@ def test_nothing_beyond_the_reach_has_any_influence(n_down):
     assert middle - made.reach <= int(rows.min())
     assert int(rows.max()) <= middle + made.reach
     assert int(rows.max()) - int(rows.min()) > made.reach, "and it is not far too large"
+
+
+def test_an_image_is_normalised_by_itself():
+    torch.manual_seed(0)
+    norm = ImageNorm(3).double()
+    with torch.no_grad():
+        norm.weight += torch.randn(3)
+        norm.bias += torch.randn(3)
+    planes = torch.randn(2, 3, 5, 7, dtype=torch.float64, requires_grad=True)
+    mean, variance = planes.mean((2, 3), keepdim=True), planes.var((2, 3), keepdim=True, correction=0)
+    scaled = (planes - mean) / torch.sqrt(variance + EPSILON)
+    expected = scaled * norm.weight[:, None, None] + norm.bias[:, None, None]
+    torch.testing.assert_close(norm(planes), expected)
+    weights = torch.randn_like(planes)
+    found, wanted = (torch.autograd.grad((one * weights).sum(), planes)[0] for one in (norm(planes), expected))
+    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(norm(planes[:, :, :1, :1])[0, :, 0, 0], norm.bias)
+
+
+def test_a_network_that_normalises_each_image_follows_its_contrast():
+    torch.manual_seed(0)
+    made = UNet(1, 2, 4, 2, 8, "image").eval()
+    planes = torch.randn(1, 1, 16, 24)
+    with torch.no_grad():
+        torch.testing.assert_close(made(planes), made(3 * planes), atol=1e-3, rtol=1e-3)
 
 
 def test_the_widest_level_is_limited():

@@ -11,7 +11,7 @@ import hedgerow as hr
 from conftest import CLASSES, draw
 from hedgerow.config import ConvConfig
 from hedgerow.deep.folds import folds_of
-from hedgerow.deep.unet import UNet
+from hedgerow.deep.unet import ImageNorm, UNet
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.experiments import baselines
 from hedgerow.experiments.baselines import BaselineConfig, fit_baseline
@@ -86,16 +86,17 @@ def test_same_seed_same_weights_and_the_global_generator_is_left_alone(example, 
 
 
 @pytest.mark.parametrize("network", [UNet, FCN])
+@pytest.mark.parametrize("norm", ["batch", "image"])
 @pytest.mark.parametrize("size", [(1, 1), (5, 3), (16, 16), (23, 37)])
-def test_networks_take_any_size(network, size):
-    found = network(n_inputs=3, n_classes=4, base=2, n_down=3, widest=8).eval()(torch.zeros(1, 3, *size))
+def test_networks_take_any_size(network, norm, size):
+    found = network(n_inputs=3, n_classes=4, base=2, n_down=3, widest=8, norm=norm).eval()(torch.zeros(1, 3, *size))
     assert found.shape == (1, 4, *size)
 
 
 @pytest.mark.parametrize("network", [UNet, FCN])
 @pytest.mark.parametrize("n_down", [1, 2, 5])
 def test_every_weight_is_used(network, n_down):
-    net = network(n_inputs=2, n_classes=3, base=4, n_down=n_down, widest=16)
+    net = network(n_inputs=2, n_classes=3, base=4, n_down=n_down, widest=16, norm="batch")
     net(torch.randn(1, 2, 64, 64)).square().sum().backward()
     assert all(weight.grad is not None and weight.grad.abs().sum() > 0 for weight in net.parameters())
 
@@ -113,17 +114,17 @@ def test_the_best_size_and_normalisation_on_held_out_images_are_taken(monkeypatc
     worth = {(2, "batch"): 0.3, (2, "image"): 0.5, (4, "image"): 0.6, (3, "image"): 0.4}
     tried = []
 
-    def dice(folds, config, base, norm, device, report):
+    def dice(folds, config, conv, device, report):
         assert 0 < len(folds.training(0)) <= len(folds.labelled)
-        tried.append((base, norm))
-        return worth[base, norm]
+        tried.append((conv.base, conv.norm))
+        return worth[conv.base, conv.norm]
 
     monkeypatch.setattr(baselines, "_held_out_dice", dice)
     config = dataclasses.replace(BRIEF, sizes=(2, 4, 3), norms=("batch", "image"))
     model = fit(example.images, example.labels, config)
     assert tried == list(worth)
-    assert (model.base, model.norm, model.tried) == (4, "image", worth)
-    norms = [part for part in model.net.network.modules() if isinstance(part, torch.nn.InstanceNorm2d)]
+    assert (model.conv.base, model.conv.norm, model.tried) == (4, "image", worth)
+    norms = [part for part in model.net.network.modules() if isinstance(part, ImageNorm)]
     assert norms
     assert not [part for part in model.net.network.modules() if isinstance(part, torch.nn.BatchNorm2d)]
     assert_same_weights(model, fit(example.images, example.labels, dataclasses.replace(BRIEF, norms=("image",))))
@@ -145,7 +146,7 @@ def test_candidates_are_scored_on_images_that_they_did_not_see(monkeypatch):
     without = [labelled.images[i].name for i in range(8) if i not in folds.held(0)]
     assert seen == [without, without, [image.name for image in labelled]]
     held = folds.held(0)
-    other = real(folds.training(0), BRIEF, 4, "batch", "cpu", silent)
+    other = real(folds.training(0), BRIEF, dataclasses.replace(BRIEF.conv, base=4), "cpu", silent)
     found = scores_of(other, [images[i] for i in held], [labels[i] for i in held])
     assert model.tried[4, "batch"] == pytest.approx(found.mean_dice, abs=1e-9)
 

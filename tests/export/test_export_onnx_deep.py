@@ -52,7 +52,7 @@ def depth(equal):
 
 
 def deepened(net, images, labels, **changes):
-    return hr.deepen(net, images, labels, hr.DeepConfig(n_folds=2, conv=SMALL, **changes))
+    return hr.deepen(net, images, labels, hr.DeepConfig(**{"n_folds": 2, "conv": SMALL, **changes}))
 
 
 def stirred(deep):
@@ -112,6 +112,13 @@ def test_networks_alone(deep):
     assert_close(alone, pictures(1, (29, 37), seed=5)[0][0])
     weighed = replace(alone, weights={"stack": 0.3, "alone": 0.7})
     assert_close(weighed, pictures(1, (29, 37), seed=5)[0][0])
+
+
+def test_networks_that_normalise_each_image(equal):
+    deep = stirred(small_deep(*pictures(), conv=replace(SMALL, norm="image")))
+    assert_close(deep, *(pictures(1, size, seed=5)[0][0] for size in SIZES))
+    about = session_of(deep).get_modelmeta().custom_metadata_map
+    assert "the same only for images of up to 512 pixels" in about["convolutional_level"]
 
 
 @pytest.mark.parametrize("orientations", [3, 8])

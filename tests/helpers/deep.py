@@ -31,7 +31,7 @@ def small_net(images, labels):
 
 def small_deep(images, labels, **changes):
     """A deep stack with every member, whatever they are worth."""
-    config = hr.DeepConfig(n_folds=2, n_networks=2, left_out=2, conv=SMALL, **changes)
+    config = hr.DeepConfig(**{"n_folds": 2, "n_networks": 2, "left_out": 2, "conv": SMALL, **changes})
     return hr.deepen(small_net(images, labels), images, labels, config)
 
 

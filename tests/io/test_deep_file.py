@@ -28,6 +28,12 @@ def contents(whole):
     return copy.deepcopy(whole)
 
 
+def test_files_that_do_not_say_how_channels_are_normalised_are_read(contents, tmp_path):
+    assert contents.model["deep"].pop("norm") == "batch"
+    contents.write(tmp_path / "first.hedge")
+    assert hr.load(tmp_path / "first.hedge").nets["alone"][0].network.norm == "batch"
+
+
 def test_unchanged_contents_are_accepted(contents, tmp_path):
     contents.write(tmp_path / "same.hedge")
     assert isinstance(hr.load(tmp_path / "same.hedge"), hr.DeepStack)
@@ -39,6 +45,8 @@ def test_unchanged_contents_are_accepted(contents, tmp_path):
         {"base": 3},
         {"base": 10**9},
         {"base": "2"},
+        {"norm": "none"},
+        {"norm": "image"},
         {"n_down": 7},
         {"widest": 0},
         {"members": {}},

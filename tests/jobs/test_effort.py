@@ -12,6 +12,8 @@ import hedgerow as hr
 from hedgerow import jobs
 from hedgerow.deep import adapting, held_out
 from hedgerow.deep.adapting import Choice, choose_refinement
+from hedgerow.deep.choosing import N_TRIED
+from hedgerow.deep.fitting import tasks_of
 from hedgerow.images.labelled import labelled_set
 from hedgerow.jobs import effort, plans
 from hedgerow.progress import silent
@@ -190,7 +192,27 @@ def test_the_plan_for_a_cpu_fits_the_time(monkeypatch):
     assert found.seed == 7
     hurried = plans.deep_settings(net, labelled, False, "cpu", time.monotonic(), 7)
     assert hurried.conv.n_steps == plans.FEWEST_STEPS
-    assert plans.deep_settings(net, labelled, False, "cuda", None, 0) == plans.GPU
+
+
+def test_a_gpu_trains_the_networks_that_do_best_on_what_they_did_not_see(monkeypatch):
+    images, labels = pictures()
+    labelled, said = labelled_set(images, labels), []
+    net = hr.to_convnet(hr.fit_stack(images, labels, STACK))
+
+    def chosen(net, labelled, plan, device, progress):
+        assert device == "cuda"
+        return replace(plan, conv=replace(plan.conv, base=32, norm="image")), {(16, "batch"): 0.1, (32, "image"): 0.2}
+
+    monkeypatch.setattr("hedgerow.deep.fitting.choose_network", chosen)
+    found = plans.deep_settings(net, labelled, False, "cuda", None, 0, said.append)
+    assert found == replace(plans.GPU, conv=replace(plans.GPU.conv, base=32, norm="image"))
+    assert "32 channels normalised over each image 0.200" in said[-1]
+    monkeypatch.setattr("hedgerow.deep.fitting.seconds_of_a_step", lambda *given: 0.5)
+    monkeypatch.setattr(plans, "MOST_STEPS", 10**6)
+    monkeypatch.setattr(plans, "_again_seconds", lambda labelled, is_refined: 0.0)
+    found = plans.deep_settings(net, labelled, False, "cuda", time.monotonic() + 1000, 0)
+    n_networks = len(tasks_of(plans.GPU, labelled)) + N_TRIED
+    assert found.conv.n_steps == pytest.approx(plans.SPARE * 1000 / 0.5 / n_networks, abs=3)
 
 
 def test_smaller_networks_are_planned_where_larger_ones_could_not_be_trained_long_enough(monkeypatch):

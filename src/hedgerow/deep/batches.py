@@ -81,8 +81,11 @@ def draw_batch(sheets: Sequence[Sheet], config: ConvConfig, step: int) -> Batch:
         corners.append([_corner(place[axis], sheet.size[axis], sides[axis], rng) for axis in range(2)])
         lights.append(drawn_light(config.augment, rng))
     source = _sources(moves, corners, sides, drawn[0].planes.device)
-    parts = [_part(sheet, source[k]) for k, sheet in enumerate(drawn)]
-    planes, target = (torch.stack([part[which] for part in parts]) for which in range(2))
+    # A GPU would rather copy images than start kernels for each; a CPU reads only what it needs of them.
+    is_quick = source.is_cuda and len({sheet.size for sheet in drawn}) == 1
+    n = len(drawn) if is_quick else 1
+    each = [_parts(drawn[k : k + n], source[k : k + n]) for k in range(0, len(drawn), n)]
+    planes, target = (torch.cat([part[which] for part in each]) for which in range(2))
     if not drawn[0].is_blank:
         planes = _lit(planes, drawn, lights)
     return Batch(planes, target)
@@ -115,25 +118,34 @@ def _sources(
     return across + down + both[:, :, 2, None, None]
 
 
-def _part(sheet: Sheet, source: Tensor) -> tuple[Tensor, Tensor]:
-    """Planes (M,h,w) and target (h,w) int64 of an image at source (2,h,w); beyond the border it is mirrored and
-    unlabelled, or blank."""
-    height, width = sheet.size
-    rows, columns = torch.floor(source + 0.5).long()
+def _parts(sheets: Sequence[Sheet], source: Tensor) -> tuple[Tensor, Tensor]:
+    """Planes (N,M,h,w) and target (N,h,w) int64 of N images of one size at source (N,2,h,w); beyond its border an image
+    is mirrored and unlabelled, or blank."""
+    (height, width), n_inputs = sheets[0].size, sheets[0].n_inputs
+    rows, columns = torch.floor(source + 0.5).long().unbind(1)
     inside = (rows >= 0) & (rows < height) & (columns >= 0) & (columns < width)
     flat = rows.clamp(0, height - 1) * width + columns.clamp(0, width - 1)
-    target = torch.where(inside, sheet.target.reshape(-1)[flat].long(), UNLABELLED_INDEX)
-    if not sheet.is_blank:
-        return blended(sheet.planes, source), target
-    image = sheet.planes[: sheet.n_inputs].reshape(sheet.n_inputs, -1)[:, flat] * inside
-    return torch.cat([image, blended(sheet.planes[sheet.n_inputs :], source)]), target
+    targets = _stacked([sheet.target for sheet in sheets]).flatten(1)
+    found = targets.gather(1, flat.flatten(1)).reshape(flat.shape)
+    target = torch.where(inside, found.long(), UNLABELLED_INDEX)
+    planes = _stacked([sheet.planes for sheet in sheets])
+    if not sheets[0].is_blank:
+        return blended(planes, source), target
+    which = flat.flatten(1)[:, None].expand(-1, n_inputs, -1)
+    image = planes[:, :n_inputs].flatten(2).gather(2, which).reshape(len(sheets), n_inputs, *flat.shape[1:])
+    return torch.cat([image * inside[:, None], blended(planes[:, n_inputs:], source)], dim=1), target
+
+
+def _stacked(each: Sequence[Tensor]) -> Tensor:
+    """One after the other along a new first axis; a single one is not copied."""
+    return each[0][None] if len(each) == 1 else torch.stack(list(each))
 
 
 def blended(planes: Tensor, source: Tensor) -> Tensor:
-    """planes (M,H,W) interpolated at source (2,h,w); beyond the border the image is mirrored."""
-    height, width = planes.shape[1:]
-    grid = torch.stack([(2 * source[1] + 1) / width - 1, (2 * source[0] + 1) / height - 1], dim=-1)[None]
-    return functional.grid_sample(planes[None], grid, padding_mode="reflection", align_corners=False)[0]
+    """planes (N,M,H,W) interpolated at source (N,2,h,w); beyond the border an image is mirrored."""
+    height, width = planes.shape[2:]
+    grid = torch.stack([(2 * source[:, 1] + 1) / width - 1, (2 * source[:, 0] + 1) / height - 1], dim=-1)
+    return functional.grid_sample(planes, grid, padding_mode="reflection", align_corners=False)
 
 
 def _lit(planes: Tensor, drawn: Sequence[Sheet], lights: Sequence[tuple[float, float]]) -> Tensor:

@@ -5,11 +5,13 @@ comes from models that did not see the pixel.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from hedgerow.config import DeepConfig
+from hedgerow.config import ConvConfig, DeepConfig
+from hedgerow.deep.choosing import N_FOLDS, NORMS, SIZES, Tried, choose
 from hedgerow.deep.convnet import ConvNet
 from hedgerow.deep.deepstack import STACK, DeepStack
 from hedgerow.deep.folds import Folds, folds_of
@@ -92,6 +94,24 @@ def seconds_of_a_step(net: StackNet, labelled: LabelledSet, config: DeepConfig, 
         return nets.seconds_of_a_step(tasks_of(config, labelled))
 
 
+def choose_network(
+    net: StackNet, labelled: LabelledSet, config: DeepConfig, device: str, progress: Report | None = None
+) -> tuple[DeepConfig, Tried]:
+    """The settings with the size and normalisation of networks that suit these images, and what was tried."""
+    folds = folds_of(labelled, N_FOLDS, config.seed + 2)
+    nothing = [np.zeros((net.n_classes, *image.size), np.float16) for image in labelled]
+
+    def dice(conv: ConvConfig) -> float:
+        nets = MemberNets(net, folds, nothing, replace(config, conv=conv), Work(None), device)
+        found = nets.train([Task(ALONE, 0, 0)], report)[0].said
+        assert found is not None, "it leaves a fold out"
+        return mean_dice(found, _truth(nets, [(i, 0) for i in folds.held(0)]))
+
+    with reporting(progress) as report, OneThread():
+        conv, tried = choose(config.conv, SIZES, NORMS, dice)
+    return replace(config, conv=conv), tried
+
+
 def is_few(config: DeepConfig, labelled: LabelledSet) -> bool:
     """Whether there are too few images to leave any out, or to read what a stack says of those it did not see."""
     return len(labelled) < config.fewest
@@ -132,8 +152,7 @@ def _weighed(nets: MemberNets, tasks: Sequence[Task], trained: Sequence[Trained]
         mine = [(task, one) for task, one in zip(tasks, trained, strict=True) if task.member == member]
         said[member] = np.concatenate([one.said for _, one in mine if one.said is not None], axis=1)
         kept[member] = tuple(one.net for task, one in mine if not is_small or task.fold is None)
-    truth = [nets.sampled(i, fold, nets.labelled.images[i].target[None])[0] for i, fold in pixels]
-    target = np.concatenate(truth).astype(np.uint8)
+    target = _truth(nets, pixels)
     weights = find_weights(said, target, _by_number(kept) if is_small else None)
     scores = {name: mean_dice(proba, target) for name, proba in said.items()}
     together = sum(np.float32(weights[name]) * proba for name, proba in said.items())
@@ -142,6 +161,12 @@ def _weighed(nets: MemberNets, tasks: Sequence[Task], trained: Sequence[Trained]
     record = Deepening(nets.config.to_dict(), scores, groups_of(nets.labelled), n_held)
     counting = {name: weight for name, weight in weights.items() if weight}
     return DeepStack(nets.base, {name: some for name, some in kept.items() if name in counting}, counting, record)
+
+
+def _truth(nets: MemberNets, pixels: Sequence[tuple[int, int]]) -> np.ndarray:
+    """(S,) class indices of the sampled pixels of images and folds."""
+    truth = [nets.sampled(i, fold, nets.labelled.images[i].target[None])[0] for i, fold in pixels]
+    return np.concatenate(truth).astype(np.uint8)
 
 
 def _by_number(kept: Mapping[str, Sequence[ConvNet]]) -> dict[str, float]:

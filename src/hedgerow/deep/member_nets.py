@@ -147,7 +147,7 @@ class MemberNets:
         n_inputs = self.scale.n_outputs + end - first + (n_classes if reads else 0)
         with _SEEDING, torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(conv.seed)
-            network = UNet(n_inputs, n_classes, conv.base, conv.n_down, conv.widest)
+            network = UNet(n_inputs, n_classes, conv.base, conv.n_down, conv.widest, conv.norm)
         return ConvNet(network.to(self.device), self.scale, (first, end), reads, conv.orientations)
 
     def _training_target(self, i: int, fold: int | None) -> np.ndarray | None:

@@ -1,20 +1,47 @@
 """The U-Net: a convolutional network that looks at ever coarser scales and comes back to full resolution."""
 
+from functools import partial
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+Norm = Literal["batch", "image"]
+"""What channels are normalised by: how they were in training, or how they are in the image at hand."""
 
-def block(n_inputs: int, n_outputs: int) -> nn.Sequential:
+
+EPSILON = 1e-5  # added to a variance
+
+
+class ImageNorm(nn.Module):
+    """Each channel is normalised over its own image.
+
+    So a network follows images that are darker or coarser than those of its training. What it sees must then be the
+    same however an image is cut into tiles; `deepstack.CELL` sees to that.
+    """
+
+    def __init__(self, n_channels: int) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.ones(n_channels)), nn.Parameter(torch.zeros(n_channels))
+
+    def forward(self, planes: Tensor) -> Tensor:
+        """(N,M,H,W) of planes (N,M,H,W); a single pixel becomes the bias, where `nn.InstanceNorm2d` would refuse it."""
+        return torch.instance_norm(planes, self.weight, self.bias, None, None, True, 0.0, EPSILON, True)
+
+
+NORMS: dict[Norm, type[nn.BatchNorm2d] | type[ImageNorm]] = {"batch": nn.BatchNorm2d, "image": ImageNorm}
+
+
+def block(n_inputs: int, n_outputs: int, norm: Norm) -> nn.Sequential:
     """Two 3 x 3 convolutions."""
     first = nn.Conv2d(n_inputs, n_outputs, 3, padding=1, bias=False)
     second = nn.Conv2d(n_outputs, n_outputs, 3, padding=1, bias=False)
-    return nn.Sequential(first, *activation(n_outputs), second, *activation(n_outputs))
+    return nn.Sequential(first, *_activation(n_outputs, norm), second, *_activation(n_outputs, norm))
 
 
-def activation(n_channels: int) -> tuple[nn.Module, nn.Module]:
-    """Channels are normalised by what they were in training: statistics of the image would depend on the tile."""
-    return nn.BatchNorm2d(n_channels), nn.ReLU(inplace=True)
+def _activation(n_channels: int, norm: Norm) -> tuple[nn.Module, nn.Module]:
+    return NORMS[norm](n_channels), nn.ReLU(inplace=True)
 
 
 def padded(planes: Tensor, stride: int) -> Tensor:
@@ -26,13 +53,15 @@ def padded(planes: Tensor, stride: int) -> Tensor:
 class UNet(nn.Module):
     """Down to 1 / 2^n_down of the resolution and up again; on the way up, joined by the features of the way down."""
 
-    def __init__(self, n_inputs: int, n_classes: int, base: int, n_down: int, widest: int) -> None:
+    def __init__(
+        self, n_inputs: int, n_classes: int, base: int, n_down: int, widest: int, norm: Norm = "batch"
+    ) -> None:
         super().__init__()
-        self.base, self.n_down, self.widest = base, n_down, widest
+        self.base, self.n_down, self.widest, self.norm = base, n_down, widest, norm
         widths = [min(base * 2**level, widest) for level in range(n_down + 1)]
-        self.down = nn.ModuleList(map(block, [n_inputs, *widths], widths))
-        self.up = nn.ModuleList(map(_enlarging, widths[:0:-1], widths[-2::-1]))
-        self.merge = nn.ModuleList(block(2 * width, width) for width in widths[-2::-1])
+        self.down = nn.ModuleList(map(partial(block, norm=norm), [n_inputs, *widths], widths))
+        self.up = nn.ModuleList(map(partial(_enlarging, norm=norm), widths[:0:-1], widths[-2::-1]))
+        self.merge = nn.ModuleList(block(2 * width, width, norm) for width in widths[-2::-1])
         self.score = nn.Conv2d(base, n_classes, 1, bias=False)
         self.class_bias = nn.Parameter(torch.zeros(n_classes, 1, 1))
 
@@ -43,7 +72,7 @@ class UNet(nn.Module):
 
     @property
     def reach(self) -> int:
-        """How far, in pixels, a pixel's scores may depend on others; a multiple of the stride.
+        """How far, in pixels, a pixel's scores may depend on others, but for `ImageNorm`; a multiple of the stride.
 
         Each scale has four 3 x 3 convolutions, the coarsest two; and where in a coarse pixel a fine one lies adds up to
         one coarse pixel more: 4 (2^n - 1) + 2 * 2^n + 2^n, rounded up.
@@ -62,7 +91,7 @@ class UNet(nn.Module):
         return self.class_bias + self.score(found)[..., : planes.shape[2], : planes.shape[3]]
 
 
-def _enlarging(n_inputs: int, n_outputs: int) -> nn.Sequential:
+def _enlarging(n_inputs: int, n_outputs: int, norm: Norm) -> nn.Sequential:
     """Twice the height and width; normalised, so that the coarse levels start as strong as the fine ones they join."""
     enlarge = nn.ConvTranspose2d(n_inputs, n_outputs, 2, stride=2, bias=False)
-    return nn.Sequential(enlarge, *activation(n_outputs))
+    return nn.Sequential(enlarge, *_activation(n_outputs, norm))

@@ -13,21 +13,20 @@ import numpy as np
 import torch
 
 from hedgerow.config import ConvConfig
+from hedgerow.deep.choosing import N_FOLDS, Tried, choose
 from hedgerow.deep.convnet import ConvNet, fit_scale
 from hedgerow.deep.folds import Folds, folds_of
 from hedgerow.deep.training import start_at_shares, train_network
-from hedgerow.deep.unet import UNet
+from hedgerow.deep.unet import Norm, UNet
 from hedgerow.errors import InputError
 from hedgerow.experiments.data import scored
-from hedgerow.experiments.networks import NETWORKS, normalised_by_image
+from hedgerow.experiments.networks import NETWORKS
 from hedgerow.forest.history import Check
 from hedgerow.images.labelled import LabelledSet
 from hedgerow.progress import Report, reporting
 from hedgerow.settings import Checked, setting
 
 log = logging.getLogger("hedgerow")
-N_FOLDS = 4  # one is held out to choose by
-Norm = Literal["batch", "image"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -39,7 +38,7 @@ class BaselineConfig(Checked):
         (16,), about="channels at full resolution, instead of conv.base; of several, the best on held-out images"
     )
     norms: tuple[Norm, ...] = setting(
-        ("batch",), about="normalised over the training images, or over each image; of both, the better one"
+        ("batch",), about="instead of conv.norm; of both, the better one on held-out images"
     )
     images: Literal["plain", "depth"] = setting("plain", about="any channels, or depths, of which 0 means missing")
     conv: ConvConfig = setting(ConvConfig(n_down=5))
@@ -50,16 +49,15 @@ class Baseline:
     """A trained network.
 
     classes:    (C,) class values as the user's labels gave them
-    base, norm: its size and normalisation
+    conv:       its settings
     tried:      mean Dice on held-out images by size and normalisation; empty if there was nothing to choose
     """
 
     net: ConvNet
     classes: tuple[int, ...]
-    base: int
-    norm: Norm
+    conv: ConvConfig
     checks: list[Check]
-    tried: dict[tuple[int, Norm], float]
+    tried: Tried
 
     @property
     def device(self) -> torch.device:
@@ -84,52 +82,42 @@ def fit_baseline(
         raise InputError(
             f"depth images have one channel, and these have {n_inputs}; give depth maps, or choose images='plain'."
         )
-    tried: dict[tuple[int, Norm], float] = {}
     with reporting(progress) as report:
-        base, norm = config.sizes[0], config.norms[0]
-        if len(config.sizes) * len(config.norms) > 1:
-            folds = folds_of(labelled, N_FOLDS, config.conv.seed)
-            # Normalisations in the first size, then sizes with the better one.
-            for other in config.norms:
-                tried[base, other] = _held_out_dice(folds, config, base, other, device, report)
-            norm = max(config.norms, key=lambda other: tried[base, other])
-            for size in config.sizes[1:]:
-                tried[size, norm] = _held_out_dice(folds, config, size, norm, device, report)
-            base, norm = max(tried, key=lambda one: tried[one])
-            log.info("%s: %d channels, normalised by %s, of %s", config.network, base, norm, tried)
-        model = _trained(labelled, config, base, norm, device, report)
+        folds = folds_of(labelled, N_FOLDS, config.conv.seed)
+        conv, tried = choose(
+            config.conv, config.sizes, config.norms, lambda conv: _held_out_dice(folds, config, conv, device, report)
+        )
+        log.info("%s: %d channels, normalised by %s, of %s", config.network, conv.base, conv.norm, tried)
+        model = _trained(labelled, config, conv, device, report)
     return replace(model, tried=tried)
 
 
-def _held_out_dice(folds: Folds, config: BaselineConfig, base: int, norm: Norm, device: str, report: Report) -> float:
+def _held_out_dice(folds: Folds, config: BaselineConfig, conv: ConvConfig, device: str, report: Report) -> float:
     """Mean Dice on a fold of a network that was trained without it."""
-    model = _trained(folds.training(0), config, base, norm, device, report)
+    model = _trained(folds.training(0), config, conv, device, report)
     held = [replace(folds.labelled.images[i], target=folds.target(i, 0)) for i in folds.held(0)]
     part = replace(folds.labelled, images=held)
     return scored(part, [model.predict_indices(image.planes) for image in part]).mean_dice
 
 
-def _trained(
-    labelled: LabelledSet, config: BaselineConfig, base: int, norm: Norm, device: str, report: Report
-) -> Baseline:
-    conv = config.conv
+def _trained(labelled: LabelledSet, config: BaselineConfig, conv: ConvConfig, device: str, report: Report) -> Baseline:
     # At the coarsest scale there must be more than one pixel to be normalised.
     shortest = min(conv.crop, *(max(image.size[axis] for image in labelled) for axis in range(2)))
     n_down = min(conv.n_down, max(shortest.bit_length() - 2, 1))
     scale = fit_scale(labelled.images, 0.0 if config.images == "depth" else None)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(conv.seed)
-        network = NETWORKS[config.network](scale.n_outputs, labelled.n_classes, base, n_down, conv.widest)
-    if norm == "image":
-        normalised_by_image(network)
+        network = NETWORKS[config.network](
+            scale.n_outputs, labelled.n_classes, conv.base, n_down, conv.widest, conv.norm
+        )
     network.to(device)
     net = ConvNet(
         cast(UNet, network), scale, orientations=conv.orientations
     )  # an FCN does all that is asked of it here
     sheets = [net.sheet(image, None, None) for image in labelled]
     start_at_shares(network.class_bias, sheets)
-    name = f"{config.network} of {base} channels"
+    name = f"{config.network} of {conv.base} channels"
     checks = train_network(
         network, sheets, conv, advance=lambda step, dice: report(f"{name}: steps", step, conv.n_steps)
     )
-    return Baseline(net, labelled.classes, base, norm, checks, {})
+    return Baseline(net, labelled.classes, conv, checks, {})

@@ -1,10 +1,12 @@
-"""The FCN of the comparison, and the other way to normalise; the U-Net is that of `deep/`."""
+"""The FCN of the comparison; the U-Net is that of `deep/`."""
+
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from hedgerow.deep.unet import UNet, block, padded
+from hedgerow.deep.unet import Norm, UNet, block, padded
 
 FUSED = 3  # strides whose class scores the FCN adds up
 
@@ -12,10 +14,10 @@ FUSED = 3  # strides whose class scores the FCN adds up
 class FCN(nn.Module):
     """Down to 1 / 2^n_down of the resolution; the class scores of the three coarsest strides are enlarged and added."""
 
-    def __init__(self, n_inputs: int, n_classes: int, base: int, n_down: int, widest: int) -> None:
+    def __init__(self, n_inputs: int, n_classes: int, base: int, n_down: int, widest: int, norm: Norm) -> None:
         super().__init__()
         widths = [min(base * 2**level, widest) for level in range(n_down + 1)]
-        self.down = nn.ModuleList(map(block, [n_inputs, *widths], widths))
+        self.down = nn.ModuleList(map(partial(block, norm=norm), [n_inputs, *widths], widths))
         self.score = nn.ModuleList(nn.Conv2d(width, n_classes, 1, bias=False) for width in widths[1:][-FUSED:])
         self.class_bias = nn.Parameter(torch.zeros(n_classes, 1, 1))
 
@@ -41,17 +43,6 @@ class FCN(nn.Module):
 def _enlarged(class_scores: Tensor, like: Tensor) -> Tensor:
     """Blended between pixels, to the height and width of the other."""
     return functional.interpolate(class_scores, size=like.shape[2:], mode="bilinear", align_corners=False)
-
-
-def normalised_by_image(network: nn.Module) -> None:
-    """Let each channel be normalised over its own image, instead of over the images of training.
-
-    Such a network cannot be run in tiles, so `deep/` has none; here whole images are predicted, and it may be better.
-    """
-    for name, part in list(network.named_modules()):
-        if isinstance(part, nn.BatchNorm2d):
-            parent = network.get_submodule(name.rpartition(".")[0])
-            setattr(parent, name.rpartition(".")[2], nn.InstanceNorm2d(part.num_features, affine=True))
 
 
 NETWORKS: dict[str, type[UNet] | type[FCN]] = {"unet": UNet, "fcn": FCN}

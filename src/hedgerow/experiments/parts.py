@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from hedgerow.config import ConvConfig, RefineConfig, StackConfig
 from hedgerow.deep.adapting import TURNED
+from hedgerow.deep.choosing import for_few
 from hedgerow.experiments.baselines import BaselineConfig, fit_baseline
 from hedgerow.experiments.bench import SOFT_TOLERANCE, Bench, Row, timed
 from hedgerow.experiments.choices import VARIANTS, choice
@@ -121,7 +122,7 @@ def _images(n_images: int) -> Part:
 def baseline_config(protocol: Protocol, scale: Scale, seed: int) -> BaselineConfig:
     """Of the U-Net: the recipe of the convolutional level, see `ConvConfig`."""
     images: Literal["depth", "plain"] = "depth" if protocol.is_depth else "plain"
-    conv = ConvConfig(n_down=5, widest=256, n_steps=scale.network_steps, batch=scale.network_batch, seed=seed)
+    conv = ConvConfig(n_down=5, n_steps=scale.network_steps, seed=seed)
     if not protocol.has_up:
         conv = replace(conv, augment=TURNED, orientations=8)
     return BaselineConfig(sizes=scale.network_sizes, norms=scale.network_norms, images=images, conv=conv)
@@ -129,7 +130,8 @@ def baseline_config(protocol: Protocol, scale: Scale, seed: int) -> BaselineConf
 
 def _network(kind: Literal["unet", "fcn"], part: str, bench: Bench, **more: Any) -> list[Row]:
     """A U-Net or an FCN from scratch."""
-    config = replace(baseline_config(bench.protocol, bench.scale, bench.seed), network=kind)
+    config = baseline_config(bench.protocol, bench.scale, bench.seed)
+    config = replace(config, network=kind, conv=for_few(config.conv, len(bench.train)))
     name = {"unet": "U-Net", "fcn": "FCN"}[kind]
 
     def trained() -> Any:

@@ -29,7 +29,7 @@ class Scale:
     shrink:          images of a folder are made smaller by this, along each side
     n_trees:         of a forest, at most
     paper_steps, steps, random_steps: of the paper's refinement, of ours, and from a random start
-    network_steps, network_batch: of U-Net and FCN, each step of so many crops
+    network_steps:   of U-Net and FCN
     network_sizes, network_norms: what is tried of them on held-out images, see `BaselineConfig`
     best_minutes:    for effort best; None: what it takes by default
     """
@@ -43,7 +43,6 @@ class Scale:
     steps: int
     random_steps: int
     network_steps: int
-    network_batch: int = 4
     network_sizes: tuple[int, ...] = (8, 16)
     network_norms: tuple[Literal["batch", "image"], ...] = ("batch",)
     best_minutes: float | None = None
@@ -130,7 +129,6 @@ FULL = replace(
     steps=300,
     random_steps=2500,
     network_steps=1500,
-    network_batch=8,
     network_sizes=(16, 32),
     network_norms=("batch", "image"),
 )

@@ -1,7 +1,8 @@
 """The convolutional level of a deep stack as ONNX nodes, its weights among them; `deep.deepstack` is the definition.
 
 Networks run on the whole image at once, not on squares. What surrounds a square there is as wide as a network sees, and
-squares begin where coarse pixels do, so that both agree up to rounding.
+squares begin where coarse pixels do, so that both agree up to rounding; but for networks that normalise over the image,
+which for images of several squares is another one.
 """
 
 from collections.abc import Iterable
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 from hedgerow.deep.convnet import ConvNet, InputScale
 from hedgerow.deep.deepstack import CELL, STACK, DeepStack
-from hedgerow.deep.unet import UNet
+from hedgerow.deep.unet import EPSILON, ImageNorm, UNet
 from hedgerow.encoders.onnx_network import LARGEST
 from hedgerow.errors import InputError
 from hedgerow.export.onnx_graph import REAL, Graph
@@ -36,10 +37,13 @@ def deep_proba(graph: Graph, image: str, features: str, before: str, model: Deep
 
 def about_deep(model: DeepStack) -> dict[str, str]:
     """What the metadata of a file says about the convolutional level."""
-    stride = max((net.network.stride for nets in model.nets.values() for net in nets), default=1)
+    networks = [net.network for nets in model.nets.values() for net in nets]
+    stride = max((network.stride for network in networks), default=1)
+    by_image = any(network.norm == "image" for network in networks)
+    agrees = f"is the same only for images of up to {CELL} pixels a side" if by_image else "agrees up to rounding"
     return {
         "convolutional_level": f"it runs on the whole image at once, where Hedgerow takes squares of {CELL} pixels "
-        "with their surroundings, which agrees up to rounding; parts of an image that are run on their own must begin "
+        f"with their surroundings, which {agrees}; parts of an image that are run on their own must begin "
         f"at multiples of {stride} pixels"
     }
 
@@ -121,17 +125,22 @@ def _flipped(graph: Graph, planes: str, axes: tuple[int, ...]) -> str:
 
 @dataclass(frozen=True)
 class _Layer:
-    """A convolution with its normalisation as part of its weights; weight, bias: names of constants."""
+    """A convolution and its normalisation.
+
+    constants: names of its weight, and of its bias where the normalisation is part of both
+    norm:      names of weight and bias of a normalisation over the image, else nothing
+    """
 
     operator: str
-    weight: str
-    bias: str
+    constants: list[str]
+    norm: list[str]
     pads: list[int]
     strides: list[int]
 
     def add(self, graph: Graph, planes: str) -> str:
         """(N,M',H',W') of planes (N,M,H,W)"""
-        return graph.node(self.operator, planes, self.weight, self.bias, pads=self.pads, strides=self.strides)
+        found = graph.node(self.operator, planes, *self.constants, pads=self.pads, strides=self.strides)
+        return graph.node("InstanceNormalization", found, *self.norm, epsilon=EPSILON) if self.norm else found
 
 
 class _Network:
@@ -168,8 +177,11 @@ def _layers(graph: Graph, block: Iterable[nn.Module]) -> list[_Layer]:
     for module, norm in zip(modules[::3], modules[1::3], strict=True):
         convolution = cast("nn.Conv2d | nn.ConvTranspose2d", module)
         operator = "ConvTranspose" if convolution.transposed else "Conv"
-        weight, bias = map(graph.constant, _folded(convolution, cast(nn.BatchNorm2d, norm)))
-        found.append(_Layer(operator, weight, bias, 2 * [*convolution.padding], [*convolution.stride]))
+        apart: list[Tensor] = [norm.weight, norm.bias] if isinstance(norm, ImageNorm) else []
+        weights = [_array(convolution.weight)] if apart else _folded(convolution, cast(nn.BatchNorm2d, norm))
+        constants = [graph.constant(array) for array in weights]
+        of_norm = [graph.constant(_array(tensor)) for tensor in apart]
+        found.append(_Layer(operator, constants, of_norm, 2 * [*convolution.padding], [*convolution.stride]))
     return found
 
 

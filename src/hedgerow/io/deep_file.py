@@ -10,7 +10,7 @@ from hedgerow.deep.convnet import ConvNet, InputScale
 from hedgerow.deep.deepstack import STACK, DeepStack
 from hedgerow.deep.member_nets import ALONE, READING
 from hedgerow.deep.record import Deepening
-from hedgerow.deep.unet import UNet
+from hedgerow.deep.unet import NORMS, Norm, UNet
 from hedgerow.errors import ModelError, refuse_unless
 from hedgerow.features.protocol import are_statistics
 from hedgerow.io.checks import number, table, whole
@@ -44,6 +44,7 @@ def description(model: DeepStack) -> dict[str, Any]:
     first = all_nets[0]
     return {
         **{name: getattr(first.network, name) for name in SIZES},
+        "norm": first.network.norm,
         "members": {name: len(nets) for name, nets in model.nets.items()},
         "weights": dict(model.weights),
         "features": list(first.features),
@@ -55,6 +56,8 @@ def description(model: DeepStack) -> dict[str, Any]:
 def rebuild(base: StackNet, described: dict[str, Any], given: dict[str, np.ndarray]) -> DeepStack:
     """The model of a file; raises ModelError unless its networks fit the stack and their weights are finite."""
     sizes = {name: whole(described[name], *limits_of(ConvConfig, name), name) for name in SIZES}
+    norm = described.get("norm", "batch")  # the first files did not say
+    refuse_unless(norm in NORMS, "the normalisation of its networks is not known here")
     counts = {
         name: whole(count, 1, MAX_NETS, "number of networks")
         for name, count in table(described["members"], "list of members").items()
@@ -74,7 +77,7 @@ def rebuild(base: StackNet, described: dict[str, Any], given: dict[str, np.ndarr
     for name, count in counts.items():
         n_inputs = scale.n_outputs + end - first + (base.n_classes if name == READING else 0)
         of_member = [
-            _network(n_inputs, base.n_classes, sizes, _taken(given, f"{PREFIX}{name}.{k}.")) for k in range(count)
+            _network(n_inputs, base.n_classes, sizes, norm, _taken(given, f"{PREFIX}{name}.{k}.")) for k in range(count)
         ]
         nets[name] = tuple(
             ConvNet(network, scale, (first, end), name == READING, orientations) for network in of_member
@@ -88,10 +91,10 @@ def _taken(given: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
     return {name.removeprefix(prefix): given.pop(name) for name in list(given) if name.startswith(prefix)}
 
 
-def _network(n_inputs: int, n_classes: int, sizes: dict[str, int], given: dict[str, np.ndarray]) -> UNet:
+def _network(n_inputs: int, n_classes: int, sizes: dict[str, int], norm: Norm, given: dict[str, np.ndarray]) -> UNet:
     """A network with these weights; its shapes are known before any memory is asked for."""
     with torch.device("meta"):
-        network = UNet(n_inputs, n_classes, **sizes)
+        network = UNet(n_inputs, n_classes, **sizes, norm=norm)
     state = network.state_dict()
     shapes = {name: tuple(tensor.shape) for name, tensor in state.items() if not name.endswith(_COUNTER)}
     refuse_unless({name: array.shape for name, array in given.items()} == shapes, "its networks do not fit")

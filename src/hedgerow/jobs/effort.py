@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("hedgerow")
 Effort = Literal["fast", "good", "best"]
 EFFORTS: tuple[Effort, ...] = ("fast", "good", "best")
+BEST_PIXELS = 2**14
+"""Per step of a refinement on a GPU that a convolutional level follows, which makes the network many times more: all of
+them are worth 0.02 to the network (docs/results.md), and hardly anything to what comes after it."""
 CHOOSING = {"good": 0.25, "best": 0.1}  # part of the minutes that may go into choosing how to refine
 
 
@@ -226,7 +229,9 @@ class _Run:
         begun = time.monotonic()
         settings = self.files.settings(
             "deep",
-            lambda: deep_settings(net, self.labelled, choice.is_turned, self.device, self.until, self.config.seed),
+            lambda: deep_settings(
+                net, self.labelled, choice.is_turned, self.device, self.until, self.config.seed, self.say, self.report
+            ),
         )
         self.say(
             f"convolutional networks: {len(tasks_of(settings, self.labelled))} of {settings.conv.base} channels, "
@@ -270,6 +275,8 @@ class _Run:
         begun = time.monotonic()
         until = None if self.until is None else begun + CHOOSING[effort] * max(self.until - begun, 0)
         first = replace(RefineConfig(), seed=self.config.seed, held_out=0.0)
+        if effort == "best" and self.device != "cpu":
+            first = replace(first, pixels=BEST_PIXELS)
         choice = self.files.choice(
             lambda: choose_refinement(
                 self.labelled, self.config, first, until=until, device=self.device, say=self.say, report=self.report

@@ -1,0 +1,50 @@
+"""Which convolutional network suits some images: how its channels are normalised and how many there are, by mean Dice
+on a part of the images that it did not see.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from hedgerow.config import ConvConfig
+from hedgerow.deep.unet import Norm
+
+SIZES = (16, 32)  # channels at full resolution that are tried
+NORMS: tuple[Norm, ...] = ("batch", "image")
+N_FOLDS = 4  # one is held out to choose by
+N_TRIED = len(NORMS) + len(SIZES) - 1  # networks to choose by
+FEW = 5
+"""With fewer images, batches are larger and rates lower: on drawn somites that was worth 0.05 from four images, and
+cost 0.1 from 16 (docs/deep.md)."""
+Tried = Mapping[tuple[int, Norm], float]
+"""Mean Dice by size and normalisation."""
+
+
+def for_few(conv: ConvConfig, n_images: int) -> ConvConfig:
+    """The settings for so many images."""
+    return conv if n_images >= FEW else replace(conv, batch=2 * conv.batch, learning_rate=conv.learning_rate / 3)
+
+
+def choose(
+    conv: ConvConfig, sizes: Sequence[int], norms: Sequence[Norm], dice: Callable[[ConvConfig], float]
+) -> tuple[ConvConfig, Tried]:
+    """The best settings, and what was tried: the normalisations in the first size, then the sizes with the better one.
+
+    dice: of a network with these settings. It is not asked if there is nothing to choose
+    """
+    first = replace(conv, base=sizes[0], norm=norms[0])
+    tried: dict[tuple[int, Norm], float] = {}
+    if len(sizes) * len(norms) == 1:
+        return first, tried
+    for norm in norms:
+        tried[sizes[0], norm] = dice(replace(first, norm=norm))
+    best = max(norms, key=lambda norm: tried[sizes[0], norm])
+    for size in sizes[1:]:
+        tried[size, best] = dice(replace(first, base=size, norm=best))
+    base, norm = max(tried, key=lambda one: tried[one])
+    return replace(first, base=base, norm=norm), tried
+
+
+def in_words(tried: Tried) -> str:
+    """For a line that tells what was tried."""
+    of = {"batch": "over the training images", "image": "over each image"}
+    return ", ".join(f"{base} channels normalised {of[norm]} {dice:.3f}" for (base, norm), dice in tried.items())

@@ -1,0 +1,51 @@
+"""Which convolutional network suits some images."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import hedgerow as hr
+from hedgerow.deep import choosing, fitting
+from hedgerow.images.labelled import labelled_set
+from hedgerow.progress import silent
+from helpers.deep import SMALL, pictures, small_net
+
+
+def test_normalisations_are_tried_in_the_first_size_and_sizes_with_the_better_one():
+    worth = {(16, "batch"): 0.3, (16, "image"): 0.5, (32, "image"): 0.4}
+    found, tried = choosing.choose(SMALL, (16, 32), ("batch", "image"), lambda conv: worth[conv.base, conv.norm])
+    assert tried == worth
+    assert (found.base, found.norm, found.n_steps) == (16, "image", SMALL.n_steps)
+    assert "32 channels normalised over each image 0.400" in choosing.in_words(tried)
+    found, tried = choosing.choose(SMALL, (8,), ("batch",), lambda conv: pytest.fail("there is nothing to choose"))
+    assert (found.base, tried) == (8, {})
+
+
+def test_few_images_get_larger_batches_and_lower_rates():
+    usual = hr.ConvConfig()
+    assert choosing.for_few(usual, 5) == usual
+    few = choosing.for_few(usual, 4)
+    assert (few.batch, few.learning_rate) == (8, pytest.approx(1e-3))
+
+
+@pytest.mark.parametrize("n_images", [2, 8])
+def test_a_network_is_judged_by_what_it_did_not_see(monkeypatch, n_images):
+    images, labels = pictures(n_images)
+    labelled, seen = labelled_set(images, labels), []
+    monkeypatch.setattr(fitting, "SIZES", (2, 3))
+    real = fitting.MemberNets._begun
+
+    def begun(self, task):
+        found = real(self, task)
+        n_held = sum(int((part == 0).sum()) for part in self.folds.parts)
+        seen.append((task.fold, sum(len(sheet.labelled_places) for sheet in found[1]) + n_held, n_held))
+        return found
+
+    monkeypatch.setattr(fitting.MemberNets, "_begun", begun)
+    config = hr.DeepConfig(conv=SMALL)
+    found, tried = fitting.choose_network(small_net(images, labels), labelled, config, "cpu", silent)
+    assert len(tried) == choosing.N_TRIED
+    assert max(tried, key=lambda one: tried[one]) == (found.conv.base, found.conv.norm)
+    n_pixels = sum(image.target.size for image in labelled)
+    assert [one[:2] for one in seen] == [(0, n_pixels)] * choosing.N_TRIED, "it learns from all but the fold"
+    assert 0 < seen[0][2] < n_pixels
