@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
+import bench_ahead
 import bench_day
 import bench_encoders
 import bench_export
@@ -50,6 +51,7 @@ BENCHMARKS = {
     "network": bench_net,
     "gpu": bench_gpu,
     "tables": bench_tables,
+    "ahead": bench_ahead,
     "day": bench_day,
     "paint": bench_paint,
     "large": bench_large,

@@ -68,6 +68,10 @@ class ConvNet:
     orientations: int = 1
 
     @property
+    def reads_features(self) -> bool:
+        return self.features[0] < self.features[1]
+
+    @property
     def device(self) -> torch.device:
         return next(self.network.parameters()).device
 
@@ -84,13 +88,12 @@ class ConvNet:
     def read(self, image: np.ndarray, features: np.ndarray | None, before: np.ndarray | None) -> Tensor:
         """(M,H,W) what it reads, on its device.
 
-        image: (M,H,W); features, before: (F,H,W) and (C,H,W), or None if it does not read them
+        image: (M,H,W); features, before: (F,H,W), just those that it reads, and (C,H,W), or None if it reads none
         """
         given = [self.scale.apply(image)]
-        first, end = self.features
-        if first < end:
+        if self.reads_features:
             assert features is not None
-            given.append(features[first:end])
+            given.append(features)
         if self.reads:
             assert before is not None
             given.append(before)

@@ -162,5 +162,6 @@ class DeepStack(Answers):
 def _square(net: ConvNet, square: Region, image: np.ndarray, features: np.ndarray, before: np.ndarray) -> np.ndarray:
     """(C,h,w) class probabilities of a square of planes (M,H,W), by a network that sees its surroundings."""
     seen = square.grown(net.network.reach, *image.shape[1:])
-    proba = net.proba(seen.of(image), seen.of(features), seen.of(before))
+    read = features[slice(*net.features)]
+    proba = net.proba(seen.of(image), seen.of(read), seen.of(before))
     return square.within(seen).of(proba)

@@ -58,7 +58,11 @@ class MemberNets:
         self.device, self.labelled = torch.device(device), folds.labelled
         self.scale = fit_scale(self.labelled.images, net.features.blank)
         first, end = self.read_features = features_read(net, config)
-        self.features = [net.features.compute(image.planes) if first < end else None for image in self.labelled]
+        # In half precision, as what the stack says: networks need no more, and all images are held at once.
+        self.features = [
+            net.features.compute(image.planes)[first:end].astype(np.float16) if first < end else None
+            for image in self.labelled
+        ]
         self.step = max(1, round(np.sqrt(sum(image.target.size for image in self.labelled) / SAMPLES)))
 
     def train(self, tasks: Sequence[Task], report: Report) -> list[Trained]:

@@ -1,0 +1,181 @@
+"""Beside the U-Net: mean Dice on test images of a stack, its refined network, the convolutional level on top, and a
+U-Net trained as that level's networks are, from the same images.
+
+Sizes and normalisations of the networks are fixed; they were chosen on images that are neither trained nor tested on
+(docs/deep.md). Both sides have them. Every job is a process of its own, HEDGEROW_BENCH_AT_ONCE of them side by side,
+and its rows are kept in a file, so that a run that was ended goes on. HEDGEROW_BENCH_VNC names the folder of
+`vnc_sstem`; HEDGEROW_BENCH_SETS, the sets to run, with ";" between them. On a CPU it would take days, so there it runs
+only what that names.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from hedgerow.config import ConvConfig, DeepConfig, RefineConfig, StackConfig
+from hedgerow.experiments.data import load_set, recounted, scored, shrunk
+from hedgerow.images.labelled import LabelledSet
+from hedgerow.images.regions import Region
+from hedgerow.predict.tiling import predict_indices
+from hedgerow.progress import silent
+from measure import DRAWN, table
+
+TITLE = "Beside the U-Net"
+SEEDS = range(3)
+N_NETWORKS = 2  # of each member; `--effort best` trains 4 on a GPU
+PIXELS = 8192  # of a step of refinement, as on a CPU
+KEPT = DRAWN / "ahead.jsonl"
+MODELS = ("U-Net", "FCN", "stack", "refined", "best")
+
+
+@dataclass(frozen=True)
+class Set:
+    """data: drawn images by name, or "vnc"; size: (H,W) of drawn ones; base, norm: of the networks"""
+
+    data: str
+    n_train: int
+    n_test: int
+    size: tuple[int, int] | None
+    base: int
+    norm: Literal["batch", "image"]
+
+
+SETS = {
+    "somites, 16": Set("somites", 16, 16, (256, 256), 16, "batch"),
+    "somites, 4": Set("somites", 4, 16, (256, 256), 32, "batch"),
+    "vnc_sstem, 16": Set("vnc", 16, 4, None, 32, "image"),
+    "vnc_sstem, 4": Set("vnc", 4, 4, None, 32, "image"),
+    "vnc_sstem, 1": Set("vnc", 1, 4, None, 32, "image"),
+    "bodies, 40": Set("bodies", 40, 20, (120, 160), 32, "image"),
+}
+TINY = Set("somites", 5, 2, (48, 48), 4, "batch")
+
+
+def images_of(of: Set) -> tuple[LabelledSet, LabelledSet]:
+    """To learn from, the first ones, and to test on."""
+    if of.data != "vnc":
+        train, test = (load_set(of.data, part, n, of.size) for part, n in (("train", of.n_train), ("test", of.n_test)))
+        return train, test
+    folder = os.environ["HEDGEROW_BENCH_VNC"]
+    train, test = (shrunk(load_set(folder, part), 2) for part in ("train", "test"))
+    return recounted(replace(train, images=train.images[: of.n_train])), test
+
+
+def rows_of(name: str, model: str, seed: int, small: bool) -> Iterator[dict[str, Any]]:
+    """Scores of a job: a network of the comparison, or "best" with what comes before it."""
+    import torch
+
+    from hedgerow.deep.adapting import TURNED
+    from hedgerow.deep.choosing import for_few
+    from hedgerow.deep.fitting import deepen_labelled
+    from hedgerow.deep.members import levels_and_members
+    from hedgerow.experiments.baselines import BaselineConfig, fit_baseline
+    from hedgerow.forest.autocontext import grow_stack
+    from hedgerow.network.mapping import to_convnet
+    from hedgerow.refinement.loop import refine_labelled
+
+    of, device = TINY if small else SETS[name], "cuda" if torch.cuda.is_available() else "cpu"
+    train, test = images_of(of)
+    is_depth, has_up = of.data == "bodies", of.data != "vnc"
+    conv = for_few(
+        ConvConfig(n_down=5, base=of.base, norm=of.norm, n_steps=4 if small else 1500, seed=seed), len(train)
+    )
+    conv = conv if has_up else replace(conv, augment=TURNED, orientations=8)
+    conv = replace(conv, batch=8) if is_depth else conv  # these images are small
+
+    def row(model: str, found: Sequence[np.ndarray], **more: Any) -> dict[str, Any]:
+        dice = float(scored(test, [np.asarray(one, np.uint8) for one in found]).mean_dice)
+        return {"set": name, "seed": seed, "model": model, "dice": dice, "device": device, **more}
+
+    if model in ("U-Net", "FCN"):
+        kind: Any = {"U-Net": "unet", "FCN": "fcn"}[model]
+        images: Any = "depth" if is_depth else "plain"
+        config = BaselineConfig(network=kind, sizes=(of.base,), norms=(of.norm,), images=images, conv=conv)
+        net = fit_baseline(train, config, device=device, progress=silent)
+        yield row(model, [net.predict_indices(image.planes) for image in test])
+        return
+    kinect = StackConfig.kinect(held_out="folds", n_trees=10, seed=seed)
+    stack = grow_stack(train, kinect if is_depth else StackConfig(seed=seed), progress=silent)
+    yield row("stack", [predict_indices(stack, image.planes) for image in test])
+    refining = RefineConfig(seed=seed, held_out=0.0, pixels=PIXELS, n_steps=3 if small else 300)
+    refining = refining if has_up else replace(refining, augment=TURNED)
+    refined = refine_labelled(to_convnet(stack).to(device), train, refining, progress=silent)
+    yield row("refined", [predict_indices(refined, image.planes) for image in test])
+    settings = DeepConfig(n_networks=N_NETWORKS, conv=conv, seed=seed)
+    deep = deepen_labelled(refined, train, settings, device=device, progress=silent)
+    said = [levels_and_members(deep, image.planes, Region(0, image.size[0], 0, image.size[1]))[1] for image in test]
+    alone = {member: row(member, [one[member].argmax(0) for one in said])["dice"] for member in said[0]}
+    yield row("best", [deep.joined(one).argmax(0) for one in said], members=alone, weights=dict(deep.weights))
+
+
+def _run_job(job: tuple[str, str, int, bool]) -> None:
+    """In a process of its own, unless its rows are kept already."""
+    name, model, seed, small = job
+    if any((row["set"], row["model"], row["seed"]) == (name, model, seed) for row in kept()):
+        return
+    subprocess.run([sys.executable, __file__, *map(str, (name, model, seed, int(small)))], check=True)
+
+
+def kept() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in KEPT.read_text().splitlines()] if KEPT.exists() else []
+
+
+def wanted() -> list[str]:
+    """The sets that are here, and asked for."""
+    asked = os.environ.get("HEDGEROW_BENCH_SETS")
+    if asked is None and not has_gpu():
+        return []
+    here = [name for name, of in SETS.items() if of.data != "vnc" or "HEDGEROW_BENCH_VNC" in os.environ]
+    return [name for name in here if asked is None or name in asked.split(";")]
+
+
+def has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def run(small: bool = False) -> str:
+    names = ["tiny"] if small else wanted()
+    if not names:
+        return "There is no GPU, and HEDGEROW_BENCH_SETS names no set: left out."
+    jobs = [
+        (name, model, seed, small)
+        for name in names
+        for model in ("best", "U-Net", *["FCN"] * (name.startswith("bodies")))
+        for seed in (SEEDS if not small else (0,))
+    ]
+    KEPT.parent.mkdir(exist_ok=True)
+    if small:
+        KEPT.unlink(missing_ok=True)
+    with ThreadPoolExecutor(int(os.environ.get("HEDGEROW_BENCH_AT_ONCE", 1))) as pool:
+        list(pool.map(_run_job, jobs))
+    return shown(kept(), names)
+
+
+def shown(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
+    """A table with the mean over the seeds, and each."""
+
+    def cell(name: str, model: str) -> str:
+        found = [row["dice"] for row in rows if (row["set"], row["model"]) == (name, model)]
+        return f"{np.mean(found):.3f} ({', '.join(f'{dice:.3f}' for dice in found)})" if found else "-"
+
+    text = table(
+        ("set, training images", *MODELS), [(name, *(cell(name, model) for model in MODELS)) for name in names]
+    )
+    return f"Mean Dice on test images, the mean over the seeds and each of them.\n\n{text}"
+
+
+if __name__ == "__main__":
+    for one in rows_of(sys.argv[1], sys.argv[2], int(sys.argv[3]), bool(int(sys.argv[4]))):
+        with KEPT.open("a") as file:
+            file.write(json.dumps(one) + "\n")
