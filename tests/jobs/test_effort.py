@@ -16,6 +16,7 @@ from hedgerow.deep.choosing import N_TRIED
 from hedgerow.deep.fitting import tasks_of
 from hedgerow.images.labelled import labelled_set
 from hedgerow.jobs import effort, plans
+from hedgerow.jobs.whole_plan import WholePlan
 from hedgerow.progress import silent
 from hedgerow.threads import threads
 from helpers.deep import SMALL, STACK, pictures
@@ -232,3 +233,28 @@ def test_smaller_networks_are_planned_where_larger_ones_could_not_be_trained_lon
     few = planned(plans.ENOUGH - 200)
     assert few.base == plans.SMALLER
     assert few.n_steps == pytest.approx(2 * (plans.ENOUGH - 200), abs=3)
+
+
+def test_progress_is_that_of_the_whole_plan():
+    now, told = [0.0], []
+    plan = WholePlan([10.0, 30.0, 60.0], lambda *report: told.append(report), lambda: now[0])
+    for stage, seconds in ((0, 5.0), (1, 0.0), (1, 15.0), (1, 99.0), (2, 30.0)):
+        if seconds == 0.0 or stage != 1:
+            plan.begin(stage)
+        now[0] += seconds
+        plan.report("trees: many", 3, 4)
+    assert [done for _, done, _ in told] == [50, 100, 250, 385, 700], "late work does not run ahead of its stage"
+    assert {total for _, _, total in told} == {1000}
+    assert told[-1][0] == "trees: many (stage 3 of 3)"
+
+
+def test_every_stage_tells_how_far_all_is(monkeypatch):
+    told = []
+    images, labels = pictures()
+    hr.fit(images, labels, "best", STACK, progress=lambda *report: told.append(report))
+    parts = [done / total for _, done, total in told]
+    assert parts == sorted(parts), "it never goes back"
+    assert {what[-14:] for what, _, _ in told} == {f"(stage {n} of 3)" for n in (1, 2, 3)}
+    told.clear()
+    hr.fit(images, labels, "fast", STACK, progress=lambda *report: told.append(report))
+    assert not any("stage" in what for what, _, _ in told)

@@ -30,9 +30,10 @@ from hedgerow.images.pairing import FilesSpec
 from hedgerow.images.reading import Pages
 from hedgerow.io import model_file
 from hedgerow.jobs.inputs import Say, unsaid
-from hedgerow.jobs.plans import BEST_MINUTES, deep_settings, expected
+from hedgerow.jobs.plans import BEST_MINUTES, EFFORTS, deep_settings, expected, stage_seconds
 from hedgerow.jobs.stage_files import StageFiles, forget
 from hedgerow.jobs.training import Reading, prepared
+from hedgerow.jobs.whole_plan import WholePlan
 from hedgerow.predict.devices import check_device
 from hedgerow.predict.evaluate import score
 from hedgerow.progress import Report, duration, reporting
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("hedgerow")
 Effort = Literal["fast", "good", "best"]
-EFFORTS: tuple[Effort, ...] = ("fast", "good", "best")
 BEST_PIXELS = 2**14
 """Per step of a refinement on a GPU that a convolutional level follows, which makes the network many times more: all of
 them are worth 0.02 to the network (docs/results.md), and hardly anything to what comes after it."""
@@ -178,7 +178,8 @@ def fit_labelled(
     until = None if allowed is None else begun + 60 * allowed
     with reporting(progress) as report:
         files = StageFiles(folder, effort, minutes, config, labelled)
-        run = _Run(labelled, config, tuple(image.mark for image in reserved), device, begun, until, files, say, report)
+        plan = WholePlan(stage_seconds(labelled, effort, minutes, device), report)
+        run = _Run(labelled, config, tuple(image.mark for image in reserved), device, begun, until, files, say, plan)
         fitted = run.fast() if effort == "fast" else run.good() if effort == "good" else run.best()
     say(fitted.text())
     if reserved:
@@ -208,8 +209,12 @@ class _Run:
     until: float | None
     files: StageFiles
     say: Say
-    report: Report
+    plan: WholePlan
     stages: list[Stage] = field(default_factory=list)
+
+    @property
+    def report(self) -> Report:
+        return self.plan.report
 
     def fast(self) -> Fitted:
         return Fitted(self._stack(), self.stages)
@@ -226,7 +231,7 @@ class _Run:
         stack = self._stack()
         net, choice = self._refined(stack, "best")
         before = net if self.stages[-1].kept else stack
-        begun = time.monotonic()
+        begun = self._begin(2)
         settings = self.files.settings(
             "deep",
             lambda: deep_settings(
@@ -248,8 +253,13 @@ class _Run:
         self.stages.append(Stage("convolutional level", scores["stack"], scores[TOGETHER], seconds, is_better))
         return Fitted(deep if is_better else before, self.stages)
 
+    def _begin(self, stage: int) -> float:
+        """When it begins."""
+        self.plan.begin(stage)
+        return time.monotonic()
+
     def _stack(self) -> ForestStack:
-        begun = time.monotonic()
+        begun = self._begin(0)
 
         def scored(level: int, dice: float, held: GroupsOf) -> None:
             self.say(f"  level {level}: {dice:.3f}")
@@ -272,7 +282,7 @@ class _Run:
         from hedgerow.network.stacknet import StackNet
         from hedgerow.refinement.loop import refine_labelled
 
-        begun = time.monotonic()
+        begun = self._begin(1)
         until = None if self.until is None else begun + CHOOSING[effort] * max(self.until - begun, 0)
         first = replace(RefineConfig(), seed=self.config.seed, held_out=0.0)
         if effort == "best" and self.device != "cpu":

@@ -22,6 +22,7 @@ STACK_SECONDS = 75.0  # of a CPU, for a stack on a megapixel of grey images; it 
 REFINE_SECONDS = 0.4  # of a CPU, for a step of refinement
 TRIED = 1000  # steps of refinement in all, those that choose its settings included
 REFINED = 300  # of one
+EFFORTS = ("fast", "good", "best")
 BEST_MINUTES = 22.0  # of all of `best` on a CPU, if no time is given
 GPU_SECONDS = 120.0  # of 11 networks, 1,500 steps each of 7 ms, as measured on an H200
 SPARE = 0.9  # part of the time that steps are planned for
@@ -36,12 +37,20 @@ def expected(labelled: LabelledSet, effort: str, minutes: float | None, device: 
     """In words: what it is expected to take."""
     if minutes is not None:
         return f"about {duration(60 * minutes)}, as asked for"
+    return f"expected to take about {duration(sum(stage_seconds(labelled, effort, minutes, device)))}"
+
+
+def stage_seconds(labelled: LabelledSet, effort: str, minutes: float | None, device: str) -> list[float]:
+    """What each stage of an effort is expected to take: the forests, their refinement, the convolutional level."""
     stack, step = _stack_seconds(labelled) + 3, REFINE_SECONDS / get_threads()
-    seconds = stack if effort == "fast" else 2 * stack + TRIED * step
-    if effort == "best":
-        on_gpu = seconds + GPU.n_folds * (stack + REFINED * step) + GPU_SECONDS
-        seconds = max(60 * BEST_MINUTES, seconds) if device == "cpu" else on_gpu
-    return f"expected to take about {duration(seconds)}"
+    seconds = [stack, stack + TRIED * step, GPU.n_folds * (stack + REFINED * step) + GPU_SECONDS]
+    seconds = seconds[: EFFORTS.index(effort) + 1]
+    if minutes is None and effort == "best" and device == "cpu":
+        minutes = BEST_MINUTES
+    if minutes is not None:
+        # The last stage has the time that is left. Little time shortens the refinement too, by no one knows how much.
+        seconds[-1] = max(60 * minutes - sum(seconds[:-1]), seconds[-1] / 10)
+    return seconds
 
 
 def deep_settings(
