@@ -1,5 +1,7 @@
 """Back to forests: they learn to say what the whole model says."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,7 @@ pytest.importorskip("torch")
 import hedgerow as hr
 from hedgerow import jobs
 from hedgerow.progress import silent
-from helpers.deep import equal_weights, pictures, small_deep
+from helpers.deep import STACK, equal_weights, pictures, small_deep
 from helpers.files import write
 from helpers.refusals import assert_one_sentence
 
@@ -58,3 +60,18 @@ def test_what_cannot_be_distilled_is_refused(deep):
     with pytest.raises(hr.InputError) as problem:
         hr.distil(deep, [])
     assert_one_sentence(problem, "there are none")
+
+
+def test_forests_grown_anew_learn_from_what_the_model_says(deep):
+    images = pictures(6, seed=9)[0]
+    deep = replace(
+        deep, weights={"stack": 0.98, "alone": 0.01, "reading": 0.01}
+    )  # or it would say one class everywhere
+    small = hr.distil(deep, images, anew=True)
+    assert small.classes == deep.classes
+    assert small.settings["mapped_back"] == "distilled"
+    assert set(deep.known.seen) < set(small.known.seen), "it has seen these images, too"
+    own = hr.fit_stack(images, [deep.predict(image) for image in images], STACK)
+    for mine, theirs in zip(small.levels[:-1], own.levels, strict=False):
+        np.testing.assert_array_equal(mine.threshold, theirs.threshold)
+    assert distance(small, deep, images) < distance(own, deep, images), "and its votes are fitted"
