@@ -9,9 +9,9 @@ from scipy import sparse
 
 from hedgerow.config import StackConfig
 from hedgerow.images.metrics import Scores, confusion
-from hedgerow.images.regions import Region
-from hedgerow.paint.live import MOST, Codes, Table, Walkable, grow_on_codes, some_of
+from hedgerow.paint.live import MOST, Codes, Table, grow_on_codes, some_of
 from hedgerow.paint.project import Project
+from hedgerow.paint.squares import Walkable
 from hedgerow.paint.telling import Teller
 
 LITTLE = 30  # painted pixels: with fewer, a class is hardly known
@@ -96,8 +96,7 @@ def _mistakes(
     """(C,C) confusion on pixels `held` of a forest grown on pixels `seen`; read: codes (S,P)."""
     seen = seen[some_of(target[seen].astype(np.uint8), MOST)]
     forest = grow_on_codes(np.ascontiguousarray(read[seen].T), target[seen], edges, n_classes, config)
-    line = np.ascontiguousarray(read[held])[None]
-    found = Walkable.of(forest).walked(line, Region(0, 1, 0, len(held))).classes[0]
+    found = Walkable.of(forest).classes_of(read[held])
     return confusion(target[held].astype(np.uint8)[None], found[None], n_classes)
 
 

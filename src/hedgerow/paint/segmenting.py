@@ -14,11 +14,12 @@ from hedgerow.errors import HedgerowError
 from hedgerow.images.regions import Region
 from hedgerow.kernels import reused
 from hedgerow.paint.labels import TILE
-from hedgerow.paint.live import BLOCK, MOST, Codes, Grown, Table, Walkable, grown_on, live_config, n_codes
+from hedgerow.paint.live import BLOCK, MOST, Codes, Grown, Table, grown_on, live_config, n_codes
 from hedgerow.paint.numbers import Numbers
 from hedgerow.paint.project import Project
 from hedgerow.paint.pyramid import level_size, n_levels
 from hedgerow.paint.results import Block, Layer, Result, tiles_of
+from hedgerow.paint.squares import Walkable
 from hedgerow.paint.stacks import Interrupted, give_way, grown_stack, stack_blocks, wants_stack
 from hedgerow.paint.telling import Teller
 from hedgerow.paint.warming import STEPS, run_all
@@ -266,7 +267,7 @@ class Segmenter:
                     teller.progress("features", text, min(done, n_missing), n_missing, began)
             jobs = [(place, at) for place in places for at in of_block[place]]
             blocks = {place: self.codes.block(image, level, place) for place in places}
-            windows = [_window(place, at, blocks[place].shape) for place, at in jobs]
+            windows = [_window(place, at, blocks[place].size) for place, at in jobs]
             walked = map_threads(
                 lambda job: walkable.walked(*job),
                 [(blocks[place], window) for (place, _), window in zip(jobs, windows, strict=True)],
@@ -317,10 +318,10 @@ def _joined(new: Layer, before: list[Layer]) -> list[Layer]:
     return sorted([Layer(new.level, {**same, **new.blocks}), *others], key=lambda layer: layer.level)
 
 
-def _window(place: tuple[int, int], at: tuple[int, int], shape: tuple[int, ...]) -> Region:
-    """A tile inside the block of codes (h,w,P) that holds it."""
+def _window(place: tuple[int, int], at: tuple[int, int], size: tuple[int, int]) -> Region:
+    """A tile inside the block of this size that holds it."""
     top, left = at[0] * TILE - place[0] * BLOCK, at[1] * TILE - place[1] * BLOCK
-    return Region(top, min(top + TILE, shape[0]), left, min(left + TILE, shape[1]))
+    return Region(top, min(top + TILE, size[0]), left, min(left + TILE, size[1]))
 
 
 def _some_at_once(places: list[tuple[int, int]], n: int) -> list[list[tuple[int, int]]]:
