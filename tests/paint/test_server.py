@@ -76,22 +76,30 @@ def test_strokes_become_labels_and_an_overlay(client):
         visible = window.hear("overlay", scope="visible")
         assert (visible["image"], visible["level"]) == (0, 0)
         assert visible["region"] == [0, 300, 0, 280]
-        window.hear("overlay", scope="whole")
+        whole = window.hear("overlay", scope="whole")
+        assert whole["result"] >= visible["result"]
         full = window.hear("overlay", scope="full")
         numbers = window.hear("numbers")
         while numbers["held_out"] is None:
             numbers = window.hear("numbers")
     assert client.array("/api/images/0/labels/0/0/0")[20, 20] == 0
     assert client.array("/api/images/1/labels/0/0/0") is None
-    found = client.array(f"/api/images/0/overlay/{full['result']}/0/0/0")
+    found = client.overlay(full["result"])
     truth = np.minimum(drawn(0, SIZE)[1], 1)[:256, :256]
     assert np.mean(found == truth) > 0.9
-    sure = client.array(f"/api/images/0/overlay/{full['result']}/1/0/0?what=uncertainty")
-    assert (sure.shape, int(np.median(sure)) < 100) == ((150, 140), True)
-    proba = [client.array(f"/api/images/0/overlay/{full['result']}/0/0/0?what=proba&class={k}") for k in (0, 1, 2)]
+    sure = client.overlay(full["result"], level=1, size=(150, 140), what="uncertainty")
+    assert np.median(sure) < 100
+    proba = [client.overlay(full["result"], what=f"proba&class={k}") for k in (0, 1, 2)]
     assert np.array_equal(proba[1] > proba[0], found == 1)
     assert not proba[2].any()
-    assert client.get(f"/api/images/0/overlay/{full['result']}/0/0/0?what=else")[0] == 400
+    address = f"/api/images/0/overlay/{full['result']}/0?tiles="
+    assert client.get(f"{address}0.0&what=else")[0] == 400
+    _, headers, together = client.get(f"{address}0.0,1.1,5.5,0.1")
+    assert headers["x-known"] == "1101"
+    sizes = (256 * 256, 44 * 24, 256 * 24)
+    assert len(together) == sum(sizes)
+    assert together[: sizes[0]] == found.tobytes()
+    assert together[sizes[0] + sizes[1] :] == client.overlay(full["result"], (0, 1), (256, 24)).tobytes()
     assert numbers["held_out"] > 0.8
     assert numbers["pixels"].keys() == {"0", "1"}
 
@@ -104,7 +112,7 @@ def test_an_old_result_is_gone(client):
         window.paint(id="more", value=0, points=[[100, 20]])
         window.hear("overlay", scope="visible")
         window.hear("overlay", scope="full")
-    assert client.get(f"/api/images/0/overlay/{first['result']}/0/0/0")[0] == 410
+    assert client.get(f"/api/images/0/overlay/{first['result']}/0?tiles=0.0")[0] == 410
 
 
 def test_undo_redo_and_reload(client):
@@ -162,7 +170,7 @@ def test_paint_on_one_image_segments_the_other(client):
         window.hear("overlay", scope="whole", image=0)
         window.say(LOOK | {"image": 1})
         result = window.hear("overlay", scope="whole", image=1)["result"]
-    found = client.array(f"/api/images/1/overlay/{result}/0/0/0")
+    found = client.overlay(result, image=1)
     assert np.mean(found == np.minimum(drawn(1, SIZE)[1], 1)[:256, :256]) > 0.85
 
 

@@ -36,18 +36,18 @@ class Workshop:
 
     def train(self, report: Report) -> Message:
         """The model that the command line would make."""
-        output, stamp = self.project.folder / MODEL, self._stamp()
+        output, stamp = self.project.folder / MODEL, self.project.stamp
         trained = train(self.project, output, report)
         self._made = stamp, output
         score = f", mean Dice {trained.held_out[-1]:.3f} on {trained.unseen} held out" if trained.held_out else ""
         words = f"forests of {trained.stack.levels[0].n_trees} trees, {trained.stack.n_levels} level(s)"
-        self._show(output, words, report)
+        self._show(output, words, stamp, report)
         text = f"trained on {len(self.project.painted_images())} image(s){score}; {megabytes(trained.n_bytes)}"
         return self._done("train", text, output)
 
     def improve(self, how: str, report: Report) -> Message:
         """A better model: its network refined, convolutional levels, or features of a pretrained network."""
-        images, output, stamp = write_label_maps(self.project), self.project.folder / IMPROVED, self._stamp()
+        images, output, stamp = write_label_maps(self.project), self.project.folder / IMPROVED, self.project.stamp
         labels = self.project.folder / LABELS
         said: list[str] = []
         if how in EFFORTS:
@@ -62,7 +62,7 @@ class Workshop:
             score = f": mean Dice {trained.held_out[-1]:.3f} on {trained.unseen} held out" if trained.held_out else ""
             text = f"features {features}{score}"
         self._made = stamp, output
-        self._show(output, {"refine": "refined", "deep": "convolutional"}.get(how, f"with {how}"), report)
+        self._show(output, {"refine": "refined", "deep": "convolutional"}.get(how, f"with {how}"), stamp, report)
         return self._done("improve", text, output)
 
     def export(self, what: list[str], report: Report) -> Message:
@@ -70,8 +70,8 @@ class Workshop:
         number, folder = self.exports.new_folder()
         model = None
         if any(one != "labels" for one in what):
-            if self._made is None or self._made[0] != self._stamp() or not self._made[1].is_file():
-                stamp, output = self._stamp(), self.project.folder / MODEL
+            if self._made is None or self._made[0] != self.project.stamp or not self._made[1].is_file():
+                stamp, output = self.project.stamp, self.project.folder / MODEL
                 train(self.project, output, report)
                 self._made = stamp, output
             model = self._made[1]
@@ -90,12 +90,7 @@ class Workshop:
         made = commands(self.project, model if job == "train" else self.project.folder / MODEL)
         return {"say": "done", "job": job, "text": text, "files": told, "commands": made}
 
-    def _stamp(self) -> tuple[int, ...]:
-        """What tells one state of the paint from another."""
-        with self.project.lock:
-            return tuple(labels.n_changes for labels in self.project.labels)
-
-    def _show(self, path: Path, words: str, report: Report) -> None:
+    def _show(self, path: Path, words: str, paint: tuple[int, ...], report: Report) -> None:
         """The segmentation of the image on the screen by a model; of a large image, of the part on the screen."""
         view = self.engine.view
         if view is None:
@@ -108,7 +103,7 @@ class Workshop:
         tiles = tiles_of((region.top, region.bottom, region.left, region.right), (height, width))
         blocks = predicted_tiles(model, self.codes.pyramid(view.image), tiles, report)
         layers = [Layer(0, blocks)]
-        result = Result(self._next_id(), view.image, (height, width), model.classes, layers, "full", words)
+        result = Result(self._next_id(), view.image, (height, width), model.classes, layers, "full", words, paint)
         self.engine.show(result, region, 0.0)
 
 

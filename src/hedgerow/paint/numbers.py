@@ -25,12 +25,13 @@ class Numbers:
     def __init__(self, project: Project) -> None:
         self.project = project
         self.held_out: float | None = None
+        self.paint: tuple[int, ...] | None = None  # the stamp of the paint that the score is of
         self._taken: list[tuple[int, int, float]] = []
 
     def hold_out(
         self, codes: Codes, tables: Sequence[Table], level: int, is_enough: Callable[[], bool] = lambda: False
-    ) -> None:
-        """Score forests on strokes that they did not see; nothing changes if that `is_enough` before the end."""
+    ) -> bool:
+        """Score forests on strokes that they did not see; False, and nothing changed, if that `is_enough` before."""
         value = np.concatenate([table.value for table in tables])
         read = np.concatenate([table.codes for table in tables])
         classes = np.unique(value)
@@ -40,7 +41,7 @@ class Numbers:
         config = codes.config
         for one in range(FOLDS):
             if is_enough():
-                return
+                return False
             seen = np.flatnonzero(fold != one)
             held = np.flatnonzero((fold == one) & np.isin(value, scored))
             if len(np.unique(target[seen])) < 2 or not len(held):
@@ -50,6 +51,7 @@ class Numbers:
         result = Scores(tuple(classes.tolist()), table)
         self.held_out = None if len(scored) < 2 or not table.any() else float(result.dice[rows].mean())
         self._taken = _often(table, classes.tolist(), rows.tolist())
+        return True
 
     def tell(self, teller: Teller, image: int, seconds: float | None) -> None:
         """Say the numbers of an image. seconds: of the last update"""

@@ -6,7 +6,7 @@ import itertools
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from hedgerow.paint.live import BLOCK, MOST, Codes, Grown, Table, grown_on, live
 from hedgerow.paint.numbers import Numbers
 from hedgerow.paint.project import Project
 from hedgerow.paint.pyramid import level_size, n_levels
-from hedgerow.paint.results import Block, Layer, Result, tiles_of
+from hedgerow.paint.results import Block, Layer, Result, region_at, tiles_of
 from hedgerow.paint.squares import Walkable
 from hedgerow.paint.stacks import Interrupted, give_way, grown_stack, stack_blocks, wants_stack
 from hedgerow.paint.telling import Teller
@@ -66,12 +66,14 @@ class Segmenter:
         began = time.monotonic()
         size = self.project.images[view.image].size
         level = self._level(view)
+        if self._is_shown(teller, view.image, level, view.region):
+            return
         grown, walkable, is_new = self.forest(teller, view.image, level)
         if grown is None or walkable is None:
             self.numbers.tell(teller, view.image, None)
-            self._prepare(teller, view.image, level, _at_level(view.region, level, size))
+            self._prepare(teller, view.image, level, region_at(view.region, level, size))
             return
-        shown = _at_level(view.region, level, size)
+        shown = region_at(view.region, level, size)
         blocks = self.walk(teller, view.image, walkable, level, shown, {})
         if blocks is None:
             return
@@ -90,6 +92,8 @@ class Segmenter:
         began = time.monotonic()
         size = self.project.images[image].size
         level = whole_level(size, self.most(WHOLE))
+        if self._is_shown(teller, image, level, Region(0, size[0], 0, size[1])):
+            return
         grown, walkable, is_new = self.forest(teller, image, level)
         if grown is None or walkable is None:
             return
@@ -100,6 +104,9 @@ class Segmenter:
         height, width = level_size(size, level)
         blocks = self.walk(teller, image, walkable, level, Region(0, height, 0, width), known)
         if blocks is None:
+            return
+        if before is not None and len(blocks) == len(known):  # the screen shows all of it already
+            teller.show(replace(before, scope="whole"), None, time.monotonic() - began)
             return
         finer = [] if before is None or before.classes != grown.classes else before.layers
         layers = _joined(Layer(level, blocks), [layer for layer in finer if layer.level < level])
@@ -112,9 +119,11 @@ class Segmenter:
         began = time.monotonic()
         size = self.project.images[image].size
         level = whole_level(size, self.most(WHOLE))
+        if self._is_shown(teller, image, level, Region(0, size[0], 0, size[1])):
+            return self.numbers.paint == self.project.stamp or self._hold_out(teller, image, level, began)
         if level == 0 and wants_stack(self.project):
             return self._stack(teller, image, began)
-        config = live_config(self.project.images[0].n_channels, ALL_TREES)
+        config, paint = live_config(self.project.images[0].n_channels, ALL_TREES), self.project.stamp
         try:
             tables = self._tables(level, teller)
             grown = grown_on(self.codes, tables, level, config, MOST_FOR_ALL, lambda: give_way(teller))
@@ -127,28 +136,46 @@ class Segmenter:
         blocks = self.walk(teller, image, walkable, level, Region(0, height, 0, width), {})
         if blocks is None or teller.has_news():
             return False
-        self._show_full(teller, image, grown.classes, Layer(level, blocks), TREES_WORDS.format(ALL_TREES), began)
-        self.numbers.hold_out(self.codes, tables, level, teller.has_news)
+        words = TREES_WORDS.format(ALL_TREES)
+        self._show_full(teller, image, grown.classes, Layer(level, blocks), words, paint, began)
+        return self._hold_out(teller, image, level, began)
+
+    def _hold_out(self, teller: Teller, image: int, level: int, began: float) -> bool:
+        """Score on strokes held out, and tell; False: something more urgent came in between."""
+        try:
+            tables, paint = self._tables(level, teller), self.project.stamp
+        except Interrupted:
+            return False
+        if tables and self.numbers.hold_out(self.codes, tables, level, teller.has_news):
+            self.numbers.paint = paint
         self.numbers.tell(teller, image, time.monotonic() - began)
         return True
 
+    def _is_shown(self, teller: Teller, image: int, level: int, region: Region) -> bool:
+        """Whether a better model than the quick one, of the paint as it is now, is shown there already."""
+        shown = teller.newest(image)
+        return shown is not None and shown.paint == self.project.stamp and shown.covers(level, region)
+
     def _stack(self, teller: Teller, image: int, began: float) -> bool:
+        paint = self.project.stamp
         try:
             stack = grown_stack(self.project, self.codes, teller)
             blocks = stack_blocks(stack, self.codes.pyramid(image), teller)
         except Interrupted:
             return False
         words = f"{stack.n_levels} level(s) of {stack.levels[0].n_trees} trees"
-        self._show_full(teller, image, stack.classes, Layer(0, blocks), words, began)
+        self._show_full(teller, image, stack.classes, Layer(0, blocks), words, paint, began)
         self.numbers.held_out = stack.held_out_dice[stack.n_levels - 1] if stack.held_out_dice else None
+        self.numbers.paint = paint
         self.numbers.tell(teller, image, time.monotonic() - began)
         return True
 
     def _show_full(
-        self, teller: Teller, image: int, classes: tuple[int, ...], layer: Layer, words: str, began: float
-    ) -> None:
+        self, teller: Teller, image: int, classes: tuple[int, ...], layer: Layer, words: str, paint: tuple[int, ...],
+        began: float,
+    ) -> None:  # fmt: skip
         size = self.project.images[image].size
-        result = Result(self.next_id(), image, size, classes, [layer], "full", words)
+        result = Result(self.next_id(), image, size, classes, [layer], "full", words, paint)
         teller.show(result, None, time.monotonic() - began)
 
     def _tables(self, level: int, teller: Teller) -> list[Table]:
@@ -174,7 +201,7 @@ class Segmenter:
         """The finest level at which what is on the screen has not too many pixels, or the screen's own."""
         size = self.project.images[view.image].size
         for level in range(min(view.level, n_levels(size) - 1)):
-            region = _at_level(view.region, level, size)
+            region = region_at(view.region, level, size)
             if region.height * region.width <= self.most(VISIBLE):
                 return level
         return min(view.level, n_levels(size) - 1)
@@ -285,15 +312,6 @@ def whole_level(size: tuple[int, int], most: int) -> int:
     """The finest level at which an image of this size has at most so many pixels."""
     last = n_levels(size) - 1
     return next((k for k in range(last) if np.prod(level_size(size, k)) <= most), last)
-
-
-def _at_level(region: Region, level: int, size: tuple[int, int]) -> Region:
-    """A region of the full image as one of a level, not beyond its edges."""
-    height, width = level_size(size, level)
-    top, left = (min(max(one, 0) >> level, end - 1) for one, end in ((region.top, height), (region.left, width)))
-    bottom = min(max(-(-region.bottom >> level), top + 1), height)
-    right = min(max(-(-region.right >> level), left + 1), width)
-    return Region(top, bottom, left, right)
 
 
 def _at_full(region: Region, level: int, size: tuple[int, int]) -> Region:

@@ -2,11 +2,14 @@
  * stays on the screen until that of the newer one is there, so that nothing flashes. */
 
 import { classTable, probabilityTable, uncertaintyTable } from "../colours.js";
+import { soon } from "../soon.js";
 import { TILE, touches } from "../pyramid.js";
 import { TileLayer } from "./tilelayer.js";
 
 const REMEMBERED = 8;
 const TOGETHER = 160; // milliseconds that tiles wait for each other
+const AT_ONCE = 32; // tiles of one request, as many as the server answers
+const SLICE = 4; // milliseconds that colouring may take at a time
 
 /** @typedef {{stamp: number, result: number, scope: string, level: number, region: number[]}} Result */
 
@@ -17,7 +20,10 @@ export class OverlayLayer extends TileLayer {
     /** @type {Map<number, Result[]>} what there is of each image, the newest first */
     this.results = new Map();
     this.stamps = 0;
-    this.staged = []; // tiles that have come and are not shown yet
+    this.lacking = []; // tiles that the frame under way lacks
+    this.coming = []; // tiles that have come and are not coloured yet
+    this.later = false; // more of them are coloured soon
+    this.staged = []; // tiles that are coloured and not shown yet
     this.timer = 0;
     this.arrived = () => {};
   }
@@ -62,23 +68,61 @@ export class OverlayLayer extends TileLayer {
     return newest !== undefined && newest.result !== tile.result && newest.stamp > tile.tried;
   }
 
+  /** Tiles that one frame lacks are asked for together: a request for each would take longer than its pixels. */
   ask(tile) {
-    const { level, row, col } = tile;
-    const newest = this.newest(tile);
-    const { result, stamp } = newest;
     tile.loading = true;
-    const address = `/api/images/${tile.image}/overlay/${result}/${level}/${row}/${col}?${this.what}`;
-    this.loader.ask(address, 1, () => this.needed(tile), (answer) => {
-      tile.loading = false;
-      if (answer.status === 0) return;
-      tile.tried = stamp;
-      if (answer.status === 200) this.stage(tile, result, this.merged(tile, new Uint8Array(answer.data), newest));
-      this.settle();
-      if (this.lacks(tile)) this.redraw(this.region(tile));
-    });
+    this.lacking.push({ tile, newest: this.newest(tile) });
   }
 
-  /** Colours a tile as soon as it comes: the frame that shows all of them together has little to do. */
+  draw() {
+    super.draw();
+    const groups = new Map();
+    for (const each of this.lacking.splice(0)) {
+      const key = `${each.newest.result}/${each.tile.level}`;
+      if (!groups.has(key)) groups.set(key, []);
+      groups.get(key).push(each);
+    }
+    for (const [key, wanted] of groups) {
+      for (let i = 0; i < wanted.length; i += AT_ONCE) this.fetch(key, wanted.slice(i, i + AT_ONCE));
+    }
+  }
+
+  /** @param {string} key result and level @param {{tile: Tile, newest: Result}[]} wanted */
+  fetch(key, wanted) {
+    const places = wanted.map(({ tile: { row, col } }) => `${row}.${col}`).join(",");
+    const address = `/api/images/${wanted[0].tile.image}/overlay/${key}?tiles=${places}&${this.what}`;
+    this.loader.ask(address, 1, () => wanted.some(({ tile }) => this.needed(tile)), (answer) => this.take(answer, wanted));
+  }
+
+  take(answer, wanted) {
+    let at = 0;
+    wanted.forEach(({ tile, newest }, i) => {
+      if (answer.status !== 0) tile.tried = newest.stamp;
+      if (answer.status !== 200 || answer.headers.get("X-Known")[i] !== "1") {
+        tile.loading = false;
+        return;
+      }
+      const size = tile.height * tile.width;
+      this.coming.push({ tile, newest, data: new Uint8Array(answer.data, at, size) });
+      at += size;
+    });
+    this.work();
+  }
+
+  /** Colours tiles that have come, for a few milliseconds at a time so that the brush need not wait. */
+  work() {
+    this.later = false;
+    const start = performance.now();
+    while (this.coming.length && performance.now() - start < SLICE) {
+      const { tile, newest, data } = this.coming.shift();
+      tile.loading = false;
+      this.stage(tile, newest.result, this.merged(tile, data, newest));
+      if (this.lacks(tile)) this.redraw(this.region(tile));
+    }
+    if (this.coming.length) this.later ||= soon(() => this.work());
+    this.settle();
+  }
+
   stage(tile, result, raw) {
     const next = { ...tile, raw, result, canvas: null, style: 0 };
     this.coloured(next);
