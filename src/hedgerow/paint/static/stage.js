@@ -33,6 +33,7 @@ export class Stage {
     /** @type {number[]} milliseconds of work in each of the last frames of a brush, for measuring */
     this.brushFrames = [];
     this.handling = 0;
+    this.corner = { left: 0, top: 0 };
     this.listen();
   }
 
@@ -66,8 +67,15 @@ export class Stage {
     this.labels.canvas.style.opacity = comparing ? 0 : 1;
   }
 
+  /** Notes where the stage is in the window. */
+  measure() {
+    const { left, top, width, height } = this.root.getBoundingClientRect();
+    this.corner = { left, top };
+    return { width, height };
+  }
+
   resize() {
-    const { width, height } = this.root.getBoundingClientRect();
+    const { width, height } = this.measure();
     const ratio = Math.min(globalThis.devicePixelRatio || 1, 2);
     if (!width || !height) return;
     for (const { canvas } of [...this.layers, this.marks]) {

@@ -2,14 +2,12 @@
  * stays on the screen until that of the newer one is there, so that nothing flashes. */
 
 import { classTable, probabilityTable, uncertaintyTable } from "../colours.js";
-import { soon } from "../soon.js";
 import { TILE, touches } from "../pyramid.js";
 import { TileLayer } from "./tilelayer.js";
 
 const REMEMBERED = 8;
 const TOGETHER = 160; // milliseconds that tiles wait for each other
 const AT_ONCE = 32; // tiles of one request, as many as the server answers
-const SLICE = 4; // milliseconds that colouring may take at a time
 
 /** @typedef {{stamp: number, result: number, scope: string, level: number, region: number[]}} Result */
 
@@ -21,9 +19,7 @@ export class OverlayLayer extends TileLayer {
     this.results = new Map();
     this.stamps = 0;
     this.lacking = []; // tiles that the frame under way lacks
-    this.coming = []; // tiles that have come and are not coloured yet
-    this.later = false; // more of them are coloured soon
-    this.staged = []; // tiles that are coloured and not shown yet
+    this.staged = []; // tiles that have come and are not shown yet
     this.timer = 0;
     this.arrived = () => {};
   }
@@ -102,28 +98,20 @@ export class OverlayLayer extends TileLayer {
         tile.loading = false;
         return;
       }
-      const size = tile.height * tile.width;
-      this.coming.push({ tile, newest, data: new Uint8Array(answer.data, at, size) });
-      at += size;
+      const data = new Uint8Array(answer.data, at, tile.height * tile.width);
+      at += data.length;
+      this.loader.slices.add(() => {
+        this.stage(tile, newest.result, this.merged(tile, data, newest));
+        this.settle();
+        if (this.lacks(tile)) this.redraw(this.region(tile));
+      });
     });
-    this.work();
-  }
-
-  /** Colours tiles that have come, for a few milliseconds at a time so that the brush need not wait. */
-  work() {
-    this.later = false;
-    const start = performance.now();
-    while (this.coming.length && performance.now() - start < SLICE) {
-      const { tile, newest, data } = this.coming.shift();
-      tile.loading = false;
-      this.stage(tile, newest.result, this.merged(tile, data, newest));
-      if (this.lacks(tile)) this.redraw(this.region(tile));
-    }
-    if (this.coming.length) this.later ||= soon(() => this.work());
     this.settle();
   }
 
+  /** Colours a tile as soon as it comes: the frame that shows all of them together has little to do. */
   stage(tile, result, raw) {
+    tile.loading = false;
     const next = { ...tile, raw, result, canvas: null, style: 0 };
     this.coloured(next);
     this.staged.push({ tile, next });
