@@ -1,6 +1,7 @@
 """The protocol from end to end: a real server, a real websocket, no browser."""
 
 import io
+import json
 import zipfile
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from PIL import Image
 
 from hedgerow.images.reading import read_image
-from hedgerow.paint import engine
+from hedgerow.paint import engine, live, pyramid
 from hedgerow.paint.image_files import image_files
 from hedgerow.paint.project import Project
 from helpers.paint import client_of, drawn, open_project, running, write_images
@@ -68,6 +69,18 @@ def test_tiles_of_the_image_and_of_its_levels(client):
     status, headers, body = client.get("/api/images/0/thumbnail")
     picture = Image.open(io.BytesIO(body))
     assert (status, headers["content-type"], max(picture.size) <= 160) == (200, "image/png", True)
+
+
+def test_reading_a_large_image_has_progress(client, monkeypatch):
+    monkeypatch.setattr(live, "LARGE", 1)
+    monkeypatch.setattr(pyramid, "BAND", 64)
+    with client.window() as window:
+        assert client.array("/api/images/1/tile/1/0/0") is not None
+        first = window.hear("progress", job="pyramid")
+        assert (first["part"], first["text"]) == (0, "reading a1.png")
+        window.hear("progress", job="pyramid", part=1)
+    told = [one["part"] for one in window.heard if one.get("job") == "pyramid"]
+    assert told == [0, 0.5, 0.6, 0.7, 0.8, 0.9, 1]  # by the bands that were halved
 
 
 def test_strokes_become_labels_and_an_overlay(client):
@@ -238,13 +251,18 @@ def test_images_of_other_numbers(tmp_path, kind, type, values):
         client = client_of(server)
         state = client.json("/api/project")["images"][0]
         tile = client.array("/api/images/0/tile/0/0/0?channels=1")
+        ranged = json.loads(client.get("/api/images/0/tile/0/0/0?range=1")[1]["x-range"])
         assert client.get("/api/images/0/thumbnail")[0] == 200
+        if type == "u2":
+            read = client.json("/api/project")["images"][0]
+            assert ranged == [read["low"], read["high"]]
     assert (state["type"], state["n_channels"]) == (type, 2)
     assert tile.shape == (1, 70, 90)
     if kind == "float32":
         low, high = float(image.min()), float(image.max())
         assert np.abs(tile[0] / 65535 * (high - low) + low - image[..., 1]).max() < 1e-3
-        assert len(state["low"]) == len(state["high"]) == 2
+        assert state["low"] is None  # not known before the image is read
+        assert [len(ends) for ends in ranged] == [2, 2]
     else:
         assert np.array_equal(tile[0], image[..., 1])
 

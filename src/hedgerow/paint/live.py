@@ -7,6 +7,8 @@ side by side as if they were an image of one row.
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -21,6 +23,7 @@ from hedgerow.forest.grow import grow_forest
 from hedgerow.forest.planes import PlaneForest, TrainingPlanes
 from hedgerow.forest.samples import Samples
 from hedgerow.images.regions import Region
+from hedgerow.paint.image_files import ImageFile
 from hedgerow.paint.labels import Labels
 from hedgerow.paint.project import Project
 from hedgerow.paint.pyramid import Pyramid, level_size, n_levels
@@ -29,6 +32,8 @@ from hedgerow.paint.store import Store
 from hedgerow.threads import map_threads
 
 Advance = Callable[[], None]
+Progress = Callable[[str, str, int, int, float], None]  # job, words, done, of how many, since when
+LARGE = 2**25  # bytes of an image: to read it takes long enough to say so
 BLOCK = 512  # side of what features are computed for at once
 N_TREES = 16
 MOST = 12_000  # painted pixels that a quick forest is grown on
@@ -85,11 +90,28 @@ class Codes:
     def __init__(self, project: Project, store: Store) -> None:
         self.project, self.store = project, store
         self.config = live_config(project.images[0].n_channels)
+        self.progress: Progress = lambda job, text, done, total, began: None
+        self._reading = threading.Lock()
         self._fitted: dict[int, tuple[Bank, np.ndarray]] = {}
         self._tables: dict[tuple[int, int], Table] = {}
 
     def pyramid(self, image: int) -> Pyramid:
-        return self.store.get(("pyramid", image), lambda: Pyramid(self.project.images[image]))
+        return self.store.get(("pyramid", image), lambda: self._pyramid(self.project.images[image]))
+
+    def known_pyramid(self, image: int) -> Pyramid | None:
+        """The levels of an image if they are made already."""
+        return self.pyramid(image) if ("pyramid", image) in self.store else None
+
+    def _pyramid(self, image: ImageFile) -> Pyramid:
+        """The levels of an image; of a large one with progress, and one after another."""
+        if image.n_bytes < LARGE:
+            return Pyramid(image)
+        with self._reading:
+            began, text = time.monotonic(), f"reading {image.name}"
+            try:
+                return Pyramid(image, lambda done, total: self.progress("pyramid", text, done, total, began))
+            finally:
+                self.progress("pyramid", text, 1, 1, began)
 
     def is_known(self, image: int, level: int, place: tuple[int, int]) -> bool:
         return ("codes", image, level, place) in self.store

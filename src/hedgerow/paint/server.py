@@ -141,7 +141,8 @@ class Server:
             return _missing("there is no such tile.")
         shape = ",".join(map(str, tile.shape))
         content = np.ascontiguousarray(tile, "<" + pyramid.type).tobytes()
-        return _raw(content, {"X-Shape": shape, "X-Type": pyramid.type})
+        asked = {"X-Range": json.dumps(pyramid.contrast)} if "range" in request.query_params else {}
+        return _raw(content, {"X-Shape": shape, "X-Type": pyramid.type, **asked})
 
     def _labels(self, request: Request) -> Response:
         image, level, row, column = _place(request)

@@ -8,7 +8,6 @@ from typing import Any
 
 from hedgerow import extras
 from hedgerow.encoders.store import LITE0, place_of
-from hedgerow.errors import HedgerowError
 from hedgerow.images.regions import Region
 from hedgerow.paint.engine import Engine, Request
 from hedgerow.paint.image_files import ImageFile
@@ -33,8 +32,8 @@ class Session:
         self.codes = Codes(project, self.store)
         self.segmenter = Segmenter(project, self.codes)
         self.engine = Engine(project, self.segmenter, tell)
+        self.codes.progress = self.engine.progress
         self.workshop = Workshop(project, self.codes, self.engine, self.segmenter.next_id)
-        self._ranges: dict[int, tuple[list[float], list[float]]] = {}
 
     def start(self) -> None:
         self.engine.start()
@@ -138,15 +137,11 @@ class Session:
         }
 
     def _range(self, i: int, image: ImageFile) -> tuple[Any, Any]:
-        """The values that show as black and white at first; of bytes all of them, so that no pixel need be read."""
+        """The values that show as black and white at first; None: not known before the image is read, see its tiles."""
         if image.dtype.itemsize == 1:
             return 0, 1 if image.dtype.kind == "b" else 255
-        if i not in self._ranges:
-            try:
-                self._ranges[i] = self.codes.pyramid(i).contrast
-            except HedgerowError:  # whoever looks at the image is told
-                return 0, 65535
-        return self._ranges[i]
+        known = self.codes.known_pyramid(i)
+        return (None, None) if known is None else known.contrast
 
 
 def can() -> Message:
