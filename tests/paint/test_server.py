@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from hedgerow import scale
 from hedgerow.images.reading import read_image
-from hedgerow.paint import engine, live, pyramid
+from hedgerow.paint import engine, live, makers, pyramid
 from hedgerow.paint.image_files import image_files
 from hedgerow.paint.project import Project
+from hedgerow.scale import training
 from helpers.paint import client_of, drawn, open_project, running, write_images
 
 SIZE = (300, 280)
@@ -202,6 +204,38 @@ def test_train_gives_the_same_bytes_as_the_command_line(client, server, hedgerow
     assert finished.code == 0, finished.err
     assert (tmp_path / "typed.hedge").read_bytes() == page
     assert client.get("/api/exports/0/model.hedge")[2] == page
+
+
+def test_images_that_are_never_held_as_a_whole(tmp_path, hedgerow, monkeypatch):
+    for module, name in ((makers, "LARGE"), (makers, "MUCH"), (training, "MUCH"), (training, "LARGE")):
+        monkeypatch.setattr(module, name, 1000)
+    handed_in = makers.Makers(scale.train, scale.report, scale.predict_large)
+    with running(open_project(tmp_path, 1, SIZE), makers=handed_in) as server:
+        client = client_of(server)
+        with client.window() as window:
+            painted_two_classes(window)
+            window.say({"do": "train"})
+            done = window.hear("done", "failed", job="train")
+            assert done["say"] == "done", done
+            window.say({"do": "improve", "how": "refine"})
+            assert "Train on all works here" in window.hear("done", "failed", job="improve")["why"]
+            window.say({"do": "export", "what": ["labels", "segmentation", "overlays"]})
+            exported = window.hear("done", "failed", job="export")
+        page = client.get(done["files"][0]["address"])[2]
+    labels = tmp_path / "project" / "labels"
+    assert [one.name for one in sorted(labels.iterdir())] == ["a0.tif", "classes.toml"]
+    assert read_image(labels / "a0.tif")[20, 20] == 0
+    train, predict = (line.split() for line in done["commands"])
+    finished = hedgerow(*train[1:-1], str(tmp_path / "typed.hedge"))
+    assert finished.code == 0, finished.err
+    assert "of their pixels are read and kept" in finished.out
+    assert (tmp_path / "typed.hedge").read_bytes() == page
+    assert [one["name"] for one in exported["files"]] == ["labels.zip", "a0.ome.tif"]
+    assert "1 image(s) are too large for overlays" in exported["text"]
+    assert predict[-1].endswith("predicted-a0.ome.tif")
+    assert hedgerow(*predict[1:]).code == 0
+    exports = tmp_path / "project" / "exports"
+    assert np.array_equal(read_image(next(exports.rglob("a0.ome.tif"))), read_image(predict[-1]))
 
 
 def test_exports(client, tmp_path):

@@ -10,9 +10,12 @@ from hedgerow import extras, jobs
 from hedgerow.files import megabytes
 from hedgerow.images.regions import Region
 from hedgerow.io import model_file
+from hedgerow.paint import makers as made_by
 from hedgerow.paint.engine import Engine
-from hedgerow.paint.exports import IMPROVED, LABELS, MODEL, Exports, commands, train, write_label_maps
+from hedgerow.paint.exports import IMPROVED, MODEL, Exports, commands, train
+from hedgerow.paint.label_files import FOLDER, write_label_maps
 from hedgerow.paint.live import Codes
+from hedgerow.paint.makers import Makers
 from hedgerow.paint.messages import Refused
 from hedgerow.paint.predicted import predicted_tiles
 from hedgerow.paint.project import Project
@@ -28,16 +31,18 @@ Message = dict[str, Any]
 class Workshop:
     """Does the work; called by the engine's thread."""
 
-    def __init__(self, project: Project, codes: Codes, engine: Engine, next_id: Callable[[], int]) -> None:
-        self.project, self.codes, self.engine = project, codes, engine
-        self.exports = Exports(project)
+    def __init__(
+        self, project: Project, codes: Codes, engine: Engine, next_id: Callable[[], int], makers: Makers
+    ) -> None:
+        self.project, self.codes, self.engine, self.makers = project, codes, engine, makers
+        self.exports = Exports(project, makers)
         self._next_id = next_id
         self._made: tuple[tuple[int, ...], Path] | None = None  # of which paint the newest model is
 
     def train(self, report: Report) -> Message:
         """The model that the command line would make."""
         output, stamp = self.project.folder / MODEL, self.project.stamp
-        trained = train(self.project, output, report)
+        trained = train(self.project, output, report, self.makers)
         self._made = stamp, output
         score = f", mean Dice {trained.held_out[-1]:.3f} on {trained.unseen} held out" if trained.held_out else ""
         words = f"forests of {trained.stack.levels[0].n_trees} trees, {trained.stack.n_levels} level(s)"
@@ -47,8 +52,9 @@ class Workshop:
 
     def improve(self, how: str, report: Report) -> Message:
         """A better model: its network refined, convolutional levels, or features of a pretrained network."""
-        images, output, stamp = write_label_maps(self.project), self.project.folder / IMPROVED, self.project.stamp
-        labels = self.project.folder / LABELS
+        check_size(self.project)
+        output, stamp = self.project.folder / IMPROVED, self.project.stamp
+        images, labels = [image.path for image in write_label_maps(self.project)], self.project.folder / FOLDER
         said: list[str] = []
         if how in EFFORTS:
             fitted = jobs.train_with_effort(
@@ -72,15 +78,15 @@ class Workshop:
         if any(one != "labels" for one in what):
             if self._made is None or self._made[0] != self.project.stamp or not self._made[1].is_file():
                 stamp, output = self.project.stamp, self.project.folder / MODEL
-                train(self.project, output, report)
+                train(self.project, output, report, self.makers)
                 self._made = stamp, output
             model = self._made[1]
         files = self.exports.write(what, folder, model, report)
-        told = self.exports.described(number, files)
+        told, left_out = self.exports.described(number, files), self.exports.left_out(what)
         return {
             "say": "done",
             "job": "export",
-            "text": f"{len(files)} file(s) in {folder}",
+            "text": f"{len(files)} file(s) in {folder}{f'; {left_out}' if left_out else ''}",
             "files": told,
             "commands": commands(self.project, model or self.project.folder / MODEL),
         }
@@ -105,6 +111,17 @@ class Workshop:
         layers = [Layer(0, blocks)]
         result = Result(self._next_id(), view.image, (height, width), model.classes, layers, "full", words, paint)
         self.engine.show(result, region, 0.0)
+
+
+def check_size(project: Project) -> None:
+    """Raise Refused if the painted images are too large to improve a model on."""
+    n_pixels = sum(project.images[i].size[0] * project.images[i].size[1] for i in project.painted_images())
+    if n_pixels > made_by.MUCH:
+        raise Refused(
+            f"the painted images have {n_pixels / 1e6:,.0f} million pixels; to make a model better they are held in "
+            f"memory, at most {made_by.MUCH / 1e6:,.0f} million: cut out parts that show every class, paint on those, "
+            "and use that model for the large images (hedgerow predict). Train on all works here."
+        )
 
 
 def check_how(how: str, can: Message) -> None:

@@ -13,6 +13,7 @@ from hedgerow.paint.engine import Engine, Request
 from hedgerow.paint.image_files import ImageFile
 from hedgerow.paint.improve import Workshop, check_how
 from hedgerow.paint.live import Codes
+from hedgerow.paint.makers import Makers
 from hedgerow.paint.messages import LIMITS, Refused
 from hedgerow.paint.project import Project
 from hedgerow.paint.pyramid import n_levels
@@ -26,14 +27,20 @@ Message = dict[str, Any]
 class Session:
     """One project and its worker. `tell` takes messages for all windows; any thread may call it."""
 
-    def __init__(self, project: Project, tell: Callable[[Message], None], store: Store | None = None) -> None:
+    def __init__(
+        self,
+        project: Project,
+        tell: Callable[[Message], None],
+        store: Store | None = None,
+        makers: Makers | None = None,
+    ) -> None:
         self.project, self.tell = project, tell
         self.store = store or Store()
         self.codes = Codes(project, self.store)
         self.segmenter = Segmenter(project, self.codes)
         self.engine = Engine(project, self.segmenter, tell)
         self.codes.progress = self.engine.progress
-        self.workshop = Workshop(project, self.codes, self.engine, self.segmenter.next_id)
+        self.workshop = Workshop(project, self.codes, self.engine, self.segmenter.next_id, makers or Makers())
 
     def start(self) -> None:
         self.engine.start()
