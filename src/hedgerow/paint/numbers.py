@@ -25,6 +25,7 @@ class Numbers:
     def __init__(self, project: Project) -> None:
         self.project = project
         self.held_out: float | None = None
+        self.seconds: float | None = None  # from a stroke to the segmentation of what is on the screen
         self.paint: tuple[int, ...] | None = None  # the stamp of the paint that the score is of
         self._taken: list[tuple[int, int, float]] = []
 
@@ -53,8 +54,8 @@ class Numbers:
         self._taken = _often(table, classes.tolist(), rows.tolist())
         return True
 
-    def tell(self, teller: Teller, image: int, seconds: float | None) -> None:
-        """Say the numbers of an image. seconds: of the last update"""
+    def tell(self, teller: Teller, image: int) -> None:
+        """Say the numbers of an image."""
         with self.project.lock:
             pixels = {str(value): n for value, n in self.project.labels[image].pixels.items()}
         teller.tell(
@@ -63,7 +64,7 @@ class Numbers:
                 "image": image,
                 "pixels": pixels,
                 "held_out": None if self.held_out is None else round(self.held_out, 4),
-                "seconds": None if seconds is None else round(seconds, 3),
+                "seconds": None if self.seconds is None else round(self.seconds, 3),
                 "warnings": self.warnings(),
             }
         )

@@ -70,7 +70,7 @@ class Segmenter:
             return
         grown, walkable, is_new = self.forest(teller, view.image, level)
         if grown is None or walkable is None:
-            self.numbers.tell(teller, view.image, None)
+            self.numbers.tell(teller, view.image)
             self._prepare(teller, view.image, level, region_at(view.region, level, size))
             return
         shown = region_at(view.region, level, size)
@@ -85,7 +85,8 @@ class Segmenter:
         seconds = time.monotonic() - began
         teller.show(result, _at_full(_hull_of(blocks), level, size), seconds)
         if is_new:
-            self.numbers.tell(teller, view.image, seconds)
+            self.numbers.seconds = seconds
+            self.numbers.tell(teller, view.image)
 
     def whole(self, teller: Teller, image: int) -> None:
         """All of the image, at its resolution if it is not too large."""
@@ -120,7 +121,7 @@ class Segmenter:
         size = self.project.images[image].size
         level = whole_level(size, self.most(WHOLE))
         if self._is_shown(teller, image, level, Region(0, size[0], 0, size[1])):
-            return self.numbers.paint == self.project.stamp or self._hold_out(teller, image, level, began)
+            return self.numbers.paint == self.project.stamp or self._hold_out(teller, image, level)
         if level == 0 and wants_stack(self.project):
             return self._stack(teller, image, began)
         config, paint = live_config(self.project.images[0].n_channels, ALL_TREES), self.project.stamp
@@ -138,9 +139,9 @@ class Segmenter:
             return False
         words = TREES_WORDS.format(ALL_TREES)
         self._show_full(teller, image, grown.classes, Layer(level, blocks), words, paint, began)
-        return self._hold_out(teller, image, level, began)
+        return self._hold_out(teller, image, level)
 
-    def _hold_out(self, teller: Teller, image: int, level: int, began: float) -> bool:
+    def _hold_out(self, teller: Teller, image: int, level: int) -> bool:
         """Score on strokes held out, and tell; False: something more urgent came in between."""
         try:
             tables, paint = self._tables(level, teller), self.project.stamp
@@ -148,7 +149,7 @@ class Segmenter:
             return False
         if tables and self.numbers.hold_out(self.codes, tables, level, teller.has_news):
             self.numbers.paint = paint
-        self.numbers.tell(teller, image, time.monotonic() - began)
+        self.numbers.tell(teller, image)
         return True
 
     def _is_shown(self, teller: Teller, image: int, level: int, region: Region) -> bool:
@@ -167,7 +168,7 @@ class Segmenter:
         self._show_full(teller, image, stack.classes, Layer(0, blocks), words, paint, began)
         self.numbers.held_out = stack.held_out_dice[stack.n_levels - 1] if stack.held_out_dice else None
         self.numbers.paint = paint
-        self.numbers.tell(teller, image, time.monotonic() - began)
+        self.numbers.tell(teller, image)
         return True
 
     def _show_full(

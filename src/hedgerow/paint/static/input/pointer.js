@@ -17,11 +17,10 @@ export class Pointer {
     this.space = false;
     this.penSeen = false; // then fingers only move the view
     const { root } = stage;
-    const hear = (name, handle) => root.addEventListener(name, (event) => stage.timed(() => handle.call(this, event)));
-    hear("pointerdown", this.pressed);
-    hear("pointermove", this.moved);
-    hear("pointerup", this.released);
-    hear("pointercancel", this.abandoned);
+    root.addEventListener("pointerdown", (event) => this.pressed(event));
+    root.addEventListener("pointermove", (event) => this.moved(event));
+    root.addEventListener("pointerup", (event) => this.released(event));
+    root.addEventListener("pointercancel", (event) => this.abandoned(event));
     root.addEventListener("pointerenter", () => stage.measure());
     root.addEventListener("pointerleave", () => this.left());
     root.addEventListener("contextmenu", (event) => event.preventDefault());

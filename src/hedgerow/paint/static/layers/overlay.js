@@ -18,6 +18,7 @@ export class OverlayLayer extends TileLayer {
     /** @type {Map<number, Result[]>} what there is of each image, the newest first */
     this.results = new Map();
     this.stamps = 0;
+    this.reached = 0; // what outlines are coloured with
     this.lacking = []; // tiles that the frame under way lacks
     this.staged = []; // tiles that have come and are not shown yet
     this.timer = 0;
@@ -70,7 +71,16 @@ export class OverlayLayer extends TileLayer {
     this.lacking.push({ tile, newest: this.newest(tile) });
   }
 
+  /** How many pixels on either side of a border its outline takes: two where one of the screen is no larger than a pixel. */
+  get reach() {
+    return this.view.scale * this.view.ratio * 2 ** this.level > 1.5 ? 1 : 2;
+  }
+
   draw() {
+    if (this.app.overlay.mode === "outlines" && this.reach !== this.reached) {
+      this.reached = this.reach;
+      this.style += 1;
+    }
     super.draw();
     const groups = new Map();
     for (const each of this.lacking.splice(0)) {
@@ -170,11 +180,17 @@ export class OverlayLayer extends TileLayer {
       for (let i = 0; i < raw.length; i++) pixels[i] = table[raw[i]];
       return;
     }
+    const reach = this.reach;
     for (let row = 0, i = 0; row < height; row++) {
       for (let col = 0; col < width; col++, i++) {
         const own = raw[i];
-        if ((col > 0 && raw[i - 1] !== own) || (col + 1 < width && raw[i + 1] !== own) ||
-            (row > 0 && raw[i - width] !== own) || (row + 1 < height && raw[i + width] !== own)) pixels[i] = table[own];
+        for (let step = 1; step <= reach; step++) {
+          if ((col >= step && raw[i - step] !== own) || (col + step < width && raw[i + step] !== own) ||
+              (row >= step && raw[i - step * width] !== own) || (row + step < height && raw[i + step * width] !== own)) {
+            pixels[i] = table[own];
+            break;
+          }
+        }
       }
     }
   }
