@@ -63,6 +63,8 @@ def test_the_screen_first_then_the_whole_then_all_trees(project):
     assert listener.shown[-1].layers[0].blocks[0, 1] is visible.layers[0].blocks[0, 1]  # not computed again
     assert segmenter.full(listener, 0)
     assert [one.scope for one in listener.shown] == ["visible", "whole", "full"]
+    seconds = [one["seconds"] for one in listener.told if one["say"] == "numbers"]
+    assert len(set(seconds)) == 1  # those from the stroke to the screen
     assert "64 trees" in listener.shown[-1].model
     assert segmenter.numbers.held_out > 0.8
     truth = np.minimum(drawn(0, (600, 560))[1], 1)
