@@ -21,6 +21,7 @@ from hedgerow.paint.predicted import predicted_tiles
 from hedgerow.paint.project import Project
 from hedgerow.paint.results import Layer, Result, tiles_of
 from hedgerow.paint.segmenting import VISIBLE, WHOLE
+from hedgerow.paint.stacks import described
 from hedgerow.progress import Report
 
 MINUTES = {"refine": 5.0, "deep": 20.0}  # about, of which less may be taken
@@ -44,8 +45,9 @@ class Workshop:
         output, stamp = self.project.folder / MODEL, self.project.stamp
         trained = train(self.project, output, report, self.makers)
         self._made = stamp, output
-        score = f", mean Dice {trained.held_out[-1]:.3f} on {trained.unseen} held out" if trained.held_out else ""
-        words = f"forests of {trained.stack.levels[0].n_trees} trees, {trained.stack.n_levels} level(s)"
+        is_scored = trained.held_out and trained.held_out[-1] > 0  # 0: of one stroke a class, none can be spared
+        score = f", mean Dice {trained.held_out[-1]:.3f} on {trained.unseen} held out" if is_scored else ""
+        words = described(trained.stack.n_levels, trained.stack.levels[0].n_trees)
         self._show(output, words, stamp, report)
         text = f"trained on {len(self.project.painted_images())} image(s){score}; {megabytes(trained.n_bytes)}"
         return self._done("train", text, output)

@@ -20,7 +20,7 @@ from hedgerow.paint.project import Project
 from hedgerow.paint.pyramid import level_size, n_levels
 from hedgerow.paint.results import Block, Layer, Result, region_at, tiles_of
 from hedgerow.paint.squares import Walkable
-from hedgerow.paint.stacks import Interrupted, give_way, grown_stack, stack_blocks, wants_stack
+from hedgerow.paint.stacks import Interrupted, described, give_way, grown_stack, stack_blocks, wants_stack
 from hedgerow.paint.telling import Teller
 from hedgerow.paint.warming import STEPS, run_all
 from hedgerow.threads import get_threads, map_threads
@@ -29,7 +29,6 @@ VISIBLE, WHOLE = 1_700_000, 4_300_000  # pixels that are segmented at most: of t
 ROOM = {VISIBLE: 0.5, WHOLE: 0.75}  # part of the store that their codes may take
 ALL_TREES = 64
 MOST_FOR_ALL = 100_000  # painted pixels that all trees are grown on
-TREES_WORDS = "one level of {} trees"
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ class Segmenter:
         layers = [Layer(level, blocks)]
         if not is_new and before is not None and before.classes == grown.classes:
             layers = _joined(layers[0], before.layers)
-        result = self._result(view.image, grown, layers, "visible", TREES_WORDS.format(len(walkable.root)))
+        result = self._result(view.image, grown, layers, "visible", described(1, len(walkable.root)))
         seconds = time.monotonic() - began
         teller.show(result, _at_full(_hull_of(blocks), level, size), seconds)
         if is_new:
@@ -111,7 +110,7 @@ class Segmenter:
             return
         finer = [] if before is None or before.classes != grown.classes else before.layers
         layers = _joined(Layer(level, blocks), [layer for layer in finer if layer.level < level])
-        result = self._result(image, grown, layers, "whole", TREES_WORDS.format(len(walkable.root)))
+        result = self._result(image, grown, layers, "whole", described(1, len(walkable.root)))
         teller.show(result, None, time.monotonic() - began)
 
     def full(self, teller: Teller, image: int) -> bool:
@@ -137,7 +136,7 @@ class Segmenter:
         blocks = self.walk(teller, image, walkable, level, Region(0, height, 0, width), {})
         if blocks is None or teller.has_news():
             return False
-        words = TREES_WORDS.format(ALL_TREES)
+        words = described(1, ALL_TREES)
         self._show_full(teller, image, grown.classes, Layer(level, blocks), words, paint, began)
         return self._hold_out(teller, image, level)
 
@@ -164,7 +163,7 @@ class Segmenter:
             blocks = stack_blocks(stack, self.codes.pyramid(image), teller)
         except Interrupted:
             return False
-        words = f"{stack.n_levels} level(s) of {stack.levels[0].n_trees} trees"
+        words = described(stack.n_levels, stack.levels[0].n_trees)
         self._show_full(teller, image, stack.classes, Layer(0, blocks), words, paint, began)
         self.numbers.held_out = stack.held_out_dice[stack.n_levels - 1] if stack.held_out_dice else None
         self.numbers.paint = paint
