@@ -248,3 +248,22 @@ def test_wheel_and_keys_zoom_pan_and_size(hand):
     assert hand.run(view)[:2] != before[:2]
     hand.press("0")
     assert hand.run("hedgerow.stage.view.scale === hedgerow.stage.view.fitScale")
+
+
+def test_panels_wait_until_the_hand_rests(hand):
+    hand.run("() => { globalThis.told = 0; hedgerow.app.on('counts', () => { told += 1; }); }")
+    hand.choose(1)
+    before = hand.run("Object.values(hedgerow.app.image.pixels).reduce((sum, each) => sum + each, 0)")
+    hand.page.wait_for_timeout(100)
+    hand.run("told = 0")
+    hand.stroke((5, 100), (5, 110), lift=False)
+    hand.page.wait_for_timeout(500)  # then a part of the stroke is sent
+    hand.page.mouse.move(*hand.place(8, 140))
+    counted = "Object.values(hedgerow.app.image.pixels).reduce((sum, each) => sum + each, 0)"
+    hand.until(f"before => {counted} > before", before)
+    hand.page.wait_for_timeout(100)
+    assert hand.run("told") == 0
+    hand.page.mouse.up()
+    hand.until("told > 0")
+    hand.saved()
+    hand.press("Control+z")
