@@ -18,6 +18,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 VIEW = {"width": 1280, "height": 800}
 SHRUNK = (960, 600)
 MOST_BYTES = 3_000_000
+LASTS = 30  # seconds
 # Name, colour and strokes on the first image of each class, in the order in which they are painted.
 CLASSES = {
     "sky": ("#66ccee", [[(45, 90), (60, 200), (40, 380)]]),
@@ -69,6 +70,10 @@ class Film:
                 mouse.move(*self.hand.place(row + part * (last_row - row), col + part * (last_col - col)))
                 self.shoot(0.09)
         mouse.up()
+
+    def last(self, seconds):
+        """The last picture stays until the film is so long."""
+        self.durations[-1] += max(int(1000 * seconds) - sum(self.durations), 0)
 
     def write(self, path):
         """An animation no larger than is wanted: quality gives way."""
@@ -174,6 +179,7 @@ def main():
             hand.page.wait_for_timeout(600)
             page.screenshot(path=DOCS / "paint-light.png")
         browser.close()
+    film.last(LASTS)
     film.write(DOCS / "paint.webp")
     seconds = sum(film.durations) / 1000
     print(f"{len(film.frames)} pictures, {seconds:.1f} seconds, {(DOCS / 'paint.webp').stat().st_size:,} bytes")

@@ -117,6 +117,14 @@ class Client:
         assert status == 200, body
         return np.frombuffer(body, "<" + headers["x-type"]).reshape([int(n) for n in headers["x-shape"].split(",")])
 
+    def overlay(self, result, place=(0, 0), size=(256, 256), image=0, level=0, what="classes"):
+        """A tile of a result, or None where there is none."""
+        row, column = place
+        path = f"/api/images/{image}/overlay/{result}/{level}?tiles={row}.{column}&what={what}"
+        status, headers, body = self.get(path)
+        assert status == 200, body
+        return np.frombuffer(body, np.uint8).reshape(size) if headers["x-known"] == "1" else None
+
     @contextmanager
     def window(self, **headers):
         wanted = {"Cookie": self.cookie, **headers}
@@ -128,6 +136,7 @@ class Client:
             open_timeout=30,
             close_timeout=2,
             max_size=2**24,
+            max_queue=None,  # else a window that does not listen misses the server's goodbye, and waits for it
             proxy=None,
         ) as opened:
             yield SocketWindow(opened)

@@ -3,20 +3,17 @@
 import numpy as np
 import pytest
 
-from hedgerow.forest.codes import encode
-from hedgerow.forest.level_input import LevelInput
-from hedgerow.forest.walk import run_forest
 from hedgerow.images.arrays import UNLABELLED_INDEX
 from hedgerow.images.regions import Region
-from hedgerow.kernels.cpu import walk_codes
 from hedgerow.paint import engine as engines
 from hedgerow.paint import raster
 from hedgerow.paint.engine import Engine, Request
-from hedgerow.paint.live import BLOCK, Codes, Walkable, grow_on_codes, live_config, n_codes, some_of
+from hedgerow.paint.live import BLOCK, Codes, live_config, n_codes, some_of
 from hedgerow.paint.numbers import Numbers, dealt, pieces
 from hedgerow.paint.pyramid import Pyramid, level_size, n_levels
 from hedgerow.paint.results import Block, Layer, Result, tiles_of, uncertainty
 from hedgerow.paint.segmenting import WHOLE, Segmenter, View, whole_level
+from hedgerow.paint.squares import Squares
 from hedgerow.paint.store import Store
 from helpers.paint import Listener, drawn, open_project
 from helpers.paint import paint_strokes as paint
@@ -29,50 +26,15 @@ def project(tmp_path):
     opened.close()
 
 
-def grown(n_classes=3, n_trees=5, seed=0):
-    """A forest on random codes (P,S), and the codes (16,40,P) of an image."""
-    rng = np.random.default_rng(seed)
-    read = rng.integers(0, 256, (7, 500)).astype(np.uint8)
-    target = (read[0].astype(int) + read[3] * 2 + rng.integers(0, 90, 500)) * n_classes // 860
-    edges = np.zeros((7, 255), np.float32)
-    forest = grow_on_codes(read, target, edges, n_classes, live_config(1, n_trees))
-    return forest, rng.integers(0, 256, (16, 300, 7)).astype(np.uint8)
-
-
-@pytest.mark.parametrize(("n_classes", "n_trees"), [(2, 1), (3, 5), (5, 16)])
-def test_walking_codes_says_what_walking_planes_says(n_classes, n_trees):
-    forest, codes = grown(n_classes, n_trees)
-    window = Region(3, 14, 5, 290)
-    found = Walkable.of(forest).walked(codes, window)
-    planes = np.ascontiguousarray(codes.transpose(2, 0, 1))
-    proba = window.of(run_forest(forest.trees, LevelInput(planes, Region(0, 16, 0, 300))))
-    assert np.abs(found.proba - proba * 255).max() <= 0.5001
-    two = np.sort(proba, axis=0)[-2:]
-    clear = two[1] - two[0] > 1e-6
-    assert clear.mean() > 0.7
-    assert np.array_equal(found.classes[clear], proba.argmax(axis=0)[clear])
-
-
-def test_codes_side_by_side_are_the_codes():
-    rng = np.random.default_rng(0)
-    values, edges = rng.normal(size=(3, 5000)).astype(np.float32), np.sort(rng.normal(size=(3, 255))).astype(np.float32)
-    found, expected = np.empty((5000, 3), np.uint8), np.empty((3, 5000), np.uint8)
-    walk_codes.encode_side_by_side(values, edges, found)
-    for plane, edge, out in zip(values, edges, expected, strict=True):
-        encode(plane, edge, out)
-    assert np.array_equal(found.T, expected)
-
-
 def test_blocks_are_parts_of_one_whole(project):
     codes = Codes(project, Store())
     features, edges = codes.fitted(0)
     height, width = project.images[0].size
     whole = features.compute(codes.pyramid(0).planes(0, Region(0, height, 0, width)))
-    expected = np.empty((height, width, features.n_features), np.uint8)
-    walk_codes.encode_side_by_side(whole.reshape(len(whole), -1), edges, expected.reshape(-1, len(whole)))
+    expected = Squares.of(np.ascontiguousarray(whole), edges).image()
     for place in ((0, 0), (1, 1)):
         top, left = place[0] * BLOCK, place[1] * BLOCK
-        assert np.array_equal(codes.block(0, 0, place), expected[top : top + BLOCK, left : left + BLOCK])
+        assert np.array_equal(codes.block(0, 0, place).image(), expected[top : top + BLOCK, left : left + BLOCK])
 
 
 @pytest.mark.parametrize("n_channels", [1, 2, 3, 5, 8, 20])
@@ -101,6 +63,8 @@ def test_the_screen_first_then_the_whole_then_all_trees(project):
     assert listener.shown[-1].layers[0].blocks[0, 1] is visible.layers[0].blocks[0, 1]  # not computed again
     assert segmenter.full(listener, 0)
     assert [one.scope for one in listener.shown] == ["visible", "whole", "full"]
+    seconds = [one["seconds"] for one in listener.told if one["say"] == "numbers"]
+    assert len(set(seconds)) == 1  # those from the stroke to the screen
     assert "64 trees" in listener.shown[-1].model
     assert segmenter.numbers.held_out > 0.8
     truth = np.minimum(drawn(0, (600, 560))[1], 1)
@@ -114,6 +78,29 @@ def test_a_pan_keeps_what_was_there(project):
     segmenter.visible(listener, View(0, 0, Region(0, 100, 0, 100)))
     segmenter.visible(listener, View(0, 0, Region(300, 400, 300, 400)))
     assert set(listener.shown[-1].layers[0].blocks) == {(0, 0), (1, 1)}
+
+
+def test_what_the_screen_shows_of_the_whole_is_not_sent_again(project):
+    paint(project)
+    segmenter, listener = Segmenter(project, Codes(project, Store())), Listener()
+    segmenter.visible(listener, View(0, 0, Region(0, 600, 0, 560)))
+    segmenter.whole(listener, 0)
+    assert [one.scope for one in listener.shown] == ["visible", "whole"]
+    assert listener.shown[0].id == listener.shown[1].id
+
+
+def test_a_better_model_stays_until_there_is_new_paint(project):
+    paint(project)
+    segmenter, listener = Segmenter(project, Codes(project, Store())), Listener()
+    view = View(0, 0, Region(100, 200, 100, 200))
+    assert segmenter.full(listener, 0)
+    segmenter.visible(listener, view)
+    segmenter.whole(listener, 0)
+    assert segmenter.full(listener, 0)
+    assert [one.scope for one in listener.shown] == ["full"]
+    project.labels[0].paint([(Region(5, 8, 5, 8), np.ones((3, 3), bool))], 0)
+    segmenter.visible(listener, view)
+    assert [one.scope for one in listener.shown] == ["full", "visible"]
 
 
 def test_work_on_the_whole_gives_way_to_news(project):
@@ -131,10 +118,11 @@ def test_where_much_is_painted_the_full_stack_is_grown(tmp_path):
     project.labels[0].paint([(Region(0, 64, 0, 80), truth == 0)], 0)
     project.labels[0].paint([(Region(0, 64, 0, 80), truth == 1)], 1)
     segmenter, listener = Segmenter(project, Codes(project, Store())), Listener()
-    assert segmenter.full(listener, 0)
-    assert "level(s) of 16 trees" in listener.shown[-1].model
     listener.is_urgent = True
     assert segmenter.full(listener, 0) is False
+    listener.is_urgent = False
+    assert segmenter.full(listener, 0)
+    assert listener.shown[-1].model.endswith((" levels of 16 trees", "one level of 16 trees"))
     project.close()
 
 

@@ -1,5 +1,6 @@
 """Projects: history, classes, the lock, and images that come and go."""
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -173,3 +174,42 @@ def test_the_folder_of_a_project_lies_beside_the_images(tmp_path):
     write_images(tmp_path / "photos")
     assert default_folder(tmp_path / "photos") == tmp_path / "photos-painted"
     assert default_folder(tmp_path / "photos" / "a0.png") == tmp_path / "photos-painted"
+
+
+def is_open(number):
+    try:
+        return number is not None and bool(os.fstat(number))
+    except OSError:
+        return False
+
+
+class WindowsLocks:
+    """Stands for `msvcrt` of Windows: a byte of a file is held by the first who asks, until the file is closed."""
+
+    LK_NBLCK = 2
+
+    def __init__(self):
+        self.held = {}
+
+    def locking(self, number, mode, n_bytes):
+        assert (mode, n_bytes) == (self.LK_NBLCK, 1)
+        place = os.fstat(number).st_ino, os.lseek(number, 0, os.SEEK_CUR)
+        assert place[1] > 10_000  # what the file says stays readable
+        if self.held.get(place) != number and is_open(self.held.get(place)):
+            raise PermissionError(13, "Permission denied")
+        self.held[place] = number
+
+
+def test_a_project_is_held_on_windows_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setitem(sys.modules, "msvcrt", WindowsLocks())
+    found = importlib.util.find_spec("hedgerow.paint.locking")
+    locking = importlib.util.module_from_spec(found)
+    found.loader.exec_module(locking)
+    first = locking.Lock(tmp_path / "lock")
+    first.note("http://127.0.0.1:8000/")
+    assert (tmp_path / "lock").read_text() == f"process {os.getpid()} at http://127.0.0.1:8000/\n"
+    with pytest.raises(InputError, match=r"already by process \d+ at http://127"):
+        locking.Lock(tmp_path / "lock")
+    first.release()
+    locking.Lock(tmp_path / "lock").release()

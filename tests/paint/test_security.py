@@ -18,7 +18,7 @@ PATHS = (
     "/api/images/0/thumbnail",
     "/api/images/0/tile/0/0/0",
     "/api/images/0/labels/0/0/0",
-    "/api/images/0/overlay/1/0/0/0",
+    "/api/images/0/overlay/1/0?tiles=0.0",
     "/api/exports/0/model.hedge",
 )
 
@@ -124,7 +124,8 @@ def test_a_window_needs_an_origin_and_the_cookie(client):
         "/api/images/0/tile/0/99999999/0",
         "/api/images/0/labels/0/99999999/0",
         "/api/images/99/labels/0/0/0",
-        "/api/images/0/overlay/1/0/0/0",
+        "/api/images/0/overlay/1/0?tiles=0.0",
+        "/api/images/9/overlay/1/0?tiles=0.0",
         "/api/images/-1/thumbnail",
         "/etc/passwd",
         "/docs",
@@ -142,6 +143,21 @@ def test_no_path_is_ever_taken_from_the_client(client, path):
 )
 def test_channels_are_checked(client, query):
     assert client.get(f"/api/images/0/tile/0/0/0?{query}")[0] == 400
+
+
+def test_tiles_of_an_overlay_are_checked(client):
+    with client.window() as window:
+        window.say({"do": "view", "image": 0, "level": 0, "rows": [0, 96], "cols": [0, 120]})
+        window.paint(id="o1", value=0)
+        window.paint(id="o2", value=1, points=[[50, 80]])
+        result = window.hear("overlay")["result"]
+    address = f"/api/images/0/overlay/{result}/0"
+    assert client.get(f"{address}?tiles=0.0")[0] == 200
+    for tiles in ("", "0", "0.0.0", "a.b", "-1.0", "0.1e9", "0.9999999", ",".join(["0.0"] * 33)):
+        assert client.get(f"{address}?tiles={tiles}")[0] == 400, tiles
+    assert client.get(address)[0] == 400
+    assert client.get(f"/api/images/0/overlay/{result}/9?tiles=0.0")[0] == 404
+    assert client.get(f"{address}?tiles={','.join(['99.99'] * 90)}")[0] == 414
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH"])

@@ -1,6 +1,7 @@
 """The protocol from end to end: a real server, a real websocket, no browser."""
 
 import io
+import json
 import zipfile
 from pathlib import Path
 
@@ -8,10 +9,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from hedgerow import scale
 from hedgerow.images.reading import read_image
-from hedgerow.paint import engine
+from hedgerow.paint import engine, live, makers, pyramid
 from hedgerow.paint.image_files import image_files
 from hedgerow.paint.project import Project
+from hedgerow.scale import training
 from helpers.paint import client_of, drawn, open_project, running, write_images
 
 SIZE = (300, 280)
@@ -70,28 +73,48 @@ def test_tiles_of_the_image_and_of_its_levels(client):
     assert (status, headers["content-type"], max(picture.size) <= 160) == (200, "image/png", True)
 
 
+def test_reading_a_large_image_has_progress(client, monkeypatch):
+    monkeypatch.setattr(live, "LARGE", 1)
+    monkeypatch.setattr(pyramid, "BAND", 64)
+    with client.window() as window:
+        assert client.array("/api/images/1/tile/1/0/0") is not None
+        first = window.hear("progress", job="pyramid")
+        assert (first["part"], first["text"]) == (0, "reading a1.png")
+        window.hear("progress", job="pyramid", part=1)
+    told = [one["part"] for one in window.heard if one.get("job") == "pyramid"]
+    assert told == [0, 0.5, 0.6, 0.7, 0.8, 0.9, 1]  # by the bands that were halved
+
+
 def test_strokes_become_labels_and_an_overlay(client):
     with client.window() as window:
         painted_two_classes(window)
         visible = window.hear("overlay", scope="visible")
         assert (visible["image"], visible["level"]) == (0, 0)
         assert visible["region"] == [0, 300, 0, 280]
-        window.hear("overlay", scope="whole")
+        whole = window.hear("overlay", scope="whole")
+        assert whole["result"] >= visible["result"]
         full = window.hear("overlay", scope="full")
         numbers = window.hear("numbers")
         while numbers["held_out"] is None:
             numbers = window.hear("numbers")
     assert client.array("/api/images/0/labels/0/0/0")[20, 20] == 0
     assert client.array("/api/images/1/labels/0/0/0") is None
-    found = client.array(f"/api/images/0/overlay/{full['result']}/0/0/0")
+    found = client.overlay(full["result"])
     truth = np.minimum(drawn(0, SIZE)[1], 1)[:256, :256]
     assert np.mean(found == truth) > 0.9
-    sure = client.array(f"/api/images/0/overlay/{full['result']}/1/0/0?what=uncertainty")
-    assert (sure.shape, int(np.median(sure)) < 100) == ((150, 140), True)
-    proba = [client.array(f"/api/images/0/overlay/{full['result']}/0/0/0?what=proba&class={k}") for k in (0, 1, 2)]
+    sure = client.overlay(full["result"], level=1, size=(150, 140), what="uncertainty")
+    assert np.median(sure) < 100
+    proba = [client.overlay(full["result"], what=f"proba&class={k}") for k in (0, 1, 2)]
     assert np.array_equal(proba[1] > proba[0], found == 1)
     assert not proba[2].any()
-    assert client.get(f"/api/images/0/overlay/{full['result']}/0/0/0?what=else")[0] == 400
+    address = f"/api/images/0/overlay/{full['result']}/0?tiles="
+    assert client.get(f"{address}0.0&what=else")[0] == 400
+    _, headers, together = client.get(f"{address}0.0,1.1,5.5,0.1")
+    assert headers["x-known"] == "1101"
+    sizes = (256 * 256, 44 * 24, 256 * 24)
+    assert len(together) == sum(sizes)
+    assert together[: sizes[0]] == found.tobytes()
+    assert together[sizes[0] + sizes[1] :] == client.overlay(full["result"], (0, 1), (256, 24)).tobytes()
     assert numbers["held_out"] > 0.8
     assert numbers["pixels"].keys() == {"0", "1"}
 
@@ -104,7 +127,7 @@ def test_an_old_result_is_gone(client):
         window.paint(id="more", value=0, points=[[100, 20]])
         window.hear("overlay", scope="visible")
         window.hear("overlay", scope="full")
-    assert client.get(f"/api/images/0/overlay/{first['result']}/0/0/0")[0] == 410
+    assert client.get(f"/api/images/0/overlay/{first['result']}/0?tiles=0.0")[0] == 410
 
 
 def test_undo_redo_and_reload(client):
@@ -162,7 +185,7 @@ def test_paint_on_one_image_segments_the_other(client):
         window.hear("overlay", scope="whole", image=0)
         window.say(LOOK | {"image": 1})
         result = window.hear("overlay", scope="whole", image=1)["result"]
-    found = client.array(f"/api/images/1/overlay/{result}/0/0/0")
+    found = client.overlay(result, image=1)
     assert np.mean(found == np.minimum(drawn(1, SIZE)[1], 1)[:256, :256]) > 0.85
 
 
@@ -181,6 +204,38 @@ def test_train_gives_the_same_bytes_as_the_command_line(client, server, hedgerow
     assert finished.code == 0, finished.err
     assert (tmp_path / "typed.hedge").read_bytes() == page
     assert client.get("/api/exports/0/model.hedge")[2] == page
+
+
+def test_images_that_are_never_held_as_a_whole(tmp_path, hedgerow, monkeypatch):
+    for module, name in ((makers, "LARGE"), (makers, "MUCH"), (training, "MUCH"), (training, "LARGE")):
+        monkeypatch.setattr(module, name, 1000)
+    handed_in = makers.Makers(scale.train, scale.report, scale.predict_large)
+    with running(open_project(tmp_path, 1, SIZE), makers=handed_in) as server:
+        client = client_of(server)
+        with client.window() as window:
+            painted_two_classes(window)
+            window.say({"do": "train"})
+            done = window.hear("done", "failed", job="train")
+            assert done["say"] == "done", done
+            window.say({"do": "improve", "how": "refine"})
+            assert "Train on all works here" in window.hear("done", "failed", job="improve")["why"]
+            window.say({"do": "export", "what": ["labels", "segmentation", "overlays"]})
+            exported = window.hear("done", "failed", job="export")
+        page = client.get(done["files"][0]["address"])[2]
+    labels = tmp_path / "project" / "labels"
+    assert [one.name for one in sorted(labels.iterdir())] == ["a0.tif", "classes.toml"]
+    assert read_image(labels / "a0.tif")[20, 20] == 0
+    train, predict = (line.split() for line in done["commands"])
+    finished = hedgerow(*train[1:-1], str(tmp_path / "typed.hedge"))
+    assert finished.code == 0, finished.err
+    assert "of their pixels are read and kept" in finished.out
+    assert (tmp_path / "typed.hedge").read_bytes() == page
+    assert [one["name"] for one in exported["files"]] == ["labels.zip", "a0.ome.tif"]
+    assert "1 image(s) are too large for overlays" in exported["text"]
+    assert predict[-1].endswith("predicted-a0.ome.tif")
+    assert hedgerow(*predict[1:]).code == 0
+    exports = tmp_path / "project" / "exports"
+    assert np.array_equal(read_image(next(exports.rglob("a0.ome.tif"))), read_image(predict[-1]))
 
 
 def test_exports(client, tmp_path):
@@ -230,13 +285,18 @@ def test_images_of_other_numbers(tmp_path, kind, type, values):
         client = client_of(server)
         state = client.json("/api/project")["images"][0]
         tile = client.array("/api/images/0/tile/0/0/0?channels=1")
+        ranged = json.loads(client.get("/api/images/0/tile/0/0/0?range=1")[1]["x-range"])
         assert client.get("/api/images/0/thumbnail")[0] == 200
+        if type == "u2":
+            read = client.json("/api/project")["images"][0]
+            assert ranged == [read["low"], read["high"]]
     assert (state["type"], state["n_channels"]) == (type, 2)
     assert tile.shape == (1, 70, 90)
     if kind == "float32":
         low, high = float(image.min()), float(image.max())
         assert np.abs(tile[0] / 65535 * (high - low) + low - image[..., 1]).max() < 1e-3
-        assert len(state["low"]) == len(state["high"]) == 2
+        assert state["low"] is None  # not known before the image is read
+        assert [len(ends) for ends in ranged] == [2, 2]
     else:
         assert np.array_equal(tile[0], image[..., 1])
 

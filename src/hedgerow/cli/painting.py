@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from hedgerow import extras
+from hedgerow import extras, scale
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.files import one_line
 
@@ -55,7 +55,8 @@ def paint(
         if not no_browser:
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
-    run(opened, listening, host, ready)
+    makers = {"train": scale.train, "report": scale.report, "predict_large": scale.predict_large}
+    run(opened, listening, host, ready, makers)
     print(f"what was painted is kept in {opened.folder}")
 
 

@@ -137,9 +137,12 @@ class Engine:
             return results[-1] if results else None
 
     def show(self, result: Result, region: Region | None, seconds: float) -> None:
-        """Keep a result and tell the page."""
+        """Keep a result and tell the page. One that is known already may have become more: all of the image."""
         with self._condition:
-            self._results.setdefault(result.image, deque(maxlen=KEPT)).append(result)
+            kept = self._results.setdefault(result.image, deque(maxlen=KEPT))
+            if kept and kept[-1].id == result.id:
+                kept.pop()
+            kept.append(result)
             self._results.move_to_end(result.image)
             self._make_room()
         height, width = result.size

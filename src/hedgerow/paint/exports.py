@@ -1,4 +1,4 @@
-"""From a project to files: label maps as `hedgerow train` reads them, and what a model makes of the images."""
+"""From a project to files: the model that `hedgerow train` makes, and what a model makes of the images."""
 
 from __future__ import annotations
 
@@ -12,59 +12,37 @@ from typing import Any
 
 from hedgerow import jobs
 from hedgerow.files import atomic_path, make_folder
-from hedgerow.images.legend import write_legend
 from hedgerow.images.pairing import find_files, stem_of
-from hedgerow.images.writing import write_labels
 from hedgerow.jobs.training import Trained
+from hedgerow.paint.label_files import FOLDER, LEGEND, is_large, label_file, write_label_maps
+from hedgerow.paint.makers import Makers
 from hedgerow.paint.messages import Refused
 from hedgerow.paint.project import Project
 from hedgerow.progress import Report
 
-LABELS, MODEL, IMPROVED = "labels", "model.hedge", "improved.hedge"
+MODEL, IMPROVED = "model.hedge", "improved.hedge"
 PREDICTED = ("segmentation", "probabilities", "overlays", "table")  # what is made by predicting
+OF_LARGE = {"segmentation": "labels", "probabilities": "proba"}  # of it, what can be made of large images too
 TABLES = ("objects.csv", "objects_totals.csv")
 
 
-def write_label_maps(project: Project) -> list[Path]:
-    """Write the label maps of all images that have paint, with the names of the classes; returns those images."""
-    folder = project.folder / LABELS
-    make_folder(folder)
-    with project.lock:
-        painted = [(project.images[i].path, project.labels[i].whole()) for i in project.painted_images()]
-        legend = project.legend
-    if not painted:
-        raise Refused("nothing is painted yet; paint with two classes first.")
-    classes = [one.id for one in project.classes]
-    kept = {f"{stem_of(path)}.png" for path, _ in painted}
-    for old in folder.glob("*.png"):
-        if old.name not in kept and any(stem_of(old) == stem_of(image.path) for image in project.images):
-            old.unlink()  # all of its paint was taken back
-    for path, labels in painted:
-        write_labels(folder / f"{stem_of(path)}.png", labels, legend.palette(classes))
-    write_legend(folder / "classes.toml", legend)
-    return [path for path, _ in painted]
-
-
-def train(project: Project, output: Path, report: Report, **options: Any) -> Trained:
+def train(project: Project, output: Path, report: Report, makers: Makers) -> Trained:
     """What `hedgerow train` makes of the label maps: the same file, to the last byte."""
     images = write_label_maps(project)
-    return jobs.train(images, project.folder / LABELS, output, progress=report, **options)
+    return makers.train([image.path for image in images], project.folder / FOLDER, output, progress=report)
 
 
 def commands(project: Project, model: Path) -> list[str]:
     """What to type to do the same on the command line."""
     painted = [str(project.images[i].path) for i in project.painted_images()]
-    labels = str(project.folder / LABELS)
-    return [
-        shlex.join(["hedgerow", "train", *_shortest(painted), labels, "-o", str(model)]),
-        shlex.join(
-            [
-                *("hedgerow", "predict", str(model)),
-                *_shortest([str(image.path) for image in project.images]),
-                *("-o", str(project.folder / "predicted")),
-            ]
-        ),
-    ]
+    usual = [str(image.path) for image in project.images if not is_large(image)]
+    predict, folder = ("hedgerow", "predict", str(model)), project.folder / "predicted"
+    found = [shlex.join(["hedgerow", "train", *_shortest(painted), str(project.folder / FOLDER), "-o", str(model)])]
+    if usual:
+        found.append(shlex.join([*predict, *_shortest(usual), "-o", str(folder)]))
+    for image in filter(is_large, project.images):
+        found.append(shlex.join([*predict, str(image.path), "-o", f"{folder}-{stem_of(image.path)}.ome.tif"]))
+    return found
 
 
 def _shortest(files: Sequence[str]) -> list[str]:
@@ -80,8 +58,8 @@ def _shortest(files: Sequence[str]) -> list[str]:
 class Exports:
     """The files that exports of this session made, by the number of the export and their names."""
 
-    def __init__(self, project: Project) -> None:
-        self.project = project
+    def __init__(self, project: Project, makers: Makers) -> None:
+        self.project, self.makers = project, makers
         self._files: dict[tuple[int, str], Path] = {}
         self._last = 0
 
@@ -112,33 +90,42 @@ class Exports:
         """Write what is asked for into a folder. model: needed for all but label maps"""
         made = []
         if "labels" in what:
-            images = write_label_maps(self.project)
-            source = self.project.folder / LABELS
-            maps = [source / f"{stem_of(path)}.png" for path in images]
-            made.append(zipped(folder / "labels.zip", [*maps, source / "classes.toml"]))
+            maps = [label_file(self.project, image) for image in write_label_maps(self.project)]
+            made.append(zipped(folder / "labels.zip", [*maps, self.project.folder / FOLDER / LEGEND]))
         if model is None:
             return made
         if any(one in PREDICTED for one in what):
-            made += self._predicted(what, folder, model, report)
+            usual = [image.path for image in self.project.images if not is_large(image)]
+            made += self._predicted(what, folder, model, usual, report) if usual else []
+            made += self._predicted_large(what, folder, model, report)
         if "model" in what:
             shutil.copyfile(model, folder / MODEL)
             made.append(folder / MODEL)
         if "report" in what:
-            images = write_label_maps(self.project)
+            images = [image.path for image in write_label_maps(self.project)]
             title = f"{self.project.folder.name}: on the strokes that it was trained on"
-            jobs.report(
-                [model], images, self.project.folder / LABELS, folder / "report.html", title=title, progress=report
-            )
-            made.append(folder / "report.html")
+            labels, file = self.project.folder / FOLDER, folder / "report.html"
+            self.makers.report([model], images, labels, file, title=title, progress=report)
+            made.append(file)
         return made
 
-    def _predicted(self, what: Sequence[str], folder: Path, model: Path, report: Report) -> list[Path]:
+    def left_out(self, what: Sequence[str]) -> str:
+        """A sentence about what is not written of large images; empty: nothing is left out."""
+        n_large = sum(map(is_large, self.project.images))
+        kinds = [one for one in PREDICTED if one in what and (one not in OF_LARGE or self.makers.predict_large is None)]
+        if not (n_large and kinds):
+            return ""
+        return f"{n_large} image(s) are too large for {' and '.join(kinds)}; see the commands"
+
+    def _predicted(
+        self, what: Sequence[str], folder: Path, model: Path, images: list[Path], report: Report
+    ) -> list[Path]:
         inside = folder / "predicted"
         background = next((one.id for one in self.project.classes if one.name.lower() == "background"), None)
         known = set(jobs.describe(model)["classes"])
         found = jobs.predict(
             model,
-            [image.path for image in self.project.images],
+            images,
             inside,
             proba="probabilities" in what,
             overlay="overlays" in what,
@@ -148,7 +135,7 @@ class Exports:
         )
         if len(found.failures) == found.n_images:
             raise Refused(f"none of the images can be segmented, the first since {found.failures[0]}")
-        stems = {stem_of(image.path) for image in self.project.images}
+        stems = {stem_of(path) for path in images}
         kinds = {
             "segmentation": [inside / f"{stem}.png" for stem in stems],
             "probabilities": [inside / f"{stem}_proba.tif" for stem in stems],
@@ -164,6 +151,18 @@ class Exports:
                 os.replace(inside / name, folder / name)
                 made.append(folder / name)
         shutil.rmtree(inside)
+        return made
+
+    def _predicted_large(self, what: Sequence[str], folder: Path, model: Path, report: Report) -> list[Path]:
+        """Labels and probabilities of images that are never held as a whole, each in a file of its own."""
+        kinds = [OF_LARGE[one] for one in PREDICTED if one in what and one in OF_LARGE]
+        made: list[Path] = []
+        if not kinds or self.makers.predict_large is None:
+            return made
+        for image in filter(is_large, self.project.images):
+            output = folder / f"{stem_of(image.path)}.ome.tif"
+            found = self.makers.predict_large(model, image.path, output, what=kinds, dtype="uint8", progress=report)
+            made += [Path(path) for path in found.results.values()]
         return made
 
 

@@ -10,14 +10,18 @@ from hedgerow import extras, jobs
 from hedgerow.files import megabytes
 from hedgerow.images.regions import Region
 from hedgerow.io import model_file
+from hedgerow.paint import makers as made_by
 from hedgerow.paint.engine import Engine
-from hedgerow.paint.exports import IMPROVED, LABELS, MODEL, Exports, commands, train, write_label_maps
+from hedgerow.paint.exports import IMPROVED, MODEL, Exports, commands, train
+from hedgerow.paint.label_files import FOLDER, write_label_maps
 from hedgerow.paint.live import Codes
+from hedgerow.paint.makers import Makers
 from hedgerow.paint.messages import Refused
 from hedgerow.paint.predicted import predicted_tiles
 from hedgerow.paint.project import Project
 from hedgerow.paint.results import Layer, Result, tiles_of
 from hedgerow.paint.segmenting import VISIBLE, WHOLE
+from hedgerow.paint.stacks import described
 from hedgerow.progress import Report
 
 MINUTES = {"refine": 5.0, "deep": 20.0}  # about, of which less may be taken
@@ -28,27 +32,31 @@ Message = dict[str, Any]
 class Workshop:
     """Does the work; called by the engine's thread."""
 
-    def __init__(self, project: Project, codes: Codes, engine: Engine, next_id: Callable[[], int]) -> None:
-        self.project, self.codes, self.engine = project, codes, engine
-        self.exports = Exports(project)
+    def __init__(
+        self, project: Project, codes: Codes, engine: Engine, next_id: Callable[[], int], makers: Makers
+    ) -> None:
+        self.project, self.codes, self.engine, self.makers = project, codes, engine, makers
+        self.exports = Exports(project, makers)
         self._next_id = next_id
         self._made: tuple[tuple[int, ...], Path] | None = None  # of which paint the newest model is
 
     def train(self, report: Report) -> Message:
         """The model that the command line would make."""
-        output, stamp = self.project.folder / MODEL, self._stamp()
-        trained = train(self.project, output, report)
+        output, stamp = self.project.folder / MODEL, self.project.stamp
+        trained = train(self.project, output, report, self.makers)
         self._made = stamp, output
-        score = f", mean Dice {trained.held_out[-1]:.3f} on {trained.unseen} held out" if trained.held_out else ""
-        words = f"forests of {trained.stack.levels[0].n_trees} trees, {trained.stack.n_levels} level(s)"
-        self._show(output, words, report)
+        is_scored = trained.held_out and trained.held_out[-1] > 0  # 0: of one stroke a class, none can be spared
+        score = f", mean Dice {trained.held_out[-1]:.3f} on {trained.unseen} held out" if is_scored else ""
+        words = described(trained.stack.n_levels, trained.stack.levels[0].n_trees)
+        self._show(output, words, stamp, report)
         text = f"trained on {len(self.project.painted_images())} image(s){score}; {megabytes(trained.n_bytes)}"
         return self._done("train", text, output)
 
     def improve(self, how: str, report: Report) -> Message:
         """A better model: its network refined, convolutional levels, or features of a pretrained network."""
-        images, output, stamp = write_label_maps(self.project), self.project.folder / IMPROVED, self._stamp()
-        labels = self.project.folder / LABELS
+        check_size(self.project)
+        output, stamp = self.project.folder / IMPROVED, self.project.stamp
+        images, labels = [image.path for image in write_label_maps(self.project)], self.project.folder / FOLDER
         said: list[str] = []
         if how in EFFORTS:
             fitted = jobs.train_with_effort(
@@ -62,7 +70,7 @@ class Workshop:
             score = f": mean Dice {trained.held_out[-1]:.3f} on {trained.unseen} held out" if trained.held_out else ""
             text = f"features {features}{score}"
         self._made = stamp, output
-        self._show(output, {"refine": "refined", "deep": "convolutional"}.get(how, f"with {how}"), report)
+        self._show(output, {"refine": "refined", "deep": "convolutional"}.get(how, f"with {how}"), stamp, report)
         return self._done("improve", text, output)
 
     def export(self, what: list[str], report: Report) -> Message:
@@ -70,17 +78,17 @@ class Workshop:
         number, folder = self.exports.new_folder()
         model = None
         if any(one != "labels" for one in what):
-            if self._made is None or self._made[0] != self._stamp() or not self._made[1].is_file():
-                stamp, output = self._stamp(), self.project.folder / MODEL
-                train(self.project, output, report)
+            if self._made is None or self._made[0] != self.project.stamp or not self._made[1].is_file():
+                stamp, output = self.project.stamp, self.project.folder / MODEL
+                train(self.project, output, report, self.makers)
                 self._made = stamp, output
             model = self._made[1]
         files = self.exports.write(what, folder, model, report)
-        told = self.exports.described(number, files)
+        told, left_out = self.exports.described(number, files), self.exports.left_out(what)
         return {
             "say": "done",
             "job": "export",
-            "text": f"{len(files)} file(s) in {folder}",
+            "text": f"{len(files)} file(s) in {folder}{f'; {left_out}' if left_out else ''}",
             "files": told,
             "commands": commands(self.project, model or self.project.folder / MODEL),
         }
@@ -90,12 +98,7 @@ class Workshop:
         made = commands(self.project, model if job == "train" else self.project.folder / MODEL)
         return {"say": "done", "job": job, "text": text, "files": told, "commands": made}
 
-    def _stamp(self) -> tuple[int, ...]:
-        """What tells one state of the paint from another."""
-        with self.project.lock:
-            return tuple(labels.n_changes for labels in self.project.labels)
-
-    def _show(self, path: Path, words: str, report: Report) -> None:
+    def _show(self, path: Path, words: str, paint: tuple[int, ...], report: Report) -> None:
         """The segmentation of the image on the screen by a model; of a large image, of the part on the screen."""
         view = self.engine.view
         if view is None:
@@ -108,8 +111,19 @@ class Workshop:
         tiles = tiles_of((region.top, region.bottom, region.left, region.right), (height, width))
         blocks = predicted_tiles(model, self.codes.pyramid(view.image), tiles, report)
         layers = [Layer(0, blocks)]
-        result = Result(self._next_id(), view.image, (height, width), model.classes, layers, "full", words)
+        result = Result(self._next_id(), view.image, (height, width), model.classes, layers, "full", words, paint)
         self.engine.show(result, region, 0.0)
+
+
+def check_size(project: Project) -> None:
+    """Raise Refused if the painted images are too large to improve a model on."""
+    n_pixels = sum(project.images[i].size[0] * project.images[i].size[1] for i in project.painted_images())
+    if n_pixels > made_by.MUCH:
+        raise Refused(
+            f"the painted images have {n_pixels / 1e6:,.0f} million pixels; to make a model better they are held in "
+            f"memory, at most {made_by.MUCH / 1e6:,.0f} million: cut out parts that show every class, paint on those, "
+            "and use that model for the large images (hedgerow predict). Train on all works here."
+        )
 
 
 def check_how(how: str, can: Message) -> None:

@@ -7,6 +7,8 @@ side by side as if they were an image of one row.
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -19,18 +21,19 @@ from hedgerow.features.registry import fit_features
 from hedgerow.forest.codes import fit_edges
 from hedgerow.forest.grow import grow_forest
 from hedgerow.forest.planes import PlaneForest, TrainingPlanes
-from hedgerow.forest.reads import row_blocks
 from hedgerow.forest.samples import Samples
 from hedgerow.images.regions import Region
-from hedgerow.kernels.cpu import walk_codes as kernels
+from hedgerow.paint.image_files import ImageFile
 from hedgerow.paint.labels import Labels
 from hedgerow.paint.project import Project
 from hedgerow.paint.pyramid import Pyramid, level_size, n_levels
-from hedgerow.paint.results import Block
+from hedgerow.paint.squares import Squares
 from hedgerow.paint.store import Store
 from hedgerow.threads import map_threads
 
 Advance = Callable[[], None]
+Progress = Callable[[str, str, int, int, float], None]  # job, words, done, of how many, since when
+LARGE = 2**25  # bytes of an image: to read it takes long enough to say so
 BLOCK = 512  # side of what features are computed for at once
 N_TREES = 16
 MOST = 12_000  # painted pixels that a quick forest is grown on
@@ -87,17 +90,34 @@ class Codes:
     def __init__(self, project: Project, store: Store) -> None:
         self.project, self.store = project, store
         self.config = live_config(project.images[0].n_channels)
+        self.progress: Progress = lambda job, text, done, total, began: None
+        self._reading = threading.Lock()
         self._fitted: dict[int, tuple[Bank, np.ndarray]] = {}
         self._tables: dict[tuple[int, int], Table] = {}
 
     def pyramid(self, image: int) -> Pyramid:
-        return self.store.get(("pyramid", image), lambda: Pyramid(self.project.images[image]))
+        return self.store.get(("pyramid", image), lambda: self._pyramid(self.project.images[image]))
+
+    def known_pyramid(self, image: int) -> Pyramid | None:
+        """The levels of an image if they are made already."""
+        return self.pyramid(image) if ("pyramid", image) in self.store else None
+
+    def _pyramid(self, image: ImageFile) -> Pyramid:
+        """The levels of an image; of a large one with progress, and one after another."""
+        if image.n_bytes < LARGE:
+            return Pyramid(image)
+        with self._reading:
+            began, text = time.monotonic(), f"reading {image.name}"
+            try:
+                return Pyramid(image, lambda done, total: self.progress("pyramid", text, done, total, began))
+            finally:
+                self.progress("pyramid", text, 1, 1, began)
 
     def is_known(self, image: int, level: int, place: tuple[int, int]) -> bool:
         return ("codes", image, level, place) in self.store
 
-    def block(self, image: int, level: int, place: tuple[int, int]) -> np.ndarray:
-        """(h,w,P) uint8"""
+    def block(self, image: int, level: int, place: tuple[int, int]) -> Squares:
+        """The codes of a block."""
         return self.store.get(("codes", image, level, place), lambda: self._computed(image, level, place))
 
     def table(self, image: int, level: int) -> Table:
@@ -117,7 +137,7 @@ class Codes:
             at = np.flatnonzero(place == one)
             corner = int(row[at[0]] // BLOCK), int(column[at[0]] // BLOCK)
             block = self.block(image, level, corner)
-            codes[at] = block[row[at] - corner[0] * BLOCK, column[at] - corner[1] * BLOCK]
+            codes[at] = block.at(row[at] - corner[0] * BLOCK, column[at] - corner[1] * BLOCK)
         found = self._tables[image, level] = Table(version, codes, value, row, column)
         return found
 
@@ -165,7 +185,7 @@ class Codes:
         top, left = max(height - CROP, 0) // 2, max(width - CROP, 0) // 2
         return pyramid.planes(level, Region(top, min(top + CROP, height), left, min(left + CROP, width)))
 
-    def _computed(self, image: int, level: int, place: tuple[int, int]) -> np.ndarray:
+    def _computed(self, image: int, level: int, place: tuple[int, int]) -> Squares:
         features, edges = self.fitted(level)
         pyramid = self.pyramid(image)
         height, width = pyramid.size(level)
@@ -176,14 +196,7 @@ class Codes:
         found = features.standardise(
             np.ascontiguousarray(inner.of(features.raw(pyramid.planes(level, seen))), np.float32)
         )
-        codes = np.empty((*found.shape[1:], len(found)), np.uint8)
-
-        def put(rows: tuple[int, int]) -> None:
-            some = found[:, slice(*rows)].reshape(len(found), -1)
-            kernels.encode_side_by_side(some, edges, codes[slice(*rows)].reshape(-1, len(found)))
-
-        list(map_threads(put, row_blocks(region.height)))
-        return codes
+        return Squares.of(found, edges)
 
 
 def grown_on(
@@ -223,40 +236,6 @@ def grow_on_codes(
     )
     skipped = [np.zeros(0, np.int32)] * config.n_trees
     return grow_forest(planes, samples, skipped, n_classes, config, (config.seed, 3, 0, 0), advance)
-
-
-@dataclass(frozen=True)
-class Walkable:
-    """A forest on codes as `walk_codes` reads it."""
-
-    root: np.ndarray
-    depth: np.ndarray
-    route: np.ndarray
-    leaf: np.ndarray
-    votes: np.ndarray
-    n_classes: int
-
-    @classmethod
-    def of(cls, grown: PlaneForest) -> Walkable:
-        forest = grown.trees
-        node = np.arange(forest.n_nodes)
-        child = np.where(forest.is_split, forest.left_child, node).astype(np.uint64)
-        threshold = np.where(forest.is_split, np.maximum(forest.threshold, 0), 0xFFFF).astype(np.uint64)
-        channel = np.where(forest.is_split, forest.channel[:, 0], 0).astype(np.uint64)
-        route = child << np.uint64(32) | channel << np.uint64(16) | threshold
-        leaf = np.where(forest.is_split, 0, forest.leaf_index).astype(np.uint32)
-        votes = np.pad(forest.votes, ((0, 0), (0, -forest.n_classes % 4)))
-        return cls(forest.root.astype(np.uint32), forest.tree_depths, route, leaf, votes, forest.n_classes)
-
-    def walked(self, codes: np.ndarray, window: Region) -> Block:
-        """Classes and probabilities in a window of codes (H,W,P)."""
-        classes = np.empty((window.height, window.width), np.uint8)
-        proba = np.empty((self.n_classes, window.height, window.width), np.uint8)
-        kernels.walk_codes(
-            codes, window.top, window.left, self.root, self.depth, self.route, self.leaf, self.votes, self.n_classes,
-            classes, proba,
-        )  # fmt: skip
-        return Block(classes, proba)
 
 
 def some_of(value: np.ndarray, most: int) -> np.ndarray:

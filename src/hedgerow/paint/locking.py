@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import IO
 
 from hedgerow.errors import InputError
 from hedgerow.files import one_line
 
-try:
+BEYOND = 2**30  # Windows lets nobody else read a byte that is held: this one is far behind what the file says
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def hold(file: IO[str]) -> None:
+        """Hold a file until it is closed or the process ends; OSError: another process holds it."""
+        file.seek(BEYOND)
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+
+else:
     import fcntl
-except ImportError:  # not on every system: there, two servers are not told apart
-    fcntl = None  # type: ignore[assignment]
+
+    def hold(file: IO[str]) -> None:
+        """Hold a file until it is closed or the process ends; OSError: another process holds it."""
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 class Lock:
@@ -24,17 +37,16 @@ class Lock:
             self._file: IO[str] = open(path, "a+", encoding="utf-8")  # noqa: SIM115 (held open)
         except OSError as problem:
             raise InputError(f"cannot open {path}: {one_line(problem)}; check its permissions.") from problem
-        if fcntl is not None:
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as problem:
-                self._file.seek(0)
-                told = self._file.read(200).strip() or "another one"
-                self._file.close()
-                raise InputError(
-                    f"{path.parent} is being painted already by {told}; use that page, end that program, or give "
-                    "another folder (--project)."
-                ) from problem
+        try:
+            hold(self._file)
+        except OSError as problem:
+            self._file.seek(0)
+            told = self._file.read(200).strip() or "another one"
+            self._file.close()
+            raise InputError(
+                f"{path.parent} is being painted already by {told}; use that page, end that program, or give "
+                "another folder (--project)."
+            ) from problem
         self.note("")
 
     def note(self, address: str) -> None:

@@ -9,9 +9,9 @@ from scipy import sparse
 
 from hedgerow.config import StackConfig
 from hedgerow.images.metrics import Scores, confusion
-from hedgerow.images.regions import Region
-from hedgerow.paint.live import MOST, Codes, Table, Walkable, grow_on_codes, some_of
+from hedgerow.paint.live import MOST, Codes, Table, grow_on_codes, some_of
 from hedgerow.paint.project import Project
+from hedgerow.paint.squares import Walkable
 from hedgerow.paint.telling import Teller
 
 LITTLE = 30  # painted pixels: with fewer, a class is hardly known
@@ -25,12 +25,14 @@ class Numbers:
     def __init__(self, project: Project) -> None:
         self.project = project
         self.held_out: float | None = None
+        self.seconds: float | None = None  # from a stroke to the segmentation of what is on the screen
+        self.paint: tuple[int, ...] | None = None  # the stamp of the paint that the score is of
         self._taken: list[tuple[int, int, float]] = []
 
     def hold_out(
         self, codes: Codes, tables: Sequence[Table], level: int, is_enough: Callable[[], bool] = lambda: False
-    ) -> None:
-        """Score forests on strokes that they did not see; nothing changes if that `is_enough` before the end."""
+    ) -> bool:
+        """Score forests on strokes that they did not see; False, and nothing changed, if that `is_enough` before."""
         value = np.concatenate([table.value for table in tables])
         read = np.concatenate([table.codes for table in tables])
         classes = np.unique(value)
@@ -40,7 +42,7 @@ class Numbers:
         config = codes.config
         for one in range(FOLDS):
             if is_enough():
-                return
+                return False
             seen = np.flatnonzero(fold != one)
             held = np.flatnonzero((fold == one) & np.isin(value, scored))
             if len(np.unique(target[seen])) < 2 or not len(held):
@@ -50,9 +52,10 @@ class Numbers:
         result = Scores(tuple(classes.tolist()), table)
         self.held_out = None if len(scored) < 2 or not table.any() else float(result.dice[rows].mean())
         self._taken = _often(table, classes.tolist(), rows.tolist())
+        return True
 
-    def tell(self, teller: Teller, image: int, seconds: float | None) -> None:
-        """Say the numbers of an image. seconds: of the last update"""
+    def tell(self, teller: Teller, image: int) -> None:
+        """Say the numbers of an image."""
         with self.project.lock:
             pixels = {str(value): n for value, n in self.project.labels[image].pixels.items()}
         teller.tell(
@@ -61,7 +64,7 @@ class Numbers:
                 "image": image,
                 "pixels": pixels,
                 "held_out": None if self.held_out is None else round(self.held_out, 4),
-                "seconds": None if seconds is None else round(seconds, 3),
+                "seconds": None if self.seconds is None else round(self.seconds, 3),
                 "warnings": self.warnings(),
             }
         )
@@ -96,8 +99,7 @@ def _mistakes(
     """(C,C) confusion on pixels `held` of a forest grown on pixels `seen`; read: codes (S,P)."""
     seen = seen[some_of(target[seen].astype(np.uint8), MOST)]
     forest = grow_on_codes(np.ascontiguousarray(read[seen].T), target[seen], edges, n_classes, config)
-    line = np.ascontiguousarray(read[held])[None]
-    found = Walkable.of(forest).walked(line, Region(0, 1, 0, len(held))).classes[0]
+    found = Walkable.of(forest).classes_of(read[held])
     return confusion(target[held].astype(np.uint8)[None], found[None], n_classes)
 
 

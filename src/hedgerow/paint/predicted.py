@@ -17,6 +17,7 @@ from hedgerow.predict.run import region_outputs
 from hedgerow.progress import Report
 
 SIDE = 2  # tiles along each side of what is predicted at once
+WIDE = 4  # the same for features that look far: a pretrained network computes its whole patch for any part of it
 
 
 class LazyPlanes:
@@ -41,9 +42,10 @@ def predicted_tiles(
     """The blocks of some tiles of the full image."""
     planes: Any = LazyPlanes(pyramid)
     height, width = pyramid.image.size
+    side = WIDE if model.features.halo > SIDE * TILE else SIDE
     groups: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for row, column in tiles:
-        groups.setdefault((row // SIDE, column // SIDE), []).append((row, column))
+        groups.setdefault((row // side, column // side), []).append((row, column))
     found: dict[tuple[int, int], Block] = {}
     try:
         for done, members in enumerate(groups.values()):

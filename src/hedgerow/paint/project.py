@@ -164,6 +164,12 @@ class Project:
         with atomic_path(self.folder / "project.json") as temporary:
             temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
+    @property
+    def stamp(self) -> tuple[int, ...]:
+        """What tells one state of the paint from another."""
+        with self.lock:
+            return tuple(labels.n_changes for labels in self.labels)
+
     def painted_images(self) -> list[int]:
         """The numbers of the images that have paint."""
         with self.lock:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,12 +36,18 @@ def level_size(size: tuple[int, int], level: int) -> tuple[int, int]:
 class Pyramid:
     """The levels of an image as planes (C,H,W), in the number type of its file."""
 
-    def __init__(self, image: ImageFile) -> None:
+    def __init__(self, image: ImageFile, report: Callable[[int, int], None] = lambda done, total: None) -> None:
+        """report: is told how many of how many bands of rows are done"""
         self.image = image
-        self._levels: list[np.ndarray | ByRegion] = [_planes_of(image)]
         self.n_levels = n_levels(image.size)
-        for _ in range(1, self.n_levels):
-            self._levels.append(_halved(self._levels[-1]))
+        bands = [len(_bands(level_size(image.size, level))) for level in range(self.n_levels)]
+        total = bands[0] + sum(bands[:-1])  # to open the image may take as long as to halve it
+        report(0, total)
+        self._levels: list[np.ndarray | ByRegion] = [_planes_of(image)]
+        done = bands[0]
+        for level in range(1, self.n_levels):
+            self._levels.append(_halved(self._levels[-1], lambda k, done=done: report(done + k, total)))  # type: ignore[misc]
+            done += bands[level - 1]
         self.low, self.high = self._range()
         self.contrast = self._contrast()
 
@@ -134,11 +140,12 @@ def _whole(level: np.ndarray | ByRegion) -> np.ndarray:
     return _part(level, Region(0, level.shape[1], 0, level.shape[2]))
 
 
-def _halved(level: np.ndarray | ByRegion) -> np.ndarray:
+def _halved(level: np.ndarray | ByRegion, report: Callable[[int], None] = lambda done: None) -> np.ndarray:
     """The next level: the mean of each block of 2 x 2, rounded; an odd edge is repeated."""
     n, height, width = level.shape
     found = _room((n, -(-height // 2), -(-width // 2)), level.dtype)
-    for region in _bands((height, width)):
+    for number, region in enumerate(_bands((height, width))):
+        report(number)
         band = _part(level, region)
         band = np.pad(band, ((0, 0), (0, band.shape[1] % 2), (0, band.shape[2] % 2)), mode="edge")
         kind = np.float64 if band.dtype.kind == "f" else np.int64 if band.dtype.itemsize > 2 else np.int32

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from hedgerow.images.arrays import UNLABELLED_INDEX as NOTHING
+from hedgerow.images.regions import Region
 from hedgerow.paint.labels import TILE
 from hedgerow.paint.pyramid import level_size
 
@@ -38,6 +40,7 @@ class Result:
 
     classes: the class values that the indices of blocks stand for
     layers:  the finest first; where one has nothing, the next one is shown
+    paint:   of a model that is not grown anew for every view, the stamp of the paint that it knows
     """
 
     id: int
@@ -47,10 +50,19 @@ class Result:
     layers: list[Layer]
     scope: str
     model: str
+    paint: tuple[int, ...] | None = None
 
     @property
     def nbytes(self) -> int:
         return sum(block.nbytes for layer in self.layers for block in layer.blocks.values())
+
+    def covers(self, level: int, region: Region) -> bool:
+        """Whether a region of the full image is known at this level or a finer one."""
+        finest = self.layers[0]
+        there = region_at(region, finest.level, self.size)
+        around = there.top, there.bottom, there.left, there.right
+        tiles = tiles_of(around, level_size(self.size, finest.level))
+        return finest.level <= level and all(tile in finest.blocks for tile in tiles)
 
     def tile(self, level: int, row: int, column: int, what: str, value: int = 0) -> np.ndarray | None:
         """(h,w) uint8 of a tile: classes, uncertainty, or the probability of a class; None: nothing is known there."""
@@ -59,6 +71,9 @@ class Result:
         columns = np.arange(column * TILE, min((column + 1) * TILE, width))
         if not (len(rows) and len(columns)):
             return None
+        finest = self.layers[0]
+        if finest.level == level and (row, column) in finest.blocks:
+            return self._part(finest.blocks[row, column], (slice(None), slice(None)), what, value)
         found = np.full((len(rows), len(columns)), NOTHING if what == "classes" else 0, np.uint8)
         known = np.zeros(found.shape, bool)
         for layer in self.layers:
@@ -87,13 +102,13 @@ class Result:
                 found[place][new] = part[new]
                 known[place] = True
 
-    def _part(self, block: Block, inside: tuple[np.ndarray, ...], what: str, value: int) -> np.ndarray:
+    def _part(self, block: Block, inside: tuple[Any, ...], what: str, value: int) -> np.ndarray:
         if what == "classes":
-            return np.array(self.classes, np.uint8)[block.classes[inside]]
+            return np.take(np.array(self.classes, np.uint8), block.classes[inside])
         if what == "uncertainty":
             return uncertainty(block.proba[:, inside[0], inside[1]])
         if value not in self.classes:
-            return np.zeros((inside[0].size, inside[1].size), np.uint8)
+            return np.zeros_like(block.classes[inside])
         return block.proba[self.classes.index(value)][inside]
 
 
@@ -103,6 +118,15 @@ def _at(places: np.ndarray, level: int, of: int) -> np.ndarray:
         return places >> (of - level)
     step = 1 << (level - of)
     return places * step + step // 2
+
+
+def region_at(region: Region, level: int, size: tuple[int, int]) -> Region:
+    """A region of the full image as one of a level, not beyond its edges."""
+    height, width = level_size(size, level)
+    top, left = (min(max(one, 0) >> level, end - 1) for one, end in ((region.top, height), (region.left, width)))
+    bottom = min(max(-(-region.bottom >> level), top + 1), height)
+    right = min(max(-(-region.right >> level), left + 1), width)
+    return Region(top, bottom, left, right)
 
 
 def uncertainty(proba: np.ndarray) -> np.ndarray:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from hedgerow.paint.guarding import Guard
 from hedgerow.paint.image_files import image_files
+from hedgerow.paint.makers import Makers
 from hedgerow.paint.project import Project
 from hedgerow.paint.server import Server, serving
 from hedgerow.paint.session import default_folder
@@ -25,9 +27,15 @@ def open_project(images: Sequence[str], folder: Path | None) -> tuple[Project, l
     return opened, notes
 
 
-def run(project: Project, listening: socket.socket, host: str, ready: Callable[[str], None]) -> None:
-    """Serve until the program is interrupted. ready: is told the address to open"""
-    server = Server(project)
+def run(
+    project: Project,
+    listening: socket.socket,
+    host: str,
+    ready: Callable[[str], None],
+    makers: Mapping[str, Callable[..., Any]],
+) -> None:
+    """Serve until the program is interrupted. ready: is told the address to open; makers: the fields of `Makers`"""
+    server = Server(project, makers=Makers(**makers))
     guard = Guard(server.app, host, listening.getsockname()[1])
     project.held.note(guard.address.partition("?")[0])
     server.start()

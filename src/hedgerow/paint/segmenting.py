@@ -6,7 +6,7 @@ import itertools
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,12 +14,13 @@ from hedgerow.errors import HedgerowError
 from hedgerow.images.regions import Region
 from hedgerow.kernels import reused
 from hedgerow.paint.labels import TILE
-from hedgerow.paint.live import BLOCK, MOST, Codes, Grown, Table, Walkable, grown_on, live_config, n_codes
+from hedgerow.paint.live import BLOCK, MOST, Codes, Grown, Table, grown_on, live_config, n_codes
 from hedgerow.paint.numbers import Numbers
 from hedgerow.paint.project import Project
 from hedgerow.paint.pyramid import level_size, n_levels
-from hedgerow.paint.results import Block, Layer, Result, tiles_of
-from hedgerow.paint.stacks import Interrupted, give_way, grown_stack, stack_blocks, wants_stack
+from hedgerow.paint.results import Block, Layer, Result, region_at, tiles_of
+from hedgerow.paint.squares import Walkable
+from hedgerow.paint.stacks import Interrupted, described, give_way, grown_stack, stack_blocks, wants_stack
 from hedgerow.paint.telling import Teller
 from hedgerow.paint.warming import STEPS, run_all
 from hedgerow.threads import get_threads, map_threads
@@ -28,7 +29,6 @@ VISIBLE, WHOLE = 1_700_000, 4_300_000  # pixels that are segmented at most: of t
 ROOM = {VISIBLE: 0.5, WHOLE: 0.75}  # part of the store that their codes may take
 ALL_TREES = 64
 MOST_FOR_ALL = 100_000  # painted pixels that all trees are grown on
-TREES_WORDS = "one level of {} trees"
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,14 @@ class Segmenter:
         began = time.monotonic()
         size = self.project.images[view.image].size
         level = self._level(view)
+        if self._is_shown(teller, view.image, level, view.region):
+            return
         grown, walkable, is_new = self.forest(teller, view.image, level)
         if grown is None or walkable is None:
-            self.numbers.tell(teller, view.image, None)
-            self._prepare(teller, view.image, level, _at_level(view.region, level, size))
+            self.numbers.tell(teller, view.image)
+            self._prepare(teller, view.image, level, region_at(view.region, level, size))
             return
-        shown = _at_level(view.region, level, size)
+        shown = region_at(view.region, level, size)
         blocks = self.walk(teller, view.image, walkable, level, shown, {})
         if blocks is None:
             return
@@ -78,17 +80,20 @@ class Segmenter:
         layers = [Layer(level, blocks)]
         if not is_new and before is not None and before.classes == grown.classes:
             layers = _joined(layers[0], before.layers)
-        result = self._result(view.image, grown, layers, "visible", TREES_WORDS.format(len(walkable.root)))
+        result = self._result(view.image, grown, layers, "visible", described(1, len(walkable.root)))
         seconds = time.monotonic() - began
         teller.show(result, _at_full(_hull_of(blocks), level, size), seconds)
         if is_new:
-            self.numbers.tell(teller, view.image, seconds)
+            self.numbers.seconds = seconds
+            self.numbers.tell(teller, view.image)
 
     def whole(self, teller: Teller, image: int) -> None:
         """All of the image, at its resolution if it is not too large."""
         began = time.monotonic()
         size = self.project.images[image].size
         level = whole_level(size, self.most(WHOLE))
+        if self._is_shown(teller, image, level, Region(0, size[0], 0, size[1])):
+            return
         grown, walkable, is_new = self.forest(teller, image, level)
         if grown is None or walkable is None:
             return
@@ -100,9 +105,12 @@ class Segmenter:
         blocks = self.walk(teller, image, walkable, level, Region(0, height, 0, width), known)
         if blocks is None:
             return
+        if before is not None and len(blocks) == len(known):  # the screen shows all of it already
+            teller.show(replace(before, scope="whole"), None, time.monotonic() - began)
+            return
         finer = [] if before is None or before.classes != grown.classes else before.layers
         layers = _joined(Layer(level, blocks), [layer for layer in finer if layer.level < level])
-        result = self._result(image, grown, layers, "whole", TREES_WORDS.format(len(walkable.root)))
+        result = self._result(image, grown, layers, "whole", described(1, len(walkable.root)))
         teller.show(result, None, time.monotonic() - began)
 
     def full(self, teller: Teller, image: int) -> bool:
@@ -111,9 +119,11 @@ class Segmenter:
         began = time.monotonic()
         size = self.project.images[image].size
         level = whole_level(size, self.most(WHOLE))
+        if self._is_shown(teller, image, level, Region(0, size[0], 0, size[1])):
+            return self.numbers.paint == self.project.stamp or self._hold_out(teller, image, level)
         if level == 0 and wants_stack(self.project):
             return self._stack(teller, image, began)
-        config = live_config(self.project.images[0].n_channels, ALL_TREES)
+        config, paint = live_config(self.project.images[0].n_channels, ALL_TREES), self.project.stamp
         try:
             tables = self._tables(level, teller)
             grown = grown_on(self.codes, tables, level, config, MOST_FOR_ALL, lambda: give_way(teller))
@@ -126,28 +136,46 @@ class Segmenter:
         blocks = self.walk(teller, image, walkable, level, Region(0, height, 0, width), {})
         if blocks is None or teller.has_news():
             return False
-        self._show_full(teller, image, grown.classes, Layer(level, blocks), TREES_WORDS.format(ALL_TREES), began)
-        self.numbers.hold_out(self.codes, tables, level, teller.has_news)
-        self.numbers.tell(teller, image, time.monotonic() - began)
+        words = described(1, ALL_TREES)
+        self._show_full(teller, image, grown.classes, Layer(level, blocks), words, paint, began)
+        return self._hold_out(teller, image, level)
+
+    def _hold_out(self, teller: Teller, image: int, level: int) -> bool:
+        """Score on strokes held out, and tell; False: something more urgent came in between."""
+        try:
+            tables, paint = self._tables(level, teller), self.project.stamp
+        except Interrupted:
+            return False
+        if tables and self.numbers.hold_out(self.codes, tables, level, teller.has_news):
+            self.numbers.paint = paint
+        self.numbers.tell(teller, image)
         return True
 
+    def _is_shown(self, teller: Teller, image: int, level: int, region: Region) -> bool:
+        """Whether a better model than the quick one, of the paint as it is now, is shown there already."""
+        shown = teller.newest(image)
+        return shown is not None and shown.paint == self.project.stamp and shown.covers(level, region)
+
     def _stack(self, teller: Teller, image: int, began: float) -> bool:
+        paint = self.project.stamp
         try:
             stack = grown_stack(self.project, self.codes, teller)
             blocks = stack_blocks(stack, self.codes.pyramid(image), teller)
         except Interrupted:
             return False
-        words = f"{stack.n_levels} level(s) of {stack.levels[0].n_trees} trees"
-        self._show_full(teller, image, stack.classes, Layer(0, blocks), words, began)
+        words = described(stack.n_levels, stack.levels[0].n_trees)
+        self._show_full(teller, image, stack.classes, Layer(0, blocks), words, paint, began)
         self.numbers.held_out = stack.held_out_dice[stack.n_levels - 1] if stack.held_out_dice else None
-        self.numbers.tell(teller, image, time.monotonic() - began)
+        self.numbers.paint = paint
+        self.numbers.tell(teller, image)
         return True
 
     def _show_full(
-        self, teller: Teller, image: int, classes: tuple[int, ...], layer: Layer, words: str, began: float
-    ) -> None:
+        self, teller: Teller, image: int, classes: tuple[int, ...], layer: Layer, words: str, paint: tuple[int, ...],
+        began: float,
+    ) -> None:  # fmt: skip
         size = self.project.images[image].size
-        result = Result(self.next_id(), image, size, classes, [layer], "full", words)
+        result = Result(self.next_id(), image, size, classes, [layer], "full", words, paint)
         teller.show(result, None, time.monotonic() - began)
 
     def _tables(self, level: int, teller: Teller) -> list[Table]:
@@ -173,7 +201,7 @@ class Segmenter:
         """The finest level at which what is on the screen has not too many pixels, or the screen's own."""
         size = self.project.images[view.image].size
         for level in range(min(view.level, n_levels(size) - 1)):
-            region = _at_level(view.region, level, size)
+            region = region_at(view.region, level, size)
             if region.height * region.width <= self.most(VISIBLE):
                 return level
         return min(view.level, n_levels(size) - 1)
@@ -266,7 +294,7 @@ class Segmenter:
                     teller.progress("features", text, min(done, n_missing), n_missing, began)
             jobs = [(place, at) for place in places for at in of_block[place]]
             blocks = {place: self.codes.block(image, level, place) for place in places}
-            windows = [_window(place, at, blocks[place].shape) for place, at in jobs]
+            windows = [_window(place, at, blocks[place].size) for place, at in jobs]
             walked = map_threads(
                 lambda job: walkable.walked(*job),
                 [(blocks[place], window) for (place, _), window in zip(jobs, windows, strict=True)],
@@ -284,15 +312,6 @@ def whole_level(size: tuple[int, int], most: int) -> int:
     """The finest level at which an image of this size has at most so many pixels."""
     last = n_levels(size) - 1
     return next((k for k in range(last) if np.prod(level_size(size, k)) <= most), last)
-
-
-def _at_level(region: Region, level: int, size: tuple[int, int]) -> Region:
-    """A region of the full image as one of a level, not beyond its edges."""
-    height, width = level_size(size, level)
-    top, left = (min(max(one, 0) >> level, end - 1) for one, end in ((region.top, height), (region.left, width)))
-    bottom = min(max(-(-region.bottom >> level), top + 1), height)
-    right = min(max(-(-region.right >> level), left + 1), width)
-    return Region(top, bottom, left, right)
 
 
 def _at_full(region: Region, level: int, size: tuple[int, int]) -> Region:
@@ -317,10 +336,10 @@ def _joined(new: Layer, before: list[Layer]) -> list[Layer]:
     return sorted([Layer(new.level, {**same, **new.blocks}), *others], key=lambda layer: layer.level)
 
 
-def _window(place: tuple[int, int], at: tuple[int, int], shape: tuple[int, ...]) -> Region:
-    """A tile inside the block of codes (h,w,P) that holds it."""
+def _window(place: tuple[int, int], at: tuple[int, int], size: tuple[int, int]) -> Region:
+    """A tile inside the block of this size that holds it."""
     top, left = at[0] * TILE - place[0] * BLOCK, at[1] * TILE - place[1] * BLOCK
-    return Region(top, min(top + TILE, shape[0]), left, min(left + TILE, shape[1]))
+    return Region(top, min(top + TILE, size[0]), left, min(left + TILE, size[1]))
 
 
 def _some_at_once(places: list[tuple[int, int]], n: int) -> list[list[tuple[int, int]]]:

@@ -18,6 +18,7 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from hedgerow.errors import HedgerowError
+from hedgerow.paint.makers import Makers
 from hedgerow.paint.messages import MAX_BYTES, Refused, parse
 from hedgerow.paint.project import Project
 from hedgerow.paint.pyramid import Pyramid, n_levels
@@ -34,6 +35,7 @@ TYPES = {
 }
 MAX_WINDOWS = 16
 MAX_SHOWN = 8  # channels in one tile
+MAX_TILES = 32  # of an overlay in one answer
 RATE, BURST = 100, 300  # messages of a window: a second, and at once; what comes faster waits
 MAX_WAITING = 2000  # messages to a window that does not read them
 
@@ -54,8 +56,8 @@ class Window:
 class Server:
     """The application: `app` is given to a server of ASGI. Close it when that has ended."""
 
-    def __init__(self, project: Project, store: Store | None = None) -> None:
-        self.session = Session(project, self._tell, store)
+    def __init__(self, project: Project, store: Store | None = None, makers: Makers | None = None) -> None:
+        self.session = Session(project, self._tell, store, makers)
         self.windows: list[Window] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._hand = ThreadPoolExecutor(1, "hedgerow-hand")  # strokes are kept one after another
@@ -68,7 +70,7 @@ class Server:
                 Route("/api/images/{image:int}/thumbnail", self._thumbnail),
                 Route("/api/images/{image:int}/tile/{level:int}/{row:int}/{column:int}", self._tile),
                 Route("/api/images/{image:int}/labels/{level:int}/{row:int}/{column:int}", self._labels),
-                Route("/api/images/{image:int}/overlay/{result:int}/{level:int}/{row:int}/{column:int}", self._overlay),
+                Route("/api/images/{image:int}/overlay/{result:int}/{level:int}", self._overlay),
                 Route("/api/exports/{number:int}/{name}", self._export),
                 WebSocketRoute("/ws", self._socket),
             ]
@@ -140,7 +142,8 @@ class Server:
             return _missing("there is no such tile.")
         shape = ",".join(map(str, tile.shape))
         content = np.ascontiguousarray(tile, "<" + pyramid.type).tobytes()
-        return _raw(content, {"X-Shape": shape, "X-Type": pyramid.type})
+        asked = {"X-Range": json.dumps(pyramid.contrast)} if "range" in request.query_params else {}
+        return _raw(content, {"X-Shape": shape, "X-Type": pyramid.type, **asked})
 
     def _labels(self, request: Request) -> Response:
         image, level, row, column = _place(request)
@@ -152,19 +155,24 @@ class Server:
         return Response(status_code=204) if tile is None else _raw(tile.tobytes(), _shape(tile))
 
     def _overlay(self, request: Request) -> Response:
-        image, level, row, column = _place(request)
+        """Some tiles of a result in one answer: a request of its own for each would take longer than its pixels."""
+        image, level = request.path_params["image"], request.path_params["level"]
         result = self.session.engine.result(image, request.path_params["result"])
         if result is None:
             is_old = self.session.engine.newest(image) is not None
             return Response("a newer result has replaced it", 410) if is_old else _missing("there is no such result.")
         what = request.query_params.get("what", "classes")
         value = request.query_params.get("class", "0")
+        places = _places(request.query_params.get("tiles", ""))
         if what not in ("classes", "uncertainty", "proba") or not (value.isdecimal() and len(value) <= 3):
             return Response("what is classes, uncertainty or proba; class is a number", 400)
+        if places is None:
+            return Response(f"tiles are ROW.COLUMN, at most {MAX_TILES} of them", 400)
         if level >= n_levels(result.size):
-            return _missing("there is no such tile.")
-        tile = result.tile(level, row, column, what, int(value))
-        return _missing("not computed there.") if tile is None else _raw(tile.tobytes(), _shape(tile))
+            return _missing("there are no such tiles.")
+        tiles = [result.tile(level, *place, what, int(value)) for place in places]
+        known = "".join("0" if tile is None else "1" for tile in tiles)
+        return _raw(b"".join(tile.tobytes() for tile in tiles if tile is not None), {"X-Known": known})
 
     def _export(self, request: Request) -> Response:
         path = self.session.exported(request.path_params["number"], request.path_params["name"])
@@ -249,6 +257,16 @@ def serving(app: Any, **options: Any) -> Any:
 def _place(request: Request) -> tuple[int, int, int, int]:
     image, level, row, column = (request.path_params[name] for name in ("image", "level", "row", "column"))
     return image, level, row, column
+
+
+def _places(text: str) -> list[tuple[int, int]] | None:
+    """Rows and columns of tiles, "0.0,0.1"; None: that is not what it says."""
+    parts = [part.split(".") for part in text.split(",")]
+    if len(parts) > MAX_TILES or not all(len(part) == 2 for part in parts):
+        return None
+    if not all(number.isdecimal() and len(number) < 7 for part in parts for number in part):
+        return None
+    return [(int(row), int(column)) for row, column in parts]
 
 
 def _channels(text: str | None, n_channels: int) -> list[int] | None:

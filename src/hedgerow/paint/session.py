@@ -8,12 +8,12 @@ from typing import Any
 
 from hedgerow import extras
 from hedgerow.encoders.store import LITE0, place_of
-from hedgerow.errors import HedgerowError
 from hedgerow.images.regions import Region
 from hedgerow.paint.engine import Engine, Request
 from hedgerow.paint.image_files import ImageFile
 from hedgerow.paint.improve import Workshop, check_how
 from hedgerow.paint.live import Codes
+from hedgerow.paint.makers import Makers
 from hedgerow.paint.messages import LIMITS, Refused
 from hedgerow.paint.project import Project
 from hedgerow.paint.pyramid import n_levels
@@ -27,14 +27,20 @@ Message = dict[str, Any]
 class Session:
     """One project and its worker. `tell` takes messages for all windows; any thread may call it."""
 
-    def __init__(self, project: Project, tell: Callable[[Message], None], store: Store | None = None) -> None:
+    def __init__(
+        self,
+        project: Project,
+        tell: Callable[[Message], None],
+        store: Store | None = None,
+        makers: Makers | None = None,
+    ) -> None:
         self.project, self.tell = project, tell
         self.store = store or Store()
         self.codes = Codes(project, self.store)
         self.segmenter = Segmenter(project, self.codes)
         self.engine = Engine(project, self.segmenter, tell)
-        self.workshop = Workshop(project, self.codes, self.engine, self.segmenter.next_id)
-        self._ranges: dict[int, tuple[list[float], list[float]]] = {}
+        self.codes.progress = self.engine.progress
+        self.workshop = Workshop(project, self.codes, self.engine, self.segmenter.next_id, makers or Makers())
 
     def start(self) -> None:
         self.engine.start()
@@ -138,15 +144,11 @@ class Session:
         }
 
     def _range(self, i: int, image: ImageFile) -> tuple[Any, Any]:
-        """The values that show as black and white at first; of bytes all of them, so that no pixel need be read."""
+        """The values that show as black and white at first; None: not known before the image is read, see its tiles."""
         if image.dtype.itemsize == 1:
             return 0, 1 if image.dtype.kind == "b" else 255
-        if i not in self._ranges:
-            try:
-                self._ranges[i] = self.codes.pyramid(i).contrast
-            except HedgerowError:  # whoever looks at the image is told
-                return 0, 65535
-        return self._ranges[i]
+        known = self.codes.known_pyramid(i)
+        return (None, None) if known is None else known.contrast
 
 
 def can() -> Message:

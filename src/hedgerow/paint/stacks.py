@@ -19,6 +19,11 @@ from hedgerow.paint.telling import Teller
 MOST = 4_300_000  # pixels of all painted images: with more, a stack would take minutes
 
 
+def described(n_levels: int, n_trees: int) -> str:
+    """Forests, in words."""
+    return f"{'one level' if n_levels == 1 else f'{n_levels} levels'} of {n_trees} trees"
+
+
 class Interrupted(Exception):
     """Something more urgent waits."""
 

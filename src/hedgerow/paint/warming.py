@@ -8,10 +8,9 @@ import numpy as np
 
 from hedgerow.features.registry import fit_features
 from hedgerow.forest.codes import fit_edges
-from hedgerow.images.regions import Region
-from hedgerow.kernels.cpu import walk_codes
-from hedgerow.paint.live import Walkable, grow_on_codes, live_config
+from hedgerow.paint.live import grow_on_codes, live_config
 from hedgerow.paint.raster import covered
+from hedgerow.paint.squares import Squares, Walkable
 
 STEPS = 4
 
@@ -24,12 +23,11 @@ def run_all(noise: np.ndarray, step: Callable[[int], None]) -> None:
     step(1)
     flat = kept[0].reshape(features.n_features, -1)
     edges = np.stack([fit_edges(values) for values in flat])
-    codes = np.empty((*noise.shape[1:], len(flat)), np.uint8)
-    walk_codes.encode_side_by_side(flat, edges, codes.reshape(-1, len(flat)))
+    codes = Squares.of(np.ascontiguousarray(kept[0]), edges)
     step(2)
     target = np.arange(flat.shape[1]) % 2
-    read = np.ascontiguousarray(codes.reshape(-1, len(flat)).T)
+    read = np.ascontiguousarray(codes.image().reshape(-1, len(flat)).T)
     forest = grow_on_codes(read, target, edges, 2, config)
     step(3)
-    Walkable.of(forest).walked(codes, Region(0, 8, 0, 8))
+    Walkable.of(forest).walked(codes)
     step(STEPS)

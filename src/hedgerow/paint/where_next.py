@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.images.regions import Region
 from hedgerow.paint import suggest
 from hedgerow.paint.labels import TILE
 from hedgerow.paint.live import BLOCK
@@ -68,11 +67,11 @@ def _best(segmenter: Segmenter, teller: Teller, image: int) -> tuple[int, sugges
     for row in range(-(-height // BLOCK)):
         for column in range(-(-width // BLOCK)):
             codes = segmenter.codes.block(image, level, (row, column))
-            block = walkable.walked(codes, Region(0, codes.shape[0], 0, codes.shape[1]))
+            block = walkable.walked(codes)
             part = suggest.cell_means(uncertainty(block.proba)) / 255
             at = row * BLOCK // suggest.CELL, column * BLOCK // suggest.CELL
             place = slice(at[0], at[0] + part.shape[0]), slice(at[1], at[1] + part.shape[1])
-            unsure[place], looks[place] = part, suggest.cell_means(codes)
+            unsure[place], looks[place] = part, suggest.cell_means(codes.image())
     painted = np.zeros(cells, bool)
     known = []
     for one in segmenter.used(image, level):

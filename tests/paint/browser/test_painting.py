@@ -196,6 +196,11 @@ def test_the_overlay_is_shown_in_every_way_and_compared(segmented):
         seen[mode] = hand.drawn("overlay")[..., 3]
         assert (seen[mode] != whole).any()
     assert 0 < (seen["Outlines"] > 0).mean() < 0.5 * (whole > 0).mean()
+    per_pixel = "hedgerow.stage.overlay.reach"
+    assert (hand.run("hedgerow.stage.view.scale") > 1.5, hand.run(per_pixel)) == (True, 1)
+    hand.run("hedgerow.stage.view.zoomBy(1 / hedgerow.stage.view.scale)")
+    assert hand.run(per_pixel) == 2  # else outlines could hardly be seen
+    hand.run("hedgerow.stage.view.fit()")
     hand.page.get_by_role("radio", name="Off").click()
     assert hand.run("hedgerow.stage.overlay.canvas.style.opacity") == "0"
     hand.page.get_by_role("radio", name="Colours").click()
@@ -210,8 +215,15 @@ def test_where_next_goes_there_and_says_why(segmented):
     hand.run("() => { hedgerow.app.on('suggested', why => globalThis.why = why); }")
     hand.press("n")
     hand.until("globalThis.why")
-    place = hand.run("hedgerow.stage.marks.suggested && [hedgerow.stage.view.row, hedgerow.stage.view.col]")
+    hand.until("hedgerow.stage.marks.suggested")
+    place = hand.run("[hedgerow.stage.marks.suggested.row, hedgerow.stage.marks.suggested.col]")
     assert 0 <= place[0] <= SIZE[0]
+    (top, bottom), (left, right) = hand.run("Object.values(hedgerow.stage.view.region)")
+    assert top <= place[0] <= bottom
+    assert left <= place[1] <= right
+    corner = hand.run("Object.values(hedgerow.stage.view.centred(0, 0, 8))")
+    assert corner == hand.run("(() => { const {width, height} = hedgerow.stage.view;"
+                              "return [(height - 48) / 16, (width - 48) / 16]; })()")  # fmt: skip
     assert hand.run("why") in hand.page.locator("#callout").inner_text()
 
 
@@ -236,3 +248,22 @@ def test_wheel_and_keys_zoom_pan_and_size(hand):
     assert hand.run(view)[:2] != before[:2]
     hand.press("0")
     assert hand.run("hedgerow.stage.view.scale === hedgerow.stage.view.fitScale")
+
+
+def test_panels_wait_until_the_hand_rests(hand):
+    hand.run("() => { globalThis.told = 0; hedgerow.app.on('counts', () => { told += 1; }); }")
+    hand.choose(1)
+    before = hand.run("Object.values(hedgerow.app.image.pixels).reduce((sum, each) => sum + each, 0)")
+    hand.page.wait_for_timeout(100)
+    hand.run("told = 0")
+    hand.stroke((5, 100), (5, 110), lift=False)
+    hand.page.wait_for_timeout(500)  # then a part of the stroke is sent
+    hand.page.mouse.move(*hand.place(8, 140))
+    counted = "Object.values(hedgerow.app.image.pixels).reduce((sum, each) => sum + each, 0)"
+    hand.until(f"before => {counted} > before", before)
+    hand.page.wait_for_timeout(100)
+    assert hand.run("told") == 0
+    hand.page.mouse.up()
+    hand.until("told > 0")
+    hand.saved()
+    hand.press("Control+z")

@@ -1,74 +1,156 @@
 """Walking a forest that reads byte codes of the pixel itself, as trees grown on strokes do.
 
-The codes of a pixel lie side by side, so that all trees read one or two lines of memory for it; a split is one word;
-and what is shown, a class and probabilities in bytes, is written at once. It is `walk`, and then `argmax`.
+Codes lie in squares of 16 x 16 pixels, each feature of a square together. A square goes down a tree as a whole: at a
+split one comparison of 256 bytes tells which of its pixels go right, and a branch that none of them takes is never
+looked at. Neighbours mostly go the same way, so few nodes are visited. Where they do not, in noise or in a large tree,
+each pixel takes its own steps instead, as many for all as the tree is deep. Both say the same: it is `walk`, and then
+`argmax`, with a class and probabilities in bytes.
 """
 
 import numpy as np
 
-from hedgerow.kernels.compiling import kernel
+from hedgerow.kernels.compiling import kernel, kernel_part
 
-BLOCK = 256  # pixels of a row
-
-
-@kernel
-def encode_side_by_side(values, edges, out):
-    """out (N,P): the codes of values (P,N), see `codes.encode`, of edges (P,255)."""
-    n_planes, n = values.shape
-    for first in range(0, n, 1024):
-        last = min(first + 1024, n)
-        for p in range(n_planes):
-            row, edge = values[p], edges[p]
-            for i in range(first, last):
-                value = row[i]
-                code = np.uint32(0)
-                step = np.uint32(128)
-                for _ in range(8):
-                    code += step * np.uint32(value >= edge[code + step - np.uint32(1)])
-                    step >>= np.uint32(1)
-                out[i, p] = np.uint8(code)
+SIDE = 16  # pixels of a square along each side
+SQUARE = SIDE * SIDE
+MANY = 100  # nodes of a tree: where a square visits more, the steps of single pixels are faster
+AGAIN = 16  # squares after which a tree is given another chance to be walked as a whole
 
 
 @kernel
-def walk_codes(codes, top, left, root, depth, route, leaf, votes, n_classes, classes, proba):
-    """Fill classes (h,w) uint8 and proba (C,h,w) uint8 for the window of codes (H,W,P) that begins at (top, left).
+def encode_squares(values, edges, first, end, out):
+    """Rows first..end of out (n,m,P,SQUARE): the codes of values (P,h,w), see `codes.encode`, of edges (P,255).
 
-    route: (N,) uint64, of each node its left child (32 bits), channel (16) and code from which a pixel goes right (16);
-    a leaf is its own left child, and its code is beyond all
-    leaf:  (N,) uint32 row of the votes (L, >=C), none of them negative
+    Beyond the values they are 0.
     """
-    height, width = classes.shape
-    node = np.empty(BLOCK, np.uint32)
-    total = np.empty((BLOCK, votes.shape[1]), np.float32)
-    low = np.uint64(0xFFFF)
-    for row in range(height):
-        for first in range(0, width, BLOCK):
-            n = min(BLOCK, width - first)
-            line = codes[top + row, left + first : left + first + n]
-            total[:n] = np.float32(0)
+    n_planes, height, width = values.shape
+    for r in range(first, end):
+        for q in range(out.shape[1]):
+            for p in range(n_planes):
+                edge, line = edges[p], out[r, q, p]
+                line[:] = np.uint8(0)
+                for i in range(min(SIDE, height - r * SIDE)):
+                    row = values[p, r * SIDE + i]
+                    for j in range(min(SIDE, width - q * SIDE)):
+                        value = row[q * SIDE + j]
+                        code = np.uint32(0)
+                        step = np.uint32(128)
+                        for _ in range(8):
+                            code += step * np.uint32(value >= edge[code + step - np.uint32(1)])
+                            step >>= np.uint32(1)
+                        line[i * SIDE + j] = np.uint8(code)
+
+
+@kernel_part
+def part_ways(here, right, line, cut):
+    """Move the pixels that go right from one mask to another; returns whether any stay, and whether any go.
+
+    here, right: (SQUARE,) uint8, 255 or 0; line: (SQUARE,) codes; cut: the code from which a pixel goes right
+    """
+    stays, goes = np.uint8(0), np.uint8(0)
+    for i in range(SQUARE):
+        go = here[i] if line[i] >= cut else np.uint8(0)
+        stay = np.uint8(here[i] ^ go)
+        right[i] = go
+        here[i] = stay
+        goes = max(goes, go)
+        stays = max(stays, stay)
+    return stays > 0, goes > 0
+
+
+@kernel_part
+def add_vote(box, mask, vote):
+    """Add a vote to the pixels of a mask."""
+    for i in range(SQUARE):
+        box[i] += vote if mask[i] else np.float32(0)
+
+
+@kernel_part
+def walk_together(codes, root, channel, cut, left, leaf, votes, mask, at, total):
+    """Add a tree's votes to total (C,SQUARE), all pixels of codes (P,SQUARE) together; returns the nodes visited.
+
+    mask: (depth+2,SQUARE) uint8, at: (depth+2,) int64: room for the branches that wait
+    """
+    mask[0] = np.uint8(255)
+    at[0] = root
+    top, visited = 0, 0
+    while top >= 0:
+        node = at[top]
+        visited += 1
+        if left[node] < 0:
+            ballot = votes[leaf[node]]
+            for c in range(total.shape[0]):
+                if ballot[c] != 0:
+                    add_vote(total[c], mask[top], ballot[c])
+            top -= 1
+            continue
+        stays, goes = part_ways(mask[top], mask[top + 1], codes[channel[node]], cut[node])
+        at[top] = left[node]
+        if not stays:
+            at[top] += 1
+            for i in range(SQUARE):
+                mask[top, i] = mask[top + 1, i]
+        elif goes:
+            top += 1
+            at[top] = left[node] + 1
+    return visited
+
+
+@kernel_part
+def walk_alone(codes, root, depth, channel, cut, left, leaf, votes, node, total):
+    """As `walk_together`, each pixel by itself. node: (SQUARE,) uint32, room for where they are"""
+    for i in range(SQUARE):
+        node[i] = root
+    for _ in range(depth):
+        for i in range(SQUARE):
+            here = node[i]
+            child = left[here]
+            step = np.uint32(child) + np.uint32(codes[np.uint32(channel[here]), i] >= cut[here])
+            node[i] = step if child >= 0 else here
+    for i in range(SQUARE):
+        ballot = votes[leaf[node[i]]]
+        for c in range(total.shape[0]):
+            total[c, i] += ballot[c]
+
+
+@kernel
+def walk_squares(codes, top, left_edge, root, depth, channel, cut, left, leaf, votes, classes, proba):
+    """Fill classes (n,m,SQUARE) and proba (C,n,m,SQUARE) uint8 for the squares of codes (N,M,P,SQUARE) from one on.
+
+    root, depth: (T,) of the trees; channel, left: (N,) int32, left is negative at a leaf; cut: (N,) uint8, the code
+    from which a pixel goes right; leaf: (N,) int32 row of the votes (L,C) float32, none of them negative
+    """
+    n_classes = proba.shape[0]
+    most = depth.max() + 2
+    mask, at = np.empty((most, SQUARE), np.uint8), np.empty(most, np.int64)
+    node = np.empty(SQUARE, np.uint32)
+    total = np.empty((n_classes, SQUARE), np.float32)
+    best, share = np.empty(SQUARE, np.float32), np.empty(SQUARE, np.float32)
+    alone = np.zeros(root.shape[0], np.int64)  # squares for which the pixels of a tree go alone
+    for r in range(classes.shape[0]):
+        for q in range(classes.shape[1]):
+            here = codes[top + r, left_edge + q]
+            total[:] = np.float32(0)
             for t in range(root.shape[0]):
-                for i in range(n):
-                    node[i] = root[t]
-                for _ in range(depth[t]):
-                    for i in range(n):
-                        step = route[node[i]]
-                        value = np.uint64(line[i, (step >> np.uint64(16)) & low])
-                        node[i] = np.uint32(step >> np.uint64(32)) + np.uint32(value >= (step & low))
-                for i in range(n):
-                    ballot, box = votes[leaf[node[i]]], total[i]
-                    for c in range(ballot.shape[0]):
-                        box[c] += ballot[c]
-            for i in range(n):
-                box, best, whole = total[i], 0, total[i, 0]
-                for c in range(1, n_classes):
-                    whole += box[c]
-                    if box[c] > box[best]:
-                        best = c
-                classes[row, first + i] = np.uint8(best)
-                share = np.float32(255) / whole
-                for c in range(n_classes):
-                    box[c] = min(box[c] * share + np.float32(0.5), np.float32(255))
+                if alone[t] > 0:
+                    alone[t] -= 1
+                    walk_alone(here, root[t], depth[t], channel, cut, left, leaf, votes, node, total)
+                elif walk_together(here, root[t], channel, cut, left, leaf, votes, mask, at, total) > MANY:
+                    alone[t] = AGAIN
+            winner = classes[r, q]
+            winner[:] = np.uint8(0)
+            best[:] = total[0]
+            share[:] = total[0]
+            for c in range(1, n_classes):
+                box = total[c]
+                for i in range(SQUARE):
+                    share[i] += box[i]
+                    if box[i] > best[i]:
+                        best[i] = box[i]
+                        winner[i] = np.uint8(c)
+            for i in range(SQUARE):
+                share[i] = np.float32(255) / share[i]
             for c in range(n_classes):
-                out = proba[c, row, first : first + n]
-                for i in range(n):
-                    out[i] = np.uint8(total[i, c])
+                box, out = total[c], proba[c, r, q]
+                for i in range(SQUARE):
+                    out[i] = np.uint8(min(box[i] * share[i] + np.float32(0.5), np.float32(255)))

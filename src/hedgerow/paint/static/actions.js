@@ -73,7 +73,7 @@ export function makeActions(app, session, stage, toolbox) {
     app.show(image);
     const { view } = stage;
     const close = Math.max(view.scale, Math.min(Math.max(view.fitScale * 2.5, 1), 4));
-    view.flyTo(row + 0.5, col + 0.5, close, still.matches);
+    view.flyTo(...view.centred(row + 0.5, col + 0.5, close), close, still.matches);
     stage.marks.suggest(row + 0.5, col + 0.5);
     app.emit("suggested", why);
   });

@@ -24,6 +24,8 @@ export class App {
     this.image = null;
     /** @type {Picture[]} */
     this.images = [];
+    /** @type {Map<number, Picture>} the same, by their ids */
+    this.pictures = new Map();
     /** @type {Class[]} */
     this.classes = [];
     this.limits = LIMITS;
@@ -60,6 +62,7 @@ export class App {
   take(project) {
     this.project = project;
     this.images = project.images;
+    this.pictures = new Map(this.images.map((each) => [each.id, each]));
     this.classes = project.classes;
     this.limits = { ...LIMITS, ...project.limits };
     this.can = project.can ?? {};
@@ -82,7 +85,7 @@ export class App {
   }
 
   picture(id) {
-    return this.images.find((each) => each.id === id);
+    return this.pictures.get(id);
   }
 
   show(id) {

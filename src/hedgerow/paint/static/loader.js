@@ -1,5 +1,7 @@
 /** Asks the server for tiles: a few at a time, those that are no longer on the screen not at all. */
 
+import { Slices } from "./slices.js";
+
 const AT_ONCE = 6; // as many as a browser opens to one server
 
 export class Loader {
@@ -7,6 +9,7 @@ export class Loader {
     /** @type {{address: string, rank: number, needed: () => boolean, take: Function}[]} */
     this.waiting = [];
     this.running = 0;
+    this.slices = new Slices();
   }
 
   /**
@@ -41,7 +44,7 @@ export class Loader {
       answer = { status: 0, failed: true };
     }
     this.running -= 1;
-    take(answer);
+    this.slices.add(() => take(answer));
     this.go();
   }
 }

@@ -2,6 +2,7 @@
 
 import { makeActions } from "./actions.js";
 import { App } from "./app.js";
+import { tellCounts } from "./counts.js";
 import { loadIcons, memory, one } from "./dom.js";
 import { Crosshair } from "./input/crosshair.js";
 import { Keyboard } from "./input/keyboard.js";
@@ -41,6 +42,7 @@ const parts = { app, session, stage, painting, toolbox, actions };
 const keyboard = new Keyboard(app, { stage, crosshair, pointer, toolbox },
   keyTable(app, { view: stage.view, toolbox, actions: { ...actions, help: () => actions.help() } }));
 
+tellCounts(app, () => painting.current !== null);
 messages(parts);
 toolbar(parts);
 topbar(parts);
@@ -70,7 +72,7 @@ app.on("reconnected", () => {
 app.on("view-rests", actions.sendView);
 app.on("connection", ({ open }) => open && actions.sendView());
 
-globalThis.hedgerow = { ...parts, keyboard, crosshair }; // for tests and benchmarks, which look on from outside
+globalThis.hedgerow = { ...parts, keyboard, crosshair, pointer }; // for tests and benchmarks, which look on from outside
 
 try {
   await session.start();

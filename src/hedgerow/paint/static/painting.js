@@ -25,6 +25,8 @@ export class Painting {
     this.current = null;
     this.began = 0;
     labels.mark = () => outbox.mark;
+    labels.drawing = () => this.current !== null;
+    app.on("stroke-ends", () => labels.redraw());
     labels.since = (mark, image) => {
       const sent = outbox.since(mark, image);
       return this.current?.image === image ? [...sent, this.current] : sent;

@@ -19,58 +19,74 @@ export function near(row, col, a, b, radius) {
   return cross * cross <= radius * radius * length;
 }
 
-/** Where a row cuts the capsule of a piece, roughly -> [low, high], or null if it does not. */
-function roughly(row, a, b, radius) {
-  let low = Infinity;
-  let high = -Infinity;
-  const widen = (col) => {
-    if (col < low) low = col;
-    if (col > high) high = col;
-  };
-  for (const end of [a, b]) {
+/** Where rows cut the capsule of a piece, roughly. One object is used for all pieces: nothing is thrown away at every row. */
+const capsule = {
+  low: 0,
+  high: 0,
+  rows: new Float64Array(4), // corners of the rectangle between the two ends
+  cols: new Float64Array(4),
+
+  set(a, b, radius) {
+    const length = Math.hypot(b[0] - a[0], b[1] - a[1]);
+    const nr = length > 0 ? (-(b[1] - a[1]) / length) * radius : 0;
+    const nc = length > 0 ? ((b[0] - a[0]) / length) * radius : 0;
+    this.rows.set([a[0] + nr, b[0] + nr, b[0] - nr, a[0] - nr]);
+    this.cols.set([a[1] + nc, b[1] + nc, b[1] - nc, a[1] - nc]);
+    this.radius = radius;
+    [this.a, this.b] = [a, b];
+  },
+
+  widen(col) {
+    if (col < this.low) this.low = col;
+    if (col > this.high) this.high = col;
+  },
+
+  end(row, end) {
     const away = row - end[0];
-    const rest = radius * radius - away * away;
-    if (rest >= 0) {
-      widen(end[1] - Math.sqrt(rest));
-      widen(end[1] + Math.sqrt(rest));
-    }
-  }
-  const length = Math.hypot(b[0] - a[0], b[1] - a[1]);
-  if (length > 0) {
-    const nr = (-(b[1] - a[1]) / length) * radius;
-    const nc = ((b[0] - a[0]) / length) * radius;
-    const corners = [[a[0] + nr, a[1] + nc], [b[0] + nr, b[1] + nc], [b[0] - nr, b[1] - nc], [a[0] - nr, a[1] - nc]];
+    const rest = this.radius * this.radius - away * away;
+    if (rest < 0) return;
+    const half = Math.sqrt(rest);
+    this.widen(end[1] - half);
+    this.widen(end[1] + half);
+  },
+
+  /** Sets low and high. @returns {boolean} whether the row cuts it */
+  cut(row) {
+    this.low = Infinity;
+    this.high = -Infinity;
+    this.end(row, this.a);
+    this.end(row, this.b);
+    const { rows, cols } = this;
     for (let i = 0; i < 4; i++) {
-      const from = corners[i];
-      const to = corners[(i + 1) % 4];
-      if ((from[0] <= row) !== (to[0] <= row)) widen(from[1] + ((row - from[0]) * (to[1] - from[1])) / (to[0] - from[0]));
+      const j = (i + 1) & 3;
+      if (rows[i] <= row !== rows[j] <= row) this.widen(cols[i] + ((row - rows[i]) * (cols[j] - cols[i])) / (rows[j] - rows[i]));
     }
-  }
-  return low <= high ? [low, high] : null;
-}
+    return this.low <= this.high || this.touched(row);
+  },
+
+  /** A row that only touches a capsule may be missed by rounding: look next to its ends. */
+  touched(row) {
+    for (const end of [this.a, this.b]) if (Math.abs(Math.abs(row - end[0]) - this.radius) < 1e-6) this.widen(end[1]);
+    return this.low <= this.high;
+  },
+};
 
 /** Pixels of one piece of a polyline, within [r0, r1, c0, c1]. */
 export function pieceRuns(a, b, radius, [r0, r1, c0, c1], emit) {
   const top = Math.max(r0, Math.ceil(Math.min(a[0], b[0]) - radius) - 1);
   const bottom = Math.min(r1 - 1, Math.floor(Math.max(a[0], b[0]) + radius) + 1);
+  capsule.set(a, b, radius);
   for (let row = top; row <= bottom; row++) {
+    if (!capsule.cut(row)) continue;
     // A pixel more on either side is looked at, and where the run begins and ends is decided exactly.
-    const cut = roughly(row, a, b, radius) ?? roughlyTouched(row, a, b, radius);
-    if (!cut) continue;
-    let first = Math.floor(cut[0]) - 1;
-    let last = Math.ceil(cut[1]) + 1;
+    let first = Math.floor(capsule.low) - 1;
+    let last = Math.ceil(capsule.high) + 1;
     while (first <= last && !near(row, first, a, b, radius)) first++;
     while (last >= first && !near(row, last, a, b, radius)) last--;
     first = Math.max(first, c0);
     last = Math.min(last, c1 - 1);
     if (first <= last) emit(row, first, last + 1);
   }
-}
-
-/** A row that only touches a capsule may be missed by rounding: look next to its ends. */
-function roughlyTouched(row, a, b, radius) {
-  const ends = [a, b].filter((end) => Math.abs(Math.abs(row - end[0]) - radius) < 1e-6).map((end) => end[1]);
-  return ends.length ? [Math.min(...ends), Math.max(...ends)] : null;
 }
 
 /** The pixel nearest to a point is painted whatever the radius. */

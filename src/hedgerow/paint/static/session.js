@@ -109,7 +109,7 @@ export class Session {
     const image = this.app.picture(message.image);
     if (image && message.pixels) image.pixels = message.pixels;
     this.app.numbers.set(message.image, message);
-    this.app.emit("numbers");
+    this.app.emit("numbers", message);
   }
 
   progress({ job, part, text, left }) {

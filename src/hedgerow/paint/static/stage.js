@@ -8,7 +8,6 @@ import { MarksLayer } from "./layers/marks.js";
 import { OverlayLayer } from "./layers/overlay.js";
 
 const RESTS_AFTER = 120; // milliseconds without a change of the view until the server is told of it
-const FRAMES_KEPT = 600;
 
 export class Stage {
   /**
@@ -30,9 +29,7 @@ export class Stage {
     this.asked = 0;
     this.resting = 0;
     this.places = new Map(); // where each image was looked at
-    /** @type {number[]} milliseconds of work in each of the last frames of a brush, for measuring */
-    this.brushFrames = [];
-    this.handling = 0;
+    this.corner = { left: 0, top: 0 };
     this.listen();
   }
 
@@ -66,8 +63,15 @@ export class Stage {
     this.labels.canvas.style.opacity = comparing ? 0 : 1;
   }
 
+  /** Notes where the stage is in the window. */
+  measure() {
+    const { left, top, width, height } = this.root.getBoundingClientRect();
+    this.corner = { left, top };
+    return { width, height };
+  }
+
   resize() {
-    const { width, height } = this.root.getBoundingClientRect();
+    const { width, height } = this.measure();
     const ratio = Math.min(globalThis.devicePixelRatio || 1, 2);
     if (!width || !height) return;
     for (const { canvas } of [...this.layers, this.marks]) {
@@ -95,21 +99,7 @@ export class Stage {
   drawNow() {
     cancelAnimationFrame(this.asked);
     this.asked = 0;
-    const start = performance.now();
-    const brushing = this.handling > 0;
     for (const layer of this.layers) layer.draw();
     this.marks.draw();
-    if (brushing) {
-      this.brushFrames.push(performance.now() - start + this.handling);
-      if (this.brushFrames.length > FRAMES_KEPT) this.brushFrames.shift();
-      this.handling = 0;
-    }
-  }
-
-  /** Runs the work of a pointer's event and counts its time to the frame that shows it. */
-  timed(work) {
-    const start = performance.now();
-    work();
-    this.handling += performance.now() - start;
   }
 }

@@ -93,6 +93,15 @@ export class View {
     if (right || down) this.panBy(-right, -down);
   }
 
+  /** What to have in the middle of the screen so that a place is seen, with as little beside the image as can be. */
+  centred(row, col, scale) {
+    const within = (value, screen, size) => {
+      const half = Math.min(screen / scale / 2, size / 2);
+      return Math.min(Math.max(value, half), size - half);
+    };
+    return [within(row, this.height - 2 * MARGIN, this.image.height), within(col, this.width - 2 * MARGIN, this.image.width)];
+  }
+
   /** Flies to a place: out, across and in again; at once where motion is not wanted. */
   flyTo(row, col, scale, calm) {
     this.stop();

@@ -17,24 +17,26 @@ export class Pointer {
     this.space = false;
     this.penSeen = false; // then fingers only move the view
     const { root } = stage;
-    const hear = (name, handle) => root.addEventListener(name, (event) => stage.timed(() => handle.call(this, event)));
-    hear("pointerdown", this.pressed);
-    hear("pointermove", this.moved);
-    hear("pointerup", this.released);
-    hear("pointercancel", this.abandoned);
+    root.addEventListener("pointerdown", (event) => this.pressed(event));
+    root.addEventListener("pointermove", (event) => this.moved(event));
+    root.addEventListener("pointerup", (event) => this.released(event));
+    root.addEventListener("pointercancel", (event) => this.abandoned(event));
+    root.addEventListener("pointerenter", () => stage.measure());
     root.addEventListener("pointerleave", () => this.left());
     root.addEventListener("contextmenu", (event) => event.preventDefault());
     root.addEventListener("wheel", (event) => this.turned(event), { passive: false });
     root.addEventListener("dblclick", (event) => event.preventDefault());
   }
 
+  /** Where an event is on the stage. To ask for the stage's place at every event would make the browser lay out the page. */
   at(event) {
-    const { left, top } = this.stage.root.getBoundingClientRect();
+    const { left, top } = this.stage.corner;
     return { x: event.clientX - left, y: event.clientY - top };
   }
 
   pressed(event) {
     if (!this.app.image || event.target.closest?.("[data-no-paint]")) return;
+    this.stage.measure();
     this.stage.root.dataset.pointed = ""; // whoever points need not be shown where the keyboard is
     this.stage.root.focus({ preventScroll: true });
     const place = this.at(event);

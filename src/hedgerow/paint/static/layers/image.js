@@ -11,11 +11,12 @@ export function firstChannels(image) {
   const colours = { 1: ["#ffffff"], 2: ["#00ff00", "#ff00ff"], 3: ["#ff0000", "#00ff00", "#0000ff"] }[n] ??
     (n === 4 ? ["#ff0000", "#00ff00", "#0000ff"] : ["#ffffff"]);
   const of = (value, k) => (Array.isArray(value) ? value[k] : value);
+  const [low, high] = [image.low ?? 0, image.high ?? 65535]; // until it is known
   return Array.from({ length: n }, (_, k) => ({
     on: k < colours.length,
     colour: colours[k] ?? ["#ffff00", "#00ffff", "#ff00ff", "#ff8000"][k % 4],
-    low: of(image.low, k),
-    high: of(image.high, k),
+    low: of(low, k),
+    high: of(high, k),
   }));
 }
 
@@ -24,7 +25,22 @@ export class ImageLayer extends TileLayer {
     super(...parts);
     /** @type {Map<number, Channel[]>} */
     this.channels = new Map();
+    /** @type {Set<number>} images of which channels are shown by a guess */
+    this.guessed = new Set();
+    /** @type {Map<number, Uint8Array>} the brightness of each value, by the channel's number, in the present style */
+    this.tables = new Map();
     this.arrived = () => {};
+    this.rangeKnown = () => {};
+  }
+
+  restyle() {
+    this.tables.clear();
+    super.restyle();
+  }
+
+  table(number, wide) {
+    if (!this.tables.has(number)) this.tables.set(number, shades(this.shown[number], wide));
+    return this.tables.get(number);
   }
 
   blank() {
@@ -33,8 +49,12 @@ export class ImageLayer extends TileLayer {
 
   /** @returns {Channel[]} of the image on the screen */
   get shown() {
-    if (!this.channels.has(this.image.id)) this.channels.set(this.image.id, firstChannels(this.image));
-    return this.channels.get(this.image.id);
+    const { id, low } = this.image;
+    if (!this.channels.has(id)) {
+      this.channels.set(id, firstChannels(this.image));
+      if (low === null) this.guessed.add(id);
+    }
+    return this.channels.get(id);
   }
 
   get planes() {
@@ -55,10 +75,12 @@ export class ImageLayer extends TileLayer {
     const { level, row, col } = tile;
     const planes = this.planes;
     tile.loading = true;
-    const address = `/api/images/${tile.image}/tile/${level}/${row}/${col}?channels=${planes}`;
+    const ranged = this.image.low === null ? "&range=1" : "";
+    const address = `/api/images/${tile.image}/tile/${level}/${row}/${col}?channels=${planes}${ranged}`;
     this.loader.ask(address, 2, () => this.needed(tile), (answer) => {
       tile.loading = false;
       if (answer.status !== 200) return;
+      if (ranged) this.ranged(tile.image, answer.headers.get("X-Range"));
       const wide = answer.headers.get("X-Type") === "u2";
       tile.raw = wide ? new Uint16Array(answer.data) : new Uint8Array(answer.data);
       const shape = answer.headers.get("X-Shape").split(",").map(Number);
@@ -71,13 +93,23 @@ export class ImageLayer extends TileLayer {
     });
   }
 
+  /** The first tile of an image tells what shows as black and as white, where that was not known before. */
+  ranged(id, told) {
+    const image = this.image;
+    if (image?.id !== id || image.low !== null || !told) return;
+    [image.low, image.high] = JSON.parse(told);
+    if (this.guessed.delete(id)) this.channels.delete(id);
+    this.rangeKnown();
+    this.restyle();
+  }
+
   colour(tile, pixels) {
     const shown = this.shown;
     const numbers = tile.planes.split(",").map(Number);
     const size = tile.height * tile.width;
     const wide = tile.raw instanceof Uint16Array;
     if (numbers.length === 1 && shown[numbers[0]].colour === "#ffffff") {
-      const table = shades(shown[numbers[0]], wide);
+      const table = this.table(numbers[0], wide);
       for (let i = 0; i < size; i++) {
         const value = table[tile.raw[i]];
         pixels[i] = 0xff000000 | (value << 16) | (value << 8) | value;
@@ -86,7 +118,7 @@ export class ImageLayer extends TileLayer {
     }
     const sums = new Uint16Array(3 * size);
     numbers.forEach((number, k) => {
-      const table = shades(shown[number], wide);
+      const table = this.table(number, wide);
       const plane = tile.raw.subarray(k * size, (k + 1) * size);
       parse(shown[number].colour).forEach((part, channel) => {
         if (!part) return;

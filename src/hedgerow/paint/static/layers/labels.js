@@ -5,7 +5,7 @@ import { UNPAINTED } from "../app.js";
 import { classTable } from "../colours.js";
 import { TILE, levelSize, touches } from "../pyramid.js";
 import { atLevel, strokeRuns } from "../raster.js";
-import { TileLayer } from "./tilelayer.js";
+import { TileLayer, room } from "./tilelayer.js";
 
 export class LabelsLayer extends TileLayer {
   constructor(app, ...parts) {
@@ -15,14 +15,17 @@ export class LabelsLayer extends TileLayer {
     this.mark = () => 0;
     /** @type {(mark: number, image: number) => import("../painting.js").Stroke[]} strokes that a tile may lack, in their order */
     this.since = () => [];
+    /** @type {() => boolean} whether the hand is drawing a stroke */
+    this.drawing = () => false;
   }
 
   blank() {
     return { stale: true, dirty: null };
   }
 
+  /** While the hand draws, what is on the screen stays: it shows the stroke already. */
   lacks(tile) {
-    return tile.stale;
+    return tile.stale && !(tile.raw && this.drawing());
   }
 
   /** The server's labels of a region have changed: what is kept of it is out of date. */
@@ -30,7 +33,7 @@ export class LabelsLayer extends TileLayer {
     for (const tile of this.cache.values()) {
       if (tile.image === image && touches(tile.level, tile.row, tile.col, region)) tile.stale = true;
     }
-    if (image === this.image?.id) this.redraw(region);
+    if (image === this.image?.id && !this.drawing()) this.redraw(region);
   }
 
   forget() {
@@ -49,12 +52,21 @@ export class LabelsLayer extends TileLayer {
         tile.stale = true;
         return;
       }
-      tile.raw = answer.status === 200 ? new Uint8Array(answer.data) : this.empty(tile);
-      tile.style = 0;
-      tile.dirty = null;
-      for (const stroke of this.since(mark, tile.image)) this.drawInto(tile, stroke);
-      this.redraw(this.region(tile));
+      this.replace(tile, answer.status === 200 ? new Uint8Array(answer.data) : this.empty(tile), mark);
     });
+  }
+
+  /** Shows the server's labels, with strokes on top that they may lack; mostly they are what is shown already. */
+  replace(tile, raw, mark) {
+    const before = tile.raw;
+    const next = { ...tile, raw, dirty: null };
+    for (const stroke of this.since(mark, tile.image)) this.drawInto(next, stroke);
+    const isNew = !before || !same(before, raw);
+    if (isNew) {
+      Object.assign(tile, { raw, style: 0, dirty: null });
+      if (tile.image === this.image?.id) this.coloured(tile);
+    }
+    if (isNew || this.lacks(tile)) this.redraw(this.region(tile));
   }
 
   empty(tile) {
@@ -76,12 +88,11 @@ export class LabelsLayer extends TileLayer {
     if (!tile.canvas || tile.style !== this.style) return super.coloured(tile);
     if (tile.dirty) {
       const [r0, r1, c0, c1] = tile.dirty;
-      const image = new ImageData(c1 - c0, r1 - r0);
-      const pixels = new Uint32Array(image.data.buffer);
-      for (let row = r0, i = 0; row < r1; row++) {
-        for (let at = row * tile.width + c0, end = at + c1 - c0; at < end; at++, i++) pixels[i] = this.table[tile.raw[at]];
+      for (let row = r0; row < r1; row++) {
+        const [from, to] = [row * tile.width, row * TILE];
+        for (let col = c0; col < c1; col++) room.pixels[to + col] = this.table[tile.raw[from + col]];
       }
-      tile.canvas.getContext("2d").putImageData(image, c0, r0);
+      tile.canvas.getContext("2d").putImageData(room.image, 0, 0, c0, r0, c1 - c0, r1 - r0);
       tile.dirty = null;
     }
     return tile.canvas;
@@ -100,12 +111,18 @@ export class LabelsLayer extends TileLayer {
     const { height, width } = levelSize(this.image, level);
     const locked = this.locked;
     const drawn = [Infinity, -Infinity, Infinity, -Infinity];
+    const tiles = new Map();
     if (scaled.radius < 0) return;
     strokeRuns(scaled, [0, height, 0, width], (row, first, end) => {
       const top = Math.floor(row / TILE);
       for (let col = Math.floor(first / TILE); col * TILE < end; col++) {
-        const tile = this.tile(level, top, col);
-        tile.raw ??= this.empty(tile);
+        const number = top * 65536 + col;
+        let tile = tiles.get(number);
+        if (!tile) {
+          tile = this.tile(level, top, col);
+          tile.raw ??= this.empty(tile);
+          tiles.set(number, tile);
+        }
         const left = col * TILE;
         fillRun(tile, row - top * TILE, Math.max(first - left, 0), Math.min(end - left, tile.width), stroke.value, locked);
       }
@@ -135,6 +152,13 @@ export class LabelsLayer extends TileLayer {
     const tile = this.cache.peek(this.key(this.level, r >> 8, c >> 8));
     return tile?.raw ? tile.raw[(r & 255) * tile.width + (c & 255)] : UNPAINTED;
   }
+}
+
+/** Whether two arrays hold the same bytes. */
+function same(one, other) {
+  if (one.length !== other.length) return false;
+  for (let i = 0; i < one.length; i++) if (one[i] !== other[i]) return false;
+  return true;
 }
 
 /** Writes a run of a tile's row [first, end) and notes which part of the tile has changed. */

@@ -7,6 +7,7 @@ import { TileLayer } from "./tilelayer.js";
 
 const REMEMBERED = 8;
 const TOGETHER = 160; // milliseconds that tiles wait for each other
+const AT_ONCE = 32; // tiles of one request, as many as the server answers
 
 /** @typedef {{stamp: number, result: number, scope: string, level: number, region: number[]}} Result */
 
@@ -17,6 +18,8 @@ export class OverlayLayer extends TileLayer {
     /** @type {Map<number, Result[]>} what there is of each image, the newest first */
     this.results = new Map();
     this.stamps = 0;
+    this.reached = 0; // what outlines are coloured with
+    this.lacking = []; // tiles that the frame under way lacks
     this.staged = []; // tiles that have come and are not shown yet
     this.timer = 0;
     this.arrived = () => {};
@@ -62,24 +65,63 @@ export class OverlayLayer extends TileLayer {
     return newest !== undefined && newest.result !== tile.result && newest.stamp > tile.tried;
   }
 
+  /** Tiles that one frame lacks are asked for together: a request for each would take longer than its pixels. */
   ask(tile) {
-    const { level, row, col } = tile;
-    const newest = this.newest(tile);
-    const { result, stamp } = newest;
     tile.loading = true;
-    const address = `/api/images/${tile.image}/overlay/${result}/${level}/${row}/${col}?${this.what}`;
-    this.loader.ask(address, 1, () => this.needed(tile), (answer) => {
-      tile.loading = false;
-      if (answer.status === 0) return;
-      tile.tried = stamp;
-      if (answer.status === 200) this.stage(tile, result, this.merged(tile, new Uint8Array(answer.data), newest));
-      this.settle();
-      if (this.lacks(tile)) this.redraw(this.region(tile));
+    this.lacking.push({ tile, newest: this.newest(tile) });
+  }
+
+  /** How many pixels on either side of a border its outline takes: two where one of the screen is no larger than a pixel. */
+  get reach() {
+    return this.view.scale * this.view.ratio * 2 ** this.level > 1.5 ? 1 : 2;
+  }
+
+  draw() {
+    if (this.app.overlay.mode === "outlines" && this.reach !== this.reached) {
+      this.reached = this.reach;
+      this.style += 1;
+    }
+    super.draw();
+    const groups = new Map();
+    for (const each of this.lacking.splice(0)) {
+      const key = `${each.newest.result}/${each.tile.level}`;
+      if (!groups.has(key)) groups.set(key, []);
+      groups.get(key).push(each);
+    }
+    for (const [key, wanted] of groups) {
+      for (let i = 0; i < wanted.length; i += AT_ONCE) this.fetch(key, wanted.slice(i, i + AT_ONCE));
+    }
+  }
+
+  /** @param {string} key result and level @param {{tile: Tile, newest: Result}[]} wanted */
+  fetch(key, wanted) {
+    const places = wanted.map(({ tile: { row, col } }) => `${row}.${col}`).join(",");
+    const address = `/api/images/${wanted[0].tile.image}/overlay/${key}?tiles=${places}&${this.what}`;
+    this.loader.ask(address, 1, () => wanted.some(({ tile }) => this.needed(tile)), (answer) => this.take(answer, wanted));
+  }
+
+  take(answer, wanted) {
+    let at = 0;
+    wanted.forEach(({ tile, newest }, i) => {
+      if (answer.status !== 0) tile.tried = newest.stamp;
+      if (answer.status !== 200 || answer.headers.get("X-Known")[i] !== "1") {
+        tile.loading = false;
+        return;
+      }
+      const data = new Uint8Array(answer.data, at, tile.height * tile.width);
+      at += data.length;
+      this.loader.slices.add(() => {
+        this.stage(tile, newest.result, this.merged(tile, data, newest));
+        this.settle();
+        if (this.lacks(tile)) this.redraw(this.region(tile));
+      });
     });
+    this.settle();
   }
 
   /** Colours a tile as soon as it comes: the frame that shows all of them together has little to do. */
   stage(tile, result, raw) {
+    tile.loading = false;
     const next = { ...tile, raw, result, canvas: null, style: 0 };
     this.coloured(next);
     this.staged.push({ tile, next });
@@ -138,11 +180,17 @@ export class OverlayLayer extends TileLayer {
       for (let i = 0; i < raw.length; i++) pixels[i] = table[raw[i]];
       return;
     }
+    const reach = this.reach;
     for (let row = 0, i = 0; row < height; row++) {
       for (let col = 0; col < width; col++, i++) {
         const own = raw[i];
-        if ((col > 0 && raw[i - 1] !== own) || (col + 1 < width && raw[i + 1] !== own) ||
-            (row > 0 && raw[i - width] !== own) || (row + 1 < height && raw[i + width] !== own)) pixels[i] = table[own];
+        for (let step = 1; step <= reach; step++) {
+          if ((col >= step && raw[i - step] !== own) || (col + step < width && raw[i + step] !== own) ||
+              (row >= step && raw[i - step * width] !== own) || (row + step < height && raw[i + step * width] !== own)) {
+            pixels[i] = table[own];
+            break;
+          }
+        }
       }
     }
   }

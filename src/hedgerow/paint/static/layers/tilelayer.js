@@ -6,6 +6,14 @@ import { TILE, tileSize, tilesWithin } from "../pyramid.js";
 
 const KEPT = 320; // tiles of a layer; a quarter of a megabyte each when coloured
 
+function roomFor(width, height) {
+  const image = new ImageData(width, height);
+  return { image, pixels: new Uint32Array(image.data.buffer) };
+}
+
+/** Pixels of a whole tile, used again and again: to throw a quarter of a megabyte away for each would stop the hand. */
+export const room = roomFor(TILE, TILE);
+
 /**
  * @typedef {{image: number, level: number, row: number, col: number, height: number, width: number,
  *   raw: Uint8Array|Uint16Array|null, canvas: OffscreenCanvas|null, style: number, loading: boolean, seen: number}} Tile
@@ -84,16 +92,19 @@ export class TileLayer {
     return !tile.raw;
   }
 
-  /** Colours a tile's pixels: `pixels` is Uint32 (height * width), RGBA. */
+  /** Colours a tile's pixels: `pixels` is Uint32 (height * width), RGBA, clear at first. */
   colour(_tile, _pixels) {}
 
   /** Draws what changed since the last frame. */
   draw() {
     if (!this.image || (!this.dirty && !this.patch)) return;
     const { width, height } = this.canvas;
-    const [x0, y0, x1, y1] = this.dirty ? [0, 0, width, height] : this.patch;
+    // Not beyond the screen: a tile that came would ask for its neighbours there, and they for theirs, without end.
+    const [x0, y0, x1, y1] = this.dirty ? [0, 0, width, height]
+      : this.patch.map((value, side) => Math.min(Math.max(value, 0), side % 2 ? height : width));
     this.dirty = false;
     this.patch = null;
+    if (x0 >= x1 || y0 >= y1) return;
     this.frame += 1;
     const context = this.context;
     context.save();
@@ -168,8 +179,8 @@ export class TileLayer {
   coloured(tile) {
     if (tile.canvas && tile.style === this.style) return tile.canvas;
     tile.canvas ??= new OffscreenCanvas(tile.width, tile.height);
-    const image = new ImageData(tile.width, tile.height);
-    this.colour(tile, new Uint32Array(image.data.buffer));
+    const { image, pixels } = tile.width === TILE && tile.height === TILE ? room : roomFor(tile.width, tile.height);
+    this.colour(tile, pixels.fill(0));
     tile.canvas.getContext("2d").putImageData(image, 0, 0);
     tile.style = this.style;
     return tile.canvas;

@@ -19,11 +19,9 @@ export function classesPanel({ app, actions }) {
     const radio = make("input", { type: "radio", name: "class", value: String(own.id), class: "class-radio" });
     radio.checked = chosen;
     radio.addEventListener("change", () => app.setClass(own.id));
-    const pixels = painted(own.id);
     const label = make("label", { class: "class-choose", title: digit ? `Paint with it (${digit})` : "Paint with it" },
       radio, swatch, make("span", { class: "class-name" }, own.name),
-      make("span", { class: "class-count dim" }, pixels ? short(pixels) : "",
-        make("span", { class: "for-readers" }, pixels ? ` pixels painted` : "not painted yet")));
+      make("span", { class: "class-count dim" }, ...counted(own.id)));
     const stop = chosen ? 0 : -1; // only the chosen class's buttons are stops of the tab key
     const button = (symbol, title, on, run) => make("button", { type: "button", class: `icon-button small${on ? " on" : ""}`,
       "aria-label": `${title} ${own.name}`, title, tabIndex: stop, onclick: run, "data-act": symbol }, icon(symbol));
@@ -35,6 +33,17 @@ export function classesPanel({ app, actions }) {
           () => actions.changeClass(own.id, { hidden: !own.hidden })),
         button(own.locked ? "lock" : "unlock", own.locked ? "Unlock" : "Lock", own.locked,
           () => actions.changeClass(own.id, { locked: !own.locked }))));
+  }
+
+  function counted(id) {
+    const pixels = painted(id);
+    return [pixels ? short(pixels) : "", make("span", { class: "for-readers" }, pixels ? " pixels painted" : "not painted yet")];
+  }
+
+  function recount() {
+    for (const shown of root.querySelectorAll(".class-count")) {
+      shown.replaceChildren(...counted(Number(shown.closest("[data-id]").dataset.id)));
+    }
   }
 
   function editor(own) {
@@ -118,7 +127,8 @@ export function classesPanel({ app, actions }) {
       edit(fresh.id);
     } else show();
   });
-  app.on("class project painted numbers", show);
+  app.on("class project", show);
+  app.on("counts", recount);
 }
 
 /** 812 -> "812", 12345 -> "12.3k" */

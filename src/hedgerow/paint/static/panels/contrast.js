@@ -20,7 +20,7 @@ export function contrastPanel({ app, stage }) {
   function range() {
     const { image } = app;
     const flat = (value) => (Array.isArray(value) ? value : [value]);
-    const top = image.type === "u2" ? Math.min(65535, Math.max(...flat(image.high)) * 2 || 65535) : 255;
+    const top = image.type === "u2" ? Math.min(65535, Math.max(...flat(image.high ?? 65535)) * 2 || 65535) : 255;
     return [0, Math.max(top, 1)];
   }
 
@@ -122,6 +122,7 @@ export function contrastPanel({ app, stage }) {
     changed();
   });
   app.on("image", show);
+  stage.image.rangeKnown = show;
   let soon = 0;
   stage.image.arrived = () => {
     clearTimeout(soon);

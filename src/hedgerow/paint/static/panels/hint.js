@@ -50,7 +50,7 @@ export function hintPanel({ app, stage, actions }) {
     root.hidden = false;
   }
 
-  app.on("project painted classes", show);
+  app.on("project counts classes", show);
   app.on("overlay-new", () => {
     segmented = true;
     show();

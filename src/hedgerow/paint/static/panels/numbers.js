@@ -36,7 +36,7 @@ export function numbersPanel({ app }) {
   }
 
   let asked = 0; // several changes of one moment are shown once
-  app.on("numbers painted image classes project", () => {
+  app.on("counts image classes project", () => {
     asked ||= requestAnimationFrame(() => {
       asked = 0;
       show();

@@ -12,7 +12,7 @@ export function overlayPanel({ app, stage }) {
     "aria-checked": "false", "data-mode": mode, title, onclick: () => app.setOverlay({ mode }) }, word));
   const group = make("div", { class: "segments", role: "radiogroup", "aria-label": "Show the segmentation as" }, ...modes);
   const which = make("select", { class: "field", id: "probability-class" });
-  const chosen = make("div", { class: "line", hidden: true }, make("label", { for: "probability-class" }, "Of the class"), which);
+  const chosen = make("div", { class: "line", hidden: true }, make("label", { for: "probability-class" }, "Class"), which);
   const scale = make("div", { class: "line ramp-line", hidden: true }, make("span", { class: "dim" }, "sure"),
     make("span", { class: "ramp", "aria-hidden": "true" }), make("span", { class: "dim" }, "unsure"));
   const slider = make("input", { type: "range", id: "opacity", min: "5", max: "100", step: "5" });

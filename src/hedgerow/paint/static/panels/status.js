@@ -4,7 +4,7 @@ import { UNPAINTED } from "../app.js";
 import { make, one } from "../dom.js";
 
 const WORDS = {
-  compile: "Warming up", features: "Reading the image", segment: "Segmenting", train: "Training on all",
+  compile: "Warming up", pyramid: "Reading the image", features: "Looking at the image", segment: "Segmenting", train: "Training on all",
   improve: "Making it better", export: "Exporting",
 };
 const CANCELLED = ["train", "improve", "export"];
@@ -61,9 +61,9 @@ export function statusBar({ app, stage, actions }) {
 
   app.on("jobs", () => {
     // Of several jobs the one that somebody waits for is shown.
-    const order = ["improve", "train", "export", "features", "compile", "segment"];
+    const order = ["improve", "train", "export", "pyramid", "features", "compile", "segment"];
     const job = order.find((each) => app.jobs.has(each));
-    const waits = ["compile", "features"].includes(job) && !stage.overlay.results.has(app.image?.id);
+    const waits = ["compile", "pyramid", "features"].includes(job) && !stage.overlay.results.has(app.image?.id);
     progress.hidden = !job || waits;
     busy.hidden = !waits;
     if (!job) return;

@@ -31,9 +31,10 @@ export function stripPanel({ app }) {
     mark();
   }
 
-  function mark() {
+  function mark(only = null) {
     for (const button of root.querySelectorAll(".thumb")) {
       const image = app.picture(Number(button.dataset.id));
+      if (only && !only.includes(image.id)) continue;
       const painted = app.classes.filter((own) => image.pixels?.[own.id]);
       const total = painted.reduce((sum, own) => sum + image.pixels[own.id], 0);
       button.setAttribute("aria-current", String(image === app.image));
@@ -49,9 +50,11 @@ export function stripPanel({ app }) {
   }
 
   app.on("project", build);
-  app.on("painted classes numbers", mark);
-  app.on("image", () => {
-    mark();
+  app.on("classes", () => mark());
+  app.on("counts", mark);
+  app.on("leave", ({ id }) => root.querySelector(`[data-id="${id}"]`)?.setAttribute("aria-current", "false"));
+  app.on("image", ({ id }) => {
+    mark([id]);
     const own = root.querySelector('[aria-current="true"]');
     if (!own) return;
     choose(own);

@@ -1,0 +1,35 @@
+"""What a model makes of an image, tile by tile."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from hedgerow.paint import predicted
+from hedgerow.paint.pyramid import Pyramid
+from helpers.paint import open_project
+
+
+@pytest.mark.parametrize(("halo", "n_groups"), [(30, 6), (1500, 2)])
+def test_features_that_look_far_are_computed_for_more_at_once(tmp_path, monkeypatch, halo, n_groups):
+    project = open_project(tmp_path, 1, (600, 1100))
+    project.close()
+    asked = []
+
+    def outputs(model, planes, region):
+        asked.append(region)
+        rows, columns = np.mgrid[region.top : region.bottom, region.left : region.right]
+        first = ((rows + columns) % 7 < 3).astype(np.float32)
+        return [np.stack([first, 1 - first])]
+
+    monkeypatch.setattr(predicted, "region_outputs", outputs)
+    model = SimpleNamespace(features=SimpleNamespace(halo=halo))
+    tiles = [(row, column) for row in range(3) for column in range(5)]
+    told = []
+    blocks = predicted.predicted_tiles(
+        model, Pyramid(project.images[0]), tiles, lambda text, done, total: told.append((done, total))
+    )
+    assert (len(asked), told[-1]) == (n_groups, (n_groups, n_groups))
+    assert blocks[2, 4].classes.shape == (88, 76)
+    rows, columns = np.mgrid[512:600, 1024:1100]
+    assert np.array_equal(blocks[2, 4].classes, (rows + columns) % 7 >= 3)
