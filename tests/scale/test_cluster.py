@@ -97,6 +97,42 @@ def test_the_graph_stays_small(two):
     assert sorted([*first, *items]) == sorted((i, -i) for i in range(-50, 0))
 
 
+def test_workers_that_come_later_get_work(two):
+    """A cluster may begin with one worker and grow: then more tasks are known at a time."""
+    submitted, threads = [], {"one": 1}
+    submit = two.submit
+
+    class Growing:
+        loop, status = two.loop, "running"
+
+        def nthreads(self):
+            return threads
+
+        def submit(self, *given, **options):
+            submitted.append(1)
+            return submit(*given, **options)
+
+    items = cluster.side_by_side(Growing(), abs, range(-30, 0))
+    next(items)
+    assert len(submitted) == 1 + 2
+    threads["two"] = 4
+    next(items)
+    assert len(submitted) == 2 + 2 * 5
+    assert len(list(items)) == 28
+
+
+def test_a_client_without_workers_is_told(monkeypatch):
+    client = object.__new__(distributed.Client)
+    monkeypatch.setattr(distributed.Client, "scheduler_info", lambda self: {"address": "tcp://there"})
+
+    def wait_for_workers(self, n, timeout):
+        raise TimeoutError
+
+    monkeypatch.setattr(distributed.Client, "wait_for_workers", wait_for_workers)
+    with pytest.raises(InputError, match=r"at tcp://there has no workers; start some"), cluster.connected(client):
+        pass
+
+
 def test_an_error_of_a_worker_is_told(two, there, stack, tmp_path):
     (tmp_path / "image.zarr" / "c" / "1" / "2").write_bytes(b"nonsense")
     with pytest.raises(InputError, match=r"image\.zarr: its chunk c/1/2 is damaged"):

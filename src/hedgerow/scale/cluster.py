@@ -5,6 +5,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any, TypeVar
 
 from hedgerow import extras
@@ -17,7 +18,7 @@ from hedgerow.scale.work import Job, work_on
 
 AHEAD = 2  # tasks for each thread of a worker that the scheduler knows
 PATIENCE = 20  # seconds for a scheduler to answer
-DEATHS = 5  # of workers, over one task, before it is given up
+GIVEN_UP = 5  # times that Dask may give a task up, each after workers died over it, before we do
 Item = TypeVar("Item")
 Client = Any  # of `dask.distributed`, which has no types
 
@@ -30,6 +31,7 @@ def connected(to: Client | str | int) -> Iterator[Client]:
 
     dask: Any = distributed
     if isinstance(to, dask.Client):
+        _wait_for_workers(to, to.scheduler_info()["address"])
         yield to
         return
     if isinstance(to, str):
@@ -101,7 +103,7 @@ def side_by_side(
     import distributed
 
     dask: Any = distributed
-    left, deaths = iter(items), dict[int, int]()
+    left, deaths = enumerate(items), dict[int, int]()
     waiting = dask.as_completed(loop=client.loop, raise_errors=False)
     of: dict[str, tuple[int, Item]] = {}
 
@@ -110,15 +112,14 @@ def side_by_side(
         of[future.key] = (number, item)
         waiting.add(future)
 
-    def submit_next() -> None:
-        for number, item in left_numbered:
+    def fill() -> None:
+        """As many tasks as the workers of this moment have use for: they may come and go."""
+        room = max(AHEAD * _n_threads(client), 1) - len(of)
+        for number, item in islice(left, max(room, 0)):
             submit(number, item)
-            return
 
-    left_numbered = enumerate(left)
     try:
-        for _ in range(max(AHEAD * _n_threads(client), 1)):
-            submit_next()
+        fill()
         for future in waiting:
             number, item = of.pop(future.key)
             try:
@@ -127,7 +128,7 @@ def side_by_side(
                 found = problem
             except dask.KilledWorker as problem:
                 deaths[number] = deaths.get(number, 0) + 1
-                if deaths[number] == DEATHS:
+                if deaths[number] == GIVEN_UP:
                     raise InputError(
                         "workers died again and again on the same task, perhaps for lack of memory; give them more, or "
                         "a smaller --tile, and the same command again to go on."
@@ -136,7 +137,7 @@ def side_by_side(
                 continue
             except (dask.CancelledError, OSError, TimeoutError) as problem:
                 raise _lost(problem) from problem
-            submit_next()
+            fill()
             yield item, found
         if client.status != "running":
             raise _lost(None)
