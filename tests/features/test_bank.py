@@ -9,6 +9,7 @@ from hedgerow.config import ContextConfig, StackConfig
 from hedgerow.errors import InputError
 from hedgerow.features.bank import KINDS, Proportions, scale_channels
 from hedgerow.features.registry import fit_features
+from hedgerow.images.regions import Region
 
 # As in the definition of the channels; written out, so that a change of the program's constants is noticed.
 DOG_RATIO, STRUCTURE_RATIO = 0.66, 0.5
@@ -96,6 +97,22 @@ def test_the_halo_is_as_far_as_a_filter_looks():
     dot[0, 30, 30] = 1
     rows = np.nonzero((features.compute(image) != features.compute(dot)).any(axis=(0, 2)))[0]
     assert 30 - rows[0] == rows[-1] - 30 <= features.halo
+
+
+def test_a_scale_is_computed_no_farther_than_it_looks(monkeypatch):
+    image = np.random.default_rng(3).random((1, 90, 100)).astype(np.float32)
+    features = fit_features([image], StackConfig(sigmas=(1.0, 4.0)))[0]
+    sizes = []
+
+    def noting(plane, *rest):
+        sizes.append(plane.shape)
+        scale_channels(plane, *rest)
+
+    monkeypatch.setattr("hedgerow.features.bank.scale_channels", noting)
+    region = Region(40, 60, 30, 55)
+    found = features.raw_in(image, region)
+    assert sizes == [(20 + 2 * 24, 25 + 2 * 24), (20 + 2 * 6, 25 + 2 * 6)]
+    np.testing.assert_array_equal(found, region.of(features.raw(image)))
 
 
 def test_threads_do_not_change_features():
