@@ -7,6 +7,7 @@ from scipy import ndimage
 from hedgerow import threads
 from hedgerow.config import ContextConfig, StackConfig
 from hedgerow.errors import InputError
+from hedgerow.features import bank
 from hedgerow.features.bank import KINDS, Proportions, scale_channels
 from hedgerow.features.registry import fit_features
 from hedgerow.images.regions import Region
@@ -51,6 +52,13 @@ def test_bank_equals_scipy(sigma, shape):
         # Eigenvalues are differences: their scale is that of the pair.
         scale = max(np.abs(theirs).max(), np.abs(expected[4]).max() if "structure" in kind else 0, 1e-3)
         np.testing.assert_allclose(ours, theirs, atol=1e-4 * scale, rtol=0, err_msg=kind)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 7), (40, 50)])
+def test_borders_mirror_as_often_as_it_takes(shape):
+    plane = np.random.default_rng(4).random(shape).astype(np.float32)
+    weights = np.zeros((3, 1 + 9), np.float32)
+    np.testing.assert_array_equal(bank._padded(plane, weights), np.pad(plane, 9, mode="symmetric").ravel())
 
 
 def test_every_channel_is_named_once():

@@ -49,7 +49,7 @@ class Proportions:
 def scale_channels(plane: np.ndarray, sigma: float, proportions: Proportions, out: np.ndarray) -> None:
     """Fill `out` (8,H,W) with KINDS of one image channel (H,W) at one scale. Borders mirror, edge pixel included."""
     weights = proportions.weights(sigma)
-    tensor = np.empty((3, *plane.shape), np.float32)
+    tensor = empty((3, *plane.shape))
     kernels.derivatives(_padded(plane, weights), weights, out, tensor)
     narrow = proportions.weights(proportions.dog_ratio * sigma)
     kernels.smooth(_padded(plane, narrow), narrow, out[3])
@@ -61,7 +61,17 @@ def scale_channels(plane: np.ndarray, sigma: float, proportions: Proportions, ou
 
 
 def _padded(plane: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    return np.pad(plane, weights.shape[1] - 1, mode="symmetric").ravel()
+    """Flat ((H+2R)*(W+2R),): as np.pad with mode "symmetric", in memory that is used again."""
+    radius, (height, width) = weights.shape[1] - 1, plane.shape
+    rows, columns = (np.pad(np.arange(n), radius, mode="symmetric") for n in plane.shape)
+    found = empty((height + 2 * radius, width + 2 * radius))
+    inner = found[radius : radius + height]
+    inner[:, radius : radius + width] = plane
+    inner[:, :radius] = plane[:, columns[:radius]]
+    inner[:, radius + width :] = plane[:, columns[radius + width :]]
+    found[:radius] = inner[rows[:radius]]
+    found[radius + height :] = inner[rows[radius + height :]]
+    return found.ravel()
 
 
 @dataclass(frozen=True)
