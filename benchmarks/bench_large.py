@@ -108,7 +108,7 @@ def run_large(folder: str, side: int, workers: int, n_crops: int) -> Outcome:
     ):
         small = Path(folder, f"warm{side}-{workers}.ome.zarr")
         hr.predict_large(
-            model, image, small, region="0:600,0:600", shard=512, client=client, progress=silent, overwrite=True
+            model, image, small, region="0:1536,0:1536", shard=512, client=client, progress=silent, overwrite=True
         )  # loads, compiles
         before = client.run(used)
         begun = time.perf_counter()

@@ -202,16 +202,22 @@ def test_a_model_is_loaded_once_by_a_worker(stack):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("victim", ["worker", "scheduler", "client"])
+@pytest.mark.parametrize("victim", ["worker", "scheduler", "client", "all"])
 def test_killed_processes_of_a_real_cluster(victim, stack, tmp_path):
-    """A scheduler and two workers as separate processes, and the command line; benchmarks/bench_kills.py does more."""
-    from bench_kills import one_kill
+    """A scheduler, two workers and a client as separate processes; benchmarks/bench_kills.py does more."""
+    from bench_kills import IMAGE, one_kill
     from dask_processes import free_port, running
 
     hr.save(stack, tmp_path / "model.hedge")
-    write_zarr(tmp_path / "image.zarr", picture((4500, 4500)), chunks=(512, 512))
-    hr.predict_large(stack, tmp_path / "image.zarr", tmp_path / "whole.ome.zarr")
+    write_zarr(tmp_path / IMAGE, picture((2100, 2100)), chunks=(512, 512))
+    hr.predict_large(stack, tmp_path / IMAGE, tmp_path / "whole.ome.zarr", shard=512)
     expected = listing(tmp_path / "whole.ome.zarr")
     with running(tmp_path, 2, free_port()) as processes:
-        repeated = one_kill(processes, victim, tmp_path, 3, expected)
-    assert repeated <= 2
+        lost = one_kill(processes, victim, tmp_path, 3, expected, 512)
+    assert max(lost, default=0) <= 1
+
+
+def test_lost_shards_are_counted_by_worker():
+    from bench_kills import lost_shards
+
+    assert lost_shards("a 1\nb 2\na 3\nc 1\nb 1\nb 3\nc 3\n") == [3, 1]
