@@ -57,18 +57,20 @@ def test_a_file_a_task_with_the_failures_named_at_the_end(two, stack, tmp_path, 
     assert listing(tmp_path / "out") == listing(tmp_path / "here")
 
 
-def test_a_worker_that_is_killed_loses_nothing(two, there, stack, tmp_path):
+@pytest.mark.parametrize("n_killed", [1, 2])
+def test_workers_that_are_killed_lose_nothing(two, there, stack, tmp_path, n_killed):
+    """Not even the model, if all that hold it are gone."""
     hr.predict_large(stack, there, "whole.ome.zarr", shard=32)
     killed = []
 
     def report(what, done, total):
         if done == 7 and not killed:
-            workers = two.run(os.getpid)
-            killed.append(next(iter(workers.values())))
-            os.kill(killed[0], 9)
+            killed.extend(list(two.run(os.getpid).values())[:n_killed])
+            for process in killed:
+                os.kill(process, 9)
 
     hr.predict_large(stack, there, "a.ome.zarr", shard=32, client=two, progress=report)
-    assert killed
+    assert len(killed) == n_killed
     assert listing(tmp_path / "a.ome.zarr") == listing(tmp_path / "whole.ome.zarr")
 
 
@@ -121,16 +123,19 @@ def test_workers_that_come_later_get_work(two):
     assert len(list(items)) == 28
 
 
-def test_a_client_without_workers_is_told(monkeypatch):
-    client = object.__new__(distributed.Client)
-    monkeypatch.setattr(distributed.Client, "scheduler_info", lambda self: {"address": "tcp://there"})
-
-    def wait_for_workers(self, n, timeout):
-        raise TimeoutError
-
-    monkeypatch.setattr(distributed.Client, "wait_for_workers", wait_for_workers)
-    with pytest.raises(InputError, match=r"at tcp://there has no workers; start some"), cluster.connected(client):
-        pass
+def test_a_cluster_that_starts_workers_when_there_is_work(there, stack, example, tiny_config):
+    """As `adapt` has it: nothing may be asked of workers before there is a task."""
+    labelled = labelled_set(example.images, example.labels)
+    quiet = {"dashboard_address": "127.0.0.1:0", "processes": False, "threads_per_worker": 1, "silence_logs": 50}
+    for work in (
+        lambda client: hr.predict_large(stack, there, "a.ome.zarr", shard=64, client=client),
+        lambda client: grow_stack(labelled, tiny_config, grow_all=growing.on(client)),
+    ):
+        with distributed.LocalCluster(n_workers=0, **quiet) as some:
+            some.adapt(minimum=0, maximum=1, interval="20ms")
+            with distributed.Client(some, set_as_default=False) as client:
+                work(client)
+    np.testing.assert_array_equal(hr.read_image("a.ome.zarr"), stack.predict(picture()))
 
 
 def test_an_error_of_a_worker_is_told(two, there, stack, tmp_path):
@@ -172,7 +177,7 @@ def test_a_shard_that_is_done_is_not_computed_again(there, stack, monkeypatch):
     monkeypatch.setattr(
         cluster, "side_by_side", lambda client, work, items, *others: [(i, work(i, *others)) for i in items]
     )
-    client = Namespace(scatter=lambda content, **options: content)
+    client = Namespace(submit=lambda work, content, **options: work(content))
     begun = []
     monkeypatch.setattr(cluster, "work_on", lambda job, model, shard: begun.append(shard.name) or shard.name)
     content = models.content_of(stack)

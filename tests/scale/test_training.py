@@ -186,7 +186,11 @@ def test_trees_grown_elsewhere_make_the_same_model(tmp_path, monkeypatch):
         return [(item, work(*pickle.loads(pickle.dumps((item, *others))))) for item in items[::-1]]
 
     monkeypatch.setattr(cluster, "side_by_side", side_by_side)
-    client = Namespace(scatter=lambda content, **options: content, nthreads=lambda: {"one": 1, "two": 1})
+    client = Namespace(
+        submit=lambda work, **options: Namespace(result=work),
+        scatter=lambda content, **options: content,
+        nthreads=lambda: {"one": 1, "two": 1},
+    )
     for config in (CONTEXT, replace(CONTEXT, held_out="trees"), replace(CONTEXT, held_out="none")):
         expected = grow_stack(labelled_set(images, labels), config)
         found = grow_stack(labelled_set(images, labels), config, grow_all=growing.on(client))

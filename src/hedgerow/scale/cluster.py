@@ -3,6 +3,7 @@ scheduler at any time, however large the image is."""
 
 import logging
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -30,8 +31,7 @@ def connected(to: Client | str | int) -> Iterator[Client]:
     import distributed
 
     dask: Any = distributed
-    if isinstance(to, dask.Client):
-        _wait_for_workers(to, to.scheduler_info()["address"])
+    if isinstance(to, dask.Client):  # its workers may come later: some clusters start them when there is work
         yield to
         return
     if isinstance(to, str):
@@ -75,9 +75,23 @@ def _keep_quiet() -> None:
             logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
+def carried(client: Client, content: bytes) -> Any:
+    """What tasks take for `content`, which travels to each worker once.
+
+    A task makes it: so it waits for workers to come, and is made again if those that hold it are gone.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sending large graph")
+        return client.submit(_itself, content, pure=False)
+
+
+def _itself(content: bytes) -> bytes:
+    return content
+
+
 def on(client: Client, content: bytes, device: str) -> Each:
     """Works on shards with the workers of a client; the model travels to each of them once."""
-    model = client.scatter(content, broadcast=True, hash=False)
+    model = carried(client, content)
 
     def each(job: Job, shards: Sequence[Shard]) -> Iterator[str]:
         for _, name in side_by_side(client, _shard, shards, job, model, device):
