@@ -67,9 +67,10 @@ def work_on(job: Job, model: Model, shard: Shard) -> str:
     except HedgerowError:
         raise
     except OSError as problem:
+        key = ome_zarr_out.keys_of(job.results[0], shard)[0]
         raise InputError(
-            f"cannot make {job.results[0].path}: {one_line(problem)}; check permissions and free space, then give the "
-            "same command again to go on"
+            f"cannot make {key} of {job.results[0].path}: {one_line(problem)}; check permissions and free space, then "
+            "give the same command again to go on"
         ) from problem
     finally:
         reused.let_go()
