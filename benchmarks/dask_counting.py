@@ -1,4 +1,4 @@
-"""Loaded by the workers of `dask_processes` (`--preload`): notes each shard that a worker begins.
+"""Loaded by the workers of `dask_processes` (`--preload`): notes each shard that a worker begins, and which worker.
 
 So those that are computed twice can be counted.
 """
@@ -17,5 +17,5 @@ def dask_setup(worker: Any) -> None:
 
 def _noted(job: Job, model: Any, shard: Shard) -> str:
     with open(os.environ["HEDGEROW_SHARDS_BEGUN"], "a") as file:
-        file.write(f"{shard.name}\n")
+        file.write(f"{shard.name} {os.getpid()}\n")
     return work_on(job, model, shard)

@@ -1,4 +1,4 @@
-"""A Dask scheduler and workers as separate processes, as on a cluster, and a command that uses them; all can be killed.
+"""A Dask scheduler and workers as separate processes, as on a cluster, and a client of them; all can be killed.
 
 Used by the benchmark that kills them and by a test.
 """
@@ -23,7 +23,7 @@ PATIENCE = 90  # seconds until something must have happened
 class Cluster:
     """The processes of a cluster in a folder; the scheduler has the same address after a restart.
 
-    begun: where workers note the shards that they begin
+    begun: where workers note the shards that they begin, with their own number
     """
 
     folder: Path
@@ -55,6 +55,12 @@ class Cluster:
             command = [sys.executable, "-m", f"distributed.cli.dask_{what}", *options]
             return subprocess.Popen(command, stdout=log, stderr=log, env=environment)
 
+    def wait_for_workers(self) -> None:
+        """Workers without a scheduler end by themselves."""
+        for worker in self.workers:
+            worker.wait(timeout=PATIENCE)
+        self.workers.clear()
+
     def stop(self) -> None:
         for process in (*self.workers, self.scheduler):
             if process is not None:
@@ -83,11 +89,12 @@ def running(folder: Path, n_workers: int, port: int) -> Iterator[Cluster]:
         cluster.stop()
 
 
-def command(*arguments: str, folder: Path) -> subprocess.Popen[bytes]:
-    """The program in a process of its own."""
-    with open(folder / "command.log", "ab") as log:
-        run = [sys.executable, "-c", "from hedgerow.cli import main; main()", *arguments]
-        return subprocess.Popen(run, cwd=folder, stdout=log, stderr=log)
+def client(address: str, folder: Path, image: str, result: str, shard: int) -> subprocess.Popen[bytes]:
+    """A prediction with the workers of a scheduler, in a process of its own."""
+    given = f"'model.hedge', {image!r}, {result!r}, shard={shard}, client={address!r}"
+    code = f"import hedgerow as hr; hr.predict_large({given})"
+    with open(folder / "client.log", "ab") as log:
+        return subprocess.Popen([sys.executable, "-c", code], cwd=folder, stdout=log, stderr=log)
 
 
 def n_done(result: Path) -> int:

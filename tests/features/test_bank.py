@@ -7,8 +7,10 @@ from scipy import ndimage
 from hedgerow import threads
 from hedgerow.config import ContextConfig, StackConfig
 from hedgerow.errors import InputError
+from hedgerow.features import bank
 from hedgerow.features.bank import KINDS, Proportions, scale_channels
 from hedgerow.features.registry import fit_features
+from hedgerow.images.regions import Region
 
 # As in the definition of the channels; written out, so that a change of the program's constants is noticed.
 DOG_RATIO, STRUCTURE_RATIO = 0.66, 0.5
@@ -50,6 +52,13 @@ def test_bank_equals_scipy(sigma, shape):
         # Eigenvalues are differences: their scale is that of the pair.
         scale = max(np.abs(theirs).max(), np.abs(expected[4]).max() if "structure" in kind else 0, 1e-3)
         np.testing.assert_allclose(ours, theirs, atol=1e-4 * scale, rtol=0, err_msg=kind)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 7), (40, 50)])
+def test_borders_mirror_as_often_as_it_takes(shape):
+    plane = np.random.default_rng(4).random(shape).astype(np.float32)
+    weights = np.zeros((3, 1 + 9), np.float32)
+    np.testing.assert_array_equal(bank._padded(plane, weights), np.pad(plane, 9, mode="symmetric").ravel())
 
 
 def test_every_channel_is_named_once():
@@ -96,6 +105,22 @@ def test_the_halo_is_as_far_as_a_filter_looks():
     dot[0, 30, 30] = 1
     rows = np.nonzero((features.compute(image) != features.compute(dot)).any(axis=(0, 2)))[0]
     assert 30 - rows[0] == rows[-1] - 30 <= features.halo
+
+
+def test_a_scale_is_computed_no_farther_than_it_looks(monkeypatch):
+    image = np.random.default_rng(3).random((1, 90, 100)).astype(np.float32)
+    features = fit_features([image], StackConfig(sigmas=(1.0, 4.0)))[0]
+    sizes = []
+
+    def noting(plane, *rest):
+        sizes.append(plane.shape)
+        scale_channels(plane, *rest)
+
+    monkeypatch.setattr("hedgerow.features.bank.scale_channels", noting)
+    region = Region(40, 60, 30, 55)
+    found = features.raw_in(image, region)
+    assert sizes == [(20 + 2 * 24, 25 + 2 * 24), (20 + 2 * 6, 25 + 2 * 6)]
+    np.testing.assert_array_equal(found, region.of(features.raw(image)))
 
 
 def test_threads_do_not_change_features():

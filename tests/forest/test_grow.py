@@ -7,12 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import hedgerow as hr
 from hedgerow.config import ContextConfig, SamplingConfig, StackConfig
+from hedgerow.errors import InputError
+from hedgerow.forest import samples as numbering
 from hedgerow.forest.arrays import LEAF
 from hedgerow.forest.codes import N_EDGES, PROBA_EDGES, encode, fit_edges
 from hedgerow.forest.grow import grow_forest
 from hedgerow.forest.planes import TrainingPlanes
 from hedgerow.forest.samples import Samples
+from hedgerow.io.model_file import file_content
 from hedgerow.kernels.cpu import grow as kernels
 from hedgerow.kernels.definition import forest as plain
 
@@ -184,6 +188,32 @@ def test_codes_are_read_at_offsets_with_the_nearest_edge(offset):
     for i in range(50):
         row, column, image = samples[:3, 9 + i]
         assert bins[i] == plain.read(planes[image][2], row + offset[0], column + offset[1], None)
+
+
+@pytest.mark.slow  # the kernel is compiled once more
+@pytest.mark.parametrize("changes", [{}, {"context": ContextConfig(window=9, n_offsets=3, n_probes=2)}])
+def test_more_pixels_than_half_as_many_bits_can_number(example, tiny_config, monkeypatch, changes):
+    """Two thousand million pixels do not fit in a test: few are numbered as so many would be."""
+    config = replace(tiny_config, **changes)
+    expected = hr.fit_stack(example.images, example.labels, config)
+    monkeypatch.setattr(numbering, "WIDE", 1)
+    kinds = []
+    grow = kernels.grow_tree
+
+    def noting(planes, table, place, *others):
+        kinds.append((table.dtype, place.dtype))
+        return grow(planes, table, place, *others)
+
+    monkeypatch.setattr(kernels, "grow_tree", noting)
+    found = hr.fit_stack(example.images, example.labels, config)
+    assert set(kinds) == {(np.dtype(np.int64), np.dtype(np.uint64))}
+    assert file_content(found) == file_content(expected)
+
+
+def test_what_does_not_fit_in_memory_is_refused(example, tiny_config, monkeypatch):
+    monkeypatch.setattr("hedgerow.memory.available", lambda: 1000)
+    with pytest.raises(InputError, match=r"pixels and take \d+ bytes each, 0\.00 GB of memory, and .* are available"):
+        hr.fit_stack(example.images, example.labels, tiny_config)
 
 
 @pytest.mark.parametrize("constant", [True, False])

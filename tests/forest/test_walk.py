@@ -7,7 +7,7 @@ import pytest
 
 from hedgerow import threads
 from hedgerow.errors import ModelError
-from hedgerow.forest import walk
+from hedgerow.forest import reads, walk
 from hedgerow.forest.level_input import LevelInput, whole_input
 from hedgerow.forest.walk import run_forest
 from hedgerow.images.regions import Region
@@ -48,6 +48,21 @@ def test_sums_of_probes_equal_the_definition(shape, with_reach, with_outside):
     np.testing.assert_array_equal(
         run_forest(forest, whole_input(channels, **context)), plain.forest_proba(forest, channels, **context)
     )
+
+
+def test_channels_are_copied_only_where_they_must_be_continued():
+    rng = np.random.default_rng(5)
+    forest = random_forest(rng)
+    channels, reach = channels_of(rng, (40, 50)), forest.reach
+    whole = plain.forest_proba(forest, channels)
+    for inner, is_read_in_place in (
+        (Region(reach, 40 - reach, reach, 50 - reach), True),
+        (Region(0, 20, 9, 30), False),
+    ):
+        given = LevelInput(channels, inner)
+        planes, _ = reads.fixed_places(forest, given, *reads.used_planes(forest))
+        assert np.shares_memory(planes, channels) == is_read_in_place
+        np.testing.assert_array_equal(run_forest(forest, given), inner.of(whole))
 
 
 @pytest.mark.parametrize("radius", [0, 1, 3, 6])

@@ -1,5 +1,6 @@
 """Small servers for tests: S3 by moto, and plain files over HTTP that fail now and then."""
 
+import http.client
 import http.server
 import os
 import threading
@@ -78,6 +79,63 @@ def web(folder, fails_every=0):
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.fails_every, server.n_asked, server.n_failed = fails_every, 0, 0
+    server.address = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _Flaky(http.server.BaseHTTPRequestHandler):
+    """Passes requests on to another server; every n-th is answered by an error, before or after it was passed on."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):  # the name that the library calls
+        self.server.n_asked += 1
+        content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        fails = self.server.n_asked % self.server.fails_every == 0
+        if fails:
+            self.server.n_failed += 1
+        if fails and self.server.n_failed % 2:
+            self._answer(503, {}, b"")
+            return
+        other = http.client.HTTPConnection(self.server.behind)
+        other.request(self.command, self.path, content, dict(self.headers))
+        answer = other.getresponse()
+        found = answer.read()
+        other.close()
+        if fails:
+            self._answer(500, {}, b"")
+        else:
+            self._answer(answer.status, dict(answer.getheaders()), found)
+
+    do_HEAD = do_PUT = do_POST = do_DELETE = do_GET
+
+    def _answer(self, status, headers, content):
+        self.send_response(status)
+        for name, value in headers.items():
+            if name.lower() not in ("content-length", "connection", "transfer-encoding", "server", "date"):
+                self.send_header(name, value)
+        length = headers.get("Content-Length", len(content)) if self.command == "HEAD" else len(content)
+        self.send_header("Content-Length", str(length))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    def log_message(self, *given):
+        pass
+
+
+@contextmanager
+def flaky(behind, fails_every):
+    """A server in front of another one ("host:port"), that fails; its `address`, and how often it failed."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Flaky)
+    server.behind, server.fails_every, server.n_asked, server.n_failed = behind, fails_every, 0, 0
     server.address = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

@@ -57,18 +57,20 @@ def test_a_file_a_task_with_the_failures_named_at_the_end(two, stack, tmp_path, 
     assert listing(tmp_path / "out") == listing(tmp_path / "here")
 
 
-def test_a_worker_that_is_killed_loses_nothing(two, there, stack, tmp_path):
+@pytest.mark.parametrize("n_killed", [1, 2])
+def test_workers_that_are_killed_lose_nothing(two, there, stack, tmp_path, n_killed):
+    """Not even the model, if all that hold it are gone."""
     hr.predict_large(stack, there, "whole.ome.zarr", shard=32)
     killed = []
 
     def report(what, done, total):
         if done == 7 and not killed:
-            workers = two.run(os.getpid)
-            killed.append(next(iter(workers.values())))
-            os.kill(killed[0], 9)
+            killed.extend(list(two.run(os.getpid).values())[:n_killed])
+            for process in killed:
+                os.kill(process, 9)
 
     hr.predict_large(stack, there, "a.ome.zarr", shard=32, client=two, progress=report)
-    assert killed
+    assert len(killed) == n_killed
     assert listing(tmp_path / "a.ome.zarr") == listing(tmp_path / "whole.ome.zarr")
 
 
@@ -95,6 +97,45 @@ def test_the_graph_stays_small(two):
     first = [next(items) for _ in range(10)]
     assert len(known) <= 10 + 2 * 2 + 1
     assert sorted([*first, *items]) == sorted((i, -i) for i in range(-50, 0))
+
+
+def test_workers_that_come_later_get_work(two):
+    """A cluster may begin with one worker and grow: then more tasks are known at a time."""
+    submitted, threads = [], {"one": 1}
+    submit = two.submit
+
+    class Growing:
+        loop, status = two.loop, "running"
+
+        def nthreads(self):
+            return threads
+
+        def submit(self, *given, **options):
+            submitted.append(1)
+            return submit(*given, **options)
+
+    items = cluster.side_by_side(Growing(), abs, range(-30, 0))
+    next(items)
+    assert len(submitted) == 1 + 2
+    threads["two"] = 4
+    next(items)
+    assert len(submitted) == 2 + 2 * 5
+    assert len(list(items)) == 28
+
+
+def test_a_cluster_that_starts_workers_when_there_is_work(there, stack, example, tiny_config):
+    """As `adapt` has it: nothing may be asked of workers before there is a task."""
+    labelled = labelled_set(example.images, example.labels)
+    quiet = {"dashboard_address": "127.0.0.1:0", "processes": False, "threads_per_worker": 1, "silence_logs": 50}
+    for work in (
+        lambda client: hr.predict_large(stack, there, "a.ome.zarr", shard=64, client=client),
+        lambda client: grow_stack(labelled, tiny_config, grow_all=growing.on(client)),
+    ):
+        with distributed.LocalCluster(n_workers=0, **quiet) as some:
+            some.adapt(minimum=0, maximum=1, interval="20ms")
+            with distributed.Client(some, set_as_default=False) as client:
+                work(client)
+    np.testing.assert_array_equal(hr.read_image("a.ome.zarr"), stack.predict(picture()))
 
 
 def test_an_error_of_a_worker_is_told(two, there, stack, tmp_path):
@@ -136,7 +177,7 @@ def test_a_shard_that_is_done_is_not_computed_again(there, stack, monkeypatch):
     monkeypatch.setattr(
         cluster, "side_by_side", lambda client, work, items, *others: [(i, work(i, *others)) for i in items]
     )
-    client = Namespace(scatter=lambda content, **options: content)
+    client = Namespace(submit=lambda work, content, **options: work(content))
     begun = []
     monkeypatch.setattr(cluster, "work_on", lambda job, model, shard: begun.append(shard.name) or shard.name)
     content = models.content_of(stack)
@@ -166,16 +207,22 @@ def test_a_model_is_loaded_once_by_a_worker(stack):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("victim", ["worker", "scheduler", "client"])
+@pytest.mark.parametrize("victim", ["worker", "scheduler", "client", "all"])
 def test_killed_processes_of_a_real_cluster(victim, stack, tmp_path):
-    """A scheduler and two workers as separate processes, and the command line; benchmarks/bench_kills.py does more."""
-    from bench_kills import one_kill
+    """A scheduler, two workers and a client as separate processes; benchmarks/bench_kills.py does more."""
+    from bench_kills import IMAGE, one_kill
     from dask_processes import free_port, running
 
     hr.save(stack, tmp_path / "model.hedge")
-    write_zarr(tmp_path / "image.zarr", picture((4500, 4500)), chunks=(512, 512))
-    hr.predict_large(stack, tmp_path / "image.zarr", tmp_path / "whole.ome.zarr")
+    write_zarr(tmp_path / IMAGE, picture((2100, 2100)), chunks=(512, 512))
+    hr.predict_large(stack, tmp_path / IMAGE, tmp_path / "whole.ome.zarr", shard=512)
     expected = listing(tmp_path / "whole.ome.zarr")
     with running(tmp_path, 2, free_port()) as processes:
-        repeated = one_kill(processes, victim, tmp_path, 3, expected)
-    assert repeated <= 2
+        lost = one_kill(processes, victim, tmp_path, 3, expected, 512)
+    assert max(lost, default=0) <= 1
+
+
+def test_lost_shards_are_counted_by_worker():
+    from bench_kills import lost_shards
+
+    assert lost_shards("a 1\nb 2\na 3\nc 1\nb 1\nb 3\nc 3\n") == [3, 1]

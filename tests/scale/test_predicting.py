@@ -192,8 +192,9 @@ def test_a_threshold_decides_for_squares(there, stack, tmp_path, sign):
 
 
 def test_masks_that_cannot_be(there, stack, tmp_path):
-    with pytest.raises(InputError, match="give the name of an image, or a threshold"):
-        hr.predict_large(stack, there, "a.ome.zarr", mask="> much")
+    for wrong in ("> much", "> .", "> 1.2.3", "<"):
+        with pytest.raises(InputError, match="give the name of an image, or a threshold"):
+            hr.predict_large(stack, there, "a.ome.zarr", mask=wrong)
     write(tmp_path / "mask.png", np.ones((150, 60), np.uint8))
     with pytest.raises(InputError, match="not of the same proportions"):
         hr.predict_large(stack, there, "a.ome.zarr", mask="mask.png")
@@ -225,7 +226,7 @@ def test_refusals(there, stack, image, tmp_path):
         hr.predict_large(stack, there, "a.png")
     with pytest.raises(InputError, match="there is no folder"):
         hr.predict_large(stack, there, "nowhere/a.ome.zarr")
-    with pytest.raises(InputError, match="one of the files to read"):
+    with pytest.raises(InputError, match=r"would be overwritten, but image\.zarr is to be read"):
         hr.predict_large(stack, there, "image.zarr")
     write_zarr("mine.zarr", image)
     with pytest.raises(InputError, match="Hedgerow did not write it"):
@@ -233,6 +234,22 @@ def test_refusals(there, stack, image, tmp_path):
     colour = write(tmp_path / "colour.npy", np.zeros((20, 30, 3), np.uint8))
     with pytest.raises(InputError, match=r"has 3 channel\(s\) but the model was trained on 1"):
         hr.predict_large(stack, colour, "a.ome.zarr")
+
+
+def test_nothing_that_is_read_is_overwritten(there, stack, tmp_path):
+    """Neither the image nor the mask, nor what they lie in, nor by a further result."""
+    hr.predict_large(
+        stack, there, "mask.ome.zarr", region="0:64,0:64", shard=64
+    )  # ours, so that it could be overwritten
+    mask = write_zarr("mask_proba.ome.zarr", np.ones((150, 190), np.uint8))
+    for output, what, given in (
+        ("image.zarr/inside.ome.zarr", "labels", None),
+        ("mask.ome.zarr", "proba", mask),
+        ("mask_proba.ome.zarr/a.ome.zarr", "labels", mask),
+    ):
+        with pytest.raises(InputError, match=r"would be overwritten, but .* is to be read"):
+            hr.predict_large(stack, there, output, what=[what], mask=given, overwrite=True)
+    np.testing.assert_array_equal(hr.read_image(mask), np.ones((150, 190)))
 
 
 def test_the_next_one_is_read_while_the_last_is_computed():

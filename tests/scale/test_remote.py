@@ -1,5 +1,9 @@
 """Images and results on other machines: S3 through moto's server, web addresses through a small one that also fails."""
 
+import gc
+import os
+import warnings
+
 import numpy as np
 import pytest
 import tifffile
@@ -7,14 +11,16 @@ import zarr
 
 import hedgerow as hr
 from hedgerow.errors import HedgerowError, InputError
-from hedgerow.scale import remote
+from hedgerow.scale import ome_zarr_out, remote
 from hedgerow.scale.lazy_image import Wanted
 from hedgerow.scale.markers import Markers
-from hedgerow.scale.opening import open_image
+from hedgerow.scale.opening import open_image, opened
 from helpers.large import picture, write_ome_zarr, write_zarr
-from helpers.servers import s3, web
+from helpers.servers import flaky, s3, web
 
 pytest.importorskip("aiohttp")
+# s3fs leaves connections open, and Zarr what it was about to do when something else failed.
+pytestmark = pytest.mark.filterwarnings("ignore:[Uu]nclosed:ResourceWarning", "ignore:coroutine:RuntimeWarning")
 
 
 @pytest.fixture(autouse=True)
@@ -32,6 +38,17 @@ def bucket(monkeypatch):
         s3fs.S3FileSystem.clear_instance_cache()
         yield f"s3://{name}"
         s3fs.S3FileSystem.clear_instance_cache()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _nothing_is_left_to_the_next_tests():
+    """What is collected here is not told there."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ome_zarr_out.array_of.cache_clear()
+        opened.cache_clear()
+        gc.collect()
 
 
 class Stopped(Exception):
@@ -66,6 +83,22 @@ def test_from_s3_to_s3(bucket, stack, monkeypatch):
     system, inside = remote.file_system(f"{bucket}/a.ome.zarr")
     system.invalidate_cache()
     assert not any("hedgerow" in name for name in system.find(inside))
+
+
+def test_a_bucket_that_answers_errors_now_and_then(bucket, stack, monkeypatch):
+    """Reading and writing, before and after the bucket did what it was asked for: asked again, and no wrong pixels."""
+    image, never = picture((100, 120)), 10**9
+    with flaky(os.environ["AWS_ENDPOINT_URL"].removeprefix("http://"), never) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server.address)
+        monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")  # it would wait for seconds
+        place = remote.store_of(f"{bucket}/flaky.zarr")
+        zarr.create_array(place, shape=image.shape, dtype="uint8", chunks=(64, 64))[...] = image
+        server.fails_every = 17
+        hr.predict_large(stack, f"{bucket}/flaky.zarr", f"{bucket}/b.ome.zarr", shard=64)
+        assert server.n_failed > 2
+        server.fails_every = never
+        result = open_image(Wanted(f"{bucket}/b.ome.zarr"))
+        np.testing.assert_array_equal(result.read(result.whole)[0], stack.predict(image))
 
 
 def test_tiff_and_npy_from_s3(bucket, tmp_path):

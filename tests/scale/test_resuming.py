@@ -10,9 +10,9 @@ import zarr
 
 import hedgerow as hr
 from hedgerow.errors import InputError
-from hedgerow.scale import ome_zarr_out, work
+from hedgerow.scale import ome_zarr_out, run, work
 from hedgerow.scale.markers import UNFINISHED, Markers
-from helpers.files import listing
+from helpers.files import listing, write
 from helpers.large import levels_of, picture, write_zarr
 
 OPTIONS = {"what": ("labels", "confidence"), "shard": 64}
@@ -108,6 +108,55 @@ def test_a_run_that_stops_while_it_finishes(there, stack, monkeypatch):
     assert not os.path.exists(f"a.ome.zarr/{UNFINISHED}")
 
 
+@pytest.mark.parametrize("ending", ["ome.zarr", "ome.tif"])
+def test_a_run_that_stops_after_one_of_its_results_was_finished(there, stack, monkeypatch, ending, tmp_path):
+    hr.predict_large(stack, there, f"whole.{ending}", **OPTIONS)
+    with monkeypatch.context() as patch:
+        finish = Markers.finish
+
+        def stop(self):
+            finish(self)
+            if "confidence" in self.result:
+                raise Stopped
+
+        patch.setattr(Markers, "finish", stop)
+        with pytest.raises(Stopped):
+            hr.predict_large(stack, there, f"a.{ending}", **OPTIONS)
+    assert hr.predict_large(stack, there, f"a.{ending}", **OPTIONS).n_resumed == 9
+    for suffix in ("", "_confidence"):
+        found, whole = (hr.read_image(f"{name}{suffix}.{ending}") for name in ("a", "whole"))
+        np.testing.assert_array_equal(found, whole)
+    assert not list(tmp_path.rglob(UNFINISHED))
+
+
+def test_what_a_replaced_run_still_computes_is_not_written(there, stack, monkeypatch, tmp_path):
+    """A worker does not hear at once that its run was ended and another one begun in its place."""
+    write_zarr("other.zarr", picture(seed=5))
+    old = []
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "work_on", lambda job, model, shard: old.append((job, model, shard)) or "")
+        patch.setattr(run, "finish", lambda *given: None)
+        hr.predict_large(stack, there, "a.ome.zarr", shard=64)
+    with monkeypatch.context() as patch:
+        stopping_after(1, patch)
+        with pytest.raises(Stopped):
+            hr.predict_large(stack, "other.zarr", "a.ome.zarr", shard=64, overwrite=True)
+    before = listing(tmp_path / "a.ome.zarr")
+    with pytest.raises(InputError, match=r"the run that made a\.ome\.zarr was replaced by another"):
+        work.work_on(*old[5])
+    assert listing(tmp_path / "a.ome.zarr") == before
+
+
+def test_a_file_that_is_read_whole_is_known_again(tmp_path, stack, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "image.png", picture())
+    with monkeypatch.context() as patch:
+        stopping_after(2, patch)
+        with pytest.raises(Stopped):
+            hr.predict_large(stack, "image.png", "a.ome.zarr", shard=64, pages=[1])
+    assert hr.predict_large(stack, "image.png", "a.ome.zarr", shard=64, pages=[1]).n_resumed == 2
+
+
 def test_a_marker_and_not_a_chunk_says_that_a_shard_is_done(there, stack, monkeypatch, tmp_path):
     """All of a masked shard is fill value, so nothing is written for it; it is not computed again all the same."""
     with monkeypatch.context() as patch:
@@ -130,7 +179,7 @@ def test_a_full_disk_is_one_sentence_and_the_run_goes_on(there, stack, monkeypat
 
         write = ome_zarr_out.write_shard
         patch.setattr(ome_zarr_out, "write_shard", full)
-        with pytest.raises(InputError, match=r"No space left on device; check permissions and free space"):
+        with pytest.raises(InputError, match=r"cannot make 0/c/1/0 of a\.ome\.zarr: No space left on device; check"):
             hr.predict_large(stack, there, "a.ome.zarr", shard=64)
     assert hr.predict_large(stack, there, "a.ome.zarr", shard=64).n_resumed == 3
     np.testing.assert_array_equal(hr.read_image("a.ome.zarr"), stack.predict(picture()))

@@ -78,7 +78,7 @@ def test_the_same_model(tmp_path, n_images, config):
     said = []
     found = scale.train(*write_set(tmp_path, images, labels), tmp_path / "a.hedge", config, say=said.append)
     assert file_content(found.stack) == file_content(expected)
-    assert any("of their pixels are read and kept" in one for one in said)
+    assert any("of their pixels are kept" in one for one in said)
 
 
 @pytest.mark.parametrize(
@@ -121,6 +121,35 @@ def test_own_channels(tmp_path):
     assert file_content(found.stack) == file_content(expected)
 
 
+def test_whether_zero_is_unlabelled_is_asked_where_there_is_paint(tmp_path, monkeypatch):
+    """A large label map is read in parts, of which the first may have no paint."""
+    monkeypatch.setattr(training, "_BAND", 100)
+    monkeypatch.setattr(training, "LARGE", 100)
+    images = blobs(2, 0, (300, 400))[0]
+    labels = [np.zeros(image.shape, np.uint8) for image in images]
+    for label in labels:
+        label[150, 20:60], label[250:252, 200:260] = 1, 2
+    for i, (image, label) in enumerate(zip(images, labels, strict=True)):
+        write_zarr(tmp_path / "images" / f"{i}.zarr", image, chunks=(32, 32))
+        write_zarr(tmp_path / "labels" / f"{i}.zarr", label, chunks=(32, 32))
+    found = scale.train(
+        str(tmp_path / "images"), str(tmp_path / "labels"), tmp_path / "a.hedge", STROKES, unlabelled="auto"
+    )
+    assert file_content(found.stack) == file_content(hr.fit_stack(images, labels, STROKES, unlabelled=0))
+
+
+def test_pictures_count_as_much_too(tmp_path, monkeypatch):
+    """Files that are read whole declare their size; Pillow's own limit does not come in the way."""
+    images, labels = scribbled(2)
+    for i, (image, label) in enumerate(zip(images, labels, strict=True)):
+        write(tmp_path / "images" / f"{i}.png", image)
+        write(tmp_path / "labels" / f"{i}.png", label)
+    monkeypatch.setattr("PIL.Image.MAX_IMAGE_PIXELS", 1000)
+    said = []
+    scale.train(str(tmp_path / "images"), str(tmp_path / "labels"), tmp_path / "a.hedge", STROKES, say=said.append)
+    assert any("of their pixels are kept" in one for one in said)
+
+
 def test_only_what_is_needed_is_read(tmp_path, monkeypatch):
     """Of an image much larger than what is painted, features are computed near the paint, and for the statistics."""
     images, labels = scribbled(1, shape=(500, 600))
@@ -157,7 +186,11 @@ def test_trees_grown_elsewhere_make_the_same_model(tmp_path, monkeypatch):
         return [(item, work(*pickle.loads(pickle.dumps((item, *others))))) for item in items[::-1]]
 
     monkeypatch.setattr(cluster, "side_by_side", side_by_side)
-    client = Namespace(scatter=lambda content, **options: content, nthreads=lambda: {"one": 1, "two": 1})
+    client = Namespace(
+        submit=lambda work, **options: Namespace(result=work),
+        scatter=lambda content, **options: content,
+        nthreads=lambda: {"one": 1, "two": 1},
+    )
     for config in (CONTEXT, replace(CONTEXT, held_out="trees"), replace(CONTEXT, held_out="none")):
         expected = grow_stack(labelled_set(images, labels), config)
         found = grow_stack(labelled_set(images, labels), config, grow_all=growing.on(client))

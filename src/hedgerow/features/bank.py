@@ -8,6 +8,7 @@ import numpy as np
 
 from hedgerow.config import MAX_SIGMAS, StackConfig
 from hedgerow.features.protocol import Arrays, FeatureSet, are_statistics, check_features, image_statistics, unfitted
+from hedgerow.images.regions import Region
 from hedgerow.kernels.cpu import filters as kernels
 from hedgerow.kernels.definition.gaussian import gaussian_weights
 from hedgerow.kernels.reused import empty
@@ -48,7 +49,7 @@ class Proportions:
 def scale_channels(plane: np.ndarray, sigma: float, proportions: Proportions, out: np.ndarray) -> None:
     """Fill `out` (8,H,W) with KINDS of one image channel (H,W) at one scale. Borders mirror, edge pixel included."""
     weights = proportions.weights(sigma)
-    tensor = np.empty((3, *plane.shape), np.float32)
+    tensor = empty((3, *plane.shape))
     kernels.derivatives(_padded(plane, weights), weights, out, tensor)
     narrow = proportions.weights(proportions.dog_ratio * sigma)
     kernels.smooth(_padded(plane, narrow), narrow, out[3])
@@ -60,7 +61,17 @@ def scale_channels(plane: np.ndarray, sigma: float, proportions: Proportions, ou
 
 
 def _padded(plane: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    return np.pad(plane, weights.shape[1] - 1, mode="symmetric").ravel()
+    """Flat ((H+2R)*(W+2R),): as np.pad with mode "symmetric", in memory that is used again."""
+    radius, (height, width) = weights.shape[1] - 1, plane.shape
+    rows, columns = (np.pad(np.arange(n), radius, mode="symmetric") for n in plane.shape)
+    found = empty((height + 2 * radius, width + 2 * radius))
+    inner = found[radius : radius + height]
+    inner[:, radius : radius + width] = plane
+    inner[:, :radius] = plane[:, columns[:radius]]
+    inner[:, radius + width :] = plane[:, columns[radius + width :]]
+    found[:radius] = inner[rows[:radius]]
+    found[radius + height :] = inner[rows[radius + height :]]
+    return found.ravel()
 
 
 @dataclass(frozen=True)
@@ -99,21 +110,35 @@ class Bank(FeatureSet):
 
     @property
     def halo(self) -> int:
+        return max(self._halo_of(sigma) for sigma in self.sigmas)
+
+    def _halo_of(self, sigma: float) -> int:
+        """How far the filters of a scale look: as `gaussian_weights` cuts."""
         cut, ratio = self.proportions.truncate, self.proportions.structure_ratio
-        return max(int(cut * s + 0.5) + int(cut * (ratio * s) + 0.5) for s in self.sigmas)  # as `gaussian_weights` cuts
+        return int(cut * sigma + 0.5) + int(cut * (ratio * sigma) + 0.5)
 
     def raw(self, image: np.ndarray) -> np.ndarray:
-        """Channels and scales are divided among threads."""
+        return self.raw_in(image, Region(0, image.shape[1], 0, image.shape[2]))
+
+    def raw_in(self, image: np.ndarray, region: Region) -> np.ndarray:
+        """Channels and scales are divided among threads; each scale is computed no farther around than it looks."""
+        size = image.shape[1:]
+        seen = region.grown(self.halo, *size)
         # Centring first keeps precision where a 16-bit image has a large offset and little contrast.
-        image = (image - self.input_mean[:, None, None]) / self.input_std[:, None, None]
+        centred = (seen.of(image) - self.input_mean[:, None, None]) / self.input_std[:, None, None]
         per_input = _per_input(self.sigmas)
-        features = empty((self.n_features, *image.shape[1:]))
-        features[::per_input] = image
+        features = empty((self.n_features, region.height, region.width))
+        features[::per_input] = region.within(seen).of(centred)
 
         def fill(job: tuple[int, int]) -> None:
             c, s = job
             first = c * per_input + 1 + s * len(KINDS)
-            scale_channels(image[c], self.sigmas[s], self.proportions, features[first : first + len(KINDS)])
+            own = features[first : first + len(KINDS)]
+            part = region.grown(self._halo_of(self.sigmas[s]), *size)
+            found = own if part == region else empty((len(KINDS), part.height, part.width))
+            scale_channels(part.within(seen).of(centred[c]), self.sigmas[s], self.proportions, found)
+            if found is not own:
+                own[...] = region.within(part).of(found)
 
         coarse_first = sorted(range(len(self.sigmas)), key=lambda s: -self.sigmas[s])
         list(map_threads(fill, [(c, s) for s in coarse_first for c in range(self.n_inputs)]))

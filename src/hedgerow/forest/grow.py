@@ -73,7 +73,8 @@ def _grow_tree(
 ) -> kernels.Grown:
     """One tree; children are numbered from its own root, and counts are weighted by class."""
     fields = (samples.row, samples.column, samples.image, samples.pixel, samples.target)
-    table = np.stack([*(field[chosen] for field in fields), count]).astype(np.int32)
+    table = np.stack([*(field[chosen] for field in fields), count]).astype(samples.pixel.dtype)
+    place = np.empty(len(count), np.dtype(f"u{table.itemsize}"))
     class_weight = np.ones(n_classes)
     if config.balance:
         of_class = np.bincount(table[kernels.TARGET], count, n_classes)
@@ -111,7 +112,7 @@ def _grow_tree(
         planes.codes, planes.values, planes.start, planes.height, planes.width, planes.stretch, planes.outside
     )
     state = rng.integers(0, 2**63, 1, dtype=np.uint64)
-    n_nodes = kernels.grow_tree(read, table, class_weight, limits, proposals, state, grown)
+    n_nodes = kernels.grow_tree(read, table, place, class_weight, limits, proposals, state, grown)
     tree = kernels.Grown(*(array[:n_nodes].copy() for array in grown))
     return tree._replace(counts=tree.counts * class_weight)
 

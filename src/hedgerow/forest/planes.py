@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from hedgerow import memory
 from hedgerow.config import StackConfig
 from hedgerow.errors import InputError
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.forest.arrays import Forest
 from hedgerow.forest.codes import N_EDGES, PROBA_EDGES, encode, fit_edges
 from hedgerow.forest.level_input import LevelInput
-from hedgerow.forest.samples import Samples
+from hedgerow.forest.samples import Samples, number_type
 from hedgerow.forest.walk import run_forest
 from hedgerow.images.labelled import LabelledImage
 from hedgerow.images.regions import Region
@@ -28,7 +29,7 @@ class TrainingPlanes:
     codes:  (P,pixels) uint8, or (0,0) if values are used
     values: (P,pixels) float32, or (0,0)
     edges:  (P,255) float32, the values that separate the codes
-    start, height, width: (I,) int32: where image i begins among the pixels, and its size
+    start, height, width: (I,): where image i begins among the pixels, and its size
     stretch: (pixels,) float32 factor for offsets, or empty
     outside: (P,) float32 constants outside the image, or empty
     radii:  of the planes of each channel
@@ -60,8 +61,9 @@ class TrainingPlanes:
         return self._view(self.array, i)
 
     def _view(self, array: np.ndarray, i: int) -> np.ndarray:
-        part = array[..., self.start[i] : self.start[i] + self.height[i] * self.width[i]]
-        return part.reshape(*part.shape[:-1], self.height[i], self.width[i])
+        start, height, width = int(self.start[i]), int(self.height[i]), int(self.width[i])
+        part = array[..., start : start + height * width]
+        return part.reshape(*part.shape[:-1], height, width)
 
     def first(self, n_channels: int) -> TrainingPlanes:
         """The same images with their first channels only."""
@@ -162,14 +164,10 @@ def build_planes(
     radii = config.context.radii
     n_channels = features.n_features + n_classes
     pixels = sum(image.target.size for image in images)
-    if pixels >= 2**31:
-        raise InputError(
-            f"the training images and their copies have {pixels:,} pixels, but at most {2**31 - 1:,} can be used; "
-            "give fewer images, crop them, or make fewer copies."
-        )
     # Sums of probes need real values; a single probe only needs to be compared.
     summed = features.proposals != "offsets" or config.context.n_probes > 1
     shape, none = (n_channels * len(radii), pixels), (0, 0)
+    _check_memory(pixels, shape[0] * (4 if summed else 1))
     outside = features.outside(n_classes)
     stretch = [part.ravel() for part in (features.stretch(image.planes) for image in images) if part is not None]
     edges = np.full((shape[0], N_EDGES), np.inf, np.float32)
@@ -178,7 +176,7 @@ def build_planes(
         codes=np.empty(none if summed else shape, np.uint8),
         values=np.empty(shape if summed else none, np.float32),
         edges=edges,
-        start=np.cumsum([0, *(image.target.size for image in images[:-1])]).astype(np.int32),
+        start=np.cumsum([0, *(image.target.size for image in images[:-1])]).astype(number_type(pixels)),
         height=np.array([image.target.shape[0] for image in images], np.int32),
         width=np.array([image.target.shape[1] for image in images], np.int32),
         stretch=np.concatenate(stretch or [np.zeros(0, np.float32)]),
@@ -195,3 +193,14 @@ def build_planes(
     for i in range(len(images)):
         planes.store(i, 0, computed(i))
     return planes
+
+
+def _check_memory(n_pixels: int, n_bytes: int) -> None:
+    """Refuse what would not fit: a system that promises more memory than it has ends the process in the midst of it."""
+    needed, there_is = n_pixels * n_bytes, memory.available()
+    if there_is is not None and needed > there_is:
+        raise InputError(
+            f"the training images and their copies have {n_pixels:,} pixels and take {n_bytes} bytes each, "
+            f"{memory.gigabytes(needed)} of memory, and {memory.gigabytes(there_is)} are available; give fewer images, "
+            "crop them, make fewer copies, or label them sparsely."
+        )

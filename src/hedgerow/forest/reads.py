@@ -53,16 +53,24 @@ def fixed_places(
     """Planes (P,h,w) large enough that no probe for a pixel of the region leaves its plane, and the places (N,J) int64,
     numbered through all planes, that the probes read for the first pixel; 0 at a leaf."""
     margin, inner, channels = _margin(forest, given), given.region, given.channels
-    whole = (inner.height, inner.width) == given.size
-    shared = isinstance(channels, np.ndarray) and channels.flags.c_contiguous and channels.size < MAX_PLACES
-    if shared and whole and forest.reach == 0:
-        planes, plane = np.asarray(channels), forest.channel  # nothing to pad, nothing to copy
+    if _can_be_read_in_place(given, pairs, margin):
+        planes, plane, corner = np.asarray(channels), forest.channel, (inner.top, inner.left)
     else:
-        planes = _padded_planes(given, pairs, margin)
+        planes, corner = _padded_planes(given, pairs, margin), (margin, margin)
     stride, size = planes.shape[2], planes.shape[1] * planes.shape[2]
     offset = np.clip(np.floor(forest.offset + np.float32(0.5)).astype(np.int64), -margin, margin)
-    place = plane.astype(np.int64) * size + (offset[..., 0] + margin) * stride + offset[..., 1] + margin
+    place = plane.astype(np.int64) * size + (offset[..., 0] + corner[0]) * stride + offset[..., 1] + corner[1]
     return planes, np.where(forest.is_split[:, None], place, 0)
+
+
+def _can_be_read_in_place(given: LevelInput, pairs: np.ndarray, margin: int) -> bool:
+    """Whether the channels are the planes as they are: there is nothing to pad or to average, so nothing to copy."""
+    channels, inner = given.channels, given.region
+    if not (isinstance(channels, np.ndarray) and channels.flags.c_contiguous and channels.size < MAX_PLACES):
+        return False
+    height, width = given.size
+    within_rows = margin <= inner.top and inner.bottom + margin <= height
+    return within_rows and margin <= inner.left and inner.right + margin <= width and not pairs[:, 1].any()
 
 
 def _padded_planes(given: LevelInput, pairs: np.ndarray, margin: int) -> np.ndarray:

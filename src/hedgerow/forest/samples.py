@@ -11,6 +11,7 @@ from hedgerow.forest.groups import BLOCKS, FEW_IMAGES, blocks
 from hedgerow.images.arrays import UNLABELLED_INDEX as UNLABELLED
 from hedgerow.images.labelled import LabelledImage, LabelledSet
 
+WIDE = 2**31  # pixels, from which on their numbers take eight bytes
 MOST_HELD = 32  # images that score a refinement, at most: each is predicted at every check, and there may be thousands
 
 
@@ -82,9 +83,14 @@ def choose_pixels(
     return rows, columns
 
 
+def number_type(n_pixels: int) -> np.dtype:
+    """Of the numbers of so many pixels: half as wide where that will do, since growing reads little else."""
+    return np.dtype(np.int32 if n_pixels < WIDE else np.int64)
+
+
 @dataclass(frozen=True)
 class Samples:
-    """S training pixels. row, column, image, pixel (among all pixels), target, group: (S,) int32."""
+    """S training pixels. row, column, image, pixel (among all pixels), target, group: (S,) of `number_type`."""
 
     row: np.ndarray
     column: np.ndarray
@@ -106,11 +112,11 @@ def draw_samples(images: Sequence[LabelledImage], config: StackConfig) -> Sample
         assert image.group is not None
         parts.append([row, column, np.full_like(row, i), pixel, image.target[row, column], image.group[row, column]])
         start += image.target.size
-    return limited([np.concatenate(field).astype(np.int32) for field in zip(*parts, strict=True)], config)
+    return limited([np.concatenate(field).astype(number_type(start)) for field in zip(*parts, strict=True)], config)
 
 
 def limited(fields: list[np.ndarray], config: StackConfig) -> Samples:
-    """The samples with these fields, (S,) int32 each, or some of them if there are too many."""
+    """The samples with these fields, (S,) each, or some of them if there are too many."""
     n, most = len(fields[0]), config.sampling.max_samples
     if n > most:
         rng = np.random.default_rng((config.seed, 5))

@@ -15,7 +15,7 @@ from hedgerow.config import SamplingConfig, StackConfig
 from hedgerow.features.at_places import Places
 from hedgerow.features.registry import kinds_of
 from hedgerow.forest.groups import BLOCKS, FEW_IMAGES, GroupsOf
-from hedgerow.forest.samples import Samples, limited
+from hedgerow.forest.samples import Samples, limited, number_type
 from hedgerow.images.arrays import UNLABELLED_INDEX as UNLABELLED
 from hedgerow.images.labelled import LabelledImage
 
@@ -187,7 +187,7 @@ def thin(painted: Sequence[Painted], held: GroupsOf, config: StackConfig) -> Thi
             parts.append(piece.part)
             start += piece.part.target.size
         fields.append([*local[:, mine], one.target[mine], of_group[i][mine]])
-    joined = [np.concatenate(field).astype(np.int32) for field in zip(*fields, strict=True)]
+    joined = [np.concatenate(field).astype(number_type(start)) for field in zip(*fields, strict=True)]
     return Thinned(parts, places, limited(joined, config))
 
 

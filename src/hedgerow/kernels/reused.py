@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-LEAST = 2**22  # bytes; smaller arrays stay with the process anyway
+LEAST = 2**20  # bytes; smaller arrays are cheap either way
 MOST = 2**29  # bytes that are kept while nobody uses them
 SLACK = 1.25  # an array may take memory that is larger by so much
 # Part that is added to new memory, for the next array may be a little larger; untouched, it costs nothing.

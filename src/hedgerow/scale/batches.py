@@ -32,7 +32,7 @@ def predict_batch(
 
 
 def _on(client: Any, content: bytes, device: str) -> EachFile:
-    model = client.scatter(content, broadcast=True, hash=False)
+    model = cluster.carried(client, content)
 
     def each(files: Sequence[Path], how: OneFile) -> Iterator[tuple[Path, Done]]:
         there = replace(how, folder=how.folder.absolute())  # workers may run in other folders

@@ -3,8 +3,10 @@ scheduler at any time, however large the image is."""
 
 import logging
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any, TypeVar
 
 from hedgerow import extras
@@ -17,7 +19,7 @@ from hedgerow.scale.work import Job, work_on
 
 AHEAD = 2  # tasks for each thread of a worker that the scheduler knows
 PATIENCE = 20  # seconds for a scheduler to answer
-DEATHS = 5  # of workers, over one task, before it is given up
+GIVEN_UP = 5  # times that Dask may give a task up, each after workers died over it, before we do
 Item = TypeVar("Item")
 Client = Any  # of `dask.distributed`, which has no types
 
@@ -29,7 +31,7 @@ def connected(to: Client | str | int) -> Iterator[Client]:
     import distributed
 
     dask: Any = distributed
-    if isinstance(to, dask.Client):
+    if isinstance(to, dask.Client):  # its workers may come later: some clusters start them when there is work
         yield to
         return
     if isinstance(to, str):
@@ -73,9 +75,23 @@ def _keep_quiet() -> None:
             logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
+def carried(client: Client, content: bytes) -> Any:
+    """What tasks take for `content`, which travels to each worker once.
+
+    A task makes it: so it waits for workers to come, and is made again if those that hold it are gone.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sending large graph")
+        return client.submit(_itself, content, pure=False)
+
+
+def _itself(content: bytes) -> bytes:
+    return content
+
+
 def on(client: Client, content: bytes, device: str) -> Each:
     """Works on shards with the workers of a client; the model travels to each of them once."""
-    model = client.scatter(content, broadcast=True, hash=False)
+    model = carried(client, content)
 
     def each(job: Job, shards: Sequence[Shard]) -> Iterator[str]:
         for _, name in side_by_side(client, _shard, shards, job, model, device):
@@ -101,7 +117,7 @@ def side_by_side(
     import distributed
 
     dask: Any = distributed
-    left, deaths = iter(items), dict[int, int]()
+    left, deaths = enumerate(items), dict[int, int]()
     waiting = dask.as_completed(loop=client.loop, raise_errors=False)
     of: dict[str, tuple[int, Item]] = {}
 
@@ -110,15 +126,14 @@ def side_by_side(
         of[future.key] = (number, item)
         waiting.add(future)
 
-    def submit_next() -> None:
-        for number, item in left_numbered:
+    def fill() -> None:
+        """As many tasks as the workers of this moment have use for: they may come and go."""
+        room = max(AHEAD * _n_threads(client), 1) - len(of)
+        for number, item in islice(left, max(room, 0)):
             submit(number, item)
-            return
 
-    left_numbered = enumerate(left)
     try:
-        for _ in range(max(AHEAD * _n_threads(client), 1)):
-            submit_next()
+        fill()
         for future in waiting:
             number, item = of.pop(future.key)
             try:
@@ -127,7 +142,7 @@ def side_by_side(
                 found = problem
             except dask.KilledWorker as problem:
                 deaths[number] = deaths.get(number, 0) + 1
-                if deaths[number] == DEATHS:
+                if deaths[number] == GIVEN_UP:
                     raise InputError(
                         "workers died again and again on the same task, perhaps for lack of memory; give them more, or "
                         "a smaller --tile, and the same command again to go on."
@@ -136,7 +151,7 @@ def side_by_side(
                 continue
             except (dask.CancelledError, OSError, TimeoutError) as problem:
                 raise _lost(problem) from problem
-            submit_next()
+            fill()
             yield item, found
         if client.status != "running":
             raise _lost(None)

@@ -123,7 +123,7 @@ def table_of(pair: LargePair, model: Model, place: Region) -> np.ndarray:
 
 
 def _on(client: Any, content: bytes, device: str) -> _Each:
-    model = client.scatter(content, broadcast=True, hash=False)
+    model = cluster.carried(client, content)
 
     def each(pair: LargePair, parts: Sequence[Region]) -> Iterator[np.ndarray]:
         for _, table in cluster.side_by_side(client, _part, parts, pair, model, device):

@@ -37,6 +37,7 @@ def on(client: Any) -> GrowAll:
             for seed, forest in zip(seeds, forests, strict=True)
             for t, skipped in enumerate(forest)
         ]
+        client.submit(int, pure=False).result()  # there is a worker: nothing can be sent before
         read = client.scatter((planes, samples), broadcast=True, hash=False)
         groups = _groups(len(tasks), TASKS_PER_THREAD * sum(client.nthreads().values()))
         found: dict[int, Any] = {}

@@ -15,7 +15,7 @@ from typing import Any
 
 from hedgerow.errors import InputError
 from hedgerow.images.array_files import UNFINISHED, unfinished
-from hedgerow.scale.remote import file_system, is_remote, patiently
+from hedgerow.scale.remote import file_system, is_remote, is_there, patiently
 from hedgerow.temporary import temporary_in
 
 RECORD = "run.json"
@@ -50,11 +50,7 @@ class Markers:
 
     def is_done(self, shard: str) -> bool:
         """Whether a shard is done."""
-        if not is_remote(self.folder):
-            return Path(self.folder, f"done-{shard}").exists()
-        system, inside = file_system(self.folder)
-        system.invalidate_cache()
-        return bool(patiently(lambda: system.exists(f"{inside}/done-{shard}"), f"cannot read {self.folder}"))
+        return is_there(f"{self.folder}/done-{shard}")
 
     def done(self) -> set[str]:
         """The shards that are done."""
@@ -62,8 +58,9 @@ class Markers:
 
     def finish(self) -> None:
         """The result is complete: nothing says any more that it is not. The record goes last."""
-        self._remove(name for name in self._names() if name != RECORD)
-        self._remove([RECORD])
+        names = self._names()
+        self._remove(name for name in names if name != RECORD)
+        self._remove(name for name in names if name == RECORD)
         if not is_remote(self.folder):
             shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from hedgerow.scale.remote import absolute
 
 CELL = 64
 """A threshold decides for squares of this side, in a grid from the image's corner: single pixels would be noise."""
-_THRESHOLD = re.compile(r"\s*([<>])\s*([-+]?[0-9.]+(?:e[-+]?[0-9]+)?)\s*", re.IGNORECASE)
+_THRESHOLD = re.compile(r"\s*([<>])\s*([-+]?(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:e[-+]?[0-9]+)?)\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,6 @@ def mask_of(text: str | None, stamp: str = "") -> Mask | None:
     return Mask(path=absolute(text), stamp=stamp)
 
 
-@lru_cache(maxsize=32)
 def region_of(text: str | None, size: tuple[int, int]) -> Region:
     """The part of an image that "TOP:BOTTOM,LEFT:RIGHT" names, as slices in Python do; None: all."""
     whole = Region(0, size[0], 0, size[1])

@@ -63,17 +63,22 @@ def write_shard(result: Result, shard: Shard, values: np.ndarray) -> None:
             for c, plane in enumerate(values):  # one shard each
                 array[(slice(c, c + 1), *place)] = plane[None]
 
-    patiently(write, f"cannot write {result.store}", is_asked=is_remote(result.store))
+    first = keys_of(result, shard)[0]
+    patiently(write, f"cannot write {first} of {result.store}", is_asked=is_remote(result.store))
     if not is_remote(result.store):
         _flush(result, shard)
 
 
+def keys_of(result: Result, shard: Shard) -> list[str]:
+    """The files of a shard, one for each channel, from the store's folder on."""
+    leading = [""] if result.n_channels is None else [f"{c}/" for c in range(result.n_channels)]
+    return [f"{shard.level}/c/{c}{shard.row}/{shard.column}" for c in leading]
+
+
 def _flush(result: Result, shard: Shard) -> None:
     """Have the system put a shard onto the disk: its marker must not come first."""
-    folder = Path(result.store, str(shard.level), "c")
-    leading = [""] if result.n_channels is None else [str(c) for c in range(result.n_channels)]
-    for c in leading:
-        path = folder / c / str(shard.row) / str(shard.column)
+    for key in keys_of(result, shard):
+        path = Path(result.store, key)
         if path.exists():  # nothing is written for a shard of the fill value
             with open(path, "rb+") as file:
                 os.fsync(file.fileno())

@@ -88,6 +88,7 @@ def _read_whole(wanted: Wanted) -> LazyImage:
     if is_remote(path):
         raise InputError(f"cannot read {path}: it can only be read whole, so copy it to this machine first")
     chosen_level(path, wanted, [None])
+    pages = list(wanted.pages) if isinstance(wanted.pages, tuple) else wanted.pages  # as a record gives it back
     said = what_was_read(path, wanted.layout, wanted.pages)
     image = read_input(path, wanted.layout, wanted.pages)
     own = np.asarray(image)
@@ -99,6 +100,6 @@ def _read_whole(wanted: Wanted) -> LazyImage:
         dtype=own.dtype,
         read=lambda region: np.ascontiguousarray(region.of(planes)),
         pixel=read_pixel_size(path),
-        identity={"path": path, "pages": wanted.pages, **identity_of_file(path)},
+        identity={"path": path, "pages": pages, **identity_of_file(path)},
         words=said,
     )

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from hedgerow.errors import InputError
-from hedgerow.files import PathLike, check_folder_writable
+from hedgerow.files import PathLike, check_folder_writable, fingerprint
 from hedgerow.images.reading import Pages
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report
@@ -20,7 +21,7 @@ from hedgerow.scale.markers import Markers
 from hedgerow.scale.masks import mask_of, region_of
 from hedgerow.scale.models import content_of, digest_of, loaded
 from hedgerow.scale.opening import opened
-from hedgerow.scale.remote import absolute, file_system, is_remote, patiently
+from hedgerow.scale.remote import absolute, is_remote, is_there
 from hedgerow.scale.results import Result, results_for
 from hedgerow.scale.run import begin, here, record_of, run
 from hedgerow.scale.shards import grid_for
@@ -95,8 +96,12 @@ def predict_large(
     results = results_for(own, str(output), what, dtype, stamp)
     grid = grid_for((part.height, part.width), sum(one.bytes_per_pixel for one in results), shard)
     job = Job(wanted, results, grid, part, chosen, tile, memory)
-    _check_places(results, [str(image), *([str(model)] if isinstance(model, str | Path) else [])], overwrite)
-    n_done = begin(job, record_of(job, digest_of(content), device), overwrite)
+    inputs = [str(image), *([str(model)] if isinstance(model, str | Path) else [])]
+    inputs += [chosen.path] if chosen is not None and chosen.path else []
+    _check_places(results, inputs, overwrite)
+    record = record_of(job, digest_of(content), device)
+    job = replace(job, run=fingerprint(record))
+    n_done = begin(job, record, overwrite)
     if n_done:
         say(f"going on where the last run stopped: {n_done:,} of {grid.n_shards:,} shards are done")
     with ExitStack() as rooms:
@@ -141,31 +146,38 @@ def check_image(model: Model, image: LazyImage, say: Any) -> None:
 
 def _check_places(results: Sequence[Result], inputs: Sequence[str], overwrite: bool) -> None:
     """Refuse to overwrite what is read, or what Hedgerow did not write; an unfinished result is looked at later."""
-    local = [Path(one.path) for one in results if not is_remote(one.path)]
-    for path in local:
-        if not path.parent.is_dir():
-            raise InputError(f"cannot write {path}: there is no folder {path.parent}; make it first.")
-        check_folder_writable(path.parent)
-    finished = [path for path in local if Markers(str(path)).read_record() is None]
-    check_overwriting(finished, [one for one in inputs if not is_remote(one)], overwrite)
     for one in results:
-        if one.path in inputs:
-            raise InputError(f"{one.path} would be overwritten, but is the image to read; choose another name.")
         if is_remote(one.path):
-            _check_address(one, overwrite)
+            _check_kind(one)
+        elif not Path(one.path).parent.is_dir():
+            raise InputError(f"cannot write {one.path}: there is no folder {Path(one.path).parent}; make it first.")
+        else:
+            check_folder_writable(Path(one.path).parent)
+        for read in inputs:
+            if _overlap(absolute(one.path), absolute(read)):
+                raise InputError(f"{one.path} would be overwritten, but {read} is to be read; choose another name.")
+    if Markers(results[0].store).read_record() is not None:
+        return
+    local = [Path(one.path) for one in results if not is_remote(one.path)]
+    check_overwriting(local, [one for one in inputs if not is_remote(one)], overwrite)
+    for one in results:  # on another machine nobody remembers who wrote what
+        if is_remote(one.path) and not overwrite and is_there(one.path):
+            raise InputError(
+                f"{one.path} would be overwritten; choose another place, or add --overwrite (in Python overwrite=True)."
+            )
 
 
-def _check_address(result: Result, overwrite: bool) -> None:
-    """The same for a result on another machine, where nobody remembers who wrote what."""
+def _overlap(one: str, other: str) -> bool:
+    """Whether two places are the same, or one lies in the other."""
+    real = (place if is_remote(place) else os.path.realpath(place) for place in (one, other))
+    first, second = (f"{place.rstrip('/')}/" for place in real)
+    return first.startswith(second) or second.startswith(first)
+
+
+def _check_kind(result: Result) -> None:
+    """Refuse what cannot be written to another machine."""
     path = result.path
     if path.startswith(("http://", "https://")):
         raise InputError(f"cannot write {path}: nothing is written to web addresses; give a folder, or s3://.")
     if result.is_tiff:
         raise InputError(f"cannot write {path}: only OME-Zarr is written there; give a name in .ome.zarr.")
-    system, inside = file_system(path)
-    system.invalidate_cache()
-    is_there = patiently(lambda: system.exists(inside), f"cannot read {path}")
-    if is_there and not overwrite and Markers(path).read_record() is None:
-        raise InputError(
-            f"{path} would be overwritten; choose another place, or add --overwrite (in Python overwrite=True)."
-        )

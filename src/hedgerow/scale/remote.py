@@ -58,6 +58,15 @@ def identity_of_file(path: str) -> dict[str, Any]:
     return {"size": told.get("size"), "changed": str(told.get("ETag", told.get("LastModified", "")))}
 
 
+def is_there(path: str) -> bool:
+    """Whether there is a file or a folder of this name, here or on another machine."""
+    if not is_remote(path):
+        return os.path.exists(path)
+    system, inside = file_system(path)
+    system.invalidate_cache()
+    return bool(patiently(lambda: system.exists(inside), f"cannot read {path}"))
+
+
 def store_of(path: str) -> Any:
     """What Zarr opens: a folder, or an address."""
     if not is_remote(path):

@@ -11,7 +11,7 @@ from hedgerow.progress import Report, reporting
 from hedgerow.scale import bigtiff_out, ome_zarr_out
 from hedgerow.scale.markers import Markers
 from hedgerow.scale.opening import opened
-from hedgerow.scale.remote import is_remote
+from hedgerow.scale.remote import is_remote, is_there
 from hedgerow.scale.results import described
 from hedgerow.scale.shards import Shard
 from hedgerow.scale.work import Job, work_on
@@ -40,7 +40,10 @@ def record_of(job: Job, model_digest: str, device: str) -> dict[str, Any]:
 def begin(job: Job, record: dict[str, Any], overwrite: bool) -> int:
     """Make the empty results, or go on with those of an earlier run; returns how many shards are done."""
     found = [Markers(result.store).read_record() for result in job.results]
-    if all(one == record for one in found):
+    # The first one's record is written last and goes last: the others may be finished.
+    if found[0] == record and all(
+        one == record or is_there(result.path) for one, result in zip(found, job.results, strict=True)
+    ):
         return len(job.markers.done())
     other = next((one for one in found if one is not None and one != record), None)
     if other is not None and not overwrite:
@@ -88,11 +91,13 @@ def finish(job: Job, model: Model, report: Report) -> None:
     image = opened(job.wanted)
     corner = (job.region.top, job.region.left)
     for result in job.results:
+        if Markers(result.store).read_record() is None:
+            continue  # finished before the run was stopped
         name = f"{result.what} of {Path(job.wanted.path.rstrip('/')).name}"
         ome_zarr_out.finish(result, job.grid, image.pixel, corner, name, model.legend)
         if result.is_tiff:
             bigtiff_out.write(result, job.grid, image.pixel, model, report)
-    for result in job.results[::-1]:
+    for result in job.results[::-1]:  # the first one's record goes last: with it, the run can be gone on with
         Markers(result.store).finish()
         if result.is_tiff:
             ome_zarr_out.remove(result.store)

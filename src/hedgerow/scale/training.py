@@ -26,7 +26,7 @@ from hedgerow.images.label_files import read_labels
 from hedgerow.images.labelled import WhenAsked
 from hedgerow.images.legend import Legend, found_legend
 from hedgerow.images.pairing import FilesSpec, Pair, pair_files
-from hedgerow.images.reading import Pages
+from hedgerow.images.reading import Pages, described_image
 from hedgerow.images.regions import Region
 from hedgerow.io import model_file
 from hedgerow.jobs import training as jobs_training
@@ -151,7 +151,8 @@ def train(
         say(f"level {level}: mean Dice {dice:.3f} on {UNSEEN[held]} it did not see")
 
     asked = unlabelled if unlabelled is None or isinstance(unlabelled, str) else check_unlabelled(unlabelled)
-    value = unlabelled_value([files.labels(i)[0][1] for i in range(min(len(files.pairs), LOOKED_AT))], asked, say)
+    shown = [part for i in range(min(len(files.pairs), LOOKED_AT)) for part in _some_paint(files.labels(i))]
+    value = unlabelled_value(shown, asked, say)
     grow_all = options.get("grow_all")
     try:
         stack = grow(
@@ -169,6 +170,19 @@ def files_for(pairs: Sequence[Pair], config: StackConfig, pages: Pages = None) -
     return Files(pairs, lambda pair: Wanted(str(pair.image), layout, numbers))
 
 
+def _some_paint(parts: Sequence[tuple[Region, np.ndarray]]) -> list[np.ndarray]:
+    """(h,w) each: the first part of a label map, and the next few that have values of their own."""
+    found, seen = [], set[int]()
+    for _, values in parts:
+        own = set(np.unique(values).tolist())
+        if not own <= seen:
+            found.append(values)
+            seen |= own
+        if len(found) > LOOKED_AT:
+            break
+    return found
+
+
 def _is_much(files: Files) -> bool:
     """Whether all images together have more pixels than are kept as a whole."""
     total = 0
@@ -184,13 +198,8 @@ def _is_much(files: Files) -> bool:
 
 def _declared(path: Path) -> int:
     """The pixels that a picture declares, without decoding it."""
-    from PIL import Image
-
-    try:
-        with Image.open(path) as image:
-            return int(image.width) * int(image.height)
-    except OSError:
-        return 0
+    page = described_image(path)
+    return page.height * page.width
 
 
 def grow(
@@ -226,7 +235,7 @@ def grow(
         n_pixels = sum(one.target.size for one in thinned.parts)
         if n_pixels > WORTH * (sum(table.pixels) + table.unlabelled):
             raise WholeInstead("labels and their surroundings are most of the pixels")
-        say(f"{len(painted)} image(s): {n_pixels:,} of their pixels are read and kept")
+        say(f"{len(painted)} image(s): {n_pixels:,} of their pixels are kept")
         report("features", 0, 2)
         features, kept = fit_features_at(files.planes, thinned.places, changed)
         features.validate()

@@ -10,7 +10,7 @@ import numpy as np
 from hedgerow.errors import HedgerowError, InputError
 from hedgerow.features.joined import Joined
 from hedgerow.features.protocol import FeatureSet
-from hedgerow.files import one_line
+from hedgerow.files import fingerprint, one_line
 from hedgerow.forest.level_input import fitting_tile, needed
 from hedgerow.images.regions import Region
 from hedgerow.kernels import reused
@@ -35,6 +35,7 @@ class Job:
     """A prediction of one image; small, so that it travels with every task.
 
     region: the part of the image to predict; the results have its size
+    run:    fingerprint of the record of the run that it is of
     tile:   side of a tile in pixels; None: as large as fits in `memory` bytes
     """
 
@@ -45,6 +46,7 @@ class Job:
     mask: Mask | None = None
     tile: int | None = None
     memory: int = MEMORY
+    run: str = ""
 
     @property
     def markers(self) -> Markers:
@@ -55,20 +57,20 @@ class Job:
 def work_on(job: Job, model: Model, shard: Shard) -> str:
     """Compute and write a shard of every result; returns its name."""
     try:
-        if shard.level:
-            for result in job.results:
-                ome_zarr_out.write_shard(result, shard, ome_zarr_out.shrunk(result, shard))
-        else:
-            found = predicted(job, model, shard)
-            for result in job.results:
-                ome_zarr_out.write_shard(result, shard, found[result.what])
+        found = None if shard.level else predicted(job, model, shard)
+        if fingerprint(job.markers.read_record()) != job.run:  # a worker does not hear at once that a run was ended
+            raise InputError(f"the run that made {job.results[0].path} was replaced by another.")
+        for result in job.results:
+            values = ome_zarr_out.shrunk(result, shard) if found is None else found[result.what]
+            ome_zarr_out.write_shard(result, shard, values)
         job.markers.set_done(shard.name)
     except HedgerowError:
         raise
     except OSError as problem:
+        key = ome_zarr_out.keys_of(job.results[0], shard)[0]
         raise InputError(
-            f"cannot write {job.results[0].path}: {one_line(problem)}; check permissions and free space, then give the "
-            "same command again to go on"
+            f"cannot make {key} of {job.results[0].path}: {one_line(problem)}; check permissions and free space, then "
+            "give the same command again to go on"
         ) from problem
     finally:
         reused.let_go()

@@ -17,14 +17,14 @@ from hedgerow.kernels.cpu.walk import Probes, probe_sum
 
 MAX_BINS = 256
 SAMPLED_VALUES = 128  # values of a node among which thresholds are sought, where probes are summed
-ROW, COLUMN, IMAGE, PIXEL, TARGET, COUNT = 0, 1, 2, 3, 4, 5  # rows of the samples (6,S) int32
+ROW, COLUMN, IMAGE, PIXEL, TARGET, COUNT = 0, 1, 2, 3, 4, 5  # rows of the samples (6,S) int32, or int64
 
 
 class Planes(NamedTuple):
     """P planes of several images, all the pixels of an image together.
 
     codes:   (P,pixels) uint8, or values: (P,pixels) float32; the other has no planes
-    start, height, width: (images,) int32, an image's first pixel and its size
+    start, height, width: (images,), an image's first pixel and its size
     stretch: (pixels,) float32 factor for the offsets, or empty
     outside: (P,) float32 constants beyond the border, or empty for the nearest edge pixel
     """
@@ -69,7 +69,7 @@ class Grown(NamedTuple):
 
 @kernel_part
 def fill_codes(planes, samples, begin, n, probes, k, place, bins):
-    """bins[i] = the code that node k's only probe finds for sample begin+i; place (>=n,) uint32 is scratch."""
+    """bins[i] = the code that node k's only probe finds for sample begin+i; place (>=n,), unsigned, is scratch."""
     line, start, height, width = planes.codes[probes.plane[k, 0]], planes.start, planes.height, planes.width
     row, column = samples[ROW, begin : begin + n], samples[COLUMN, begin : begin + n]
     image, pixel = samples[IMAGE, begin : begin + n], samples[PIXEL, begin : begin + n]
@@ -77,14 +77,14 @@ def fill_codes(planes, samples, begin, n, probes, k, place, bins):
     zero, one = np.int32(0), np.int32(1)
     if down == 0 and right == 0:
         for i in range(n):
-            bins[i] = line[np.uint32(pixel[i])]
+            bins[i] = line[place.dtype.type(pixel[i])]
         return
     # Places first, then reads: so short a second loop keeps many cache misses in flight, twice as fast.
     for i in range(n):
         m = np.uint32(image[i])
         r = min(max(row[i] + down, zero), height[m] - one)
         c = min(max(column[i] + right, zero), width[m] - one)
-        place[i] = np.uint32(start[m] + r * width[m] + c)
+        place[i] = place.dtype.type(start[m] + r * width[m] + c)
     for i in range(n):
         bins[i] = line[place[i]]
 
@@ -276,10 +276,11 @@ def partition(goes_right, samples, begin, end, spare):
 
 
 @kernel
-def grow_tree(planes, samples, class_weight, limits, proposals, state, grown):
+def grow_tree(planes, samples, place, class_weight, limits, proposals, state, grown):
     """Grow breadth first; returns the number of nodes.
 
-    samples: (6,S) int32, reordered here; class_weight: (C,) float64; state: (1,) uint64 of the random generator
+    samples: (6,S), reordered here; place: (S,), scratch of the unsigned type that numbers all pixels
+    class_weight: (C,) float64; state: (1,) uint64 of the random generator
     """
     left_child, threshold, node_counts = grown.left_child, grown.threshold, grown.counts
     n_samples, n_classes, n_probes = samples.shape[1], class_weight.shape[0], grown.plane.shape[1]
@@ -288,9 +289,8 @@ def grow_tree(planes, samples, class_weight, limits, proposals, state, grown):
     begins, ends = np.empty(left_child.shape[0], np.int64), np.empty(left_child.shape[0], np.int64)
     depths = np.zeros(left_child.shape[0], np.int64)
     bins, found = np.empty(n_samples, np.uint8), np.empty(n_samples if not coded else 0, np.float32)
-    goes_right, spare = np.empty(n_samples, np.bool_), np.empty(n_samples, np.int32)
-    place = np.empty(n_samples, np.uint32)
-    thin, thin_counts = np.empty((6, min(search_samples, n_samples)), np.int32), np.zeros(n_classes, np.int64)
+    goes_right, spare = np.empty(n_samples, np.bool_), np.empty(n_samples, samples.dtype)
+    thin, thin_counts = np.empty((6, min(search_samples, n_samples)), samples.dtype), np.zeros(n_classes, np.int64)
     edges, best_edges = np.empty(SAMPLED_VALUES, np.float32), np.empty(SAMPLED_VALUES, np.float32)
     work = np.empty(MAX_BINS * n_classes + MAX_BINS + n_samples, np.int32)
     channels = np.arange(n_channels)
