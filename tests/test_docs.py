@@ -86,7 +86,7 @@ def hurried(monkeypatch, tiny_config):
 
     # A patched function would live on in every module that is loaded meanwhile and imports it by name.
     monkeypatch.setattr(loop._Refinement, "__init__", begin)
-    tiny = protocols.Scale(2, 1, (32, 40), 1, 2, 2, 2, 2, 2, network_batch=2, network_sizes=(2,), best_minutes=0.001)
+    tiny = protocols.Scale(2, 1, (32, 40), 1, 2, 2, 2, 2, 2, network_sizes=(2,), best_minutes=0.001)
     fish = dataclasses.replace(protocols.ZEBRAFISH, own_stack=tiny_config, scales={"small": tiny})
     monkeypatch.setitem(runner.PROTOCOLS, "zebrafish", fish)
     make_small(monkeypatch)
