@@ -45,6 +45,13 @@ def test_back_distils_a_deep_stack_from_files(deep, tmp_path):
     again = hr.load(tmp_path / "small.hedge")
     np.testing.assert_array_equal(again.predict(images[0]), hr.distil(deep, images).predict(images[0]))
     assert found.n_bytes == (tmp_path / "small.hedge").stat().st_size
+    jobs.back(tmp_path / "deep.hedge", tmp_path / "anew.hedge", tmp_path / "images", "anew", progress=silent)
+    anew = hr.distil(deep, images, "anew").predict(images[0])
+    np.testing.assert_array_equal(hr.load(tmp_path / "anew.hedge").predict(images[0]), anew)
+    hr.save(deep.base, tmp_path / "net.hedge")
+    with pytest.raises(hr.InputError) as problem:
+        jobs.back(tmp_path / "net.hedge", tmp_path / "anew.hedge", tmp_path / "images", "anew", progress=silent)
+    assert_one_sentence(problem, "no convolutional level")
     with pytest.raises(hr.InputError) as problem:
         jobs.back(tmp_path / "deep.hedge", tmp_path / "soft.hedge", tmp_path / "images", "soft", progress=silent)
     assert_one_sentence(problem, "leave the method")
@@ -57,6 +64,9 @@ def test_what_cannot_be_distilled_is_refused(deep):
     with pytest.raises(hr.InputError) as problem:
         hr.distil(deep.base, pictures(1)[0])
     assert_one_sentence(problem, "deepen")
+    with pytest.raises(hr.ConfigError) as problem:
+        hr.distil(deep, pictures(1)[0], "somehow")
+    assert_one_sentence(problem, "fitted, anew")
     with pytest.raises(hr.InputError) as problem:
         hr.distil(deep, [])
     assert_one_sentence(problem, "there are none")
@@ -67,7 +77,7 @@ def test_forests_grown_anew_learn_from_what_the_model_says(deep):
     deep = replace(
         deep, weights={"stack": 0.98, "alone": 0.01, "reading": 0.01}
     )  # or it would say one class everywhere
-    small = hr.distil(deep, images, anew=True)
+    small = hr.distil(deep, images, "anew")
     assert small.classes == deep.classes
     assert small.settings["mapped_back"] == "distilled"
     assert set(deep.known.seen) < set(small.known.seen), "it has seen these images, too"

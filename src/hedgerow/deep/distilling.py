@@ -8,7 +8,7 @@ import numpy as np
 
 from hedgerow.config import StackConfig
 from hedgerow.deep.deepstack import DeepStack
-from hedgerow.errors import InputError
+from hedgerow.errors import ConfigError, InputError
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import grow_stack
 from hedgerow.forest.level_input import level_input
@@ -22,18 +22,17 @@ from hedgerow.network.vote_fit import FitSamples
 from hedgerow.predict.tiling import predict_indices, proba_of
 from hedgerow.progress import Report, reporting
 
+METHODS = ("fitted", "anew")
+
 
 def distil(
-    deep: DeepStack, images: Images, *, anew: bool = False, stride: int = 1, progress: Report | None = None
+    deep: DeepStack, images: Images, method: str = "fitted", *, stride: int = 1, progress: Report | None = None
 ) -> ForestStack:
-    """The forests of a deep stack, with votes fitted to all that it says of images (H,W[,C]); they need no labels.
+    """Forests whose votes are fitted to all that a deep stack says of images (H,W[,C]); they need no labels.
 
-    Its network is mapped back first (Map Back 2); then the votes of the last level are fitted to what the deep stack
-    says, as "fitted" does with what its network says.
-
-    anew:   forests are grown from these images instead, with what the deep stack says of them as labels: better, if
-            there are many more of them than it was trained on
-    stride: of mapping back, see `to_forest`
+    method: "fitted": its own, by Map Back 2 of its network
+            "anew": forests that are grown from these images, with what the deep stack says of them as labels
+    stride: "fitted": of mapping back, see `to_forest`
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
     >>> net = hr.to_convnet(hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2)))
@@ -44,11 +43,13 @@ def distil(
     """
     if not isinstance(deep, DeepStack):
         raise InputError(f"a {type(deep).__name__} was given to distil; give a deep stack, e.g. from deepen(...).")
+    if method not in METHODS:
+        raise ConfigError(f"the method is {method!r}; choose one of {', '.join(METHODS)}.")
     images, _ = listed_for(images, deep.base.features.n_inputs, deep.base.features.layout)
     if not len(images):
         raise InputError("distil fits votes to images, but there are none; give some, with or without labels.")
     with reporting(progress) as report:
-        if anew:
+        if method == "anew":
             stack = _grown(deep, images, report)
         else:
             stack = to_forest(deep.base, images, "leaf_mean", stride=stride, progress=report)
