@@ -189,6 +189,15 @@ def test_paint_on_one_image_segments_the_other(client):
     assert np.mean(found == np.minimum(drawn(1, SIZE)[1], 1)[:256, :256]) > 0.85
 
 
+def test_one_class_is_not_enough_to_train(client):
+    with client.window() as window:
+        window.say({"do": "train"})
+        assert "nothing is painted yet" in window.hear("failed", job="train")["why"]
+        window.paint()
+        window.say({"do": "train"})
+        assert "only one class is painted" in window.hear("failed", job="train")["why"]
+
+
 def test_train_gives_the_same_bytes_as_the_command_line(client, server, hedgerow, tmp_path):
     with client.window() as window:
         painted_two_classes(window)
