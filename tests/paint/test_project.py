@@ -99,6 +99,14 @@ def test_locked_classes_are_never_changed(project):
     project.close()
 
 
+def test_no_two_classes_have_one_name(project):
+    first, second = project.classes[:2]
+    for asked in ({"id": second.id, "name": first.name}, {"id": None, "name": first.name}):
+        with pytest.raises(Refused, match="another class is called"):
+            project.change_class(asked)
+    project.change_class({"id": first.id, "name": first.name, "colour": "#123456"})  # its own name
+
+
 def test_classes_are_added_changed_and_kept(project):
     project.change_class({"id": None, "name": "glia", "colour": "#010203"})
     project.change_class({"id": 0, "hidden": True})

@@ -189,6 +189,15 @@ def test_paint_on_one_image_segments_the_other(client):
     assert np.mean(found == np.minimum(drawn(1, SIZE)[1], 1)[:256, :256]) > 0.85
 
 
+def test_one_class_is_not_enough_to_train(client):
+    with client.window() as window:
+        window.say({"do": "train"})
+        assert "nothing is painted yet" in window.hear("failed", job="train")["why"]
+        window.paint()
+        window.say({"do": "train"})
+        assert "only one class is painted" in window.hear("failed", job="train")["why"]
+
+
 def test_train_gives_the_same_bytes_as_the_command_line(client, server, hedgerow, tmp_path):
     with client.window() as window:
         painted_two_classes(window)
@@ -241,8 +250,10 @@ def test_images_that_are_never_held_as_a_whole(tmp_path, hedgerow, monkeypatch):
 def test_exports(client, tmp_path):
     with client.window() as window:
         painted_two_classes(window)
-        window.say({"do": "export", "what": ["labels", "segmentation", "probabilities", "overlays", "model", "table"]})
+        kinds = ["labels", "segmentation", "probabilities", "overlays", "model", "report", "table"]
+        window.say({"do": "export", "what": kinds})
         done = window.hear("done", "failed", job="export")
+    assert done["say"] == "done", done
     files = {one["name"]: client.get(one["address"])[2] for one in done["files"]}
     assert {name: len(body) for name, body in files.items()} == {one["name"]: one["bytes"] for one in done["files"]}
     inside = {
@@ -258,6 +269,7 @@ def test_exports(client, tmp_path):
     assert sorted(np.unique(Image.open(labels))) == [0, 1, 255]
     assert read_image(labels).shape == (*SIZE, 3)  # shown in the colours of the classes
     assert files["objects.csv"].startswith(b"image,")
+    assert b"on the strokes that it was trained on" in files["report.html"]
     assert files["model.hedge"][8:].startswith(b'{"__metadata__"')
     assert done["commands"][0].startswith("hedgerow train ")
     assert client.get("/api/exports/1/nothing.zip")[0] == 404

@@ -29,6 +29,8 @@ TABLES = ("objects.csv", "objects_totals.csv")
 def train(project: Project, output: Path, report: Report, makers: Makers) -> Trained:
     """What `hedgerow train` makes of the label maps: the same file, to the last byte."""
     images = write_label_maps(project)
+    if len({value for labels in project.labels for value in labels.pixels}) < 2:
+        raise Refused("only one class is painted; paint with two classes first.")
     return makers.train([image.path for image in images], project.folder / FOLDER, output, progress=report)
 
 

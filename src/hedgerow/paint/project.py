@@ -140,6 +140,8 @@ class Project:
         """Change a class, or add one; raises Refused."""
         with self.lock:
             changes = {name: asked[name] for name in ("name", "colour", "hidden", "locked") if name in asked}
+            if any(one.name == changes.get("name") and one.id != asked.get("id") for one in self.classes):
+                raise Refused(f"another class is called {changes['name']}; give it a name of its own.")
             if asked.get("id") is None:
                 if len(self.classes) >= MAX_CLASSES:
                     raise Refused(f"there are {MAX_CLASSES} classes; no more can be added.")

@@ -6,6 +6,7 @@ export class Slices {
   constructor() {
     /** @type {(() => void)[]} */
     this.waiting = [];
+    this.called = false;
     // A message comes sooner than the shortest timer of a browser, and after a frame that is due.
     this.channel = new MessageChannel();
     this.channel.port1.onmessage = () => this.go();
@@ -14,17 +15,22 @@ export class Slices {
   /** @param {() => void} work should be short: it is not interrupted */
   add(work) {
     this.waiting.push(work);
-    if (this.waiting.length === 1) this.channel.port2.postMessage(null);
+    this.call();
+  }
+
+  call() {
+    if (this.called || !this.waiting.length) return;
+    this.called = true;
+    this.channel.port2.postMessage(null);
   }
 
   go() {
+    this.called = false;
     const start = performance.now();
-    let done = 0;
-    while (done < this.waiting.length && performance.now() - start < SLICE) {
-      this.waiting[done]();
-      done += 1;
+    try {
+      while (this.waiting.length && performance.now() - start < SLICE) this.waiting.shift()();
+    } finally {
+      this.call(); // also if one of them has failed
     }
-    this.waiting.splice(0, done);
-    if (this.waiting.length) this.channel.port2.postMessage(null);
   }
 }
