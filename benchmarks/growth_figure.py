@@ -100,7 +100,7 @@ def _number(text: str) -> float:
 
 
 def draw_large(growing: Sequence[Growing], path: Path) -> None:
-    """A column for each; below CPU seconds the memory, beside what was promised. Dashed: in proportion to the first."""
+    """A column for each; below CPU seconds the memory, beside what was promised. Dashed: in proportion to the last."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter, NullLocator

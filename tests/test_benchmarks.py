@@ -104,6 +104,17 @@ def test_a_missing_peer_is_said():
     assert all("not installed" in line for line in lines)
 
 
+def test_the_figure_of_large_data_is_that_of_the_page(tmp_path):
+    pytest.importorskip("matplotlib")
+    strokes, large = growth_figure.read_page(run.RESULTS.read_text(encoding="utf-8"))
+    assert (strokes.sizes[0], large.sizes[-1]) == (25, 32768**2 / 1e6)
+    for one in (strokes, large):
+        assert len(one.sizes) == len(one.seconds) == len(one.megabytes) > 2
+        assert max(one.megabytes) < one.promised
+    growth_figure.draw_large([strokes, large], tmp_path / "large.png")
+    assert (tmp_path / "large.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_the_figure_is_drawn_with_and_without_the_peer(tmp_path):
     pytest.importorskip("matplotlib")
     plan = bench_growth.PLANS[False]

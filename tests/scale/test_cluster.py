@@ -153,6 +153,9 @@ def test_a_scheduler_that_is_not_there(monkeypatch):
         pass
     with pytest.raises(ConfigError, match="at least 1"), cluster.connected(0):
         pass
+    for wrong in ("nonsense", "tcp://host", "host:"):
+        with pytest.raises(ConfigError, match="give host and port"), cluster.connected(wrong):
+            pass
 
 
 def test_without_dask(monkeypatch):

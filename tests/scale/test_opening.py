@@ -6,7 +6,7 @@ import tifffile
 import zarr
 
 import hedgerow as hr
-from hedgerow.errors import InputError
+from hedgerow.errors import ConfigError, InputError
 from hedgerow.images.regions import Region
 from hedgerow.scale.lazy_image import LazyImage, Wanted, Window
 from hedgerow.scale.opening import open_image
@@ -131,6 +131,9 @@ def test_a_level_that_is_not_there(tmp_path):
         open_image(Wanted(path, level=1))
     with pytest.raises(InputError, match="does not say how large a pixel is"):
         open_image(Wanted(path, sought=0.5))
+    for wrong in (0.0, -1.0, np.nan):
+        with pytest.raises(ConfigError, match="must be larger than 0"):
+            open_image(Wanted(path, sought=wrong))
 
 
 def test_only_the_chunks_that_are_needed_are_read(tmp_path):

@@ -147,6 +147,21 @@ def test_what_is_not_there_is_not_asked_for_again(tmp_path):
     assert server.n_asked < 12
 
 
+def test_missing_keys_are_told_at_once():
+    asked = []
+
+    class NoCredentialsError(Exception):
+        pass
+
+    def work():
+        asked.append(1)
+        raise NoCredentialsError("Unable to locate credentials")
+
+    with pytest.raises(InputError, match=r"Unable to locate credentials; set AWS_ACCESS_KEY_ID"):
+        remote.patiently(work, "cannot read s3://bucket/image.zarr")
+    assert len(asked) == 1
+
+
 def test_addresses_that_cannot_be():
     with pytest.raises(InputError, match=r"addresses begin with s3://, http://, https:// here, not ftp://"):
         open_image(Wanted("ftp://somewhere/image.ome.zarr"))

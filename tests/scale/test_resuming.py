@@ -186,14 +186,27 @@ def test_a_full_disk_is_one_sentence_and_the_run_goes_on(there, stack, monkeypat
 
 
 def test_a_damaged_chunk_of_the_image_is_named(there, stack, tmp_path):
-    (tmp_path / "image.zarr" / "c" / "1" / "2").write_bytes(b"nonsense")
+    chunk = tmp_path / "image.zarr" / "c" / "1" / "2"
+    whole = chunk.read_bytes()
+    chunk.write_bytes(b"nonsense")
     with pytest.raises(InputError, match=r"image\.zarr: its chunk c/1/2 is damaged"):
         hr.predict_large(stack, there, "a.ome.zarr", shard=64)
     with pytest.raises(InputError, match="is not finished"):
         hr.read_image("a.ome.zarr")
-    write_zarr("image.zarr", picture())
-    hr.predict_large(stack, there, "a.ome.zarr", shard=64)
+    chunk.write_bytes(whole)
+    assert hr.predict_large(stack, there, "a.ome.zarr", shard=64).n_resumed > 0
     np.testing.assert_array_equal(hr.read_image("a.ome.zarr"), stack.predict(picture()))
+
+
+def test_a_run_does_not_go_on_with_an_image_that_was_saved_anew(there, stack, monkeypatch):
+    """Of the same shape, but nobody knows whether it is the same: half of the result would be of another image."""
+    with monkeypatch.context() as patch:
+        stopping_after(3, patch)
+        with pytest.raises(Stopped):
+            hr.predict_large(stack, there, "a.ome.zarr", shard=64)
+    write_zarr("image.zarr", picture(seed=9))
+    with pytest.raises(InputError, match="differs in image"):
+        hr.predict_large(stack, there, "a.ome.zarr", shard=64)
 
 
 def test_a_shard_is_written_before_its_marker(there, stack, monkeypatch):

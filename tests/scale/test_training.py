@@ -123,12 +123,12 @@ def test_own_channels(tmp_path):
 
 def test_whether_zero_is_unlabelled_is_asked_where_there_is_paint(tmp_path, monkeypatch):
     """A large label map is read in parts, of which the first may have no paint."""
-    monkeypatch.setattr(training, "_BAND", 100)
+    monkeypatch.setattr(training, "_BAND", 50)
     monkeypatch.setattr(training, "LARGE", 100)
-    images = blobs(2, 0, (300, 400))[0]
+    images = blobs(2, 0, (120, 160))[0]
     labels = [np.zeros(image.shape, np.uint8) for image in images]
     for label in labels:
-        label[150, 20:60], label[250:252, 200:260] = 1, 2
+        label[70, 20:60], label[100:102, 90:150] = 1, 2
     for i, (image, label) in enumerate(zip(images, labels, strict=True)):
         write_zarr(tmp_path / "images" / f"{i}.zarr", image, chunks=(32, 32))
         write_zarr(tmp_path / "labels" / f"{i}.zarr", label, chunks=(32, 32))

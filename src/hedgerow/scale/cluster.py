@@ -3,6 +3,7 @@ scheduler at any time, however large the image is."""
 
 import logging
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -35,6 +36,7 @@ def connected(to: Client | str | int) -> Iterator[Client]:
         yield to
         return
     if isinstance(to, str):
+        _check_address(to)
         try:
             client = dask.Client(to, timeout=PATIENCE, set_as_default=False)
         except (OSError, ValueError) as problem:
@@ -66,6 +68,16 @@ def connected(to: Client | str | int) -> Iterator[Client]:
             os.environ["HEDGEROW_THREADS"] = before
     with cluster, dask.Client(cluster, set_as_default=False) as client:
         yield client
+
+
+def _check_address(address: str) -> None:
+    """Refuse what Dask would try for a long time."""
+    kind, _, place = address.rpartition("://")
+    if kind in ("", "tcp", "tls") and not re.fullmatch(r".+:[0-9]+/?", place):
+        raise ConfigError(
+            f"the address of the Dask scheduler is {address!r}; give host and port, as `dask scheduler` prints them, "
+            "e.g. tcp://host:8786."
+        )
 
 
 def _keep_quiet() -> None:

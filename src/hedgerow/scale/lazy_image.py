@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.errors import InputError
+from hedgerow.errors import ConfigError, InputError
 from hedgerow.images.arrays import Layout, to_planes
 from hedgerow.images.pixel_size import PixelSize
 from hedgerow.images.regions import Region
@@ -134,6 +134,8 @@ def chosen_level(name: str, wanted: Wanted, pixels: Sequence[PixelSize | None]) 
                 "give another --level."
             )
         return wanted.level
+    if not 0 < wanted.sought < np.inf:
+        raise ConfigError(f"the pixel size is {wanted.sought:g} micrometres; it must be larger than 0.")
     known = [(i, pixel) for i, pixel in enumerate(pixels) if pixel is not None]
     if not known:
         raise InputError(

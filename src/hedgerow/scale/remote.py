@@ -13,6 +13,7 @@ Found = TypeVar("Found")
 ATTEMPTS = 6
 FIRST_PAUSE = 0.2  # seconds; each further one is twice as long
 NOT_THERE = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)  # asking again would not help
+NO_KEYS = ("NoCredentialsError", "PartialCredentialsError")  # of botocore, which may not be installed
 PROTOCOLS = {"s3": "s3fs", "http": "aiohttp", "https": "aiohttp"}
 
 
@@ -94,6 +95,11 @@ def patiently(work: Callable[[], Found], what: str, *, is_asked: bool = True) ->
             raise
         except Exception as problem:
             last = problem
+            if type(problem).__name__ in NO_KEYS:
+                raise InputError(
+                    f"{what}: {one_line(problem)}; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or log in as your "
+                    "provider says."
+                ) from problem
     if not is_asked:
         raise last
     raise InputError(f"{what}: {one_line(last)}, {ATTEMPTS} times in a row; try again later.") from last

@@ -50,7 +50,13 @@ def open_zarr(wanted: Wanted) -> LazyImage:
         level=level,
         n_levels=len(levels),
         pixel=levels[level],
-        identity={"path": _place(path), "array": array.path, "metadata": _digest(array), "pages": list(chosen)},
+        identity={
+            "path": _place(path),
+            "array": array.path,
+            "metadata": _digest(array),
+            "changed": _written(path, array),
+            "pages": list(chosen),
+        },
         words=words(stored, chosen),
     )
 
@@ -129,6 +135,14 @@ def _digest(array: Any) -> str:
     return fingerprint(
         [list(array.shape), str(array.dtype), list(array.chunks), prod(array.shape), str(array.fill_value)]
     )
+
+
+def _written(path: str, array: Any) -> int:
+    """When the description of an array was written: an image that is saved anew is another one; 0: elsewhere."""
+    if is_remote(path):
+        return 0
+    found = (Path(path, array.path, name) for name in ("zarr.json", ".zarray"))
+    return next((one.stat().st_mtime_ns for one in found if one.exists()), 0)
 
 
 def _place(path: str) -> str:
