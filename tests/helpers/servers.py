@@ -8,6 +8,20 @@ from contextlib import contextmanager
 
 
 @contextmanager
+def _serving(server):
+    """It answers while the block runs."""
+    server.address = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@contextmanager
 def s3(monkeypatch):
     """The name of an empty bucket on a server of this machine."""
     import boto3
@@ -79,15 +93,8 @@ def web(folder, fails_every=0):
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.fails_every, server.n_asked, server.n_failed = fails_every, 0, 0
-    server.address = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with _serving(server):
         yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 class _Flaky(http.server.BaseHTTPRequestHandler):
@@ -136,12 +143,5 @@ def flaky(behind, fails_every):
     """A server in front of another one ("host:port"), that fails; its `address`, and how often it failed."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Flaky)
     server.behind, server.fails_every, server.n_asked, server.n_failed = behind, fails_every, 0, 0
-    server.address = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with _serving(server):
         yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
