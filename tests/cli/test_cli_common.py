@@ -267,7 +267,7 @@ def test_after_an_interrupt_what_can_be_resumed_says_so(hedgerow, place, model_f
     [
         (("re",), {"refine", "report"}),
         (("train", "--le"), {"--levels"}),
-        (("back", "net.hedge", "--method", ""), {"fitted", "leaf_mean", "weights", "soft", "anew"}),
+        (("back", "net.hedge", "--method", ""), {"fitted", "leaf_mean", "weights", "soft"}),
         (("train", "images/a"), set()),  # bash completes names of files itself
     ],
 )

@@ -22,7 +22,7 @@ MISTAKES = {
     "sample somites -o a --n-images=x": ("--n-images must be a whole number, not 'x'",),
     "predict m a -o x --tile 0": ("--tile must be a whole number of at least 1, not '0'",),
     "back m -o x --tolerance little": ("--tolerance must be a number, not 'little'",),
-    "back m -o x --method z": ("--method must be fitted, leaf_mean, weights, soft or anew, not 'z'",),
+    "back m -o x --method z": ("--method must be fitted, leaf_mean, weights or soft, not 'z'",),
     "experiment vnc -o x --seed 1 --seed z": ("--seed must be a whole number",),
     "look m a b c -o x": ("(b c)", "see hedgerow look --help."),
     "train a b -o": ("'-o'", "see hedgerow train --help."),

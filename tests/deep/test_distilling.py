@@ -1,7 +1,5 @@
 """Back to forests: they learn to say what the whole model says."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -10,7 +8,7 @@ pytest.importorskip("torch")
 import hedgerow as hr
 from hedgerow import jobs
 from hedgerow.progress import silent
-from helpers.deep import STACK, equal_weights, pictures, small_deep
+from helpers.deep import equal_weights, pictures, small_deep
 from helpers.files import write
 from helpers.refusals import assert_one_sentence
 
@@ -45,13 +43,6 @@ def test_back_distils_a_deep_stack_from_files(deep, tmp_path):
     again = hr.load(tmp_path / "small.hedge")
     np.testing.assert_array_equal(again.predict(images[0]), hr.distil(deep, images).predict(images[0]))
     assert found.n_bytes == (tmp_path / "small.hedge").stat().st_size
-    jobs.back(tmp_path / "deep.hedge", tmp_path / "anew.hedge", tmp_path / "images", "anew", progress=silent)
-    anew = hr.distil(deep, images, "anew").predict(images[0])
-    np.testing.assert_array_equal(hr.load(tmp_path / "anew.hedge").predict(images[0]), anew)
-    hr.save(deep.base, tmp_path / "net.hedge")
-    with pytest.raises(hr.InputError) as problem:
-        jobs.back(tmp_path / "net.hedge", tmp_path / "anew.hedge", tmp_path / "images", "anew", progress=silent)
-    assert_one_sentence(problem, "no convolutional level")
     with pytest.raises(hr.InputError) as problem:
         jobs.back(tmp_path / "deep.hedge", tmp_path / "soft.hedge", tmp_path / "images", "soft", progress=silent)
     assert_one_sentence(problem, "leave the method")
@@ -64,24 +55,6 @@ def test_what_cannot_be_distilled_is_refused(deep):
     with pytest.raises(hr.InputError) as problem:
         hr.distil(deep.base, pictures(1)[0])
     assert_one_sentence(problem, "deepen")
-    with pytest.raises(hr.ConfigError) as problem:
-        hr.distil(deep, pictures(1)[0], "somehow")
-    assert_one_sentence(problem, "fitted, anew")
     with pytest.raises(hr.InputError) as problem:
         hr.distil(deep, [])
     assert_one_sentence(problem, "there are none")
-
-
-def test_forests_grown_anew_learn_from_what_the_model_says(deep):
-    images = pictures(6, seed=9)[0]
-    deep = replace(
-        deep, weights={"stack": 0.98, "alone": 0.01, "reading": 0.01}
-    )  # or it would say one class everywhere
-    small = hr.distil(deep, images, "anew")
-    assert small.classes == deep.classes
-    assert small.settings["mapped_back"] == "distilled"
-    assert set(deep.known.seen) < set(small.known.seen), "it has seen these images, too"
-    own = hr.fit_stack(images, [deep.predict(image) for image in images], STACK)
-    for mine, theirs in zip(small.levels[:-1], own.levels, strict=False):
-        np.testing.assert_array_equal(mine.threshold, theirs.threshold)
-    assert distance(small, deep, images) < distance(own, deep, images), "and its votes are fitted"

@@ -253,10 +253,10 @@ def back(
         ),
     ] = None,
     method: Annotated[
-        Literal["fitted", "leaf_mean", "weights", "soft", "anew"],
+        Literal["fitted", "leaf_mean", "weights", "soft"],
         typer.Option(
             help="fitted: Map Back 2 with the last votes fitted; leaf_mean: Map Back 2; weights: Map Back 1; "
-            "soft: exactly the network. anew: of a convolutional level, forests grown from what it says of IMAGES."
+            "soft: exactly the network."
         ),
     ] = "fitted",
     stride: Annotated[

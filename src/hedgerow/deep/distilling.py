@@ -6,33 +6,28 @@ from functools import partial
 
 import numpy as np
 
-from hedgerow.config import StackConfig
 from hedgerow.deep.deepstack import DeepStack
-from hedgerow.errors import ConfigError, InputError
+from hedgerow.errors import InputError
 from hedgerow.forest.arrays import ForestStack
-from hedgerow.forest.autocontext import grow_stack
 from hedgerow.forest.level_input import level_input
 from hedgerow.forest.walk import reached_leaves, run_level
 from hedgerow.images.arrays import to_planes
-from hedgerow.images.labelled import Images, LabelledImage, LabelledSet, listed_for
+from hedgerow.images.labelled import Images, listed_for
 from hedgerow.images.regions import Region
 from hedgerow.kernels import reused
-from hedgerow.network.mapping import to_convnet, to_forest
+from hedgerow.network.mapping import to_forest
 from hedgerow.network.vote_fit import FitSamples
-from hedgerow.predict.tiling import predict_indices, proba_of
+from hedgerow.predict.tiling import proba_of
 from hedgerow.progress import Report, reporting
 
-METHODS = ("fitted", "anew")
 
+def distil(deep: DeepStack, images: Images, *, stride: int = 1, progress: Report | None = None) -> ForestStack:
+    """The forests of a deep stack, with votes fitted to all that it says of images (H,W[,C]); they need no labels.
 
-def distil(
-    deep: DeepStack, images: Images, method: str = "fitted", *, stride: int = 1, progress: Report | None = None
-) -> ForestStack:
-    """Forests whose votes are fitted to all that a deep stack says of images (H,W[,C]); they need no labels.
+    Its network is mapped back first (Map Back 2); then the votes of the last level are fitted to what the deep stack
+    says, as "fitted" does with what its network says.
 
-    method: "fitted": its own, by Map Back 2 of its network
-            "anew": forests that are grown from these images, with what the deep stack says of them as labels
-    stride: "fitted": of mapping back, see `to_forest`
+    stride: of mapping back, see `to_forest`
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
     >>> net = hr.to_convnet(hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2)))
@@ -43,39 +38,16 @@ def distil(
     """
     if not isinstance(deep, DeepStack):
         raise InputError(f"a {type(deep).__name__} was given to distil; give a deep stack, e.g. from deepen(...).")
-    if method not in METHODS:
-        raise ConfigError(f"the method is {method!r}; choose one of {', '.join(METHODS)}.")
     images, _ = listed_for(images, deep.base.features.n_inputs, deep.base.features.layout)
     if not len(images):
         raise InputError("distil fits votes to images, but there are none; give some, with or without labels.")
     with reporting(progress) as report:
-        if method == "anew":
-            stack = _grown(deep, images, report)
-        else:
-            stack = to_forest(deep.base, images, "leaf_mean", stride=stride, progress=report)
+        stack = to_forest(deep.base, images, "leaf_mean", stride=stride, progress=report)
         samples = _said(deep, stack, images, report)
     last = samples.fitted(stack.levels[-1])
     reused.let_go()
     settings = {**stack.settings, "mapped_back": "distilled"}
     return replace(stack, levels=(*stack.levels[:-1], last), settings=settings)
-
-
-def _grown(deep: DeepStack, images: Sequence[np.ndarray], report: Report) -> ForestStack:
-    """Forests with the settings of the deep stack's, from images that it labels."""
-    layout = deep.base.features.layout
-
-    def labelled(i: int) -> LabelledImage:
-        planes = to_planes(images[i], f"image {i}", layout)
-        report("labelling the images", i, len(images))
-        return LabelledImage(planes, predict_indices(deep, planes), f"image {i}")
-
-    found = [labelled(i) for i in range(len(images))]
-    every = LabelledSet(found, deep.classes, deep.unlabelled, deep.image_dtype, legend=deep.legend)
-    config = StackConfig.from_dict(deep.settings["config"])
-    stack = grow_stack(every, replace(config, reserve=0.0), progress=report)
-    # By way of its network, after whose votes comes a softmax: such votes are fitted.
-    again = to_forest(to_convnet(stack), method="weights")
-    return replace(again, known=deep.known.with_seen(stack.known.seen))
 
 
 def _said(deep: DeepStack, stack: ForestStack, images: Sequence[np.ndarray], report: Report) -> FitSamples:

@@ -59,10 +59,6 @@ def back(
     from hedgerow.network.mapping import to_forest
 
     loaded = model_file.load(model)
-    if method == "anew" and not isinstance(loaded, DeepStack):
-        raise InputError(
-            f"{model} has no convolutional level to learn from anew; map it back by 'fitted', the usual method."
-        )
     if isinstance(loaded, ForestStack):
         raise InputError(f"{model} holds forests already; give a network, e.g. of `hedgerow refine`.")
     files = find_files(images) if images is not None else []
@@ -88,14 +84,14 @@ def _distilled(
     tolerance: float | None,
     progress: Report | None,
 ) -> ForestStack:
-    from hedgerow.deep.distilling import METHODS, distil
+    from hedgerow.deep.distilling import distil
 
-    if method not in METHODS or tolerance is not None:
+    if method != "fitted" or tolerance is not None:
         raise InputError(
             f"the convolutional level of this model has no weights to map back by {method!r}; leave the method and the "
             "tolerance out: votes are then fitted to what the model says of images."
         )
-    return distil(deep, pictures, method, stride=stride, progress=progress)
+    return distil(deep, pictures, stride=stride, progress=progress)
 
 
 def _changed(net: StackNet, stack: ForestStack, pictures: Sequence[np.ndarray]) -> float:
