@@ -220,3 +220,11 @@ def test_the_shapes_known_in_code_are_those_of_the_weights(encoder):
     names = [name for known in found for name in known]
     assert len(names) == len(set(names))
     assert {name for name in encoder.weights if "stem" not in name and "merge" not in name} == set(names)
+
+
+def test_all_is_computed_where_the_picture_is(encoder):
+    """On another device than the CPU, one that has no numbers; a tensor that stayed behind would be refused."""
+    found = encoder.outputs(torch.zeros(3, 96, 160, device="meta"), NAMES)
+    assert [(layer.device.type, tuple(layer.shape)) for layer in found] == [
+        ("meta", (layer.n_channels, 96 // layer.stride, 160 // layer.stride)) for layer in encoder.layers
+    ]
