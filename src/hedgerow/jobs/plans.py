@@ -24,7 +24,7 @@ TRIED = 1000  # steps of refinement in all, those that choose its settings inclu
 REFINED = 300  # of one
 EFFORTS = ("fast", "good", "best")
 BEST_MINUTES = 22.0  # of all of `best` on a CPU, if no time is given
-GPU_SECONDS = 120.0  # of 11 networks, 1,500 steps each of 7 ms, as measured on an H200
+GPU_SECONDS = 120.0  # of 11 networks, 1,500 steps each of 5.5 to 9.4 ms, as measured on an H200
 SPARE = 0.9  # part of the time that steps are planned for
 FEWEST_STEPS, MOST_STEPS = 40, 1500
 GPU = DeepConfig(conv=ConvConfig(n_down=5))
