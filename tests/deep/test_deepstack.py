@@ -62,6 +62,7 @@ def test_networks_that_normalise_each_image_see_the_same_squares_in_any_tile(by_
     monkeypatch.setattr(deepstack, "CELL", 32)
     image = pictures(1, (75, 101), seed=5)[0][0]
     whole = by_image.predict_proba(image)
+    assert by_image.receptive_field == by_image.base.receptive_field + by_image.level_reach(by_image.base.n_levels) + 32
     np.testing.assert_array_equal(by_image.predict_proba(image, tile=29), whole)
     hr.save(by_image, tmp_path / "m.hedge")
     again = hr.load(tmp_path / "m.hedge")

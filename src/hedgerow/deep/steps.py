@@ -40,10 +40,15 @@ class RecordedStep:
     def __init__(self, network: nn.Module, dice: float) -> None:
         self._step, self._n_done = plain_step(network, dice), 0
         self._graph: torch.cuda.CUDAGraph | None = None
+        self._device = next(network.parameters()).device
         stream: Any = torch.cuda.Stream  # which has no types
-        self._side = stream()  # recording must not begin on the usual one
+        self._side = stream(self._device)  # recording must not begin on the usual one
 
     def __call__(self, batch: Batch) -> Tensor:
+        with torch.cuda.device(self._device):  # what runs on another GPU than the current one would not be recorded
+            return self._on_its_gpu(batch)
+
+    def _on_its_gpu(self, batch: Batch) -> Tensor:
         if self._n_done < FIRST:
             self._n_done += 1
             return self._aside(batch)
