@@ -165,9 +165,12 @@ def run(small: bool = False) -> str:
 def shown(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
     """A table with the mean over the seeds, and each."""
 
+    # A job that was ended and run again has told its first rows twice.
+    dice = {(row["set"], row["model"], row["seed"]): row["dice"] for row in rows}
+
     def cell(name: str, model: str) -> str:
-        found = [row["dice"] for row in rows if (row["set"], row["model"]) == (name, model)]
-        return f"{np.mean(found):.3f} ({', '.join(f'{dice:.3f}' for dice in found)})" if found else "-"
+        found = [one for (of, by, _), one in sorted(dice.items()) if (of, by) == (name, model)]
+        return f"{np.mean(found):.3f} ({', '.join(f'{one:.3f}' for one in found)})" if found else "-"
 
     text = table(
         ("set, training images", *MODELS), [(name, *(cell(name, model) for model in MODELS)) for name in names]

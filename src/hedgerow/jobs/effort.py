@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("hedgerow")
 Effort = Literal["fast", "good", "best"]
 BEST_PIXELS = 2**14
-"""Per step of a refinement on a GPU that a convolutional level follows, which makes the network many times more: all of
-them are worth 0.02 to the network (docs/results.md), and hardly anything to what comes after it."""
+"""Per step of a refinement on a GPU that a convolutional level follows: the network is then made again for every fold.
+What fewer pixels cost the whole model was not measured."""
 CHOOSING = {"good": 0.25, "best": 0.1}  # part of the minutes that may go into choosing how to refine
 
 

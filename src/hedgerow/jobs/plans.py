@@ -77,10 +77,10 @@ def deep_settings(
     if is_turned:
         plan = replace(plan, conv=replace(plan.conv, augment=TURNED, orientations=8))
     plan = replace(plan, members=tuple(members_of(plan, labelled)))  # type: ignore[arg-type]
+    plan = replace(plan, conv=for_few(plan.conv, len(labelled)))
     if device == "cpu":
         assert until is not None, "a CPU always has a time"
         return _in_time(plan, net, labelled, device, until)
-    plan = replace(plan, conv=for_few(plan.conv, len(labelled)))
     if until is not None:
         plan = _in_time(plan, net, labelled, device, until)
     say("choosing convolutional networks, by mean Dice on a held-out part")
