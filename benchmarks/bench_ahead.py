@@ -31,7 +31,7 @@ from measure import DRAWN, table
 
 TITLE = "Beside the U-Net"
 SEEDS = range(3)
-N_NETWORKS = 2  # of each member; `--effort best` trains 4 on a GPU
+N_NETWORKS = 4  # of each member, as `--effort best` trains on a GPU
 PIXELS = 8192  # of a step of refinement, as on a CPU
 KEPT = DRAWN / "ahead.jsonl"
 MODELS = ("U-Net", "FCN", "stack", "refined", "best")
@@ -49,13 +49,11 @@ class Set:
     norm: Literal["batch", "image"]
 
 
+NUMBERS = (1, 2, 4, 8, 16)  # of images, of the learning curves
 SETS = {
-    "somites, 16": Set("somites", 16, 16, (256, 256), 16, "batch"),
-    "somites, 4": Set("somites", 4, 16, (256, 256), 32, "batch"),
-    "vnc_sstem, 16": Set("vnc", 16, 4, None, 32, "image"),
-    "vnc_sstem, 4": Set("vnc", 4, 4, None, 32, "image"),
-    "vnc_sstem, 1": Set("vnc", 1, 4, None, 32, "image"),
-    "bodies, 40": Set("bodies", 40, 20, (120, 160), 32, "image"),
+    **{f"somites, {n}": Set("somites", n, 16, (256, 256), 16 if n > 4 else 32, "batch") for n in NUMBERS},
+    **{f"vnc_sstem, {n}": Set("vnc", n, 4, None, 32, "image") for n in NUMBERS},
+    **{f"bodies, {n}": Set("bodies", n, 20, (120, 160), 32, "image") for n in (*NUMBERS, 40)},
 }
 TINY = Set("somites", 5, 2, (48, 48), 4, "batch")
 

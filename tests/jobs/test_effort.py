@@ -185,15 +185,15 @@ def test_the_plan_for_a_cpu_fits_the_time(monkeypatch):
     monkeypatch.setattr("hedgerow.deep.fitting.seconds_of_a_step", lambda *given: 0.5)
     monkeypatch.setattr(plans, "MOST_STEPS", 10**6)
     with threads(1):
-        left = 1000 - 2 * plans._again_seconds(labelled, 0)
-        found = plans.deep_settings(net, labelled, True, "cpu", time.monotonic() + 1000, 7)
-    assert found.conv.n_steps == pytest.approx(plans.SPARE * left / 0.5, abs=3), "one network, one thread"
+        plan = plans.deep_plan(labelled, True, "cpu", 7)
+        found = plans.deep_settings(plan, net, labelled, "cpu", time.monotonic() + 1000)
+    assert found.conv.n_steps == pytest.approx(plans.SPARE * 1000 / 0.5, abs=3), "one network, one thread"
     assert found.conv.augment == adapting.TURNED
     assert found.conv.orientations == 8
     assert found.seed == 7
-    few = plans.deep_settings(net, replace(labelled, images=labelled.images[:4]), True, "cpu", time.monotonic() + 99, 7)
+    few = plans.deep_plan(replace(labelled, images=labelled.images[:4]), True, "cpu", 7)
     assert (few.conv.batch, few.conv.learning_rate) == (2 * found.conv.batch, found.conv.learning_rate / 3)
-    hurried = plans.deep_settings(net, labelled, False, "cpu", time.monotonic(), 7)
+    hurried = plans.deep_settings(plan, net, labelled, "cpu", time.monotonic())
     assert hurried.conv.n_steps == plans.FEWEST_STEPS
 
 
@@ -207,13 +207,13 @@ def test_a_gpu_trains_the_networks_that_do_best_on_what_they_did_not_see(monkeyp
         return replace(plan, conv=replace(plan.conv, base=32, norm="image")), {(16, "batch"): 0.1, (32, "image"): 0.2}
 
     monkeypatch.setattr("hedgerow.deep.fitting.choose_network", chosen)
-    found = plans.deep_settings(net, labelled, False, "cuda", None, 0, said.append)
+    plan = plans.deep_plan(labelled, False, "cuda", 0)
+    found = plans.deep_settings(plan, net, labelled, "cuda", None, said.append)
     assert found == replace(plans.GPU, conv=replace(plans.GPU.conv, base=32, norm="image"))
     assert "32 channels normalised over each image 0.200" in said[-1]
     monkeypatch.setattr("hedgerow.deep.fitting.seconds_of_a_step", lambda *given: 0.5)
     monkeypatch.setattr(plans, "MOST_STEPS", 10**6)
-    monkeypatch.setattr(plans, "_again_seconds", lambda labelled, is_refined: 0.0)
-    found = plans.deep_settings(net, labelled, False, "cuda", time.monotonic() + 1000, 0)
+    found = plans.deep_settings(plan, net, labelled, "cuda", time.monotonic() + 1000)
     n_networks = len(tasks_of(plans.GPU, labelled)) + N_TRIED
     assert found.conv.n_steps == pytest.approx(plans.SPARE * 1000 / 0.5 / n_networks, abs=3)
 
@@ -227,9 +227,9 @@ def test_smaller_networks_are_planned_where_larger_ones_could_not_be_trained_lon
     monkeypatch.setattr("hedgerow.deep.fitting.seconds_of_a_step", lambda net, labelled, plan, device: plan.conv.base)
 
     def planned(steps):
-        left = 16 * steps / plans.SPARE + plans.CPU.n_folds * plans._again_seconds(labelled, 0)
+        plan, left = plans.deep_plan(labelled, False, "cpu", 7), 16 * steps / plans.SPARE
         with threads(1):
-            return plans.deep_settings(net, labelled, False, "cpu", time.monotonic() + left, 7).conv
+            return plans.deep_settings(plan, net, labelled, "cpu", time.monotonic() + left).conv
 
     assert planned(plans.ENOUGH + 5).base == 16
     few = planned(plans.ENOUGH - 200)

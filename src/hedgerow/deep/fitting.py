@@ -68,22 +68,37 @@ def deepen_labelled(
     labelled: LabelledSet,
     config: DeepConfig,
     *,
+    before: Sequence[np.ndarray] | None = None,
     device: str | None = None,
     folder: str | Path | None = None,
     progress: Report | None = None,
 ) -> DeepStack:
-    """`deepen` on labelled images."""
+    """`deepen` on labelled images; before: of `said_before`, None: made now."""
     tasks, where = tasks_of(config, labelled), device or str(net.device)
-    stack_folds, left_out = folds_of(labelled, config.n_folds, config.seed), _left_out(config, labelled)
     with reporting(progress) as report, OneThread():
+        if before is None:
+            before = said_before(net, labelled, config, folder=folder, progress=report)
         work = Work(None if folder is None else Path(folder))
-        if is_few(config, labelled):
-            stack_folds = left_out  # of which only the one that the judge leaves out is needed
-        needed = range(1 if is_few(config, labelled) else stack_folds.n_folds)
-        before = held_out_proba(net, stack_folds, needed, work.kept, report)
-        nets = MemberNets(net, left_out, before, config, work, where)
+        nets = MemberNets(net, _left_out(config, labelled), before, config, work, where)
         trained = nets.train(tasks, report)
     return _weighed(nets, tasks, trained)
+
+
+def said_before(
+    net: StackNet,
+    labelled: LabelledSet,
+    config: DeepConfig,
+    *,
+    folder: str | Path | None = None,
+    progress: Report | None = None,
+) -> list[np.ndarray]:
+    """For each image (C,H,W) what the level before says of it, by stacks that were made without it."""
+    few = is_few(config, labelled)
+    # Of few images, only what the judge leaves out is needed.
+    folds = _left_out(config, labelled) if few else folds_of(labelled, config.n_folds, config.seed)
+    with reporting(progress) as report, OneThread():
+        work = Work(None if folder is None else Path(folder))
+        return held_out_proba(net, folds, range(1 if few else folds.n_folds), work.kept, report)
 
 
 def seconds_of_a_step(net: StackNet, labelled: LabelledSet, config: DeepConfig, device: str) -> float:

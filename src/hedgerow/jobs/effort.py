@@ -30,7 +30,7 @@ from hedgerow.images.pairing import FilesSpec
 from hedgerow.images.reading import Pages
 from hedgerow.io import model_file
 from hedgerow.jobs.inputs import Say, unsaid
-from hedgerow.jobs.plans import BEST_MINUTES, EFFORTS, deep_settings, expected, stage_seconds
+from hedgerow.jobs.plans import BEST_MINUTES, EFFORTS, deep_plan, deep_settings, expected, stage_seconds
 from hedgerow.jobs.stage_files import StageFiles, forget
 from hedgerow.jobs.training import Reading, prepared
 from hedgerow.jobs.whole_plan import WholePlan
@@ -225,25 +225,25 @@ class _Run:
         return Fitted(net if self.stages[-1].kept else stack, self.stages)
 
     def best(self) -> Fitted:
-        from hedgerow.deep.fitting import deepen_labelled, tasks_of
+        from hedgerow.deep.fitting import deepen_labelled, said_before, tasks_of
         from hedgerow.deep.members import TOGETHER
 
         stack = self._stack()
         net, choice = self._refined(stack, "best")
         before = net if self.stages[-1].kept else stack
-        begun = self._begin(2)
+        begun, folder = self._begin(2), self.files.folder
+        plan = deep_plan(self.labelled, choice.is_turned, self.device, self.config.seed)
+        said = said_before(net, self.labelled, plan, folder=folder, progress=self.report)
         settings = self.files.settings(
             "deep",
-            lambda: deep_settings(
-                net, self.labelled, choice.is_turned, self.device, self.until, self.config.seed, self.say, self.report
-            ),
+            lambda: deep_settings(plan, net, self.labelled, self.device, self.until, self.say, self.report),
         )
         self.say(
             f"convolutional networks: {len(tasks_of(settings, self.labelled))} of {settings.conv.base} channels, "
             f"{settings.conv.n_steps} steps of {settings.conv.batch} crops each"
         )
         deep = deepen_labelled(
-            net, self.labelled, settings, device=self.device, folder=self.files.folder, progress=self.report
+            net, self.labelled, settings, before=said, device=self.device, folder=folder, progress=self.report
         )
         scores = deep.record.scores
         for name in (name for name in scores if name != TOGETHER):

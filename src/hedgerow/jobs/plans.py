@@ -53,31 +53,39 @@ def stage_seconds(labelled: LabelledSet, effort: str, minutes: float | None, dev
     return seconds
 
 
-def deep_settings(
-    net: StackNet,
-    labelled: LabelledSet,
-    is_turned: bool,
-    device: str,
-    until: float | None,
-    seed: int,
-    say: Say = unsaid,
-    progress: Report | None = None,
-) -> DeepConfig:
-    """Of the convolutional level. On a GPU the networks that do best on held-out images; on a CPU fewer and smaller
-    ones, for as many steps as the time allows, which is measured first.
+def deep_plan(labelled: LabelledSet, is_turned: bool, device: str, seed: int) -> DeepConfig:
+    """The convolutional level, but for the size of its networks and how long they are trained.
 
-    until:     when it should be done, as `time.monotonic` counts; None, on a GPU: whenever it is
     is_turned: images have no up, so they are turned any way, and the mean over all orientations is predicted
     """
     from hedgerow.deep.adapting import TURNED
-    from hedgerow.deep.choosing import for_few, in_words
-    from hedgerow.deep.fitting import choose_network, members_of
+    from hedgerow.deep.choosing import for_few
+    from hedgerow.deep.fitting import members_of
 
     plan = replace(GPU if device != "cpu" else CPU, seed=seed)
     if is_turned:
         plan = replace(plan, conv=replace(plan.conv, augment=TURNED, orientations=8))
     plan = replace(plan, members=tuple(members_of(plan, labelled)))  # type: ignore[arg-type]
-    plan = replace(plan, conv=for_few(plan.conv, len(labelled)))
+    return replace(plan, conv=for_few(plan.conv, len(labelled)))
+
+
+def deep_settings(
+    plan: DeepConfig,
+    net: StackNet,
+    labelled: LabelledSet,
+    device: str,
+    until: float | None,
+    say: Say = unsaid,
+    progress: Report | None = None,
+) -> DeepConfig:
+    """The plan with its networks: on a GPU those that do best on held-out images; on a CPU as many steps as the time
+    allows, which is measured first, of smaller ones if that is too few.
+
+    until: when it should be done, as `time.monotonic` counts; None, on a GPU: whenever it is
+    """
+    from hedgerow.deep.choosing import in_words
+    from hedgerow.deep.fitting import choose_network
+
     if device == "cpu":
         assert until is not None, "a CPU always has a time"
         return _in_time(plan, net, labelled, device, until)
@@ -92,16 +100,14 @@ def deep_settings(
 def _in_time(plan: DeepConfig, net: StackNet, labelled: LabelledSet, device: str, until: float) -> DeepConfig:
     """The plan with as many steps as can be done until then, on a CPU of smaller networks if that is too few."""
     from hedgerow.deep.choosing import N_TRIED
-    from hedgerow.deep.fitting import is_few, seconds_of_a_step, tasks_of
+    from hedgerow.deep.fitting import seconds_of_a_step, tasks_of
 
-    left = max(until - time.monotonic(), 1.0)
-    again = 1 if is_few(plan, labelled) else plan.n_folds
-    left -= again * _again_seconds(labelled, len(net.refinements))
     n_networks = len(tasks_of(plan, labelled))
     rounds = -(-n_networks // get_threads()) if device == "cpu" else n_networks + N_TRIED
 
     def affordable(plan: DeepConfig) -> int:
-        return int(SPARE * left / (rounds * seconds_of_a_step(net, labelled, plan, device)))
+        step = seconds_of_a_step(net, labelled, plan, device)
+        return int(SPARE * max(until - time.monotonic(), 1.0) / (rounds * step))
 
     steps = affordable(plan)
     if device == "cpu" and steps < ENOUGH and plan.conv.base > SMALLER:
@@ -109,12 +115,6 @@ def _in_time(plan: DeepConfig, net: StackNet, labelled: LabelledSet, device: str
         steps = affordable(plan)
     steps = min(max(steps, FEWEST_STEPS), MOST_STEPS)
     return replace(plan, conv=replace(plan.conv, n_steps=steps, check_every=max(steps // 10, 1)))
-
-
-def _again_seconds(labelled: LabelledSet, is_refined: int) -> float:
-    """Of making the stack once more."""
-    refining = REFINED * REFINE_SECONDS / get_threads()
-    return _stack_seconds(labelled) + (refining if is_refined else 0)
 
 
 def _stack_seconds(labelled: LabelledSet) -> float:
