@@ -197,6 +197,22 @@ def test_the_plan_for_a_cpu_fits_the_time(monkeypatch):
     assert hurried.conv.n_steps == plans.FEWEST_STEPS
 
 
+def test_steps_are_planned_when_it_is_known_what_the_folds_took(monkeypatch):
+    order, again, planned = [], held_out.held_out_proba, plans.deep_settings
+
+    def noted(name, function):
+        def call(*given, **options):
+            order.append(name)
+            return function(*given, **options)
+
+        return call
+
+    monkeypatch.setattr("hedgerow.deep.fitting.held_out_proba", noted("folds", again))
+    monkeypatch.setattr(effort, "deep_settings", noted("plan", planned))
+    fitted("best")
+    assert order == ["folds", "plan"], "and the folds are made once"
+
+
 def test_a_gpu_trains_the_networks_that_do_best_on_what_they_did_not_see(monkeypatch):
     images, labels = pictures()
     labelled, said = labelled_set(images, labels), []
