@@ -14,7 +14,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -161,19 +161,40 @@ def run(small: bool = False) -> str:
 
 
 def shown(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
-    """A table with the mean over the seeds, and each."""
-
+    """A table with the mean over the seeds, and each; learning curves beside it as pictures."""
     # A job that was ended and run again has told its first rows twice.
     dice = {(row["set"], row["model"], row["seed"]): row["dice"] for row in rows}
 
-    def cell(name: str, model: str) -> str:
-        found = [one for (of, by, _), one in sorted(dice.items()) if (of, by) == (name, model)]
-        return f"{np.mean(found):.3f} ({', '.join(f'{one:.3f}' for one in found)})" if found else "-"
+    def found(name: str, model: str) -> list[float]:
+        return [one for (of, by, _), one in sorted(dice.items()) if (of, by) == (name, model)]
 
+    def cell(name: str, model: str) -> str:
+        each = found(name, model)
+        return f"{np.mean(each):.3f} ({', '.join(f'{one:.3f}' for one in each)})" if each else "-"
+
+    for data in dict.fromkeys(name.split(",")[0] for name in names):
+        mine = [name for name in names if name.split(",")[0] == data]
+        lines = {model: _line(mine, lambda name, model=model: found(name, model)) for model in MODELS}
+        lines = {model: line for model, line in lines.items() if len(line) > 1}
+        if lines:
+            _draw(data, lines)
     text = table(
         ("set, training images", *MODELS), [(name, *(cell(name, model) for model in MODELS)) for name in names]
     )
     return f"Mean Dice on test images, the mean over the seeds and each of them.\n\n{text}"
+
+
+def _line(names: Sequence[str], found: Callable[[str], list[float]]) -> list[tuple[float, float, float]]:
+    """Of each set: its number of images, mean and standard deviation."""
+    each = [(float(name.split(",")[1]), found(name)) for name in names]
+    return [(n, float(np.mean(values)), float(np.std(values))) for n, values in each if values]
+
+
+def _draw(data: str, lines: dict[str, list[tuple[float, float, float]]]) -> None:
+    from hedgerow.experiments.outputs import draw_curve
+    from hedgerow.report.results import Curve
+
+    draw_curve(Curve(data, "training images", "mean Dice", lines, log_x=True), DRAWN / f"ahead-{data}.png")
 
 
 if __name__ == "__main__":
