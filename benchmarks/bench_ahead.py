@@ -31,7 +31,7 @@ from measure import DRAWN, table
 
 TITLE = "Beside the U-Net"
 SEEDS = range(3)
-N_NETWORKS = 4  # of each member, as `--effort best` trains on a GPU
+N_NETWORKS = 6  # of each member, as `--effort best` trains on a GPU
 PIXELS = 8192  # of a step of refinement, as on a CPU
 KEPT = DRAWN / "ahead.jsonl"
 MODELS = ("U-Net", "FCN", "stack", "refined", "best")
@@ -73,7 +73,7 @@ def rows_of(name: str, model: str, seed: int, small: bool) -> Iterator[dict[str,
     import torch
 
     from hedgerow.deep.adapting import TURNED
-    from hedgerow.deep.choosing import for_few
+    from hedgerow.deep.choosing import suited
     from hedgerow.deep.fitting import deepen_labelled
     from hedgerow.deep.members import levels_and_members
     from hedgerow.experiments.baselines import BaselineConfig, fit_baseline
@@ -84,9 +84,8 @@ def rows_of(name: str, model: str, seed: int, small: bool) -> Iterator[dict[str,
     of, device = TINY if small else SETS[name], "cuda" if torch.cuda.is_available() else "cpu"
     train, test = images_of(of)
     is_depth, has_up = of.data == "bodies", of.data != "vnc"
-    conv = for_few(
-        ConvConfig(n_down=5, base=of.base, norm=of.norm, n_steps=4 if small else 1500, seed=seed), len(train)
-    )
+    conv = ConvConfig(n_down=5, base=of.base, norm=of.norm, n_steps=4 if small else 1500, seed=seed)
+    conv = suited(conv, len(train), is_depth)
     conv = conv if has_up else replace(conv, augment=TURNED, orientations=8)
     conv = replace(conv, batch=8) if is_depth else conv  # these images are small
 

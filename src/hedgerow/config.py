@@ -317,7 +317,7 @@ class DeepConfig(Checked):
     )
     n_folds: int = setting(4, 2, 32, "parts of the images; the stack is made again without each, to predict that one")
     n_networks: int = setting(4, 1, 32, "networks of each member; what they say is averaged")
-    left_out: int = setting(8, 2, 1000, "each network leaves out one part in so many of the images, to be scored on it")
+    left_out: int = setting(8, 2, 1000, "two networks leave out one part in so many of the images, to be scored on it")
     fewest: int = setting(
         5, 2, 1000, "with fewer images, no network reads the stack or leaves any out, and all networks count the same"
     )

@@ -84,6 +84,24 @@ def test_images_of_different_sizes_make_one_batch():
     assert (batch.target == 255).any(), "what lies beyond an image is not labelled"
 
 
+def test_depths_become_nearer_and_farther_where_something_was_seen():
+    rng = np.random.default_rng(0)
+    seen = rng.random((24, 24)) < 0.7
+    planes = np.stack([rng.normal(size=(24, 24)) * seen, seen, rng.random((24, 24))]).astype(np.float32)
+    of = sheet(replace(image((24, 24)), planes=planes), n_inputs=2, is_blank=True)
+    config = ConvConfig(batch=8, crop=24, augment=AugmentConfig(rotation=0.0, brightness=0.5, contrast=0.3))
+    found = draw_batch([of], config, 0).planes.numpy()
+    assert (found[:, 1] == planes[1]).all(), "where something was seen"
+    np.testing.assert_allclose(found[:, 2], planes[None, 2].repeat(8, 0), atol=1e-5, err_msg="context stays")
+    assert (found[:, 0][:, ~seen] == 0).all()
+    for one in found[:, 0]:
+        stretch, shift = np.polyfit(planes[0][seen], one[seen], 1)
+        np.testing.assert_allclose(one[seen], stretch * planes[0][seen] + shift, atol=1e-5)
+        assert 0.7 <= stretch <= 1.3
+        assert abs(shift) <= 0.5
+    assert np.ptp(found[:, 0][:, seen][:, 0]) > 0.1
+
+
 @pytest.mark.parametrize("is_blank", [False, True])
 def test_images_of_one_size_are_looked_up_together_as_they_are_one_by_one(is_blank):
     some = [sheet(image(seed=seed, n_planes=3), n_inputs=2, is_blank=is_blank) for seed in range(3)]

@@ -23,9 +23,11 @@ def test_normalisations_are_tried_in_the_first_size_and_sizes_with_the_better_on
 
 def test_few_images_get_larger_batches_and_lower_rates():
     usual = hr.ConvConfig()
-    assert choosing.for_few(usual, 5) == usual
-    few = choosing.for_few(usual, 4)
+    assert choosing.suited(usual, 5, is_depth=False) == usual
+    few = choosing.suited(usual, 4, is_depth=False)
     assert (few.batch, few.learning_rate) == (8, pytest.approx(1e-3))
+    deep = choosing.suited(usual, 5, is_depth=True)
+    assert (deep.augment.brightness, deep.augment.contrast, deep.augment.rotation) == (0.6, 0.3, 15.0)
 
 
 @pytest.mark.parametrize("n_images", [2, 8])

@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import hedgerow as hr
-from hedgerow.deep import deepstack, fitting, held_out
+from hedgerow.deep import deepstack, fitting, held_out, member_nets
 from hedgerow.images.labelled import labelled_set
 from hedgerow.threads import threads
 from helpers import encoded
@@ -138,9 +138,30 @@ def test_networks_leave_out_other_parts_than_those_the_stack_is_made_again_witho
     labelled = labelled_set(images, labels)
     config = hr.DeepConfig(n_folds=3, n_networks=4, left_out=8)
     tasks = fitting.tasks_of(config, labelled)
-    assert [(task.member, task.fold) for task in tasks] == [(m, f) for m in ("alone", "reading") for f in range(4)]
+    folds = [(task.member, task.fold) for task in tasks]
+    assert folds == [(member, fold) for member in ("alone", "reading") for fold in (0, 1, None, None)]
     few = fitting.tasks_of(config, labelled_set(images[:3], labels[:3]))
     assert [(task.member, task.fold) for task in few] == [("alone", None)] * 4 + [("alone", 0)]
+
+
+def test_networks_that_see_everything_stop_where_those_that_do_not_were_best(equal, monkeypatch):
+    images, labels = pictures()
+    told, real = [], member_nets.train_network
+
+    def noted(network, sheets, config, score=None, *, stop=None, **options):
+        told.append((score is not None, stop, sum(int((sheet.target != 255).sum()) for sheet in sheets)))
+        return real(network, sheets, config, score, stop=stop, **options)
+
+    monkeypatch.setattr(member_nets, "train_network", noted)
+    monkeypatch.setattr(member_nets, "when_to_stop", lambda checks, n_steps: len(checks))
+    config = hr.DeepConfig(n_folds=2, n_networks=3, left_out=2, members=("alone",), conv=SMALL)
+    with threads(1):
+        deep = hr.deepen(small_net(images, labels), images, labels, config)
+    n_pixels = sum(one.size for one in labels)
+    assert [scored for scored, _, _ in told] == [True, True, False], "those that tell come first"
+    assert told[2][1:] == (2, n_pixels), "by the checks of both, and it sees everything"
+    assert max(n for _, _, n in told[:2]) < n_pixels
+    assert len(deep.nets["alone"]) == 3
 
 
 def test_a_pretrained_encoder_is_read_too(equal):

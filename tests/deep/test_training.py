@@ -9,9 +9,10 @@ torch = pytest.importorskip("torch")
 
 from hedgerow.config import ConvConfig
 from hedgerow.deep.batches import Sheet
-from hedgerow.deep.training import one_cycle, start_at_shares, train_network
+from hedgerow.deep.training import one_cycle, start_at_shares, train_network, when_to_stop
 from hedgerow.deep.unet import UNet
 from hedgerow.errors import ConfigError, ModelError
+from hedgerow.forest.history import Check
 from hedgerow.refinement.losses import batch_loss, pixel_loss
 
 SMALL = ConvConfig(base=2, n_down=1, n_steps=6, batch=2, crop=16, check_every=2)
@@ -44,6 +45,30 @@ def test_the_rate_rises_to_its_highest_and_falls_to_almost_nothing():
     assert max(rates) == pytest.approx(0.01)
     assert rates[-1] == pytest.approx(1e-6)
     assert momenta[0] == momenta[-1] == pytest.approx(0.95)
+
+
+def test_a_network_of_which_nothing_is_held_out_stops_where_others_were_clearly_better():
+    def checks(*dice):
+        return [Check(100 * (k + 1), 0.5, one) for k, one in enumerate(dice)]
+
+    assert when_to_stop([checks(0.3, 0.6, 0.7)], 300) == 300
+    assert when_to_stop([checks(0.3, 0.71, 0.7)], 300) == 300, "by chance"
+    assert when_to_stop([checks(0.3, 0.8, 0.7), checks(0.5, 0.6, 0.6)], 300) == 200, "on average"
+    assert when_to_stop([checks(0.3, 0.8, 0.7), checks(0.5, 0.6, 0.7)], 300) == 300
+
+
+def test_a_network_that_is_stopped_is_as_far_as_the_others_were_then():
+    seen = []
+
+    def score(of):
+        seen.append(weights(of))
+        return 0.0
+
+    train_network(network(), sheets(), SMALL, score)
+    stopped = network()
+    checks = train_network(stopped, sheets(), SMALL, stop=4)
+    assert [check.step for check in checks] == [2, 4]
+    assert same(weights(stopped), seen[1])
 
 
 def test_a_batch_without_labels_teaches_nothing():

@@ -185,13 +185,13 @@ def test_the_plan_for_a_cpu_fits_the_time(monkeypatch):
     monkeypatch.setattr("hedgerow.deep.fitting.seconds_of_a_step", lambda *given: 0.5)
     monkeypatch.setattr(plans, "MOST_STEPS", 10**6)
     with threads(1):
-        plan = plans.deep_plan(labelled, True, "cpu", 7)
+        plan = plans.deep_plan(net, labelled, True, "cpu", 7)
         found = plans.deep_settings(plan, net, labelled, "cpu", time.monotonic() + 1000)
     assert found.conv.n_steps == pytest.approx(plans.SPARE * 1000 / 0.5, abs=3), "one network, one thread"
     assert found.conv.augment == adapting.TURNED
     assert found.conv.orientations == 8
     assert found.seed == 7
-    few = plans.deep_plan(replace(labelled, images=labelled.images[:4]), True, "cpu", 7)
+    few = plans.deep_plan(net, replace(labelled, images=labelled.images[:4]), True, "cpu", 7)
     assert (few.conv.batch, few.conv.learning_rate) == (2 * found.conv.batch, found.conv.learning_rate / 3)
     hurried = plans.deep_settings(plan, net, labelled, "cpu", time.monotonic())
     assert hurried.conv.n_steps == plans.FEWEST_STEPS
@@ -223,7 +223,7 @@ def test_a_gpu_trains_the_networks_that_do_best_on_what_they_did_not_see(monkeyp
         return replace(plan, conv=replace(plan.conv, base=32, norm="image")), {(16, "batch"): 0.1, (32, "image"): 0.2}
 
     monkeypatch.setattr("hedgerow.deep.fitting.choose_network", chosen)
-    plan = plans.deep_plan(labelled, False, "cuda", 0)
+    plan = plans.deep_plan(net, labelled, False, "cuda", 0)
     found = plans.deep_settings(plan, net, labelled, "cuda", None, said.append)
     assert found == replace(plans.GPU, conv=replace(plans.GPU.conv, base=32, norm="image"))
     assert "32 channels normalised over each image 0.200" in said[-1]
@@ -243,7 +243,7 @@ def test_smaller_networks_are_planned_where_larger_ones_could_not_be_trained_lon
     monkeypatch.setattr("hedgerow.deep.fitting.seconds_of_a_step", lambda net, labelled, plan, device: plan.conv.base)
 
     def planned(steps):
-        plan, left = plans.deep_plan(labelled, False, "cpu", 7), 16 * steps / plans.SPARE
+        plan, left = plans.deep_plan(net, labelled, False, "cpu", 7), 16 * steps / plans.SPARE
         with threads(1):
             return plans.deep_settings(plan, net, labelled, "cpu", time.monotonic() + left).conv
 

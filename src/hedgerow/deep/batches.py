@@ -27,7 +27,7 @@ class Sheet:
     n_inputs: how many of the planes are the image's
     target:   (H,W) uint8 class index, UNLABELLED_INDEX where there is no label
     is_blank: whether there are pixels where nothing was seen (depth), all 0; then pixels are looked up, never blended,
-              and never made brighter
+              and the last of the image's planes is 1 where something was seen
     """
 
     planes: Tensor
@@ -86,9 +86,7 @@ def draw_batch(sheets: Sequence[Sheet], config: ConvConfig, step: int) -> Batch:
     n = len(drawn) if is_quick else 1
     each = [_parts(drawn[k : k + n], source[k : k + n]) for k in range(0, len(drawn), n)]
     planes, target = (torch.cat([part[which] for part in each]) for which in range(2))
-    if not drawn[0].is_blank:
-        planes = _lit(planes, drawn, lights)
-    return Batch(planes, target)
+    return Batch((_nearer if drawn[0].is_blank else _lit)(planes, drawn, lights), target)
 
 
 def _turn(n: int, config: ConvConfig, number: int) -> int:
@@ -151,6 +149,20 @@ def blended(planes: Tensor, source: Tensor) -> Tensor:
 def _lit(planes: Tensor, drawn: Sequence[Sheet], lights: Sequence[tuple[float, float]]) -> Tensor:
     """(N,M,h,w) with the contrast and the brightness of each; context stays as it is."""
     mean, spread = (torch.stack([sheet.light[which] for sheet in drawn]) for which in range(2))
-    contrast, brightness = torch.tensor(lights, dtype=torch.float32).T[:, :, None, None, None].to(planes.device)
+    contrast, brightness = _each(lights, planes.device)
     contrast = torch.where(spread > 0, contrast, 1.0)
     return mean + (planes - mean) * contrast + spread * brightness
+
+
+def _nearer(planes: Tensor, drawn: Sequence[Sheet], lights: Sequence[tuple[float, float]]) -> Tensor:
+    """(N,M,h,w): depths (N,1,h,w), where something was seen, nearer or farther, and flatter or not, as the light is
+    of other images. Their standard deviation is 1."""
+    contrast, brightness = _each(lights, planes.device)
+    end = drawn[0].n_inputs - 1
+    depths, seen = planes[:, :end], planes[:, end : end + 1]
+    return torch.cat([(depths * contrast + brightness) * seen, planes[:, end:]], dim=1)
+
+
+def _each(lights: Sequence[tuple[float, float]], device: torch.device) -> Tensor:
+    """(2,N,1,1,1): the contrasts, and the brightnesses."""
+    return torch.tensor(lights, dtype=torch.float32).T[:, :, None, None, None].to(device)

@@ -28,6 +28,7 @@ from hedgerow.network.stacknet import StackNet
 from hedgerow.predict.evaluate import labelled_for
 from hedgerow.progress import Report, reporting
 
+JUDGES = 2  # networks of a member that leave a fold out
 __all__ = ["ALONE", "READING", "deepen"]
 
 
@@ -138,14 +139,13 @@ def members_of(config: DeepConfig, labelled: LabelledSet) -> list[str]:
 
 
 def tasks_of(config: DeepConfig, labelled: LabelledSet) -> list[Task]:
-    """The networks to train. Each leaves out another fold; of few images, none does, but for a judge: one more network,
-    which only tells what networks are worth here."""
+    """The networks to train. Of each member JUDGES leave a fold out, each another one, which tells what they are worth
+    and when to stop; the others see everything. Of few images one more network is the judge, and only that."""
     if is_few(config, labelled):
         seeing = [Task(ALONE, number, None) for number in range(config.n_networks)]
         return [*seeing, Task(ALONE, config.n_networks, 0)]
-    n_folds = _left_out(config, labelled).n_folds
     return [
-        Task(member, number, number % n_folds)
+        Task(member, number, number if number < JUDGES else None)
         for member in members_of(config, labelled)
         for number in range(config.n_networks)
     ]

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,11 +13,12 @@ from hedgerow.deep.batches import Sheet
 from hedgerow.deep.convnet import ConvNet, fit_scale
 from hedgerow.deep.folds import Folds
 from hedgerow.deep.kept import Work
-from hedgerow.deep.training import Advance, start_at_shares, train_network
+from hedgerow.deep.training import Advance, start_at_shares, train_network, when_to_stop
 from hedgerow.deep.unet import UNet
 from hedgerow.features.encoder import EncoderFeatures
 from hedgerow.features.joined import Joined
 from hedgerow.files import fingerprint
+from hedgerow.forest.history import Check
 from hedgerow.images.arrays import UNLABELLED_INDEX
 from hedgerow.images.metrics import Scores, confusion
 from hedgerow.network.stacknet import StackNet
@@ -41,10 +42,11 @@ class Task:
 
 @dataclass(frozen=True)
 class Trained:
-    """A network, and what it says (C,S) of the pixels of its fold; None if there is no fold."""
+    """A network, and what it says (C,S) of the pixels of its fold; None if there is no fold. checks: of its training"""
 
     net: ConvNet
     said: np.ndarray | None
+    checks: Sequence[Check]
 
 
 class MemberNets:
@@ -66,9 +68,13 @@ class MemberNets:
         self.step = max(1, round(np.sqrt(sum(image.target.size for image in self.labelled) / SAMPLES)))
 
     def train(self, tasks: Sequence[Task], report: Report) -> list[Trained]:
-        """The networks of all tasks; on a CPU as many at once as there are threads, each computed by one."""
-        total, done = len(tasks) * self.config.conv.n_steps, [0] * len(tasks)
-        lock, stopped = threading.Lock(), threading.Event()
+        """The networks of all tasks; on a CPU as many at once as there are threads, each computed by one.
+
+        Those that leave a fold out come first: they tell when to stop the others of their member.
+        """
+        n_steps = self.config.conv.n_steps
+        done, lock, stopped = [0] * len(tasks), threading.Lock(), threading.Event()
+        stops: dict[str, int] = {}
 
         def run(number: int) -> Trained:
             def advance(step: int, dice: float | None) -> None:
@@ -77,18 +83,26 @@ class MemberNets:
                 with lock:
                     done[number] = step
                     known = "" if dice is None else f", held-out Dice {dice:.3f}"
-                    report(f"convolutional networks{known}", sum(done), total)
+                    report(f"convolutional networks{known}", sum(done), len(tasks) * n_steps)
 
-            return self._trained(tasks[number], advance)
+            return self._trained(tasks[number], stops.get(tasks[number].member, n_steps), advance)
+
+        def each(numbers: list[int]) -> dict[int, Trained]:
+            return dict(zip(numbers, self._each(run, numbers), strict=True))
 
         try:
-            return self._each(run, len(tasks))
+            found = each([k for k, task in enumerate(tasks) if task.fold is not None])
+            for member in {task.member for task in tasks}:
+                checks = [one.checks for k, one in found.items() if tasks[k].member == member]
+                stops[member] = when_to_stop(checks, n_steps) if checks else n_steps
+            found |= each([k for k, task in enumerate(tasks) if task.fold is None])
         except BaseException:
             stopped.set()  # or the other threads would go on to their end
             raise
+        return [found[k] for k in range(len(tasks))]
 
-    def _each(self, run: Callable[[int], Trained], n: int) -> list[Trained]:
-        return list(map_threads(run, range(n)) if self.device.type == "cpu" else map(run, range(n)))
+    def _each(self, run: Callable[[int], Trained], numbers: Iterable[int]) -> list[Trained]:
+        return list(map_threads(run, numbers) if self.device.type == "cpu" else map(run, numbers))
 
     def seconds_of_a_step(self, tasks: Sequence[Task]) -> float:
         """As measured now, while as many networks train as will."""
@@ -99,21 +113,24 @@ class MemberNets:
             net, training, conv = self._begun(at_once[number])
             few = replace(conv, n_steps=TIMED + 1, check_every=TIMED + 1)
             train_network(net.network, training, few, advance=lambda step, dice: times[number].append(time.monotonic()))
-            return Trained(net, None)
+            return Trained(net, None, [])
 
-        self._each(run, len(at_once))
+        self._each(run, range(len(at_once)))
         return max((each[-1] - each[0]) / TIMED for each in times)
 
-    def _trained(self, task: Task, advance: Advance) -> Trained:
+    def _trained(self, task: Task, stop: int, advance: Advance) -> Trained:
         net, training, conv = self._begun(task)
         checkpoint, mark = self.work.state(f"{task.member}-{task.number}"), self._mark(task, conv)
         score = None if task.fold is None else self._scoring(net, task.fold)
-        train_network(net.network, training, conv, score, checkpoint=checkpoint, mark=mark, advance=advance)
+        checks = train_network(
+            net.network, training, conv, score, stop=None if task.fold is not None else stop, checkpoint=checkpoint,
+            mark=mark, advance=advance,
+        )  # fmt: skip
         if task.fold is None:
-            return Trained(net, None)
+            return Trained(net, None, checks)
         held = self.folds.held(task.fold)
         said = [self.sampled(i, task.fold, net.scaled_proba(self._read(net, i)).cpu().numpy()) for i in held]
-        return Trained(net, np.concatenate(said, axis=1))
+        return Trained(net, np.concatenate(said, axis=1), checks)
 
     def _scoring(self, net: ConvNet, fold: int) -> Callable[[torch.nn.Module], float]:
         """What scores the network on a fold, in one orientation, which is faster."""

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -24,6 +25,7 @@ log = logging.getLogger("hedgerow")
 RISING = 1 / 3  # part of the steps in which the learning rate rises
 FIRST, LAST = 1 / 25, 1e-4  # learning rates of the first and the last step, relative to the highest
 SLOW_MOMENTUM, FAST_MOMENTUM = 0.95, 0.85  # at the lowest and at the highest rate
+CLEARLY = 0.02  # mean Dice; at the end the rate is low and scores hardly change, so a fall by this is no chance
 Advance = Callable[[int, float | None], None]
 """Is told the number of steps done and the latest held-out score."""
 
@@ -55,6 +57,7 @@ def train_network(
     config: ConvConfig,
     score: Callable[[nn.Module], float] | None = None,
     *,
+    stop: int | None = None,
     checkpoint: Path | None = None,
     mark: str = "",
     advance: Advance = lambda step, dice: None,
@@ -62,6 +65,7 @@ def train_network(
     """Train a network in place; returns its checks. With a score the best weights are kept, else the last.
 
     score:      of the network on images that nobody trained on; None: there are none
+    stop:       after so many of the steps, whose rates stay those of all of them; None: after all
     checkpoint: file that keeps the state; a run that was interrupted goes on from it. The caller removes it
     mark:       of everything that decides the result, so that the state of another run is refused
     """
@@ -79,7 +83,8 @@ def train_network(
         network.load_state_dict(state.weights)
         log.warning("resuming from step %d of %s", state.step, checkpoint)
     losses: list[Tensor] = []
-    while state.step < config.n_steps:
+    stop = config.n_steps if stop is None else stop
+    while state.step < stop:
         network.train()
         batch = draw_batch(sheets, config, state.step)
         rate, momentum = one_cycle(config, state.step)
@@ -88,7 +93,7 @@ def train_network(
         losses.append(step_on(batch))
         optimiser.step()
         state.step += 1
-        is_check = state.step % config.check_every == 0 or state.step == config.n_steps
+        is_check = state.step % config.check_every == 0 or state.step == stop
         if is_check:
             _check(network, state, float(torch.stack(losses).mean()), score)
             losses.clear()
@@ -102,6 +107,14 @@ def train_network(
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     network.eval().requires_grad_(False)
     return state.checks
+
+
+def when_to_stop(checks: Sequence[Sequence[Check]], n_steps: int) -> int:
+    """After how many steps to stop a network of which nothing is held out, by the checks of others that were trained
+    alike: at the end, unless they were clearly better before."""
+    dice = np.mean([[check.mean_dice or 0.0 for check in each] for each in checks], axis=0)
+    best = int(np.argmax(dice))
+    return checks[0][best].step if dice[best] > dice[-1] + CLEARLY else n_steps
 
 
 def _check(network: nn.Module, state: State, loss: float, score: Callable[[nn.Module], float] | None) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from hedgerow.config import ConvConfig, RefineConfig, StackConfig
 from hedgerow.deep.adapting import TURNED
-from hedgerow.deep.choosing import for_few
+from hedgerow.deep.choosing import suited
 from hedgerow.experiments.baselines import BaselineConfig, fit_baseline
 from hedgerow.experiments.bench import SOFT_TOLERANCE, Bench, Row, timed
 from hedgerow.experiments.choices import VARIANTS, choice
@@ -131,7 +131,7 @@ def baseline_config(protocol: Protocol, scale: Scale, seed: int) -> BaselineConf
 def _network(kind: Literal["unet", "fcn"], part: str, bench: Bench, **more: Any) -> list[Row]:
     """A U-Net or an FCN from scratch."""
     config = baseline_config(bench.protocol, bench.scale, bench.seed)
-    config = replace(config, network=kind, conv=for_few(config.conv, len(bench.train)))
+    config = replace(config, network=kind, conv=suited(config.conv, len(bench.train), bench.protocol.is_depth))
     name = {"unet": "U-Net", "fcn": "FCN"}[kind]
 
     def trained() -> Any:

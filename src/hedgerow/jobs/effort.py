@@ -232,7 +232,7 @@ class _Run:
         net, choice = self._refined(stack, "best")
         before = net if self.stages[-1].kept else stack
         begun, folder = self._begin(2), self.files.folder
-        plan = deep_plan(self.labelled, choice.is_turned, self.device, self.config.seed)
+        plan = deep_plan(net, self.labelled, choice.is_turned, self.device, self.config.seed)
         said = said_before(net, self.labelled, plan, folder=folder, progress=self.report)
         settings = self.files.settings(
             "deep",

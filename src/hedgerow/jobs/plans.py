@@ -24,10 +24,10 @@ TRIED = 1000  # steps of refinement in all, those that choose its settings inclu
 REFINED = 300  # of one
 EFFORTS = ("fast", "good", "best")
 BEST_MINUTES = 22.0  # of all of `best` on a CPU, if no time is given
-GPU_SECONDS = 120.0  # of 11 networks, 1,500 steps each of 5.5 to 9.4 ms, as measured on an H200
+GPU_SECONDS = 160.0  # of 15 networks, 1,500 steps each of 5.5 to 9.4 ms, as measured on an H200
 SPARE = 0.9  # part of the time that steps are planned for
 FEWEST_STEPS, MOST_STEPS = 40, 1500
-GPU = DeepConfig(conv=ConvConfig(n_down=5))
+GPU = DeepConfig(n_networks=6, conv=ConvConfig(n_down=5))
 CPU = DeepConfig(n_folds=3, n_networks=1, conv=ConvConfig(n_down=5, widest=256))
 SMALLER = 8  # channels, if larger networks could not be trained for ENOUGH steps: long training is worth more than size
 ENOUGH = 1000
@@ -53,20 +53,20 @@ def stage_seconds(labelled: LabelledSet, effort: str, minutes: float | None, dev
     return seconds
 
 
-def deep_plan(labelled: LabelledSet, is_turned: bool, device: str, seed: int) -> DeepConfig:
+def deep_plan(net: StackNet, labelled: LabelledSet, is_turned: bool, device: str, seed: int) -> DeepConfig:
     """The convolutional level, but for the size of its networks and how long they are trained.
 
     is_turned: images have no up, so they are turned any way, and the mean over all orientations is predicted
     """
     from hedgerow.deep.adapting import TURNED
-    from hedgerow.deep.choosing import for_few
+    from hedgerow.deep.choosing import suited
     from hedgerow.deep.fitting import members_of
 
     plan = replace(GPU if device != "cpu" else CPU, seed=seed)
     if is_turned:
         plan = replace(plan, conv=replace(plan.conv, augment=TURNED, orientations=8))
     plan = replace(plan, members=tuple(members_of(plan, labelled)))  # type: ignore[arg-type]
-    return replace(plan, conv=for_few(plan.conv, len(labelled)))
+    return replace(plan, conv=suited(plan.conv, len(labelled), net.features.blank is not None))
 
 
 def deep_settings(
