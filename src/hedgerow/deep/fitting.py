@@ -19,7 +19,7 @@ from hedgerow.deep.held_out import held_out_proba
 from hedgerow.deep.kept import Work
 from hedgerow.deep.member_nets import ALONE, READING, MemberNets, Task, Trained
 from hedgerow.deep.record import Deepening
-from hedgerow.deep.weighing import find_weights, mean_dice
+from hedgerow.deep.weighing import ENOUGH, find_weights, mean_dice
 from hedgerow.encoders.devices import OneThread
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.forest.groups import groups_of
@@ -167,12 +167,11 @@ def _weighed(nets: MemberNets, tasks: Sequence[Task], trained: Sequence[Trained]
         mine = [(task, one) for task, one in zip(tasks, trained, strict=True) if task.member == member]
         said[member] = np.concatenate([one.said for _, one in mine if one.said is not None], axis=1)
         kept[member] = tuple(one.net for task, one in mine if not is_small or task.fold is None)
-    target = _truth(nets, pixels)
-    weights = find_weights(said, target, _by_number(kept) if is_small else None)
+    target, n_held = _truth(nets, pixels), len({i for i, _ in pixels})
+    weights = find_weights(said, target, _by_number(kept) if is_small or n_held < ENOUGH else None)
     scores = {name: mean_dice(proba, target) for name, proba in said.items()}
     together = sum(np.float32(weights[name]) * proba for name, proba in said.items())
     scores["together"] = mean_dice(np.asarray(together), target)
-    n_held = len({i for i, _ in pixels})
     record = Deepening(nets.config.to_dict(), scores, groups_of(nets.labelled), n_held)
     counting = {name: weight for name, weight in weights.items() if weight}
     return DeepStack(nets.base, {name: some for name, some in kept.items() if name in counting}, counting, record)

@@ -10,6 +10,9 @@ from hedgerow.images.metrics import Scores, confusion
 STEPS = 10  # weights are multiples of 1 / STEPS
 CLEARLY = 0.002  # mean Dice: by less than this, other weights are no better than equal ones
 FEW = 0.1  # the same, where few images tell: 0.03 was passed by chance, and lost 0.03 on other images (docs/deep.md)
+ENOUGH = 10
+"""Images below which they are few. What a network reads of them comes from stacks of fewer images than it will read
+later, so it looks worse there than it is: weights found on two images lost 0.06 on others (docs/deep.md)."""
 
 
 def mean_dice(proba: np.ndarray, target: np.ndarray) -> float:
@@ -24,7 +27,7 @@ def find_weights(
     """A weight for each member; they sum to 1.
 
     said:   by member, held-out class probabilities (C,S) of the same pixels; target: (S,) class indices
-    usual:  weights for few images, kept unless others are better by more than FEW; None: equal ones, kept unless others
+    usual:  where few images tell: kept unless others are better by more than FEW; None: equal ones, kept unless others
             are better by more than CLEARLY, or a single member is better at all
     What replaces them are the best of all weights, those of single members included.
     """
