@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import hedgerow as hr
-from hedgerow.deep import deepstack, fitting, held_out, member_nets
+from hedgerow.deep import deepstack, fitting, held_out, member_nets, weighing
 from hedgerow.images.labelled import labelled_set
 from hedgerow.threads import threads
 from helpers import encoded
@@ -124,7 +124,7 @@ def test_of_few_images_networks_see_everything_and_a_judge_tells_what_they_are_w
 
 
 def test_a_model_in_which_no_network_counts_says_what_to_save(monkeypatch, tmp_path):
-    monkeypatch.setattr(fitting, "find_weights", lambda said, target, usual=None: {"stack": 1.0, "alone": 0.0})
+    monkeypatch.setattr(fitting, "find_weights", lambda said, target, *usual: {"stack": 1.0, "alone": 0.0})
     images, labels = pictures(2)
     deep = small_deep(images, labels)
     np.testing.assert_array_equal(deep.predict_proba(images[0]), deep.base.predict_proba(images[0]))
@@ -168,14 +168,17 @@ def test_networks_that_see_everything_stop_where_those_that_do_not_were_best(equ
 def test_weights_are_those_by_number_where_too_few_images_tell(enough, monkeypatch):
     given = []
 
-    def found(said, target, usual=None):
+    def found(said, target, *usual):
         given.append(usual)
         return {name: 1 / len(said) for name in said}
 
     monkeypatch.setattr(fitting, "find_weights", found)
     monkeypatch.setattr(fitting, "ENOUGH", enough)
     small_deep(*pictures(5), n_networks=2, left_out=2)  # each of five images is left out by one of the two
-    assert given == [None if enough == 5 else {"stack": 0.2, "alone": 0.4, "reading": 0.4}]
+    by_number = {"stack": 0.2, "alone": 0.4, "reading": 0.4}
+    assert given == [() if enough == 5 else (by_number, weighing.HANDICAP)]
+    small_deep(*pictures(2), n_networks=2)
+    assert given[1] == ({"stack": 1 / 3, "alone": 2 / 3}, weighing.FEW)
 
 
 def test_a_pretrained_encoder_is_read_too(equal):

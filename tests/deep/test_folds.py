@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("torch")
 
 from hedgerow.deep.folds import folds_of
-from hedgerow.deep.weighing import find_weights, mean_dice
+from hedgerow.deep.weighing import FEW, find_weights, mean_dice
 from hedgerow.images.labelled import labelled_set
 from helpers.deep import pictures
 
@@ -72,9 +72,9 @@ def test_of_few_images_only_much_better_weights_replace_the_usual_ones():
     worse = one.copy()
     worse[:, :300] = np.roll(one[:, :300], 1, axis=0)
     assert mean_dice(one, target) > mean_dice(worse, target) + 0.04, "so much may be chance"
-    assert find_weights({"stack": one, "alone": worse}, target, usual) == usual
+    assert find_weights({"stack": one, "alone": worse}, target, usual, FEW) == usual
     much = {"stack": said(rng, target, 0.95), "alone": said(rng, target, 0.6)}
-    assert find_weights(much, target, usual)["stack"] > 0.5
+    assert find_weights(much, target, usual, FEW)["stack"] > 0.5
 
 
 def test_a_member_that_only_harms_counts_little():

@@ -66,7 +66,7 @@ def test_good_refines_with_what_was_chosen_and_keeps_it_only_if_it_helps(monkeyp
 
 def test_best_adds_a_convolutional_level_and_keeps_it_only_if_it_helps(monkeypatch):
     monkeypatch.setattr(adapting, "choose_refinement", helping(0.6))
-    monkeypatch.setattr("hedgerow.deep.fitting.find_weights", lambda said, target, usual=None: dict.fromkeys(said, 0.5))
+    monkeypatch.setattr("hedgerow.deep.fitting.find_weights", lambda said, target, *usual: dict.fromkeys(said, 0.5))
     labelled = labelled_set(*pictures())
     scores = iter([0.5, 0.5, 0.7, 0.5, 0.6, 0.5])  # of stack, reading and both, twice
     monkeypatch.setattr("hedgerow.deep.fitting.mean_dice", lambda proba, target: next(scores))
@@ -106,12 +106,13 @@ def test_the_images_that_choose_are_not_trained_on():
     assert 0 <= trial.dice(FEW_STEPS) <= 1
 
 
-def test_when_the_time_is_up_what_was_tried_is_used(monkeypatch):
+@pytest.mark.parametrize(("seconds", "steps"), [(0.0, 1), (1e6, FEW_STEPS.n_steps)])
+def test_when_the_time_is_up_what_was_tried_is_used_for_as_many_steps_as_fit(monkeypatch, seconds, steps):
     monkeypatch.setattr(adapting.Trial, "dice", lambda self, config: 0.4)
-    found = choose_refinement(labelled_set(*pictures()), STACK, FEW_STEPS, until=0.0, report=silent)
+    found = choose_refinement(labelled_set(*pictures()), STACK, FEW_STEPS, until=0.0, seconds=seconds, report=silent)
     assert len(found.tried) == 2
     assert found.refined == 0.4
-    assert found.config.n_steps == 1, "a third of the steps, as tried"
+    assert found.config.n_steps == steps, "a third of the steps, as tried, at least"
 
 
 def test_an_interrupted_run_goes_on_from_its_folder(tmp_path, monkeypatch):

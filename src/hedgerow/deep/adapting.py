@@ -71,18 +71,28 @@ def choose_refinement(
     config: RefineConfig,
     *,
     until: float | None = None,
+    seconds: float = 0.0,
     device: str = "cpu",
     say: Callable[[str], None] = lambda text: None,
     report: Report,
 ) -> Choice:
-    """Try settings that differ from `config`; `until` (as `time.monotonic` counts) ends it after the first two."""
+    """Try settings that differ from `config`.
+
+    until:   as `time.monotonic` counts: ends it after the first two
+    seconds: what refinement with the chosen settings may take, if it ended before all steps were tried: as many are
+             done as fit, but no fewer than were tried
+    """
     trial = Trial(labelled, stack, device, report)
     tried: list[tuple[str, float]] = []
+    of_a_step = 0.0
 
     def attempt(name: str, one: RefineConfig, best: tuple[float, RefineConfig]) -> tuple[float, RefineConfig]:
         if until is not None and time.monotonic() > until and len(tried) > 1:
             return best
+        nonlocal of_a_step
+        begun = time.monotonic()
         dice = trial.dice(one)
+        of_a_step = (time.monotonic() - begun) / one.n_steps
         tried.append((name, dice))
         say(f"  {name}: {dice:.3f}")
         return (dice, one) if dice > best[0] else best
@@ -94,9 +104,13 @@ def choose_refinement(
         best = attempt(name, replace(config, augment=augment, n_steps=max(round(TRIAL * steps), 1)), best)
     for relax in RELAXED:
         best = attempt(f"softness {relax:g}", replace(best[1], relax=relax), best)
-    # The same settings for all the steps; where the time is up, for as many as they were tried with.
+    n_tried = len(tried)
     best = attempt(f"{steps} steps", replace(best[1], n_steps=steps), best)
-    if until is not None and best[1].n_steps == steps:
+    if len(tried) == n_tried:
+        # The time is up. More steps than were tried have been better wherever both were.
+        fitting = min(int(seconds / max(of_a_step, 1e-9)), steps)
+        best = (best[0], replace(best[1], n_steps=max(fitting, best[1].n_steps)))
+    elif until is not None and best[1].n_steps == steps:
         best = attempt(f"{LONGER * steps} steps", replace(best[1], n_steps=LONGER * steps), best)
     return Choice(best[1], trial.stack_dice, best[0], tried)
 

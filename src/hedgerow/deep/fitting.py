@@ -19,7 +19,7 @@ from hedgerow.deep.held_out import held_out_proba
 from hedgerow.deep.kept import Work
 from hedgerow.deep.member_nets import ALONE, READING, MemberNets, Task, Trained
 from hedgerow.deep.record import Deepening
-from hedgerow.deep.weighing import ENOUGH, find_weights, mean_dice
+from hedgerow.deep.weighing import ENOUGH, FEW, HANDICAP, find_weights, mean_dice
 from hedgerow.encoders.devices import OneThread
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.forest.groups import groups_of
@@ -168,7 +168,10 @@ def _weighed(nets: MemberNets, tasks: Sequence[Task], trained: Sequence[Trained]
         said[member] = np.concatenate([one.said for _, one in mine if one.said is not None], axis=1)
         kept[member] = tuple(one.net for task, one in mine if not is_small or task.fold is None)
     target, n_held = _truth(nets, pixels), len({i for i, _ in pixels})
-    weights = find_weights(said, target, _by_number(kept) if is_small or n_held < ENOUGH else None)
+    if is_small or n_held < ENOUGH:
+        weights = find_weights(said, target, _by_number(kept), FEW if is_small else HANDICAP)
+    else:
+        weights = find_weights(said, target)
     scores = {name: mean_dice(proba, target) for name, proba in said.items()}
     together = sum(np.float32(weights[name]) * proba for name, proba in said.items())
     scores["together"] = mean_dice(np.asarray(together), target)

@@ -10,9 +10,10 @@ from hedgerow.images.metrics import Scores, confusion
 STEPS = 10  # weights are multiples of 1 / STEPS
 CLEARLY = 0.002  # mean Dice: by less than this, other weights are no better than equal ones
 FEW = 0.1  # the same, where few images tell: 0.03 was passed by chance, and lost 0.03 on other images (docs/deep.md)
-ENOUGH = 10
-"""Images below which they are few. What a network reads of them comes from stacks of fewer images than it will read
-later, so it looks worse there than it is: weights found on two images lost 0.06 on others (docs/deep.md)."""
+ENOUGH = 10  # images below which they are few
+HANDICAP = 0.3
+"""The same, where few images tell of networks that read. What they read of those comes from stacks of fewer images than
+what they will read later, so they look worse than they are: weights found on two images lost 0.06 on others."""
 
 
 def mean_dice(proba: np.ndarray, target: np.ndarray) -> float:
@@ -22,16 +23,19 @@ def mean_dice(proba: np.ndarray, target: np.ndarray) -> float:
 
 
 def find_weights(
-    said: Mapping[str, np.ndarray], target: np.ndarray, usual: Mapping[str, float] | None = None
+    said: Mapping[str, np.ndarray],
+    target: np.ndarray,
+    usual: Mapping[str, float] | None = None,
+    clearly: float = CLEARLY,
 ) -> dict[str, float]:
     """A weight for each member; they sum to 1.
 
     said:   by member, held-out class probabilities (C,S) of the same pixels; target: (S,) class indices
-    usual:  where few images tell: kept unless others are better by more than FEW; None: equal ones, kept unless others
-            are better by more than CLEARLY, or a single member is better at all
+    usual:  weights that are kept unless others are better by more than `clearly`; None: equal ones, which are replaced
+            as well if a single member is better at all
     What replaces them are the best of all weights, those of single members included.
     """
-    names, clearly = list(said), CLEARLY if usual is None else FEW
+    names = list(said)
     first = np.array([1 / len(names) if usual is None else usual[name] for name in names])
     found = {tuple(weights): mean_dice(_mixed(said, weights), target) for weights in _candidates(len(names))}
     at_first = mean_dice(_mixed(said, first), target)

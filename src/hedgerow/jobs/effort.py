@@ -48,7 +48,8 @@ Effort = Literal["fast", "good", "best"]
 BEST_PIXELS = 2**14
 """Per step of a refinement on a GPU that a convolutional level follows: the network is then made again for every fold.
 What fewer pixels cost the whole model was not measured."""
-CHOOSING = {"good": 0.25, "best": 0.1}  # part of the minutes that may go into choosing how to refine
+CHOOSING = {"good": 0.25, "best": 0.15}  # part of the minutes that may go into choosing how to refine
+REFINING = {"good": 0.5, "best": 0.1}  # and into a refinement; `best` makes it again for each fold
 
 
 @dataclass(frozen=True)
@@ -283,13 +284,21 @@ class _Run:
         from hedgerow.refinement.loop import refine_labelled
 
         begun = self._begin(1)
-        until = None if self.until is None else begun + CHOOSING[effort] * max(self.until - begun, 0)
+        left = 0.0 if self.until is None else max(self.until - begun, 0)
+        until = None if self.until is None else begun + CHOOSING[effort] * left
         first = replace(RefineConfig(), seed=self.config.seed, held_out=0.0)
         if effort == "best" and self.device != "cpu":
             first = replace(first, pixels=BEST_PIXELS)
         choice = self.files.choice(
             lambda: choose_refinement(
-                self.labelled, self.config, first, until=until, device=self.device, say=self.say, report=self.report
+                self.labelled,
+                self.config,
+                first,
+                until=until,
+                seconds=REFINING[effort] * left,
+                device=self.device,
+                say=self.say,
+                report=self.report,
             )
         )
         net = to_convnet(stack).to(self.device)
