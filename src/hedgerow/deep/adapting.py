@@ -107,7 +107,7 @@ def choose_refinement(
     n_tried = len(tried)
     best = attempt(f"{steps} steps", replace(best[1], n_steps=steps), best)
     if len(tried) == n_tried:
-        # The time is up. All steps were better than a third of them on somites and vnc_sstem (docs/results.md, deep.md).
+        # The time is up. All steps were better than a third of them on somites and vnc_sstem (docs/results.md).
         fitting = min(int(seconds / max(of_a_step, 1e-9)), steps)
         best = (best[0], replace(best[1], n_steps=max(fitting, best[1].n_steps)))
     elif until is not None and best[1].n_steps == steps:
