@@ -1,11 +1,13 @@
 """Beside the U-Net: mean Dice on test images of a stack, its refined network, the convolutional level on top, and a
 U-Net trained as that level's networks are, from the same images.
 
-Sizes and normalisations of the networks are fixed; they were chosen on images that are neither trained nor tested on
-(docs/deep.md). Both sides have them. Every job is a process of its own, HEDGEROW_BENCH_AT_ONCE of them side by side,
-and its rows are kept in a file, so that a run that was ended goes on. HEDGEROW_BENCH_VNC names the folder of
-`vnc_sstem`; HEDGEROW_BENCH_SETS, the sets to run, with ";" between them. On a CPU it would take days, so there it runs
-only what that names.
+The stack has the settings that `hedgerow train` chooses: where the extra `pretrained` is installed, it and the networks
+on top read the pretrained network, which the U-Net does not. Sizes and normalisations of the networks are fixed; they
+were chosen on images that are neither trained nor tested on (docs/deep.md). Both sides have them.
+
+Every job is a process of its own, HEDGEROW_BENCH_AT_ONCE of them side by side, and its rows are kept in a file, so that
+a run that was ended goes on. HEDGEROW_BENCH_VNC names the folder of `vnc_sstem`; HEDGEROW_BENCH_SETS, the sets to run,
+with ";" between them. On a CPU it would take days, so there it runs only what that names.
 """
 
 from __future__ import annotations
@@ -78,6 +80,7 @@ def rows_of(name: str, model: str, seed: int, small: bool) -> Iterator[dict[str,
     from hedgerow.deep.members import levels_and_members
     from hedgerow.experiments.baselines import BaselineConfig, fit_baseline
     from hedgerow.forest.autocontext import grow_stack
+    from hedgerow.forest.choosing import settings_for
     from hedgerow.network.mapping import to_convnet
     from hedgerow.refinement.loop import refine_labelled
 
@@ -101,7 +104,7 @@ def rows_of(name: str, model: str, seed: int, small: bool) -> Iterator[dict[str,
         yield row(model, [net.predict_indices(image.planes) for image in test])
         return
     kinect = StackConfig.kinect(held_out="folds", n_trees=10, seed=seed)
-    stack = grow_stack(train, kinect if is_depth else StackConfig(seed=seed), progress=silent)
+    stack = grow_stack(train, kinect if is_depth else replace(settings_for(train), seed=seed), progress=silent)
     yield row("stack", [predict_indices(stack, image.planes) for image in test])
     refining = RefineConfig(seed=seed, held_out=0.0, pixels=PIXELS, n_steps=3 if small else 300)
     refining = refining if has_up else replace(refining, augment=TURNED)
@@ -142,7 +145,7 @@ def has_gpu() -> bool:
 
 
 def run(small: bool = False) -> str:
-    names = ["tiny"] if small else wanted()
+    names = ["tiny, 5"] if small else wanted()
     if not names:
         return "There is no GPU, and HEDGEROW_BENCH_SETS names no set: left out."
     jobs = [

@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("torch")
 
 from hedgerow.deep.folds import folds_of
-from hedgerow.deep.weighing import FEW, find_weights, mean_dice
+from hedgerow.deep.weighing import FEW, HANDICAP, find_weights, mean_dice
 from hedgerow.images.labelled import labelled_set
 from helpers.deep import pictures
 
@@ -75,6 +75,8 @@ def test_of_few_images_only_much_better_weights_replace_the_usual_ones():
     assert find_weights({"stack": one, "alone": worse}, target, usual, FEW) == usual
     much = {"stack": said(rng, target, 0.95), "alone": said(rng, target, 0.6)}
     assert find_weights(much, target, usual, FEW)["stack"] > 0.5
+    useless = {"stack": said(rng, target, 0.4), "alone": said(rng, target, 0.05)}
+    assert find_weights(useless, target, usual, HANDICAP)["stack"] > 0.5, "though all scores are low"
 
 
 def test_a_member_that_only_harms_counts_little():

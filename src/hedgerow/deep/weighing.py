@@ -8,8 +8,8 @@ import numpy as np
 from hedgerow.images.metrics import Scores, confusion
 
 STEPS = 10  # weights are multiples of 1 / STEPS
-CLEARLY = 0.002  # mean Dice: by less than this, other weights are no better than equal ones
-FEW = 0.1  # the same, where few images tell: 0.03 was passed by chance, and lost 0.03 on other images (docs/deep.md)
+CLEARLY = 0.002  # part of a mean Dice: by less than this, other weights are no better than equal ones
+FEW = 0.2  # the same, where few images tell: 0.03 of 0.4 were passed by chance, and lost 0.03 on others (docs/deep.md)
 ENOUGH = 10  # images below which they are few
 HANDICAP = 0.3
 """The same, where few images tell of networks that read. What they read of those comes from stacks of fewer images than
@@ -31,7 +31,7 @@ def find_weights(
     """A weight for each member; they sum to 1.
 
     said:   by member, held-out class probabilities (C,S) of the same pixels; target: (S,) class indices
-    usual:  weights that are kept unless others are better by more than `clearly`; None: equal ones, which are replaced
+    usual:  weights that are kept unless others are better by more than the part `clearly`; None: equal ones, replaced
             as well if a single member is better at all
     What replaces them are the best of all weights, those of single members included.
     """
@@ -42,7 +42,7 @@ def find_weights(
     # Of equally good ones, those that are closest to the usual: they rest on every member.
     best = max(found, key=lambda weights: (round(found[weights], 6), -float(np.square(weights - first).sum())))
     single = max(mean_dice(proba, target) for proba in said.values())
-    is_enough = found[best] <= at_first + clearly and (usual is not None or at_first >= single)
+    is_enough = (1 - clearly) * found[best] <= at_first and (usual is not None or at_first >= single)
     chosen = first if is_enough else np.array(best)
     return {name: float(weight) for name, weight in zip(names, chosen, strict=True)}
 
