@@ -22,6 +22,9 @@ pytest.importorskip("aiohttp")
 # s3fs leaves connections open, and Zarr what it was about to do when something else failed.
 pytestmark = pytest.mark.filterwarnings("ignore:[Uu]nclosed:ResourceWarning", "ignore:coroutine:RuntimeWarning")
 
+# Other requests of a write that failed are given up by zarr, which its coroutines may tell when they are collected.
+UNFINISHED = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch):
@@ -85,6 +88,7 @@ def test_from_s3_to_s3(bucket, stack, monkeypatch):
     assert not any("hedgerow" in name for name in system.find(inside))
 
 
+@UNFINISHED
 def test_a_bucket_that_answers_errors_now_and_then(bucket, stack, monkeypatch):
     """Reading and writing, before and after the bucket did what it was asked for: asked again, and no wrong pixels."""
     image, never = picture((100, 120)), 10**9
@@ -99,6 +103,7 @@ def test_a_bucket_that_answers_errors_now_and_then(bucket, stack, monkeypatch):
         server.fails_every = never
         result = open_image(Wanted(f"{bucket}/b.ome.zarr"))
         np.testing.assert_array_equal(result.read(result.whole)[0], stack.predict(image))
+    gc.collect()  # here, and not in another test
 
 
 def test_tiff_and_npy_from_s3(bucket, tmp_path):
@@ -123,6 +128,7 @@ def test_from_the_web(tmp_path, stack):
     np.testing.assert_array_equal(hr.read_image(tmp_path / "a.ome.zarr"), stack.predict(image))
 
 
+@UNFINISHED
 def test_a_server_that_fails_now_and_then_is_asked_again(tmp_path, stack):
     image = picture()
     write_ome_zarr(tmp_path / "image.ome.zarr", [image])
