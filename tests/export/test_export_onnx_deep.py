@@ -10,7 +10,7 @@ onnxruntime = pytest.importorskip("onnxruntime")
 torch = pytest.importorskip("torch")
 
 import hedgerow as hr
-from hedgerow.deep import deepstack, fitting
+from hedgerow.deep import deepstack
 from hedgerow.deep.convnet import ConvNet, InputScale
 from hedgerow.deep.unet import UNet
 from hedgerow.export import onnx_deep
@@ -18,7 +18,7 @@ from hedgerow.export.c import export_c
 from hedgerow.export.onnx_model import build, export_onnx
 from hedgerow.images.arrays import to_planes
 from helpers import encoded
-from helpers.deep import SMALL, STACK, pictures, small_deep, small_net
+from helpers.deep import SMALL, STACK, equal_weights, pictures, small_deep, small_net
 from helpers.refusals import assert_one_sentence, assert_refused
 
 ATOL = 1e-6  # 6e-8 was measured
@@ -28,8 +28,7 @@ SIZES = [(29, 37), (24, 32), (3, 50), (1, 1)]
 @pytest.fixture(scope="module")
 def equal():
     """All members count, whatever they are worth."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fitting, "find_weights", lambda said, target, *usual: {name: 1 / len(said) for name in said})
+    with equal_weights():
         yield
 
 

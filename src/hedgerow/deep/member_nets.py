@@ -123,9 +123,8 @@ class MemberNets:
         checkpoint, mark = self.work.state(f"{task.member}-{task.number}"), self._mark(task, conv)
         score = None if task.fold is None else self._scoring(net, task.fold)
         checks = train_network(
-            net.network, training, conv, score, stop=None if task.fold is not None else stop, checkpoint=checkpoint,
-            mark=mark, advance=advance,
-        )  # fmt: skip
+            net.network, training, conv, score, stop=stop, checkpoint=checkpoint, mark=mark, advance=advance
+        )
         if task.fold is None:
             return Trained(net, None, checks)
         held = self.folds.held(task.fold)

@@ -13,7 +13,7 @@ FEW = 0.2  # the same, where few images tell: 0.03 of 0.4 were passed by chance,
 ENOUGH = 10  # images below which they are few
 HANDICAP = 0.3
 """The same, where few images tell of networks that read. What they read of those comes from stacks of fewer images than
-what they will read later, so they look worse than they are: weights found on two images lost 0.06 on others."""
+what they will read later, so they look worse than they are: weights found on two images lost 0.04 on others."""
 
 
 def mean_dice(proba: np.ndarray, target: np.ndarray) -> float:
