@@ -291,6 +291,9 @@ class ConvConfig(Checked):
     weight_decay: float = setting(1e-2, 0.0, 1.0, "of AdamW")
     dice: float = setting(1.0, 0.0, 1e3, "weight of the added Dice loss, which counts classes, not pixels")
     augment: AugmentConfig = setting(AugmentConfig(rotation=15.0, scale=0.1, shift=0.1, brightness=0.2, contrast=0.2))
+    drop: float = setting(
+        0.5, 0.0, 1.0, "part of the crops in which what the stack says is left out, of networks that read it"
+    )
     orientations: int = setting(
         1, 1, 8, "predict the mean over so many turned and mirrored images; 8, all of them, if images have no up"
     )
@@ -311,9 +314,10 @@ class DeepConfig(Checked):
     4
     """
 
-    members: tuple[Literal["alone", "reading"], ...] = setting(
-        ("alone", "reading"),
-        about="convolutional networks beside the stack: alone reads the image; reading, also what the stack says of it",
+    members: tuple[Literal["alone", "reading", "pretrained"], ...] = setting(
+        ("alone", "reading", "pretrained"),
+        about="convolutional networks beside the stack: alone reads the image; reading, also what the stack says of "
+        "it; pretrained is joined by EfficientNet-Lite0, where the extra `pretrained` is installed",
     )
     n_folds: int = setting(4, 2, 32, "parts of the images; the stack is made again without each, to predict that one")
     n_networks: int = setting(4, 1, 32, "networks of each member; what they say is averaged")
@@ -322,7 +326,7 @@ class DeepConfig(Checked):
         5, 2, 1000, "with fewer images, no network reads the stack or leaves any out, and all networks count the same"
     )
     features: Literal["none", "encoder", "all"] = setting(
-        "encoder", about="features of the stack that the networks read as well: those of its pretrained encoder, or all"
+        "none", about="features of the stack that the networks read as well: those of its pretrained encoder, or all"
     )
     conv: ConvConfig = setting(ConvConfig())
     seed: int = setting(0, 0, 2**63 - 1, "the same seed gives the same model")

@@ -112,3 +112,26 @@ def test_images_of_one_size_are_looked_up_together_as_they_are_one_by_one(is_bla
         alone, labels = _parts([one], source[k : k + 1])
         assert torch.equal(planes[k], alone[0])
         assert torch.equal(target[k], labels[0])
+
+
+@pytest.mark.parametrize("is_blank", [False, True])
+def test_what_the_level_before_says_is_left_out_of_a_part_of_the_crops(is_blank):
+    of = sheet(image(n_planes=4), n_inputs=2, n_before=1, is_blank=is_blank)
+    config = ConvConfig(batch=4, crop=16, augment=STRONG)
+    whole = [draw_batch([of], replace(config, drop=0.0), step) for step in range(50)]
+    dropped = [draw_batch([of], replace(config, drop=0.3), step) for step in range(50)]
+    gone = 0
+    for with_all, one in zip(whole, dropped, strict=True):
+        for crop in range(4):
+            is_gone = bool((one.planes[crop, 3] == 0).all())
+            expected = with_all.planes[crop].clone()
+            expected[3] *= not is_gone
+            torch.testing.assert_close(one.planes[crop], expected, rtol=0, atol=0)  # and nothing else changes
+            gone += is_gone
+    assert 40 <= gone <= 80  # of 200
+    assert (draw_batch([of], replace(config, drop=1.0), 0).planes[:, 3] == 0).all()
+
+
+def test_networks_that_read_nothing_are_given_all_they_read():
+    of, config = sheet(image(n_planes=2)), ConvConfig(batch=4, crop=16, drop=1.0)
+    assert (draw_batch([of], config, 0).planes != 0).all()

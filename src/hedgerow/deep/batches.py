@@ -26,6 +26,7 @@ class Sheet:
               level before, by a model that did not see the image
     n_inputs: how many of the planes are the image's
     target:   (H,W) uint8 class index, UNLABELLED_INDEX where there is no label
+    n_before: how many, the last ones, are of the level before
     is_blank: whether there are pixels where nothing was seen (depth), all 0; then pixels are looked up, never blended,
               and the last of the image's planes is 1 where something was seen
     """
@@ -33,6 +34,7 @@ class Sheet:
     planes: Tensor
     n_inputs: int
     target: Tensor
+    n_before: int = 0
     is_blank: bool = False
 
     @property
@@ -86,7 +88,16 @@ def draw_batch(sheets: Sequence[Sheet], config: ConvConfig, step: int) -> Batch:
     n = len(drawn) if is_quick else 1
     each = [_parts(drawn[k : k + n], source[k : k + n]) for k in range(0, len(drawn), n)]
     planes, target = (torch.cat([part[which] for part in each]) for which in range(2))
-    return Batch((_nearer if drawn[0].is_blank else _lit)(planes, drawn, lights), target)
+    planes = (_nearer if drawn[0].is_blank else _lit)(planes, drawn, lights)
+    if drawn[0].n_before:
+        _drop(planes[:, -drawn[0].n_before :], config, step)
+    return Batch(planes, target)
+
+
+def _drop(before: Tensor, config: ConvConfig, step: int) -> None:
+    """Set what the level before says (N,C,h,w) to 0 in some crops, so that a network does not merely repeat it."""
+    gone = np.random.default_rng((config.seed, 13, step)).random(len(before)) < config.drop
+    before[np.flatnonzero(gone).tolist()] = 0
 
 
 def _turn(n: int, config: ConvConfig, number: int) -> int:

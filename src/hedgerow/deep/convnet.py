@@ -83,7 +83,8 @@ class ConvNet:
         """An image with labels as this network reads it, on its device; the rest as in `read`."""
         planes = self.read(image.planes, features, before)
         target = torch.from_numpy(np.array(image.target)).to(self.device)
-        return Sheet(planes, self.scale.n_outputs, target, self.scale.blank is not None)
+        n_before = len(before) if self.reads and before is not None else 0
+        return Sheet(planes, self.scale.n_outputs, target, n_before, self.scale.blank is not None)
 
     def read(self, image: np.ndarray, features: np.ndarray | None, before: np.ndarray | None) -> Tensor:
         """(M,H,W) what it reads, on its device.

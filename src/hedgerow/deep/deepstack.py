@@ -119,9 +119,9 @@ class DeepStack(Answers):
 
     @property
     def receptive_field(self) -> int:
-        """How far, in pixels, the image can influence a prediction: normalised by itself, all of a square does."""
-        by_image = any(net.network.norm == "image" for nets in self.nets.values() for net in nets)
-        return self.base.receptive_field + self.level_reach(self.base.n_levels) + (CELL if by_image else 0)
+        """How far, in pixels, the image can influence a prediction; of some networks, all of a square does."""
+        sees_all = any(net.network.sees_all for nets in self.nets.values() for net in nets)
+        return self.base.receptive_field + self.level_reach(self.base.n_levels) + (CELL if sees_all else 0)
 
     def moved(self, device: str) -> DeepStack:
         """A new copy that runs on another device."""

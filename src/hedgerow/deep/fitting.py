@@ -17,11 +17,12 @@ from hedgerow.deep.deepstack import STACK, DeepStack
 from hedgerow.deep.folds import Folds, folds_of
 from hedgerow.deep.held_out import held_out_proba
 from hedgerow.deep.kept import Work
-from hedgerow.deep.member_nets import ALONE, READING, MemberNets, Task, Trained
+from hedgerow.deep.member_nets import ALONE, PRETRAINED, READING, MemberNets, Task, Trained
 from hedgerow.deep.record import Deepening
 from hedgerow.deep.weighing import ENOUGH, FEW, HANDICAP, find_weights, mean_dice
 from hedgerow.encoders.devices import OneThread
 from hedgerow.errors import ConfigError, InputError
+from hedgerow.forest import choosing
 from hedgerow.forest.groups import groups_of
 from hedgerow.images.labelled import Images, LabelledSet
 from hedgerow.network.stacknet import StackNet
@@ -29,7 +30,7 @@ from hedgerow.predict.evaluate import labelled_for
 from hedgerow.progress import Report, reporting
 
 JUDGES = 2  # networks of a member that leave a fold out
-__all__ = ["ALONE", "READING", "deepen"]
+__all__ = ["ALONE", "PRETRAINED", "READING", "deepen"]
 
 
 def deepen(
@@ -134,16 +135,22 @@ def is_few(config: DeepConfig, labelled: LabelledSet) -> bool:
 
 
 def members_of(config: DeepConfig, labelled: LabelledSet) -> list[str]:
-    """The convolutional members for these images."""
-    return [ALONE] if is_few(config, labelled) else list(config.members)
+    """The convolutional members for these images, of few ones none that reads; those that can be trained here."""
+    left_out = {READING} if is_few(config, labelled) else set()
+    if not choosing.encoder_is_here():
+        left_out.add(PRETRAINED)
+    return [member for member in config.members if member not in left_out] or [ALONE]
 
 
 def tasks_of(config: DeepConfig, labelled: LabelledSet) -> list[Task]:
     """The networks to train. Of each member JUDGES leave a fold out, each another one, which tells what they are worth
     and when to stop; the others see everything. Of few images one more network is the judge, and only that."""
     if is_few(config, labelled):
-        seeing = [Task(ALONE, number, None) for number in range(config.n_networks)]
-        return [*seeing, Task(ALONE, config.n_networks, 0)]
+        return [
+            Task(member, number, None if number < config.n_networks else 0)
+            for member in members_of(config, labelled)
+            for number in range(config.n_networks + 1)
+        ]
     return [
         Task(member, number, number if number < JUDGES else None)
         for member in members_of(config, labelled)

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 import torch
@@ -13,8 +14,12 @@ from hedgerow.deep.batches import Sheet
 from hedgerow.deep.convnet import ConvNet, fit_scale
 from hedgerow.deep.folds import Folds
 from hedgerow.deep.kept import Work
+from hedgerow.deep.pretrained import PretrainedUNet
 from hedgerow.deep.training import Advance, start_at_shares, train_network, when_to_stop
 from hedgerow.deep.unet import UNet
+from hedgerow.encoders.known import find
+from hedgerow.encoders.protocol import TorchEncoder
+from hedgerow.encoders.store import LITE0
 from hedgerow.features.encoder import EncoderFeatures
 from hedgerow.features.joined import Joined
 from hedgerow.files import fingerprint
@@ -25,7 +30,7 @@ from hedgerow.network.stacknet import StackNet
 from hedgerow.progress import Report
 from hedgerow.threads import get_threads, map_threads
 
-ALONE, READING = "alone", "reading"
+ALONE, READING, PRETRAINED = "alone", "reading", "pretrained"
 SAMPLES = 2**18  # held-out pixels, over all images, that members are weighed by
 TIMED = 3  # steps
 _SEEDING = threading.Lock()  # PyTorch has one generator for all threads
@@ -105,8 +110,10 @@ class MemberNets:
         return list(map_threads(run, numbers) if self.device.type == "cpu" else map(run, numbers))
 
     def seconds_of_a_step(self, tasks: Sequence[Task]) -> float:
-        """As measured now, while as many networks train as will."""
-        at_once = tasks[: get_threads()] if self.device.type == "cpu" else tasks[:1]
+        """Of the slowest member, as measured now, while as many networks train as will."""
+        first = list({task.member: task for task in tasks}.values())
+        n_at_once = get_threads() if self.device.type == "cpu" else 1
+        at_once = [*first, *tasks[: max(min(n_at_once, len(tasks)) - len(first), 0)]]
         times: list[list[float]] = [[] for _ in at_once]
 
         def run(number: int) -> Trained:
@@ -152,7 +159,7 @@ class MemberNets:
     def _begun(self, task: Task) -> tuple[ConvNet, list[Sheet], ConvConfig]:
         """A network that has learned nothing yet, what it will learn from, and how."""
         conv = replace(self.config.conv, seed=self.config.seed * 1000 + task.number)
-        net = self._new(task.member, conv)
+        net = self._new(task, conv)
         training = [
             net.sheet(replace(image, target=target), self.features[i], self.before[i])
             for i, image in enumerate(self.labelled)
@@ -161,13 +168,17 @@ class MemberNets:
         start_at_shares(net.network.class_bias, training)
         return net, training, conv
 
-    def _new(self, member: str, conv: ConvConfig) -> ConvNet:
-        n_classes, reads = self.labelled.n_classes, member == READING
+    def _new(self, task: Task, conv: ConvConfig) -> ConvNet:
+        n_classes, reads = self.labelled.n_classes, task.member == READING
         first, end = self.read_features
         n_inputs = self.scale.n_outputs + end - first + (n_classes if reads else 0)
         with _SEEDING, torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(conv.seed)
-            network = UNet(n_inputs, n_classes, conv.base, conv.n_down, conv.widest, conv.norm)
+            network = unet_of(task.member)(n_inputs, n_classes, conv.base, conv.n_down, conv.widest, conv.norm)
+        if isinstance(network, PretrainedUNet):
+            network.start_from(cast(TorchEncoder, find(LITE0.name)).weights, self.scale.n_outputs)
+            # Every other one trains these weights too. Both kinds err in different places; see docs/deep.md.
+            network.pretrained.requires_grad_(task.number % 2 == 1)
         return ConvNet(network.to(self.device), self.scale, (first, end), reads, conv.orientations)
 
     def _training_target(self, i: int, fold: int | None) -> np.ndarray | None:
@@ -189,6 +200,11 @@ class MemberNets:
         """(C,S): planes (C,H,W) at the labelled pixels of a fold, on a lattice."""
         target = self.folds.target(i, fold)[:: self.step, :: self.step]
         return np.asarray(planes[:, :: self.step, :: self.step][:, target != UNLABELLED_INDEX], np.float32)
+
+
+def unet_of(member: str) -> type[UNet]:
+    """The class of the networks of a member."""
+    return PretrainedUNet if member == PRETRAINED else UNet
 
 
 def features_read(net: StackNet, config: DeepConfig) -> tuple[int, int]:

@@ -6,7 +6,8 @@ import numpy as np
 
 from hedgerow.deep.convnet import ConvNet
 from hedgerow.deep.deepstack import STACK, DeepStack
-from hedgerow.deep.fitting import ALONE, READING
+from hedgerow.deep.fitting import ALONE, PRETRAINED, READING
+from hedgerow.deep.pretrained import PretrainedUNet
 from hedgerow.forest.level_input import LevelPlan
 from hedgerow.images.regions import Region
 
@@ -37,7 +38,7 @@ class Member:
 def members(model: DeepStack) -> list[Member]:
     """The stack, the convolutional members, and those that were tried and count nothing."""
     scores = model.record.scores
-    names = [STACK, *(name for name in (ALONE, READING) if name in model.nets or name in scores)]
+    names = [STACK, *(name for name in (ALONE, READING, PRETRAINED) if name in model.nets or name in scores)]
     return [_member(model, name) for name in names]
 
 
@@ -60,6 +61,8 @@ def _reads(net: ConvNet, n_features: int) -> str:
         what.append(f"{'all ' if end - first == n_features else ''}{end - first} features of the stack")
     if net.reads:
         what.append("what the stack says of it")
+    if isinstance(net.network, PretrainedUNet):
+        what.append("what EfficientNet-Lite0 makes of it")
     return what[0] if len(what) == 1 else f"{', '.join(what[:-1])} and {what[-1]}"
 
 

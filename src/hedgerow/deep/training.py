@@ -7,6 +7,7 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 
 from hedgerow.config import ConvConfig
 from hedgerow.deep.batches import Sheet, draw_batch
+from hedgerow.deep.pretrained import KNOWN
 from hedgerow.deep.steps import step_of
 from hedgerow.errors import ConfigError
 from hedgerow.forest.history import Check
@@ -25,6 +27,7 @@ log = logging.getLogger("hedgerow")
 RISING = 1 / 3  # part of the steps in which the learning rate rises
 FIRST, LAST = 1 / 25, 1e-4  # learning rates of the first and the last step, relative to the highest
 SLOW_MOMENTUM, FAST_MOMENTUM = 0.95, 0.85  # at the lowest and at the highest rate
+PRETRAINED_RATE = 0.1  # of pretrained weights, relative to the others
 CLEARLY = 0.02  # mean Dice; at the end the rate is low and scores hardly change, so a fall by this is no chance
 Advance = Callable[[int, float | None], None]
 """Is told the number of steps done and the latest held-out score."""
@@ -75,7 +78,7 @@ def train_network(
     order = torch.channels_last if is_gpu else torch.contiguous_format
     network.to(memory_format=order)  # type: ignore[call-overload]
     decay = config.weight_decay
-    optimiser = torch.optim.AdamW(network.parameters(), config.learning_rate, weight_decay=decay, fused=is_gpu)
+    optimiser = torch.optim.AdamW(_groups(network), config.learning_rate, weight_decay=decay, fused=is_gpu)
     step_on = step_of(network, config.dice)
     state = State(0, _weights(network), good=_weights(network))
     if checkpoint is not None and checkpoint.exists():
@@ -89,7 +92,7 @@ def train_network(
         batch = draw_batch(sheets, config, state.step)
         rate, momentum = one_cycle(config, state.step)
         for group in optimiser.param_groups:
-            group["lr"], group["betas"] = rate, (momentum, 0.999)
+            group["lr"], group["betas"] = rate * group["part"], (momentum, 0.999)
         losses.append(step_on(batch))
         optimiser.step()
         state.step += 1
@@ -107,6 +110,16 @@ def train_network(
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     network.eval().requires_grad_(False)
     return state.checks
+
+
+def _groups(network: nn.Module) -> list[dict[str, Any]]:
+    """The weights that are trained, and what part of the rate they learn at: a small one if they know something."""
+    known: list[Tensor] = []
+    own: list[Tensor] = []
+    for name, weight in network.named_parameters():
+        if weight.requires_grad:
+            (known if name.startswith(KNOWN) else own).append(weight)
+    return [{"params": own, "part": 1.0}, *([{"params": known, "part": PRETRAINED_RATE}] if known else [])]
 
 
 def when_to_stop(checks: Sequence[Sequence[Check]], n_steps: int) -> int:

@@ -1,5 +1,6 @@
 """The U-Net: a convolutional network that looks at ever coarser scales and comes back to full resolution."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Literal
 
@@ -72,20 +73,31 @@ class UNet(nn.Module):
 
     @property
     def reach(self) -> int:
-        """How far, in pixels, a pixel's scores may depend on others, but for `ImageNorm`; a multiple of the stride.
+        """How far, in pixels, a pixel's scores may depend on others, unless it `sees_all`; a multiple of the stride.
 
         Each scale has four 3 x 3 convolutions, the coarsest two; and where in a coarse pixel a fine one lies adds up to
         one coarse pixel more: 4 (2^n - 1) + 2 * 2^n + 2^n, rounded up.
         """
         return 7 * self.stride
 
+    @property
+    def sees_all(self) -> bool:
+        """Whether all that is seen at once may decide about a pixel, and not just what is within reach."""
+        return self.norm == "image"
+
+    def beside(self, whole: Tensor) -> Sequence[Tensor | None]:
+        """For each scale below full resolution what it reads of planes (N,M,H,W) beside its own features: nothing."""
+        return [None] * self.n_down
+
     def forward(self, planes: Tensor) -> Tensor:
         """Class scores (N,C,H,W) of planes (N,M,H,W) of any height and width."""
-        found = self.down[0](padded(planes, self.stride))
+        whole = padded(planes, self.stride)
+        found = self.down[0](whole)
         passed_by = []
-        for deeper in self.down[1:]:
+        for deeper, beside in zip(self.down[1:], self.beside(whole), strict=True):
             passed_by.append(found)
-            found = deeper(functional.max_pool2d(found, 2))
+            found = functional.max_pool2d(found, 2)
+            found = deeper(found if beside is None else torch.cat([found, beside], dim=1))
         for up, merge in zip(self.up, self.merge, strict=True):
             found = merge(torch.cat([passed_by.pop(), up(found)], dim=1))
         return self.class_bias + self.score(found)[..., : planes.shape[2], : planes.shape[3]]

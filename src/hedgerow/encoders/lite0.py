@@ -27,29 +27,38 @@ class Lite0(PublishedEncoder):
     multiple = 32
 
     def outputs(self, picture: Tensor, names: Sequence[str]) -> list[Tensor]:
-        last = max(int(name[1:]) for name in names)
-        x = F.relu6(self._conv("stem", (picture[None] - CENTRE) / SPREAD, 2))
-        found, block = {}, 0
-        for number, (n_blocks, _, stride, _, _) in enumerate(STAGES[:last], 1):
-            for first in range(n_blocks):
-                x = self._block(block, x, stride if first == 0 else 1)
-                block += 1
-            found[f"s{number}"] = x[0]
-        return [found[name] for name in names]
+        here = {name: weight.to(picture.device) for name, weight in self.weights.items()}
+        numbers = [int(name[1:]) for name in names]
+        found = stage_outputs(here, (picture[None] - CENTRE) / SPREAD, max(numbers))
+        return [found[number - 1][0] for number in numbers]
 
-    def _block(self, number: int, x: Tensor, stride: int) -> Tensor:
-        wide = F.relu6(self._conv(f"{number}.expand", x)) if number else x
-        deep = F.relu6(self._conv(f"{number}.depthwise", wide, stride, groups=wide.shape[1]))
-        narrow = self._conv(f"{number}.project", deep)
-        return narrow + x if stride == 1 and narrow.shape == x.shape else narrow
 
-    def _conv(self, name: str, x: Tensor, stride: int = 1, groups: int = 1) -> Tensor:
-        """A convolution whose output i looks at inputs around stride * i, with zeros beyond (TensorFlow's "same")."""
-        weight, bias = (self.weights[f"{name}.{part}"].to(x.device) for part in ("weight", "bias"))
-        beyond = weight.shape[-1] - stride  # sides are multiples of 32
-        if beyond > 0:
-            x = F.pad(x, (beyond // 2, beyond - beyond // 2) * 2)
-        return F.conv2d(x, weight, bias, stride, groups=groups)
+def stage_outputs(weights: Mapping[str, Tensor], pictures: Tensor, n_stages: int) -> list[Tensor]:
+    """(N,c,h,w) of each of the first stages, of pictures (N,3,H,W) about 0; sides are multiples of the strides."""
+    x = F.relu6(_conv(weights, "stem", pictures, 2))
+    found, block = [], 0
+    for n_blocks, _, stride, _, _ in STAGES[:n_stages]:
+        for first in range(n_blocks):
+            x = _block(weights, block, x, stride if first == 0 else 1)
+            block += 1
+        found.append(x)
+    return found
+
+
+def _block(weights: Mapping[str, Tensor], number: int, x: Tensor, stride: int) -> Tensor:
+    wide = F.relu6(_conv(weights, f"{number}.expand", x)) if number else x
+    deep = F.relu6(_conv(weights, f"{number}.depthwise", wide, stride, groups=wide.shape[1]))
+    narrow = _conv(weights, f"{number}.project", deep)
+    return narrow + x if stride == 1 and narrow.shape == x.shape else narrow
+
+
+def _conv(weights: Mapping[str, Tensor], name: str, x: Tensor, stride: int = 1, groups: int = 1) -> Tensor:
+    """A convolution whose output i looks at inputs around stride * i, with zeros beyond (TensorFlow's "same")."""
+    weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
+    beyond = weight.shape[-1] - stride  # sides are multiples of the stride
+    if beyond > 0:
+        x = F.pad(x, (beyond // 2, beyond - beyond // 2) * 2)
+    return F.conv2d(x, weight, bias, stride, groups=groups)
 
 
 def folded(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:

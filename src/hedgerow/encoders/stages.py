@@ -43,6 +43,14 @@ def last_weights(encoder: str, layers: Sequence[str]) -> Shapes:
     return found[-1] if found and all(found) else {}
 
 
+def lite0_weights(n_stages: int) -> Shapes:
+    """Name -> shape of the weights of its first stages, and of what comes before these."""
+    found = _pair("stem", LITE0_STEM, 3, 3, 3)
+    for stage in range(n_stages):
+        found |= _lite0_stage(stage)
+    return found
+
+
 def _weights_of(encoder: str, layer: str) -> Shapes:
     if encoder == "lite0" and layer in [f"s{number}" for number in range(1, len(LITE0) + 1)]:
         return _lite0_stage(int(layer[1:]) - 1)

@@ -1,8 +1,8 @@
 """The convolutional level of a deep stack as ONNX nodes, its weights among them; `deep.deepstack` is the definition.
 
 Networks run on the whole image at once, not on squares. What surrounds a square there is as wide as a network sees, and
-squares begin where coarse pixels do, so that both agree up to rounding; but for networks that normalise over the image,
-which for images of several squares is another one.
+squares begin where coarse pixels do, so that both agree up to rounding; but for networks that see all of what they are
+given (`UNet.sees_all`), which for images of several squares is another thing.
 """
 
 from collections.abc import Iterable
@@ -14,10 +14,12 @@ from torch import Tensor, nn
 
 from hedgerow.deep.convnet import ConvNet, InputScale
 from hedgerow.deep.deepstack import CELL, STACK, DeepStack
+from hedgerow.deep.pretrained import PICTURE, PretrainedUNet
 from hedgerow.deep.unet import EPSILON, ImageNorm, UNet
 from hedgerow.encoders.onnx_network import LARGEST
 from hedgerow.errors import InputError
 from hedgerow.export.onnx_graph import REAL, Graph
+from hedgerow.export.onnx_lite0 import stage_outputs
 
 FLIPPED = ((), (2,), (2, 3), (3,))  # axes to reverse for so many quarter turns, odd ones after a transposition
 
@@ -39,8 +41,8 @@ def about_deep(model: DeepStack) -> dict[str, str]:
     """What the metadata of a file says about the convolutional level."""
     networks = [net.network for nets in model.nets.values() for net in nets]
     stride = max((network.stride for network in networks), default=1)
-    by_image = any(network.norm == "image" for network in networks)
-    agrees = f"is the same only for images of up to {CELL} pixels a side" if by_image else "agrees up to rounding"
+    sees_all = any(network.sees_all for network in networks)
+    agrees = f"is the same only for images of up to {CELL} pixels a side" if sees_all else "agrees up to rounding"
     return {
         "convolutional_level": f"it runs on the whole image at once, where Hedgerow takes squares of {CELL} pixels "
         f"with their surroundings, which {agrees}; parts of an image that are run on their own must begin "
@@ -147,7 +149,7 @@ class _Network:
     """A U-Net, whose weights become constants once and whose nodes are added for every orientation."""
 
     def __init__(self, graph: Graph, network: UNet) -> None:
-        self.graph = graph
+        self.graph, self.network = graph, network
         self.down, self.up, self.merge = (
             [_layers(graph, cast(nn.Sequential, part)) for part in parts]
             for parts in (network.down, network.up, network.merge)
@@ -158,12 +160,23 @@ class _Network:
         """`UNet.forward`: class scores (N,C,H,W) of planes (N,M,H,W) whose sides are multiples of the stride."""
         node = self.graph.node
         found, passed_by = self._through(self.down[0], planes), []
-        for deeper in self.down[1:]:
+        for deeper, beside in zip(self.down[1:], self._beside(planes), strict=True):
             passed_by.append(found)
-            found = self._through(deeper, node("MaxPool", found, kernel_shape=[2, 2], strides=[2, 2]))
+            found = node("MaxPool", found, kernel_shape=[2, 2], strides=[2, 2])
+            found = self._through(deeper, found if beside is None else node("Concat", found, beside, axis=1))
         for up, merge in zip(self.up, self.merge, strict=True):
             found = self._through(merge, node("Concat", passed_by.pop(), self._through(up, found), axis=1))
         return node("Conv", found, *self.score)
+
+    def _beside(self, planes: str) -> list[str | None]:
+        """`UNet.beside`"""
+        network = self.network
+        if not isinstance(network, PretrainedUNet):
+            return [None] * network.n_down
+        picture = self.graph.node("Conv", planes, _array(network.pretrained[PICTURE]))
+        weights = {name: _array(weight) for name, weight in network.published().items()}
+        stages = stage_outputs(self.graph, picture, weights, network.n_stages)
+        return [None if stage is None else stages[stage - 1] for stage in network.joining]
 
     def _through(self, layers: list[_Layer], planes: str) -> str:
         for layer in layers:

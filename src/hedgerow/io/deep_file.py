@@ -8,9 +8,9 @@ import torch
 from hedgerow.config import ConvConfig, DeepConfig
 from hedgerow.deep.convnet import ConvNet, InputScale
 from hedgerow.deep.deepstack import STACK, DeepStack
-from hedgerow.deep.member_nets import ALONE, READING
+from hedgerow.deep.member_nets import ALONE, PRETRAINED, READING, unet_of
 from hedgerow.deep.record import Deepening
-from hedgerow.deep.unet import NORMS, Norm, UNet
+from hedgerow.deep.unet import NORMS, UNet
 from hedgerow.errors import ModelError, refuse_unless
 from hedgerow.features.protocol import are_statistics
 from hedgerow.io.checks import number, table, whole
@@ -19,7 +19,7 @@ from hedgerow.settings import limits_of
 
 PREFIX = "deep."
 SIZES = ("base", "n_down", "widest")  # of a network
-MEMBERS = (ALONE, READING)
+MEMBERS = (ALONE, READING, PRETRAINED)
 MAX_NETS = limits_of(DeepConfig, "n_networks")[1]
 _COUNTER = "num_batches_tracked"  # of the normalisation in training; a trained network does not use it
 
@@ -76,9 +76,11 @@ def rebuild(base: StackNet, described: dict[str, Any], given: dict[str, np.ndarr
     nets = {}
     for name, count in counts.items():
         n_inputs = scale.n_outputs + end - first + (base.n_classes if name == READING else 0)
-        of_member = [
-            _network(n_inputs, base.n_classes, sizes, norm, _taken(given, f"{PREFIX}{name}.{k}.")) for k in range(count)
-        ]
+        of_member = []
+        for k in range(count):
+            with torch.device("meta"):  # its shapes are known before any memory is asked for
+                begun = unet_of(name)(n_inputs, base.n_classes, **sizes, norm=norm)
+            of_member.append(_filled(begun, _taken(given, f"{PREFIX}{name}.{k}.")))
         nets[name] = tuple(
             ConvNet(network, scale, (first, end), name == READING, orientations) for network in of_member
         )
@@ -91,10 +93,8 @@ def _taken(given: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
     return {name.removeprefix(prefix): given.pop(name) for name in list(given) if name.startswith(prefix)}
 
 
-def _network(n_inputs: int, n_classes: int, sizes: dict[str, int], norm: Norm, given: dict[str, np.ndarray]) -> UNet:
-    """A network with these weights; its shapes are known before any memory is asked for."""
-    with torch.device("meta"):
-        network = UNet(n_inputs, n_classes, **sizes, norm=norm)
+def _filled(network: UNet, given: dict[str, np.ndarray]) -> UNet:
+    """A network that has no weights yet, with these."""
     state = network.state_dict()
     shapes = {name: tuple(tensor.shape) for name, tensor in state.items() if not name.endswith(_COUNTER)}
     refuse_unless({name: array.shape for name, array in given.items()} == shapes, "its networks do not fit")

@@ -1,0 +1,92 @@
+"""A U-Net whose way down is joined by a network that was trained on ImageNet, EfficientNet-Lite0, and trains along.
+
+What that one knows of edges, textures and things is worth much where there are few images. All its weights become part
+of the model, so the model needs nothing else to run.
+"""
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from hedgerow.deep.unet import Norm, UNet, block
+from hedgerow.encoders.lite0 import stage_outputs
+from hedgerow.encoders.stages import LAYERS, lite0_weights
+
+CONTRAST = 0.5  # a standard deviation of the image, where the pretrained network has from -1 to 1 for black and white
+PICTURE = "picture"  # the weights that make a picture of three channels of what is read
+KNOWN = "pretrained."  # begins the names of the weights that are not its own
+_STRIDES = [layer.stride for layer in LAYERS["lite0"]]
+
+
+class PretrainedUNet(UNet):
+    """On each scale below full resolution it reads, beside its own features, the last stage of that stride.
+
+    pretrained: the weights that are not its own; they are trained at a lower rate
+    joining:    of each scale, full resolution excepted, the number of the stage that joins it
+    n_stages:   how many are computed
+    """
+
+    def __init__(
+        self, n_inputs: int, n_classes: int, base: int, n_down: int, widest: int, norm: Norm = "batch"
+    ) -> None:
+        super().__init__(n_inputs, n_classes, base, n_down, widest, norm)
+        widths = [min(base * 2**level, widest) for level in range(n_down + 1)]
+        # Of each scale the number of the stage that joins it; the pretrained network has no seventh scale.
+        self.joining = [_last_stage(2**level) for level in range(1, n_down + 1)]
+        for level, ((above, here), stage) in enumerate(zip(pairwise(widths), self.joining, strict=True), 1):
+            self.down[level] = block(above + _channels(stage), here, norm)
+        self.n_stages = max(stage or 0 for stage in self.joining)
+        self._names = lite0_weights(self.n_stages)
+        shapes = {PICTURE: (3, n_inputs, 1, 1), **self._names}
+        self.pretrained = nn.ParameterDict(
+            {_key(name): nn.Parameter(torch.zeros(shape)) for name, shape in shapes.items()}
+        )
+
+    @property
+    def sees_all(self) -> bool:
+        """The coarsest stages see up to 425 pixels each way, though little of what is so far away matters."""
+        return True
+
+    def start_from(self, weights: Mapping[str, Tensor], n_image: int) -> None:
+        """Take over the published weights; n_image: how many of the planes that are read are the image's, the first."""
+        with torch.no_grad():
+            for name in self._names:
+                self.pretrained[_key(name)].copy_(weights[name])
+            self.pretrained[PICTURE].copy_(picture_weights(n_image, self.pretrained[PICTURE].shape[1]))
+
+    def published(self) -> dict[str, Tensor]:
+        """The weights that were published, as they are now, by the names that they have in `lite0`."""
+        return {name: self.pretrained[_key(name)] for name in self._names}
+
+    def beside(self, whole: Tensor) -> list[Tensor | None]:
+        picture = functional.conv2d(whole, self.pretrained[PICTURE])
+        stages = stage_outputs(self.published(), picture, self.n_stages)
+        return [None if stage is None else stages[stage - 1] for stage in self.joining]
+
+
+def picture_weights(n_image: int, n_inputs: int) -> Tensor:
+    """(3,M,1,1): red, green and blue are the image's channels in their order; of one or two some are repeated, and of
+    more than three each is a mean of neighbours."""
+    found = torch.zeros(3, n_inputs, 1, 1)
+    for colour in range(3):
+        first = colour * n_image // 3
+        end = max((colour + 1) * n_image // 3, first + 1)
+        found[colour, first:end] = CONTRAST / (end - first)
+    return found
+
+
+def _last_stage(stride: int) -> int | None:
+    """The number, from 1, of the last stage with this stride."""
+    return len(_STRIDES) - _STRIDES[::-1].index(stride) if stride in _STRIDES else None
+
+
+def _channels(stage: int | None) -> int:
+    return 0 if stage is None else LAYERS["lite0"][stage - 1].n_channels
+
+
+def _key(name: str) -> str:
+    """PyTorch's names of weights have no full stops."""
+    return name.replace(".", "_")
