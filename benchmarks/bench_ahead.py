@@ -1,8 +1,8 @@
 """Beside the U-Net: mean Dice on test images of a stack, its refined network, the convolutional level on top, and a
 U-Net trained as that level's networks are, from the same images.
 
-The stack has the settings that `hedgerow train` chooses: where the extra `pretrained` is installed, it and the networks
-on top read the pretrained network, which the U-Net does not. Sizes and normalisations of the networks are fixed; they
+The stack has the settings that `hedgerow train` chooses: where the extra `pretrained` is installed, it reads the
+pretrained network, which also joins some of the networks on top, but not the U-Net. Sizes and normalisations of the networks are fixed; they
 were chosen on images that are neither trained nor tested on (docs/deep.md). Both sides have them.
 
 Every job is a process of its own, HEDGEROW_BENCH_AT_ONCE of them side by side, and its rows are kept in a file, so that
@@ -33,7 +33,7 @@ from measure import DRAWN, table
 
 TITLE = "Beside the U-Net"
 SEEDS = range(3)
-N_NETWORKS = 6  # of each member, as `--effort best` trains on a GPU
+N_NETWORKS = 4  # of each member, as `--effort best` trains on a GPU
 PIXELS = 8192  # of a step of refinement, as on a CPU
 KEPT = DRAWN / "ahead.jsonl"
 MODELS = ("U-Net", "FCN", "stack", "refined", "best")

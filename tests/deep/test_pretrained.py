@@ -1,5 +1,6 @@
 """The U-Net that a network trained on ImageNet joins."""
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -9,13 +10,16 @@ torch = pytest.importorskip("torch")
 
 import hedgerow as hr
 from hedgerow.config import ConvConfig
+from hedgerow.deep import fitting, member_nets
 from hedgerow.deep.batches import Sheet
 from hedgerow.deep.pretrained import PICTURE, PretrainedUNet, picture_weights
 from hedgerow.deep.training import PRETRAINED_RATE, train_network
 from hedgerow.encoders.stages import LAYERS, lite0_weights
 from hedgerow.forest import choosing
+from hedgerow.images.labelled import labelled_set
 from hedgerow.io import model_file
-from helpers.deep import SMALL, equal_weights, pictures, small_deep
+from hedgerow.threads import threads
+from helpers.deep import SMALL, equal_weights, pictures, small_deep, small_net
 
 
 def random_weights(n_stages=7, seed=0):
@@ -161,12 +165,14 @@ def test_few_images_have_it_too(published):
     assert {name: len(nets) for name, nets in deep.nets.items()} == {"alone": 2, "pretrained": 2}
 
 
-def test_without_the_weights_there_is_no_such_member(monkeypatch):
+def test_without_the_weights_networks_alone_take_their_place(monkeypatch):
     monkeypatch.setattr(choosing, "encoder_is_here", lambda: False)
     images, labels = pictures(n=5)
     with equal_weights():
-        deep = small_deep(images, labels, members=("alone", "pretrained"), n_networks=1)
-    assert set(deep.nets) == {"alone"}
+        both = small_deep(images, labels, members=("alone", "pretrained"), n_networks=1)
+        only = small_deep(images, labels, members=("reading", "pretrained"), n_networks=1)
+    assert set(both.nets) == {"alone"}
+    assert set(only.nets) == {"alone", "reading"}
 
 
 def test_a_file_holds_it_whole(deep, tmp_path, monkeypatch):
@@ -194,3 +200,21 @@ def test_it_says_what_it_reads(deep):
     from hedgerow.deep.members import members
 
     assert members(deep)[-1].reads == "the image and what EfficientNet-Lite0 makes of it"
+
+
+def test_the_time_of_a_step_is_that_of_the_slowest_member(published, monkeypatch):
+    images, labels = pictures(n=5, size=(40, 56))
+    labelled = labelled_set(images, labels)
+    config = hr.DeepConfig(n_networks=1, conv=SMALL)
+
+    def trained(network, sheets, config, advance):
+        for step in range(config.n_steps):
+            time.sleep(0.05 if isinstance(network, PretrainedUNet) else 0.0)
+            advance(step, None)
+
+    monkeypatch.setattr(member_nets, "train_network", trained)
+    with threads(1):
+        found = fitting.seconds_of_a_step(small_net(images, labels), labelled, config, "cpu")
+        alone = replace(config, members=("alone",))
+        quick = fitting.seconds_of_a_step(small_net(images, labels), labelled, alone, "cpu")
+    assert quick < 0.05 <= found

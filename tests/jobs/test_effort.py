@@ -14,6 +14,7 @@ from hedgerow.deep import adapting, held_out
 from hedgerow.deep.adapting import Choice, choose_refinement
 from hedgerow.deep.choosing import N_TRIED
 from hedgerow.deep.fitting import tasks_of
+from hedgerow.forest import choosing
 from hedgerow.images.labelled import labelled_set
 from hedgerow.jobs import effort, plans
 from hedgerow.jobs.whole_plan import WholePlan
@@ -23,6 +24,8 @@ from helpers.deep import SMALL, STACK, pictures
 from helpers.efforts import FEW_STEPS, make_small
 from helpers.files import write
 from helpers.refusals import assert_one_sentence
+
+CPU = plans.CPU
 
 
 @pytest.fixture(autouse=True)
@@ -177,6 +180,15 @@ def test_somebody_elses_folder_is_left_alone(tmp_path):
             )
         assert_one_sentence(problem, "m.hedge.work", "move it away")
     assert theirs.read_text() == "all of it"
+
+
+@pytest.mark.parametrize(("is_here", "members"), [(True, ("reading", "pretrained")), (False, ("reading", "alone"))])
+def test_on_a_cpu_pretrained_networks_take_the_place_of_those_alone(monkeypatch, is_here, members):
+    images, labels = pictures()
+    net = hr.to_convnet(hr.fit_stack(images, labels, STACK))
+    monkeypatch.setattr(plans, "CPU", CPU)
+    monkeypatch.setattr(choosing, "encoder_is_here", lambda: is_here)
+    assert plans.deep_plan(net, labelled_set(images, labels), False, "cpu", 0).members == members
 
 
 def test_the_plan_for_a_cpu_fits_the_time(monkeypatch):

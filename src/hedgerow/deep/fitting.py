@@ -135,11 +135,11 @@ def is_few(config: DeepConfig, labelled: LabelledSet) -> bool:
 
 
 def members_of(config: DeepConfig, labelled: LabelledSet) -> list[str]:
-    """The convolutional members for these images, of few ones none that reads; those that can be trained here."""
-    left_out = {READING} if is_few(config, labelled) else set()
+    """The convolutional members for these images: of few, none that reads; without pretrained weights, those alone."""
+    members: list[str] = [one for one in config.members if one != READING or not is_few(config, labelled)]
     if not choosing.encoder_is_here():
-        left_out.add(PRETRAINED)
-    return [member for member in config.members if member not in left_out] or [ALONE]
+        members = [ALONE if one == PRETRAINED else one for one in members]
+    return list(dict.fromkeys(members)) or [ALONE]
 
 
 def tasks_of(config: DeepConfig, labelled: LabelledSet) -> list[Task]:

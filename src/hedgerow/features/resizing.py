@@ -11,20 +11,18 @@ def doubled(planes: np.ndarray) -> np.ndarray:
 
 
 def _doubled_along(planes: np.ndarray, axis: int) -> np.ndarray:
+    def at(first: int | None, end: int | None, step: int | None = None) -> tuple[slice, ...]:
+        return (*[slice(None)] * axis, slice(first, end, step))
+
     shape = list(planes.shape)
     shape[axis] *= 2
     found = np.empty(shape, np.float32)
-    before, after = (np.take(planes, _clipped(planes.shape[axis], by), axis=axis) for by in (-1, 1))
-    most = planes * np.float32(0.75)
-    even, odd = [slice(None)] * 3, [slice(None)] * 3
-    even[axis], odd[axis] = slice(0, None, 2), slice(1, None, 2)
-    found[tuple(even)] = most + before * np.float32(0.25)
-    found[tuple(odd)] = most + after * np.float32(0.25)
+    most, least = planes * np.float32(0.75), planes * np.float32(0.25)
+    np.add(most[at(1, None)], least[at(None, -1)], out=found[at(2, None, 2)])
+    np.add(most[at(None, -1)], least[at(1, None)], out=found[at(1, -1, 2)])
+    for edge in (at(None, 1), at(-1, None)):
+        np.add(most[edge], least[edge], out=found[edge])
     return found
-
-
-def _clipped(n: int, by: int) -> np.ndarray:
-    return np.clip(np.arange(n) + by, 0, n - 1)
 
 
 def halved(planes: np.ndarray) -> np.ndarray:
