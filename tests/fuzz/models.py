@@ -23,7 +23,7 @@ SLACK = 1e-4  # of the sum of probabilities in float32
 WORDS = (
     *("stack", "net", "bank", "channels", "depth", "joined", "normalise", "softmax", "hard", "soft", "tanh", "crelu"),
     *("exp", "sparse", "full", "frozen", "kind", "n_inputs", "sigmas", "members", "soft", "tolerance", "output"),
-    *("deep", "alone", "reading", "nets", "weights", "reads", "orientations", "base", "n_down", "widest"),
+    *("deep", "alone", "reading", "pretrained", "nets", "weights", "reads", "orientations", "base", "n_down", "widest"),
 )
 
 

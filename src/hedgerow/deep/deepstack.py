@@ -35,7 +35,7 @@ class DeepStack(Answers):
     """The network of a stack, and one more level: convolutional networks, whose class probabilities join its own.
 
     base:    the network of the stack, refined or not
-    nets:    by member, its networks, each trained without one fold of the images; they count the same
+    nets:    by member, its networks; they count the same
     weights: by member, STACK included; they sum to 1
     record:  how it was made, and what each member scored on images that it did not see
 
