@@ -2,8 +2,9 @@
 U-Net trained as that level's networks are, from the same images.
 
 The stack has the settings that `hedgerow train` chooses: where the extra `pretrained` is installed, it reads the
-pretrained network, which also joins some of the networks on top, but not the U-Net. Sizes and normalisations of the networks are fixed; they
-were chosen on images that are neither trained nor tested on (docs/deep.md). Both sides have them.
+pretrained network, which also joins some of the networks on top, but not the U-Net. Sizes and normalisations of the
+networks are fixed and the same on both sides; they were chosen on images that are neither trained nor tested on
+(docs/deep.md).
 
 Every job is a process of its own, HEDGEROW_BENCH_AT_ONCE of them side by side, and its rows are kept in a file, so that
 a run that was ended goes on. HEDGEROW_BENCH_VNC names the folder of `vnc_sstem`; HEDGEROW_BENCH_SETS, the sets to run,
@@ -75,7 +76,7 @@ def rows_of(name: str, model: str, seed: int, small: bool) -> Iterator[dict[str,
     import torch
 
     from hedgerow.deep.adapting import TURNED
-    from hedgerow.deep.choosing import suited
+    from hedgerow.deep.choosing import for_images, for_number
     from hedgerow.deep.fitting import deepen_labelled
     from hedgerow.deep.members import levels_and_members
     from hedgerow.experiments.baselines import BaselineConfig, fit_baseline
@@ -88,7 +89,7 @@ def rows_of(name: str, model: str, seed: int, small: bool) -> Iterator[dict[str,
     train, test = images_of(of)
     is_depth, has_up = of.data == "bodies", of.data != "vnc"
     conv = ConvConfig(n_down=5, base=of.base, norm=of.norm, n_steps=4 if small else 1500, seed=seed)
-    conv = suited(conv, len(train), is_depth)
+    conv = for_images(conv, is_depth)
     conv = conv if has_up else replace(conv, augment=TURNED, orientations=8)
     conv = replace(conv, batch=8) if is_depth else conv  # these images are small
 
@@ -110,7 +111,7 @@ def rows_of(name: str, model: str, seed: int, small: bool) -> Iterator[dict[str,
     refining = refining if has_up else replace(refining, augment=TURNED)
     refined = refine_labelled(to_convnet(stack).to(device), train, refining, progress=silent)
     yield row("refined", [predict_indices(refined, image.planes) for image in test])
-    settings = DeepConfig(n_networks=N_NETWORKS, conv=conv, seed=seed)
+    settings = DeepConfig(n_networks=N_NETWORKS, conv=for_number(conv, len(train)), seed=seed)
     deep = deepen_labelled(refined, train, settings, device=device, progress=silent)
     said = [levels_and_members(deep, image.planes, Region(0, image.size[0], 0, image.size[1]))[1] for image in test]
     alone = {member: row(member, [one[member].argmax(0) for one in said])["dice"] for member in said[0]}

@@ -13,20 +13,36 @@ from helpers.deep import SMALL, pictures, small_net
 
 def test_normalisations_are_tried_in_the_first_size_and_sizes_with_the_better_one():
     worth = {(16, "batch"): 0.3, (16, "image"): 0.5, (32, "image"): 0.4}
-    found, tried = choosing.choose(SMALL, (16, 32), ("batch", "image"), lambda conv: worth[conv.base, conv.norm])
+    found, tried = choosing.choose(SMALL, 9, (16, 32), ("batch", "image"), lambda conv: worth[conv.base, conv.norm])
     assert tried == worth
     assert (found.base, found.norm, found.n_steps) == (16, "image", SMALL.n_steps)
     assert "32 channels normalised over each image 0.400" in choosing.in_words(tried)
-    found, tried = choosing.choose(SMALL, (8,), ("batch",), lambda conv: pytest.fail("there is nothing to choose"))
+    found, tried = choosing.choose(SMALL, 9, (8,), ("batch",), lambda conv: pytest.fail("there is nothing to choose"))
     assert (found.base, tried) == (8, {})
 
 
-def test_few_images_get_larger_batches_and_lower_rates():
+def test_few_images_get_larger_batches_and_lower_rates_unless_each_is_normalised_by_itself():
     usual = hr.ConvConfig()
-    assert choosing.suited(usual, 5, is_depth=False) == usual
-    few = choosing.suited(usual, 4, is_depth=False)
+    assert choosing.for_number(usual, 5) == usual
+    few = choosing.for_number(usual, 4)
     assert (few.batch, few.learning_rate) == (8, pytest.approx(1e-3))
-    deep = choosing.suited(usual, 5, is_depth=True)
+    by_image = hr.ConvConfig(norm="image")
+    assert choosing.for_number(by_image, 4) == by_image
+    only, _ = choosing.choose(usual, 4, (16,), ("batch",), lambda conv: pytest.fail("there is nothing to choose"))
+    assert only == few
+    tried = []
+    choosing.choose(usual, 4, (16, 8), ("batch", "image"), lambda conv: tried.append(conv) or float(len(tried)))
+    assert [(conv.base, conv.norm, conv.batch) for conv in tried] == [
+        (16, "batch", 8),
+        (16, "image", 4),
+        (8, "image", 4),
+    ]
+
+
+def test_depths_are_made_nearer_and_farther():
+    usual = hr.ConvConfig()
+    assert choosing.for_images(usual, is_depth=False) == usual
+    deep = choosing.for_images(usual, is_depth=True)
     assert (deep.augment.brightness, deep.augment.contrast, deep.augment.rotation) == (0.6, 0.3, 15.0)
 
 

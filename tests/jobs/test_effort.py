@@ -204,7 +204,8 @@ def test_the_plan_for_a_cpu_fits_the_time(monkeypatch):
     assert found.conv.augment == adapting.TURNED
     assert found.conv.orientations == 8
     assert found.seed == 7
-    few = plans.deep_plan(net, replace(labelled, images=labelled.images[:4]), True, "cpu", 7)
+    four = replace(labelled, images=labelled.images[:4])
+    few = plans.deep_settings(plan, net, four, "cpu", time.monotonic() + 1000)
     assert (few.conv.batch, few.conv.learning_rate) == (2 * found.conv.batch, found.conv.learning_rate / 3)
     hurried = plans.deep_settings(plan, net, labelled, "cpu", time.monotonic())
     assert hurried.conv.n_steps == plans.FEWEST_STEPS

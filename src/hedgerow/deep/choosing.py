@@ -13,39 +13,49 @@ NORMS: tuple[Norm, ...] = ("batch", "image")
 N_FOLDS = 4  # one is held out to choose by
 N_TRIED = len(NORMS) + len(SIZES) - 1  # networks to choose by
 FEW = 5
-"""With fewer images, batches are larger and rates lower: on drawn somites that was worth 0.05 from four images, and
-cost 0.1 from 16 (docs/deep.md)."""
+"""With fewer images, networks that are normalised by their training have larger batches and lower rates: that was worth
+0.05 on four drawn somites, and cost 0.1 on 16. It cost other networks 0.006 on electron microscopy (docs/deep.md)."""
 DEPTH_SHIFT, DEPTH_STRETCH = 0.6, 0.3
 """Of how depths are altered: on drawn bodies worth 0.018 from 40 images (docs/deep.md)."""
 Tried = Mapping[tuple[int, Norm], float]
 """Mean Dice by size and normalisation."""
 
 
-def suited(conv: ConvConfig, n_images: int, is_depth: bool) -> ConvConfig:
-    """The settings for so many images; those of depths are made nearer and farther by more than others are lit."""
-    if is_depth:
-        conv = replace(conv, augment=replace(conv.augment, brightness=DEPTH_SHIFT, contrast=DEPTH_STRETCH))
-    return conv if n_images >= FEW else replace(conv, batch=2 * conv.batch, learning_rate=conv.learning_rate / 3)
+def for_images(conv: ConvConfig, is_depth: bool) -> ConvConfig:
+    """The settings for such images: depths are made nearer and farther by more than others are lit."""
+    if not is_depth:
+        return conv
+    return replace(conv, augment=replace(conv.augment, brightness=DEPTH_SHIFT, contrast=DEPTH_STRETCH))
+
+
+def for_number(conv: ConvConfig, n_images: int) -> ConvConfig:
+    """The settings for so many images."""
+    if n_images >= FEW or conv.norm == "image":
+        return conv
+    return replace(conv, batch=2 * conv.batch, learning_rate=conv.learning_rate / 3)
 
 
 def choose(
-    conv: ConvConfig, sizes: Sequence[int], norms: Sequence[Norm], dice: Callable[[ConvConfig], float]
+    conv: ConvConfig, n_images: int, sizes: Sequence[int], norms: Sequence[Norm], dice: Callable[[ConvConfig], float]
 ) -> tuple[ConvConfig, Tried]:
-    """The best settings, and what was tried: the normalisations in the first size, then the sizes with the better one.
+    """The best settings for so many images, and what was tried: the normalisations in the first size, then the sizes
+    with the better one.
 
     dice: of a network with these settings. It is not asked if there is nothing to choose
     """
-    first = replace(conv, base=sizes[0], norm=norms[0])
+
+    def settings(base: int, norm: Norm) -> ConvConfig:
+        return for_number(replace(conv, base=base, norm=norm), n_images)
+
     tried: dict[tuple[int, Norm], float] = {}
     if len(sizes) * len(norms) == 1:
-        return first, tried
+        return settings(sizes[0], norms[0]), tried
     for norm in norms:
-        tried[sizes[0], norm] = dice(replace(first, norm=norm))
+        tried[sizes[0], norm] = dice(settings(sizes[0], norm))
     best = max(norms, key=lambda norm: tried[sizes[0], norm])
     for size in sizes[1:]:
-        tried[size, best] = dice(replace(first, base=size, norm=best))
-    base, norm = max(tried, key=lambda one: tried[one])
-    return replace(first, base=base, norm=norm), tried
+        tried[size, best] = dice(settings(size, best))
+    return settings(*max(tried, key=lambda one: tried[one])), tried
 
 
 def in_words(tried: Tried) -> str:

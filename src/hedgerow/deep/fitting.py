@@ -125,7 +125,7 @@ def choose_network(
         return mean_dice(found, _truth(nets, [(i, 0) for i in folds.held(0)]))
 
     with reporting(progress) as report, OneThread():
-        conv, tried = choose(config.conv, SIZES, NORMS, dice)
+        conv, tried = choose(config.conv, len(labelled), SIZES, NORMS, dice)
     return replace(config, conv=conv), tried
 
 

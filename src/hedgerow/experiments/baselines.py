@@ -84,9 +84,11 @@ def fit_baseline(
         )
     with reporting(progress) as report:
         folds = folds_of(labelled, N_FOLDS, config.conv.seed)
-        conv, tried = choose(
-            config.conv, config.sizes, config.norms, lambda conv: _held_out_dice(folds, config, conv, device, report)
-        )
+
+        def dice(conv: ConvConfig) -> float:
+            return _held_out_dice(folds, config, conv, device, report)
+
+        conv, tried = choose(config.conv, len(labelled), config.sizes, config.norms, dice)
         log.info("%s: %d channels, normalised by %s, of %s", config.network, conv.base, conv.norm, tried)
         model = _trained(labelled, config, conv, device, report)
     return replace(model, tried=tried)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from hedgerow.config import ConvConfig, RefineConfig, StackConfig
 from hedgerow.deep.adapting import TURNED
-from hedgerow.deep.choosing import suited
+from hedgerow.deep.choosing import for_images
 from hedgerow.experiments.baselines import BaselineConfig, fit_baseline
 from hedgerow.experiments.bench import SOFT_TOLERANCE, Bench, Row, timed
 from hedgerow.experiments.choices import VARIANTS, choice
@@ -125,13 +125,13 @@ def baseline_config(protocol: Protocol, scale: Scale, seed: int) -> BaselineConf
     conv = ConvConfig(n_down=5, n_steps=scale.network_steps, seed=seed)
     if not protocol.has_up:
         conv = replace(conv, augment=TURNED, orientations=8)
+    conv = for_images(conv, protocol.is_depth)
     return BaselineConfig(sizes=scale.network_sizes, norms=scale.network_norms, images=images, conv=conv)
 
 
 def _network(kind: Literal["unet", "fcn"], part: str, bench: Bench, **more: Any) -> list[Row]:
     """A U-Net or an FCN from scratch."""
-    config = baseline_config(bench.protocol, bench.scale, bench.seed)
-    config = replace(config, network=kind, conv=suited(config.conv, len(bench.train), bench.protocol.is_depth))
+    config = replace(baseline_config(bench.protocol, bench.scale, bench.seed), network=kind)
     name = {"unet": "U-Net", "fcn": "FCN"}[kind]
 
     def trained() -> Any:

@@ -62,14 +62,14 @@ def deep_plan(net: StackNet, labelled: LabelledSet, is_turned: bool, device: str
     is_turned: images have no up, so they are turned any way, and the mean over all orientations is predicted
     """
     from hedgerow.deep.adapting import TURNED
-    from hedgerow.deep.choosing import suited
+    from hedgerow.deep.choosing import for_images
     from hedgerow.deep.fitting import members_of
 
     plan = replace(GPU if device != "cpu" else CPU, seed=seed)
     if is_turned:
         plan = replace(plan, conv=replace(plan.conv, augment=TURNED, orientations=8))
     plan = replace(plan, members=tuple(members_of(plan, labelled)))  # type: ignore[arg-type]
-    return replace(plan, conv=suited(plan.conv, len(labelled), net.features.blank is not None))
+    return replace(plan, conv=for_images(plan.conv, net.features.blank is not None))
 
 
 def deep_settings(
@@ -86,11 +86,12 @@ def deep_settings(
 
     until: when it should be done, as `time.monotonic` counts; None, on a GPU: whenever it is
     """
-    from hedgerow.deep.choosing import in_words
+    from hedgerow.deep.choosing import for_number, in_words
     from hedgerow.deep.fitting import choose_network
 
     if device == "cpu":
         assert until is not None, "a CPU always has a time"
+        plan = replace(plan, conv=for_number(plan.conv, len(labelled)))
         return _in_time(plan, net, labelled, device, until)
     if until is not None:
         plan = _in_time(plan, net, labelled, device, until)
