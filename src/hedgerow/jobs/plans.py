@@ -29,8 +29,9 @@ SPARE = 0.9  # part of the time that steps are planned for
 FEWEST_STEPS, MOST_STEPS = 40, 1500
 GPU = DeepConfig(n_networks=4, conv=ConvConfig(n_down=5))
 CPU = DeepConfig(
-    # Of few steps, those that a pretrained network joins learn far more than those alone (docs/deep.md).
-    members=("reading", "pretrained"), n_folds=3, n_networks=1, conv=ConvConfig(n_down=5, widest=256)
+    # Of few steps, those that a pretrained network joins learn far more than those alone, and none may be spent without
+    # what the stack says (docs/deep.md).
+    members=("reading", "pretrained"), n_folds=3, n_networks=1, conv=ConvConfig(n_down=5, widest=256, drop=0.0)
 )  # fmt: skip
 SMALLER = 8  # channels, if larger networks could not be trained for ENOUGH steps: long training is worth more than size
 ENOUGH = 1000
