@@ -25,7 +25,7 @@ from helpers.efforts import FEW_STEPS, make_small
 from helpers.files import write
 from helpers.refusals import assert_one_sentence
 
-CPU = plans.CPU
+CPU, CPU_FEW = plans.CPU, plans.CPU_FEW
 
 
 @pytest.fixture(autouse=True)
@@ -182,11 +182,15 @@ def test_somebody_elses_folder_is_left_alone(tmp_path):
     assert theirs.read_text() == "all of it"
 
 
-@pytest.mark.parametrize(("is_here", "members"), [(True, ("reading", "pretrained")), (False, ("reading", "alone"))])
-def test_on_a_cpu_pretrained_networks_take_the_place_of_those_alone(monkeypatch, is_here, members):
-    images, labels = pictures()
+@pytest.mark.parametrize(
+    ("n_images", "is_here", "members"),
+    [(5, True, ("alone", "reading")), (4, True, ("pretrained",)), (4, False, ("alone",))],
+)
+def test_on_a_cpu_few_images_have_pretrained_networks(monkeypatch, n_images, is_here, members):
+    images, labels = pictures(n_images)
     net = hr.to_convnet(hr.fit_stack(images, labels, STACK))
     monkeypatch.setattr(plans, "CPU", CPU)
+    monkeypatch.setattr(plans, "CPU_FEW", CPU_FEW)
     monkeypatch.setattr(choosing, "encoder_is_here", lambda: is_here)
     assert plans.deep_plan(net, labelled_set(images, labels), False, "cpu", 0).members == members
 
@@ -239,7 +243,8 @@ def test_a_gpu_trains_the_networks_that_do_best_on_what_they_did_not_see(monkeyp
     monkeypatch.setattr("hedgerow.deep.fitting.choose_network", chosen)
     plan = plans.deep_plan(net, labelled, False, "cuda", 0)
     found = plans.deep_settings(plan, net, labelled, "cuda", None, said.append)
-    assert found == replace(plans.GPU, conv=replace(plans.GPU.conv, base=32, norm="image"))
+    members = ("alone", "reading")  # there are no pretrained weights here
+    assert found == replace(plans.GPU, members=members, conv=replace(plans.GPU.conv, base=32, norm="image"))
     assert "32 channels normalised over each image 0.200" in said[-1]
     monkeypatch.setattr("hedgerow.deep.fitting.seconds_of_a_step", lambda *given: 0.5)
     monkeypatch.setattr(plans, "MOST_STEPS", 10**6)
