@@ -10,7 +10,6 @@ FEW_STEPS = RefineConfig(n_steps=3, pixels=200, held_out=0.0)
 def make_small(monkeypatch, level=SMALL_LEVEL, steps=4):
     """Let `best` refine briefly, and train these networks for so many steps."""
     monkeypatch.setattr(effort, "RefineConfig", lambda: FEW_STEPS)
-    for plan in ("CPU", "CPU_FEW"):
-        monkeypatch.setattr(plans, plan, level)
+    monkeypatch.setattr(plans, "CPU", level)
     monkeypatch.setattr(plans, "FEWEST_STEPS", steps)
     monkeypatch.setattr(plans, "MOST_STEPS", steps)

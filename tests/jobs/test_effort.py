@@ -25,7 +25,7 @@ from helpers.efforts import FEW_STEPS, make_small
 from helpers.files import write
 from helpers.refusals import assert_one_sentence
 
-CPU, CPU_FEW = plans.CPU, plans.CPU_FEW
+CPU = plans.CPU
 
 
 @pytest.fixture(autouse=True)
@@ -182,15 +182,11 @@ def test_somebody_elses_folder_is_left_alone(tmp_path):
     assert theirs.read_text() == "all of it"
 
 
-@pytest.mark.parametrize(
-    ("n_images", "is_here", "members"),
-    [(5, True, ("alone", "reading")), (4, True, ("pretrained",)), (4, False, ("alone",))],
-)
-def test_on_a_cpu_few_images_have_pretrained_networks(monkeypatch, n_images, is_here, members):
-    images, labels = pictures(n_images)
+@pytest.mark.parametrize(("is_here", "members"), [(True, ("reading", "pretrained")), (False, ("reading", "alone"))])
+def test_on_a_cpu_pretrained_networks_take_the_place_of_those_alone(monkeypatch, is_here, members):
+    images, labels = pictures()
     net = hr.to_convnet(hr.fit_stack(images, labels, STACK))
     monkeypatch.setattr(plans, "CPU", CPU)
-    monkeypatch.setattr(plans, "CPU_FEW", CPU_FEW)
     monkeypatch.setattr(choosing, "encoder_is_here", lambda: is_here)
     assert plans.deep_plan(net, labelled_set(images, labels), False, "cpu", 0).members == members
 

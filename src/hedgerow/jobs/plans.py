@@ -28,9 +28,11 @@ GPU_SECONDS = 200.0  # of 15 networks, 1,500 steps each of 4 to 15 ms, as measur
 SPARE = 0.9  # part of the time that steps are planned for
 FEWEST_STEPS, MOST_STEPS = 40, 1500
 GPU = DeepConfig(n_networks=4, conv=ConvConfig(n_down=5))
-# Of few steps, none may be spent without what the stack says (docs/deep.md).
-CPU = DeepConfig(members=("alone", "reading"), n_folds=3, n_networks=1, conv=ConvConfig(n_down=5, widest=256, drop=0.0))
-CPU_FEW = replace(CPU, members=("pretrained",))  # for few images: networks that know something already
+CPU = DeepConfig(
+    # Of few steps, those that a pretrained network joins learn far more than those alone, and none may be spent without
+    # what the stack says (docs/deep.md).
+    members=("reading", "pretrained"), n_folds=3, n_networks=1, conv=ConvConfig(n_down=5, widest=256, drop=0.0)
+)  # fmt: skip
 SMALLER = 8  # channels, if larger networks could not be trained for ENOUGH steps: long training is worth more than size
 ENOUGH = 1000
 
@@ -62,10 +64,9 @@ def deep_plan(net: StackNet, labelled: LabelledSet, is_turned: bool, device: str
     """
     from hedgerow.deep.adapting import TURNED
     from hedgerow.deep.choosing import for_images
-    from hedgerow.deep.fitting import is_few, members_of
+    from hedgerow.deep.fitting import members_of
 
-    on_cpu = CPU_FEW if is_few(CPU_FEW, labelled) else CPU
-    plan = replace(GPU if device != "cpu" else on_cpu, seed=seed)
+    plan = replace(GPU if device != "cpu" else CPU, seed=seed)
     if is_turned:
         plan = replace(plan, conv=replace(plan.conv, augment=TURNED, orientations=8))
     plan = replace(plan, members=tuple(members_of(plan, labelled)))  # type: ignore[arg-type]
