@@ -34,7 +34,6 @@ from measure import DRAWN, table
 
 TITLE = "Beside the U-Net"
 SEEDS = range(3)
-N_NETWORKS = 4  # of each member, as `--effort best` trains on a GPU
 PIXELS = 8192  # of a step of refinement, as on a CPU
 KEPT = DRAWN / "ahead.jsonl"
 MODELS = ("U-Net", "FCN", "stack", "refined", "best")
@@ -111,7 +110,7 @@ def rows_of(name: str, model: str, seed: int, small: bool) -> Iterator[dict[str,
     refining = refining if has_up else replace(refining, augment=TURNED)
     refined = refine_labelled(to_convnet(stack).to(device), train, refining, progress=silent)
     yield row("refined", [predict_indices(refined, image.planes) for image in test])
-    settings = DeepConfig(n_networks=N_NETWORKS, conv=for_number(conv, len(train)), seed=seed)
+    settings = DeepConfig(conv=for_number(conv, len(train)), seed=seed)
     deep = deepen_labelled(refined, train, settings, device=device, progress=silent)
     said = [levels_and_members(deep, image.planes, Region(0, image.size[0], 0, image.size[1]))[1] for image in test]
     alone = {member: row(member, [one[member].argmax(0) for one in said])["dice"] for member in said[0]}

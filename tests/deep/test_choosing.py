@@ -6,6 +6,7 @@ torch = pytest.importorskip("torch")
 
 import hedgerow as hr
 from hedgerow.deep import choosing, fitting
+from hedgerow.deep.adapting import TURNED
 from hedgerow.images.labelled import labelled_set
 from hedgerow.progress import silent
 from helpers.deep import SMALL, pictures, small_net
@@ -39,11 +40,15 @@ def test_few_images_get_larger_batches_and_lower_rates_unless_each_is_normalised
     ]
 
 
-def test_depths_are_made_nearer_and_farther():
+def test_depths_are_altered_more_than_other_images():
     usual = hr.ConvConfig()
     assert choosing.for_images(usual, is_depth=False) == usual
     deep = choosing.for_images(usual, is_depth=True)
-    assert (deep.augment.brightness, deep.augment.contrast, deep.augment.rotation) == (0.6, 0.3, 15.0)
+    assert deep.augment == choosing.DEPTH
+    assert choosing.DEPTH.rotation > usual.augment.rotation
+    from_above = choosing.for_images(hr.ConvConfig(augment=TURNED), is_depth=True).augment
+    assert (from_above.rotation, from_above.flip) == (180.0, True), "images without an up still have none"
+    assert (from_above.brightness, from_above.scale) == (choosing.DEPTH.brightness, choosing.DEPTH.scale)
 
 
 @pytest.mark.parametrize("n_images", [2, 8])

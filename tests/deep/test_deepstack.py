@@ -136,12 +136,38 @@ def test_a_model_in_which_no_network_counts_says_what_to_save(monkeypatch, tmp_p
 def test_networks_leave_out_other_parts_than_those_the_stack_is_made_again_without():
     images, labels = pictures(9)
     labelled = labelled_set(images, labels)
-    config = hr.DeepConfig(n_folds=3, n_networks=4, left_out=8)
-    tasks = fitting.tasks_of(config, labelled)
-    folds = [(task.member, task.fold) for task in tasks]
-    assert folds == [(member, fold) for member in ("alone", "reading") for fold in (0, 1, None, None)]
-    few = fitting.tasks_of(config, labelled_set(images[:3], labels[:3]))
-    assert [(task.member, task.fold) for task in few] == [("alone", None)] * 4 + [("alone", 0)]
+    config = hr.DeepConfig(n_folds=3, n_networks=3, left_out=8)
+
+    def folds(config, n_images=9):
+        tasks = fitting.tasks_of(config, labelled_set(images[:n_images], labels[:n_images]))
+        return [(task.member, task.number, task.fold) for task in tasks]
+
+    with_judges, without = [None, None, None, 0, 1], [0, 1, None]
+    members = ("alone", "reading")
+    assert folds(config) == [(member, *each) for member in members for each in enumerate(with_judges)]
+    alone = replace(config, judges=0)
+    assert folds(alone) == [(member, *each) for member in members for each in enumerate(without)]
+    for few in (config, alone):
+        assert folds(few, 3) == [("alone", *each) for each in enumerate([None, None, None, 0])]
+
+
+@pytest.mark.parametrize("judges", [0, 2])
+def test_judges_are_not_part_of_the_model(judges, equal, monkeypatch):
+    trained, real = [], fitting.MemberNets._trained
+
+    def noted(self, task, *given):
+        found = real(self, task, *given)
+        trained.append((task, found.net))
+        return found
+
+    monkeypatch.setattr(fitting.MemberNets, "_trained", noted)
+    deep = small_deep(*pictures(), members=("alone",), judges=judges)
+    kept = [any(net is one for one in deep.nets["alone"]) for _, net in trained]
+    assert kept == [task.number < 2 for task, _ in trained]
+    seeing_all = [task.fold is None for task, _ in trained]
+    assert kept == (seeing_all if judges else [True, True])
+    assert len(trained) == 2 + judges
+    assert deep.record.n_held == 5, "each of five images is left out by one of the two that judge"
 
 
 def test_networks_that_see_everything_stop_where_those_that_do_not_were_best(equal, monkeypatch):
@@ -154,14 +180,14 @@ def test_networks_that_see_everything_stop_where_those_that_do_not_were_best(equ
 
     monkeypatch.setattr(member_nets, "train_network", noted)
     monkeypatch.setattr(member_nets, "when_to_stop", lambda checks, n_steps: len(checks))
-    config = hr.DeepConfig(n_folds=2, n_networks=3, left_out=2, members=("alone",), conv=SMALL)
+    config = hr.DeepConfig(n_folds=2, n_networks=1, left_out=2, members=("alone",), conv=SMALL)
     with threads(1):
         deep = hr.deepen(small_net(images, labels), images, labels, config)
     n_pixels = sum(one.size for one in labels)
     assert [scored for scored, _, _ in told] == [True, True, False], "those that tell come first"
     assert told[2][1:] == (2, n_pixels), "by the checks of both, and it sees everything"
     assert max(n for _, _, n in told[:2]) < n_pixels
-    assert len(deep.nets["alone"]) == 3
+    assert len(deep.nets["alone"]) == 1
 
 
 @pytest.mark.parametrize("enough", [5, 6])
@@ -174,7 +200,7 @@ def test_weights_are_those_by_number_where_too_few_images_tell(enough, monkeypat
 
     monkeypatch.setattr(fitting, "find_weights", found)
     monkeypatch.setattr(fitting, "ENOUGH", enough)
-    small_deep(*pictures(5), n_networks=2, left_out=2)  # each of five images is left out by one of the two
+    small_deep(*pictures(5), n_networks=2, left_out=2)  # each of five images is left out by one of the two judges
     by_number = {"stack": 0.2, "alone": 0.4, "reading": 0.4}
     assert given == [() if enough == 5 else (by_number, weighing.HANDICAP)]
     small_deep(*pictures(2), n_networks=2)

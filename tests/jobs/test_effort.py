@@ -31,7 +31,7 @@ CPU = plans.CPU
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Small networks, briefly trained."""
-    plan = hr.DeepConfig(n_folds=2, n_networks=1, members=("reading",), conv=SMALL)
+    plan = hr.DeepConfig(n_folds=2, n_networks=1, judges=0, members=("reading",), conv=SMALL)
     make_small(monkeypatch, plan)
 
 
@@ -253,7 +253,9 @@ def test_smaller_networks_are_planned_where_larger_ones_could_not_be_trained_lon
     images, labels = pictures()
     labelled = labelled_set(images, labels)
     net = hr.to_convnet(hr.fit_stack(images, labels, STACK))
-    monkeypatch.setattr(plans, "CPU", hr.DeepConfig(n_networks=1, members=("reading",), conv=hr.ConvConfig(base=16)))
+    monkeypatch.setattr(
+        plans, "CPU", hr.DeepConfig(n_networks=1, judges=0, members=("reading",), conv=hr.ConvConfig(base=16))
+    )
     monkeypatch.setattr(plans, "MOST_STEPS", 10**6)
     monkeypatch.setattr("hedgerow.deep.fitting.seconds_of_a_step", lambda net, labelled, plan, device: plan.conv.base)
 

@@ -5,7 +5,7 @@ on a part of the images that it did not see.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from hedgerow.config import ConvConfig
+from hedgerow.config import AugmentConfig, ConvConfig
 from hedgerow.deep.unet import Norm
 
 SIZES = (16, 32)  # channels at full resolution that are tried
@@ -15,17 +15,19 @@ N_TRIED = len(NORMS) + len(SIZES) - 1  # networks to choose by
 FEW = 5
 """With fewer images, networks that are normalised by their training have larger batches and lower rates: that was worth
 0.05 on four drawn somites, and cost 0.1 on 16. It cost other networks 0.006 on electron microscopy (docs/deep.md)."""
-DEPTH_SHIFT, DEPTH_STRETCH = 0.6, 0.3
-"""Of how depths are altered: on drawn bodies worth 0.018 from 40 images (docs/deep.md)."""
+DEPTH = AugmentConfig(rotation=30.0, scale=0.3, shift=0.2, brightness=0.6, contrast=0.3)
+"""How depths are altered: on 40 drawn bodies this was worth 0.029 to a network (docs/deep.md)."""
 Tried = Mapping[tuple[int, Norm], float]
 """Mean Dice by size and normalisation."""
 
 
 def for_images(conv: ConvConfig, is_depth: bool) -> ConvConfig:
-    """The settings for such images: depths are made nearer and farther by more than others are lit."""
+    """The settings for such images: depths are turned, scaled and shifted further than others, and made nearer and
+    farther by more than others are lit."""
     if not is_depth:
         return conv
-    return replace(conv, augment=replace(conv.augment, brightness=DEPTH_SHIFT, contrast=DEPTH_STRETCH))
+    usual = conv.augment
+    return replace(conv, augment=replace(DEPTH, rotation=max(usual.rotation, DEPTH.rotation), flip=usual.flip))
 
 
 def for_number(conv: ConvConfig, n_images: int) -> ConvConfig:

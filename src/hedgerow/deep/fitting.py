@@ -29,7 +29,7 @@ from hedgerow.network.stacknet import StackNet
 from hedgerow.predict.evaluate import labelled_for
 from hedgerow.progress import Report, reporting
 
-JUDGES = 2  # networks of a member that leave a fold out
+OWN_JUDGES = 2  # networks of a member that leave a fold out where there are no judges beside them
 __all__ = ["ALONE", "PRETRAINED", "READING", "deepen"]
 
 
@@ -143,19 +143,16 @@ def members_of(config: DeepConfig, labelled: LabelledSet) -> list[str]:
 
 
 def tasks_of(config: DeepConfig, labelled: LabelledSet) -> list[Task]:
-    """The networks to train. Of each member JUDGES leave a fold out, each another one, which tells what they are worth
-    and when to stop; the others see everything. Of few images one more network is the judge, and only that."""
-    if is_few(config, labelled):
-        return [
-            Task(member, number, None if number < config.n_networks else 0)
-            for member in members_of(config, labelled)
-            for number in range(config.n_networks + 1)
-        ]
-    return [
-        Task(member, number, number if number < JUDGES else None)
-        for member in members_of(config, labelled)
-        for number in range(config.n_networks)
-    ]
+    """The networks to train. Those of the model see everything, and of each member there are judges beside them that
+    leave a fold out, each another one, which tells what the member is worth and when to stop. Without judges the first
+    networks of the model leave folds out. Of few images, which are left out in blocks, there is always one judge."""
+    n_judges = 1 if is_few(config, labelled) else config.judges
+    if n_judges:
+        folds = [*[None] * config.n_networks, *range(n_judges)]
+    else:
+        folds = [number if number < OWN_JUDGES else None for number in range(config.n_networks)]
+    members = members_of(config, labelled)
+    return [Task(member, number, fold) for member in members for number, fold in enumerate(folds)]
 
 
 def _left_out(config: DeepConfig, labelled: LabelledSet) -> Folds:
@@ -173,7 +170,7 @@ def _weighed(nets: MemberNets, tasks: Sequence[Task], trained: Sequence[Trained]
     for member in dict.fromkeys(task.member for task in tasks):
         mine = [(task, one) for task, one in zip(tasks, trained, strict=True) if task.member == member]
         said[member] = np.concatenate([one.said for _, one in mine if one.said is not None], axis=1)
-        kept[member] = tuple(one.net for task, one in mine if not is_small or task.fold is None)
+        kept[member] = tuple(one.net for task, one in mine if task.number < nets.config.n_networks)
     target, n_held = _truth(nets, pixels), len({i for i, _ in pixels})
     if is_small or n_held < ENOUGH:
         weights = find_weights(said, target, _by_number(kept), FEW if is_small else HANDICAP)

@@ -24,14 +24,14 @@ TRIED = 1000  # steps of refinement in all, those that choose its settings inclu
 REFINED = 300  # of one
 EFFORTS = ("fast", "good", "best")
 BEST_MINUTES = 22.0  # of all of `best` on a CPU, if no time is given
-GPU_SECONDS = 200.0  # of 15 networks, 1,500 steps each of 4 to 15 ms, as measured on an H200
+GPU_SECONDS = 200.0  # reckoned, not timed: 15 networks of 1,500 steps, at the 4 to 15 ms a step of an H200
 SPARE = 0.9  # part of the time that steps are planned for
 FEWEST_STEPS, MOST_STEPS = 40, 1500
-GPU = DeepConfig(n_networks=4, conv=ConvConfig(n_down=5))
+GPU = DeepConfig(conv=ConvConfig(n_down=5))
 CPU = DeepConfig(
-    # Of few steps, those that a pretrained network joins learn far more than those alone, and none may be spent without
-    # what the stack says (docs/deep.md).
-    members=("reading", "pretrained"), n_folds=3, n_networks=1, conv=ConvConfig(n_down=5, widest=256, drop=0.0)
+    # Of few steps, none may be spent on judges, on a third member, or without what the stack says (docs/deep.md).
+    members=("reading", "pretrained"), n_folds=3, n_networks=1, judges=0,
+    conv=ConvConfig(n_down=5, widest=256, drop=0.0),
 )  # fmt: skip
 SMALLER = 8  # channels, if larger networks could not be trained for ENOUGH steps: long training is worth more than size
 ENOUGH = 1000
