@@ -133,9 +133,8 @@ def test_a_model_in_which_no_network_counts_says_what_to_save(monkeypatch, tmp_p
     assert_one_sentence(problem, "save its base")
 
 
-def test_networks_leave_out_other_parts_than_those_the_stack_is_made_again_without():
+def test_networks_see_everything_and_judges_leave_a_fold_out_each():
     images, labels = pictures(9)
-    labelled = labelled_set(images, labels)
     config = hr.DeepConfig(n_folds=3, n_networks=3, left_out=8)
 
     def folds(config, n_images=9):
