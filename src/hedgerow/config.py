@@ -322,8 +322,8 @@ class DeepConfig(Checked):
     n_folds: int = setting(4, 2, 32, "parts of the images; the stack is made again without each, to predict that one")
     n_networks: int = setting(2, 1, 32, "networks of each member; what they say is averaged")
     judges: int = setting(
-        2, 0, 2, "more networks of each member, not part of the model, that leave out a part of the images and are scored "
-        "on it; 0: two of the others do, where there are two, and are a little worse for it",
+        2, 0, 2, "more networks of each member, not part of the model, that leave out a part of the images and are "
+        "scored on it; 0: two of the others do, where there are two, and are a little worse for it",
     )  # fmt: skip
     left_out: int = setting(8, 2, 1000, "what a network leaves out is one part in so many of the images")
     fewest: int = setting(
