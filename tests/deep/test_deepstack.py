@@ -229,6 +229,17 @@ def test_saved_and_loaded_it_says_the_same(deep, tmp_path):
     assert (tmp_path / "again.hedge").read_bytes() == (tmp_path / "deep.hedge").read_bytes()
 
 
+def test_weights_have_half_precision_so_files_are_small(deep, tmp_path):
+    networks = [net.network for nets in deep.nets.values() for net in nets]
+    for weight in (weight for network in networks for weight in network.parameters()):
+        assert torch.equal(weight, weight.half().float())
+    hr.save(deep.base, tmp_path / "base.hedge")
+    n_weights = sum(weight.numel() for network in networks for weight in network.parameters())
+    more = hr.save(deep, tmp_path / "deep.hedge") - (tmp_path / "base.hedge").stat().st_size
+    n_arrays = sum(len(network.state_dict()) for network in networks)
+    assert 2 * n_weights < more < 2.5 * n_weights + 250 * n_arrays, "each array has a description beside it"
+
+
 def test_an_interrupted_run_goes_on_to_the_same_model(equal, tmp_path, monkeypatch):
     images, labels = pictures()
     net, config = small_net(images, labels), hr.DeepConfig(n_folds=2, n_networks=2, left_out=2, conv=SMALL)

