@@ -1,6 +1,7 @@
 """Where encoders run: on a GPU when there is one, unless HEDGEROW_ENCODERS_ON=cpu says otherwise; and how."""
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -28,12 +29,34 @@ class OneThread:
         torch.set_num_threads(self._before)
 
 
+class _FullPrecision:
+    """Threads that compute at once share PyTorch's switch: the first turns it, the last turns it back."""
+
+    def __init__(self) -> None:
+        self._lock, self._n_inside, self._before = threading.Lock(), 0, True
+
+    def enter(self) -> None:
+        with self._lock:
+            if self._n_inside == 0:
+                self._before = torch.backends.cudnn.allow_tf32
+                torch.backends.cudnn.allow_tf32 = False
+            self._n_inside += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._n_inside -= 1
+            if self._n_inside == 0:
+                torch.backends.cudnn.allow_tf32 = self._before
+
+
+_full = _FullPrecision()
+
+
 @contextmanager
 def full_precision() -> Iterator[None]:
     """Within the block, a GPU's convolutions round as a CPU's do; PyTorch would leave them 10 bits of 23."""
-    before = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = False
+    _full.enter()
     try:
         yield
     finally:
-        torch.backends.cudnn.allow_tf32 = before
+        _full.leave()

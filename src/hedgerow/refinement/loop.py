@@ -21,12 +21,11 @@ from hedgerow.errors import ConfigError, DivergenceError, InputError
 from hedgerow.features.tuned import changed_of
 from hedgerow.files import fingerprint
 from hedgerow.forest.history import Check, Refinement
-from hedgerow.images.altering import altered, labelled_corner, trimmed
-from hedgerow.images.arrays import UNLABELLED_INDEX
+from hedgerow.images.altering import trimmed
 from hedgerow.images.labelled import Images, LabelledImage, LabelledSet, listed, named
 from hedgerow.images.metrics import Scores, confusion
 from hedgerow.kernels import reused
-from hedgerow.network.layout import Grid, lattice
+from hedgerow.network.layout import lattice
 from hedgerow.network.stacknet import StackNet
 from hedgerow.predict.evaluate import labelled_for, score
 from hedgerow.predict.protocol import Model
@@ -36,6 +35,7 @@ from hedgerow.refinement.checkpoints import State
 from hedgerow.refinement.losses import class_weights, pixel_loss
 from hedgerow.refinement.schedules import learning_rate, make_optimiser, momentum
 from hedgerow.refinement.scoring import scoring_images
+from hedgerow.refinement.showing import Showing, stride_of
 from hedgerow.refinement.tuning import TunedNet, check_tunable
 
 log = logging.getLogger("hedgerow")
@@ -113,7 +113,12 @@ def refine_labelled(
         *([together.n_processes()] if together.n_processes() > 1 else []),
     )  # fmt: skip
     path = None if checkpoint is None else Path(checkpoint)
-    with reporting(progress) as report, steady_sums(net, config.train_encoder), together.joined(net.device):
+    with (
+        reporting(progress) as report,
+        steady_sums(net, config.train_encoder),
+        together.joined(net.device),
+        run.showing,
+    ):
         run.start(path, mark, report)
         together.wait()
         run.go_on(path, mark, report)
@@ -158,6 +163,7 @@ class _Refinement:
         self.weight = class_weights(targets, net.n_classes).to(net.device) if balanced else None
         self.state = State(0, {})
         self.losses: list[float] = []
+        self.showing = Showing(net, self.train, config, config.n_steps * together.n_processes())
 
     def start(self, path: Path | None, mark: str, report: Report) -> None:
         """Score the stack and the mapped network, and relax the network; or resume from the checkpoint."""
@@ -237,11 +243,10 @@ class _Refinement:
     def _step(self, step: int) -> float:
         """Show the network one image, or one by each process; returns the loss."""
         config, net = self.config, self.net
-        image, grid = self._drawn(together.own(step))
-        source = net.source(image.planes)
+        shown = self.showing.at(together.own(step), together.n_processes())
         leaf_sums: list[Tensor] | None = [] if config.leaf_l1 else None
-        outputs = net(source, net.grids(source.extent, grid), leaf_sums)
-        target = torch.from_numpy(np.ascontiguousarray(grid.of(image.target)).astype(np.int64)).to(net.device)
+        outputs = net(shown.source, net.grids(shown.source.extent, shown.grid), leaf_sums)
+        target = torch.from_numpy(shown.target.astype(np.int64)).to(net.device)
         loss = pixel_loss(outputs[-1].reshape(net.n_classes, -1), target.reshape(-1), self.weight, config.dice)
         if leaf_sums:
             loss = loss + config.leaf_l1 * torch.stack([total.mean() for total in leaf_sums]).sum()
@@ -251,31 +256,6 @@ class _Refinement:
             if config.optimiser == "sgd":
                 group["momentum"] = momentum(config, step)
         return together.stepped(self.optimiser, loss)
-
-    def _drawn(self, step: int) -> tuple[LabelledImage, Grid]:
-        """The image of a step, altered, and the pixels of it to train on."""
-        config, n = self.config, len(self.train)
-        order = np.random.default_rng((config.seed, 6, step // n)).permutation(n)
-        rng = np.random.default_rng((config.seed, 7, step))
-        image = altered(self.train[order[step % n]], config.augment, rng, self.net.features.blank)
-        height, width = image.target.shape
-        top, left = 0, 0
-        if config.crop is not None:
-            top, left = labelled_corner(image.target, config.crop, rng)
-            height, width = min(config.crop, height), min(config.crop, width)
-        step_size = self._stride(height, width)
-        shift = rng.integers(0, min(step_size, height, width), 2)
-        inner = image.target[top : top + height, left : left + width]
-        if (inner[shift[0] :: step_size, shift[1] :: step_size] == UNLABELLED_INDEX).all():
-            shift = np.argwhere(inner != UNLABELLED_INDEX)[0] % step_size  # a scribble between the lattice's lines
-        grid = lattice(height, width, step_size, int(shift[0]), int(shift[1]))
-        return image, Grid(grid.top + top, grid.left + left, grid.height, grid.width, step_size)
-
-    def _stride(self, height: int, width: int) -> int:
-        if self.config.stride is not None:
-            return self.config.stride
-        assert self.config.pixels is not None  # `refine_labelled` sets it
-        return max(1, round(math.sqrt(height * width / self.config.pixels)))
 
     def _score(self, model: Model) -> float | None:
         """Mean Dice on the held-out images, at every pixel; None if that would tell nobody anything."""
@@ -291,7 +271,7 @@ class _Refinement:
         net, table = self.net, np.zeros((self.net.n_classes,) * 2, np.int64)
         for image in self.held:
             height, width = image.target.shape
-            grid = lattice(height, width, self._stride(height, width))
+            grid = lattice(height, width, stride_of(self.config, height, width))
             with torch.no_grad():
                 scores = net(net.source(image.planes), [grid] * net.n_levels)[-1]
             found = scores.argmax(0).cpu().numpy().astype(np.uint8)

@@ -1,0 +1,100 @@
+"""What a step of refinement shows the network: an image, altered, its features, and the pixels to train on.
+
+For a GPU the next ones are made by threads while it computes: features take longer than all the rest of a step.
+"""
+
+import math
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from types import TracebackType
+
+import numpy as np
+
+from hedgerow.config import RefineConfig
+from hedgerow.images.altering import altered, labelled_corner
+from hedgerow.images.arrays import UNLABELLED_INDEX
+from hedgerow.images.labelled import LabelledImage
+from hedgerow.network.layout import Grid, Source, lattice
+from hedgerow.network.stacknet import StackNet
+from hedgerow.refinement.tuning import TunedNet
+from hedgerow.threads import get_threads
+
+MOST_AHEAD = 8  # images that are made ahead
+MEMORY_AHEAD = 2**31  # bytes that their features may take
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the first level reads of an image; the grid of its pixels to train on; and their labels (h,w)."""
+
+    source: Source
+    grid: Grid
+    target: np.ndarray
+
+
+class Showing:
+    """What is shown at step 0, 1, ...; every image comes once before one comes again."""
+
+    def __init__(self, net: StackNet, images: Sequence[LabelledImage], config: RefineConfig, end: int) -> None:
+        """end: nothing is shown from there on"""
+        self.net, self.images, self.config, self.end = net, images, config, end
+        self._coming: dict[int, Future[Shown]] = {}
+        n_ahead = how_many_ahead(net, images)
+        self._pool = ThreadPoolExecutor(n_ahead) if n_ahead else None
+        self.n_ahead = n_ahead
+
+    def __enter__(self) -> "Showing":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def at(self, step: int, every: int = 1) -> Shown:
+        """Of a step; every: how many steps later the next one is asked for."""
+        if self._pool is None:
+            return self._made(step)
+        for each in range(step, min(step + (self.n_ahead + 1) * every, self.end), every):
+            if each not in self._coming:
+                self._coming[each] = self._pool.submit(self._made, each)
+        return self._coming.pop(step).result()
+
+    def _made(self, step: int) -> Shown:
+        image, grid = self._drawn(step)
+        return Shown(self.net.source(image.planes), grid, np.ascontiguousarray(grid.of(image.target)))
+
+    def _drawn(self, step: int) -> tuple[LabelledImage, Grid]:
+        """The image of a step, altered, and the pixels of it to train on."""
+        config, n = self.config, len(self.images)
+        order = np.random.default_rng((config.seed, 6, step // n)).permutation(n)
+        rng = np.random.default_rng((config.seed, 7, step))
+        image = altered(self.images[order[step % n]], config.augment, rng, self.net.features.blank)
+        height, width = image.target.shape
+        top, left = 0, 0
+        if config.crop is not None:
+            top, left = labelled_corner(image.target, config.crop, rng)
+            height, width = min(config.crop, height), min(config.crop, width)
+        step_size = stride_of(config, height, width)
+        shift = rng.integers(0, min(step_size, height, width), 2)
+        inner = image.target[top : top + height, left : left + width]
+        if (inner[shift[0] :: step_size, shift[1] :: step_size] == UNLABELLED_INDEX).all():
+            shift = np.argwhere(inner != UNLABELLED_INDEX)[0] % step_size  # a scribble between the lattice's lines
+        grid = lattice(height, width, step_size, int(shift[0]), int(shift[1]))
+        return image, Grid(grid.top + top, grid.left + left, grid.height, grid.width, step_size)
+
+
+def stride_of(config: RefineConfig, height: int, width: int) -> int:
+    """Every which row and column of an image of this size is trained on."""
+    if config.stride is not None:
+        return config.stride
+    assert config.pixels is not None  # `refine_labelled` sets it
+    return max(1, round(math.sqrt(height * width / config.pixels)))
+
+
+def how_many_ahead(net: StackNet, images: Sequence[LabelledImage]) -> int:
+    """None on a CPU, which has nothing else to do, and none if the features change from step to step."""
+    if net.device.type == "cpu" or isinstance(net, TunedNet):
+        return 0
+    most = max(4 * net.features.n_features * image.target.size for image in images)
+    return min(MOST_AHEAD, get_threads(), MEMORY_AHEAD // most)
