@@ -28,7 +28,9 @@ def test_few_images_get_larger_batches_and_lower_rates_unless_each_is_normalised
     few = choosing.for_number(usual, 4)
     assert (few.batch, few.learning_rate) == (8, pytest.approx(1e-3))
     by_image = hr.ConvConfig(norm="image")
-    assert choosing.for_number(by_image, 4) == by_image
+    assert choosing.for_number(by_image, 2) == by_image
+    only_one = choosing.for_number(by_image, 1)
+    assert (only_one.batch, only_one.learning_rate) == (8, pytest.approx(1e-3))
     only, _ = choosing.choose(usual, 4, (16,), ("batch",), lambda conv: pytest.fail("there is nothing to choose"))
     assert only == few
     tried = []

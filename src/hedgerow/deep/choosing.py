@@ -12,9 +12,10 @@ SIZES = (16, 32)  # channels at full resolution that are tried
 NORMS: tuple[Norm, ...] = ("batch", "image")
 N_FOLDS = 4  # one is held out to choose by
 N_TRIED = len(NORMS) + len(SIZES) - 1  # networks to choose by
-FEW = 5
-"""With fewer images, networks that are normalised by their training have larger batches and lower rates: that was worth
-0.05 on four drawn somites, and cost 0.1 on 16. It cost other networks 0.006 on electron microscopy (docs/deep.md)."""
+FEW: dict[Norm, int] = {"batch": 5, "image": 2}
+"""With fewer images, batches are larger and rates lower. For networks that are normalised by their training, that was
+worth 0.05 on four drawn somites, and cost 0.1 on 16; for the others it was worth 0.004 on one image of electron
+microscopy, and cost 0.006 on four (docs/deep.md)."""
 DEPTH = AugmentConfig(rotation=30.0, scale=0.3, shift=0.2, brightness=0.6, contrast=0.3)
 """How depths are altered: on 40 drawn bodies this was worth 0.029 to a network (docs/deep.md)."""
 Tried = Mapping[tuple[int, Norm], float]
@@ -32,7 +33,7 @@ def for_images(conv: ConvConfig, is_depth: bool) -> ConvConfig:
 
 def for_number(conv: ConvConfig, n_images: int) -> ConvConfig:
     """The settings for so many images."""
-    if n_images >= FEW or conv.norm == "image":
+    if n_images >= FEW[conv.norm]:
         return conv
     return replace(conv, batch=2 * conv.batch, learning_rate=conv.learning_rate / 3)
 
