@@ -118,6 +118,23 @@ def test_when_the_time_is_up_what_was_tried_is_used_for_as_many_steps_as_fit(mon
     assert found.config.n_steps == steps, "a third of the steps, as tried, at least"
 
 
+@pytest.mark.parametrize(("seconds", "steps"), [(20, 20), (30, 30), (89, 30), (90, 90)])
+def test_no_more_steps_are_tried_than_refinement_has_time_for(monkeypatch, seconds, steps):
+    clock = [0.0]
+
+    def dice(self, config):
+        clock[0] += config.n_steps  # a second each
+        return 0.1 + config.n_steps / 1000
+
+    monkeypatch.setattr(adapting.Trial, "dice", dice)
+    monkeypatch.setattr(adapting.time, "monotonic", lambda: clock[0])
+    config = replace(FEW_STEPS, n_steps=30)
+    found = choose_refinement(labelled_set(*pictures()), STACK, config, until=1e6, seconds=seconds, report=silent)
+    tried = [name for name, _ in found.tried]
+    assert found.config.n_steps == steps
+    assert ("30 steps" in tried, "90 steps" in tried) == (steps >= 30, steps == 90)
+
+
 def test_an_interrupted_run_goes_on_from_its_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(adapting, "choose_refinement", helping(0.6))
     images, labels = pictures()

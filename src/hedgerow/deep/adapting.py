@@ -78,9 +78,9 @@ def choose_refinement(
 ) -> Choice:
     """Try settings that differ from `config`.
 
-    until:   as `time.monotonic` counts: ends it after the first two
-    seconds: what refinement with the chosen settings may take, if it ended before all steps were tried: as many are
-             done as fit, but no fewer than were tried
+    until:   as `time.monotonic` counts: ends it after the first two; None: there is time for everything
+    seconds: what refinement with the chosen settings may take: as many steps are done as fit, but no fewer than those
+             that softness is chosen with
     """
     trial = Trial(labelled, stack, device, report)
     tried: list[tuple[str, float]] = []
@@ -105,12 +105,14 @@ def choose_refinement(
     for relax in RELAXED:
         best = attempt(f"softness {relax:g}", replace(best[1], relax=relax), best)
     n_tried = len(tried)
-    best = attempt(f"{steps} steps", replace(best[1], n_steps=steps), best)
+    fitting = steps if until is None else int(seconds / max(of_a_step, 1e-9))
+    if fitting >= steps:
+        best = attempt(f"{steps} steps", replace(best[1], n_steps=steps), best)
     if len(tried) == n_tried:
-        # The time is up. All steps were better than a third of them on somites and vnc_sstem (docs/results.md).
-        fitting = min(int(seconds / max(of_a_step, 1e-9)), steps)
-        best = (best[0], replace(best[1], n_steps=max(fitting, best[1].n_steps)))
-    elif until is not None and best[1].n_steps == steps:
+        # There is no time for that. All steps were better than a third of them on somites and vnc_sstem
+        # (docs/results.md).
+        best = (best[0], replace(best[1], n_steps=max(min(fitting, steps), best[1].n_steps)))
+    elif fitting >= LONGER * steps and best[1].n_steps == steps:
         best = attempt(f"{LONGER * steps} steps", replace(best[1], n_steps=LONGER * steps), best)
     return Choice(best[1], trial.stack_dice, best[0], tried)
 

@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("hedgerow")
 Effort = Literal["fast", "good", "best"]
-BEST_PIXELS = 2**14
-"""Per step of a refinement on a GPU that a convolutional level follows: the network is then made again for every fold.
-What fewer pixels cost the whole model was not measured."""
+BEST_PIXELS, BEST_PIXELS_CPU = 2**14, 2**12
+"""Per step of a refinement that a convolutional level follows: the network is then made again for every fold. What fewer
+pixels cost the whole model was not measured on a GPU."""
 CHOOSING = {"good": 0.25, "best": 0.15}  # part of the minutes that may go into choosing how to refine
 REFINING = {"good": 0.5, "best": 0.1}  # and into a refinement; `best` makes it again for each fold
 
@@ -287,8 +287,8 @@ class _Run:
         left = 0.0 if self.until is None else max(self.until - begun, 0)
         until = None if self.until is None else begun + CHOOSING[effort] * left
         first = replace(RefineConfig(), seed=self.config.seed, held_out=0.0)
-        if effort == "best" and self.device != "cpu":
-            first = replace(first, pixels=BEST_PIXELS)
+        if effort == "best":
+            first = replace(first, pixels=BEST_PIXELS if self.device != "cpu" else BEST_PIXELS_CPU)
         choice = self.files.choice(
             lambda: choose_refinement(
                 self.labelled,
