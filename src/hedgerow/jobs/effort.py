@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("hedgerow")
 Effort = Literal["fast", "good", "best"]
 BEST_PIXELS, BEST_PIXELS_CPU = 2**14, 2**12
-"""Per step of a refinement that a convolutional level follows: the network is then made again for every fold. What fewer
-pixels cost the whole model was not measured on a GPU."""
+"""Per step of a refinement that a convolutional level follows: the network is then made again for every fold. On a CPU,
+half the usual pixels leave more time for networks (docs/deep.md); what fewer cost on a GPU was not measured."""
 CHOOSING = {"good": 0.25, "best": 0.15}  # part of the minutes that may go into choosing how to refine
 REFINING = {"good": 0.5, "best": 0.1}  # and into a refinement; `best` makes it again for each fold
 
