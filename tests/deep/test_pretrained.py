@@ -155,7 +155,7 @@ def test_it_starts_with_the_published_weights(published):
     weights = find("lite0").weights
     assert set(found) <= set(weights)
     for name, weight in found.items():
-        torch.testing.assert_close(weight, weights[name], rtol=1e-6, atol=1e-6)
+        assert torch.equal(weight, weights[name].half().float()), "rounded, as all weights of a finished network"
 
 
 def test_few_images_have_it_too(published):
