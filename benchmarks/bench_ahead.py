@@ -34,7 +34,7 @@ from measure import DRAWN, table
 
 TITLE = "Beside the U-Net"
 SEEDS = range(3)
-PIXELS = 8192  # of a step of refinement, as on a CPU
+PIXELS = 8192  # of a step of refinement, as `--effort good` has on a CPU
 KEPT = DRAWN / "ahead.jsonl"
 MODELS = ("U-Net", "FCN", "stack", "refined", "best")
 

@@ -17,7 +17,7 @@ FEW: dict[Norm, int] = {"batch": 5, "image": 2}
 worth 0.05 on four drawn somites, and cost 0.1 on 16; for the others it was worth 0.004 on one image of electron
 microscopy, and cost 0.006 on four (docs/deep.md)."""
 DEPTH = AugmentConfig(rotation=30.0, scale=0.3, shift=0.2, brightness=0.6, contrast=0.3)
-"""How depths are altered: on 40 drawn bodies this was worth 0.029 to a network (docs/deep.md)."""
+"""How depths are altered: on 40 drawn bodies this was worth 0.029 to a U-Net of one seed (docs/deep.md)."""
 Tried = Mapping[tuple[int, Norm], float]
 """Mean Dice by size and normalisation."""
 
