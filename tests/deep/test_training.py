@@ -55,6 +55,8 @@ def test_a_network_of_which_nothing_is_held_out_stops_where_others_were_clearly_
     assert when_to_stop([checks(0.3, 0.71, 0.7)], 300) == 300, "by chance"
     assert when_to_stop([checks(0.3, 0.8, 0.7), checks(0.5, 0.6, 0.6)], 300) == 200, "on average"
     assert when_to_stop([checks(0.3, 0.8, 0.7), checks(0.5, 0.6, 0.7)], 300) == 300
+    assert when_to_stop([checks(0.9, 0.3, 0.7)], 300) == 300, "the rate was high then"
+    assert when_to_stop([checks(0.9, 0.8, 0.7)], 300) == 200
 
 
 def test_a_network_that_is_stopped_is_as_far_as_the_others_were_then():
@@ -104,15 +106,16 @@ def test_training_lowers_the_loss_and_starts_at_the_classes_shares():
     assert not any(parameter.requires_grad for parameter in made.parameters())
 
 
-def test_the_weights_with_the_best_score_are_kept():
-    made, scores, seen = network(), iter([0.2, 0.9, 0.4]), []
+@pytest.mark.parametrize("first", [0.2, 0.95])
+def test_the_weights_with_the_best_score_are_kept_once_the_rate_is_low(first):
+    made, scores, seen = network(), iter([first, 0.9, 0.4]), []
 
     def score(of):
         seen.append(weights(of))
         return next(scores)
 
     checks = train_network(made, sheets(), SMALL, score)
-    assert [check.mean_dice for check in checks] == [0.2, 0.9, 0.4]
+    assert [check.mean_dice for check in checks] == [first, 0.9, 0.4]
     assert same(weights(made), seen[1])
     assert not same(seen[1], seen[2])
 

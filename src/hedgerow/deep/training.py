@@ -28,6 +28,7 @@ RISING = 1 / 3  # part of the steps in which the learning rate rises
 FIRST, LAST = 1 / 25, 1e-4  # learning rates of the first and the last step, relative to the highest
 SLOW_MOMENTUM, FAST_MOMENTUM = 0.95, 0.85  # at the lowest and at the highest rate
 PRETRAINED_RATE = 0.1  # of pretrained weights, relative to the others
+SETTLED = 2 / 3  # part of the steps after which the rate is low enough for a network to be kept as it is
 CLEARLY = 0.02  # mean Dice; at the end the rate is low and scores hardly change, so a fall by this is no chance
 Advance = Callable[[int, float | None], None]
 """Is told the number of steps done and the latest held-out score."""
@@ -65,7 +66,7 @@ def train_network(
     mark: str = "",
     advance: Advance = lambda step, dice: None,
 ) -> list[Check]:
-    """Train a network in place; returns its checks. With a score the best weights are kept, else the last.
+    """Train a network in place; returns its checks. With a score, the best weights of the last third are kept.
 
     score:      of the network on images that nobody trained on; None: there are none
     stop:       after so many of the steps, whose rates stay those of all of them; None: after all
@@ -98,7 +99,7 @@ def train_network(
         state.step += 1
         is_check = state.step % config.check_every == 0 or state.step == stop
         if is_check:
-            _check(network, state, float(torch.stack(losses).mean()), score)
+            _check(network, state, float(torch.stack(losses).mean()), score, config.n_steps)
             losses.clear()
             if checkpoint is not None:
                 state.weights, state.moments = _weights(network), checkpoints.moments_of(optimiser)
@@ -124,19 +125,29 @@ def _groups(network: nn.Module) -> list[dict[str, Any]]:
 
 def when_to_stop(checks: Sequence[Sequence[Check]], n_steps: int) -> int:
     """After how many steps to stop a network of which nothing is held out, by the checks of others that were trained
-    alike: at the end, unless they were clearly better before."""
-    dice = np.mean([[check.mean_dice or 0.0 for check in each] for each in checks], axis=0)
+    alike: at the end, unless they were clearly better before, but settled."""
+    settled = [[check for check in each if is_settled(check.step, n_steps)] for each in checks]
+    dice = np.mean([[check.mean_dice or 0.0 for check in each] for each in settled], axis=0)
     best = int(np.argmax(dice))
-    return checks[0][best].step if dice[best] > dice[-1] + CLEARLY else n_steps
+    return settled[0][best].step if dice[best] > dice[-1] + CLEARLY else n_steps
 
 
-def _check(network: nn.Module, state: State, loss: float, score: Callable[[nn.Module], float] | None) -> None:
-    """Note the loss and the score; remember the weights if they are the best so far."""
+def is_settled(step: int, n_steps: int) -> bool:
+    """Whether a network may be kept as it is after this step. Before, its rate is high and its score goes up and down
+    by chance, so that the best of many scores on a few images tells little."""
+    return step >= SETTLED * n_steps
+
+
+def _check(
+    network: nn.Module, state: State, loss: float, score: Callable[[nn.Module], float] | None, n_steps: int
+) -> None:
+    """Note the loss and the score; remember the weights if they are the best of those that are settled."""
     if not math.isfinite(loss):
         raise ConfigError(f"the loss is not a number after {state.step} step(s); choose a lower learning_rate.")
     dice = None if score is None else score(network.eval())
-    known = [check.mean_dice for check in state.checks if check.mean_dice is not None]
-    if dice is not None and dice >= max(known, default=0.0):
+    settled = [check.mean_dice for check in state.checks if is_settled(check.step, n_steps)]
+    known = [one for one in settled if one is not None]
+    if dice is not None and is_settled(state.step, n_steps) and dice >= max(known, default=0.0):
         state.best = _weights(network)
     state.checks.append(Check(state.step, loss, dice))
     log.info("step %d: loss %.4f, held-out mean Dice %s", state.step, loss, dice)
