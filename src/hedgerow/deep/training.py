@@ -145,8 +145,7 @@ def _check(
     if not math.isfinite(loss):
         raise ConfigError(f"the loss is not a number after {state.step} step(s); choose a lower learning_rate.")
     dice = None if score is None else score(network.eval())
-    settled = [check.mean_dice for check in state.checks if is_settled(check.step, n_steps)]
-    known = [one for one in settled if one is not None]
+    known = [check.mean_dice or 0.0 for check in state.checks if is_settled(check.step, n_steps)]
     if dice is not None and is_settled(state.step, n_steps) and dice >= max(known, default=0.0):
         state.best = _weights(network)
     state.checks.append(Check(state.step, loss, dice))
