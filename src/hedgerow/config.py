@@ -292,7 +292,11 @@ class ConvConfig(Checked):
     dice: float = setting(1.0, 0.0, 1e3, "weight of the added Dice loss, which counts classes, not pixels")
     augment: AugmentConfig = setting(AugmentConfig(rotation=15.0, scale=0.1, shift=0.1, brightness=0.2, contrast=0.2))
     drop: float = setting(
-        0.5, 0.0, 1.0, "part of the crops in which what the stack says is left out, of networks that read it"
+        0.5,
+        0.0,
+        1.0,
+        "part of the crops in which what the stack says is left out, of pretrained networks; the member "
+        "`reading` always reads it",
     )
     orientations: int = setting(
         1, 1, 8, "predict the mean over so many turned and mirrored images; 8, all of them, if images have no up"
@@ -317,7 +321,7 @@ class DeepConfig(Checked):
     members: tuple[Literal["alone", "reading", "pretrained"], ...] = setting(
         ("alone", "reading", "pretrained"),
         about="convolutional networks beside the stack: alone reads the image; reading, also what the stack says of "
-        "it; pretrained is joined by EfficientNet-Lite0, where the extra `pretrained` is installed",
+        "it; pretrained, that as well, and is joined by EfficientNet-Lite0, where the extra `pretrained` is installed",
     )
     n_folds: int = setting(4, 2, 32, "parts of the images; the stack is made again without each, to predict that one")
     n_networks: int = setting(2, 1, 32, "networks of each member; what they say is averaged")

@@ -14,6 +14,7 @@ from hedgerow.deep import fitting, member_nets
 from hedgerow.deep.batches import Sheet
 from hedgerow.deep.pretrained import PICTURE, PretrainedUNet, picture_weights
 from hedgerow.deep.training import PRETRAINED_RATE, train_network
+from hedgerow.deep.unet import UNet
 from hedgerow.encoders.stages import LAYERS, lite0_weights
 from hedgerow.forest import choosing
 from hedgerow.images.labelled import labelled_set
@@ -139,9 +140,10 @@ def deep(published):
 def test_every_other_network_leaves_the_pretrained_weights_alone(deep):
     """The published ones, but for what the others learned."""
     stem = [net.network.pretrained["stem_weight"] for net in deep.nets["pretrained"]]
-    picture = [net.network.pretrained[PICTURE].flatten().tolist() for net in deep.nets["pretrained"]]
+    picture = [net.network.pretrained[PICTURE][:, :, 0, 0].tolist() for net in deep.nets["pretrained"]]
     assert not torch.equal(stem[0], stem[1])
-    assert picture[0] == [0.5] * 3 != picture[1]
+    nothing_of_the_stack = [0.0] * deep.n_classes
+    assert picture[0] == [[0.5, *nothing_of_the_stack]] * 3 != picture[1]
 
 
 def test_it_starts_with_the_published_weights(published):
@@ -163,6 +165,7 @@ def test_few_images_have_it_too(published):
     with equal_weights():
         deep = small_deep(images, labels, members=("alone", "reading", "pretrained"), conv=replace(SMALL, crop=32))
     assert {name: len(nets) for name, nets in deep.nets.items()} == {"alone": 2, "pretrained": 2}
+    assert not any(net.reads for nets in deep.nets.values() for net in nets), "nothing that was not fitted to them"
 
 
 def test_without_the_weights_networks_alone_take_their_place(monkeypatch):
@@ -199,7 +202,27 @@ def test_tiles_change_no_bit(deep, monkeypatch):
 def test_it_says_what_it_reads(deep):
     from hedgerow.deep.members import members
 
-    assert members(deep)[-1].reads == "the image and what EfficientNet-Lite0 makes of it"
+    assert members(deep)[-1].reads == "the image, what the stack says of it and what EfficientNet-Lite0 makes of it"
+
+
+def test_of_those_that_read_the_pretrained_do_without_in_some_crops(published, monkeypatch):
+    """Both lean on the stack, one less than the other."""
+    images, labels = pictures(n=5, size=(40, 56))
+    trained, train = [], member_nets.train_network
+
+    def noted(network, sheets, config, *given, **more):
+        trained.append((type(network), sheets[0].n_before, config.drop))
+        return train(network, sheets, config, *given, **more)
+
+    monkeypatch.setattr(member_nets, "train_network", noted)
+    deep = small_deep(images, labels, members=("alone", "reading", "pretrained"), conv=replace(SMALL, crop=32))
+    read, drop = deep.n_classes, SMALL.drop
+    assert drop > 0
+    assert {(kind, n_before, drop) for kind, n_before, drop in trained if n_before} == {
+        (UNet, read, 0.0),
+        (PretrainedUNet, read, drop),
+    }
+    assert (UNet, 0, drop) in trained
 
 
 def test_the_time_of_a_step_is_that_of_the_slowest_member(published, monkeypatch):

@@ -34,6 +34,13 @@ def test_files_that_do_not_say_how_channels_are_normalised_are_read(contents, tm
     assert hr.load(tmp_path / "first.hedge").nets["alone"][0].network.norm == "batch"
 
 
+def test_in_files_that_do_not_say_who_reads_the_stack_it_is_the_member_of_that_name(contents, tmp_path):
+    assert contents.model["deep"].pop("readers") == ["reading"]
+    contents.write(tmp_path / "older.hedge")
+    nets = hr.load(tmp_path / "older.hedge").nets
+    assert {name: some[0].reads for name, some in nets.items()} == {"alone": False, "reading": True}
+
+
 def test_unchanged_contents_are_accepted(contents, tmp_path):
     contents.write(tmp_path / "same.hedge")
     assert isinstance(hr.load(tmp_path / "same.hedge"), hr.DeepStack)
@@ -54,6 +61,11 @@ def test_unchanged_contents_are_accepted(contents, tmp_path):
         {"members": {"alone": 2, "reading": 10**6}},
         {"members": {"alone": 2, "stranger": 2}},
         {"members": [1, 2]},
+        {"readers": []},
+        {"readers": ["alone", "reading"]},
+        {"readers": ["stranger", "reading"]},
+        {"readers": [["reading"]]},
+        {"readers": "reading"},
         {"weights": {"stack": 0.5, "alone": 0.5}},
         {"weights": {"stack": 1.0, "alone": 1.0, "reading": -1.0}},
         {"weights": {"stack": 0.1, "alone": 0.1, "reading": 0.1}},

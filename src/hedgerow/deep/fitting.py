@@ -17,7 +17,7 @@ from hedgerow.deep.deepstack import STACK, DeepStack
 from hedgerow.deep.folds import Folds, folds_of
 from hedgerow.deep.held_out import held_out_proba
 from hedgerow.deep.kept import Work
-from hedgerow.deep.member_nets import ALONE, PRETRAINED, READING, MemberNets, Task, Trained
+from hedgerow.deep.member_nets import ALONE, PRETRAINED, READING, MemberNets, Task, Trained, is_few
 from hedgerow.deep.record import Deepening
 from hedgerow.deep.weighing import ENOUGH, FEW, HANDICAP, find_weights, mean_dice
 from hedgerow.encoders.devices import OneThread
@@ -127,11 +127,6 @@ def choose_network(
     with reporting(progress) as report, OneThread():
         conv, tried = choose(config.conv, len(labelled), SIZES, NORMS, dice)
     return replace(config, conv=conv), tried
-
-
-def is_few(config: DeepConfig, labelled: LabelledSet) -> bool:
-    """Whether there are too few images to leave any out, or to read what a stack says of those it did not see."""
-    return len(labelled) < config.fewest
 
 
 def members_of(config: DeepConfig, labelled: LabelledSet) -> list[str]:

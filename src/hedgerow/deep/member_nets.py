@@ -25,6 +25,7 @@ from hedgerow.features.joined import Joined
 from hedgerow.files import fingerprint
 from hedgerow.forest.history import Check
 from hedgerow.images.arrays import UNLABELLED_INDEX
+from hedgerow.images.labelled import LabelledSet
 from hedgerow.images.metrics import Scores, confusion
 from hedgerow.network.stacknet import StackNet
 from hedgerow.progress import Report
@@ -160,6 +161,8 @@ class MemberNets:
     def _begun(self, task: Task) -> tuple[ConvNet, list[Sheet], ConvConfig]:
         """A network that has learned nothing yet, what it will learn from, and how."""
         conv = replace(self.config.conv, seed=self.config.seed * 1000 + task.number)
+        if task.member == READING:
+            conv = replace(conv, drop=0.0)  # it leans on the stack more than others do, and so errs elsewhere
         net = self._new(task, conv)
         training = [
             net.sheet(replace(image, target=target), self.features[i], self.before[i])
@@ -169,8 +172,12 @@ class MemberNets:
         start_at_shares(net.network.class_bias, training)
         return net, training, conv
 
+    def _reads(self, task: Task) -> bool:
+        """Whether the network reads what the stack says."""
+        return task.member != ALONE and not is_few(self.config, self.labelled)
+
     def _new(self, task: Task, conv: ConvConfig) -> ConvNet:
-        n_classes, reads = self.labelled.n_classes, task.member == READING
+        n_classes, reads = self.labelled.n_classes, self._reads(task)
         first, end = self.read_features
         n_inputs = self.scale.n_outputs + end - first + (n_classes if reads else 0)
         with _SEEDING, torch.random.fork_rng(devices=[]):
@@ -194,13 +201,18 @@ class MemberNets:
         arrays = [
             array for i, image in enumerate(self.labelled) for array in (image.planes, image.target, self.before[i])
         ]
-        decides = (task.member, task.fold, conv.to_dict(), self.config.to_dict(), str(self.device))
+        decides = (task.member, self._reads(task), task.fold, conv.to_dict(), self.config.to_dict(), str(self.device))
         return fingerprint(*decides, *self.folds.parts, *arrays)
 
     def sampled(self, i: int, fold: int, planes: np.ndarray) -> np.ndarray:
         """(C,S): planes (C,H,W) at the labelled pixels of a fold, on a lattice."""
         target = self.folds.target(i, fold)[:: self.step, :: self.step]
         return np.asarray(planes[:, :: self.step, :: self.step][:, target != UNLABELLED_INDEX], np.float32)
+
+
+def is_few(config: DeepConfig, labelled: LabelledSet) -> bool:
+    """Whether there are too few images to leave any out, or to read what a stack says of those it did not see."""
+    return len(labelled) < config.fewest
 
 
 def round_to_half(network: torch.nn.Module) -> None:

@@ -46,6 +46,7 @@ def description(model: DeepStack) -> dict[str, Any]:
         **{name: getattr(first.network, name) for name in SIZES},
         "norm": first.network.norm,
         "members": {name: len(nets) for name, nets in model.nets.items()},
+        "readers": [name for name, nets in model.nets.items() if nets[0].reads],
         "weights": dict(model.weights),
         "features": list(first.features),
         "orientations": first.orientations,
@@ -63,6 +64,10 @@ def rebuild(base: StackNet, described: dict[str, Any], given: dict[str, np.ndarr
         for name, count in table(described["members"], "list of members").items()
     }
     refuse_unless(bool(counts) and set(counts) <= set(MEMBERS), "its members are not known here")
+    readers = described.get("readers", [READING])  # in older files no other member read the stack
+    refuse_unless(
+        isinstance(readers, list) and set(map(str, readers)) <= set(MEMBERS), "its readers are not known here"
+    )
     weights = {name: number(weight, "weight") for name, weight in table(described["weights"], "weights").items()}
     fits = set(weights) | {STACK} == {*counts, STACK} and all(0 < weight <= 1 for weight in weights.values())
     refuse_unless(fits and abs(sum(weights.values()) - 1) < 1e-3, "the weights of its members are impossible")
@@ -75,14 +80,14 @@ def rebuild(base: StackNet, described: dict[str, Any], given: dict[str, np.ndarr
     orientations = whole(described["orientations"], *limits_of(ConvConfig, "orientations"), "number of orientations")
     nets = {}
     for name, count in counts.items():
-        n_inputs = scale.n_outputs + end - first + (base.n_classes if name == READING else 0)
+        n_inputs = scale.n_outputs + end - first + (base.n_classes if name in readers else 0)
         of_member = []
         for k in range(count):
             with torch.device("meta"):  # its shapes are known before any memory is asked for
                 begun = unet_of(name)(n_inputs, base.n_classes, **sizes, norm=norm)
             of_member.append(_filled(begun, _taken(given, f"{PREFIX}{name}.{k}.")))
         nets[name] = tuple(
-            ConvNet(network, scale, (first, end), name == READING, orientations) for network in of_member
+            ConvNet(network, scale, (first, end), name in readers, orientations) for network in of_member
         )
     refuse_unless(not given, "it holds arrays that belong to no network")
     return DeepStack(base, nets, weights, Deepening.from_dict(table(described["record"], "record")))
