@@ -56,6 +56,7 @@ NAMED = {
     "hedgerow.answers": "a model's methods call predict/, and report/ for notebooks, which stand above it",
     "hedgerow.extras": "packages of others",
     "hedgerow.network.levels": "the kernels of a device",
+    "hedgerow.deep.unet": "the kernels of a device",
 }
 
 

@@ -6,7 +6,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from hedgerow.deep.convnet import turned, turned_back
-from hedgerow.deep.unet import EPSILON, ImageNorm, UNet
+from hedgerow.deep.unet import ImageNorm, UNet
+from hedgerow.kernels.definition.norm import EPSILON
 
 
 def network(n_down=2):
@@ -46,12 +47,12 @@ def test_an_image_is_normalised_by_itself():
     planes = torch.randn(2, 3, 5, 7, dtype=torch.float64, requires_grad=True)
     mean, variance = planes.mean((2, 3), keepdim=True), planes.var((2, 3), keepdim=True, correction=0)
     scaled = (planes - mean) / torch.sqrt(variance + EPSILON)
-    expected = scaled * norm.weight[:, None, None] + norm.bias[:, None, None]
+    expected = torch.relu(scaled * norm.weight[:, None, None] + norm.bias[:, None, None])
     torch.testing.assert_close(norm(planes), expected)
     weights = torch.randn_like(planes)
     found, wanted = (torch.autograd.grad((one * weights).sum(), planes)[0] for one in (norm(planes), expected))
     torch.testing.assert_close(found, wanted)
-    torch.testing.assert_close(norm(planes[:, :, :1, :1])[0, :, 0, 0], norm.bias)
+    torch.testing.assert_close(norm(planes[:, :, :1, :1])[0, :, 0, 0], torch.relu(norm.bias))
 
 
 def test_a_network_that_normalises_each_image_follows_its_contrast():

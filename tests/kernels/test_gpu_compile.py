@@ -62,6 +62,24 @@ for kernel, shape in ((forward, FORWARD), (backward, BACKWARD)):
 print(json.dumps(found))
 """
 
+NORM = """
+import json, sys
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource, compile
+from hedgerow.kernels.gpu.norm import BLOCK, VARIES, _gradient, _moments, _normalise, _slope_sums
+
+generation, kind, channels = json.loads(sys.argv[1])
+found = {}
+for kernel in (_moments, _normalise, _slope_sums, _gradient):
+    constants = {"P": BLOCK // channels, "M": channels}
+    type_of = {"planes": kind, "slope": kind, "epsilon": "fp32", **dict.fromkeys(VARIES, "i32"), "out": kind}
+    signature = {n: "constexpr" if n in constants else type_of.get(n, "*fp32") for n in kernel.arg_names}
+    made = compile(ASTSource(kernel, signature, constants), target=GPUTarget("cuda", generation, 32))
+    told = [one.name for one in kernel.params if one.do_not_specialize]
+    found[kernel.__name__] = {"shared": made.metadata.shared, "told": told}
+print(json.dumps(found))
+"""
+
 # Triton compiles anew for a number that is 1 or divides by 16 where others did not, and for an array that begins
 # elsewhere in memory, unless it is told not to.
 TOLD = """
@@ -112,3 +130,10 @@ def test_kernels_compile_for_older_and_newer_cards(generation, split, is_softmax
         assert made["is_mma"] == (split != "hard"), f"{kernel}: matrix units"
         assert not made["is_new"], f"{kernel} needs a Hopper card"
         assert made["shared"] <= 48 * 1024, f"{kernel} needs more shared memory than any card gives unasked"
+
+
+@pytest.mark.parametrize(("generation", "kind", "channels"), [(80, "*bf16", 32), (90, "*fp32", 64), (120, "*bf16", 1)])
+def test_kernels_that_normalise_compile_too(generation, kind, channels):
+    for kernel, made in in_own_process(NORM, json.dumps([generation, kind, channels])).items():
+        assert made["shared"] <= 48 * 1024, f"{kernel} needs more shared memory than any card gives unasked"
+        assert {"n_pixels", "n_channels"} <= set(made["told"]), f"{kernel} is compiled anew for every size"

@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from hedgerow.config import AugmentConfig, ConvConfig
-from hedgerow.deep.unet import Norm
+from hedgerow.deep.unet import NORMS, Norm
 
 SIZES = (16, 32)  # channels at full resolution that are tried
-NORMS: tuple[Norm, ...] = ("batch", "image")
 N_FOLDS = 4  # one is held out to choose by
 N_TRIED = len(NORMS) + len(SIZES) - 1  # networks to choose by
 FEW: dict[Norm, int] = {"batch": 5, "image": 2}

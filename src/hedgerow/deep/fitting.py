@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from hedgerow.config import ConvConfig, DeepConfig
-from hedgerow.deep.choosing import N_FOLDS, NORMS, SIZES, Tried, choose
+from hedgerow.deep.choosing import N_FOLDS, SIZES, Tried, choose
 from hedgerow.deep.convnet import ConvNet
 from hedgerow.deep.deepstack import STACK, DeepStack
 from hedgerow.deep.folds import Folds, folds_of
@@ -19,6 +19,7 @@ from hedgerow.deep.held_out import held_out_proba
 from hedgerow.deep.kept import Work
 from hedgerow.deep.member_nets import ALONE, PRETRAINED, READING, MemberNets, Task, Trained, is_few
 from hedgerow.deep.record import Deepening
+from hedgerow.deep.unet import NORMS
 from hedgerow.deep.weighing import ENOUGH, FEW, HANDICAP, find_weights, mean_dice
 from hedgerow.encoders.devices import OneThread
 from hedgerow.errors import ConfigError, InputError

@@ -2,21 +2,22 @@
 
 from collections.abc import Sequence
 from functools import partial
+from importlib import import_module
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from hedgerow.kernels.backends import backend_for
+from hedgerow.kernels.definition import norm as definition
+
 Norm = Literal["batch", "image"]
 """What channels are normalised by: how they were in training, or how they are in the image at hand."""
 
 
-EPSILON = 1e-5  # added to a variance
-
-
 class ImageNorm(nn.Module):
-    """Each channel is normalised over its own image.
+    """Each channel is normalised over its own image; and ReLU.
 
     So a network follows images that are darker or coarser than those of its training. What it sees must then be the
     same however an image is cut into tiles; `deepstack.CELL` sees to that.
@@ -27,11 +28,15 @@ class ImageNorm(nn.Module):
         self.weight, self.bias = nn.Parameter(torch.ones(n_channels)), nn.Parameter(torch.zeros(n_channels))
 
     def forward(self, planes: Tensor) -> Tensor:
-        """(N,M,H,W) of planes (N,M,H,W); a single pixel becomes the bias, where `nn.InstanceNorm2d` would refuse it."""
-        return torch.instance_norm(planes, self.weight, self.bias, None, None, True, 0.0, EPSILON, True)
+        """(N,M,H,W) of planes (N,M,H,W)"""
+        kernels = definition
+        if planes.is_cuda and backend_for("cuda").name == "gpu":
+            kernels = import_module("hedgerow.kernels.gpu.norm")
+        found: Tensor = kernels.image_norm(planes, self.weight, self.bias)
+        return found
 
 
-NORMS: dict[Norm, type[nn.BatchNorm2d] | type[ImageNorm]] = {"batch": nn.BatchNorm2d, "image": ImageNorm}
+NORMS: tuple[Norm, ...] = ("batch", "image")
 
 
 def block(n_inputs: int, n_outputs: int, norm: Norm) -> nn.Sequential:
@@ -42,7 +47,10 @@ def block(n_inputs: int, n_outputs: int, norm: Norm) -> nn.Sequential:
 
 
 def _activation(n_channels: int, norm: Norm) -> tuple[nn.Module, nn.Module]:
-    return NORMS[norm](n_channels), nn.ReLU(inplace=True)
+    """Normalisation and ReLU."""
+    if norm == "image":
+        return ImageNorm(n_channels), nn.Identity()
+    return nn.BatchNorm2d(n_channels), nn.ReLU(inplace=True)
 
 
 def padded(planes: Tensor, stride: int) -> Tensor:

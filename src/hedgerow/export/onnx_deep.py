@@ -15,11 +15,12 @@ from torch import Tensor, nn
 from hedgerow.deep.convnet import ConvNet, InputScale
 from hedgerow.deep.deepstack import CELL, STACK, DeepStack
 from hedgerow.deep.pretrained import PICTURE, PretrainedUNet
-from hedgerow.deep.unet import EPSILON, ImageNorm, UNet
+from hedgerow.deep.unet import ImageNorm, UNet
 from hedgerow.encoders.onnx_network import LARGEST
 from hedgerow.errors import InputError
 from hedgerow.export.onnx_graph import REAL, Graph
 from hedgerow.export.onnx_lite0 import stage_outputs
+from hedgerow.kernels.definition.norm import EPSILON
 
 FLIPPED = ((), (2,), (2, 3), (3,))  # axes to reverse for so many quarter turns, odd ones after a transposition
 

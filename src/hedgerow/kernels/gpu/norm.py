@@ -1,0 +1,179 @@
+"""Normalisation over an image, and ReLU, on a GPU: the Triton kernels behind `definition.norm.image_norm`.
+
+PyTorch has this for images whose channels lie one after the other. Its convolutions are faster where the channels of a
+pixel lie together, and it would copy every image to and fro. Here channels lie together, images are read twice and
+written once, and the gradient keeps nothing but what went in.
+
+Each image is cut into parts, whose sums are computed side by side and then added up in a fixed order.
+"""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from hedgerow.kernels.definition.norm import EPSILON
+
+BLOCK = 4096  # numbers that a program has at hand at a time
+MOST_CHANNELS = 64  # of a program
+PROGRAMS = 1024  # about as many are wanted at once, to keep all multiprocessors busy
+VARIES = ["n_pixels", "n_channels", "per_part"]  # numbers for which no other kernel is compiled
+
+
+@triton.jit
+def _block(image, first, last, channel, n_pixels, n_channels, P: tl.constexpr):
+    """Where the pixels of an image from `first` on lie, (P,M), and which of them are before `last`."""
+    pixel = first + tl.arange(0, P)
+    at = (image.to(tl.int64) * n_pixels + pixel)[:, None] * n_channels + channel[None, :]
+    return at, (pixel < last)[:, None] & (channel < n_channels)[None, :]
+
+
+@triton.jit
+def _scale(moments, weight, bias, image, channel, n_pixels, n_channels, epsilon):
+    """(M,) each: mean, 1 / standard deviation, weight and bias of channels; moments: (2,N,M) sums, and of squares."""
+    is_one = channel < n_channels
+    at = image * n_channels + channel
+    mean = tl.load(moments + at, mask=is_one, other=0.0) / n_pixels
+    squares = tl.load(moments + tl.num_programs(2) * n_channels + at, mask=is_one, other=0.0) / n_pixels
+    spread = 1.0 / tl.sqrt(tl.maximum(squares - mean * mean, 0.0) + epsilon)
+    times = tl.load(weight + channel, mask=is_one, other=0.0)
+    return mean, spread, times, tl.load(bias + channel, mask=is_one, other=0.0)
+
+
+@triton.jit
+def _slopes(planes, slope, at, is_here, mean, spread, times, plus):
+    """(P,M) each: what is normalised, before its weight, and the slope of the loss before ReLU."""
+    value = tl.load(planes + at, mask=is_here, other=0.0).to(tl.float32)
+    even = (value - mean[None, :]) * spread[None, :]
+    given = tl.load(slope + at, mask=is_here, other=0.0).to(tl.float32)
+    return even, tl.where(even * times[None, :] + plus[None, :] <= 0, 0.0, given)
+
+
+@triton.jit
+def _store(sums, one, other, image, channel, n_channels):
+    """Two sums (M,) of this program's part; sums: (2,N,parts,M)"""
+    n_parts = tl.num_programs(0)
+    at = (image * n_parts + tl.program_id(0)) * n_channels + channel
+    tl.store(sums + at, one, mask=channel < n_channels)
+    tl.store(sums + tl.num_programs(2) * n_parts * n_channels + at, other, mask=channel < n_channels)
+
+
+@triton.jit(do_not_specialize=VARIES)
+def _moments(planes, sums, n_pixels, n_channels, per_part, P: tl.constexpr, M: tl.constexpr):
+    """The sums of a part's channels, and of their squares."""
+    image, channel = tl.program_id(2), tl.program_id(1) * M + tl.arange(0, M)
+    start = tl.program_id(0) * per_part
+    last = tl.minimum(start + per_part, n_pixels)
+    total, squares = tl.zeros((M,), tl.float32), tl.zeros((M,), tl.float32)
+    while start < last:
+        at, is_here = _block(image, start, last, channel, n_pixels, n_channels, P)
+        value = tl.load(planes + at, mask=is_here, other=0.0).to(tl.float32)
+        total += tl.sum(value, axis=0)
+        squares += tl.sum(value * value, axis=0)
+        start += P
+    _store(sums, total, squares, image, channel, n_channels)
+
+
+@triton.jit(do_not_specialize=VARIES)
+def _normalise(planes, moments, weight, bias, out, n_pixels, n_channels, epsilon, P: tl.constexpr, M: tl.constexpr):
+    """A block, normalised; NaN stays."""
+    image, channel = tl.program_id(2), tl.program_id(1) * M + tl.arange(0, M)
+    at, is_here = _block(image, tl.program_id(0) * P, n_pixels, channel, n_pixels, n_channels, P)
+    value = tl.load(planes + at, mask=is_here, other=0.0).to(tl.float32)
+    mean, spread, times, plus = _scale(moments, weight, bias, image, channel, n_pixels, n_channels, epsilon)
+    score = (value - mean[None, :]) * spread[None, :] * times[None, :] + plus[None, :]
+    tl.store(out + at, tl.where(score <= 0, 0.0, score), mask=is_here)
+
+
+@triton.jit(do_not_specialize=VARIES)
+def _slope_sums(
+    planes, slope, moments, weight, bias, sums, n_pixels, n_channels, per_part, epsilon,
+    P: tl.constexpr, M: tl.constexpr,
+):  # fmt: skip
+    """The sums of a part's slopes, and of those times what was normalised: the gradients of bias and weight."""
+    image, channel = tl.program_id(2), tl.program_id(1) * M + tl.arange(0, M)
+    start = tl.program_id(0) * per_part
+    last = tl.minimum(start + per_part, n_pixels)
+    mean, spread, times, plus = _scale(moments, weight, bias, image, channel, n_pixels, n_channels, epsilon)
+    total, along = tl.zeros((M,), tl.float32), tl.zeros((M,), tl.float32)
+    while start < last:
+        at, is_here = _block(image, start, last, channel, n_pixels, n_channels, P)
+        even, before = _slopes(planes, slope, at, is_here, mean, spread, times, plus)
+        total += tl.sum(before, axis=0)
+        along += tl.sum(before * even, axis=0)
+        start += P
+    _store(sums, total, along, image, channel, n_channels)
+
+
+@triton.jit(do_not_specialize=VARIES)
+def _gradient(
+    planes, slope, moments, weight, bias, slopes, out, n_pixels, n_channels, epsilon, P: tl.constexpr, M: tl.constexpr
+):
+    """The gradient of a block; slopes: (2,N,M) the sums of `_slope_sums`."""
+    image, channel = tl.program_id(2), tl.program_id(1) * M + tl.arange(0, M)
+    at, is_here = _block(image, tl.program_id(0) * P, n_pixels, channel, n_pixels, n_channels, P)
+    mean, spread, times, plus = _scale(moments, weight, bias, image, channel, n_pixels, n_channels, epsilon)
+    even, before = _slopes(planes, slope, at, is_here, mean, spread, times, plus)
+    is_one, of = channel < n_channels, slopes + image * n_channels + channel
+    total = tl.load(of, mask=is_one, other=0.0) / n_pixels
+    along = tl.load(of + tl.num_programs(2) * n_channels, mask=is_one, other=0.0) / n_pixels
+    tl.store(out + at, (times * spread)[None, :] * (before - total[None, :] - even * along[None, :]), mask=is_here)
+
+
+class _Work:
+    """How the work on planes (N,M,H,W), whose channels lie together, is shared out."""
+
+    def __init__(self, planes: Tensor) -> None:
+        self.n_images, self.n_channels, height, width = planes.shape
+        self.n_pixels = height * width
+        self.channels = min(triton.next_power_of_2(self.n_channels), MOST_CHANNELS)
+        self.pixels = BLOCK // self.channels
+        self.n_blocks, self.across = (
+            triton.cdiv(self.n_pixels, self.pixels),
+            triton.cdiv(self.n_channels, self.channels),
+        )
+        n_parts = min(self.n_blocks, max(PROGRAMS // (self.n_images * self.across), 1))
+        self.per_part = triton.cdiv(self.n_blocks, n_parts) * self.pixels
+        self.n_parts = triton.cdiv(self.n_pixels, self.per_part)
+
+    def sums(self, kernel: Any, *given: Any, epsilon: tuple[float, ...] = ()) -> Tensor:
+        """(2,N,M): what a kernel adds up."""
+        found = given[0].new_empty((2, self.n_images, self.n_parts, self.n_channels), dtype=torch.float32)
+        numbers = self.n_pixels, self.n_channels, self.per_part, *epsilon
+        kernel[self.n_parts, self.across, self.n_images](*given, found, *numbers, P=self.pixels, M=self.channels)
+        return found.sum(2)
+
+    def planes(self, kernel: Any, *given: Any) -> Tensor:
+        """What a kernel makes of the first of what is given, of the same shape."""
+        found = torch.empty_like(given[0], memory_format=torch.channels_last)
+        numbers = self.n_pixels, self.n_channels, EPSILON
+        kernel[self.n_blocks, self.across, self.n_images](*given, found, *numbers, P=self.pixels, M=self.channels)
+        return found
+
+
+class _ImageNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, planes: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        planes = planes.contiguous(memory_format=torch.channels_last)
+        work = _Work(planes)
+        moments = work.sums(_moments, planes)
+        context.save_for_backward(planes, moments, weight, bias)
+        return work.planes(_normalise, planes, moments, weight, bias)
+
+    @staticmethod
+    def backward(context: Any, *slopes: Tensor) -> Any:
+        planes, moments, weight, bias = context.saved_tensors
+        slope = slopes[0].contiguous(memory_format=torch.channels_last)
+        work = _Work(planes)
+        sums = work.sums(_slope_sums, planes, slope, moments, weight, bias, epsilon=(EPSILON,))
+        gradient = work.planes(_gradient, planes, slope, moments, weight, bias, sums)
+        d_bias, d_weight = sums.sum(1).to(weight.dtype)
+        return gradient, d_weight, d_bias
+
+
+def image_norm(planes: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """(N,M,H,W) as the definition has it, its channels together; sums are of float32, whatever the planes are of."""
+    found: Tensor = _ImageNorm.apply(planes, weight, bias)
+    return found
