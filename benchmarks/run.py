@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 
 import bench_ahead
+import bench_convnets
 import bench_day
 import bench_encoders
 import bench_export
@@ -50,6 +51,7 @@ BENCHMARKS = {
     "set": bench_set,
     "network": bench_net,
     "gpu": bench_gpu,
+    "convnets": bench_convnets,
     "tables": bench_tables,
     "ahead": bench_ahead,
     "day": bench_day,
