@@ -1,8 +1,8 @@
 """Convolutional networks on a GPU: a step of training with our kernels, beside the same step in plain PyTorch.
 
-Networks of 32 channels and six scales, 20 classes, in batches of 8 crops of 120 x 160 and of 4 crops of 256 x 256. Steps
-are recorded and replayed in both. What is timed is scores, loss and gradient, without the optimiser and without drawing
-the batch.
+Networks of 32 channels and six scales, 20 classes, in batches of 8 crops of 120 x 160 and of 4 crops of 256 x 256.
+Steps are recorded and replayed in both. What is timed is scores, loss and gradient, without the optimiser and without
+drawing the batch.
 """
 
 from __future__ import annotations
