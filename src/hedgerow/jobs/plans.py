@@ -29,9 +29,9 @@ SPARE = 0.9  # part of the time that steps are planned for
 FEWEST_STEPS, MOST_STEPS = 40, 1500
 GPU = DeepConfig(conv=ConvConfig(n_down=5))
 CPU = DeepConfig(
-    # Of few steps, none may be spent on judges, on a third member, or without what the stack says (docs/deep.md).
+    # Of few steps, none may be spent on judges, or on a third member (docs/deep.md).
     members=("reading", "pretrained"), n_folds=3, n_networks=1, judges=0,
-    conv=ConvConfig(n_down=5, widest=256, drop=0.0),
+    conv=ConvConfig(n_down=5, widest=256),
 )  # fmt: skip
 SMALLER = 8  # channels, if larger networks could not be trained for ENOUGH steps: long training is worth more than size
 ENOUGH = 1000
