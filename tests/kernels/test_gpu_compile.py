@@ -72,7 +72,7 @@ generation, kind, channels = json.loads(sys.argv[1])
 found = {}
 for kernel in (_moments, _normalise, _slope_sums, _gradient):
     constants = {"P": BLOCK // channels, "M": channels}
-    type_of = {"planes": kind, "slope": kind, "epsilon": "fp32", **dict.fromkeys(VARIES, "i32"), "out": kind}
+    type_of = {"planes": kind, "slope": kind, **dict.fromkeys(VARIES, "i32"), "out": kind}
     signature = {n: "constexpr" if n in constants else type_of.get(n, "*fp32") for n in kernel.arg_names}
     made = compile(ASTSource(kernel, signature, constants), target=GPUTarget("cuda", generation, 32))
     told = [one.name for one in kernel.params if one.do_not_specialize]

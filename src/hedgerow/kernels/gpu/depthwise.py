@@ -32,6 +32,24 @@ def _at(image, row, column, height, width, channel, n_channels):
     return ((image.to(tl.int64) * height + row) * width + column)[:, None] * n_channels + channel[None, :]
 
 
+@triton.jit
+def _seen(
+    image, i, k, is_here, height, width, channel, is_one, n_channels,
+    tap: tl.constexpr, K: tl.constexpr, STRIDE: tl.constexpr, ABOVE: tl.constexpr,
+):  # fmt: skip
+    """(P,M): where what a tap sees for the outputs (i, k) lies, and whether that is in the image."""
+    row, column = i * STRIDE + (tap // K - ABOVE), k * STRIDE + (tap % K - ABOVE)
+    is_inside = is_here & (row >= 0) & (row < height) & (column >= 0) & (column < width)
+    return _at(image, row, column, height, width, channel, n_channels), is_inside[:, None] & is_one[None, :]
+
+
+@triton.jit
+def _times(values, at, is_inside, weight, channel, is_one, tap: tl.constexpr, K: tl.constexpr):
+    """(P,M): values times the weight of a tap."""
+    value = tl.load(values + at, mask=is_inside, other=0.0).to(tl.float32)
+    return value * tl.load(weight + channel * (K * K) + tap, mask=is_one, other=0.0).to(tl.float32)[None, :]
+
+
 @triton.jit(do_not_specialize=VARIES)
 def _forward(
     planes, weight, bias, out, height, width, out_height, out_width, n_channels, n_pixels,
@@ -45,11 +63,8 @@ def _forward(
     i, k = place // out_width, place % out_width
     total = tl.zeros((P, M), tl.float32) + tl.load(bias + channel, mask=is_one, other=0.0).to(tl.float32)[None, :]
     for tap in tl.static_range(K * K):
-        row, column = i * STRIDE + (tap // K - ABOVE), k * STRIDE + (tap % K - ABOVE)
-        is_inside = is_here & (row >= 0) & (row < height) & (column >= 0) & (column < width)
-        at = _at(image, row, column, height, width, channel, n_channels)
-        value = tl.load(planes + at, mask=is_inside[:, None] & is_one[None, :], other=0.0).to(tl.float32)
-        total += value * tl.load(weight + channel * (K * K) + tap, mask=is_one, other=0.0).to(tl.float32)[None, :]
+        at, is_inside = _seen(image, i, k, is_here, height, width, channel, is_one, n_channels, tap, K, STRIDE, ABOVE)
+        total += _times(planes, at, is_inside, weight, channel, is_one, tap, K)
     at = _at(image, i, k, out_height, out_width, channel, n_channels)
     tl.store(out + at, total, mask=is_here[:, None] & is_one[None, :])
 
@@ -72,8 +87,7 @@ def _to_planes(
         is_inside = is_here & (down >= 0) & (i < out_height) & (across >= 0) & (k < out_width)
         is_inside &= (i * STRIDE == down) & (k * STRIDE == across)
         at = _at(image, i, k, out_height, out_width, channel, n_channels)
-        value = tl.load(slope + at, mask=is_inside[:, None] & is_one[None, :], other=0.0).to(tl.float32)
-        total += value * tl.load(weight + channel * (K * K) + tap, mask=is_one, other=0.0).to(tl.float32)[None, :]
+        total += _times(slope, at, is_inside[:, None] & is_one[None, :], weight, channel, is_one, tap, K)
     at = _at(image, row, column, height, width, channel, n_channels)
     tl.store(out + at, total, mask=is_here[:, None] & is_one[None, :])
 
@@ -99,10 +113,10 @@ def _to_weights(
         given = tl.load(slope + at, mask=is_here[:, None] & is_one[None, :], other=0.0).to(tl.float32)
         total += tl.where((number == K * K)[:, None], tl.sum(given, axis=0)[None, :], 0.0)
         for tap in tl.static_range(K * K):
-            row, column = i * STRIDE + (tap // K - ABOVE), k * STRIDE + (tap % K - ABOVE)
-            is_inside = is_here & (row >= 0) & (row < height) & (column >= 0) & (column < width)
-            at = _at(image, row, column, height, width, channel, n_channels)
-            value = tl.load(planes + at, mask=is_inside[:, None] & is_one[None, :], other=0.0).to(tl.float32)
+            at, is_inside = _seen(
+                image, i, k, is_here, height, width, channel, is_one, n_channels, tap, K, STRIDE, ABOVE
+            )
+            value = tl.load(planes + at, mask=is_inside, other=0.0).to(tl.float32)
             total += tl.where((number == tap)[:, None], tl.sum(value * given, axis=0)[None, :], 0.0)
         start += P
     at = (tl.program_id(0) * ROWS + number)[:, None] * n_channels + channel[None, :]

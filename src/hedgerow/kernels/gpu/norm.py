@@ -19,6 +19,7 @@ from hedgerow.kernels.definition.norm import EPSILON
 BLOCK = 4096  # numbers that a program has at hand at a time
 MOST_CHANNELS = 64  # of a program
 PROGRAMS = 1024  # about as many are wanted at once, to keep all multiprocessors busy
+SMALLEST = tl.constexpr(EPSILON)  # what a kernel reads of its module must be a constant of Triton's
 VARIES = ["n_pixels", "n_channels", "per_part"]  # numbers for which no other kernel is compiled
 
 
@@ -31,13 +32,13 @@ def _block(image, first, last, channel, n_pixels, n_channels, P: tl.constexpr):
 
 
 @triton.jit
-def _scale(moments, weight, bias, image, channel, n_pixels, n_channels, epsilon):
+def _scale(moments, weight, bias, image, channel, n_pixels, n_channels):
     """(M,) each: mean, 1 / standard deviation, weight and bias of channels; moments: (2,N,M) sums, and of squares."""
     is_one = channel < n_channels
     at = image * n_channels + channel
     mean = tl.load(moments + at, mask=is_one, other=0.0) / n_pixels
     squares = tl.load(moments + tl.num_programs(2) * n_channels + at, mask=is_one, other=0.0) / n_pixels
-    spread = 1.0 / tl.sqrt(tl.maximum(squares - mean * mean, 0.0) + epsilon)
+    spread = 1.0 / tl.sqrt(tl.maximum(squares - mean * mean, 0.0) + SMALLEST)
     times = tl.load(weight + channel, mask=is_one, other=0.0)
     return mean, spread, times, tl.load(bias + channel, mask=is_one, other=0.0)
 
@@ -77,26 +78,26 @@ def _moments(planes, sums, n_pixels, n_channels, per_part, P: tl.constexpr, M: t
 
 
 @triton.jit(do_not_specialize=VARIES)
-def _normalise(planes, moments, weight, bias, out, n_pixels, n_channels, epsilon, P: tl.constexpr, M: tl.constexpr):
+def _normalise(planes, moments, weight, bias, out, n_pixels, n_channels, P: tl.constexpr, M: tl.constexpr):
     """A block, normalised; NaN stays."""
     image, channel = tl.program_id(2), tl.program_id(1) * M + tl.arange(0, M)
     at, is_here = _block(image, tl.program_id(0) * P, n_pixels, channel, n_pixels, n_channels, P)
     value = tl.load(planes + at, mask=is_here, other=0.0).to(tl.float32)
-    mean, spread, times, plus = _scale(moments, weight, bias, image, channel, n_pixels, n_channels, epsilon)
+    mean, spread, times, plus = _scale(moments, weight, bias, image, channel, n_pixels, n_channels)
     score = (value - mean[None, :]) * spread[None, :] * times[None, :] + plus[None, :]
     tl.store(out + at, tl.where(score <= 0, 0.0, score), mask=is_here)
 
 
 @triton.jit(do_not_specialize=VARIES)
 def _slope_sums(
-    planes, slope, moments, weight, bias, sums, n_pixels, n_channels, per_part, epsilon,
+    planes, slope, moments, weight, bias, sums, n_pixels, n_channels, per_part,
     P: tl.constexpr, M: tl.constexpr,
 ):  # fmt: skip
     """The sums of a part's slopes, and of those times what was normalised: the gradients of bias and weight."""
     image, channel = tl.program_id(2), tl.program_id(1) * M + tl.arange(0, M)
     start = tl.program_id(0) * per_part
     last = tl.minimum(start + per_part, n_pixels)
-    mean, spread, times, plus = _scale(moments, weight, bias, image, channel, n_pixels, n_channels, epsilon)
+    mean, spread, times, plus = _scale(moments, weight, bias, image, channel, n_pixels, n_channels)
     total, along = tl.zeros((M,), tl.float32), tl.zeros((M,), tl.float32)
     while start < last:
         at, is_here = _block(image, start, last, channel, n_pixels, n_channels, P)
@@ -109,12 +110,12 @@ def _slope_sums(
 
 @triton.jit(do_not_specialize=VARIES)
 def _gradient(
-    planes, slope, moments, weight, bias, slopes, out, n_pixels, n_channels, epsilon, P: tl.constexpr, M: tl.constexpr
+    planes, slope, moments, weight, bias, slopes, out, n_pixels, n_channels, P: tl.constexpr, M: tl.constexpr
 ):
     """The gradient of a block; slopes: (2,N,M) the sums of `_slope_sums`."""
     image, channel = tl.program_id(2), tl.program_id(1) * M + tl.arange(0, M)
     at, is_here = _block(image, tl.program_id(0) * P, n_pixels, channel, n_pixels, n_channels, P)
-    mean, spread, times, plus = _scale(moments, weight, bias, image, channel, n_pixels, n_channels, epsilon)
+    mean, spread, times, plus = _scale(moments, weight, bias, image, channel, n_pixels, n_channels)
     even, before = _slopes(planes, slope, at, is_here, mean, spread, times, plus)
     is_one, of = channel < n_channels, slopes + image * n_channels + channel
     total = tl.load(of, mask=is_one, other=0.0) / n_pixels
@@ -130,25 +131,23 @@ class _Work:
         self.n_pixels = height * width
         self.channels = min(triton.next_power_of_2(self.n_channels), MOST_CHANNELS)
         self.pixels = BLOCK // self.channels
-        self.n_blocks, self.across = (
-            triton.cdiv(self.n_pixels, self.pixels),
-            triton.cdiv(self.n_channels, self.channels),
-        )
+        self.n_blocks = triton.cdiv(self.n_pixels, self.pixels)
+        self.across = triton.cdiv(self.n_channels, self.channels)
         n_parts = min(self.n_blocks, max(PROGRAMS // (self.n_images * self.across), 1))
         self.per_part = triton.cdiv(self.n_blocks, n_parts) * self.pixels
         self.n_parts = triton.cdiv(self.n_pixels, self.per_part)
 
-    def sums(self, kernel: Any, *given: Any, epsilon: tuple[float, ...] = ()) -> Tensor:
+    def sums(self, kernel: Any, *given: Any) -> Tensor:
         """(2,N,M): what a kernel adds up."""
         found = given[0].new_empty((2, self.n_images, self.n_parts, self.n_channels), dtype=torch.float32)
-        numbers = self.n_pixels, self.n_channels, self.per_part, *epsilon
+        numbers = self.n_pixels, self.n_channels, self.per_part
         kernel[self.n_parts, self.across, self.n_images](*given, found, *numbers, P=self.pixels, M=self.channels)
         return found.sum(2)
 
     def planes(self, kernel: Any, *given: Any) -> Tensor:
         """What a kernel makes of the first of what is given, of the same shape."""
         found = torch.empty_like(given[0], memory_format=torch.channels_last)
-        numbers = self.n_pixels, self.n_channels, EPSILON
+        numbers = self.n_pixels, self.n_channels
         kernel[self.n_blocks, self.across, self.n_images](*given, found, *numbers, P=self.pixels, M=self.channels)
         return found
 
@@ -167,7 +166,7 @@ class _ImageNorm(torch.autograd.Function):
         planes, moments, weight, bias = context.saved_tensors
         slope = slopes[0].contiguous(memory_format=torch.channels_last)
         work = _Work(planes)
-        sums = work.sums(_slope_sums, planes, slope, moments, weight, bias, epsilon=(EPSILON,))
+        sums = work.sums(_slope_sums, planes, slope, moments, weight, bias)
         gradient = work.planes(_gradient, planes, slope, moments, weight, bias, sums)
         d_bias, d_weight = sums.sum(1).to(weight.dtype)
         return gradient, d_weight, d_bias
