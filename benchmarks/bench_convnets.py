@@ -98,12 +98,11 @@ def timed(kind: str, batch: Batch, n_steps: int) -> tuple[float, float]:
 def in_plain_pytorch() -> Iterator[None]:
     """Within the block, networks compute by the definitions."""
     from hedgerow.deep import unet
-    from hedgerow.encoders import lite0
     from hedgerow.kernels.backends import Backend, backend_for
 
     plain = Backend("definition", "to compare")
-    unet.backend_for = lite0.backend_for = lambda device: plain  # type: ignore[assignment]
+    unet.backend_for = lambda device: plain  # type: ignore[assignment]
     try:
         yield
     finally:
-        unet.backend_for = lite0.backend_for = backend_for
+        unet.backend_for = backend_for

@@ -14,7 +14,7 @@ TABLE = {
     TOP: (),
     "images": (TOP,),
     "kernels": (TOP,),
-    "encoders": ("kernels",),
+    "encoders": (TOP,),
     "features": ("images", "kernels", "encoders"),
     "forest": ("features",),
     "network": ("forest",),
@@ -57,7 +57,6 @@ NAMED = {
     "hedgerow.extras": "packages of others",
     "hedgerow.network.levels": "the kernels of a device",
     "hedgerow.deep.unet": "the kernels of a device",
-    "hedgerow.encoders.lite0": "the kernels of a device",
 }
 
 

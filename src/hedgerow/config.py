@@ -295,8 +295,8 @@ class ConvConfig(Checked):
         0.5,
         0.0,
         1.0,
-        "part of the crops in which what the stack says is left out, of pretrained networks; the member "
-        "`reading` always reads it",
+        "part of the crops in which what the stack says is left out, for networks that read it; every other one "
+        "of the member `reading` always reads it",
     )
     orientations: int = setting(
         1, 1, 8, "predict the mean over so many turned and mirrored images; 8, all of them, if images have no up"

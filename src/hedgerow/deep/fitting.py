@@ -187,6 +187,8 @@ def _truth(nets: MemberNets, pixels: Sequence[tuple[int, int]]) -> np.ndarray:
 
 
 def _by_number(kept: Mapping[str, Sequence[ConvNet]]) -> dict[str, float]:
-    """Weights with which every network counts the same, that of the stack too: the plain mean."""
-    total = 1 + sum(map(len, kept.values()))
-    return {STACK: 1 / total, **{member: len(nets) / total for member, nets in kept.items()}}
+    """Weights with which every network counts the same: the plain mean. The stack is one of them, unless all others
+    read what it says: then it has been heard (docs/deep.md)."""
+    n_stacks = 0 if all(net.reads for nets in kept.values() for net in nets) else 1
+    total = n_stacks + sum(map(len, kept.values()))
+    return {STACK: n_stacks / total, **{member: len(nets) / total for member, nets in kept.items()}}

@@ -5,8 +5,6 @@ into the weights of the convolution before it, so statistics stay those of Image
 """
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -15,9 +13,6 @@ from torch import Tensor
 from hedgerow.encoders.published import PublishedEncoder
 from hedgerow.encoders.stages import LAYERS
 from hedgerow.encoders.stages import LITE0 as STAGES
-from hedgerow.kernels.backends import backend_for
-from hedgerow.kernels.definition import depthwise as definition
-from hedgerow.kernels.definition.depthwise import beyond
 
 EPSILON = 1e-3  # of its normalisation
 CENTRE, SPREAD = 127.0, 128.0  # of its input
@@ -52,26 +47,18 @@ def stage_outputs(weights: Mapping[str, Tensor], pictures: Tensor, n_stages: int
 
 def _block(weights: Mapping[str, Tensor], number: int, x: Tensor, stride: int) -> Tensor:
     wide = F.relu6(_conv(weights, f"{number}.expand", x)) if number else x
-    deep = F.relu6(_depthwise(weights, f"{number}.depthwise", wide, stride))
+    deep = F.relu6(_conv(weights, f"{number}.depthwise", wide, stride, groups=wide.shape[1]))
     narrow = _conv(weights, f"{number}.project", deep)
     return narrow + x if stride == 1 and narrow.shape == x.shape else narrow
 
 
-def _conv(weights: Mapping[str, Tensor], name: str, x: Tensor, stride: int = 1) -> Tensor:
-    """A convolution whose output i looks at inputs around stride * i, with zeros beyond; sides are multiples of it."""
+def _conv(weights: Mapping[str, Tensor], name: str, x: Tensor, stride: int = 1, groups: int = 1) -> Tensor:
+    """A convolution whose output i looks at inputs around stride * i, with zeros beyond (TensorFlow's "same")."""
     weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
-    if weight.shape[-1] > stride:
-        x = F.pad(x, beyond(weight.shape[-1], stride) * 2)
-    return F.conv2d(x, weight, bias, stride)
-
-
-def _depthwise(weights: Mapping[str, Tensor], name: str, x: Tensor, stride: int) -> Tensor:
-    """The same, of each channel by itself."""
-    kernels: Any = definition
-    if x.is_cuda and backend_for("cuda").name == "gpu":
-        kernels = import_module("hedgerow.kernels.gpu.depthwise")
-    found: Tensor = kernels.depthwise(x, weights[f"{name}.weight"], weights[f"{name}.bias"], stride)
-    return found
+    beyond = weight.shape[-1] - stride  # sides are multiples of the stride
+    if beyond % 2:
+        x, beyond = F.pad(x, (beyond // 2, beyond - beyond // 2) * 2), 0  # one more at the end than at the beginning
+    return F.conv2d(x, weight, bias, stride, padding=max(beyond, 0) // 2, groups=groups)
 
 
 def folded(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
