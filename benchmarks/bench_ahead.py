@@ -196,7 +196,7 @@ def _draw(data: str, lines: dict[str, list[tuple[float, float, float]]]) -> None
     from hedgerow.experiments.outputs import draw_curve
     from hedgerow.report.results import Curve
 
-    draw_curve(Curve(data, "training images", "mean Dice", lines, log_x=True), DRAWN / f"ahead-{data}.png")
+    draw_curve(Curve(data, f"training images, {data}", "mean Dice", lines, log_x=True), DRAWN / f"ahead-{data}.png")
 
 
 if __name__ == "__main__":

@@ -171,15 +171,7 @@ KINECT = Protocol(
     reported={"DF": 0.82, "ConvNet": 0.91, "MB1": 0.74, "MB2": 0.85},
     scales={
         "small": replace(
-            SMALL,
-            n_train=40,
-            n_test=20,
-            size=(120, 160),
-            shrink=2,
-            n_trees=10,
-            paper_steps=200,
-            steps=150,
-            network_norms=("image",),  # as larger scales find on held-out images
+            SMALL, n_train=40, n_test=20, size=(120, 160), shrink=2, n_trees=10, paper_steps=200, steps=150
         ),
         "medium": replace(FULL, n_train=100, n_test=100, size=(240, 320), n_trees=10, paper_steps=800),
         "full": replace(FULL, n_train=2000, n_test=500, size=(240, 320), n_trees=10, paper_steps=8000),
