@@ -329,9 +329,13 @@ class DeepConfig(Checked):
         2, 0, 2, "more networks of each member, not part of the model, that leave out a part of the images and are "
         "scored on it; 0: two of the others do, where there are two, and are a little worse for it",
     )  # fmt: skip
-    left_out: int = setting(8, 2, 1000, "what a network leaves out is one part in so many of the images")
+    left_out: int = setting(8, 2, 256, "what a network leaves out is one part in so many of the images")
     fewest: int = setting(
-        5, 2, 1000, "with fewer images, no network reads the stack or leaves any out, and all networks count the same"
+        5,
+        2,
+        1000,
+        "with fewer images no network reads the stack, one judge of each member leaves out an image or "
+        "parts of them, and all networks count the same unless that is far worse",
     )
     features: Literal["none", "encoder", "all"] = setting(
         "none", about="features of the stack that the networks read as well: those of its pretrained encoder, or all"

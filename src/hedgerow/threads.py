@@ -64,8 +64,13 @@ def threads(count: int) -> Iterator[None]:
         set_threads(before)
 
 
-def map_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """Run `work` on each item and yield the results in the items' order; an error in one stops the rest."""
+def map_threads(
+    work: Callable[[Item], Result], items: Iterable[Item], stop: Callable[[], None] | None = None
+) -> Iterator[Result]:
+    """Run `work` on each item and yield the results in the items' order; after an error no other is begun.
+
+    stop: called after an error or an interrupt, before waiting for those that are under way, to end them
+    """
     items = list(items)
     if get_threads() == 1 or len(items) < 2:
         yield from map(work, items)
@@ -77,6 +82,8 @@ def map_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterat
                 yield future.result()
                 futures[position] = None  # type: ignore[call-overload]  # let the result go once it is used
         finally:
-            for future in futures:
-                if future is not None:
-                    future.cancel()
+            left = [future for future in futures if future is not None]
+            for future in left:
+                future.cancel()
+            if left and stop is not None:
+                stop()

@@ -1,5 +1,7 @@
 """A deep stack: an ordinary model, the same however it is cut, and made without fooling itself."""
 
+import threading
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -9,10 +11,13 @@ torch = pytest.importorskip("torch")
 
 import hedgerow as hr
 from hedgerow.deep import deepstack, fitting, held_out, member_nets, weighing
+from hedgerow.deep.folds import folds_of
+from hedgerow.deep.kept import Work
 from hedgerow.images.labelled import labelled_set
+from hedgerow.io.checks import narrowest
 from hedgerow.threads import threads
 from helpers import encoded
-from helpers.deep import SMALL, equal_weights, pictures, small_deep, small_net
+from helpers.deep import SMALL, STACK, equal_weights, pictures, small_deep, small_net
 from helpers.refusals import assert_one_sentence
 
 
@@ -124,7 +129,7 @@ def test_of_few_images_networks_see_everything_and_a_judge_tells_what_they_are_w
 
 
 def test_a_model_in_which_no_network_counts_says_what_to_save(monkeypatch, tmp_path):
-    monkeypatch.setattr(fitting, "find_weights", lambda said, target, *usual: {"stack": 1.0, "alone": 0.0})
+    monkeypatch.setattr(fitting, "find_weights", lambda said, target, *usual, is_told: {"stack": 1.0, "alone": 0.0})
     images, labels = pictures(2)
     deep = small_deep(images, labels)
     np.testing.assert_array_equal(deep.predict_proba(images[0]), deep.base.predict_proba(images[0]))
@@ -193,21 +198,21 @@ def test_networks_that_see_everything_stop_where_those_that_do_not_were_best(equ
 def test_weights_are_those_by_number_where_too_few_images_tell(enough, monkeypatch):
     given = []
 
-    def found(said, target, *usual):
-        given.append(usual)
+    def found(said, target, *usual, is_told):
+        given.append((*usual, is_told))
         return {name: 1 / len(said) for name in said}
 
     monkeypatch.setattr(fitting, "find_weights", found)
     monkeypatch.setattr(fitting, "ENOUGH", enough)
     small_deep(*pictures(5), n_networks=2, left_out=2)  # each of five images is left out by one of the two judges
     by_number = {"stack": 0.2, "alone": 0.4, "reading": 0.4}
-    assert given == [() if enough == 5 else (by_number, weighing.HANDICAP)]
+    assert given == [(by_number, weighing.CLEARLY, True) if enough == 5 else (by_number, weighing.HANDICAP, False)]
     small_deep(*pictures(2), n_networks=2)
-    assert given[1] == ({"stack": 1 / 3, "alone": 2 / 3}, weighing.FEW)
+    assert given[1] == ({"stack": 1 / 3, "alone": 2 / 3}, weighing.FEW, False)
 
 
 def test_the_stack_does_not_count_beside_networks_that_all_read_it(monkeypatch, tmp_path):
-    monkeypatch.setattr(fitting, "find_weights", lambda said, target, usual, clearly: usual)
+    monkeypatch.setattr(fitting, "find_weights", lambda said, target, usual, clearly, is_told: usual)
     deep = small_deep(*pictures(5), members=("reading",), n_networks=2)
     assert deep.weights == {"reading": 1.0}
     image = pictures(1, (29, 37), seed=5)[0][0]
@@ -215,6 +220,76 @@ def test_the_stack_does_not_count_beside_networks_that_all_read_it(monkeypatch, 
     np.testing.assert_array_equal(deep.predict_proba(image, tile=16), whole)
     hr.save(deep, tmp_path / "deep.hedge")
     np.testing.assert_array_equal(hr.load(tmp_path / "deep.hedge").predict_proba(image), whole)
+
+
+def test_networks_are_judged_as_the_model_computes_them(monkeypatch):
+    """In squares: what lies far away must not count, nor all of a large image be computed at once."""
+    monkeypatch.setattr(deepstack, "CELL", 16)
+    images, labels = pictures(5, (40, 56))
+    net, labelled = small_net(images, labels), labelled_set(images, labels)
+    config = hr.DeepConfig(n_networks=1, conv=replace(SMALL, norm="image", n_steps=2))
+    nothing = [np.zeros((net.n_classes, *image.size), np.float16) for image in labelled]
+    left_out = folds_of(labelled, 5, 0)
+    nets = member_nets.MemberNets(net, left_out, nothing, config, Work(None), "cpu")
+    one = nets.train([member_nets.Task("alone", 0, 0)], lambda *report: None)[0]
+    (i,) = left_out.held(0)
+    deep = deepstack.DeepStack(net, {"alone": (one.net,)}, {"alone": 1.0})
+    proba = deep.predict_proba(images[i])
+    assert nets.step == 1, "all pixels are sampled"
+    np.testing.assert_allclose(one.said, proba.reshape(len(proba), -1), atol=1e-6)
+
+
+@pytest.mark.parametrize("n_networks", [1, 2])
+def test_a_judge_is_of_the_kind_that_it_judges(n_networks, monkeypatch):
+    drops = {}
+
+    def noted(network, sheets, config, score=None, **more):
+        drops.setdefault(score is not None, []).append(config.drop)
+        return train(network, sheets, config, score, **more)
+
+    train = member_nets.train_network
+    monkeypatch.setattr(member_nets, "train_network", noted)
+    with threads(1):
+        small_deep(*pictures(5), members=("reading",), n_networks=n_networks, judges=n_networks)
+    assert drops[True] == drops[False] == [0.0, SMALL.drop][:n_networks]
+
+
+def test_small_images_have_as_many_scales_as_they_can():
+    images, labels = pictures(5, (16, 16))
+    deep = small_deep(images, labels, members=("alone",), conv=replace(SMALL, n_down=5, batch=1))
+    assert deep.nets["alone"][0].network.n_down == 3, "two pixels are left at the coarsest"
+    assert deep.predict(images[0]).shape == (16, 16)
+
+
+def test_it_knows_what_it_has_seen():
+    images, labels = pictures(7)
+    net = hr.to_convnet(hr.fit_stack(images[:4], labels[:4], replace(STACK, reserve=0.25)))
+    marks = {image.mark for image in labelled_set(images, labels)}
+    with equal_weights():
+        config = hr.DeepConfig(n_folds=2, n_networks=1, left_out=2, members=("alone",), conv=SMALL)
+        deep = hr.deepen(net, images, labels, config)
+    assert set(deep.known.seen) == marks
+    assert not deep.known.reserved
+    assert set(net.known.seen) < marks, "what was given stays as it is"
+
+
+def test_an_error_in_one_network_ends_the_others(monkeypatch):
+    """And not only once they are done."""
+    begun, steps = threading.Barrier(2, timeout=20), []
+
+    def training(network, sheets, config, score=None, *, advance, **more):
+        begun.wait()
+        if sheets[0].n_before:
+            raise ValueError("no number")
+        for step in range(400):
+            time.sleep(0.01)
+            advance(step, None)
+            steps.append(step)
+
+    monkeypatch.setattr(member_nets, "train_network", training)
+    with threads(2), pytest.raises((ValueError, InterruptedError)):
+        small_deep(*pictures(5), members=("alone", "reading"), n_networks=1, judges=0)
+    assert len(steps) < 400
 
 
 def test_a_pretrained_encoder_is_read_on_request(equal):
@@ -249,6 +324,15 @@ def test_weights_have_half_precision_so_files_are_small(deep, tmp_path):
     more = hr.save(deep, tmp_path / "deep.hedge") - (tmp_path / "base.hedge").stat().st_size
     n_arrays = sum(len(network.state_dict()) for network in networks)
     assert 2 * n_weights < more < 2.5 * n_weights + 250 * n_arrays, "each array has a description beside it"
+
+
+def test_rounded_weights_have_no_negative_zero():
+    """Of which no smaller type than that of the array would be said to hold it: large arrays nearly always had one."""
+    layer = torch.nn.Linear(2, 2)
+    torch.nn.init.constant_(layer.weight, -1e-9)
+    member_nets.round_to_half(layer)
+    assert not np.signbit(layer.weight.numpy(force=True)).any()
+    assert narrowest(layer.weight.numpy(force=True)).itemsize < 4
 
 
 def test_an_interrupted_run_goes_on_to_the_same_model(equal, tmp_path, monkeypatch):

@@ -7,8 +7,10 @@ pytest.importorskip("torch")
 
 from hedgerow.deep.folds import folds_of
 from hedgerow.deep.weighing import FEW, HANDICAP, find_weights, mean_dice
+from hedgerow.errors import InputError
 from hedgerow.images.labelled import labelled_set
 from helpers.deep import pictures
+from helpers.refusals import assert_one_sentence
 
 
 def strokes(labels):
@@ -72,11 +74,11 @@ def test_of_few_images_only_much_better_weights_replace_the_usual_ones():
     worse = one.copy()
     worse[:, :300] = np.roll(one[:, :300], 1, axis=0)
     assert mean_dice(one, target) > mean_dice(worse, target) + 0.04, "so much may be chance"
-    assert find_weights({"stack": one, "alone": worse}, target, usual, FEW) == usual
+    assert find_weights({"stack": one, "alone": worse}, target, usual, FEW, is_told=False) == usual
     much = {"stack": said(rng, target, 0.95), "alone": said(rng, target, 0.6)}
-    assert find_weights(much, target, usual, FEW)["stack"] > 0.5
+    assert find_weights(much, target, usual, FEW, is_told=False)["stack"] > 0.5
     useless = {"stack": said(rng, target, 0.4), "alone": said(rng, target, 0.05)}
-    assert find_weights(useless, target, usual, HANDICAP)["stack"] > 0.5, "though all scores are low"
+    assert find_weights(useless, target, usual, HANDICAP, is_told=False)["stack"] > 0.5, "though all scores are low"
 
 
 def test_a_member_that_only_harms_counts_little():
@@ -84,3 +86,53 @@ def test_a_member_that_only_harms_counts_little():
     target = rng.integers(0, 3, 3000).astype(np.uint8)
     sure = (3 * said(rng, target, 0.05)).astype(np.float32)  # wrong, and loudly so
     assert find_weights({"stack": said(rng, target, 0.95), "alone": sure}, target)["alone"] <= 0.2
+
+
+def painted(size, *strokes_of):
+    """One image, and labels on some of its pixels: (class, rows, columns) each."""
+    labels = np.full(size, 255, np.uint8)
+    for value, rows, columns in strokes_of:
+        labels[rows, columns] = value
+    image = np.random.default_rng(0).normal(100, 15, size).astype(np.float32)
+    return labelled_set([image], [labels])
+
+
+LITTLE = {
+    "a stroke of each class": painted(
+        (200, 300), (1, slice(20, 22), slice(10, 90)), (4, slice(150, 152), slice(200, 280))
+    ),
+    "a corner": painted((64, 80), (1, slice(0, 16), slice(0, 40)), (4, slice(16, 24), slice(0, 40))),
+    "two pixels": painted((30, 40), (1, 3, 4), (4, 3, 9)),
+}
+
+
+@pytest.mark.parametrize("what", LITTLE)
+@pytest.mark.parametrize("n_folds", [3, 4, 8])
+def test_where_little_is_labelled_every_fold_still_has_some_and_leaves_some(what, n_folds):
+    labelled = LITTLE[what]
+    total = int((labelled.images[0].target != 255).sum())
+    for seed in range(12):
+        folds = folds_of(labelled, n_folds, seed)
+        assert 2 <= folds.n_folds <= n_folds
+        for fold in range(folds.n_folds):
+            held = int((folds.target(0, fold) != 255).sum())
+            assert folds.held(fold) == [0]
+            assert 0 < held < total
+            assert int((folds.training(fold).images[0].target != 255).sum()) == total - held
+
+
+def test_one_stroke_of_each_class_is_cut_so_that_none_is_unknown():
+    labelled = LITTLE["a stroke of each class"]
+    for seed in range(12):
+        folds = folds_of(labelled, 4, seed)
+        known = [set(np.unique(folds.training(fold).images[0].target)) - {255} for fold in range(folds.n_folds)]
+        assert known == [{0, 1}] * folds.n_folds
+
+
+def test_a_single_labelled_pixel_in_each_image_is_refused():
+    images = [np.zeros((9, 9), np.float32)] * 2
+    labels = [np.full((9, 9), 255, np.uint8) for _ in images]
+    labels[0][2, 3], labels[1][5, 6] = 1, 4
+    with pytest.raises(InputError) as problem:
+        folds_of(labelled_set(images, labels), 4, 0)
+    assert_one_sentence(problem, "too little is labelled", "label more")

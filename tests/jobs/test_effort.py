@@ -17,6 +17,7 @@ from hedgerow.deep.fitting import tasks_of
 from hedgerow.forest import choosing
 from hedgerow.images.labelled import labelled_set
 from hedgerow.jobs import effort, plans
+from hedgerow.jobs.stage_files import StageFiles
 from hedgerow.jobs.whole_plan import WholePlan
 from hedgerow.progress import silent
 from hedgerow.threads import threads
@@ -69,7 +70,9 @@ def test_good_refines_with_what_was_chosen_and_keeps_it_only_if_it_helps(monkeyp
 
 def test_best_adds_a_convolutional_level_and_keeps_it_only_if_it_helps(monkeypatch):
     monkeypatch.setattr(adapting, "choose_refinement", helping(0.6))
-    monkeypatch.setattr("hedgerow.deep.fitting.find_weights", lambda said, target, *usual: dict.fromkeys(said, 0.5))
+    monkeypatch.setattr(
+        "hedgerow.deep.fitting.find_weights", lambda said, target, *usual, is_told: dict.fromkeys(said, 0.5)
+    )
     labelled = labelled_set(*pictures())
     scores = iter([0.5, 0.5, 0.7, 0.5, 0.6, 0.5])  # of stack, reading and both, twice
     monkeypatch.setattr("hedgerow.deep.fitting.mean_dice", lambda proba, target: next(scores))
@@ -310,3 +313,24 @@ def test_every_stage_tells_how_far_all_is(monkeypatch):
     told.clear()
     hr.fit(images, labels, "fast", STACK, progress=lambda *report: told.append(report))
     assert not any("stage" in what for what, _, _ in told)
+
+
+def test_few_images_are_planned_for_in_two_rounds(monkeypatch):
+    """The judge comes first, and nothing runs beside it."""
+    images, labels = pictures(2)
+    labelled = labelled_set(images, labels)
+    net = hr.to_convnet(hr.fit_stack(images, labels, STACK))
+    monkeypatch.setattr(plans, "MOST_STEPS", 10**6)
+    monkeypatch.setattr("hedgerow.deep.fitting.seconds_of_a_step", lambda *given: 1.0)
+    plan = replace(plans.deep_plan(net, labelled, False, "cpu", 0), members=("alone",))
+    with threads(2):
+        steps = plans.deep_settings(plan, net, labelled, "cpu", time.monotonic() + 4000 / plans.SPARE).conv.n_steps
+    assert steps == pytest.approx(2000, abs=3)
+
+
+def test_a_run_on_another_device_is_another_run(tmp_path):
+    labelled = labelled_set(*pictures(2))
+    StageFiles(tmp_path / "work", "best", None, "cpu", STACK, labelled)
+    StageFiles(tmp_path / "work", "best", None, "cpu", STACK, labelled)
+    with pytest.raises(hr.InputError, match="another effort or device"):
+        StageFiles(tmp_path / "work", "best", None, "cuda", STACK, labelled)

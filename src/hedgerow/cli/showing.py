@@ -146,7 +146,9 @@ def _scored(dice: float | None) -> str:
 def _network_words(member: dict[str, Any]) -> str:
     """What a member is."""
     if not member["n_networks"]:
-        return "the network above" if member["name"] == "stack" else "left out: the others do better without it"
+        if member["name"] != "stack":
+            return "left out: the others do better without it"
+        return "the network above" + ("" if member["weight"] else ", which counts nothing beside the others")
     widths = "-".join(map(str, member["channels"]))
     size = f"{member['n_networks']} U-Net(s) of {len(member['channels'])} scales, channels {widths}"
     return f"{size}, {member['n_weights']:,} weights in all; they read {member['reads']}"

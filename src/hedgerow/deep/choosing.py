@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from hedgerow.config import AugmentConfig, ConvConfig
 from hedgerow.deep.unet import NORMS, Norm
+from hedgerow.images.labelled import LabelledSet
 
 SIZES = (16, 32)  # channels at full resolution that are tried
 N_FOLDS = 4  # one is held out to choose by
@@ -35,6 +36,13 @@ def for_number(conv: ConvConfig, n_images: int) -> ConvConfig:
     if n_images >= FEW[conv.norm]:
         return conv
     return replace(conv, batch=2 * conv.batch, learning_rate=conv.learning_rate / 3)
+
+
+def for_sizes(conv: ConvConfig, labelled: LabelledSet) -> ConvConfig:
+    """The settings for images of these sizes: there are two pixels at least at the coarsest scale, so that there is
+    something to normalise."""
+    shortest = min(conv.crop, *(max(image.size[axis] for image in labelled) for axis in range(2)))
+    return replace(conv, n_down=min(conv.n_down, max(shortest.bit_length() - 2, 1)))
 
 
 def choose(

@@ -36,7 +36,7 @@ class DeepStack(Answers):
 
     base:    the network of the stack, refined or not
     nets:    by member, its networks; they count the same
-    weights: by member, STACK included; they sum to 1
+    weights: by member that counts, STACK among them if it does; they sum to 1
     record:  how it was made, and what each member scored on images that it did not see
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))

@@ -4,6 +4,7 @@ As with forests, training must not fool itself: what a network reads of the stac
 comes from models that did not see the pixel.
 """
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from hedgerow.deep.kept import Work
 from hedgerow.deep.member_nets import ALONE, PRETRAINED, READING, MemberNets, Task, Trained, is_few
 from hedgerow.deep.record import Deepening
 from hedgerow.deep.unet import NORMS
-from hedgerow.deep.weighing import ENOUGH, FEW, HANDICAP, find_weights, mean_dice
+from hedgerow.deep.weighing import CLEARLY, ENOUGH, FEW, HANDICAP, find_weights, mean_dice
 from hedgerow.encoders.devices import OneThread
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.forest import choosing
@@ -168,16 +169,23 @@ def _weighed(nets: MemberNets, tasks: Sequence[Task], trained: Sequence[Trained]
         said[member] = np.concatenate([one.said for _, one in mine if one.said is not None], axis=1)
         kept[member] = tuple(one.net for task, one in mine if task.number < nets.config.n_networks)
     target, n_held = _truth(nets, pixels), len({i for i, _ in pixels})
-    if is_small or n_held < ENOUGH:
-        weights = find_weights(said, target, _by_number(kept), FEW if is_small else HANDICAP)
-    else:
-        weights = find_weights(said, target)
+    is_told = n_held >= ENOUGH and not is_small
+    clearly = CLEARLY if is_told else FEW if is_small else HANDICAP
+    weights = find_weights(said, target, _by_number(kept), clearly, is_told=is_told)
     scores = {name: mean_dice(proba, target) for name, proba in said.items()}
     together = sum(np.float32(weights[name]) * proba for name, proba in said.items())
     scores["together"] = mean_dice(np.asarray(together), target)
     record = Deepening(nets.config.to_dict(), scores, groups_of(nets.labelled), n_held)
     counting = {name: weight for name, weight in weights.items() if weight}
-    return DeepStack(nets.base, {name: some for name, some in kept.items() if name in counting}, counting, record)
+    base = _having_seen(nets.base, nets.labelled)
+    return DeepStack(base, {name: some for name, some in kept.items() if name in counting}, counting, record)
+
+
+def _having_seen(net: StackNet, labelled: LabelledSet) -> StackNet:
+    """The network, knowing that these images were learned from; the one that was given stays as it is."""
+    found = copy.copy(net)
+    found.stack = replace(net.stack, known=net.known.with_seen(image.mark for image in labelled))
+    return found
 
 
 def _truth(nets: MemberNets, pixels: Sequence[tuple[int, int]]) -> np.ndarray:

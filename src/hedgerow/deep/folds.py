@@ -4,11 +4,13 @@ What the convolutional level reads in training, and what its members are weighed
 images. A fold is some of the images; or of few images, some blocks or strokes of them.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from hedgerow.errors import InputError
 from hedgerow.forest.groups import BLOCKS, blocks, groups_of, strokes
 from hedgerow.images.arrays import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledImage, LabelledSet
@@ -49,7 +51,10 @@ class Folds:
 
 
 def folds_of(labelled: LabelledSet, n_folds: int, seed: int) -> Folds:
-    """Deal out the images, or, if they are few, parts of them, in random order."""
+    """Deal out the images, or, if they are few, parts of them, in random order.
+
+    Each fold has labels, and so has the rest; so there are fewer of them where little is labelled.
+    """
     rng = np.random.default_rng((seed, 21))
     kind = groups_of(labelled)
     if kind == "images":
@@ -59,13 +64,47 @@ def folds_of(labelled: LabelledSet, n_folds: int, seed: int) -> Folds:
         parts = [np.full(image.size, fold_of[i], np.uint8) for i, image in enumerate(labelled)]
     elif kind == "strokes":
         parts = [strokes(image.target, n_folds, rng).astype(np.uint8) for image in labelled]
-    else:
-        parts = [_dealt(image.size, n_folds, rng) for image in labelled]
-    return Folds(labelled, parts, n_folds)
+        if not _leaves_every_class(labelled, parts):
+            kind = "blocks"  # which cut through strokes
+    if kind == "blocks":
+        parts = [_dealt(image.target, n_folds, rng) for image in labelled]
+    return _without_empty(labelled, parts)
 
 
-def _dealt(size: tuple[int, int], n_folds: int, rng: np.random.Generator) -> np.ndarray:
-    """(H,W) uint8: the fold of each pixel, block by block."""
-    fold_of = np.empty(BLOCKS * BLOCKS, np.uint8)
-    fold_of[rng.permutation(len(fold_of))] = np.arange(len(fold_of)) % n_folds
-    return fold_of[blocks(size, BLOCKS)]
+def _dealt(target: np.ndarray, n_folds: int, rng: np.random.Generator) -> np.ndarray:
+    """(H,W) uint8: the fold of each pixel, block by block, of blocks that the labelled part (H,W) is divided into."""
+    is_labelled = target != UNLABELLED_INDEX
+    top, bottom, left, right = _bounds(is_labelled)
+    block = blocks((bottom - top, right - left), BLOCKS)
+    # Blocks beyond the labelled part belong to that at its edge.
+    block = np.pad(block, ((top, target.shape[0] - bottom), (left, target.shape[1] - right)), mode="edge")
+    has_labels = np.unique(block[is_labelled])
+    fold_of = np.zeros(BLOCKS * BLOCKS, np.uint8)
+    fold_of[has_labels[rng.permutation(len(has_labels))]] = np.arange(len(has_labels)) % n_folds
+    return fold_of[block]
+
+
+def _bounds(is_labelled: np.ndarray) -> tuple[int, int, int, int]:
+    """The first row and the end of the rows with labels, and the same of columns."""
+    rows, columns = (np.flatnonzero(is_labelled.any(axis=1 - axis)) for axis in range(2))
+    return int(rows[0]), int(rows[-1]) + 1, int(columns[0]), int(columns[-1]) + 1
+
+
+def _leaves_every_class(labelled: LabelledSet, parts: Sequence[np.ndarray]) -> bool:
+    """Whether each class is in two folds at least, so that the rest knows it whichever is held out."""
+    found: set[tuple[int, int]] = set()
+    for image, part in zip(labelled, parts, strict=True):
+        is_labelled = image.target != UNLABELLED_INDEX
+        found |= set(zip(image.target[is_labelled].tolist(), part[is_labelled].tolist(), strict=True))
+    return min(Counter(index for index, _ in found).values(), default=0) > 1
+
+
+def _without_empty(labelled: LabelledSet, parts: Sequence[np.ndarray]) -> Folds:
+    """The folds that have labels, numbered anew; what belongs to others, without labels, goes with the first."""
+    pairs = zip(labelled, parts, strict=True)
+    known = np.unique(np.concatenate([np.unique(part[image.target != UNLABELLED_INDEX]) for image, part in pairs]))
+    if len(known) < 2:
+        raise InputError("too little is labelled to hold any of it out; label more, or choose the effort fast.")
+    number = np.zeros(256, np.uint8)
+    number[known] = np.arange(len(known))
+    return Folds(labelled, [number[part] for part in parts], len(known))

@@ -1,6 +1,7 @@
 """What the network of a stack says of images that it did not see: the same stack, made again without each fold."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import numpy as np
 
@@ -34,7 +35,8 @@ def held_out_proba(net: StackNet, folds: Folds, needed: Iterable[int], keep: Kee
             said = [proba_of(again, labelled.images[i].planes)[:, folds.parts[i] == fold] for i in held]
             return np.concatenate(said, axis=1).astype(np.float16)
 
-        mark = fingerprint(net.settings["config"], [one.config for one in net.refinements], *_arrays(folds))
+        made = (net.split, net.settings["config"], [one.config for one in net.refinements])
+        mark = fingerprint(*made, *_arrays(folds))
         values, start = keep(f"stack-{fold}", mark, make), 0
         for i in held:
             mine = folds.parts[i] == fold
@@ -45,7 +47,8 @@ def held_out_proba(net: StackNet, folds: Folds, needed: Iterable[int], keep: Kee
 
 def made_again(net: StackNet, labelled: LabelledSet, report: Report) -> StackNet:
     """A network from other images, grown and refined as this one was."""
-    stack = grow_stack(labelled, StackConfig.from_dict(net.settings["config"]), progress=report)
+    config = StackConfig.from_dict(net.settings["config"])
+    stack = grow_stack(labelled, replace(config, reserve=0.0), progress=report)  # these images are for learning
     again = to_convnet(stack, net.split).to(str(net.device))
     for refinement in net.refinements:
         again = refine_labelled(again, labelled, RefineConfig.from_dict(dict(refinement.config)), progress=report)

@@ -10,11 +10,14 @@ import numpy as np
 import torch
 
 from hedgerow.config import ConvConfig, DeepConfig
+from hedgerow.deep import deepstack
 from hedgerow.deep.batches import Sheet
+from hedgerow.deep.choosing import for_sizes
 from hedgerow.deep.convnet import ConvNet, fit_scale
 from hedgerow.deep.folds import Folds
 from hedgerow.deep.kept import Work
 from hedgerow.deep.pretrained import PretrainedUNet
+from hedgerow.deep.steps import FIRST
 from hedgerow.deep.training import Advance, start_at_shares, train_network, when_to_stop
 from hedgerow.deep.unet import UNet
 from hedgerow.encoders.known import find
@@ -27,6 +30,7 @@ from hedgerow.forest.history import Check
 from hedgerow.images.arrays import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledSet
 from hedgerow.images.metrics import Scores, confusion
+from hedgerow.images.regions import Region
 from hedgerow.network.stacknet import StackNet
 from hedgerow.progress import Report
 from hedgerow.threads import get_threads, map_threads
@@ -34,6 +38,7 @@ from hedgerow.threads import get_threads, map_threads
 ALONE, READING, PRETRAINED = "alone", "reading", "pretrained"
 SAMPLES = 2**18  # held-out pixels, over all images, that members are weighed by
 TIMED = 3  # steps
+UNTIMED = {"cpu": 1, "cuda": FIRST + 1}  # steps before them: on a GPU those until one is recorded, and that one
 _SEEDING = threading.Lock()  # PyTorch has one generator for all threads
 
 
@@ -91,24 +96,26 @@ class MemberNets:
                     known = "" if dice is None else f", held-out Dice {dice:.3f}"
                     report(f"convolutional networks{known}", sum(done), len(tasks) * n_steps)
 
-            return self._trained(tasks[number], stops.get(tasks[number].member, n_steps), advance)
+            try:
+                return self._trained(tasks[number], stops.get(tasks[number].member, n_steps), advance)
+            except BaseException:
+                stopped.set()  # or the other threads would go on to their end
+                raise
 
         def each(numbers: list[int]) -> dict[int, Trained]:
-            return dict(zip(numbers, self._each(run, numbers), strict=True))
+            return dict(zip(numbers, self._each(run, numbers, stopped.set), strict=True))
 
-        try:
-            found = each([k for k, task in enumerate(tasks) if task.fold is not None])
-            for member in {task.member for task in tasks}:
-                checks = [one.checks for k, one in found.items() if tasks[k].member == member]
-                stops[member] = when_to_stop(checks, n_steps) if checks else n_steps
-            found |= each([k for k, task in enumerate(tasks) if task.fold is None])
-        except BaseException:
-            stopped.set()  # or the other threads would go on to their end
-            raise
+        found = each([k for k, task in enumerate(tasks) if task.fold is not None])
+        for member in {task.member for task in tasks}:
+            checks = [one.checks for k, one in found.items() if tasks[k].member == member]
+            stops[member] = when_to_stop(checks, n_steps) if checks else n_steps
+        found |= each([k for k, task in enumerate(tasks) if task.fold is None])
         return [found[k] for k in range(len(tasks))]
 
-    def _each(self, run: Callable[[int], Trained], numbers: Iterable[int]) -> list[Trained]:
-        return list(map_threads(run, numbers) if self.device.type == "cpu" else map(run, numbers))
+    def _each(
+        self, run: Callable[[int], Trained], numbers: Iterable[int], stop: Callable[[], None] | None = None
+    ) -> list[Trained]:
+        return list(map_threads(run, numbers, stop) if self.device.type == "cpu" else map(run, numbers))
 
     def seconds_of_a_step(self, tasks: Sequence[Task]) -> float:
         """Of the slowest member, as measured now, while as many networks train as will."""
@@ -117,18 +124,26 @@ class MemberNets:
         at_once = [*first, *tasks[: max(min(n_at_once, len(tasks)) - len(first), 0)]]
         times: list[list[float]] = [[] for _ in at_once]
 
+        n_steps = UNTIMED[self.device.type] + TIMED
+
         def run(number: int) -> Trained:
+            def advance(step: int, dice: float | None) -> None:
+                if self.device.type == "cuda":
+                    torch.cuda.synchronize(self.device)  # or it would be the time to ask for the step
+                times[number].append(time.monotonic())
+
             net, training, conv = self._begun(at_once[number])
-            few = replace(conv, n_steps=TIMED + 1, check_every=TIMED + 1)
-            train_network(net.network, training, few, advance=lambda step, dice: times[number].append(time.monotonic()))
+            few = replace(conv, n_steps=n_steps, check_every=n_steps)
+            train_network(net.network, training, few, advance=advance)
             return Trained(net, None, [])
 
         self._each(run, range(len(at_once)))
-        return max((each[-1] - each[0]) / TIMED for each in times)
+        return max((each[-1] - each[-1 - TIMED]) / TIMED for each in times)
 
     def _trained(self, task: Task, stop: int, advance: Advance) -> Trained:
         net, training, conv = self._begun(task)
-        checkpoint, mark = self.work.state(f"{task.member}-{task.number}"), self._mark(task, conv)
+        checkpoint = self.work.state(f"{task.member}-{task.number}")
+        mark = "" if checkpoint is None else self._mark(task, conv)
         score = None if task.fold is None else self._scoring(net, task.fold)
         checks = train_network(
             net.network, training, conv, score, stop=stop, checkpoint=checkpoint, mark=mark, advance=advance
@@ -137,7 +152,7 @@ class MemberNets:
         if task.fold is None:
             return Trained(net, None, checks)
         held = self.folds.held(task.fold)
-        said = [self.sampled(i, task.fold, net.scaled_proba(self._read(net, i)).cpu().numpy()) for i in held]
+        said = [self.sampled(i, task.fold, _in_squares(net, self._read(net, i)).cpu().numpy()) for i in held]
         return Trained(net, np.concatenate(said, axis=1), checks)
 
     def _scoring(self, net: ConvNet, fold: int) -> Callable[[torch.nn.Module], float]:
@@ -148,7 +163,7 @@ class MemberNets:
         def score(network: torch.nn.Module) -> float:
             table = np.zeros((n_classes, n_classes), np.int64)
             for planes, target in held:
-                found = quick.scaled_proba(planes).argmax(0).cpu().numpy().astype(np.uint8)
+                found = _in_squares(quick, planes).argmax(0).cpu().numpy().astype(np.uint8)
                 table += confusion(target, found, n_classes)
             return float(Scores(self.labelled.classes, table).mean_dice)
 
@@ -160,8 +175,8 @@ class MemberNets:
 
     def _begun(self, task: Task) -> tuple[ConvNet, list[Sheet], ConvConfig]:
         """A network that has learned nothing yet, what it will learn from, and how."""
-        conv = replace(self.config.conv, seed=self.config.seed * 1000 + task.number)
-        if task.member == READING and task.number % 2 == 0:
+        conv = replace(for_sizes(self.config.conv, self.labelled), seed=self.config.seed * 1000 + task.number)
+        if task.member == READING and not self._is_other(task):
             # Every other one leans on the stack in all crops, the rest in some. Both kinds err in different places, and
             # which of them is better differs between data sets; see docs/deep.md.
             conv = replace(conv, drop=0.0)
@@ -173,6 +188,10 @@ class MemberNets:
         ]
         start_at_shares(net.network.class_bias, training)
         return net, training, conv
+
+    def _is_other(self, task: Task) -> bool:
+        """Of every two networks of a member the second is of another kind, and so is every other judge."""
+        return task.number % self.config.n_networks % 2 == 1
 
     def _reads(self, task: Task) -> bool:
         """Whether the network reads what the stack says."""
@@ -188,7 +207,7 @@ class MemberNets:
         if isinstance(network, PretrainedUNet):
             network.start_from(cast(TorchEncoder, find(LITE0.name)).weights, self.scale.n_outputs)
             # Every other one trains these weights too. Both kinds err in different places; see docs/deep.md.
-            network.pretrained.requires_grad_(task.number % 2 == 1)
+            network.pretrained.requires_grad_(self._is_other(task))
         return ConvNet(network.to(self.device), self.scale, (first, end), reads, conv.orientations)
 
     def _training_target(self, i: int, fold: int | None) -> np.ndarray | None:
@@ -217,12 +236,26 @@ def is_few(config: DeepConfig, labelled: LabelledSet) -> bool:
     return len(labelled) < config.fewest
 
 
+def _in_squares(net: ConvNet, given: torch.Tensor) -> torch.Tensor:
+    """(C,H,W) class probabilities of what the network reads (M,H,W), as the model will compute them."""
+    height, width = given.shape[1:]
+    found = given.new_zeros((len(net.network.class_bias), height, width))
+    for square in Region(0, height, 0, width).cells(deepstack.CELL):
+        seen = square.grown(net.network.reach, height, width)
+        inner = square.within(seen)
+        proba = net.scaled_proba(given[:, seen.top : seen.bottom, seen.left : seen.right])
+        found[:, square.top : square.bottom, square.left : square.right] = (
+            proba[:, inner.top : inner.bottom, inner.left : inner.right]
+        )  # fmt: skip
+    return found
+
+
 def round_to_half(network: torch.nn.Module) -> None:
     """Let all that was trained have half precision, in place: it takes half the space in a model file, and what two
     networks of somites say changes by 0.003 at most, in the mean by 0.000003."""
     with torch.no_grad():
         for weight in network.parameters():
-            weight.copy_(weight.half())
+            weight.copy_(weight.half() + 0.0)  # no -0: files keep whole numbers apart from it
 
 
 def unet_of(member: str) -> type[UNet]:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from hedgerow.config import ConvConfig
-from hedgerow.deep.choosing import N_FOLDS, Tried, choose
+from hedgerow.deep.choosing import N_FOLDS, Tried, choose, for_sizes
 from hedgerow.deep.convnet import ConvNet, fit_scale
 from hedgerow.deep.folds import Folds, folds_of
 from hedgerow.deep.training import start_at_shares, train_network
@@ -103,9 +103,7 @@ def _held_out_dice(folds: Folds, config: BaselineConfig, conv: ConvConfig, devic
 
 
 def _trained(labelled: LabelledSet, config: BaselineConfig, conv: ConvConfig, device: str, report: Report) -> Baseline:
-    # At the coarsest scale there must be more than one pixel to be normalised.
-    shortest = min(conv.crop, *(max(image.size[axis] for image in labelled) for axis in range(2)))
-    n_down = min(conv.n_down, max(shortest.bit_length() - 2, 1))
+    n_down = for_sizes(conv, labelled).n_down
     scale = fit_scale(labelled.images, 0.0 if config.images == "depth" else None)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(conv.seed)

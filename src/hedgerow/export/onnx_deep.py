@@ -57,7 +57,7 @@ def _check_size(model: DeepStack) -> None:
     if size > LARGEST:
         raise InputError(
             f"the {len(networks)} convolutional networks hold {size / 1e9:.1f} GB of weights, and an ONNX file cannot "
-            f"hold more than {LARGEST / 1e9:g}; deepen the stack with fewer folds or smaller networks."
+            f"hold more than {LARGEST / 1e9:g}; deepen the stack with fewer networks (n_networks) or smaller ones."
         )
 
 

@@ -178,9 +178,9 @@ def fit_labelled(
     allowed = BEST_MINUTES if minutes is None and effort == "best" and device == "cpu" else minutes
     until = None if allowed is None else begun + 60 * allowed
     with reporting(progress) as report:
-        files = StageFiles(folder, effort, minutes, config, labelled)
+        files = StageFiles(folder, effort, minutes, device, config, labelled)
         plan = WholePlan(stage_seconds(labelled, effort, minutes, device), report)
-        run = _Run(labelled, config, tuple(image.mark for image in reserved), device, begun, until, files, say, plan)
+        run = _Run(labelled, config, tuple(image.mark for image in reserved), device, until, files, say, plan)
         fitted = run.fast() if effort == "fast" else run.good() if effort == "good" else run.best()
     say(fitted.text())
     if reserved:
@@ -206,7 +206,6 @@ class _Run:
     config: StackConfig
     reserved: tuple[str, ...]
     device: str
-    begun: float
     until: float | None
     files: StageFiles
     say: Say

@@ -5,6 +5,7 @@ The figures were measured on two cores (benchmarks/RESULTS.md, docs/deep.md) and
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -87,7 +88,7 @@ def deep_settings(
 
     until: when it should be done, as `time.monotonic` counts; None, on a GPU: whenever it is
     """
-    from hedgerow.deep.choosing import for_number, in_words
+    from hedgerow.deep.choosing import SIZES, for_number, in_words
     from hedgerow.deep.fitting import choose_network
 
     if device == "cpu":
@@ -95,7 +96,10 @@ def deep_settings(
         plan = replace(plan, conv=for_number(plan.conv, len(labelled)))
         return _in_time(plan, net, labelled, device, until)
     if until is not None:
-        plan = _in_time(plan, net, labelled, device, until)
+        # Reckoned with the largest of those that are tried.
+        largest = replace(plan, conv=for_number(replace(plan.conv, base=max(SIZES)), len(labelled)))
+        timed = _in_time(largest, net, labelled, device, until).conv
+        plan = replace(plan, conv=replace(plan.conv, n_steps=timed.n_steps, check_every=timed.check_every))
     say("choosing convolutional networks, by mean Dice on a held-out part")
     plan, tried = choose_network(net, labelled, plan, device, progress)
     say(f"  {in_words(tried)}")
@@ -107,8 +111,12 @@ def _in_time(plan: DeepConfig, net: StackNet, labelled: LabelledSet, device: str
     from hedgerow.deep.choosing import N_TRIED
     from hedgerow.deep.fitting import seconds_of_a_step, tasks_of
 
-    n_networks = len(tasks_of(plan, labelled))
-    rounds = -(-n_networks // get_threads()) if device == "cpu" else n_networks + N_TRIED
+    tasks = tasks_of(plan, labelled)
+    n_judges = sum(task.fold is not None for task in tasks)
+    # On a CPU several are trained at once, but those that leave a fold out before the others.
+    at_once = get_threads() if device == "cpu" else 1
+    rounds = math.ceil(n_judges / at_once) + math.ceil((len(tasks) - n_judges) / at_once)
+    rounds += N_TRIED if device != "cpu" else 0
 
     def affordable(plan: DeepConfig) -> int:
         step = seconds_of_a_step(net, labelled, plan, device)

@@ -31,21 +31,27 @@ class StageFiles:
     """The files of a run; without a folder nothing is kept."""
 
     def __init__(
-        self, folder: Path | None, effort: str, minutes: float | None, config: StackConfig, labelled: LabelledSet
+        self,
+        folder: Path | None,
+        effort: str,
+        minutes: float | None,
+        device: str,
+        config: StackConfig,
+        labelled: LabelledSet,
     ) -> None:
         """All that decides what a run makes: the folder of another run is refused."""
         self.folder = folder
         if folder is None:
             return
         arrays = [array for image in labelled for array in (image.planes, image.target)]
-        mark = fingerprint(effort, minutes, config.to_dict(), list(labelled.classes), *arrays)
+        mark = fingerprint(effort, minutes, device, config.to_dict(), list(labelled.classes), *arrays)
         _check_ours(folder)
         make_folder(folder)
         noted = folder / RUN
         if noted.exists() and noted.read_text(encoding="utf-8").strip() != mark:
             raise InputError(
-                f"{folder} holds an interrupted run with another effort, other settings or images; start again with "
-                "--restart, or give the same ones."
+                f"{folder} holds an interrupted run with another effort or device, other settings or images; start "
+                "again with --restart, or give the same ones."
             )
         write_text(noted, mark)
 

@@ -52,7 +52,8 @@ def about(model: AnyModel) -> str:
     stack, net, deep = parts_of(model)
     if deep is not None:
         n_nets = counted(sum(map(len, deep.nets.values())), "convolutional network")
-        return f"The network with one more level: {n_nets}, whose answers are averaged with its own by their weights."
+        own = " with its own" if "stack" in deep.weights else ""
+        return f"The network with one more level: {n_nets}, whose answers are averaged{own} by their weights."
     if net is not None:
         steps = sum(refinement.checks[-1].step for refinement in net.refinements)
         trained = f"trained end to end for {counted(steps, 'step')}" if steps else "not trained further"
