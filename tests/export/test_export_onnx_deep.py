@@ -226,5 +226,5 @@ def test_more_than_a_file_can_hold_is_refused(deep, tmp_path, monkeypatch):
     monkeypatch.setattr(onnx_deep, "LARGEST", 1000)
     with pytest.raises(hr.InputError) as problem:
         export_onnx(deep, tmp_path / "deep.onnx")
-    assert_one_sentence(problem, "4 convolutional networks", "fewer folds")
+    assert_one_sentence(problem, "4 convolutional networks", "fewer networks")
     assert not list(tmp_path.iterdir())

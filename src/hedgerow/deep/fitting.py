@@ -142,7 +142,7 @@ def members_of(config: DeepConfig, labelled: LabelledSet) -> list[str]:
 def tasks_of(config: DeepConfig, labelled: LabelledSet) -> list[Task]:
     """The networks to train. Those of the model see everything, and of each member there are judges beside them that
     leave a fold out, each another one, which tells what the member is worth and when to stop. Without judges the first
-    networks of the model leave folds out. Of few images, which are left out in blocks, there is always one judge."""
+    networks of the model leave folds out. Of few images there is always one judge."""
     n_judges = 1 if is_few(config, labelled) else config.judges
     if n_judges:
         folds = [*[None] * config.n_networks, *range(n_judges)]
