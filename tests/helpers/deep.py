@@ -41,7 +41,5 @@ def equal_weights():
     from hedgerow.deep import fitting  # needs PyTorch
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            fitting, "find_weights", lambda said, target, *usual, is_told: {name: 1 / len(said) for name in said}
-        )
+        patch.setattr(fitting, "find_weights", lambda said, target, *usual: {name: 1 / len(said) for name in said})
         yield

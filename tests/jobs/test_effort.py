@@ -70,9 +70,7 @@ def test_good_refines_with_what_was_chosen_and_keeps_it_only_if_it_helps(monkeyp
 
 def test_best_adds_a_convolutional_level_and_keeps_it_only_if_it_helps(monkeypatch):
     monkeypatch.setattr(adapting, "choose_refinement", helping(0.6))
-    monkeypatch.setattr(
-        "hedgerow.deep.fitting.find_weights", lambda said, target, *usual, is_told: dict.fromkeys(said, 0.5)
-    )
+    monkeypatch.setattr("hedgerow.deep.fitting.find_weights", lambda said, target, *usual: dict.fromkeys(said, 0.5))
     labelled = labelled_set(*pictures())
     scores = iter([0.5, 0.5, 0.7, 0.5, 0.6, 0.5])  # of stack, reading and both, twice
     monkeypatch.setattr("hedgerow.deep.fitting.mean_dice", lambda proba, target: next(scores))

@@ -151,7 +151,7 @@ class DeepStack(Answers):
         squares = given.region.cells(CELL)
         for name, nets in self.nets.items():
             work = [(net, square) for square in squares for net in nets]
-            parts = map_threads(lambda one: _square(*one, image, features, before), work)
+            parts = map_threads(lambda one: _square(*one, image, features[slice(*one[0].features)], before), work)
             result = np.zeros((self.n_classes, given.region.height, given.region.width), np.float32)
             with OneThread():
                 for (_, square), part in zip(work, parts, strict=True):
@@ -160,9 +160,19 @@ class DeepStack(Answers):
         return found
 
 
-def _square(net: ConvNet, square: Region, image: np.ndarray, features: np.ndarray, before: np.ndarray) -> np.ndarray:
+def in_squares(net: ConvNet, image: np.ndarray, features: np.ndarray | None, before: np.ndarray) -> np.ndarray:
+    """(C,H,W) class probabilities of an image, as the model computes them; what is given as in `ConvNet.read`."""
+    height, width = image.shape[1:]
+    found = np.zeros((len(before), height, width), np.float32)
+    for square in Region(0, height, 0, width).cells(CELL):
+        square.of(found)[...] = _square(net, square, image, features, before)
+    return found
+
+
+def _square(
+    net: ConvNet, square: Region, image: np.ndarray, features: np.ndarray | None, before: np.ndarray
+) -> np.ndarray:
     """(C,h,w) class probabilities of a square of planes (M,H,W), by a network that sees its surroundings."""
     seen = square.grown(net.network.reach, *image.shape[1:])
-    read = features[slice(*net.features)]
-    proba = net.proba(seen.of(image), seen.of(read), seen.of(before))
-    return square.within(seen).of(proba)
+    read = None if features is None else seen.of(features)
+    return square.within(seen).of(net.proba(seen.of(image), read, seen.of(before)))

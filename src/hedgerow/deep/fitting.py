@@ -21,7 +21,7 @@ from hedgerow.deep.kept import Work
 from hedgerow.deep.member_nets import ALONE, PRETRAINED, READING, MemberNets, Task, Trained, is_few
 from hedgerow.deep.record import Deepening
 from hedgerow.deep.unet import NORMS
-from hedgerow.deep.weighing import CLEARLY, ENOUGH, FEW, HANDICAP, find_weights, mean_dice
+from hedgerow.deep.weighing import ENOUGH, FEW, HANDICAP, find_weights, mean_dice
 from hedgerow.encoders.devices import OneThread
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.forest import choosing
@@ -169,9 +169,8 @@ def _weighed(nets: MemberNets, tasks: Sequence[Task], trained: Sequence[Trained]
         said[member] = np.concatenate([one.said for _, one in mine if one.said is not None], axis=1)
         kept[member] = tuple(one.net for task, one in mine if task.number < nets.config.n_networks)
     target, n_held = _truth(nets, pixels), len({i for i, _ in pixels})
-    is_told = n_held >= ENOUGH and not is_small
-    clearly = CLEARLY if is_told else FEW if is_small else HANDICAP
-    weights = find_weights(said, target, _by_number(kept), clearly, is_told=is_told)
+    clearly = FEW if is_small else HANDICAP if n_held < ENOUGH else None
+    weights = find_weights(said, target, _by_number(kept), clearly)
     scores = {name: mean_dice(proba, target) for name, proba in said.items()}
     together = sum(np.float32(weights[name]) * proba for name, proba in said.items())
     scores["together"] = mean_dice(np.asarray(together), target)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy import ndimage
 
 from hedgerow.errors import InputError
 from hedgerow.forest.groups import BLOCKS, blocks, groups_of, strokes
@@ -74,20 +75,15 @@ def folds_of(labelled: LabelledSet, n_folds: int, seed: int) -> Folds:
 def _dealt(target: np.ndarray, n_folds: int, rng: np.random.Generator) -> np.ndarray:
     """(H,W) uint8: the fold of each pixel, block by block, of blocks that the labelled part (H,W) is divided into."""
     is_labelled = target != UNLABELLED_INDEX
-    top, bottom, left, right = _bounds(is_labelled)
-    block = blocks((bottom - top, right - left), BLOCKS)
-    # Blocks beyond the labelled part belong to that at its edge.
-    block = np.pad(block, ((top, target.shape[0] - bottom), (left, target.shape[1] - right)), mode="edge")
+    rows, columns = ndimage.find_objects(is_labelled.astype(np.uint8))[0]
+    block = blocks((rows.stop - rows.start, columns.stop - columns.start), BLOCKS)
+    # What lies beyond the labelled part belongs to the block at its edge.
+    beyond = [(of.start, side - of.stop) for of, side in zip((rows, columns), target.shape, strict=True)]
+    block = np.pad(block, beyond, mode="edge")
     has_labels = np.unique(block[is_labelled])
     fold_of = np.zeros(BLOCKS * BLOCKS, np.uint8)
     fold_of[has_labels[rng.permutation(len(has_labels))]] = np.arange(len(has_labels)) % n_folds
     return fold_of[block]
-
-
-def _bounds(is_labelled: np.ndarray) -> tuple[int, int, int, int]:
-    """The first row and the end of the rows with labels, and the same of columns."""
-    rows, columns = (np.flatnonzero(is_labelled.any(axis=1 - axis)) for axis in range(2))
-    return int(rows[0]), int(rows[-1]) + 1, int(columns[0]), int(columns[-1]) + 1
 
 
 def _leaves_every_class(labelled: LabelledSet, parts: Sequence[np.ndarray]) -> bool:

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 from hedgerow.config import ConvConfig, DeepConfig
-from hedgerow.deep import deepstack
 from hedgerow.deep.batches import Sheet
 from hedgerow.deep.choosing import for_sizes
 from hedgerow.deep.convnet import ConvNet, fit_scale
+from hedgerow.deep.deepstack import in_squares
 from hedgerow.deep.folds import Folds
 from hedgerow.deep.kept import Work
 from hedgerow.deep.pretrained import PretrainedUNet
@@ -30,7 +30,6 @@ from hedgerow.forest.history import Check
 from hedgerow.images.arrays import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledSet
 from hedgerow.images.metrics import Scores, confusion
-from hedgerow.images.regions import Region
 from hedgerow.network.stacknet import StackNet
 from hedgerow.progress import Report
 from hedgerow.threads import get_threads, map_threads
@@ -86,6 +85,7 @@ class MemberNets:
         n_steps = self.config.conv.n_steps
         done, lock, stopped = [0] * len(tasks), threading.Lock(), threading.Event()
         stops: dict[str, int] = {}
+        failed: list[BaseException] = []
 
         def run(number: int) -> Trained:
             def advance(step: int, dice: float | None) -> None:
@@ -98,12 +98,16 @@ class MemberNets:
 
             try:
                 return self._trained(tasks[number], stops.get(tasks[number].member, n_steps), advance)
-            except BaseException:
+            except BaseException as problem:
+                failed.append(problem)
                 stopped.set()  # or the other threads would go on to their end
                 raise
 
         def each(numbers: list[int]) -> dict[int, Trained]:
-            return dict(zip(numbers, self._each(run, numbers, stopped.set), strict=True))
+            try:
+                return dict(zip(numbers, self._each(run, numbers, stopped.set), strict=True))
+            except InterruptedError:
+                raise failed[0] from None  # what went wrong, and not that another network was ended for it
 
         found = each([k for k, task in enumerate(tasks) if task.fold is not None])
         for member in {task.member for task in tasks}:
@@ -152,26 +156,25 @@ class MemberNets:
         if task.fold is None:
             return Trained(net, None, checks)
         held = self.folds.held(task.fold)
-        said = [self.sampled(i, task.fold, _in_squares(net, self._read(net, i)).cpu().numpy()) for i in held]
+        said = [self.sampled(i, task.fold, self._proba(net, i)) for i in held]
         return Trained(net, np.concatenate(said, axis=1), checks)
 
     def _scoring(self, net: ConvNet, fold: int) -> Callable[[torch.nn.Module], float]:
         """What scores the network on a fold, in one orientation, which is faster."""
-        held = [(self._read(net, i), self.folds.target(i, fold)) for i in self.folds.held(fold)]
+        held = [(i, self.folds.target(i, fold)) for i in self.folds.held(fold)]
         quick, n_classes = replace(net, orientations=1), self.labelled.n_classes
 
         def score(network: torch.nn.Module) -> float:
             table = np.zeros((n_classes, n_classes), np.int64)
-            for planes, target in held:
-                found = _in_squares(quick, planes).argmax(0).cpu().numpy().astype(np.uint8)
-                table += confusion(target, found, n_classes)
+            for i, target in held:
+                table += confusion(target, self._proba(quick, i).argmax(0).astype(np.uint8), n_classes)
             return float(Scores(self.labelled.classes, table).mean_dice)
 
         return score
 
-    def _read(self, net: ConvNet, i: int) -> torch.Tensor:
-        """What the network reads of an image."""
-        return net.read(self.labelled.images[i].planes, self.features[i], self.before[i])
+    def _proba(self, net: ConvNet, i: int) -> np.ndarray:
+        """(C,H,W) what a network says of an image."""
+        return in_squares(net, self.labelled.images[i].planes, self.features[i], self.before[i])
 
     def _begun(self, task: Task) -> tuple[ConvNet, list[Sheet], ConvConfig]:
         """A network that has learned nothing yet, what it will learn from, and how."""
@@ -234,20 +237,6 @@ class MemberNets:
 def is_few(config: DeepConfig, labelled: LabelledSet) -> bool:
     """Whether there are too few images to leave any out, or to read what a stack says of those it did not see."""
     return len(labelled) < config.fewest
-
-
-def _in_squares(net: ConvNet, given: torch.Tensor) -> torch.Tensor:
-    """(C,H,W) class probabilities of what the network reads (M,H,W), as the model will compute them."""
-    height, width = given.shape[1:]
-    found = given.new_zeros((len(net.network.class_bias), height, width))
-    for square in Region(0, height, 0, width).cells(deepstack.CELL):
-        seen = square.grown(net.network.reach, height, width)
-        inner = square.within(seen)
-        proba = net.scaled_proba(given[:, seen.top : seen.bottom, seen.left : seen.right])
-        found[:, square.top : square.bottom, square.left : square.right] = (
-            proba[:, inner.top : inner.bottom, inner.left : inner.right]
-        )  # fmt: skip
-    return found
 
 
 def round_to_half(network: torch.nn.Module) -> None:

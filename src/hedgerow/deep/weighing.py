@@ -26,15 +26,13 @@ def find_weights(
     said: Mapping[str, np.ndarray],
     target: np.ndarray,
     usual: Mapping[str, float] | None = None,
-    clearly: float = CLEARLY,
-    *,
-    is_told: bool = True,
+    clearly: float | None = None,
 ) -> dict[str, float]:
     """A weight for each member; they sum to 1.
 
     said:    by member, held-out class probabilities (C,S) of the same pixels; target: (S,) class indices
     usual:   weights that are kept unless others are better by more than the part `clearly`; None: equal ones
-    is_told: there is enough to tell by, so they are replaced as well if a single member is better at all
+    clearly: None: there is enough to tell by, so it is CLEARLY, and a single member need only be better at all
     What replaces them are the best of all weights, those of single members included.
     """
     names = list(said)
@@ -44,7 +42,8 @@ def find_weights(
     # Of equally good ones, those that are closest to the usual: they rest on every member.
     best = max(found, key=lambda weights: (round(found[weights], 6), -float(np.square(weights - first).sum())))
     single = max(mean_dice(proba, target) for proba in said.values())
-    is_enough = (1 - clearly) * found[best] <= at_first and (not is_told or at_first >= single)
+    is_enough = (1 - (CLEARLY if clearly is None else clearly)) * found[best] <= at_first
+    is_enough = is_enough and (clearly is not None or at_first >= single)
     chosen = first if is_enough else np.array(best)
     return {name: float(weight) for name, weight in zip(names, chosen, strict=True)}
 
