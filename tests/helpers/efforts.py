@@ -1,5 +1,7 @@
 """Efforts whose networks are trained for seconds."""
 
+import math
+
 from hedgerow.config import ConvConfig, DeepConfig, RefineConfig
 from hedgerow.jobs import effort, plans
 
@@ -11,5 +13,6 @@ def make_small(monkeypatch, level=SMALL_LEVEL, steps=4):
     """Let `best` refine briefly, and train these networks for so many steps."""
     monkeypatch.setattr(effort, "RefineConfig", lambda: FEW_STEPS)
     monkeypatch.setattr(plans, "CPU", level)
+    monkeypatch.setattr(plans, "AGAIN", math.inf)  # there is always time for networks
     monkeypatch.setattr(plans, "FEWEST_STEPS", steps)
     monkeypatch.setattr(plans, "MOST_STEPS", steps)

@@ -1,5 +1,6 @@
 """One knob for effort: what each does, what it says, and that it goes on where it stopped."""
 
+import math
 import time
 from dataclasses import replace
 
@@ -324,6 +325,42 @@ def test_few_images_are_planned_for_in_two_rounds(monkeypatch):
     with threads(2):
         steps = plans.deep_settings(plan, net, labelled, "cpu", time.monotonic() + 4000 / plans.SPARE).conv.n_steps
     assert steps == pytest.approx(2000, abs=3)
+
+
+@pytest.mark.parametrize("n_images", [2, 8])
+def test_too_little_time_for_networks_is_spent_on_refinement(monkeypatch, n_images):
+    """Half-trained networks after folds that took all the time would help nobody."""
+    said = []
+    labelled = labelled_set(*pictures(n_images))
+    monkeypatch.setattr(adapting, "choose_refinement", helping(0.6))
+    monkeypatch.setattr(effort, "deep_settings", None)
+    monkeypatch.setattr(StageFiles, "seconds", lambda files, name, taken: 100.0)
+    monkeypatch.setattr(plans, "AGAIN", 0.5)
+    found = effort.fit_labelled(labelled, STACK, "best", minutes=2, say=said.append, progress=silent)
+    assert isinstance(found.model, hr.StackNet)
+    assert [stage.name for stage in found.stages] == ["stack of forests", "refinement"]
+    n_folds = 1 if n_images == 2 else 2
+    minutes = math.ceil(1.1 * (100 + n_folds * 100 / 0.5) / 60)
+    assert any(f"give --minutes {minutes} or more" in line for line in said)
+    monkeypatch.undo()
+    assert plans.seconds_for_networks(labelled, "cpu", 60) == (1 if n_images == 2 else 3) * 60 / plans.AGAIN
+
+
+def test_how_long_a_stage_took_is_remembered(tmp_path):
+    labelled = labelled_set(*pictures(2))
+    files = StageFiles(tmp_path / "a.work", "best", None, "cpu", STACK, labelled)
+    assert files.seconds("stack", 70.0) == 70.0
+    assert files.seconds("stack", 0.1) == 70.0, "the second time it was only read"
+
+
+def test_a_plan_may_turn_out_shorter():
+    now, told = [0.0], []
+    plan = WholePlan([10.0, 30.0, 60.0], lambda *report: told.append(report), lambda: now[0])
+    plan.end_after(1)
+    plan.begin(1)
+    now[0] += 15.0
+    plan.report("steps", 1, 2)
+    assert told == [("steps (stage 2 of 2)", 625, 1000)]
 
 
 def test_a_run_on_another_device_is_another_run(tmp_path):

@@ -8,6 +8,7 @@ so one that was interrupted goes on where it stopped.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,7 +31,15 @@ from hedgerow.images.pairing import FilesSpec
 from hedgerow.images.reading import Pages
 from hedgerow.io import model_file
 from hedgerow.jobs.inputs import Say, unsaid
-from hedgerow.jobs.plans import BEST_MINUTES, EFFORTS, deep_plan, deep_settings, expected, stage_seconds
+from hedgerow.jobs.plans import (
+    BEST_MINUTES,
+    EFFORTS,
+    deep_plan,
+    deep_settings,
+    expected,
+    seconds_for_networks,
+    stage_seconds,
+)
 from hedgerow.jobs.stage_files import StageFiles, forget
 from hedgerow.jobs.training import Reading, prepared
 from hedgerow.jobs.whole_plan import WholePlan
@@ -220,7 +229,9 @@ class _Run:
         return Fitted(self._stack(), self.stages)
 
     def good(self) -> Fitted:
-        stack = self._stack()
+        return self._good(self._stack())
+
+    def _good(self, stack: ForestStack) -> Fitted:
         net, _ = self._refined(stack, "good")
         return Fitted(net if self.stages[-1].kept else stack, self.stages)
 
@@ -229,6 +240,9 @@ class _Run:
         from hedgerow.deep.members import TOGETHER
 
         stack = self._stack()
+        if self._is_hurried():
+            self.plan.end_after(1)
+            return self._good(stack)
         net, choice = self._refined(stack, "best")
         before = net if self.stages[-1].kept else stack
         begun, folder = self._begin(2), self.files.folder
@@ -253,6 +267,19 @@ class _Run:
         self.stages.append(Stage("convolutional level", scores["stack"], scores[TOGETHER], seconds, is_better))
         return Fitted(deep if is_better else before, self.stages)
 
+    def _is_hurried(self) -> bool:
+        """Whether the time that is left is too short for a convolutional level; then it says so."""
+        taken = self.stages[0].seconds
+        needed = seconds_for_networks(self.labelled, self.device, taken)
+        if self.until is None or self.until - time.monotonic() >= needed:
+            return False
+        minutes = math.ceil(1.1 * (taken + needed) / 60)  # the next run may be a little slower
+        self.say(
+            "the time is too short for convolutional networks, so this becomes effort good; give --minutes "
+            f"{minutes} or more to have them"
+        )
+        return True
+
     def _begin(self, stage: int) -> float:
         """When it begins."""
         self.plan.begin(stage)
@@ -272,7 +299,8 @@ class _Run:
         assert isinstance(stack, ForestStack)
         dice = stack.held_out_dice[: stack.n_levels]
         first, last = (dice[0], dice[-1]) if dice else (None, None)
-        self.stages.append(Stage("stack of forests", first, last, time.monotonic() - begun))
+        seconds = self.files.seconds("stack", time.monotonic() - begun)
+        self.stages.append(Stage("stack of forests", first, last, seconds))
         return stack
 
     def _refined(self, stack: ForestStack, effort: str) -> tuple[StackNet, Choice]:

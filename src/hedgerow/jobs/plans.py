@@ -28,6 +28,9 @@ BEST_MINUTES = 23.5  # of all of `best` on a CPU, if no time is given; it ends a
 GPU_SECONDS = 200.0  # reckoned, not timed: 15 networks of 1,500 steps, at the 4 to 15 ms a step of an H200
 SPARE = 0.9  # part of the time that steps are planned for
 FEWEST_STEPS, MOST_STEPS = 40, 1500
+AGAIN = (
+    0.25  # of the time left, what growing the stack again for the folds may take; else too little is left for networks
+)
 GPU = DeepConfig(conv=ConvConfig(n_down=5))
 CPU = DeepConfig(
     # Of few steps, none may be spent on judges, or on a third member (docs/deep.md).
@@ -56,6 +59,16 @@ def stage_seconds(labelled: LabelledSet, effort: str, minutes: float | None, dev
         # The last stage has the time that is left. Little time shortens the refinement too, by no one knows how much.
         seconds[-1] = max(60 * minutes - sum(seconds[:-1]), seconds[-1] / 10)
     return seconds
+
+
+def seconds_for_networks(labelled: LabelledSet, device: str, stack_seconds: float) -> float:
+    """How long a convolutional level needs at least to be worth while, by how long the stack took: that is grown again
+    for every fold."""
+    from hedgerow.deep.member_nets import is_few
+
+    plan = GPU if device != "cpu" else CPU
+    n_folds = 1 if is_few(plan, labelled) else plan.n_folds
+    return n_folds * stack_seconds / AGAIN
 
 
 def deep_plan(net: StackNet, labelled: LabelledSet, is_turned: bool, device: str, seed: int) -> DeepConfig:

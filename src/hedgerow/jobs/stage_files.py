@@ -88,6 +88,12 @@ class StageFiles:
         """Settings that depend on how fast this machine is: as they were at first."""
         return self._kept(name, make, DeepConfig.to_dict, DeepConfig.from_dict)
 
+    def seconds(self, name: str, taken: float) -> float:
+        """How long a stage took when it was made, though this run may just have read it."""
+        return self._kept(
+            f"{name}-seconds", lambda: taken, lambda one: {"seconds": one}, lambda one: float(one["seconds"])
+        )
+
     def _kept(
         self,
         name: str,
