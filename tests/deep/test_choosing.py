@@ -1,5 +1,8 @@
 """Which convolutional network suits some images."""
 
+import dataclasses
+
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -13,13 +16,62 @@ from helpers.deep import SMALL, pictures, small_net
 
 
 def test_normalisations_are_tried_in_the_first_size_and_sizes_with_the_better_one():
-    worth = {(16, "batch"): 0.3, (16, "image"): 0.5, (32, "image"): 0.4}
-    found, tried = choosing.choose(SMALL, 9, (16, 32), ("batch", "image"), lambda conv: worth[conv.base, conv.norm])
+    worth = {(16, "batch", 64): 0.3, (16, "image", 64): 0.5, (32, "image", 64): 0.4}
+
+    def dice(conv):
+        return worth[conv.base, conv.norm, conv.crop]
+
+    found, tried = choosing.choose(SMALL, 9, (16, 32), ("batch", "image"), (64,), dice)
     assert tried == worth
     assert (found.base, found.norm, found.n_steps) == (16, "image", SMALL.n_steps)
     assert "32 channels normalised over each image 0.400" in choosing.in_words(tried)
-    found, tried = choosing.choose(SMALL, 9, (8,), ("batch",), lambda conv: pytest.fail("there is nothing to choose"))
+    worth |= {(16, "image", 128): 0.6}
+    found, tried = choosing.choose(SMALL, 9, (16, 32), ("batch", "image"), (64, 128), dice)
+    assert tried == worth, "larger crops are tried with the best of the rest"
+    assert (found.base, found.norm, found.crop) == (16, "image", 128)
+    assert "0.400, 16 channels normalised over each image, in crops of 128 pixels, 0.600" in choosing.in_words(tried)
+    found, tried = choosing.choose(SMALL, 9, (8,), ("batch",), (64,), lambda conv: pytest.fail("nothing to choose"))
     assert (found.base, tried) == (8, {})
+    found, tried = choosing.choose(SMALL, 9, (16,), ("image",), (64, 128), dice)
+    assert (found.crop, set(tried)) == (128, {(16, "image", 64), (16, "image", 128)})
+
+
+@pytest.mark.parametrize(
+    ("sizes", "crops"),
+    [(((95, 400),), (64,)), (((96, 96),), (64, 128)), (((60, 300), (300, 60)), (64, 128))],
+)
+def test_larger_crops_are_tried_where_images_are_larger(sizes, crops):
+    conv = dataclasses.replace(SMALL, crop=64)
+    labelled = labelled_set([np.zeros(size) for size in sizes], [np.eye(*size, dtype=np.uint8) for size in sizes])
+    assert choosing.crops_for(conv, labelled) == crops
+    n_usual = len(choosing.NORMS) + len(choosing.SIZES) - 1
+    assert choosing.n_tried(conv, labelled) == n_usual + (4 if len(crops) == 2 else 0), "four times the pixels"
+
+
+def test_crops_that_do_not_fit_into_memory_are_not_taken(monkeypatch):
+    images, labels = pictures(4)
+    labelled, real = labelled_set(images, labels), fitting.MemberNets.train
+    config = hr.DeepConfig(conv=dataclasses.replace(SMALL, crop=16))
+    net = small_net(images, labels)
+
+    def short_of_memory(error, from_crop):
+        def train(self, tasks, report):
+            if self.config.conv.crop >= from_crop:
+                raise error
+            return real(self, tasks, report)
+
+        monkeypatch.setattr(fitting.MemberNets, "train", train)
+
+    short_of_memory(torch.OutOfMemoryError("CUDA out of memory"), 32)
+    found, tried = fitting.choose_network(net, labelled, config, "cpu", silent)
+    assert found.conv.crop == 16
+    assert [dice for (_, _, crop), dice in tried.items() if crop == 32] == [0.0]
+    short_of_memory(torch.OutOfMemoryError("CUDA out of memory"), 16)
+    with pytest.raises(torch.OutOfMemoryError):
+        fitting.choose_network(net, labelled, config, "cpu", silent)
+    short_of_memory(RuntimeError("something else"), 32)
+    with pytest.raises(RuntimeError, match="something else"):
+        fitting.choose_network(net, labelled, config, "cpu", silent)
 
 
 def test_few_images_get_larger_batches_and_lower_rates_unless_each_is_normalised_by_itself():
@@ -31,10 +83,10 @@ def test_few_images_get_larger_batches_and_lower_rates_unless_each_is_normalised
     assert choosing.for_number(by_image, 2) == by_image
     only_one = choosing.for_number(by_image, 1)
     assert (only_one.batch, only_one.learning_rate) == (8, pytest.approx(1e-3))
-    only, _ = choosing.choose(usual, 4, (16,), ("batch",), lambda conv: pytest.fail("there is nothing to choose"))
+    only, _ = choosing.choose(usual, 4, (16,), ("batch",), (256,), lambda conv: pytest.fail("nothing to choose"))
     assert only == few
     tried = []
-    choosing.choose(usual, 4, (16, 8), ("batch", "image"), lambda conv: tried.append(conv) or float(len(tried)))
+    choosing.choose(usual, 4, (16, 8), ("batch", "image"), (256,), lambda conv: tried.append(conv) or float(len(tried)))
     assert [(conv.base, conv.norm, conv.batch) for conv in tried] == [
         (16, "batch", 8),
         (16, "image", 4),
@@ -69,8 +121,8 @@ def test_a_network_is_judged_by_what_it_did_not_see(monkeypatch, n_images):
     monkeypatch.setattr(fitting.MemberNets, "_begun", begun)
     config = hr.DeepConfig(conv=SMALL)
     found, tried = fitting.choose_network(small_net(images, labels), labelled, config, "cpu", silent)
-    assert len(tried) == choosing.N_TRIED
-    assert max(tried, key=lambda one: tried[one]) == (found.conv.base, found.conv.norm)
+    assert [crop for _, _, crop in tried] == [16, 16, 16, 32], "two normalisations, another size, larger crops"
+    assert max(tried, key=lambda one: tried[one]) == (found.conv.base, found.conv.norm, found.conv.crop)
     n_pixels = sum(image.target.size for image in labelled)
-    assert [one[:2] for one in seen] == [(0, n_pixels)] * choosing.N_TRIED, "it learns from all but the fold"
+    assert [one[:2] for one in seen] == [(0, n_pixels)] * len(tried), "it learns from all but the fold"
     assert 0 < seen[0][2] < n_pixels

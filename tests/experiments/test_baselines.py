@@ -111,13 +111,14 @@ def test_it_says_the_most_likely_class(example):
 
 
 def test_the_best_size_and_normalisation_on_held_out_images_are_taken(monkeypatch, example):
-    worth = {(2, "batch"): 0.3, (2, "image"): 0.5, (4, "image"): 0.6, (3, "image"): 0.4}
+    crop = BRIEF.conv.crop
+    worth = {(2, "batch", crop): 0.3, (2, "image", crop): 0.5, (4, "image", crop): 0.6, (3, "image", crop): 0.4}
     tried = []
 
     def dice(folds, config, conv, device, report):
         assert 0 < len(folds.training(0)) <= len(folds.labelled)
-        tried.append((conv.base, conv.norm))
-        return worth[conv.base, conv.norm]
+        tried.append((conv.base, conv.norm, conv.crop))
+        return worth[tried[-1]]
 
     monkeypatch.setattr(baselines, "_held_out_dice", dice)
     config = dataclasses.replace(BRIEF, sizes=(2, 4, 3), norms=("batch", "image"))
@@ -148,7 +149,7 @@ def test_candidates_are_scored_on_images_that_they_did_not_see(monkeypatch):
     held = folds.held(0)
     other = real(folds.training(0), BRIEF, dataclasses.replace(BRIEF.conv, base=4), "cpu", silent)
     found = scores_of(other, [images[i] for i in held], [labels[i] for i in held])
-    assert model.tried[4, "batch"] == pytest.approx(found.mean_dice, abs=1e-9)
+    assert model.tried[4, "batch", BRIEF.conv.crop] == pytest.approx(found.mean_dice, abs=1e-9)
 
 
 def test_turned_images_vote_together(example):

@@ -13,7 +13,7 @@ import hedgerow as hr
 from hedgerow import jobs
 from hedgerow.deep import adapting, held_out
 from hedgerow.deep.adapting import Choice, choose_refinement
-from hedgerow.deep.choosing import N_TRIED
+from hedgerow.deep.choosing import n_tried
 from hedgerow.deep.fitting import tasks_of
 from hedgerow.forest import choosing
 from hedgerow.images.labelled import labelled_set
@@ -248,12 +248,16 @@ def test_steps_are_planned_when_it_is_known_what_the_folds_took(monkeypatch):
 
 def test_a_gpu_trains_the_networks_that_do_best_on_what_they_did_not_see(monkeypatch):
     images, labels = pictures()
-    labelled, said = labelled_set(images, labels), []
+    labelled, said, tried = labelled_set(images, labels), [], []
     net = hr.to_convnet(hr.fit_stack(images, labels, STACK))
 
     def chosen(net, labelled, plan, device, progress):
         assert device == "cuda"
-        return replace(plan, conv=replace(plan.conv, base=32, norm="image")), {(16, "batch"): 0.1, (32, "image"): 0.2}
+        tried.append(plan.conv.n_steps)
+        return replace(plan, conv=replace(plan.conv, base=32, norm="image")), {
+            (16, "batch", 256): 0.1,
+            (32, "image", 256): 0.2,
+        }
 
     monkeypatch.setattr("hedgerow.deep.fitting.choose_network", chosen)
     plan = plans.deep_plan(net, labelled, False, "cuda", 0)
@@ -264,8 +268,9 @@ def test_a_gpu_trains_the_networks_that_do_best_on_what_they_did_not_see(monkeyp
     monkeypatch.setattr("hedgerow.deep.fitting.seconds_of_a_step", lambda *given: 0.5)
     monkeypatch.setattr(plans, "MOST_STEPS", 10**6)
     found = plans.deep_settings(plan, net, labelled, "cuda", time.monotonic() + 1000)
-    n_networks = len(tasks_of(plans.GPU, labelled)) + N_TRIED
-    assert found.conv.n_steps == pytest.approx(plans.SPARE * 1000 / 0.5 / n_networks, abs=3)
+    n_networks, affordable = len(tasks_of(plans.GPU, labelled)), plans.SPARE * 1000 / 0.5
+    assert tried[-1] == pytest.approx(affordable / (n_networks + n_tried(plan.conv, labelled)), abs=3)
+    assert found.conv.n_steps == pytest.approx(affordable / n_networks, abs=3), "what is left is planned anew"
 
 
 def test_smaller_networks_are_planned_where_larger_ones_could_not_be_trained_long_enough(monkeypatch):

@@ -1,5 +1,5 @@
-"""Which convolutional network suits some images: how its channels are normalised and how many there are, by mean Dice
-on a part of the images that it did not see.
+"""Which convolutional network suits some images: how its channels are normalised, how many there are, and how large the
+crops are that it learns from, by mean Dice on a part of the images that it did not see.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,15 +11,15 @@ from hedgerow.images.labelled import LabelledSet
 
 SIZES = (16, 32)  # channels at full resolution that are tried
 N_FOLDS = 4  # one is held out to choose by
-N_TRIED = len(NORMS) + len(SIZES) - 1  # networks to choose by
+LARGER = 1.5  # images whose shorter side is that of a crop times this are worth larger crops
 FEW: dict[Norm, int] = {"batch": 5, "image": 2}
 """With fewer images, batches are larger and rates lower. For networks that are normalised by their training, that was
 worth 0.05 on four drawn somites, and cost 0.1 on 16; for the others it was worth 0.004 on one image of electron
 microscopy, and cost 0.006 on four (docs/deep.md)."""
 DEPTH = AugmentConfig(rotation=30.0, scale=0.3, shift=0.2, brightness=0.6, contrast=0.3)
 """How depths are altered: on 40 drawn bodies this was worth 0.029 to a U-Net of one seed (docs/deep.md)."""
-Tried = Mapping[tuple[int, Norm], float]
-"""Mean Dice by size and normalisation."""
+Tried = Mapping[tuple[int, Norm, int], float]
+"""Mean Dice by size, normalisation and side of the crops."""
 
 
 def for_images(conv: ConvConfig, is_depth: bool) -> ConvConfig:
@@ -45,30 +45,59 @@ def for_sizes(conv: ConvConfig, labelled: LabelledSet) -> ConvConfig:
     return replace(conv, n_down=min(conv.n_down, max(shortest.bit_length() - 2, 1)))
 
 
+def crops_for(conv: ConvConfig, labelled: LabelledSet) -> tuple[int, ...]:
+    """Sides of the crops to try: the usual one, and where images are clearly larger, twice that.
+
+    Where classes differ by position, a crop must show enough to tell where it lies: on drawn somites of 800 x 950,
+    U-Nets learnt nothing from crops of 256. On electron microscopy the smaller ones are better (docs/deep.md)."""
+    shorter = min(max(image.size[axis] for image in labelled) for axis in range(2))
+    return (conv.crop,) if shorter < LARGER * conv.crop else (conv.crop, 2 * conv.crop)
+
+
 def choose(
-    conv: ConvConfig, n_images: int, sizes: Sequence[int], norms: Sequence[Norm], dice: Callable[[ConvConfig], float]
+    conv: ConvConfig,
+    n_images: int,
+    sizes: Sequence[int],
+    norms: Sequence[Norm],
+    crops: Sequence[int],
+    dice: Callable[[ConvConfig], float],
 ) -> tuple[ConvConfig, Tried]:
     """The best settings for so many images, and what was tried: the normalisations in the first size, then the sizes
-    with the better one.
+    with the better one, then the crops with the best of these.
 
     dice: of a network with these settings. It is not asked if there is nothing to choose
     """
 
-    def settings(base: int, norm: Norm) -> ConvConfig:
-        return for_number(replace(conv, base=base, norm=norm), n_images)
+    def settings(base: int, norm: Norm, crop: int) -> ConvConfig:
+        return for_number(replace(conv, base=base, norm=norm, crop=crop), n_images)
 
-    tried: dict[tuple[int, Norm], float] = {}
-    if len(sizes) * len(norms) == 1:
-        return settings(sizes[0], norms[0]), tried
-    for norm in norms:
-        tried[sizes[0], norm] = dice(settings(sizes[0], norm))
-    best = max(norms, key=lambda norm: tried[sizes[0], norm])
-    for size in sizes[1:]:
-        tried[size, best] = dice(settings(size, best))
-    return settings(*max(tried, key=lambda one: tried[one])), tried
+    tried: dict[tuple[int, Norm, int], float] = {}
+
+    def best_of(some: Sequence[tuple[int, Norm, int]]) -> tuple[int, Norm, int]:
+        for one in some:
+            if one not in tried:
+                tried[one] = dice(settings(*one))
+        return max(tried, key=lambda one: tried[one])
+
+    best = (sizes[0], norms[0], crops[0])
+    if len(sizes) * len(norms) * len(crops) > 1:
+        best = best_of([(best[0], norm, best[2]) for norm in norms])
+        best = best_of([(size, best[1], best[2]) for size in sizes])
+        best = best_of([(best[0], best[1], crop) for crop in crops])
+    return settings(*best), tried
+
+
+def n_tried(conv: ConvConfig, labelled: LabelledSet) -> float:
+    """How many networks, as to the time of crops of the first side, are tried to choose among `SIZES` and `NORMS`."""
+    larger = crops_for(conv, labelled)[1:]
+    return len(NORMS) + len(SIZES) - 1 + sum((crop / conv.crop) ** 2 for crop in larger)
 
 
 def in_words(tried: Tried) -> str:
     """For a line that tells what was tried."""
     of = {"batch": "over the training images", "image": "over each image"}
-    return ", ".join(f"{base} channels normalised {of[norm]} {dice:.3f}" for (base, norm), dice in tried.items())
+    usual = min((crop for _, _, crop in tried), default=0)
+    return ", ".join(
+        f"{base} channels normalised {of[norm]}{'' if crop == usual else f', in crops of {crop} pixels,'} {dice:.3f}"
+        for (base, norm, crop), dice in tried.items()
+    )

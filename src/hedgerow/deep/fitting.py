@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from hedgerow.config import ConvConfig, DeepConfig
-from hedgerow.deep.choosing import N_FOLDS, SIZES, Tried, choose
+from hedgerow.deep.choosing import N_FOLDS, SIZES, Tried, choose, crops_for
 from hedgerow.deep.convnet import ConvNet
 from hedgerow.deep.deepstack import STACK, DeepStack
 from hedgerow.deep.folds import Folds, folds_of
@@ -27,6 +27,7 @@ from hedgerow.errors import ConfigError, InputError
 from hedgerow.forest import choosing
 from hedgerow.forest.groups import groups_of
 from hedgerow.images.labelled import Images, LabelledSet
+from hedgerow.memory import ran_out
 from hedgerow.network.stacknet import StackNet
 from hedgerow.predict.evaluate import labelled_for
 from hedgerow.progress import Report, reporting
@@ -116,18 +117,23 @@ def seconds_of_a_step(net: StackNet, labelled: LabelledSet, config: DeepConfig, 
 def choose_network(
     net: StackNet, labelled: LabelledSet, config: DeepConfig, device: str, progress: Report | None = None
 ) -> tuple[DeepConfig, Tried]:
-    """The settings with the size and normalisation of networks that suit these images, and what was tried."""
+    """The settings with the size, the normalisation and the crops that suit these images, and what was tried."""
     folds = folds_of(labelled, N_FOLDS, config.seed + 2)
     nothing = [np.zeros((net.n_classes, *image.size), np.float16) for image in labelled]
 
     def dice(conv: ConvConfig) -> float:
         nets = MemberNets(net, folds, nothing, replace(config, conv=conv), Work(None), device)
-        found = nets.train([Task(ALONE, 0, 0)], report)[0].said
+        try:
+            found = nets.train([Task(ALONE, 0, 0)], report)[0].said
+        except RuntimeError as error:
+            if conv.crop == config.conv.crop or not ran_out(error):
+                raise
+            return 0.0  # larger crops do not fit into memory, so they are not taken
         assert found is not None, "it leaves a fold out"
         return mean_dice(found, _truth(nets, [(i, 0) for i in folds.held(0)]))
 
     with reporting(progress) as report, OneThread():
-        conv, tried = choose(config.conv, len(labelled), SIZES, NORMS, dice)
+        conv, tried = choose(config.conv, len(labelled), SIZES, NORMS, crops_for(config.conv, labelled), dice)
     return replace(config, conv=conv), tried
 
 

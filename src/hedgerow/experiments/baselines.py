@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from hedgerow.config import ConvConfig
-from hedgerow.deep.choosing import N_FOLDS, Tried, choose, for_sizes
+from hedgerow.deep.choosing import N_FOLDS, Tried, choose, crops_for, for_sizes
 from hedgerow.deep.convnet import ConvNet, fit_scale
 from hedgerow.deep.folds import Folds, folds_of
 from hedgerow.deep.training import start_at_shares, train_network
@@ -88,8 +88,12 @@ def fit_baseline(
         def dice(conv: ConvConfig) -> float:
             return _held_out_dice(folds, config, conv, device, report)
 
-        conv, tried = choose(config.conv, len(labelled), config.sizes, config.norms, dice)
-        log.info("%s: %d channels, normalised by %s, of %s", config.network, conv.base, conv.norm, tried)
+        crops = crops_for(config.conv, labelled)
+        conv, tried = choose(config.conv, len(labelled), config.sizes, config.norms, crops, dice)
+        log.info(
+            "%s: %d channels, normalised by %s, crops of %d, of %s",
+            config.network, conv.base, conv.norm, conv.crop, tried,
+        )  # fmt: skip
         model = _trained(labelled, config, conv, device, report)
     return replace(model, tried=tried)
 

@@ -101,7 +101,7 @@ def deep_settings(
 
     until: when it should be done, as `time.monotonic` counts; None, on a GPU: whenever it is
     """
-    from hedgerow.deep.choosing import SIZES, for_number, in_words
+    from hedgerow.deep.choosing import SIZES, for_number, in_words, n_tried
     from hedgerow.deep.fitting import choose_network
 
     if device == "cpu":
@@ -109,27 +109,31 @@ def deep_settings(
         plan = replace(plan, conv=for_number(plan.conv, len(labelled)))
         return _in_time(plan, net, labelled, device, until)
     if until is not None:
-        # Reckoned with the largest of those that are tried.
+        # Reckoned with the largest size that is tried.
         largest = replace(plan, conv=for_number(replace(plan.conv, base=max(SIZES)), len(labelled)))
-        timed = _in_time(largest, net, labelled, device, until).conv
+        timed = _in_time(largest, net, labelled, device, until, n_tried(plan.conv, labelled)).conv
         plan = replace(plan, conv=replace(plan.conv, n_steps=timed.n_steps, check_every=timed.check_every))
     say("choosing convolutional networks, by mean Dice on a held-out part")
     plan, tried = choose_network(net, labelled, plan, device, progress)
     say(f"  {in_words(tried)}")
-    return plan
+    # Others than the largest may have more steps; larger crops must do with fewer.
+    return plan if until is None else _in_time(plan, net, labelled, device, until)
 
 
-def _in_time(plan: DeepConfig, net: StackNet, labelled: LabelledSet, device: str, until: float) -> DeepConfig:
-    """The plan with as many steps as can be done until then, on a CPU of smaller networks if that is too few."""
-    from hedgerow.deep.choosing import N_TRIED
+def _in_time(
+    plan: DeepConfig, net: StackNet, labelled: LabelledSet, device: str, until: float, more: float = 0.0
+) -> DeepConfig:
+    """The plan with as many steps as can be done until then, on a CPU of smaller networks if that is too few.
+
+    more: how many networks are trained beside those of the plan
+    """
     from hedgerow.deep.fitting import seconds_of_a_step, tasks_of
 
     tasks = tasks_of(plan, labelled)
     n_judges = sum(task.fold is not None for task in tasks)
     # On a CPU several are trained at once, but those that leave a fold out before the others.
     at_once = get_threads() if device == "cpu" else 1
-    rounds = math.ceil(n_judges / at_once) + math.ceil((len(tasks) - n_judges) / at_once)
-    rounds += N_TRIED if device != "cpu" else 0
+    rounds = math.ceil(n_judges / at_once) + math.ceil((len(tasks) - n_judges) / at_once) + more
 
     def affordable(plan: DeepConfig) -> int:
         step = seconds_of_a_step(net, labelled, plan, device)
