@@ -18,6 +18,9 @@ GROUPS = Path("/proc/self/cgroup")
 GROUP_FOLDER = Path("/sys/fs/cgroup")
 
 
+SAID_BY_PYTORCH = ("DefaultCPUAllocator", "out of memory", "ALLOC_FAILED")
+
+
 def available() -> int | None:
     """Bytes that can still be allocated: what the machine has, or what its limits leave to this process if that is
     less; None where the system does not say."""
@@ -26,11 +29,11 @@ def available() -> int | None:
 
 
 def ran_out(error: BaseException) -> bool:
-    """Whether an exception says that memory ran out. PyTorch has a type for this only on a GPU: on the CPU its text
-    is all there is."""
+    """Whether an exception says that memory ran out. PyTorch has a type for this only on a GPU, and not for the
+    libraries that it calls there: else its text is all there is."""
     return isinstance(error, MemoryError) or (
         isinstance(error, RuntimeError)
-        and (type(error).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator" in str(error))
+        and (type(error).__name__ == "OutOfMemoryError" or any(words in str(error) for words in SAID_BY_PYTORCH))
     )
 
 

@@ -131,6 +131,14 @@ def test_the_best_size_and_normalisation_on_held_out_images_are_taken(monkeypatc
     assert_same_weights(model, fit(example.images, example.labels, dataclasses.replace(BRIEF, norms=("image",))))
 
 
+def test_the_best_crops_on_held_out_images_are_taken(monkeypatch, example):
+    monkeypatch.setattr(baselines, "_held_out_dice", lambda folds, config, conv, *rest: conv.crop / 100)
+    config = changed(BRIEF, crop=16)
+    assert fit(example.images, example.labels, config).conv.crop == 16
+    model = fit(example.images, example.labels, dataclasses.replace(config, crops=(32,)))
+    assert (model.conv.crop, list(model.tried.values())) == (32, [0.16, 0.32])
+
+
 def test_candidates_are_scored_on_images_that_they_did_not_see(monkeypatch):
     images, labels = neighbours(8, seed=0)
     seen = []

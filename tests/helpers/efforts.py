@@ -13,6 +13,6 @@ def make_small(monkeypatch, level=SMALL_LEVEL, steps=4):
     """Let `best` refine briefly, and train these networks for so many steps."""
     monkeypatch.setattr(effort, "RefineConfig", lambda: FEW_STEPS)
     monkeypatch.setattr(plans, "CPU", level)
-    monkeypatch.setattr(plans, "AGAIN", math.inf)  # there is always time for networks
+    monkeypatch.setattr(plans, "LEAST_CPU", -math.inf)  # there is always time for networks
     monkeypatch.setattr(plans, "FEWEST_STEPS", steps)
     monkeypatch.setattr(plans, "MOST_STEPS", steps)

@@ -1,6 +1,5 @@
 """One knob for effort: what each does, what it says, and that it goes on where it stopped."""
 
-import math
 import time
 from dataclasses import replace
 
@@ -248,29 +247,32 @@ def test_steps_are_planned_when_it_is_known_what_the_folds_took(monkeypatch):
 
 def test_a_gpu_trains_the_networks_that_do_best_on_what_they_did_not_see(monkeypatch):
     images, labels = pictures()
-    labelled, said, tried = labelled_set(images, labels), [], []
+    labelled, said, steps = labelled_set(images, labels), [], []
     net = hr.to_convnet(hr.fit_stack(images, labels, STACK))
 
-    def chosen(net, labelled, plan, device, progress):
-        assert device == "cuda"
-        tried.append(plan.conv.n_steps)
-        return replace(plan, conv=replace(plan.conv, base=32, norm="image")), {
-            (16, "batch", 256): 0.1,
-            (32, "image", 256): 0.2,
-        }
+    def chosen(net, labelled, plan, device, is_timed, progress):
+        assert (device, is_timed) == ("cuda", bool(steps))
+        steps.append(plan.conv.n_steps)
+        tried = {(16, "batch", 256): 0.1, (32, "image", 512): 0.2}
+        return replace(plan, conv=replace(plan.conv, base=32, norm="image", crop=512)), tried
 
     monkeypatch.setattr("hedgerow.deep.fitting.choose_network", chosen)
     plan = plans.deep_plan(net, labelled, False, "cuda", 0)
     found = plans.deep_settings(plan, net, labelled, "cuda", None, said.append)
     members = ("alone", "reading")  # there are no pretrained weights here
-    assert found == replace(plans.GPU, members=members, conv=replace(plans.GPU.conv, base=32, norm="image"))
-    assert "32 channels normalised over each image 0.200" in said[-1]
-    monkeypatch.setattr("hedgerow.deep.fitting.seconds_of_a_step", lambda *given: 0.5)
+    chosen_conv = replace(plans.GPU.conv, base=32, norm="image", crop=512)
+    assert found == replace(plans.GPU, members=members, conv=chosen_conv)
+    assert "32 channels normalised over each image in crops of 512 pixels 0.200" in said[-1]
+
+    def seconds(net, labelled, plan, device):
+        return 0.5 * (plan.conv.base / 32) * (plan.conv.crop / 256) ** 2
+
+    monkeypatch.setattr("hedgerow.deep.fitting.seconds_of_a_step", seconds)
     monkeypatch.setattr(plans, "MOST_STEPS", 10**6)
     found = plans.deep_settings(plan, net, labelled, "cuda", time.monotonic() + 1000)
     n_networks, affordable = len(tasks_of(plans.GPU, labelled)), plans.SPARE * 1000 / 0.5
-    assert tried[-1] == pytest.approx(affordable / (n_networks + n_tried(plan.conv, labelled)), abs=3)
-    assert found.conv.n_steps == pytest.approx(affordable / n_networks, abs=3), "what is left is planned anew"
+    assert steps[-1] == pytest.approx(affordable / (n_networks + n_tried(plan.conv, labelled)), abs=3)
+    assert found.conv.n_steps == pytest.approx(affordable / 4 / n_networks, abs=3), "what is left is planned anew"
 
 
 def test_smaller_networks_are_planned_where_larger_ones_could_not_be_trained_long_enough(monkeypatch):
@@ -332,23 +334,58 @@ def test_few_images_are_planned_for_in_two_rounds(monkeypatch):
     assert steps == pytest.approx(2000, abs=3)
 
 
-@pytest.mark.parametrize("n_images", [2, 8])
-def test_too_little_time_for_networks_is_spent_on_refinement(monkeypatch, n_images):
+@pytest.fixture
+def slow(monkeypatch):
+    """A machine on which a stack takes 100 s, and refinements and networks 60."""
+    monkeypatch.setattr(StageFiles, "seconds", lambda files, name, taken: 100.0)
+    monkeypatch.setattr(plans, "LEAST_CPU", 60.0)
+
+
+def test_too_little_time_for_networks_is_spent_on_refinement(monkeypatch, caplog, slow):
     """Half-trained networks after folds that took all the time would help nobody."""
-    said = []
-    labelled = labelled_set(*pictures(n_images))
+    labelled, told = labelled_set(*pictures()), []
     monkeypatch.setattr(adapting, "choose_refinement", helping(0.6))
     monkeypatch.setattr(effort, "deep_settings", None)
-    monkeypatch.setattr(StageFiles, "seconds", lambda files, name, taken: 100.0)
-    monkeypatch.setattr(plans, "AGAIN", 0.5)
-    found = effort.fit_labelled(labelled, STACK, "best", minutes=2, say=said.append, progress=silent)
+    job = {"minutes": 7, "progress": lambda *report: told.append(report)}
+    found = effort.fit_labelled(labelled, STACK, "best", **job)
     assert isinstance(found.model, hr.StackNet)
     assert [stage.name for stage in found.stages] == ["stack of forests", "refinement"]
-    n_folds = 1 if n_images == 2 else 2
-    minutes = math.ceil(1.1 * (100 + n_folds * 100 / 0.5) / 60)
-    assert any(f"give --minutes {minutes} or more" in line for line in said)
-    monkeypatch.undo()
-    assert plans.seconds_for_networks(labelled, "cpu", 60) == (1 if n_images == 2 else 3) * 60 / plans.AGAIN
+    assert "7 min 0 s is too short for convolutional networks" in caplog.text
+    assert "about 9 minutes in all" in caplog.text, (
+        "four stacks, two of them for the folds, and 60 s: 460 s, and a tenth"
+    )
+    assert any("(stage 2 of 2)" in what for what, _, _ in told)
+
+
+def test_just_enough_time_is_enough(monkeypatch, slow):
+    monkeypatch.setattr(adapting, "choose_refinement", helping(0.6))
+    found = effort.fit_labelled(labelled_set(*pictures()), STACK, "best", minutes=460 / 60, progress=silent)
+    assert [stage.name for stage in found.stages][2:] == ["convolutional level"]
+
+
+def test_if_no_time_is_given_there_is_enough(monkeypatch, slow):
+    """A run that goes on decides as before, since it is kept how long the stack took."""
+    said, until = [], []
+    monkeypatch.setattr(adapting, "choose_refinement", helping(0.6))
+    monkeypatch.setattr(plans, "BEST_MINUTES", 0.1)
+    planned = plans.deep_settings
+    monkeypatch.setattr(effort, "deep_settings", lambda *given: until.append(given[4]) or planned(*given))
+    begun = time.monotonic()
+    found = effort.fit_labelled(labelled_set(*pictures()), STACK, "best", say=said.append, progress=silent)
+    assert [stage.name for stage in found.stages][2:] == ["convolutional level"]
+    assert until[0] == pytest.approx(begun + 460, abs=5)
+    assert any("all takes about 7 min 40 s" in line for line in said)
+
+
+def test_what_best_needs_depends_on_its_folds(slow):
+    many, few = (labelled_set(*pictures(n)) for n in (8, 2))
+    assert plans.seconds_for_networks(many, "cpu", 100) - plans.LEAST_CPU == (plans.CPU.n_folds + 2) * 100
+    assert plans.seconds_for_networks(few, "cpu", 100) - plans.LEAST_CPU == 3 * 100
+    assert plans.seconds_for_networks(many, "cuda", 100) == (plans.GPU.n_folds + 2) * 100 + plans.LEAST_GPU
+    assert plans.allowed_seconds(many, "best", 3, "cuda") == 180
+    assert plans.allowed_seconds(many, "best", None, "cuda") is None
+    assert plans.allowed_seconds(many, "good", None, "cpu") is None
+    assert plans.allowed_seconds(many, "best", None, "cpu") == 60 * plans.BEST_MINUTES
 
 
 def test_how_long_a_stage_took_is_remembered(tmp_path):
@@ -361,16 +398,16 @@ def test_how_long_a_stage_took_is_remembered(tmp_path):
 def test_a_plan_may_turn_out_shorter():
     now, told = [0.0], []
     plan = WholePlan([10.0, 30.0, 60.0], lambda *report: told.append(report), lambda: now[0])
-    plan.end_after(1)
+    plan.end_after(1, 15.0)
     plan.begin(1)
-    now[0] += 15.0
+    now[0] += 7.5
     plan.report("steps", 1, 2)
-    assert told == [("steps (stage 2 of 2)", 625, 1000)]
+    assert told == [("steps (stage 2 of 2)", 700, 1000)]
 
 
 def test_a_run_on_another_device_is_another_run(tmp_path):
     labelled = labelled_set(*pictures(2))
     StageFiles(tmp_path / "work", "best", None, "cpu", STACK, labelled)
     StageFiles(tmp_path / "work", "best", None, "cpu", STACK, labelled)
-    with pytest.raises(hr.InputError, match="another effort or device"):
+    with pytest.raises(hr.InputError, match="another effort, time or device"):
         StageFiles(tmp_path / "work", "best", None, "cuda", STACK, labelled)

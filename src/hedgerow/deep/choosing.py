@@ -18,8 +18,8 @@ worth 0.05 on four drawn somites, and cost 0.1 on 16; for the others it was wort
 microscopy, and cost 0.006 on four (docs/deep.md)."""
 DEPTH = AugmentConfig(rotation=30.0, scale=0.3, shift=0.2, brightness=0.6, contrast=0.3)
 """How depths are altered: on 40 drawn bodies this was worth 0.029 to a U-Net of one seed (docs/deep.md)."""
-Tried = Mapping[tuple[int, Norm, int], float]
-"""Mean Dice by size, normalisation and side of the crops."""
+Tried = Mapping[tuple[int, Norm, int], float | None]
+"""Mean Dice by size, normalisation and side of the crops; None: it did not fit into memory."""
 
 
 def for_images(conv: ConvConfig, is_depth: bool) -> ConvConfig:
@@ -60,24 +60,24 @@ def choose(
     sizes: Sequence[int],
     norms: Sequence[Norm],
     crops: Sequence[int],
-    dice: Callable[[ConvConfig], float],
+    dice: Callable[[ConvConfig], float | None],
 ) -> tuple[ConvConfig, Tried]:
     """The best settings for so many images, and what was tried: the normalisations in the first size, then the sizes
     with the better one, then the crops with the best of these.
 
-    dice: of a network with these settings. It is not asked if there is nothing to choose
+    dice: of a network with these settings, None if it does not fit. It is not asked if there is nothing to choose
     """
 
     def settings(base: int, norm: Norm, crop: int) -> ConvConfig:
         return for_number(replace(conv, base=base, norm=norm, crop=crop), n_images)
 
-    tried: dict[tuple[int, Norm, int], float] = {}
+    tried: dict[tuple[int, Norm, int], float | None] = {}
 
     def best_of(some: Sequence[tuple[int, Norm, int]]) -> tuple[int, Norm, int]:
         for one in some:
             if one not in tried:
                 tried[one] = dice(settings(*one))
-        return max(tried, key=lambda one: tried[one])
+        return max(tried, key=lambda one: tried[one] or 0.0)
 
     best = (sizes[0], norms[0], crops[0])
     if len(sizes) * len(norms) * len(crops) > 1:
@@ -87,17 +87,18 @@ def choose(
     return settings(*best), tried
 
 
-def n_tried(conv: ConvConfig, labelled: LabelledSet) -> float:
-    """How many networks, as to the time of crops of the first side, are tried to choose among `SIZES` and `NORMS`."""
-    larger = crops_for(conv, labelled)[1:]
-    return len(NORMS) + len(SIZES) - 1 + sum((crop / conv.crop) ** 2 for crop in larger)
+def n_tried(conv: ConvConfig, labelled: LabelledSet) -> int:
+    """How many networks are tried to choose among `SIZES`, `NORMS` and crops."""
+    return len(NORMS) + len(SIZES) + len(crops_for(conv, labelled)) - 2
 
 
 def in_words(tried: Tried) -> str:
     """For a line that tells what was tried."""
     of = {"batch": "over the training images", "image": "over each image"}
     usual = min((crop for _, _, crop in tried), default=0)
-    return ", ".join(
-        f"{base} channels normalised {of[norm]}{'' if crop == usual else f', in crops of {crop} pixels,'} {dice:.3f}"
-        for (base, norm, crop), dice in tried.items()
-    )
+    lines = []
+    for (base, norm, crop), dice in tried.items():
+        crops = "" if crop == usual else f" in crops of {crop} pixels"
+        found = "did not fit into memory" if dice is None else f"{dice:.3f}"
+        lines.append(f"{base} channels normalised {of[norm]}{crops} {found}")
+    return ", ".join(lines)

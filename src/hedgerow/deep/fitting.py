@@ -5,11 +5,13 @@ comes from models that did not see the pixel.
 """
 
 import copy
+import gc
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from hedgerow.config import ConvConfig, DeepConfig
 from hedgerow.deep.choosing import N_FOLDS, SIZES, Tried, choose, crops_for
@@ -115,20 +117,41 @@ def seconds_of_a_step(net: StackNet, labelled: LabelledSet, config: DeepConfig, 
 
 
 def choose_network(
-    net: StackNet, labelled: LabelledSet, config: DeepConfig, device: str, progress: Report | None = None
+    net: StackNet,
+    labelled: LabelledSet,
+    config: DeepConfig,
+    device: str,
+    is_timed: bool = False,
+    progress: Report | None = None,
 ) -> tuple[DeepConfig, Tried]:
-    """The settings with the size, the normalisation and the crops that suit these images, and what was tried."""
+    """The settings with the size, the normalisation and the crops that suit these images, and what was tried.
+
+    is_timed: larger crops are tried for fewer steps, since there is no more time for them
+    """
     folds = folds_of(labelled, N_FOLDS, config.seed + 2)
     nothing = [np.zeros((net.n_classes, *image.size), np.float16) for image in labelled]
 
-    def dice(conv: ConvConfig) -> float:
-        nets = MemberNets(net, folds, nothing, replace(config, conv=conv), Work(None), device)
+    def nets_of(conv: ConvConfig) -> MemberNets:
+        return MemberNets(net, folds, nothing, replace(config, conv=conv), Work(None), device)
+
+    def dice(conv: ConvConfig) -> float | None:
+        times = (conv.crop // config.conv.crop) ** 2
+        if times == 1:
+            return trained(nets_of(conv))
+        steps = max(conv.n_steps // times, 1) if is_timed else conv.n_steps
+        nets = nets_of(replace(conv, n_steps=steps, check_every=min(conv.check_every, steps)))
         try:
-            found = nets.train([Task(ALONE, 0, 0)], report)[0].said
+            nets.seconds_of_a_step(tasks_of(nets.config, labelled))  # whether those of all members fit
+            return trained(nets)
         except RuntimeError as error:
-            if conv.crop == config.conv.crop or not ran_out(error):
+            if not ran_out(error):
                 raise
-            return 0.0  # larger crops do not fit into memory, so they are not taken
+        gc.collect()  # only now: the error holds all that was on the GPU
+        torch.cuda.empty_cache()
+        return None
+
+    def trained(nets: MemberNets) -> float:
+        found = nets.train([Task(ALONE, 0, 0)], report)[0].said
         assert found is not None, "it leaves a fold out"
         return mean_dice(found, _truth(nets, [(i, 0) for i in folds.held(0)]))
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from hedgerow.config import ConvConfig
-from hedgerow.deep.choosing import N_FOLDS, Tried, choose, crops_for, for_sizes
+from hedgerow.deep.choosing import N_FOLDS, Tried, choose, for_sizes
 from hedgerow.deep.convnet import ConvNet, fit_scale
 from hedgerow.deep.folds import Folds, folds_of
 from hedgerow.deep.training import start_at_shares, train_network
@@ -40,6 +40,9 @@ class BaselineConfig(Checked):
     norms: tuple[Norm, ...] = setting(
         ("batch",), about="instead of conv.norm; of both, the better one on held-out images"
     )
+    crops: tuple[int, ...] = setting(
+        (), about="sides of crops to try beside conv.crop; the best on held-out images is taken"
+    )
     images: Literal["plain", "depth"] = setting("plain", about="any channels, or depths, of which 0 means missing")
     conv: ConvConfig = setting(ConvConfig(n_down=5))
 
@@ -50,7 +53,7 @@ class Baseline:
 
     classes:    (C,) class values as the user's labels gave them
     conv:       its settings
-    tried:      mean Dice on held-out images by size and normalisation; empty if there was nothing to choose
+    tried:      mean Dice on held-out images by size, normalisation and crops; empty if there was nothing to choose
     """
 
     net: ConvNet
@@ -88,7 +91,7 @@ def fit_baseline(
         def dice(conv: ConvConfig) -> float:
             return _held_out_dice(folds, config, conv, device, report)
 
-        crops = crops_for(config.conv, labelled)
+        crops = (config.conv.crop, *config.crops)
         conv, tried = choose(config.conv, len(labelled), config.sizes, config.norms, crops, dice)
         log.info(
             "%s: %d channels, normalised by %s, crops of %d, of %s",

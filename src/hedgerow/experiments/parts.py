@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from hedgerow.config import ConvConfig, RefineConfig, StackConfig
 from hedgerow.deep.adapting import TURNED
-from hedgerow.deep.choosing import for_images
+from hedgerow.deep.choosing import crops_for, for_images
 from hedgerow.experiments.baselines import BaselineConfig, fit_baseline
 from hedgerow.experiments.bench import SOFT_TOLERANCE, Bench, Row, timed
 from hedgerow.experiments.choices import VARIANTS, choice
@@ -131,7 +131,8 @@ def baseline_config(protocol: Protocol, scale: Scale, seed: int) -> BaselineConf
 
 def _network(kind: Literal["unet", "fcn"], part: str, bench: Bench, **more: Any) -> list[Row]:
     """A U-Net or an FCN from scratch."""
-    config = replace(baseline_config(bench.protocol, bench.scale, bench.seed), network=kind)
+    config = baseline_config(bench.protocol, bench.scale, bench.seed)
+    config = replace(config, network=kind, crops=crops_for(config.conv, bench.train)[1:])
     name = {"unet": "U-Net", "fcn": "FCN"}[kind]
 
     def trained() -> Any:

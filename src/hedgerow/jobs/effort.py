@@ -32,8 +32,8 @@ from hedgerow.images.reading import Pages
 from hedgerow.io import model_file
 from hedgerow.jobs.inputs import Say, unsaid
 from hedgerow.jobs.plans import (
-    BEST_MINUTES,
     EFFORTS,
+    allowed_seconds,
     deep_plan,
     deep_settings,
     expected,
@@ -108,7 +108,8 @@ def fit(
     `deepen` are its stages.
 
     config:  of the stack; None: chosen by how much is painted
-    minutes: for all of it, about; None: as long as it takes, see `deep_settings` for "best" on a CPU
+    minutes: for all of it, about; too few for "best" make a model of effort "good", and a warning. None: as long as it
+             takes, see `allowed_seconds` for "best" on a CPU
     say:     is told what each stage is expected to take, what was chosen, and what it brought
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
@@ -184,12 +185,12 @@ def fit_labelled(
     if config.reserve:
         trained, reserved = reserve(labelled, config.reserve, config.seed)
         labelled, config = replace(labelled, images=trained), replace(config, reserve=0.0)
-    allowed = BEST_MINUTES if minutes is None and effort == "best" and device == "cpu" else minutes
-    until = None if allowed is None else begun + 60 * allowed
+    allowed = allowed_seconds(labelled, effort, minutes, device)
     with reporting(progress) as report:
         files = StageFiles(folder, effort, minutes, device, config, labelled)
         plan = WholePlan(stage_seconds(labelled, effort, minutes, device), report)
-        run = _Run(labelled, config, tuple(image.mark for image in reserved), device, until, files, say, plan)
+        marks = tuple(image.mark for image in reserved)
+        run = _Run(labelled, config, marks, device, begun, allowed, minutes is not None, files, say, plan)
         fitted = run.fast() if effort == "fast" else run.good() if effort == "good" else run.best()
     say(fitted.text())
     if reserved:
@@ -209,17 +210,28 @@ def check_effort(effort: str, minutes: float | None) -> None:
 
 @dataclass
 class _Run:
-    """A fit in progress."""
+    """A fit in progress.
+
+    begun:    when, as `time.monotonic` counts
+    allowed:  seconds for all of it; None: as many as it takes; is_given: by the user
+    """
 
     labelled: LabelledSet
     config: StackConfig
     reserved: tuple[str, ...]
     device: str
-    until: float | None
+    begun: float
+    allowed: float | None
+    is_given: bool
     files: StageFiles
     say: Say
     plan: WholePlan
     stages: list[Stage] = field(default_factory=list)
+
+    @property
+    def until(self) -> float | None:
+        """When it should be done."""
+        return None if self.allowed is None else self.begun + self.allowed
 
     @property
     def report(self) -> Report:
@@ -240,8 +252,9 @@ class _Run:
         from hedgerow.deep.members import TOGETHER
 
         stack = self._stack()
-        if self._is_hurried():
-            self.plan.end_after(1)
+        if not self._has_time():
+            assert self.until is not None
+            self.plan.end_after(1, max(self.until - time.monotonic(), 1.0))
             return self._good(stack)
         net, choice = self._refined(stack, "best")
         before = net if self.stages[-1].kept else stack
@@ -254,7 +267,7 @@ class _Run:
         )
         self.say(
             f"convolutional networks: {len(tasks_of(settings, self.labelled))} of {settings.conv.base} channels, "
-            f"{settings.conv.n_steps} steps of {settings.conv.batch} crops each"
+            f"{settings.conv.n_steps} steps of {settings.conv.batch} crops of {settings.conv.crop} pixels"
         )
         deep = deepen_labelled(
             net, self.labelled, settings, before=said, device=self.device, folder=folder, progress=self.report
@@ -267,17 +280,23 @@ class _Run:
         self.stages.append(Stage("convolutional level", scores["stack"], scores[TOGETHER], seconds, is_better))
         return Fitted(deep if is_better else before, self.stages)
 
-    def _is_hurried(self) -> bool:
-        """Whether the time that is left is too short for a convolutional level; then it says so."""
-        taken = self.stages[0].seconds
-        needed = seconds_for_networks(self.labelled, self.device, taken)
-        if self.until is None or self.until - time.monotonic() >= needed:
+    def _has_time(self) -> bool:
+        """Whether the time is long enough for a convolutional level. If none was given it is made long enough."""
+        # How long the stack took is kept, so a run that goes on decides as it did before.
+        needed = seconds_for_networks(self.labelled, self.device, self.stages[0].seconds)
+        if self.allowed is None or needed <= self.allowed:
+            return True
+        if self.is_given:
+            minutes = math.ceil(1.1 * needed / 60)
+            log.warning(
+                "%s is too short for convolutional networks, so this becomes effort good; with them it takes about %d "
+                "minutes in all",
+                duration(self.allowed),
+                minutes,
+            )
             return False
-        minutes = math.ceil(1.1 * (taken + needed) / 60)  # the next run may be a little slower
-        self.say(
-            "the time is too short for convolutional networks, so this becomes effort good; give --minutes "
-            f"{minutes} or more to have them"
-        )
+        self.allowed = needed
+        self.say(f"forests took longer than expected, so all takes about {duration(needed)}")
         return True
 
     def _begin(self, stage: int) -> float:

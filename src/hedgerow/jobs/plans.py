@@ -28,9 +28,8 @@ BEST_MINUTES = 23.5  # of all of `best` on a CPU, if no time is given; it ends a
 GPU_SECONDS = 200.0  # reckoned, not timed: 15 networks of 1,500 steps, at the 4 to 15 ms a step of an H200
 SPARE = 0.9  # part of the time that steps are planned for
 FEWEST_STEPS, MOST_STEPS = 40, 1500
-AGAIN = (
-    0.25  # of the time left, what growing the stack again for the folds may take; else too little is left for networks
-)
+# What refinements, and networks that are worth it, take at least, beside growing the stack again; reckoned, not timed.
+LEAST_CPU, LEAST_GPU = 600.0, 300.0
 GPU = DeepConfig(conv=ConvConfig(n_down=5))
 CPU = DeepConfig(
     # Of few steps, none may be spent on judges, or on a third member (docs/deep.md).
@@ -50,25 +49,34 @@ def expected(labelled: LabelledSet, effort: str, minutes: float | None, device: 
 
 def stage_seconds(labelled: LabelledSet, effort: str, minutes: float | None, device: str) -> list[float]:
     """What each stage of an effort is expected to take: the forests, their refinement, the convolutional level."""
-    stack, step = _stack_seconds(labelled) + 3, REFINE_SECONDS / get_threads()
+    stack, step = _stack_seconds(labelled), REFINE_SECONDS / get_threads()
     seconds = [stack, stack + TRIED * step, GPU.n_folds * (stack + REFINED * step) + GPU_SECONDS]
     seconds = seconds[: EFFORTS.index(effort) + 1]
-    if minutes is None and effort == "best" and device == "cpu":
-        minutes = BEST_MINUTES
-    if minutes is not None:
+    allowed = allowed_seconds(labelled, effort, minutes, device)
+    if allowed is not None:
         # The last stage has the time that is left. Little time shortens the refinement too, by no one knows how much.
-        seconds[-1] = max(60 * minutes - sum(seconds[:-1]), seconds[-1] / 10)
+        seconds[-1] = max(allowed - sum(seconds[:-1]), seconds[-1] / 10)
     return seconds
 
 
 def seconds_for_networks(labelled: LabelledSet, device: str, stack_seconds: float) -> float:
-    """How long a convolutional level needs at least to be worth while, by how long the stack took: that is grown again
-    for every fold."""
+    """What `best` needs at least, so that its networks are worth it, by how long its stack took: that is grown again
+    to choose how to refine, and for every fold."""
     from hedgerow.deep.member_nets import is_few
 
     plan = GPU if device != "cpu" else CPU
     n_folds = 1 if is_few(plan, labelled) else plan.n_folds
-    return n_folds * stack_seconds / AGAIN
+    return (n_folds + 2) * stack_seconds + (LEAST_CPU if device == "cpu" else LEAST_GPU)
+
+
+def allowed_seconds(labelled: LabelledSet, effort: str, minutes: float | None, device: str) -> float | None:
+    """For all of an effort: those given; None: as many as it takes. Of `best` on a CPU, whose networks could be trained
+    for ever, BEST_MINUTES, or more if so many are needed."""
+    if minutes is not None:
+        return 60 * minutes
+    if effort != "best" or device != "cpu":
+        return None
+    return max(60 * BEST_MINUTES, seconds_for_networks(labelled, device, _stack_seconds(labelled)))
 
 
 def deep_plan(net: StackNet, labelled: LabelledSet, is_turned: bool, device: str, seed: int) -> DeepConfig:
@@ -114,14 +122,14 @@ def deep_settings(
         timed = _in_time(largest, net, labelled, device, until, n_tried(plan.conv, labelled)).conv
         plan = replace(plan, conv=replace(plan.conv, n_steps=timed.n_steps, check_every=timed.check_every))
     say("choosing convolutional networks, by mean Dice on a held-out part")
-    plan, tried = choose_network(net, labelled, plan, device, progress)
+    plan, tried = choose_network(net, labelled, plan, device, until is not None, progress)
     say(f"  {in_words(tried)}")
     # Others than the largest may have more steps; larger crops must do with fewer.
     return plan if until is None else _in_time(plan, net, labelled, device, until)
 
 
 def _in_time(
-    plan: DeepConfig, net: StackNet, labelled: LabelledSet, device: str, until: float, more: float = 0.0
+    plan: DeepConfig, net: StackNet, labelled: LabelledSet, device: str, until: float, more: int = 0
 ) -> DeepConfig:
     """The plan with as many steps as can be done until then, on a CPU of smaller networks if that is too few.
 
@@ -149,4 +157,4 @@ def _in_time(
 
 def _stack_seconds(labelled: LabelledSet) -> float:
     pixels = sum(image.target.size for image in labelled) / 1e6
-    return STACK_SECONDS * pixels * len(labelled.images[0].planes) ** 0.5 / get_threads()
+    return 3 + STACK_SECONDS * pixels * len(labelled.images[0].planes) ** 0.5 / get_threads()

@@ -50,8 +50,8 @@ class StageFiles:
         noted = folder / RUN
         if noted.exists() and noted.read_text(encoding="utf-8").strip() != mark:
             raise InputError(
-                f"{folder} holds an interrupted run with another effort or device, other settings or images; start "
-                "again with --restart, or give the same ones."
+                f"{folder} holds an interrupted run with another effort, time or device, other settings or images; "
+                "start again with --restart, or give the same ones."
             )
         write_text(noted, mark)
 

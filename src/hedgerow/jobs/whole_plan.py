@@ -22,9 +22,9 @@ class WholePlan:
         """The stage of this number, from 0, begins; those before it have ended."""
         self._stage, self._begun = stage, self._clock()
 
-    def end_after(self, stage: int) -> None:
-        """There is no stage after this one."""
-        del self._expected[stage + 1 :]
+    def end_after(self, stage: int, seconds: float) -> None:
+        """There is no stage after this one, which takes so long."""
+        self._expected[stage:] = [seconds]
 
     def report(self, what: str, done: int, total: int) -> None:
         """What is being done in this stage; how much of that is done says little, since a stage has many such works."""
