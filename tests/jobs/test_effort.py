@@ -395,14 +395,15 @@ def test_how_long_a_stage_took_is_remembered(tmp_path):
     assert files.seconds("stack", 0.1) == 70.0, "the second time it was only read"
 
 
-def test_a_plan_may_turn_out_shorter():
+@pytest.mark.parametrize(("n_stages", "seconds", "part"), [(2, 25.0, 700), (3, 80.0, 219), (2, 5.0, 995)])
+def test_a_plan_may_turn_out_shorter_or_longer(n_stages, seconds, part):
     now, told = [0.0], []
     plan = WholePlan([10.0, 30.0, 60.0], lambda *report: told.append(report), lambda: now[0])
-    plan.end_after(1, 15.0)
+    plan.change(n_stages, seconds)
     plan.begin(1)
     now[0] += 7.5
     plan.report("steps", 1, 2)
-    assert told == [("steps (stage 2 of 2)", 700, 1000)]
+    assert told == [(f"steps (stage 2 of {n_stages})", part, 1000)]
 
 
 def test_a_run_on_another_device_is_another_run(tmp_path):

@@ -253,8 +253,6 @@ class _Run:
 
         stack = self._stack()
         if not self._has_time():
-            assert self.until is not None
-            self.plan.end_after(1, max(self.until - time.monotonic(), 1.0))
             return self._good(stack)
         net, choice = self._refined(stack, "best")
         before = net if self.stages[-1].kept else stack
@@ -294,8 +292,10 @@ class _Run:
                 duration(self.allowed),
                 minutes,
             )
+            self.plan.change(2, self.allowed)
             return False
         self.allowed = needed
+        self.plan.change(3, needed)
         self.say(f"forests took longer than expected, so all takes about {duration(needed)}")
         return True
 

@@ -22,9 +22,10 @@ class WholePlan:
         """The stage of this number, from 0, begins; those before it have ended."""
         self._stage, self._begun = stage, self._clock()
 
-    def end_after(self, stage: int, seconds: float) -> None:
-        """There is no stage after this one, which takes so long."""
-        self._expected[stage:] = [seconds]
+    def change(self, n_stages: int, seconds: float) -> None:
+        """There are so many stages, of which the last has what is left of the seconds for all."""
+        del self._expected[n_stages:]
+        self._expected[-1] = max(seconds - sum(self._expected[:-1]), 1.0)
 
     def report(self, what: str, done: int, total: int) -> None:
         """What is being done in this stage; how much of that is done says little, since a stage has many such works."""
