@@ -254,7 +254,7 @@ def test_a_judge_is_of_the_kind_that_it_judges(n_networks, monkeypatch):
     assert drops[True] == drops[False] == [0.0, SMALL.drop][:n_networks]
 
 
-def test_small_images_have_as_many_scales_as_they_can():
+def test_small_images_have_as_many_scales_as_they_can(equal):
     images, labels = pictures(5, (16, 16))
     deep = small_deep(images, labels, members=("alone",), conv=replace(SMALL, n_down=5, batch=1))
     assert deep.nets["alone"][0].network.n_down == 3, "two pixels are left at the coarsest"

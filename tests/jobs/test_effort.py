@@ -19,7 +19,7 @@ from hedgerow.images.labelled import labelled_set
 from hedgerow.jobs import effort, plans
 from hedgerow.jobs.stage_files import StageFiles
 from hedgerow.jobs.whole_plan import WholePlan
-from hedgerow.progress import silent
+from hedgerow.progress import Progress, silent
 from hedgerow.threads import threads
 from helpers.deep import SMALL, STACK, pictures
 from helpers.efforts import FEW_STEPS, make_small
@@ -306,7 +306,7 @@ def test_progress_is_that_of_the_whole_plan():
         plan.report("trees: many", 3, 4)
     assert [done for _, done, _ in told] == [50, 100, 250, 385, 700], "late work does not run ahead of its stage"
     assert {total for _, _, total in told} == {1000}
-    assert told[-1][0] == "trees: many (stage 3 of 3)"
+    assert told[-1][0] == "stage 3 of 3: trees, many"
 
 
 def test_every_stage_tells_how_far_all_is(monkeypatch):
@@ -315,10 +315,22 @@ def test_every_stage_tells_how_far_all_is(monkeypatch):
     hr.fit(images, labels, "best", STACK, progress=lambda *report: told.append(report))
     parts = [done / total for _, done, total in told]
     assert parts == sorted(parts), "it never goes back"
-    assert {what[-14:] for what, _, _ in told} == {f"(stage {n} of 3)" for n in (1, 2, 3)}
+    assert {what.partition(":")[0] for what, _, _ in told} == {f"stage {n} of 3" for n in (1, 2, 3)}, "three works"
     told.clear()
     hr.fit(images, labels, "fast", STACK, progress=lambda *report: told.append(report))
     assert not any("stage" in what for what, _, _ in told)
+
+
+def test_a_score_that_changes_does_not_set_the_clock_back():
+    now = [0.0]
+    shown = Progress(lambda: now[0])
+    plan = WholePlan([10.0, 90.0], shown.report, lambda: now[0])
+    plan.begin(1)
+    for dice in (0.5, 0.6, 0.7):
+        plan.report(f"convolutional networks: held-out Dice {dice}", 1, 4)
+        now[0] += 15.0
+    plan.report("convolutional networks: held-out Dice 0.8", 2, 4)
+    assert shown.text() == "stage 2 of 2: convolutional networks, held-out Dice 0.8, 55 %, about 45 s left"
 
 
 def test_few_images_are_planned_for_in_two_rounds(monkeypatch):
@@ -354,7 +366,7 @@ def test_too_little_time_for_networks_is_spent_on_refinement(monkeypatch, caplog
     assert "about 9 minutes in all" in caplog.text, (
         "four stacks, two of them for the folds, and 60 s: 460 s, and a tenth"
     )
-    assert any("(stage 2 of 2)" in what for what, _, _ in told)
+    assert any(what.startswith("stage 2 of 2: ") for what, _, _ in told)
 
 
 def test_just_enough_time_is_enough(monkeypatch, slow):
@@ -403,7 +415,7 @@ def test_a_plan_may_turn_out_shorter_or_longer(n_stages, seconds, part):
     plan.begin(1)
     now[0] += 7.5
     plan.report("steps", 1, 2)
-    assert told == [(f"steps (stage 2 of {n_stages})", part, 1000)]
+    assert told == [(f"stage 2 of {n_stages}: steps", part, 1000)]
 
 
 def test_a_run_on_another_device_is_another_run(tmp_path):

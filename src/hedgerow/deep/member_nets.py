@@ -93,7 +93,7 @@ class MemberNets:
                     raise InterruptedError
                 with lock:
                     done[number] = step
-                    known = "" if dice is None else f", held-out Dice {dice:.3f}"
+                    known = "" if dice is None else f": held-out Dice {dice:.3f}"
                     report(f"convolutional networks{known}", sum(done), len(tasks) * n_steps)
 
             try:

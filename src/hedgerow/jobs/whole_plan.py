@@ -33,5 +33,6 @@ class WholePlan:
         spent = min(self._clock() - self._begun, LATE * here)
         position = sum(self._expected[: self._stage]) + spent
         n = len(self._expected)
-        words = f"{what} (stage {self._stage + 1} of {n})" if n > 1 else what
+        # A stage is one work to whoever shows it: what comes behind the colon may change, and its clock runs on.
+        words = f"stage {self._stage + 1} of {n}: {what.replace(': ', ', ')}" if n > 1 else what
         self._report(words, *((round(1000 * position / whole), 1000) if n > 1 else (done, total)))
