@@ -99,6 +99,7 @@ def test_want_of_memory_is_known_by_whoever_says_it():
             ask()
         assert memory.ran_out(problem.value)
     assert memory.ran_out(torch.OutOfMemoryError("CUDA out of memory"))
+    assert memory.ran_out(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"))
     assert not memory.ran_out(RuntimeError("shapes do not fit"))
 
 

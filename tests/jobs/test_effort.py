@@ -1,6 +1,5 @@
 """One knob for effort: what each does, what it says, and that it goes on where it stopped."""
 
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -11,18 +10,13 @@ pytest.importorskip("torch")
 import hedgerow as hr
 from hedgerow import jobs
 from hedgerow.deep import adapting, held_out
-from hedgerow.deep.adapting import Choice, choose_refinement
-from hedgerow.deep.choosing import n_tried
-from hedgerow.deep.fitting import tasks_of
-from hedgerow.forest import choosing
+from hedgerow.deep.adapting import choose_refinement
 from hedgerow.images.labelled import labelled_set
 from hedgerow.jobs import effort, plans
 from hedgerow.jobs.stage_files import StageFiles
-from hedgerow.jobs.whole_plan import WholePlan
-from hedgerow.progress import Progress, silent
-from hedgerow.threads import threads
+from hedgerow.progress import silent
 from helpers.deep import SMALL, STACK, pictures
-from helpers.efforts import FEW_STEPS, make_small
+from helpers.efforts import FEW_STEPS, helping, make_small
 from helpers.files import write
 from helpers.refusals import assert_one_sentence
 
@@ -40,11 +34,6 @@ def fitted(which, images=None, said=None, **options):
     images, labels = images or pictures()
     say = (said if said is not None else []).append
     return hr.fit(images, labels, which, STACK, say=say, progress=silent, **options)
-
-
-def helping(refined):
-    """A choice that scores so."""
-    return lambda *given, **options: Choice(FEW_STEPS, 0.5, refined, [])
 
 
 def test_fast_is_the_stack():
@@ -200,115 +189,6 @@ def test_somebody_elses_folder_is_left_alone(tmp_path):
     assert theirs.read_text() == "all of it"
 
 
-@pytest.mark.parametrize(("is_here", "members"), [(True, ("reading", "pretrained")), (False, ("reading", "alone"))])
-def test_on_a_cpu_pretrained_networks_take_the_place_of_those_alone(monkeypatch, is_here, members):
-    images, labels = pictures()
-    net = hr.to_convnet(hr.fit_stack(images, labels, STACK))
-    monkeypatch.setattr(plans, "CPU", CPU)
-    monkeypatch.setattr(choosing, "encoder_is_here", lambda: is_here)
-    assert plans.deep_plan(net, labelled_set(images, labels), False, "cpu", 0).members == members
-
-
-def test_the_plan_for_a_cpu_fits_the_time(monkeypatch):
-    images, labels = pictures()
-    labelled = labelled_set(images, labels)
-    net = hr.to_convnet(hr.fit_stack(images, labels, STACK))
-    monkeypatch.setattr("hedgerow.deep.fitting.seconds_of_a_step", lambda *given: 0.5)
-    monkeypatch.setattr(plans, "MOST_STEPS", 10**6)
-    with threads(1):
-        plan = plans.deep_plan(net, labelled, True, "cpu", 7)
-        found = plans.deep_settings(plan, net, labelled, "cpu", time.monotonic() + 1000)
-    assert found.conv.n_steps == pytest.approx(plans.SPARE * 1000 / 0.5, abs=3), "one network, one thread"
-    assert found.conv.augment == adapting.TURNED
-    assert found.conv.orientations == 8
-    assert found.seed == 7
-    four = replace(labelled, images=labelled.images[:4])
-    few = plans.deep_settings(plan, net, four, "cpu", time.monotonic() + 1000)
-    assert (few.conv.batch, few.conv.learning_rate) == (2 * found.conv.batch, found.conv.learning_rate / 3)
-    hurried = plans.deep_settings(plan, net, labelled, "cpu", time.monotonic())
-    assert hurried.conv.n_steps == plans.FEWEST_STEPS
-
-
-def test_steps_are_planned_when_it_is_known_what_the_folds_took(monkeypatch):
-    order, again, planned = [], held_out.held_out_proba, plans.deep_settings
-
-    def noted(name, function):
-        def call(*given, **options):
-            order.append(name)
-            return function(*given, **options)
-
-        return call
-
-    monkeypatch.setattr("hedgerow.deep.fitting.held_out_proba", noted("folds", again))
-    monkeypatch.setattr(effort, "deep_settings", noted("plan", planned))
-    fitted("best")
-    assert order == ["folds", "plan"], "and the folds are made once"
-
-
-def test_a_gpu_trains_the_networks_that_do_best_on_what_they_did_not_see(monkeypatch):
-    images, labels = pictures()
-    labelled, said, steps = labelled_set(images, labels), [], []
-    net = hr.to_convnet(hr.fit_stack(images, labels, STACK))
-
-    def chosen(net, labelled, plan, device, is_timed, progress):
-        assert (device, is_timed) == ("cuda", bool(steps))
-        steps.append(plan.conv.n_steps)
-        tried = {(16, "batch", 256): 0.1, (32, "image", 512): 0.2}
-        return replace(plan, conv=replace(plan.conv, base=32, norm="image", crop=512)), tried
-
-    monkeypatch.setattr("hedgerow.deep.fitting.choose_network", chosen)
-    plan = plans.deep_plan(net, labelled, False, "cuda", 0)
-    found = plans.deep_settings(plan, net, labelled, "cuda", None, said.append)
-    members = ("alone", "reading")  # there are no pretrained weights here
-    chosen_conv = replace(plans.GPU.conv, base=32, norm="image", crop=512)
-    assert found == replace(plans.GPU, members=members, conv=chosen_conv)
-    assert "32 channels normalised over each image in crops of 512 pixels 0.200" in said[-1]
-
-    def seconds(net, labelled, plan, device):
-        return 0.5 * (plan.conv.base / 32) * (plan.conv.crop / 256) ** 2
-
-    monkeypatch.setattr("hedgerow.deep.fitting.seconds_of_a_step", seconds)
-    monkeypatch.setattr(plans, "MOST_STEPS", 10**6)
-    found = plans.deep_settings(plan, net, labelled, "cuda", time.monotonic() + 1000)
-    n_networks, affordable = len(tasks_of(plans.GPU, labelled)), plans.SPARE * 1000 / 0.5
-    assert steps[-1] == pytest.approx(affordable / (n_networks + n_tried(plan.conv, labelled)), abs=3)
-    assert found.conv.n_steps == pytest.approx(affordable / 4 / n_networks, abs=3), "what is left is planned anew"
-
-
-def test_smaller_networks_are_planned_where_larger_ones_could_not_be_trained_long_enough(monkeypatch):
-    images, labels = pictures()
-    labelled = labelled_set(images, labels)
-    net = hr.to_convnet(hr.fit_stack(images, labels, STACK))
-    monkeypatch.setattr(
-        plans, "CPU", hr.DeepConfig(n_networks=1, judges=0, members=("reading",), conv=hr.ConvConfig(base=16))
-    )
-    monkeypatch.setattr(plans, "MOST_STEPS", 10**6)
-    monkeypatch.setattr("hedgerow.deep.fitting.seconds_of_a_step", lambda net, labelled, plan, device: plan.conv.base)
-
-    def planned(steps):
-        plan, left = plans.deep_plan(net, labelled, False, "cpu", 7), 16 * steps / plans.SPARE
-        with threads(1):
-            return plans.deep_settings(plan, net, labelled, "cpu", time.monotonic() + left).conv
-
-    assert planned(plans.ENOUGH + 5).base == 16
-    few = planned(plans.ENOUGH - 200)
-    assert few.base == plans.SMALLER
-    assert few.n_steps == pytest.approx(2 * (plans.ENOUGH - 200), abs=3)
-
-
-def test_progress_is_that_of_the_whole_plan():
-    now, told = [0.0], []
-    plan = WholePlan([10.0, 30.0, 60.0], lambda *report: told.append(report), lambda: now[0])
-    for stage, seconds in ((0, 5.0), (1, 0.0), (1, 15.0), (1, 99.0), (2, 30.0)):
-        if seconds == 0.0 or stage != 1:
-            plan.begin(stage)
-        now[0] += seconds
-        plan.report("trees: many", 3, 4)
-    assert [done for _, done, _ in told] == [50, 100, 250, 385, 700], "late work does not run ahead of its stage"
-    assert {total for _, _, total in told} == {1000}
-    assert told[-1][0] == "stage 3 of 3: trees, many"
-
-
 def test_every_stage_tells_how_far_all_is(monkeypatch):
     told = []
     images, labels = pictures()
@@ -321,101 +201,11 @@ def test_every_stage_tells_how_far_all_is(monkeypatch):
     assert not any("stage" in what for what, _, _ in told)
 
 
-def test_a_score_that_changes_does_not_set_the_clock_back():
-    now = [0.0]
-    shown = Progress(lambda: now[0])
-    plan = WholePlan([10.0, 90.0], shown.report, lambda: now[0])
-    plan.begin(1)
-    for dice in (0.5, 0.6, 0.7):
-        plan.report(f"convolutional networks: held-out Dice {dice}", 1, 4)
-        now[0] += 15.0
-    plan.report("convolutional networks: held-out Dice 0.8", 2, 4)
-    assert shown.text() == "stage 2 of 2: convolutional networks, held-out Dice 0.8, 55 %, about 45 s left"
-
-
-def test_few_images_are_planned_for_in_two_rounds(monkeypatch):
-    """The judge comes first, and nothing runs beside it."""
-    images, labels = pictures(2)
-    labelled = labelled_set(images, labels)
-    net = hr.to_convnet(hr.fit_stack(images, labels, STACK))
-    monkeypatch.setattr(plans, "MOST_STEPS", 10**6)
-    monkeypatch.setattr("hedgerow.deep.fitting.seconds_of_a_step", lambda *given: 1.0)
-    plan = replace(plans.deep_plan(net, labelled, False, "cpu", 0), members=("alone",))
-    with threads(2):
-        steps = plans.deep_settings(plan, net, labelled, "cpu", time.monotonic() + 4000 / plans.SPARE).conv.n_steps
-    assert steps == pytest.approx(2000, abs=3)
-
-
-@pytest.fixture
-def slow(monkeypatch):
-    """A machine on which a stack takes 100 s, and refinements and networks 60."""
-    monkeypatch.setattr(StageFiles, "seconds", lambda files, name, taken: 100.0)
-    monkeypatch.setattr(plans, "LEAST_CPU", 60.0)
-
-
-def test_too_little_time_for_networks_is_spent_on_refinement(monkeypatch, caplog, slow):
-    """Half-trained networks after folds that took all the time would help nobody."""
-    labelled, told = labelled_set(*pictures()), []
-    monkeypatch.setattr(adapting, "choose_refinement", helping(0.6))
-    monkeypatch.setattr(effort, "deep_settings", None)
-    job = {"minutes": 7, "progress": lambda *report: told.append(report)}
-    found = effort.fit_labelled(labelled, STACK, "best", **job)
-    assert isinstance(found.model, hr.StackNet)
-    assert [stage.name for stage in found.stages] == ["stack of forests", "refinement"]
-    assert "7 min 0 s is too short for convolutional networks" in caplog.text
-    assert "about 9 minutes in all" in caplog.text, (
-        "four stacks, two of them for the folds, and 60 s: 460 s, and a tenth"
-    )
-    assert any(what.startswith("stage 2 of 2: ") for what, _, _ in told)
-
-
-def test_just_enough_time_is_enough(monkeypatch, slow):
-    monkeypatch.setattr(adapting, "choose_refinement", helping(0.6))
-    found = effort.fit_labelled(labelled_set(*pictures()), STACK, "best", minutes=460 / 60, progress=silent)
-    assert [stage.name for stage in found.stages][2:] == ["convolutional level"]
-
-
-def test_if_no_time_is_given_there_is_enough(monkeypatch, slow):
-    """A run that goes on decides as before, since it is kept how long the stack took."""
-    said, until = [], []
-    monkeypatch.setattr(adapting, "choose_refinement", helping(0.6))
-    monkeypatch.setattr(plans, "BEST_MINUTES", 0.1)
-    planned = plans.deep_settings
-    monkeypatch.setattr(effort, "deep_settings", lambda *given: until.append(given[4]) or planned(*given))
-    begun = time.monotonic()
-    found = effort.fit_labelled(labelled_set(*pictures()), STACK, "best", say=said.append, progress=silent)
-    assert [stage.name for stage in found.stages][2:] == ["convolutional level"]
-    assert until[0] == pytest.approx(begun + 460, abs=5)
-    assert any("all takes about 7 min 40 s" in line for line in said)
-
-
-def test_what_best_needs_depends_on_its_folds(slow):
-    many, few = (labelled_set(*pictures(n)) for n in (8, 2))
-    assert plans.seconds_for_networks(many, "cpu", 100) - plans.LEAST_CPU == (plans.CPU.n_folds + 2) * 100
-    assert plans.seconds_for_networks(few, "cpu", 100) - plans.LEAST_CPU == 3 * 100
-    assert plans.seconds_for_networks(many, "cuda", 100) == (plans.GPU.n_folds + 2) * 100 + plans.LEAST_GPU
-    assert plans.allowed_seconds(many, "best", 3, "cuda") == 180
-    assert plans.allowed_seconds(many, "best", None, "cuda") is None
-    assert plans.allowed_seconds(many, "good", None, "cpu") is None
-    assert plans.allowed_seconds(many, "best", None, "cpu") == 60 * plans.BEST_MINUTES
-
-
 def test_how_long_a_stage_took_is_remembered(tmp_path):
     labelled = labelled_set(*pictures(2))
     files = StageFiles(tmp_path / "a.work", "best", None, "cpu", STACK, labelled)
     assert files.seconds("stack", 70.0) == 70.0
     assert files.seconds("stack", 0.1) == 70.0, "the second time it was only read"
-
-
-@pytest.mark.parametrize(("n_stages", "seconds", "part"), [(2, 25.0, 700), (3, 80.0, 219), (2, 5.0, 995)])
-def test_a_plan_may_turn_out_shorter_or_longer(n_stages, seconds, part):
-    now, told = [0.0], []
-    plan = WholePlan([10.0, 30.0, 60.0], lambda *report: told.append(report), lambda: now[0])
-    plan.change(n_stages, seconds)
-    plan.begin(1)
-    now[0] += 7.5
-    plan.report("steps", 1, 2)
-    assert told == [(f"stage 2 of {n_stages}: steps", part, 1000)]
 
 
 def test_a_run_on_another_device_is_another_run(tmp_path):
