@@ -3,6 +3,7 @@
 import base64
 import io
 import platform
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -88,6 +89,14 @@ def test_successive_refinements_are_one_history():
     expected = [Check(0, mean_dice=0.1), Check(5, 2.0, 0.2), Check(8, 1.0, 0.4), Check(11, 0.5)]
     assert sections.joined_checks([first, second]) == expected
     assert sections.joined_checks([]) == []
+
+
+@pytest.mark.parametrize("n_scored", [0, 1])
+def test_scores_of_refinement_are_explained_where_there_are_some(n_scored):
+    record = Refinement({}, (Check(0, 2.0, 0.1), Check(5, 1.0, 0.2)), n_scored=n_scored)
+    one = SimpleNamespace(name="net", model=SimpleNamespace(refinements=[record]))
+    found = sections.training([one], {"net": "#112233"})
+    assert ("Scores are of images" in found.text) == bool(n_scored)
 
 
 def test_the_size_and_the_time_are_measured(measured, stack, tmp_path):

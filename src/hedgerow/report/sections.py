@@ -110,10 +110,9 @@ def training(measured: Sequence[Measured], colours: Mapping[str, str]) -> Sectio
             pictures.append(charts.line_chart(lines, "step", label, alt, colours))
     if not pictures:
         return None
-    text = (
-        "The loss is that of the training images. Scores are of images that neither the forests nor the refinement "
-        "saw, and not of those on this page."
-    )
+    text = "The loss is that of the training images."
+    if notes or len(pictures) > 1:
+        text += " Scores are of images that neither the forests nor the refinement saw, and not of those on this page."
     key = {name: colours[name] for name in histories}
     return Section("training", "Refinement", " ".join([text, *notes]), tuple(pictures), key)
 
