@@ -16,9 +16,9 @@ CORE_TESTS := tests/images tests/features tests/forest tests/predict tests/io te
 	tests/jobs tests/cli tests/test_config.py tests/test_house.py
 
 PLUGIN := plugins/napari-hedgerow
-CHECKED := src tests benchmarks plugins
+CHECKED := src tests benchmarks experiments plugins
 
-.PHONY: demo test test-all test-core test-napari test-plugin check format fuzz bench clean
+.PHONY: demo test test-all test-core test-napari test-plugin check format fuzz bench experiments clean
 
 demo: $(NET)
 	$(BIN)/hedgerow demo
@@ -59,6 +59,11 @@ fuzz: $(DEV)
 
 bench: $(BENCH)
 	$(BIN)/python benchmarks/run.py
+
+# One of the paper's experiments: make experiments EXPERIMENT="kinect -o kinect/"
+EXPERIMENT ?= zebrafish -o build/zebrafish/
+experiments: $(NET)
+	$(BIN)/python -m experiments $(EXPERIMENT)
 
 clean:
 	rm -rf $(VENV) .venv-core .venv-napari .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-output

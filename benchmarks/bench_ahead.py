@@ -24,8 +24,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from experiments.data import load_set, recounted, shrunk
 from hedgerow.config import ConvConfig, DeepConfig, RefineConfig, StackConfig
-from hedgerow.experiments.data import load_set, recounted, scored, shrunk
 from hedgerow.images.labelled import LabelledSet
 from hedgerow.images.regions import Region
 from hedgerow.predict.tiling import predict_indices
@@ -74,11 +74,11 @@ def rows_of(name: str, model: str, seed: int, small: bool) -> Iterator[dict[str,
     """Scores of a job: a network of the comparison, or "best" with what comes before it."""
     import torch
 
+    from experiments.baselines import BaselineConfig, fit_baseline
     from hedgerow.deep.adapting import TURNED
     from hedgerow.deep.choosing import for_images, for_number
     from hedgerow.deep.fitting import deepen_labelled
     from hedgerow.deep.members import levels_and_members
-    from hedgerow.experiments.baselines import BaselineConfig, fit_baseline
     from hedgerow.forest.autocontext import grow_stack
     from hedgerow.forest.choosing import settings_for
     from hedgerow.network.mapping import to_convnet
@@ -93,7 +93,7 @@ def rows_of(name: str, model: str, seed: int, small: bool) -> Iterator[dict[str,
     conv = replace(conv, batch=8) if is_depth else conv  # these images are small
 
     def row(model: str, found: Sequence[np.ndarray], **more: Any) -> dict[str, Any]:
-        dice = float(scored(test, [np.asarray(one, np.uint8) for one in found]).mean_dice)
+        dice = float(test.score([np.asarray(one, np.uint8) for one in found]).mean_dice)
         return {"set": name, "seed": seed, "model": model, "dice": dice, "device": device, **more}
 
     if model in ("U-Net", "FCN"):
@@ -193,7 +193,7 @@ def _line(names: Sequence[str], found: Callable[[str], list[float]]) -> list[tup
 
 
 def _draw(data: str, lines: dict[str, list[tuple[float, float, float]]]) -> None:
-    from hedgerow.experiments.outputs import draw_curve
+    from experiments.outputs import draw_curve
     from hedgerow.report.results import Curve
 
     draw_curve(Curve(data, f"training images, {data}", "mean Dice", lines, log_x=True), DRAWN / f"ahead-{data}.png")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import hedgerow as hr
-from hedgerow.cli.app import main
+from hedgerow.cli.app import main, run_program
 from hedgerow.forest import choosing
 from helpers.files import write
 from helpers.forests import GROWN, grown_stack
@@ -177,6 +177,18 @@ def hedgerow(monkeypatch, capsys):
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["hedgerow", *map(str, arguments)])
         return finish(main, capsys)
+
+    return run
+
+
+@pytest.fixture
+def experiment(monkeypatch, capsys):
+    """Runs the command line of the experiments in this process: experiment("vnc", "-o", path) -> Finished."""
+    from experiments.__main__ import app
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["experiments", *map(str, arguments)])
+        return finish(lambda: run_program(app, "python -m experiments"), capsys)
 
     return run
 

@@ -15,7 +15,7 @@ import typer
 from conftest import draw
 from hedgerow import synthetic
 from hedgerow.cli.app import app
-from hedgerow.experiments import demo
+from hedgerow.jobs import demo
 from helpers.efforts import make_small
 from helpers.files import write
 
@@ -76,7 +76,7 @@ def desk(tmp_path, monkeypatch, tiny_config):
 def hurried(monkeypatch, tiny_config):
     """Refinements of few steps, and an experiment of few trees."""
     pytest.importorskip("torch")
-    from hedgerow.experiments import protocols, runner
+    from experiments import protocols, runner
     from hedgerow.refinement import loop
 
     whole = loop._Refinement.__init__
@@ -93,7 +93,7 @@ def hurried(monkeypatch, tiny_config):
 
 
 @pytest.mark.parametrize("name", RUN)
-def test_what_a_page_says_to_type_works(name, desk, hurried, hedgerow, monkeypatch):
+def test_what_a_page_says_to_type_works(name, desk, hurried, hedgerow, experiment, monkeypatch):
     page = next(page for page in PAGES if page.name == name)
     told = 0
     names = {}
@@ -108,6 +108,9 @@ def test_what_a_page_says_to_type_works(name, desk, hurried, hedgerow, monkeypat
             assert f"\n{words[0]}:" in (ROOT / "Makefile").read_text()
         elif first == "pip":
             assert words in (["install", "."], ["install", ".[net]"])
+        elif words[:2] == ["-m", "experiments"]:
+            finished = experiment(*words[2:])
+            assert finished.code == 0, (line, finished.err)
         elif first == "python":
             assert_options_exist(line, monkeypatch)
         else:
@@ -138,6 +141,10 @@ def assert_options_exist(line, monkeypatch):
     if first == "hedgerow":
         known = typer.main.get_command(app).commands
         known[words[0]].make_context(words[0], words[1:])  # exits where an option is unknown
+    elif words[:2] == ["-m", "experiments"]:
+        from experiments.__main__ import app as program
+
+        typer.main.get_command(program).make_context("experiments", words[2:])
     elif first == "python":
         monkeypatch.setattr(sys, "argv", words)
         with pytest.raises(Parsed):
@@ -153,7 +160,7 @@ def test_the_options_of_long_measurements_exist(name, monkeypatch):
 
 def test_every_command_has_an_example_in_its_help(hedgerow):
     listed = re.findall(r"^  ([a-z]+)  ", hedgerow("--help").out, flags=re.MULTILINE)
-    assert {"train", "refine", "back", "report", "experiment", "demo"} <= set(listed)
+    assert {"train", "refine", "back", "report", "demo"} <= set(listed)
     for name in listed:
         assert f"Example: hedgerow {name}" in " ".join(hedgerow(name, "--help").out.split())
 

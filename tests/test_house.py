@@ -27,10 +27,9 @@ TABLE = {
     "sklearn": ("io",),
     "report": ("io",),
     "jobs": ("synthetic", "export", "sklearn", "report"),
-    "experiments": ("jobs",),
     "paint": ("jobs",),
     "scale": ("jobs",),
-    "cli": ("experiments", "paint", "scale"),
+    "cli": ("paint", "scale"),
 }
 # What `import hedgerow`, or an environment without the extras, must not load.
 MAY_BE_MISSING = (
@@ -138,7 +137,7 @@ def test_the_documentation_has_the_same_table():
     text = (SOURCE.parents[1] / "docs" / "contributing.md").read_text(encoding="utf-8")
     rows = [line.split("|")[1:4] for line in text.splitlines() if line.startswith(("| `", "| (top)"))]
     doors = ("synthetic", "export", "sklearn", "report")
-    works = ("experiments", "paint", "scale")
+    works = ("paint", "scale")
     words = {"nothing else of the house": (), "top": (TOP,), "the doors": doors, "all": works}
     found = {}
     for rooms, _, may in rows:

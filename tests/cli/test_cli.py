@@ -15,10 +15,10 @@ import pytest
 import hedgerow as hr
 from hedgerow import synthetic
 from hedgerow.config import StackConfig
-from hedgerow.experiments import demo
 from hedgerow.images.label_files import read_labels
 from hedgerow.images.reading import read_image
 from hedgerow.io import model_file as model_files
+from hedgerow.jobs import demo
 from helpers.files import listing
 from helpers.refusals import assert_refused
 

@@ -239,15 +239,12 @@ def interrupt(*args, **options):
 
 
 def test_after_an_interrupt_what_can_be_resumed_says_so(hedgerow, place, model_file, monkeypatch):
-    pytest.importorskip("torch", reason="experiments need PyTorch")
     monkeypatch.setattr(jobs, "refine", interrupt, raising=False)
     for job in ("train", "predict_batch", "predict_large"):
         monkeypatch.setattr(scale, job, interrupt, raising=False)
-    monkeypatch.setattr("hedgerow.experiments.run_experiment", interrupt, raising=False)
     data = (place / "images", place / "labels", "-o", place / "m.hedge")
     calls = {
         ("refine", model_file, *data): "give the same command again to go on where it stopped",
-        ("experiment", "zebrafish", "-o", place / "z"): "give the same command again to go on where it stopped",
         ("train", *data): "nothing was left half-written",
         ("predict", model_file, place / "images", "-o", place / "out"): "nothing was left half-written",
         ("predict", model_file, "a.npy", "-o", "a.ome.zarr"): "give the same command again to go on where it stopped",

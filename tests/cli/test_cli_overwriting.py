@@ -135,14 +135,14 @@ def test_links_to_images_are_not_replaced_by_results(hedgerow, room):
     assert (room / "links" / "a0.png").is_symlink()
 
 
-@pytest.mark.parametrize("what", ["sample", "demo", "experiment"])
+@pytest.mark.parametrize("what", ["sample", "demo"])
 def test_commands_that_fill_a_folder_leave_what_is_there(hedgerow, room, what):
     folder = room / "folder"
     (folder / "images").mkdir(parents=True)
     for name in ("images/somites_000.png", "report.html"):
         (folder / name).write_text("by hand")
     before = listing(room)
-    command = {"sample": ["sample", "somites"], "demo": ["demo"], "experiment": ["experiment", "zebrafish"]}[what]
+    command = {"sample": ["sample", "somites"], "demo": ["demo"]}[what]
     assert_refused(hedgerow(*command, "-o", folder), folder, "--overwrite")
     unchanged(room, before)
 

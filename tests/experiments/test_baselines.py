@@ -9,14 +9,13 @@ torch = pytest.importorskip("torch")
 
 import hedgerow as hr
 from conftest import CLASSES, draw
+from experiments import baselines
+from experiments.baselines import BaselineConfig, fit_baseline
+from experiments.networks import FCN
 from hedgerow.config import ConvConfig
 from hedgerow.deep.folds import folds_of
 from hedgerow.deep.unet import ImageNorm, UNet
 from hedgerow.errors import ConfigError, InputError
-from hedgerow.experiments import baselines
-from hedgerow.experiments.baselines import BaselineConfig, fit_baseline
-from hedgerow.experiments.data import scored
-from hedgerow.experiments.networks import FCN
 from hedgerow.images.labelled import labelled_set
 from hedgerow.progress import silent
 from helpers.refusals import assert_one_sentence
@@ -36,7 +35,7 @@ def fit(images, labels, config=BRIEF, unlabelled=255):
 
 def scores_of(model, images, labels):
     labelled = labelled_set(images, labels)
-    return scored(labelled, [model.predict_indices(image.planes) for image in labelled])
+    return labelled.score([model.predict_indices(image.planes) for image in labelled])
 
 
 def weights_of(model):

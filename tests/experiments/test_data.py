@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import hedgerow as hr
+from experiments import data
 from hedgerow.errors import InputError
-from hedgerow.experiments import data
 from hedgerow.images.labelled import labelled_set
 from helpers.files import write
 from helpers.refusals import assert_one_sentence
@@ -96,11 +96,11 @@ def test_classes_are_those_of_the_images_that_are_left():
 
 def test_test_images_get_the_classes_of_the_training_images():
     train, test = of_values(7, 3), of_values(7)
-    found = data.counted_as(test, train)
+    found = test.with_classes_of(train)
     assert found.classes == train.classes
     np.testing.assert_array_equal(found.truth(0), test.truth(0))
     with pytest.raises(InputError) as problem:
-        data.counted_as(of_values(5), train)
+        of_values(5).with_classes_of(train)
     assert_one_sentence(problem, "5", "image 0")
 
 
@@ -108,7 +108,7 @@ def test_test_images_of_other_channels_are_refused(example):
     train = labelled_set(example.images, example.labels)
     coloured = labelled_set([np.stack([image] * 3, axis=-1) for image in example.images], example.labels)
     with pytest.raises(InputError) as problem:
-        data.counted_as(coloured, train)
+        coloured.with_classes_of(train)
     assert_one_sentence(problem, "3 channel", "1")
 
 
@@ -137,13 +137,13 @@ def test_copies_of_real_numbers_are_not_rounded(example):
 
 def test_scores_are_over_all_images():
     labelled = of_values(7, 3)
-    found = data.scored(labelled, [image.target for image in labelled])
+    found = labelled.score([image.target for image in labelled])
     assert (found.mean_dice, found.classes) == (1, (0, 3, 7))
-    wrong = data.scored(labelled, [np.zeros((4, 5), np.uint8)] * 2)
+    wrong = labelled.score([np.zeros((4, 5), np.uint8)] * 2)
     np.testing.assert_array_equal(wrong.confusion[:, 0], [38, 1, 1])
 
 
 def test_pictures_are_what_users_hand_in(example):
     coloured = [np.stack([image, 255 - image], axis=-1) for image in example.images]
-    for found, given in zip(data.pictures(labelled_set(coloured, example.labels)), coloured, strict=True):
+    for found, given in zip(labelled_set(coloured, example.labels).pictures(), coloured, strict=True):
         np.testing.assert_array_equal(found, given)

@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import hedgerow as hr
-from hedgerow.experiments import bench, data, outputs, parts, protocols, runner, summary
+from experiments import bench, data, outputs, parts, protocols, runner, summary
 from hedgerow.images.label_files import read_labels
 from hedgerow.progress import silent
 from hedgerow.report.curve_figure import line_figure
@@ -261,17 +261,17 @@ def test_a_folder_belongs_to_one_experiment(tiny, tmp_path, monkeypatch):
         (("zebrafish", "--device", "abacus"), "abacus"),
     ],
 )
-def test_what_cannot_be_run_is_refused_in_one_sentence(hedgerow, tmp_path, options, word):
-    assert_refused(hedgerow("experiment", *options, "-o", tmp_path / "out"), word)
+def test_what_cannot_be_run_is_refused_in_one_sentence(experiment, tmp_path, options, word):
+    assert_refused(experiment(*options, "-o", tmp_path / "out"), word)
     assert not (tmp_path / "out").exists()
 
 
-def test_classes_that_would_end_a_run_are_refused_before_it(listed_place, hedgerow, tmp_path):
-    finished = hedgerow("experiment", "kinect", "--data", listed_place, "-o", tmp_path / "out")
+def test_classes_that_would_end_a_run_are_refused_before_it(listed_place, experiment, tmp_path):
+    finished = experiment("kinect", "--data", listed_place, "-o", tmp_path / "out")
     assert_refused(finished, "background", 19)
     labels = read_labels(listed_place / "labels" / "a1.png")
     write(listed_place / "labels" / "a1.png", np.where(labels == labels[0, 0], 9, labels).astype(np.uint8))
-    finished = hedgerow("experiment", "vnc", "--data", listed_place, "-o", tmp_path / "out")
+    finished = experiment("vnc", "--data", listed_place, "-o", tmp_path / "out")
     assert_refused(finished, "class 9", "to learn from")
 
 
@@ -290,10 +290,25 @@ def test_a_seed_that_was_run_before_stays_in_the_results(tiny, tmp_path):
     assert both["rows"][0] == first["rows"][0]
 
 
-def test_the_command_prints_the_tables(tiny, hedgerow, tmp_path):
-    finished = hedgerow(
-        "experiment", "zebrafish", "-o", tmp_path / "out", "--part", "own", "--part", "tanh", "--seed", 1
-    )
+def test_results_by_hand_are_left_alone(experiment, tmp_path):
+    (tmp_path / "report.html").write_text("by hand")
+    assert_refused(experiment("zebrafish", "-o", tmp_path), tmp_path, "--overwrite")
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_an_interrupted_experiment_says_that_it_resumes(experiment, tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "run_experiment", interrupt)
+    finished = experiment("zebrafish", "-o", tmp_path / "z")
+    assert finished.code == 130
+    assert "give the same command again to go on where it stopped" in finished.err
+
+
+def interrupt(*arguments, **options):
+    raise KeyboardInterrupt
+
+
+def test_the_command_prints_the_tables(tiny, experiment, tmp_path):
+    finished = experiment("zebrafish", "-o", tmp_path / "out", "--part", "own", "--part", "tanh", "--seed", 1)
     assert finished.code == 0, finished.err
     assert "### The paper's table" in finished.out
     assert str(tmp_path / "out" / "report.html") in finished.out

@@ -6,9 +6,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import hedgerow as hr
+from experiments.front import FrontedNet
 from hedgerow.config import UNALTERED
 from hedgerow.errors import InputError, ModelError
-from hedgerow.experiments.front import FrontedNet
 from hedgerow.images.arrays import to_planes
 from hedgerow.network.layout import Grid
 from hedgerow.progress import silent

@@ -10,10 +10,10 @@ torch = pytest.importorskip("torch")
 
 import hedgerow as hr
 from conftest import draw
+from experiments import protocols, runner
+from experiments.choices import VARIANTS
+from experiments.parts import ON_REQUEST, PARTS, SLOW, USUAL
 from hedgerow.config import RefineConfig, StackConfig
-from hedgerow.experiments import protocols, runner
-from hedgerow.experiments.choices import VARIANTS
-from hedgerow.experiments.parts import ON_REQUEST, PARTS, SLOW, USUAL
 from hedgerow.forest.samples import hold_out
 from hedgerow.images.labelled import LabelledSet
 from hedgerow.predict.evaluate import labelled_for
@@ -176,24 +176,24 @@ def test_settings_are_chosen_without_a_look_at_the_test_images(folder, pairs, ti
     assert "the last quarter of the training images" in (folder / "out" / "report.html").read_text()
 
 
-def test_one_training_image_cannot_be_divided(folder, hedgerow):
+def test_one_training_image_cannot_be_divided(folder, experiment):
     (folder / "train.txt").write_text("a0")
-    finished = hedgerow("experiment", "vnc", "--data", folder, "-o", folder / "out", "--develop")
+    finished = experiment("vnc", "--data", folder, "-o", folder / "out", "--develop")
     assert_refused(finished, "--develop", "two")
 
 
-def test_a_folder_of_results_is_for_one_kind_of_score(folder, hedgerow):
-    command = ("experiment", "vnc", "--data", folder, "-o", folder / "out", "--part", "choice-default")
-    assert hedgerow(*command, "--develop").code == 0
-    assert_refused(hedgerow(*command), "other settings")
+def test_a_folder_of_results_is_for_one_kind_of_score(folder, experiment):
+    command = ("vnc", "--data", folder, "-o", folder / "out", "--part", "choice-default")
+    assert experiment(*command, "--develop").code == 0
+    assert_refused(experiment(*command), "other settings")
 
 
 # Settings from a file
 
 
-def test_the_command_takes_settings_of_its_refinements(folder, pairs, tiny, hedgerow):
+def test_the_command_takes_settings_of_its_refinements(folder, pairs, tiny, experiment):
     options = ("--config", folder / "short.toml", "--seed", 1, "--part", "own")
-    finished = hedgerow("experiment", "vnc", "--data", folder, "-o", folder / "out", *options)
+    finished = experiment("vnc", "--data", folder, "-o", folder / "out", *options)
     assert finished.code == 0, finished.err
     saved = hr.load(folder / "out" / "models" / "own-ConvNet-1.hedge")
     assert RefineConfig.from_dict(dict(saved.refinements[-1].config)) == replace(SHORT, seed=1)
@@ -214,11 +214,11 @@ def test_the_command_takes_settings_of_its_refinements(folder, pairs, tiny, hedg
     ],
     ids=str,
 )
-def test_settings_that_cannot_be_are_refused_in_one_sentence(folder, hedgerow, settings, words):
+def test_settings_that_cannot_be_are_refused_in_one_sentence(folder, experiment, settings, words):
     if settings is not None:
         (folder / "own.toml").write_text(settings)
     options = ("--config", folder / "own.toml", "--part", "own")
-    assert_refused(hedgerow("experiment", "vnc", "--data", folder, "-o", folder / "out", *options), *words)
+    assert_refused(experiment("vnc", "--data", folder, "-o", folder / "out", *options), *words)
     assert not list(folder.glob("out/**/*.hedge")), "forests were grown before the settings were read"
 
 

@@ -7,9 +7,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from experiments.random_start import SIGMA, random_start, schedule
 from hedgerow.config import UNALTERED, RefineConfig
 from hedgerow.errors import ConfigError
-from hedgerow.experiments.random_start import SIGMA, random_start, schedule
 from hedgerow.network import levels
 from hedgerow.network.mapping import to_convnet
 from hedgerow.progress import silent

@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 import typer
 
 import hedgerow as hr
-from hedgerow import experiments, memory
-from hedgerow.cli import encoding, experiment, measuring, painting, showing, training, using
+from hedgerow import jobs, memory
+from hedgerow.cli import encoding, measuring, painting, showing, training, using
 from hedgerow.cli.common import LOG_LINES, AsJson, Asked, Debug, Quiet, Result, Threads, Verbose, common
 from hedgerow.cli.parts import Overwrite, output_option
 from hedgerow.cli.usage import Command, Program, in_short
@@ -103,7 +103,7 @@ def demo(
 
     Example: hedgerow demo
     """
-    experiments.run_demo(kind, output, say=print, overwrite=overwrite)
+    jobs.run_demo(kind, output, say=print, overwrite=overwrite)
 
 
 for command in (
@@ -111,12 +111,17 @@ for command in (
     *(training.train, training.refine, training.back),
     *(using.predict, measuring.measure, using.evaluate, using.export),
     *(showing.report, showing.look, showing.info),
-    *(encoding.encoders, settings, sample, demo, experiment.experiment),
+    *(encoding.encoders, settings, sample, demo),
 ):
     app.command(cls=Command, short_help=in_short(command))(common(command))
 
 
 def main() -> None:
+    """The program `hedgerow`."""
+    run_program(app, "hedgerow")
+
+
+def run_program(program: typer.Typer, name: str) -> None:
     """Run a command; bad input exits with 2 and one sentence, and a bug shows its traceback only with --debug."""
     debug = "--debug" in sys.argv[1:]
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -125,11 +130,11 @@ def main() -> None:
     asked = Asked()
     try:
         with heeding_interrupts():
-            app(obj=asked, prog_name="hedgerow")
+            program(obj=asked, prog_name=name)
     except HedgerowError as error:
         if debug:
             raise
-        command = shlex.join(["hedgerow", *sys.argv[1:]])
+        command = " ".join([name, shlex.join(sys.argv[1:])])
         text = printable(error.asked(command)) if isinstance(error, QuestionError) else str(error)
         print(f"hedgerow: {text}", file=sys.stderr)
         sys.exit(2)

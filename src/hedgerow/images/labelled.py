@@ -1,7 +1,9 @@
 """`LabelledSet`, the one container for images with labels: checked once, wherever they come from."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -11,6 +13,7 @@ from hedgerow.files import fingerprint
 from hedgerow.images.arrays import UNLABELLED_INDEX, Layout, check_pair, encode_labels, to_labels, to_planes
 from hedgerow.images.classes import ClassTable, check_unlabelled, count_classes
 from hedgerow.images.legend import Legend
+from hedgerow.images.metrics import Scores, confusion
 
 Item = TypeVar("Item")
 MAX_INPUTS = 100_000  # channels of an image
@@ -105,6 +108,24 @@ class LabelledSet:
         table = np.full(UNLABELLED_INDEX + 1, self.unlabelled, np.int32)
         table[: self.n_classes] = self.classes
         return table[target]
+
+    def pictures(self) -> list[np.ndarray]:
+        """(H,W,C) views of the images, as public functions take them."""
+        return [np.moveaxis(image.planes, 0, 2) for image in self]
+
+    def score(self, predicted: Sequence[np.ndarray]) -> Scores:
+        """Scores of class indices (H,W), one map for each image."""
+        tables = [confusion(image.target, index, self.n_classes) for image, index in zip(self, predicted, strict=True)]
+        return Scores(self.classes, np.sum(tables, axis=0))
+
+    def with_classes_of(self, train: LabelledSet) -> LabelledSet:
+        """The same images with the classes of the training images, which must have all of them, and their channels."""
+        n_inputs, known = len(train.images[0].planes), (train.classes, train.unlabelled)
+        images = [
+            labelled_image(image.planes, self.truth(i), *known, n_inputs, "planes", image.name)
+            for i, image in enumerate(self)
+        ]
+        return replace(self, images=images, classes=train.classes)
 
 
 def named(names: Sequence[str] | None, n: int, what: str = "image") -> list[str]:

@@ -18,6 +18,7 @@ _HOMES = {
     "predict": "predicting",
     "refine": "refining",
     "report": "reporting",
+    "run_demo": "demo",
     "system": "describing",
     "train": "training",
     "train_with_effort": "effort",

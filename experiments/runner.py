@@ -12,14 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from experiments.bench import Bench, write_json
+from experiments.data import DRAWN, load_set, present, recounted, shrunk, with_copies
+from experiments.outputs import WRITTEN, write_outputs
+from experiments.parts import ON_REQUEST, PARTS, SETTINGS, SLOW, baseline_config, usable_parts
+from experiments.protocols import PROTOCOLS, Protocol, Scale
+from experiments.random_start import SIGMA, schedule
 from hedgerow.config import AugmentConfig, RefineConfig
 from hedgerow.errors import InputError
-from hedgerow.experiments.bench import Bench, write_json
-from hedgerow.experiments.data import DRAWN, counted_as, load_set, present, recounted, shrunk, with_copies
-from hedgerow.experiments.outputs import WRITTEN, write_outputs
-from hedgerow.experiments.parts import ON_REQUEST, PARTS, SETTINGS, SLOW, baseline_config, usable_parts
-from hedgerow.experiments.protocols import PROTOCOLS, Protocol, Scale
-from hedgerow.experiments.random_start import SIGMA, schedule
 from hedgerow.files import fingerprint, make_folder, write_text
 from hedgerow.images.labelled import LabelledSet
 from hedgerow.predict.devices import check_device
@@ -120,7 +120,7 @@ def load_sets(protocol: Protocol, size: Scale, data: str | None, develop: bool) 
         test = _load_part(protocol, size, data, "test")
     train = recounted(train)
     _check_classes(protocol, train, test)
-    return train, counted_as(test, train)
+    return train, test.with_classes_of(train)
 
 
 def _load_part(protocol: Protocol, size: Scale, data: str | None, part: str) -> LabelledSet:

@@ -15,11 +15,10 @@ from typing import Any, cast
 
 import numpy as np
 
+from experiments.protocols import Protocol, Scale
 from hedgerow.config import RefineConfig, Sharpness, StackConfig
 from hedgerow.deep.deepstack import DeepStack
 from hedgerow.errors import DivergenceError
-from hedgerow.experiments.data import pictures, scored
-from hedgerow.experiments.protocols import Protocol, Scale
 from hedgerow.files import write_text
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import grow_stack
@@ -91,7 +90,7 @@ class Bench:
         start, cpu = time.perf_counter(), time.process_time()
         found = self.predicted(name, model)
         wall, cpu = time.perf_counter() - start, time.process_time() - cpu
-        result = scored(self.test, found)
+        result = self.test.score(found)
         row = {
             "part": part,
             "model": name,
@@ -193,7 +192,7 @@ class Bench:
         def means() -> tuple[Made, Made]:
             """One walk over the images makes both."""
             first, samples = to_forest(refined(), method="weights"), FitSamples(len(train))
-            mean, seconds = timed(lambda: leaf_means(refined(), first, pictures(train), self.progress, samples))
+            mean, seconds = timed(lambda: leaf_means(refined(), first, train.pictures(), self.progress, samples))
             fitted, more = timed(lambda: fitted_votes(mean, samples))
             return (mean, before + seconds), (fitted, before + seconds + more)
 

@@ -1,13 +1,15 @@
-"""`hedgerow experiment`: the paper's experiments, from the command line."""
+"""`python -m experiments`: the paper's experiments, from the command line."""
 
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from hedgerow import experiments, extras
-from hedgerow.cli.common import Result
+from hedgerow import extras
+from hedgerow.cli.app import run_program
+from hedgerow.cli.common import Result, common
 from hedgerow.cli.parts import Overwrite, output_option
+from hedgerow.cli.usage import Command
 from hedgerow.config import RefineConfig
 from hedgerow.files import megabytes
 
@@ -46,11 +48,13 @@ def experiment(
 
     If it is interrupted, the same command resumes it.
 
-    Example: hedgerow experiment zebrafish -o zebrafish/
+    Example: python -m experiments zebrafish -o zebrafish/
     """
     for package in ("torch", "jinja2", "matplotlib"):
         extras.require(package, "an experiment")
-    results = experiments.run_experiment(
+    from experiments.runner import run_experiment  # loads PyTorch
+
+    results = run_experiment(
         name,
         output,
         data=data,
@@ -67,3 +71,12 @@ def experiment(
         if path.exists():
             print(f"{path}: {megabytes(path.stat().st_size)}")
     return results
+
+
+app = typer.Typer(
+    context_settings={"help_option_names": ["-h", "--help"]}, pretty_exceptions_enable=False, rich_markup_mode=None
+)
+app.command(cls=Command)(common(experiment))
+
+if __name__ == "__main__":
+    run_program(app, "python -m experiments")

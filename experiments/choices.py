@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
+from experiments.bench import Bench, Row
 from hedgerow.config import AugmentConfig, ContextConfig, SamplingConfig, StackConfig
-from hedgerow.experiments.bench import Bench, Row
 
 PAPER_GRID = {"sampling": SamplingConfig(step=3, fraction=0.25)}
 ROTATED = {"augment": AugmentConfig(copies=2)}

@@ -13,8 +13,7 @@ from hedgerow.config import AugmentConfig
 from hedgerow.errors import InputError
 from hedgerow.images.altering import augmented_copy
 from hedgerow.images.label_files import read_labels
-from hedgerow.images.labelled import LabelledImage, LabelledSet, labelled_image, labelled_set
-from hedgerow.images.metrics import Scores, confusion
+from hedgerow.images.labelled import LabelledImage, LabelledSet, labelled_set
 from hedgerow.images.pairing import pair_files
 from hedgerow.images.reading import read_image
 
@@ -97,16 +96,6 @@ def recounted(found: LabelledSet) -> LabelledSet:
     return replace(again, dtype=found.dtype)
 
 
-def counted_as(found: LabelledSet, train: LabelledSet) -> LabelledSet:
-    """The same images with the classes of the training images, which must have all of them, and their channels."""
-    n_inputs, known = len(train.images[0].planes), (train.classes, train.unlabelled)
-    images = [
-        labelled_image(image.planes, found.truth(i), *known, n_inputs, "planes", image.name)
-        for i, image in enumerate(found)
-    ]
-    return replace(found, images=images, classes=train.classes)
-
-
 def present(found: LabelledSet) -> set[int]:
     """The class values that the images have."""
     return {int(value) for i in range(len(found)) for value in np.unique(found.truth(i))} - {found.unlabelled}
@@ -129,14 +118,3 @@ def _rounded(planes: np.ndarray, dtype: str) -> np.ndarray:
         return planes
     limits = np.iinfo(dtype)
     return np.clip(np.rint(planes), limits.min, limits.max)
-
-
-def pictures(found: LabelledSet) -> list[np.ndarray]:
-    """(H,W,C) views of the images, as functions for users take them."""
-    return [np.moveaxis(image.planes, 0, 2) for image in found]
-
-
-def scored(labelled: LabelledSet, found: Sequence[np.ndarray]) -> Scores:
-    """Scores of class indices (H,W), one for each image."""
-    tables = [confusion(image.target, one, labelled.n_classes) for image, one in zip(labelled, found, strict=True)]
-    return Scores(labelled.classes, np.sum(tables, axis=0))

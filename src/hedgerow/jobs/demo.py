@@ -9,7 +9,6 @@ import numpy as np
 
 from hedgerow import extras, synthetic
 from hedgerow.config import RefineConfig, StackConfig
-from hedgerow.experiments.data import counted_as, pictures, scored
 from hedgerow.files import make_folder
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import grow_stack
@@ -42,7 +41,7 @@ def run_demo(kind: str, folder: Path, say: Say, *, overwrite: bool = False) -> N
     make_folder(folder)
     draw = getattr(synthetic, kind)
     train = labelled_set(*draw(n_images=N_TRAIN, seed=0))
-    test = counted_as(labelled_set(*draw(n_images=N_TEST, seed=1)), train)
+    test = labelled_set(*draw(n_images=N_TEST, seed=1)).with_classes_of(train)
     write_sample(kind, folder, N_TRAIN, 0, overwrite=overwrite)
     where = folder / "images"
     say(f"{N_TRAIN} images of {train.n_classes} classes to learn from, {N_TEST} others to test on: {where}")
@@ -50,11 +49,11 @@ def run_demo(kind: str, folder: Path, say: Say, *, overwrite: bool = False) -> N
     start = time.perf_counter()
     stack = grow_stack(train, CONFIGS[kind])
     seconds = {"DF": time.perf_counter() - start}
-    levels = [stack.level_outputs(picture, progress=silent) for picture in pictures(test)]
+    levels = [stack.level_outputs(picture, progress=silent) for picture in test.pictures()]
     found = {f"level {k + 1}": [output[k].argmax(axis=0) for output in levels] for k in range(stack.n_levels)}
     say("\nmean Dice on the test images, level after level")
     for name, maps in found.items():
-        say(f"{name:<10} {scored(test, maps).mean_dice:.3f}")
+        say(f"{name:<10} {test.score(maps).mean_dice:.3f}")
     models: dict[str, Any] = {"DF": stack}
     if extras.is_there("torch"):
         models |= _refined(stack, train, STEPS[kind], seconds, say)
@@ -89,7 +88,7 @@ def _refined(
     net = refine_labelled(net, train, RefineConfig(n_steps=n_steps, held_out=0.0))
     seconds["ConvNet"] = time.perf_counter() - start
     start = time.perf_counter()
-    back = to_forest(net, pictures(train), "leaf_mean")
+    back = to_forest(net, train.pictures(), "leaf_mean")
     seconds["MB2"] = time.perf_counter() - start
     return {"ConvNet": net, "MB2": back}
 
@@ -105,7 +104,7 @@ def _table(
         start = time.perf_counter()
         found[name] = [predict_indices(model, image.planes) for image in test]
         each = (time.perf_counter() - start) / len(test)
-        dice = scored(test, found[name]).mean_dice
+        dice = test.score(found[name]).mean_dice
         size = model_file.save(model, folder / f"{name}.hedge")
         first = first or dice
         gain = f"{dice / first - 1:+.1%}" if name != "DF" and first else ""
@@ -134,7 +133,7 @@ def _report(kind: str, models: dict[str, Any], test: LabelledSet, seconds: dict[
     write_report(
         folder / "report.html",
         models,
-        pictures(test),
+        test.pictures(),
         [test.truth(i) for i in range(len(test))],
         title=f"Hedgerow's demo: {kind}",
         about=f"Trained on {N_TRAIN} drawn images, tested on {N_TEST} others, all made by the built-in generator.",

@@ -4,9 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hedgerow.experiments import summary
-from hedgerow.experiments.bench import file_name
-from hedgerow.experiments.data import pictures, spread
+from experiments import summary
+from experiments.bench import file_name
+from experiments.data import spread
 from hedgerow.files import atomic_path, make_folder, write_text
 from hedgerow.images.labelled import LabelledSet
 from hedgerow.images.pictures import label_picture, save_sheet
@@ -47,7 +47,7 @@ def write_outputs(folder: Path, results: dict[str, Any], test: LabelledSet, prog
     write_report(
         folder / "report.html",
         models,
-        pictures(some),
+        some.pictures(),
         [some.truth(i) for i in range(len(some))],
         title=f"{settings['name'].capitalize()}, {settings['scale']} scale",
         about=_about(settings, len(some)),

@@ -8,16 +8,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
 
+from experiments.baselines import BaselineConfig, fit_baseline
+from experiments.bench import SOFT_TOLERANCE, Bench, Row, timed
+from experiments.choices import VARIANTS, choice
+from experiments.data import present, recounted
+from experiments.front import front, front_none
+from experiments.protocols import CURVE, PAPER_SHARPNESS, Protocol, Scale
+from experiments.random_start import random_start, schedule
 from hedgerow.config import ConvConfig, RefineConfig, StackConfig
 from hedgerow.deep.adapting import TURNED
 from hedgerow.deep.choosing import crops_for, for_images
-from hedgerow.experiments.baselines import BaselineConfig, fit_baseline
-from hedgerow.experiments.bench import SOFT_TOLERANCE, Bench, Row, timed
-from hedgerow.experiments.choices import VARIANTS, choice
-from hedgerow.experiments.data import present, recounted
-from hedgerow.experiments.front import front, front_none
-from hedgerow.experiments.protocols import CURVE, PAPER_SHARPNESS, Protocol, Scale
-from hedgerow.experiments.random_start import random_start, schedule
 from hedgerow.images.labelled import LabelledSet
 from hedgerow.jobs.effort import fit_labelled
 from hedgerow.network.mapping import to_convnet

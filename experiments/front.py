@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from experiments.bench import Bench, Row
 from hedgerow.errors import InputError
-from hedgerow.experiments.bench import Bench, Row
 from hedgerow.features.bank import Bank
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.kernels.definition.bank import bank

@@ -12,6 +12,7 @@ from typing import Literal, cast
 import numpy as np
 import torch
 
+from experiments.networks import NETWORKS
 from hedgerow.config import ConvConfig
 from hedgerow.deep.choosing import N_FOLDS, Tried, choose, for_sizes
 from hedgerow.deep.convnet import ConvNet, fit_scale
@@ -19,8 +20,6 @@ from hedgerow.deep.folds import Folds, folds_of
 from hedgerow.deep.training import start_at_shares, train_network
 from hedgerow.deep.unet import Norm, UNet
 from hedgerow.errors import InputError
-from hedgerow.experiments.data import scored
-from hedgerow.experiments.networks import NETWORKS
 from hedgerow.forest.history import Check
 from hedgerow.images.labelled import LabelledSet
 from hedgerow.progress import Report, reporting
@@ -106,7 +105,7 @@ def _held_out_dice(folds: Folds, config: BaselineConfig, conv: ConvConfig, devic
     model = _trained(folds.training(0), config, conv, device, report)
     held = [replace(folds.labelled.images[i], target=folds.target(i, 0)) for i in folds.held(0)]
     part = replace(folds.labelled, images=held)
-    return scored(part, [model.predict_indices(image.planes) for image in part]).mean_dice
+    return part.score([model.predict_indices(image.planes) for image in part]).mean_dice
 
 
 def _trained(labelled: LabelledSet, config: BaselineConfig, conv: ConvConfig, device: str, report: Report) -> Baseline:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hedgerow.experiments.choices import VARIANTS
-from hedgerow.experiments.parts import LEAVES_TRIED, LEVELS, SPLITS_TRIED, STRIDES, sharpness_name
+from experiments.choices import VARIANTS
+from experiments.parts import LEAVES_TRIED, LEVELS, SPLITS_TRIED, STRIDES, sharpness_name
 from hedgerow.report.results import Curve, Table
 
 PAPERS = ("DF", "ConvNet", "MB1", "MB2")
