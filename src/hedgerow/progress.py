@@ -12,12 +12,18 @@ from html import escape
 from typing import Any, Literal
 
 Report = Callable[[str, int, int], None]
+Say = Callable[[str], None]
+"""Takes a sentence that is worth knowing at once."""
 Manner = Literal["bar", "bar or lines", "nothing"]
 LINE_EVERY = 30  # seconds
 
 log = logging.getLogger("hedgerow")
 _interrupted = threading.Event()
 _manner: Manner = "bar"
+
+
+def quiet(text: str) -> None:
+    """Say nothing."""
 
 
 def silent(what: str, done: int, total: int) -> None:

@@ -14,7 +14,7 @@ import pytest
 import typer
 
 import hedgerow as hr
-from hedgerow import jobs, progress, scale, threads
+from hedgerow import jobs, progress, threads
 from hedgerow.cli import common
 from hedgerow.cli.app import app
 from helpers.refusals import assert_refused
@@ -171,7 +171,7 @@ def test_quiet_keeps_warnings_back_and_shows_no_progress(hedgerow, model_file, l
         logging.getLogger("hedgerow").warning("beware")
         return {"classes": []}
 
-    monkeypatch.setattr(jobs, "describe", warn, raising=False)
+    monkeypatch.setattr("hedgerow.cli.showing.description", warn)
     monkeypatch.setattr("hedgerow.cli.showing._print_forests", lambda values: None)
     assert hedgerow("info", model_file).err == "beware\n"
     assert hedgerow("info", model_file, "-q").err == ""
@@ -213,12 +213,12 @@ def test_threads_before_and_after_the_command(hedgerow, model_file, arguments):
 
 
 def test_a_value_that_looks_like_a_common_option_is_a_value(hedgerow, place, model_file, monkeypatch):
-    given = {}
-    monkeypatch.setattr(scale, "report", lambda *a, **options: given.update(options) or 0, raising=False)
+    given = []
+    monkeypatch.setattr(jobs, "report", lambda request, say: given.append(request) or 0, raising=False)
     (place / "r.html").write_text("")
     arguments = (model_file, place / "images", place / "labels", "-o", place / "r.html")
     assert hedgerow("report", *arguments, "--title", "--quiet").out
-    assert given["title"] == "--quiet"
+    assert given[0].title == "--quiet"
 
 
 # Time, interrupts
@@ -239,9 +239,8 @@ def interrupt(*args, **options):
 
 
 def test_after_an_interrupt_what_can_be_resumed_says_so(hedgerow, place, model_file, monkeypatch):
-    monkeypatch.setattr(jobs, "refine", interrupt, raising=False)
-    for job in ("train", "predict_batch", "predict_large"):
-        monkeypatch.setattr(scale, job, interrupt, raising=False)
+    for job in ("train", "refine", "predict"):
+        monkeypatch.setattr(jobs, job, interrupt, raising=False)
     data = (place / "images", place / "labels", "-o", place / "m.hedge")
     calls = {
         ("refine", model_file, *data): "give the same command again to go on where it stopped",

@@ -37,7 +37,7 @@ def test_training_refuses_it_before_it_looks_at_an_image(value, tmp_path):
     assert_refuses(LabelledSet, [], (0, 1), value)
     if value is not None:  # to the job: not said
         files = tmp_path / "no images", tmp_path / "no labels", tmp_path / "m.hedge"
-        assert_refuses(jobs.train, *files, unlabelled=value)
+        assert_refuses(lambda: jobs.train(jobs.TrainRequest(*files, unlabelled=value)))
     assert listing(tmp_path) == {}
 
 
@@ -50,14 +50,15 @@ def test_models_refuse_it_before_an_image_is_read(stack, value, model_file, plac
     assert_refuses(labelled_for, *given, value)
     assert_refuses(hr.evaluate, *given, unlabelled=value)
     (place / "images" / "a0.png").write_bytes(b"not an image")
-    assert_refuses(jobs.evaluate, model_file, place / "images", place / "labels", unlabelled=value)
+    request = jobs.EvaluateRequest(model_file, place / "images", place / "labels", unlabelled=value)
+    assert_refuses(jobs.evaluate, request)
 
 
 @pytest.mark.parametrize("value", [2**31, "255"])
 def test_refinement_refuses_it(net, example, value, trained_place):
     assert_refuses(hr.refine, net, example.images, example.labels, unlabelled=value)
     files = trained_place / "images", trained_place / "labels", trained_place / "net.hedge"
-    assert_refuses(jobs.refine, trained_place / "model.hedge", *files, unlabelled=value)
+    assert_refuses(jobs.refine, jobs.RefineRequest(trained_place / "model.hedge", *files, unlabelled=value))
     assert not files[-1].exists()
 
 

@@ -131,8 +131,8 @@ def test_an_interrupted_run_goes_on_from_its_folder(tmp_path, monkeypatch):
     for name, some in (("images", images), ("labels", labels)):
         for k, one in enumerate(some):
             write(tmp_path / name / f"{k}.tif", one)
-    job = {"config": STACK, "progress": silent}
-    whole = jobs.train_with_effort(tmp_path / "images", tmp_path / "labels", tmp_path / "a.hedge", "best", **job)
+    request = jobs.TrainRequest(tmp_path / "images", tmp_path / "labels", tmp_path / "b.hedge", "best", config=STACK)
+    whole = jobs.train(replace(request, output=tmp_path / "a.hedge"), progress=silent)
     assert not (tmp_path / "a.hedge.work").exists()
 
     def stop(net, labelled, report):
@@ -141,15 +141,15 @@ def test_an_interrupted_run_goes_on_from_its_folder(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(held_out, "made_again", stop)
         with pytest.raises(KeyboardInterrupt):
-            jobs.train_with_effort(tmp_path / "images", tmp_path / "labels", tmp_path / "b.hedge", "best", **job)
+            jobs.train(request, progress=silent)
     assert (tmp_path / "b.hedge.work" / "refined.hedge").exists()
     assert not (tmp_path / "b.hedge").exists()
     with pytest.raises(hr.InputError) as problem:
-        jobs.train_with_effort(tmp_path / "images", tmp_path / "labels", tmp_path / "b.hedge", "good", **job)
+        jobs.train(replace(request, effort="good"), progress=silent)
     assert_one_sentence(problem, "interrupted run", "--restart")
     monkeypatch.setattr(effort, "grow_stack", None)  # the stack is there
     monkeypatch.setattr("hedgerow.refinement.loop.refine_labelled", None)
-    resumed = jobs.train_with_effort(tmp_path / "images", tmp_path / "labels", tmp_path / "b.hedge", "best", **job)
+    resumed = jobs.train(request, progress=silent)
     assert type(resumed.model) is type(whole.model)
     np.testing.assert_array_equal(resumed.model.predict_proba(images[0]), whole.model.predict_proba(images[0]))
     assert not (tmp_path / "b.hedge.work").exists()
@@ -182,8 +182,11 @@ def test_somebody_elses_folder_is_left_alone(tmp_path):
     theirs.write_text("all of it")
     for restart in (False, True):
         with pytest.raises(hr.InputError) as problem:
-            jobs.train_with_effort(
-                tmp_path / "images", tmp_path / "labels", tmp_path / "m.hedge", "good", restart=restart, progress=silent
+            jobs.train(
+                jobs.TrainRequest(
+                    tmp_path / "images", tmp_path / "labels", tmp_path / "m.hedge", "good", restart=restart
+                ),
+                progress=silent,
             )
         assert_one_sentence(problem, "m.hedge.work", "move it away")
     assert theirs.read_text() == "all of it"

@@ -15,16 +15,17 @@ import hedgerow as hr
 from conftest import CLASSES, draw
 from hedgerow import jobs
 from hedgerow.images import labelled
+from hedgerow.io.describe import description
 from hedgerow.jobs.inputs import checked_output
 from hedgerow.predict.batch import Predicted
-from hedgerow.progress import silent
+from hedgerow.progress import quiet, silent
 from helpers.files import listing, unchanged, write
 from helpers.refusals import assert_one_sentence
 
 
 @pytest.fixture(autouse=True)
-def quiet(capsys):
-    """No job prints."""
+def no_job_prints(capsys):
+    """Jobs report and say; they do not print."""
     yield
     assert capsys.readouterr() == ("", "")
 
@@ -46,8 +47,9 @@ def test_importing_the_jobs_loads_none_of_them():
 # Train
 
 
-def trained(place, config, **options):
-    return jobs.train(place / "images", place / "labels", place / "model.hedge", config, progress=silent, **options)
+def trained(place, config, say=quiet, **options):
+    request = jobs.TrainRequest(place / "images", place / "labels", place / "model.hedge", config=config, **options)
+    return jobs.train(request, say=say, progress=silent)
 
 
 def test_training_says_what_it_read_and_returns_what_it_grew(place, example, tiny_config):
@@ -71,7 +73,11 @@ def test_a_levels_score_is_said_before_the_next_level_grows(place, tiny_config):
     def note(what, done, total):
         events.append(what)
 
-    jobs.train(place / "images", place / "labels", place / "model.hedge", tiny_config, say=events.append, progress=note)
+    jobs.train(
+        jobs.TrainRequest(place / "images", place / "labels", place / "model.hedge", config=tiny_config),
+        say=events.append,
+        progress=note,
+    )
     first = next(i for i, event in enumerate(events) if event.startswith("level 1: mean Dice"))
     assert first < events.index("level 2 of 2: trees")
 
@@ -90,7 +96,7 @@ def test_each_label_map_is_checked_once(place, tiny_config, monkeypatch):
     trained(place, tiny_config)
     assert checked == [f"the labels of {place / 'images' / name}" for name in ("a0.png", "a1.png")]
     checked.clear()
-    jobs.evaluate(place / "model.hedge", place / "images", place / "labels", progress=silent)
+    jobs.evaluate(jobs.EvaluateRequest(place / "model.hedge", place / "images", place / "labels"), progress=silent)
     assert len(checked) == 2
 
 
@@ -99,8 +105,10 @@ def test_several_kinds_of_feature_are_trained_on_and_described(place, example, t
     for folder, array in (("planes", planes), ("marks", example.labels[0])):
         write(place / folder / "a0.npy", array)
     config = dataclasses.replace(tiny_config, features="bank+channels", n_levels=1)
-    jobs.train(place / "planes", place / "marks", place / "model.hedge", config, progress=silent)
-    features = jobs.describe(place / "model.hedge")["features"]
+    jobs.train(
+        jobs.TrainRequest(place / "planes", place / "marks", place / "model.hedge", config=config), progress=silent
+    )
+    features = description(hr.load(place / "model.hedge"))["features"]
     assert [member["kind"] for member in features["members"]] == ["bank", "channels"]
 
 
@@ -124,7 +132,9 @@ def test_predictions_report_their_progress_and_say_notes(place, model_file, exam
     (place / "images" / "c.npy").write_bytes(b"no array")
     said, seen = [], []
     found = jobs.predict(
-        model_file, place / "images", place / "out", say=said.append, progress=lambda *now: seen.append(now)
+        jobs.PredictRequest(model_file, place / "images", place / "out"),
+        say=said.append,
+        progress=lambda *now: seen.append(now),
     )
     assert found == Predicted(4, found.failures)
     assert [str(place / "images" / "c.npy") in failure for failure in found.failures] == [True]
@@ -134,7 +144,7 @@ def test_predictions_report_their_progress_and_say_notes(place, model_file, exam
 
 def test_evaluation_gives_scores_and_values(place, model_file, stack, example):
     arguments = (model_file, place / "images", place / "labels", place / "scores.json")
-    found = jobs.evaluate(*arguments, background=CLASSES[0], progress=silent)
+    found = jobs.evaluate(jobs.EvaluateRequest(*arguments, background=CLASSES[0]), progress=silent)
     expected = hr.evaluate(stack, example.images, example.labels)
     np.testing.assert_array_equal(found.scores.confusion, expected.confusion)
     assert found.without_background == expected.balanced_accuracy_without(CLASSES[0])
@@ -148,10 +158,12 @@ def test_evaluation_gives_scores_and_values(place, model_file, stack, example):
 def test_a_measure_that_is_not_defined_is_none_in_the_values(place, model_file):
     for name in ("a0.png", "a1.png"):
         write(place / "labels" / name, np.full((24, 32), CLASSES[0], np.uint8))
-    found = jobs.evaluate(model_file, place / "images", place / "labels", background=CLASSES[0], progress=silent)
+    found = jobs.evaluate(
+        jobs.EvaluateRequest(model_file, place / "images", place / "labels", background=CLASSES[0]), progress=silent
+    )
     assert math.isnan(found.without_background)
     assert found.to_dict()["balanced_accuracy_without_background"] is None
-    without = jobs.evaluate(model_file, place / "images", place / "labels", progress=silent)
+    without = jobs.evaluate(jobs.EvaluateRequest(model_file, place / "images", place / "labels"), progress=silent)
     assert without.without_background is None
     assert "balanced_accuracy_without_background" not in without.to_dict()
 
@@ -161,7 +173,7 @@ def test_a_measure_that_is_not_defined_is_none_in_the_values(place, model_file):
 
 def test_an_export_stands_beside_its_model_unless_told(place, stack):
     hr.save(stack, place / "my model.hedge")
-    found = jobs.export(place / "my model.hedge", "c")
+    found = jobs.export(jobs.ExportRequest(place / "my model.hedge", "c"))
     assert found.files == (place / "my model.c", place / "my model.h")
     assert found.compile.endswith(f"-c '{place / 'my model.c'}'")
 
@@ -170,5 +182,7 @@ def test_a_figure_does_not_take_the_place_of_what_it_shows(place, model_file):
     before = listing(place)
     for output in ("images/a0.png", "labels/a0.png"):
         with pytest.raises(hr.InputError, match="another name"):
-            jobs.look(model_file, place / "images/a0.png", place / output, truth=place / "labels/a0.png")
+            jobs.look(
+                jobs.LookRequest(model_file, place / "images/a0.png", place / output, truth=place / "labels/a0.png")
+            )
     unchanged(place, before)

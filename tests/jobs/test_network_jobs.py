@@ -12,7 +12,7 @@ from hedgerow import jobs
 from hedgerow.config import RefineConfig
 from hedgerow.io import model_file as model_files
 from hedgerow.jobs import mapping_back
-from hedgerow.progress import silent
+from hedgerow.progress import quiet, silent
 from helpers.files import listing, unchanged, write
 from helpers.refinements import SHORT, Stopped, assert_same_weights, stop_at
 
@@ -21,11 +21,13 @@ from helpers.refinements import SHORT, Stopped, assert_same_weights, stop_at
 def refine(trained_place):
     """Refines the model of the folder: refine(config) -> Refined, the network in net.hedge."""
 
-    def run(config=SHORT, **options):
+    def run(config=SHORT, *, say=quiet, progress=silent, **options):
         images, labels = trained_place / "images", trained_place / "labels"
         output = trained_place / "net.hedge"
         return jobs.refine(
-            trained_place / "model.hedge", images, labels, output, config, **{"progress": silent, **options}
+            jobs.RefineRequest(trained_place / "model.hedge", images, labels, output, config, **options),
+            say=say,
+            progress=progress,
         )
 
     return run
@@ -87,21 +89,25 @@ def test_the_job_refines_on_planes_as_it_does_on_pictures(place, example, tiny_c
     stack = hr.fit_stack(planes, example.labels, replace(tiny_config, features="channels"))
     hr.save(stack, place / "own.hedge")
     given = (place / "own.hedge", place / "planes", place / "marks", place / "net.hedge", SHORT)
-    found = jobs.refine(*given, split="tanh", progress=silent)
+    found = jobs.refine(jobs.RefineRequest(*given, split="tanh"), progress=silent)
     expected = hr.refine(hr.to_convnet(stack, "tanh"), planes, example.labels, SHORT, progress=silent)
     assert_same_weights(found.net, expected)
 
 
 def test_what_a_tolerance_changes_is_measured_on_a_few_images(place, net_file, refined, example, monkeypatch):
-    monkeypatch.setattr(mapping_back, "MOST_COMPARED", 1)
-    found = jobs.back(net_file, place / "soft.hedge", place / "images", "soft", tolerance=0.3, progress=silent)
+    monkeypatch.setattr(mapping_back, "N_COMPARED", 1)
+    found = jobs.back(
+        jobs.BackRequest(net_file, place / "soft.hedge", place / "images", "soft", tolerance=0.3), progress=silent
+    )
     assert found.n_compared == 1
     exact = hr.load(net_file)
     exact.set_tolerance(0.0)
     rough = hr.to_forest(refined, method="soft", tolerance=0.3)
     image = example.images[0]
     assert found.changed == np.mean(exact.predict(image) != rough.predict(image))
-    without = jobs.back(net_file, place / "soft.hedge", None, "soft", tolerance=0.3, progress=silent)
+    without = jobs.back(jobs.BackRequest(net_file, place / "soft.hedge", None, "soft", tolerance=0.3), progress=silent)
     assert (without.n_compared, without.changed) == (0, 0.0)
-    exactly = jobs.back(net_file, place / "soft.hedge", place / "images", "soft", tolerance=0.0, progress=silent)
+    exactly = jobs.back(
+        jobs.BackRequest(net_file, place / "soft.hedge", place / "images", "soft", tolerance=0.0), progress=silent
+    )
     assert exactly.n_compared == 0

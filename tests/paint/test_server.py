@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hedgerow import scale
 from hedgerow.images.reading import read_image
-from hedgerow.paint import engine, live, makers, pyramid
+from hedgerow.paint import engine, improve, label_files, live, pyramid
 from hedgerow.paint.image_files import image_files
 from hedgerow.paint.project import Project
 from hedgerow.scale import training
@@ -216,10 +215,9 @@ def test_train_gives_the_same_bytes_as_the_command_line(client, server, hedgerow
 
 
 def test_images_that_are_never_held_as_a_whole(tmp_path, hedgerow, monkeypatch):
-    for module, name in ((makers, "LARGE"), (makers, "MUCH"), (training, "MUCH"), (training, "LARGE")):
+    for module, name in ((label_files, "LARGE"), (improve, "MUCH"), (training, "MUCH"), (training, "LARGE")):
         monkeypatch.setattr(module, name, 1000)
-    handed_in = makers.Makers(scale.train, scale.report, scale.predict_large)
-    with running(open_project(tmp_path, 1, SIZE), makers=handed_in) as server:
+    with running(open_project(tmp_path, 1, SIZE)) as server:
         client = client_of(server)
         with client.window() as window:
             painted_two_classes(window)

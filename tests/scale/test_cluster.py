@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 import hedgerow as hr
+from hedgerow import jobs
 from hedgerow.errors import ConfigError, HedgerowError, InputError
 from hedgerow.forest.autocontext import grow_stack
 from hedgerow.images.labelled import labelled_set
 from hedgerow.io.model_file import file_content
-from hedgerow.scale import batches, cluster, growing, models
+from hedgerow.scale import cluster, growing, models
 from hedgerow.scale.lazy_image import Wanted
 from hedgerow.scale.results import results_for
 from hedgerow.scale.shards import Grid
@@ -50,10 +51,10 @@ def test_a_file_a_task_with_the_failures_named_at_the_end(two, stack, tmp_path, 
     for i in range(3):
         write(tmp_path / "in" / f"{i}.png", picture(seed=i))
     (tmp_path / "in" / "bad.png").write_bytes(b"nonsense")
-    found = batches.predict_batch("model.hedge", "in", "out", client=two, measure=True)
+    found = jobs.predict(jobs.PredictRequest("model.hedge", "in", "out", workers=two, measure=True))
     assert (found.n_images, len(found.failures)) == (4, 1)
     assert found.failures[0].startswith("cannot read in/bad.png")
-    batches.predict_batch("model.hedge", "in", "here", measure=True)
+    jobs.predict(jobs.PredictRequest("model.hedge", "in", "here", measure=True))
     assert listing(tmp_path / "out") == listing(tmp_path / "here")
 
 

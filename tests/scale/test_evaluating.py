@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 import hedgerow as hr
-from hedgerow import scale
+from hedgerow import jobs
 from hedgerow.errors import InputError
 from hedgerow.images.regions import Region
 from hedgerow.scale import cluster, evaluating, pairs, reporting
+from hedgerow.scale.models import content_of
 from helpers.large import picture, write_ome_zarr, write_zarr
 
 SIZE = (150, 190)
@@ -36,7 +37,9 @@ def test_scores_are_those_of_the_image_in_memory(there, stack, monkeypatch):
     read = []
     monkeypatch.setattr(pairs.LargePair, "target", _noting(read, pairs.LargePair.target))
     monkeypatch.setattr(evaluating, "LARGEST", 64)
-    found = scale.evaluate("model.hedge", "image.zarr", "labels/image.zarr", "scores.json", background=3)
+    found = jobs.evaluate(
+        jobs.EvaluateRequest("model.hedge", "image.zarr", "labels/image.zarr", "scores.json", background=3)
+    )
     np.testing.assert_array_equal(found.scores.confusion, expected.confusion)
     assert len(read) == 9  # part by part
     assert found.without_background == expected.balanced_accuracy_without(3)
@@ -50,7 +53,7 @@ def test_what_has_no_label_is_not_predicted(there, stack, monkeypatch):
     predicted = []
     outputs = evaluating.region_outputs
     monkeypatch.setattr(evaluating, "region_outputs", lambda *given: predicted.append(given[2]) or outputs(*given))
-    scale.evaluate("model.hedge", "image.zarr", "labels/image.zarr")
+    jobs.evaluate(jobs.EvaluateRequest("model.hedge", "image.zarr", "labels/image.zarr"))
     assert predicted == [Region(0, 150, 0, 100)]
 
 
@@ -62,7 +65,7 @@ def test_small_and_large_images_are_scored_together(there, stack, monkeypatch):
     write_zarr("truth/large.zarr", np.vstack([truth] * 2))
     write_zarr("truth/small.zarr", truth)
     expected = hr.evaluate(stack, [np.vstack([image] * 2), image], [np.vstack([truth] * 2), truth])
-    found = scale.evaluate("model.hedge", "both", "truth", csv="scores.csv")
+    found = jobs.evaluate(jobs.EvaluateRequest("model.hedge", "both", "truth", csv="scores.csv"))
     np.testing.assert_array_equal(found.scores.confusion, expected.confusion)
     with open("scores.csv") as file:
         assert [line.split(",")[0] for line in file][1:] == ["small.zarr", "large.zarr"]
@@ -75,7 +78,7 @@ def test_a_level_with_labels_of_its_size(there, stack):
     write_ome_zarr("b_labels.ome.zarr", [truth, halves[1]])
     expected = hr.evaluate(stack, *halves)
     for options in ({"level": 1}, {"pixel_size": 1.0}):
-        found = scale.evaluate("model.hedge", "b.ome.zarr", "b_labels.ome.zarr", **options)
+        found = jobs.evaluate(jobs.EvaluateRequest("model.hedge", "b.ome.zarr", "b_labels.ome.zarr", **options))
         np.testing.assert_array_equal(found.scores.confusion, expected.confusion)
 
 
@@ -83,13 +86,13 @@ def test_refusals(there):
     _, truth = there
     write_zarr("other/image.zarr", truth[:100])
     with pytest.raises(InputError, match=r"150 rows x 190 columns and its labels 100 rows"):
-        scale.evaluate("model.hedge", "image.zarr", "other/image.zarr")
+        jobs.evaluate(jobs.EvaluateRequest("model.hedge", "image.zarr", "other/image.zarr"))
     write_zarr("none/image.zarr", np.full_like(truth, 255))
     with pytest.raises(InputError, match="have no labelled pixel"):
-        scale.evaluate("model.hedge", "image.zarr", "none/image.zarr")
+        jobs.evaluate(jobs.EvaluateRequest("model.hedge", "image.zarr", "none/image.zarr"))
     write_zarr("unknown/image.zarr", np.full_like(truth, 9))
     with pytest.raises(InputError, match=r"of unknown class, values 9"):
-        scale.evaluate("model.hedge", "image.zarr", "unknown/image.zarr")
+        jobs.evaluate(jobs.EvaluateRequest("model.hedge", "image.zarr", "unknown/image.zarr"))
 
 
 def test_the_command_line(there, stack, hedgerow):
@@ -127,7 +130,7 @@ def test_parts_are_scored_by_workers(there, stack, monkeypatch):
 
     client = Namespace(submit=lambda work, content, **options: work(content))
     monkeypatch.setattr(cluster, "side_by_side", side_by_side)
-    who = evaluating._on(client, evaluating.content_of(stack), "cpu")
+    who = evaluating.tables_on(client, content_of(stack), "cpu")
     pair = pairs.large_pair(stack, "image.zarr", "labels/image.zarr")
     tables = list(who(pair, Region(0, 150, 0, 190).cells(64)))
     np.testing.assert_array_equal(sum(tables), hr.evaluate(stack, image, truth).confusion)

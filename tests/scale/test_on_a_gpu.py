@@ -7,7 +7,8 @@ torch = pytest.importorskip("torch")
 distributed = pytest.importorskip("distributed")
 
 import hedgerow as hr
-from hedgerow.scale import batches, cluster
+from hedgerow import jobs
+from hedgerow.scale import cluster
 from helpers.deep import equal_weights, pictures, small_deep, small_net
 from helpers.files import listing, write
 from helpers.large import levels_of, picture, write_zarr
@@ -74,9 +75,9 @@ def test_files_are_computed_on_the_gpu_of_a_worker(two, used, tmp_path, monkeypa
     hr.save(made("network"), "model.hedge")
     for i in range(6):
         write(tmp_path / "in" / f"{i}.png", picture(seed=i))
-    bytes_used = used(lambda: batches.predict_batch("model.hedge", "in", "out", client=two, device="auto"))
+    bytes_used = used(lambda: jobs.predict(jobs.PredictRequest("model.hedge", "in", "out", workers=two, device="auto")))
     assert min(bytes_used) > 0
-    batches.predict_batch("model.hedge", "in", "here", device="cuda")
+    jobs.predict(jobs.PredictRequest("model.hedge", "in", "here", device="cuda"))
     assert listing(tmp_path / "out") == listing(tmp_path / "here")
 
 

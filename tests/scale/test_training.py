@@ -9,7 +9,7 @@ import pytest
 from scipy import ndimage
 
 import hedgerow as hr
-from hedgerow import scale
+from hedgerow import jobs
 from hedgerow.config import ContextConfig, SamplingConfig
 from hedgerow.features import protocol
 from hedgerow.forest import thinned
@@ -76,8 +76,10 @@ def test_the_same_model(tmp_path, n_images, config):
         labels = blobs(n_images, 0, (90, 120))[1]  # blocks: strokes in few images have one level
     expected = hr.fit_stack(images, labels, config)
     said = []
-    found = scale.train(*write_set(tmp_path, images, labels), tmp_path / "a.hedge", config, say=said.append)
-    assert file_content(found.stack) == file_content(expected)
+    found = jobs.train(
+        jobs.TrainRequest(*write_set(tmp_path, images, labels), tmp_path / "a.hedge", config=config), say=said.append
+    )
+    assert file_content(found.model) == file_content(expected)
     assert any("of their pixels are kept" in one for one in said)
 
 
@@ -95,16 +97,16 @@ def test_the_same_model_with_other_settings(tmp_path, changes):
     images, labels = scribbled(5, seed=3)
     config = replace(CONTEXT, **changes)
     expected = hr.fit_stack(images, labels, config)
-    found = scale.train(*write_set(tmp_path, images, labels), tmp_path / "a.hedge", config)
-    assert file_content(found.stack) == file_content(expected)
+    found = jobs.train(jobs.TrainRequest(*write_set(tmp_path, images, labels), tmp_path / "a.hedge", config=config))
+    assert file_content(found.model) == file_content(expected)
 
 
 def test_statistics_of_many_squares_are_those_of_some(tmp_path, monkeypatch):
     monkeypatch.setattr(protocol, "MOST_CELLS", 3)
     images, labels = scribbled(5, seed=4)
     expected = hr.fit_stack(images, labels, STROKES)
-    found = scale.train(*write_set(tmp_path, images, labels), tmp_path / "a.hedge", STROKES)
-    assert file_content(found.stack) == file_content(expected)
+    found = jobs.train(jobs.TrainRequest(*write_set(tmp_path, images, labels), tmp_path / "a.hedge", config=STROKES))
+    assert file_content(found.model) == file_content(expected)
     assert sum(map(len, protocol.counted_cells([(90, 120)] * 5))) == 3
     assert [len(some) for some in protocol.counted_cells([(64, 64), (65, 64)])] == [1, 2]
 
@@ -117,8 +119,10 @@ def test_own_channels(tmp_path):
     for i, (one, label) in enumerate(zip(planes, labels, strict=True)):
         write(tmp_path / "images" / f"{i}.npy", one)
         write(tmp_path / "labels" / f"{i}.png", label)
-    found = scale.train(str(tmp_path / "images"), str(tmp_path / "labels"), tmp_path / "a.hedge", config)
-    assert file_content(found.stack) == file_content(expected)
+    found = jobs.train(
+        jobs.TrainRequest(str(tmp_path / "images"), str(tmp_path / "labels"), tmp_path / "a.hedge", config=config)
+    )
+    assert file_content(found.model) == file_content(expected)
 
 
 def test_whether_zero_is_unlabelled_is_asked_where_there_is_paint(tmp_path, monkeypatch):
@@ -132,10 +136,12 @@ def test_whether_zero_is_unlabelled_is_asked_where_there_is_paint(tmp_path, monk
     for i, (image, label) in enumerate(zip(images, labels, strict=True)):
         write_zarr(tmp_path / "images" / f"{i}.zarr", image, chunks=(32, 32))
         write_zarr(tmp_path / "labels" / f"{i}.zarr", label, chunks=(32, 32))
-    found = scale.train(
-        str(tmp_path / "images"), str(tmp_path / "labels"), tmp_path / "a.hedge", STROKES, unlabelled="auto"
+    found = jobs.train(
+        jobs.TrainRequest(
+            str(tmp_path / "images"), str(tmp_path / "labels"), tmp_path / "a.hedge", config=STROKES, unlabelled="auto"
+        )
     )
-    assert file_content(found.stack) == file_content(hr.fit_stack(images, labels, STROKES, unlabelled=0))
+    assert file_content(found.model) == file_content(hr.fit_stack(images, labels, STROKES, unlabelled=0))
 
 
 def test_pictures_count_as_much_too(tmp_path, monkeypatch):
@@ -146,7 +152,10 @@ def test_pictures_count_as_much_too(tmp_path, monkeypatch):
         write(tmp_path / "labels" / f"{i}.png", label)
     monkeypatch.setattr("PIL.Image.MAX_IMAGE_PIXELS", 1000)
     said = []
-    scale.train(str(tmp_path / "images"), str(tmp_path / "labels"), tmp_path / "a.hedge", STROKES, say=said.append)
+    jobs.train(
+        jobs.TrainRequest(str(tmp_path / "images"), str(tmp_path / "labels"), tmp_path / "a.hedge", config=STROKES),
+        say=said.append,
+    )
     assert any("of their pixels are kept" in one for one in said)
 
 
@@ -160,7 +169,7 @@ def test_only_what_is_needed_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(
         type(bank), "raw_in", lambda self, image, region: computed.append(region) or raw_in(self, image, region)
     )
-    scale.train(*write_set(tmp_path, images, labels), tmp_path / "a.hedge", STROKES)
+    jobs.train(jobs.TrainRequest(*write_set(tmp_path, images, labels), tmp_path / "a.hedge", config=STROKES))
     assert sum(region.height * region.width for region in computed) < 0.15 * images[0].size
 
 
@@ -168,11 +177,15 @@ def test_settings_that_need_whole_images_get_them(tmp_path, monkeypatch):
     images, labels = scribbled(2)
     said = []
     config = replace(STROKES, augment=hr.AugmentConfig(copies=1))
-    found = scale.train(*write_set(tmp_path, images, labels), tmp_path / "a.hedge", config, say=said.append)
-    assert file_content(found.stack) == file_content(hr.fit_stack(images, labels, config))
+    found = jobs.train(
+        jobs.TrainRequest(*write_set(tmp_path, images, labels), tmp_path / "a.hedge", config=config), say=said.append
+    )
+    assert file_content(found.model) == file_content(hr.fit_stack(images, labels, config))
     assert any("whole images are kept: parts of images are not enough for altered copies" in one for one in said)
     monkeypatch.setattr(training, "WORTH", 0.001)
-    scale.train(*write_set(tmp_path, images, labels), tmp_path / "b.hedge", STROKES, say=said.append)
+    jobs.train(
+        jobs.TrainRequest(*write_set(tmp_path, images, labels), tmp_path / "b.hedge", config=STROKES), say=said.append
+    )
     assert any("most of the pixels" in one for one in said)
 
 

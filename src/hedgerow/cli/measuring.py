@@ -73,11 +73,12 @@ def measure(
 
     Example: hedgerow measure segmented/ -o table.csv --images new_photos/ --background 0
     """
-    found = jobs.measure(
+    request = jobs.MeasureRequest(
         labels, output, totals=totals, images=images, confidence=confidence, classes=classes, background=background,
         min_size=min_size, fill_holes=fill_holes, split=split, connectivity=4 if connectivity == "4" else 8,
         pages=pages, overwrite=overwrite,
     )  # fmt: skip
+    found = jobs.measure(request)
     print(f"{found.n_objects:,} object(s) of {found.n_images} label map(s) in {found.objects}")
     print(f"totals by image and class in {found.totals}")
     return {

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from hedgerow import extras, scale
+from hedgerow import extras
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.files import one_line
 
@@ -55,8 +55,7 @@ def paint(
         if not no_browser:
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
-    makers = {"train": scale.train, "report": scale.report, "predict_large": scale.predict_large}
-    run(opened, listening, host, ready, makers)
+    run(opened, listening, host, ready)
     print(f"what was painted is kept in {opened.folder}")
 
 

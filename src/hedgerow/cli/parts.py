@@ -1,6 +1,7 @@
 """Arguments and options that several commands have."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -54,16 +55,16 @@ Overwrite = Annotated[
 ]
 
 
-def output_option(about: str) -> Any:
-    """The option --output of a command."""
-    return typer.Option("--output", "-o", metavar="PATH", parser=_output_path, help=about)
+def output_option(about: str, kind: type = Path) -> Any:
+    """The option --output of a command. kind: `str` where it may be an address, which a path would spoil"""
+    return typer.Option("--output", "-o", metavar="PATH", parser=partial(_output, kind), help=about)
 
 
-def _output_path(text: str) -> Path:
+def _output(kind: type, text: str) -> Any:
     """The name that was given; an empty one is not the current folder."""
     if not text:
         raise InputError("--output is empty; give a name, or . for the current folder.")
-    return Path(text)
+    return kind(text)
 
 
 def read_settings(file: Path | None, default: Config, **options: Any) -> Config:

@@ -5,13 +5,16 @@ from typing import Annotated, Any
 
 import typer
 
-from hedgerow import jobs, scale
+from hedgerow import jobs
 from hedgerow.cli.common import Result
 from hedgerow.cli.parts import Images, Labels, Model, Overwrite, Pages, output_option
 from hedgerow.deep.record import held_words
 from hedgerow.errors import InputError
 from hedgerow.files import megabytes
 from hedgerow.images.pairing import told_apart
+from hedgerow.io import model_file
+from hedgerow.io.describe import description
+from hedgerow.predict.devices import system as system_description
 
 
 def report(
@@ -36,10 +39,11 @@ def report(
     Example: hedgerow report net.hedge test_photos/ test_painted/ -o report.html --also small.hedge
     """
     models = [model, *(also or [])]
-    n_images = scale.report(
+    request = jobs.ReportRequest(
         models, *told_apart([*images, labels]), output, background=background, title=title, pages=pages,
-        overwrite=overwrite, say=print,
+        overwrite=overwrite,
     )  # fmt: skip
+    n_images = jobs.report(request, say=print)
     print(f"{output}: {n_images} image(s), {megabytes(output.stat().st_size)}; open it in a browser")
     return {"page": str(output), "bytes": output.stat().st_size, "images": n_images}
 
@@ -61,7 +65,7 @@ def look(
 
     Example: hedgerow look net.hedge photo.png -o inside.png
     """
-    shown = jobs.look(model, image, output, truth=truth, classes=classes, pages=pages, overwrite=overwrite)
+    shown = jobs.look(jobs.LookRequest(model, image, output, truth, classes, pages, overwrite))
     print(f"{output}: {len(shown.classes)} classes, {shown.n_levels} level(s)")
     return {"figure": str(output), "classes": list(shown.classes), "levels": shown.n_levels}
 
@@ -78,7 +82,7 @@ def info(
     """
     if system == (model is not None):
         raise InputError("give either a model file, or --system to see what there is to compute with.")
-    values = jobs.system() if model is None else jobs.describe(model)
+    values: dict[str, Any] = system_description() if model is None else description(model_file.load(model))
     if model is None:
         print("\n".join(f"{name}: {text}" for name, text in values.items()))
     else:

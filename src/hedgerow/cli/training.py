@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from hedgerow import jobs, scale
+from hedgerow import jobs
 from hedgerow.cli.common import Result
-from hedgerow.cli.large import Cluster, Workers, client_of
+from hedgerow.cli.large import Cluster, Workers, workers_of
 from hedgerow.cli.parts import (
     Cache,
     Device,
@@ -93,36 +93,28 @@ def train(
     Example: hedgerow train photos/ painted/ -o model.hedge
     Better:  hedgerow train photos/ painted/ -o model.hedge --effort best
     """
-    options = {"n_levels": levels, "n_trees": trees, "features": features, "reserve": reserve, "seed": seed}
-    if effort == "fast" and (minutes is not None or device != "cpu" or restart):
-        raise ConfigError("--minutes, --device and --restart are for --effort good or best; forests take seconds.")
-    client = client_of(workers, cluster)
-    if effort != "fast" and client is not None:
-        raise ConfigError("--workers and --cluster grow forests; give them without --effort.")
-    if effort != "fast":
-        fitted = jobs.train_with_effort(
-            *told_apart([*images, labels]), output, effort, None if config is None else StackConfig.read(config),
-            minutes=minutes, device=device, restart=restart, changes=given(options), layers=_names(layers),
-            unlabelled=_unlabelled(unlabelled), max_classes=max_classes, pages=pages, overwrite=overwrite,
-            keep=[] if config is None else [config], say=print,
-        )  # fmt: skip
-        print(f"{output}: {megabytes(fitted.n_bytes)}")
-        return {"model": str(output), "bytes": fitted.n_bytes, "stages": [asdict(stage) for stage in fitted.stages]}
-    trained = scale.train(
-        *told_apart([*images, labels]), output, None if config is None else StackConfig.read(config),
-        changes=given(options), layers=_names(layers), unlabelled=_unlabelled(unlabelled), max_classes=max_classes,
-        pages=pages, overwrite=overwrite, keep=[] if config is None else [config], say=print, client=client,
+    changes = {"n_levels": levels, "n_trees": trees, "features": features, "reserve": reserve, "seed": seed}
+    request = jobs.TrainRequest(
+        *told_apart([*images, labels]), output, effort,
+        config=None if config is None else StackConfig.read(config), changes=given(changes), layers=_names(layers),
+        minutes=minutes, device=device, restart=restart, workers=workers_of(workers, cluster),
+        unlabelled=_unlabelled(unlabelled), max_classes=max_classes, pages=pages,
+        keep=[] if config is None else [config], overwrite=overwrite,
     )  # fmt: skip
-    if trained.stack.n_levels < len(trained.held_out):
-        print(f"levels after {trained.stack.n_levels} are left out, since they do not help")
+    trained = jobs.train(request, say=print)
+    result: Result = {"model": str(output), "bytes": trained.n_bytes}
+    if trained.stages:
+        print(f"{output}: {megabytes(trained.n_bytes)}")
+        return {**result, "stages": [asdict(stage) for stage in trained.stages]}
+    if trained.model.n_levels < len(trained.held_out):
+        print(f"levels after {trained.model.n_levels} are left out, since they do not help")
     if trained.reserved is not None:
         print(f"mean Dice {trained.reserved['mean_dice']:.3f} on {trained.reserved['n_images']} reserved image(s)")
     print(f"{output}: {megabytes(trained.n_bytes)}")
     return {
-        "model": str(output),
-        "bytes": trained.n_bytes,
-        "images": trained.stack.settings["n_images"],
-        "classes": list(trained.stack.classes),
+        **result,
+        "images": trained.model.settings["n_images"],
+        "classes": list(trained.model.classes),
         "held_out_mean_dice": trained.held_out,
     }
 
@@ -203,11 +195,12 @@ def refine(
     settings = read_settings(
         config, PRESETS[preset](), n_steps=steps, stride=stride, seed=seed, train_encoder=train_encoder or None
     )
-    refined = jobs.refine(
+    request = jobs.RefineRequest(
         model, *told_apart([*images, labels]), output, settings, split=split, sharpness=_sharpness(sharpness),
         validation=validation, unlabelled=unlabelled, pages=pages, device=device, restart=restart, overwrite=overwrite,
-        keep=[] if config is None else [config], say=print,
+        keep=[] if config is None else [config],
     )  # fmt: skip
+    refined = jobs.refine(request, say=print)
     record = refined.net.refinements[-1]
     _print_scores(record)
     print(f"{output}: {megabytes(refined.n_bytes)}")
@@ -276,10 +269,11 @@ def back(
 
     Example: hedgerow back net.hedge photos/ -o small.hedge
     """
-    found = jobs.back(
+    request = jobs.BackRequest(
         model, output, images or None, method, stride=stride, tolerance=tolerance, pages=pages, device=device,
         overwrite=overwrite,
     )  # fmt: skip
+    found = jobs.back(request)
     leaves = sum(forest.n_leaves for forest in found.stack.levels)
     print(f"{found.stack.n_levels} level(s), {leaves:,} leaves, votes by {method}")
     if found.stack.is_soft:

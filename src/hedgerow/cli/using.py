@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from hedgerow import jobs, scale
+from hedgerow import jobs
 from hedgerow.cli.common import Result, Unfinished
 from hedgerow.cli.large import (
     AnyDevice,
@@ -17,22 +17,23 @@ from hedgerow.cli.large import (
     PixelSize,
     Region,
     Workers,
-    client_of,
-    predict_one,
-    refuse_for_folders,
+    workers_of,
 )
 from hedgerow.cli.measuring import Background, Connectivity, FillHoles, MinSize, Split
 from hedgerow.cli.parts import Cache, Device, Images, Labels, Model, Overwrite, Pages, Unlabelled, output_option
 from hedgerow.cli.usage import MORE, OBJECTS
 from hedgerow.files import megabytes
 from hedgerow.images.pairing import told_apart
-from hedgerow.scale.names import is_large_result
+from hedgerow.predict.batch import Predicted
+from hedgerow.scale.predicting import PredictedLarge
 
 
 def predict(
     model: Model,
     images: Images,
-    output: Annotated[Path, output_option("Folder for the results; or for one image of any size, OME-Zarr or TIFF.")],
+    output: Annotated[
+        str, output_option("Folder for the results; or for one image of any size, OME-Zarr or TIFF.", kind=str)
+    ],
     overlay: Annotated[
         bool, typer.Option("--overlay", help="Also write the image tinted and outlined by its classes.")
     ] = False,
@@ -96,25 +97,28 @@ def predict(
 
     Example: hedgerow predict model.hedge new_photos/ -o segmented/ --proba
     """
-    if is_large_result(output):
-        others = {"--overlay": overlay, "--measure": measure, "--outlines": outlines, "--min-size": min_size,
-                   "--fill-holes": fill_holes, "--split": split, "--format": format}  # fmt: skip
-        maps = {"labels": not no_labels, "proba": proba, "confidence": confidence, "entropy": entropy}
-        return predict_one(
-            model, images, output, others, what=[name for name, is_asked in maps.items() if is_asked], dtype=proba_type,
-            level=level, pixel_size=pixel_size, pages=pages, region=region, mask=mask, tile=tile, device=device,
-            client=client_of(workers, cluster), overwrite=overwrite,
-        )  # fmt: skip
-    refuse_for_folders(level=level, pixel_size=pixel_size, region=region, mask=mask, no_labels=no_labels)
-    found = scale.predict_batch(
-        model, images, output, client=client_of(workers, cluster),
-        overlay=overlay, proba=proba, confidence=confidence, entropy=entropy, dtype=proba_type,
-        format=format, measure=measure, outlines=outlines or (), object_type=object_type, background=background,
-        min_size=min_size, fill_holes=fill_holes, split=split, connectivity=4 if connectivity == "4" else 8, tile=tile,
-        pages=pages, device=device, overwrite=overwrite, say=print,
+    request = jobs.PredictRequest(
+        model, images, output, labels=not no_labels, proba=proba, confidence=confidence, entropy=entropy,
+        dtype=proba_type, tile=tile, pages=pages, device=device, workers=workers_of(workers, cluster),
+        overwrite=overwrite, overlay=overlay, format=format, measure=measure, outlines=outlines or (),
+        object_type=object_type, background=background, min_size=min_size, fill_holes=fill_holes, split=split,
+        connectivity=4 if connectivity == "4" else 8, level=level, pixel_size=pixel_size, region=region, mask=mask,
     )  # fmt: skip
+    predicted = jobs.predict(request, say=print)
+    if isinstance(predicted, PredictedLarge):
+        return _large_result(predicted)
+    return _folder_result(predicted, output)
+
+
+def _large_result(found: PredictedLarge) -> Result:
+    resumed = f", {found.n_resumed:,} of {found.n_shards:,} shards by an earlier run" if found.n_resumed else ""
+    print(f"{found.size[0]:,} x {found.size[1]:,} pixels predicted into {', '.join(found.results.values())}{resumed}")
+    return {"results": found.results, "size": list(found.size), "shards": found.n_shards, "resumed": found.n_resumed}
+
+
+def _folder_result(found: Predicted, output: str) -> Result:
     failures = found.failures
-    result = {"output": str(output), "images": found.n_images, "failures": list(failures)}
+    result: Result = {"output": output, "images": found.n_images, "failures": list(failures)}
     if found.n_objects is not None:
         result["objects"] = found.n_objects
     objects = "" if found.n_objects is None else f", {found.n_objects:,} object(s) measured"
@@ -152,11 +156,12 @@ def evaluate(
 
     Example: hedgerow evaluate model.hedge test_photos/ test_painted/
     """
-    found = scale.evaluate(
+    request = jobs.EvaluateRequest(
         model, *told_apart([*images, labels]), json_file, csv=csv_file, background=background, unlabelled=unlabelled,
-        pages=pages, level=level, pixel_size=pixel_size, device=device, client=client_of(workers, cluster),
+        pages=pages, level=level, pixel_size=pixel_size, device=device, workers=workers_of(workers, cluster),
         overwrite=overwrite,
     )  # fmt: skip
+    found = jobs.evaluate(request)
     scores = found.scores
     print(scores)
     print(f"mean Dice {scores.mean_dice:.4f}, balanced accuracy {scores.balanced_accuracy:.4f}")
@@ -187,7 +192,7 @@ def export(
 
     Example: hedgerow export model.hedge -o model.c --to c
     """
-    written = jobs.export(model, to, output, filters=not no_filters, name=name, overwrite=overwrite)
+    written = jobs.export(jobs.ExportRequest(model, to, output, not no_filters, name, overwrite))
     for path in written.files:
         print(f"{path}: {megabytes(path.stat().st_size)}")
     if written.compile is not None:

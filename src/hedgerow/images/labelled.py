@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -36,7 +37,7 @@ class LabelledImage:
     group: np.ndarray | None = None
     is_copy: bool = False
 
-    @property
+    @cached_property
     def mark(self) -> str:
         """16 digits that tell this image from any other, whatever its labels: models remember what they have seen."""
         return fingerprint(self.planes)[:16]

@@ -9,10 +9,35 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import ndimage
 
+from hedgerow.errors import QuestionError
+from hedgerow.progress import Say
+
+UNLABELLED = 255  # unless said otherwise
 NEARLY_ALL = 0.9  # of the pixels: a class with more may be what nobody painted
 TOUCHING = 0.05  # of the paint's outline: classes painted by hand lie apart, classes of a full label map touch
 LONG = 8.0  # times as long as wide: strokes are, whole objects are not (a disc of pixels has about 5 by this measure)
 LITTLE = 0.01  # of the pixels: so little paint is strokes, whatever its shape
+
+
+def unlabelled_value(maps: Sequence[np.ndarray], asked: int | str | None, say: Say) -> int:
+    """The label value that means "no label": as given; else by what label maps (H,W) look like, decided or asked."""
+    if isinstance(asked, int):
+        return asked
+    found = unpainted_value(maps, UNLABELLED)
+    if found is None:
+        return UNLABELLED
+    if asked == "auto":
+        say(f"{found} is taken for unlabelled: it has nearly all pixels, and the other classes look like strokes")
+        return found
+    part = sum(int((labels == found).sum()) for labels in maps) / sum(labels.size for labels in maps)
+    raise QuestionError(
+        f"the labels have the value {found} at {part:.1%} of all pixels, and the other classes look like strokes: was"
+        " nothing painted there?",
+        [
+            (f"If so, {found} means unlabelled", f"--unlabelled {found}", f"unlabelled={found}"),
+            (f"if {found} is a class of its own", f"--unlabelled {UNLABELLED}", f"unlabelled={UNLABELLED}"),
+        ],
+    )
 
 
 def unpainted_value(maps: Sequence[np.ndarray], unlabelled: int) -> int | None:

@@ -1,15 +1,24 @@
-"""Jobs: from files to files, as the command line, a page or a cluster calls them. None of them prints.
+"""Jobs: from files to files, as the command line, the page and workers do them. None of them prints.
 
-What takes long reports through `progress` (None: a bar on the terminal); what is worth knowing at once goes to `say`.
+Each job is a function of one request, a frozen dataclass that holds everything the job needs. What takes long reports
+through `progress` (None: a bar on the terminal); what is worth knowing at once goes to `say`.
 """
 
 from hedgerow.lazy import attach
 
 # Each module is loaded when its job is first used, so that importing this package is instant.
 _HOMES = {
+    "BackRequest": "mapping_back",
+    "EvaluateRequest": "evaluating",
+    "ExportRequest": "exporting",
+    "LookRequest": "looking",
+    "MeasureRequest": "measuring",
+    "PredictRequest": "predicting",
+    "RefineRequest": "refining",
+    "ReportRequest": "reporting",
+    "TrainRequest": "training",
     "add_encoder": "encoding",
     "back": "mapping_back",
-    "describe": "describing",
     "encoders": "encoding",
     "evaluate": "evaluating",
     "export": "exporting",
@@ -19,9 +28,7 @@ _HOMES = {
     "refine": "refining",
     "report": "reporting",
     "run_demo": "demo",
-    "system": "describing",
     "train": "training",
-    "train_with_effort": "effort",
 }
 
 __all__ = sorted(_HOMES)

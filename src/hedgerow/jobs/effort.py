@@ -10,16 +10,15 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from hedgerow import extras
 from hedgerow.config import RefineConfig, StackConfig
 from hedgerow.errors import ConfigError
 from hedgerow.features.registry import layout_of
-from hedgerow.files import PathLike
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import grow_stack
 from hedgerow.forest.choosing import settings_for
@@ -27,10 +26,6 @@ from hedgerow.forest.groups import GroupsOf
 from hedgerow.forest.samples import reserve
 from hedgerow.images.labelled import Images, LabelledImage, LabelledSet, labelled_set
 from hedgerow.images.legend import Legend
-from hedgerow.images.pairing import FilesSpec
-from hedgerow.images.reading import Pages
-from hedgerow.io import model_file
-from hedgerow.jobs.inputs import Say, unsaid
 from hedgerow.jobs.plans import (
     EFFORTS,
     allowed_seconds,
@@ -40,12 +35,11 @@ from hedgerow.jobs.plans import (
     seconds_for_networks,
     stage_seconds,
 )
-from hedgerow.jobs.stage_files import StageFiles, forget
-from hedgerow.jobs.training import Reading, prepared
+from hedgerow.jobs.stage_files import StageFiles
 from hedgerow.jobs.whole_plan import WholePlan
 from hedgerow.predict.devices import check_device
 from hedgerow.predict.evaluate import score
-from hedgerow.progress import Report, duration, reporting
+from hedgerow.progress import Report, Say, duration, quiet, reporting
 
 if TYPE_CHECKING:
     from hedgerow.deep.adapting import Choice
@@ -76,18 +70,20 @@ class Stage:
     seconds: float
     kept: bool = True
 
+    def __str__(self) -> str:
+        taken = duration(self.seconds)
+        if self.before is None or self.after is None:
+            return f"{self.name}: nothing was held out to score it ({taken})"
+        helps = "" if self.kept else "; it does not help, so the model is that of before"
+        return f"{self.name}: held-out mean Dice {self.before:.3f} -> {self.after:.3f} ({taken}){helps}"
+
 
 @dataclass
 class Fitted:
-    """The model, what each stage brought, and the size of its file, if it was written."""
+    """The model, and what each stage brought."""
 
     model: ForestStack | StackNet | DeepStack
     stages: list[Stage] = field(default_factory=list)
-    n_bytes: int = 0
-
-    def text(self) -> str:
-        """A line for each stage."""
-        return "\n".join(map(_line, self.stages))
 
 
 def fit(
@@ -122,47 +118,6 @@ def fit(
     return fit_labelled(labelled, settings, effort, minutes=minutes, device=device, say=say, progress=progress).model
 
 
-def train_with_effort(
-    images: FilesSpec,
-    labels: FilesSpec,
-    output: PathLike,
-    effort: Effort = "good",
-    config: StackConfig | None = None,
-    *,
-    minutes: float | None = None,
-    device: str = "cpu",
-    restart: bool = False,
-    changes: Mapping[str, Any] | None = None,
-    layers: Sequence[str] = (),
-    unlabelled: int | str | None = None,
-    max_classes: int = 64,
-    pages: Pages = None,
-    keep: Iterable[PathLike] = (),
-    overwrite: bool = False,
-    say: Say = unsaid,
-    progress: Report | None = None,
-) -> Fitted:
-    """`fit` from files to a file; what is not named there as in `train`.
-
-    The state is kept in a folder beside the output, so a run that was interrupted goes on when the same job is called
-    again; restart: forget it
-    """
-    check_effort(effort, minutes)
-    labelled, settings, output = prepared(
-        images, labels, output, config, Reading(unlabelled, max_classes, pages), changes=changes, layers=layers,
-        keep=keep, overwrite=overwrite, say=say,
-    )  # fmt: skip
-    folder = output.with_name(output.name + ".work")
-    if restart:
-        forget(folder)
-    fitted = fit_labelled(
-        labelled, settings, effort, minutes=minutes, device=device, folder=folder, say=say, progress=progress
-    )
-    fitted.n_bytes = model_file.save(fitted.model.to("cpu"), output)
-    forget(folder)
-    return fitted
-
-
 def fit_labelled(
     labelled: LabelledSet,
     config: StackConfig,
@@ -171,7 +126,7 @@ def fit_labelled(
     minutes: float | None = None,
     device: str = "cpu",
     folder: Path | None = None,
-    say: Say = unsaid,
+    say: Say = quiet,
     progress: Report | None = None,
 ) -> Fitted:
     """`fit` on labelled images. folder: keeps what was done; the caller removes it once the model is safe"""
@@ -192,7 +147,7 @@ def fit_labelled(
         marks = tuple(image.mark for image in reserved)
         run = _Run(labelled, config, marks, device, begun, allowed, minutes is not None, files, say, plan)
         fitted = run.fast() if effort == "fast" else run.good() if effort == "good" else run.best()
-    say(fitted.text())
+    say("\n".join(map(str, fitted.stages)))
     if reserved:
         dice = score(fitted.model, replace(labelled, images=reserved), progress).mean_dice
         say(f"mean Dice {dice:.3f} on {len(reserved)} reserved image(s)")
@@ -364,11 +319,3 @@ class _Run:
             net = refined.to(self.device)
         self.stages.append(Stage("refinement", choice.stack, choice.refined, time.monotonic() - begun, helps))
         return net, choice
-
-
-def _line(stage: Stage) -> str:
-    taken = duration(stage.seconds)
-    if stage.before is None or stage.after is None:
-        return f"{stage.name}: nothing was held out to score it ({taken})"
-    helps = "" if stage.kept else "; it does not help, so the model is that of before"
-    return f"{stage.name}: held-out mean Dice {stage.before:.3f} -> {stage.after:.3f} ({taken}){helps}"

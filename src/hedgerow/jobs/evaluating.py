@@ -3,20 +3,29 @@
 import json
 import math
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from hedgerow.errors import InputError
 from hedgerow.files import PathLike, write_text
 from hedgerow.images.metrics import Scores
 from hedgerow.images.object_tables import csv_text
-from hedgerow.images.pairing import FilesSpec, pair_files
+from hedgerow.images.pairing import FilesSpec, Pair, pair_files
 from hedgerow.images.reading import Pages
 from hedgerow.io import model_file
 from hedgerow.jobs.inputs import checked_output, files_of, read_for
 from hedgerow.predict.evaluate import pooled, score_each
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report
+from hedgerow.scale import cluster
+from hedgerow.scale.cluster import Workers
+from hedgerow.scale.evaluating import Tables, summed_table, tables_here, tables_on
+from hedgerow.scale.models import content_of
+from hedgerow.scale.pairs import has_address, large_pair, split_by_size
 
 
 @dataclass(frozen=True)
@@ -39,67 +48,102 @@ class Evaluated:
         return values
 
 
-def evaluate(
-    model: PathLike,
-    images: FilesSpec,
-    labels: FilesSpec,
-    output: PathLike | None = None,
-    *,
-    csv: PathLike | None = None,
-    background: int | None = None,
-    unlabelled: int | None = None,
-    pages: Pages = None,
-    device: str = "cpu",
-    overwrite: bool = False,
-    progress: Report | None = None,
-) -> Evaluated:
-    """Score a model's predictions; with `output`, the scores are written there as JSON.
-
-    csv:        also write the scores of each image here, as a table
-    unlabelled: the label value that means "no label"; None: the one the model was trained with
-    pages:      which pages of image files to read, see `read_image`
-    """
-    loaded = model_file.load(model).to(device)
-    pairs = pair_files(images, labels)
-    written = Written(output, csv, background).checked(model, loaded, files_of(pairs), overwrite)
-    labelled = read_for(loaded, pairs, unlabelled, pages)
-    n_known = sum(image.mark in loaded.known.seen for image in labelled)
-    each = score_each(loaded, labelled, progress)
-    return written.write(loaded, [pair.image.name for pair in pairs], each, n_known)
-
-
 @dataclass(frozen=True)
-class Written:
-    """What is written of scores: all of them as JSON, those of each image as a table; and the class to leave out."""
+class EvaluateRequest:
+    """Labelled images to score a model on.
 
-    output: PathLike | None
-    csv: PathLike | None
-    background: int | None
+    images, labels: folders, files or globs; or one image and its labels by their addresses
+    output:      also write the scores here as JSON
+    csv:         also write the scores of each image here, as a table
+    background:  class to leave out of a second balanced accuracy
+    unlabelled:  the label value that means "no label"; None: the one the model was trained with
+    pages:       which pages of image files to read, see `read_image`
+    level, pixel_size: which level of a pyramid, by number or by micrometres; labels of that size must be among theirs
+    workers:     who predicts images larger than memory: a number of processes, the address of a Dask scheduler, or a
+                 client; None: this process
+    overwrite:   also overwrite existing files that Hedgerow did not write
+    """
 
-    def checked(self, model: PathLike, loaded: Model, files: Sequence[PathLike], overwrite: bool) -> "Written":
-        """The same, if it can be written."""
-        output, csv, background = self.output, self.csv, self.background
-        if output is not None:
-            output = checked_output(output, [model, *files], "scores.json", overwrite=overwrite)
-        if csv is not None:
-            csv = checked_output(csv, [model, *files], "scores.csv", overwrite=overwrite)
-            if csv == output:
-                raise InputError(f"{csv} is to hold both the scores and those of each image; give two names.")
-        if background is not None and background not in loaded.classes:
-            known = ", ".join(map(str, loaded.classes))
-            raise InputError(f"the background is {background}; it must be one of the classes of {model}: {known}.")
-        return Written(output, csv, background)
+    model: PathLike
+    images: FilesSpec
+    labels: FilesSpec
+    output: PathLike | None = None
+    csv: PathLike | None = None
+    background: int | None = None
+    unlabelled: int | None = None
+    pages: Pages = None
+    level: int = 0
+    pixel_size: float | None = None
+    device: str = "cpu"
+    workers: Workers | None = None
+    overwrite: bool = False
 
-    def write(self, model: Model, names: Sequence[str], each: Sequence[Scores], n_known: int) -> Evaluated:
-        """The scores of images of these names, pooled and written."""
-        scores = pooled(model, each)
-        other = None if self.background is None else scores.balanced_accuracy_without(self.background)
-        found = Evaluated(scores, n_known, other)
-        if self.output is not None:
-            write_text(self.output, json.dumps(found.to_dict(), indent=2))
-        if self.csv is not None:
-            write_text(self.csv, csv_text(_table(names, each, scores)))
-        return found
+
+def evaluate(request: EvaluateRequest, *, progress: Report | None = None) -> Evaluated:
+    """Score a model's predictions, pooled over all images; of large images only what is labelled is read."""
+    model = model_file.load(request.model)
+    names, small, large = _split_by_size(request)
+    files = [str(path) for path in (*files_of(small), *(path for pair in large for path in pair))]
+    output, csv = _checked_outputs(request, model, files)
+    stamp = uuid4().hex
+    wanted = [
+        large_pair(model, *pair, request.unlabelled, request.pages, request.level, request.pixel_size, stamp)
+        for pair in large
+    ]
+    here = model.to(request.device) if small or request.workers is None else model
+    each, n_known = list[Scores](), 0
+    if small:
+        labelled = read_for(here, small, request.unlabelled, request.pages)
+        n_known = sum(image.mark in model.known.seen for image in labelled)
+        each = score_each(here, labelled, progress)
+    with ExitStack() as stack:
+        tables: Tables = partial(tables_here, here)
+        if request.workers is not None and wanted:
+            client = stack.enter_context(cluster.connected(request.workers))
+            tables = tables_on(client, content_of(request.model), request.device)
+        for pair in wanted:
+            each.append(Scores(model.classes, summed_table(pair, model, tables, progress), model.legend.names))
+    scores = pooled(model, each)
+    other = None if request.background is None else scores.balanced_accuracy_without(request.background)
+    evaluated = Evaluated(scores, n_known, other)
+    if output is not None:
+        write_text(output, json.dumps(evaluated.to_dict(), indent=2))
+    if csv is not None:
+        write_text(csv, csv_text(_table(names, each, scores)))
+    return evaluated
+
+
+def _split_by_size(request: EvaluateRequest) -> tuple[list[str], list[Pair], list[tuple[str | Path, str | Path]]]:
+    """Names of all images, those that fit in memory, and the image and labels of each large one."""
+    images, labels = request.images, request.labels
+    if has_address(images, labels):
+        if not (isinstance(images, str) and isinstance(labels, str)):
+            raise InputError("addresses are read one at a time; give one image and its labels.")
+        return [Path(images).name], [], [(images, labels)]
+    pairs = pair_files(images, labels)
+    in_parts = request.level != 0 or request.pixel_size is not None
+    small, large = ([], pairs) if in_parts else split_by_size(pairs)
+    return [pair.image.name for pair in (*small, *large)], small, [(pair.image, pair.label) for pair in large]
+
+
+def _checked_outputs(
+    request: EvaluateRequest, model: Model, files: Sequence[PathLike]
+) -> tuple[Path | None, Path | None]:
+    """Where the scores are written, as JSON and as a table, if they can be."""
+    inputs, overwrite = [request.model, *files], request.overwrite
+    output, csv = None, None
+    if request.output is not None:
+        output = checked_output(request.output, inputs, "scores.json", overwrite=overwrite)
+    if request.csv is not None:
+        csv = checked_output(request.csv, inputs, "scores.csv", overwrite=overwrite)
+        if csv == output:
+            raise InputError(f"{csv} is to hold both the scores and those of each image; give two names.")
+    if request.background is not None and request.background not in model.classes:
+        known = ", ".join(map(str, model.classes))
+        raise InputError(
+            f"the background is {request.background}; it must be one of the classes of {request.model}: {known}."
+        )
+    return output, csv
 
 
 def _table(images: Sequence[str], each: Sequence[Scores], all_images: Scores) -> list[list[object]]:

@@ -20,31 +20,37 @@ class Exported:
     compile: str | None = None
 
 
-def export(
-    model: PathLike,
-    to: str,
-    output: PathLike | None = None,
-    *,
-    filters: bool = True,
-    name: str | None = None,
-    overwrite: bool = False,
-) -> Exported:
-    """Write a model as "c" or "onnx".
+@dataclass(frozen=True)
+class ExportRequest:
+    """A model to write as "c" or "onnx".
 
-    output:  None: beside the model
-    filters: features are computed too; else the caller gives them
-    overwrite: also existing files that Hedgerow did not write
-    name:    C: what names begin with; None: the default of `export_c`
+    output:    None: beside the model
+    filters:   features are computed too; else the caller gives them
+    name:      C: what names begin with; None: the default of `export_c`
+    overwrite: also overwrite existing files that Hedgerow did not write
     """
-    if to != "c" and name is not None:
-        raise ConfigError(f"a name (--name) is for the names in C, and this is {to}; leave it out.")
-    loaded = model_file.load(model)
-    output = Path(model).with_suffix(f".{to}") if output is None else Path(output)
-    for path in (output.with_suffix(".h"), output) if to == "c" else (output,):
-        checked_output(path, [model], f"model.{to}", overwrite=overwrite)
-    if to == "onnx":
-        return Exported((export_onnx(loaded, output, filters=filters),))
-    names = {} if name is None else {"name": name}
+
+    model: PathLike
+    to: str
+    output: PathLike | None = None
+    filters: bool = True
+    name: str | None = None
+    overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        if self.to != "c" and self.name is not None:
+            raise ConfigError(f"a name (--name) is for the names in C, and this is {self.to}; leave it out.")
+
+
+def export(request: ExportRequest) -> Exported:
+    """Write a model for other programs."""
+    model, filters = model_file.load(request.model), request.filters
+    output = Path(request.model).with_suffix(f".{request.to}") if request.output is None else Path(request.output)
+    for path in (output.with_suffix(".h"), output) if request.to == "c" else (output,):
+        checked_output(path, [request.model], f"model.{request.to}", overwrite=request.overwrite)
+    if request.to == "onnx":
+        return Exported((export_onnx(model, output, filters=filters),))
+    names = {} if request.name is None else {"name": request.name}
     return Exported(
-        export_c(loaded, output, **names, filters=filters), compile=f"{COMPILE} -c {shlex.quote(str(output))}"
+        export_c(model, output, **names, filters=filters), compile=f"{COMPILE} -c {shlex.quote(str(output))}"
     )

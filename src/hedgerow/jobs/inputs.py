@@ -1,6 +1,6 @@
 """What the jobs share: files are found, read and checked before long work."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,13 +16,8 @@ from hedgerow.images.pairing import Pair
 from hedgerow.images.reading import Pages, read_input, what_was_read
 from hedgerow.predict.evaluate import labelled_for
 from hedgerow.predict.protocol import Model
+from hedgerow.progress import Say
 from hedgerow.written import check_overwriting
-
-Say = Callable[[str], None]
-
-
-def unsaid(text: str) -> None:
-    """Tells nobody."""
 
 
 def checked_output(

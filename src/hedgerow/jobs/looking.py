@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hedgerow.errors import InputError
@@ -18,30 +19,35 @@ if TYPE_CHECKING:
     from hedgerow.deep.parts import AnyModel
 
 
-def look(
-    model: PathLike,
-    image: PathLike,
-    output: PathLike,
-    *,
-    truth: PathLike | None = None,
-    classes: Sequence[int] | None = None,
-    pages: Pages = None,
-    overwrite: bool = False,
-) -> AnyModel:
-    """Draw what the model of a file says of an image, class by class; returns the model.
+@dataclass(frozen=True)
+class LookRequest:
+    """A figure to draw of what each level of a model says of an image, class by class.
 
-    output:  a name that ends in .png, .pdf or .svg
-    truth:   label map to show beside the predictions
-    classes: class values to show; None: the most frequent
-    pages:   which pages of the image file to read, see `read_image`
+    output:    a name that ends in .png, .pdf or .svg
+    truth:     label map to show beside the predictions
+    classes:   class values to show; None: the most frequent
+    pages:     which pages of the image file to read, see `read_image`
+    overwrite: also overwrite an existing file that Hedgerow did not write
     """
-    loaded = model_file.load(model)
-    files = find_files(image)
+
+    model: PathLike
+    image: PathLike
+    output: PathLike
+    truth: PathLike | None = None
+    classes: Sequence[int] | None = None
+    pages: Pages = None
+    overwrite: bool = False
+
+
+def look(request: LookRequest) -> AnyModel:
+    """Draw the figure; returns the model."""
+    model = model_file.load(request.model)
+    files = find_files(request.image)
     if len(files) != 1:
-        raise InputError(f"{image} holds {len(files)} images; give one.")
-    read = [model, *files, *([] if truth is None else [truth])]
-    output = checked_output(output, read, "inside.png", overwrite=overwrite)
-    labels = None if truth is None else read_labels(truth, legend=loaded.legend or None)
-    picture = read_input(files[0], loaded.features.layout, pages)
-    figures.look(loaded, picture, output, classes=classes, truth=labels, title=files[0].name)
-    return loaded
+        raise InputError(f"{request.image} holds {len(files)} images; give one.")
+    read = [request.model, *files, *([] if request.truth is None else [request.truth])]
+    output = checked_output(request.output, read, "inside.png", overwrite=request.overwrite)
+    truth = None if request.truth is None else read_labels(request.truth, legend=model.legend or None)
+    picture = read_input(files[0], model.features.layout, request.pages)
+    figures.look(model, picture, output, classes=request.classes, truth=truth, title=files[0].name)
+    return model

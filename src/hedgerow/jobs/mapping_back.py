@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hedgerow.deep.deepstack import DeepStack
     from hedgerow.network.stacknet import StackNet
 
-MOST_COMPARED = 4  # images that show what a tolerance changes: the network without one is slow
+N_COMPARED = 4  # images that show what a tolerance changes: the network without one is slow
 
 
 @dataclass(frozen=True)
@@ -39,59 +39,64 @@ class MappedBack:
     changed: float = 0.0
 
 
-def back(
-    model: PathLike,
-    output: PathLike,
-    images: FilesSpec | None = None,
-    method: str = "fitted",
-    *,
-    stride: int = 1,
-    tolerance: float | None = None,
-    pages: Pages = None,
-    device: str = "cpu",
-    overwrite: bool = False,
-    progress: Report | None = None,
-) -> MappedBack:
-    """Map the network of a file back to forests, as `to_forest` does, or a deep stack, as `distil` does, and write them
-    to `output`."""
+@dataclass(frozen=True)
+class BackRequest:
+    """A network to map back to forests.
+
+    images: what "leaf_mean" and "fitted" take their votes from; labels are not needed
+    method, stride, tolerance: as in `to_forest`
+    pages:     which pages of image files to read, see `read_image`
+    overwrite: also overwrite an existing file that Hedgerow did not write
+    """
+
+    model: PathLike
+    output: PathLike
+    images: FilesSpec | None = None
+    method: str = "fitted"
+    stride: int = 1
+    tolerance: float | None = None
+    pages: Pages = None
+    device: str = "cpu"
+    overwrite: bool = False
+
+
+def back(request: BackRequest, *, progress: Report | None = None) -> MappedBack:
+    """Map a network back to forests, as `to_forest` does, or a deep stack, as `distil` does, and write them."""
     extras.require("torch", "mapping back")
     from hedgerow.deep.deepstack import DeepStack
     from hedgerow.network.mapping import to_forest
 
-    loaded = model_file.load(model)
+    loaded = model_file.load(request.model)
     if isinstance(loaded, ForestStack):
-        raise InputError(f"{model} holds forests already; give a network, e.g. of `hedgerow refine`.")
-    files = find_files(images) if images is not None else []
-    output = checked_output(output, [model, *files], overwrite=overwrite)
-    pictures = images_for(loaded, files, pages)
+        raise InputError(f"{request.model} holds forests already; give a network, e.g. of `hedgerow refine`.")
+    files = find_files(request.images) if request.images is not None else []
+    output = checked_output(request.output, [request.model, *files], overwrite=request.overwrite)
+    pictures = images_for(loaded, files, request.pages)
     if isinstance(loaded, DeepStack):
-        stack = _distilled(loaded.to(device), pictures, method, stride, tolerance, progress)
+        stack = _distilled(loaded.to(request.device), pictures, request, progress)
         return MappedBack(stack, model_file.save(stack, output))
-    net = loaded.to(device)
-    stack = to_forest(net, pictures, method, stride=stride, tolerance=tolerance, progress=progress)
+    stack = to_forest(
+        loaded.to(request.device), pictures, request.method, stride=request.stride, tolerance=request.tolerance,
+        progress=progress,
+    )  # fmt: skip
     n_bytes = model_file.save(stack, output)
     if not files or not stack.tolerance:
         return MappedBack(stack, n_bytes)
-    some = pictures[:MOST_COMPARED]
+    some = pictures[:N_COMPARED]
     return MappedBack(stack, n_bytes, len(some), _changed(loaded, stack, some))
 
 
 def _distilled(
-    deep: DeepStack,
-    pictures: Sequence[np.ndarray],
-    method: str,
-    stride: int,
-    tolerance: float | None,
-    progress: Report | None,
+    deep: DeepStack, pictures: Sequence[np.ndarray], request: BackRequest, progress: Report | None
 ) -> ForestStack:
     from hedgerow.deep.distilling import distil
 
-    if method != "fitted" or tolerance is not None:
+    if request.method != "fitted" or request.tolerance is not None:
         raise InputError(
-            f"the convolutional level of this model has no weights to map back by {method!r}; leave the method and the "
-            "tolerance out: votes are then fitted to what the model says of images."
+            f"the convolutional level of this model has no weights to map back by {request.method!r}; leave the method "
+            "and the tolerance out: votes are then fitted to what the model says of images."
         )
-    return distil(deep, pictures, stride=stride, progress=progress)
+    return distil(deep, pictures, stride=request.stride, progress=progress)
 
 
 def _changed(net: StackNet, stack: ForestStack, pictures: Sequence[np.ndarray]) -> float:

@@ -36,54 +36,66 @@ class MeasuredFiles:
     n_objects: int
 
 
-def measure(
-    labels: FilesSpec,
-    output: PathLike,
-    *,
-    totals: PathLike | None = None,
-    images: FilesSpec | None = None,
-    confidence: FilesSpec | None = None,
-    classes: PathLike | None = None,
-    background: int | None = None,
-    min_size: int = 0,
-    fill_holes: int = 0,
-    split: Split | None = None,
-    connectivity: Connectivity = 8,
-    pages: Pages = None,
-    overwrite: bool = False,
-    progress: Report | None = None,
-) -> MeasuredFiles:
-    """Measure the objects of label maps into the table `output`, and the totals by image and class into another.
+@dataclass(frozen=True)
+class MeasureRequest:
+    """Label maps whose objects are to be measured.
 
-    totals:     its name; None: table_totals.csv beside table.csv
+    output:     the table, a row for each object
+    totals:     the table by image and class; None: table_totals.csv beside table.csv
     images:     of the same names, for mean intensities; they also say how large a pixel is, else the label maps do
     confidence: maps of the same names, or with _confidence behind them, as `predict` writes them
     classes:    a `classes.toml` or a model file that names the classes; None: the `classes.toml` beside the label maps
     background, min_size, fill_holes, split, connectivity: what counts as an object, see `Rules`
     pages:      which pages of image files to read, see `read_image`
+    overwrite:  also overwrite existing files that Hedgerow did not write
     """
-    rules = Rules(background, min_size, fill_holes, split, connectivity)
-    if split == "proba" and confidence is None:
-        raise InputError(
-            "objects are to be split by probability, but no confidence maps are given; add them (--confidence), or "
-            "split by distance."
-        )
-    files = label_maps(labels)
+
+    labels: FilesSpec
+    output: PathLike
+    totals: PathLike | None = None
+    images: FilesSpec | None = None
+    confidence: FilesSpec | None = None
+    classes: PathLike | None = None
+    background: int | None = None
+    min_size: int = 0
+    fill_holes: int = 0
+    split: Split | None = None
+    connectivity: Connectivity = 8
+    pages: Pages = None
+    overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        if self.split == "proba" and self.confidence is None:
+            raise InputError(
+                "objects are to be split by probability, but no confidence maps are given; add them (--confidence), or "
+                "split by distance."
+            )
+
+    @property
+    def rules(self) -> Rules:
+        """What counts as an object."""
+        return Rules(self.background, self.min_size, self.fill_holes, self.split, self.connectivity)
+
+
+def measure(request: MeasureRequest, *, progress: Report | None = None) -> MeasuredFiles:
+    """Measure the objects of label maps into a table, and the totals by image and class into another."""
+    files = label_maps(request.labels)
+    images, confidence, classes = request.images, request.confidence, request.classes
     of_image = {} if images is None else _partners(files, images, "image", "")
     of_confidence = {} if confidence is None else _partners(files, confidence, "confidence map", "_confidence")
     read = [*files, *of_image.values(), *of_confidence.values(), *([] if classes is None else [classes])]
-    output = checked_output(output, read, "table.csv", overwrite=overwrite)
-    totals = checked_output(totals or totals_beside(output), read, "totals.csv", overwrite=overwrite)
+    output = checked_output(request.output, read, "table.csv", overwrite=request.overwrite)
+    totals = checked_output(request.totals or totals_beside(output), read, "totals.csv", overwrite=request.overwrite)
     if totals == output:
         raise InputError(f"{output} is to hold both the objects and their totals; give two names.")
     legend = found_legend(files) if classes is None else _legend(Path(classes))
-    names, tables = _names(files), ObjectTables()
+    rules, names, tables = request.rules, _names(files), ObjectTables()
     with reporting(progress) as report:
         for done, file in enumerate(files):
             report("measuring", done, len(files))
             image, sure = of_image.get(file), of_confidence.get(file)
             values = rules.clean(to_labels(read_labels(file, legend=legend or None), str(file)))
-            planes = None if image is None else to_planes(read_image(image, pages), str(image))
+            planes = None if image is None else to_planes(read_image(image, request.pages), str(image))
             known = None if sure is None else _read_confidence(sure)
             pixel = (None if image is None else read_pixel_size(image)) or read_pixel_size(file)
             tables.add(names[file], measured(values, rules, planes, known, legend, pixel, str(file)))

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from hedgerow.config import ConvConfig, DeepConfig
 from hedgerow.images.labelled import LabelledSet
-from hedgerow.jobs.inputs import Say, unsaid
-from hedgerow.progress import Report, duration
+from hedgerow.progress import Report, Say, duration, quiet
 from hedgerow.threads import get_threads
 
 if TYPE_CHECKING:
@@ -101,7 +100,7 @@ def deep_settings(
     labelled: LabelledSet,
     device: str,
     until: float | None,
-    say: Say = unsaid,
+    say: Say = quiet,
     progress: Report | None = None,
 ) -> DeepConfig:
     """The plan with its networks: on a GPU those that do best on held-out images; on a CPU as many steps as the time

@@ -1,9 +1,11 @@
-"""Predicting: label maps, and other maps, of files."""
+"""Predicting: label maps, and other maps, of files; or of one image of any size."""
 
 from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
-from hedgerow.errors import InputError
+from hedgerow.errors import ConfigError, InputError
 from hedgerow.files import PathLike
 from hedgerow.images.components import Connectivity
 from hedgerow.images.objects import Rules, Split
@@ -11,98 +13,168 @@ from hedgerow.images.outline_files import ObjectType
 from hedgerow.images.pairing import FilesSpec
 from hedgerow.images.reading import Pages
 from hedgerow.io import model_file
-from hedgerow.jobs.inputs import Say, unsaid
-from hedgerow.predict.batch import EachFile, Predicted, predict_files
+from hedgerow.predict.batch import Predicted, predict_files
 from hedgerow.predict.outputs import OUTLINES, Outputs
-from hedgerow.progress import Report
+from hedgerow.predict.protocol import Model
+from hedgerow.progress import Report, Say, quiet
+from hedgerow.scale import batches, cluster
+from hedgerow.scale.cluster import Workers
+from hedgerow.scale.models import content_of, resolved
+from hedgerow.scale.names import is_large_result
+from hedgerow.scale.predicting import PredictedLarge, predict_large
 
 LARGEST_IN_PNG = 65535
 
 
-def predict(
-    model: PathLike,
-    images: FilesSpec,
-    output: PathLike,
-    *,
-    proba: bool = False,
-    confidence: bool = False,
-    entropy: bool = False,
-    overlay: bool = False,
-    dtype: str = "float32",
-    format: str | None = None,
-    tile: int | None = None,
-    pages: Pages = None,
-    device: str = "cpu",
-    measure: bool = False,
-    outlines: Sequence[str] = (),
-    object_type: ObjectType = "annotation",
-    background: int | None = None,
-    min_size: int = 0,
-    fill_holes: int = 0,
-    split: Split | None = None,
-    connectivity: Connectivity = 8,
-    overwrite: bool = False,
-    each: EachFile | None = None,
-    say: Say = unsaid,
-    progress: Report | None = None,
-) -> Predicted:
-    """Segment images into the folder `output`, past those that fail.
+@dataclass(frozen=True)
+class PredictRequest:
+    """Images to segment.
 
-    proba, confidence, entropy: maps to write beside the labels, as numbers of `dtype`
-    overlay: also write the image tinted and outlined by its classes, as PNG
-    measure: also write tables of all objects, objects.csv and objects_totals.csv
-    outlines: "geojson" for QuPath, "roi" for ImageJ, or both; object_type: what QuPath takes them for
+    output:  a folder; or for one image of any size, which may be an address, a name in .ome.zarr or .ome.tif
+    labels, proba, confidence, entropy: the maps to write; all but labels as numbers of `dtype`
+    tile:    side of a tile in pixels; None: as large as fits in memory
+    pages:   which pages of image files to read, see `read_image`
+    device:  "cpu", "cuda", or "auto": networks and encoders on a GPU where there is one
+    workers: who predicts: a number of processes, the address of a Dask scheduler, or a client; None: this process
+    overwrite: also overwrite existing files that Hedgerow did not write
+
+    For a folder:
+    overlay:  also write the image tinted and outlined by its classes, as PNG
+    format:   "png", "tif", "ome.tif", "npy" or "zarr"; None: labels as PNG if it holds the classes, and maps as TIFF
+    measure:  also write tables of all objects, objects.csv and objects_totals.csv
+    outlines: "geojson" for QuPath, "roi" for ImageJ, or both; object_type: what they are in QuPath
     min_size, fill_holes: remove what is smaller from label maps; see `Rules` for these and the following ones
     background, split, connectivity: what counts as an object
-    format: "png", "tif", "ome.tif", "npy" or "zarr"; None: labels as PNG if it holds the classes, and maps as TIFF
-    pages: which pages of image files to read, see `read_image`
-    overwrite: also existing files that Hedgerow did not write
-    each: who predicts the files, `scale.batches` for many machines; None: this process
+
+    For one image of any size, see `predict_large`: level, pixel_size, region, mask.
     """
-    loaded = model_file.load(model).to(device)
-    loaded.features.check_here()  # one refusal, not one for each image
-    lowest, highest = min(loaded.classes), max(loaded.classes)
+
+    model: PathLike
+    images: FilesSpec
+    output: PathLike
+    labels: bool = True
+    proba: bool = False
+    confidence: bool = False
+    entropy: bool = False
+    dtype: str = "float32"
+    tile: int | None = None
+    pages: Pages = None
+    device: str = "cpu"
+    workers: Workers | None = None
+    overwrite: bool = False
+    overlay: bool = False
+    format: str | None = None
+    measure: bool = False
+    outlines: Sequence[str] = ()
+    object_type: ObjectType = "annotation"
+    background: int | None = None
+    min_size: int = 0
+    fill_holes: int = 0
+    split: Split | None = None
+    connectivity: Connectivity = 8
+    level: int = 0
+    pixel_size: float | None = None
+    region: str | None = None
+    mask: str | None = None
+
+    def __post_init__(self) -> None:
+        for kind in self.outlines:
+            if kind not in OUTLINES:
+                raise InputError(f"outlines are asked for as {kind!r}; choose {' or '.join(OUTLINES)}.")
+        if self.is_large:
+            needs_all = {
+                "--overlay": self.overlay, "--measure": self.measure, "--outlines": self.outlines,
+                "--min-size": self.min_size, "--fill-holes": self.fill_holes, "--split": self.split,
+                "--format": self.format,
+            }  # fmt: skip
+            for name in (name for name, value in needs_all.items() if value):
+                raise ConfigError(
+                    f"{name} needs the whole image in memory, so it cannot be given for {self.output}; give a folder, "
+                    "e.g. -o segmented/, or leave it out."
+                )
+            return
+        of_one = {
+            "--level": self.level, "--pixel-size": self.pixel_size, "--region": self.region, "--mask": self.mask,
+            "--no-labels": not self.labels,
+        }  # fmt: skip
+        for name in (name for name, value in of_one.items() if value):
+            raise ConfigError(
+                f"{name} is for one image that is written as OME-Zarr or TIFF; give its name, e.g. -o result.ome.zarr."
+            )
+        if self.split is not None and not (self.measure or self.outlines):
+            raise ConfigError(
+                "objects are to be split, but a label map cannot hold that; ask for tables or outlines as well "
+                "(--measure, --outlines)."
+            )
+
+    @property
+    def is_large(self) -> bool:
+        """Whether one image of any size is predicted, in parts."""
+        return is_large_result(str(self.output))
+
+
+def predict(request: PredictRequest, *, say: Say = quiet, progress: Report | None = None) -> Predicted | PredictedLarge:
+    """Segment images into a folder, past those that fail; or one image of any size into one file or store."""
+    return _one_of_any_size(request, say, progress) if request.is_large else _folder(request, say, progress)
+
+
+def _one_of_any_size(request: PredictRequest, say: Say, progress: Report | None) -> PredictedLarge:
+    images = [request.images] if isinstance(request.images, str | Path) else list(request.images)  # type: ignore[arg-type]
+    if len(images) != 1:
+        raise ConfigError(
+            f"{len(images)} images were given and one result, {request.output}; give a folder, e.g. -o segmented/."
+        )
+    return predict_large(
+        request.model, images[0], request.output,
+        what=[name for name in ("labels", "proba", "confidence", "entropy") if getattr(request, name)],
+        dtype=request.dtype, level=request.level, pixel_size=request.pixel_size, pages=request.pages,
+        region=request.region, mask=request.mask, tile=request.tile, device=request.device, client=request.workers,
+        overwrite=request.overwrite, say=say, progress=progress,
+    )  # fmt: skip
+
+
+def _folder(request: PredictRequest, say: Say, progress: Report | None) -> Predicted:
+    model = model_file.load(request.model)
+    with ExitStack() as stack:
+        each = None
+        if request.workers is None:
+            model = model.to(resolved(request.device, model))
+        else:
+            client = stack.enter_context(cluster.connected(request.workers))
+            each = batches.on(client, content_of(request.model), request.device)
+        model.features.check_here()  # one refusal, not one for each image
+        return predict_files(
+            model, request.images, Path(request.output), _outputs(request, model), inputs=[request.model],
+            overwrite=request.overwrite, pages=request.pages, tile=request.tile, each=each, say=say, progress=progress,
+        )  # fmt: skip
+
+
+def _outputs(request: PredictRequest, model: Model) -> Outputs:
+    """What is written, if the model's classes allow it."""
+    lowest, highest = min(model.classes), max(model.classes)
     fits_png = lowest >= 0 and highest <= LARGEST_IN_PNG
-    if format == "png" and not fits_png:
+    if request.format == "png" and not fits_png:
         raise InputError(
-            f"{model} has classes from {lowest} to {highest}, and PNG holds 0 to {LARGEST_IN_PNG}; choose another "
-            "format (--format tif, ome.tif, npy or zarr)."
+            f"{request.model} has classes from {lowest} to {highest}, and PNG holds 0 to {LARGEST_IN_PNG}; choose "
+            "another format (--format tif, ome.tif, npy or zarr)."
         )
-    if background is not None and background not in loaded.classes:
-        known = ", ".join(map(str, loaded.classes))
-        raise InputError(f"the background is {background}; it must be one of the classes of {model}: {known}.")
-    for kind in outlines:
-        if kind not in OUTLINES:
-            raise InputError(f"outlines are asked for as {kind!r}; choose {' or '.join(OUTLINES)}.")
-    if split is not None and not (measure or outlines):
+    if request.background is not None and request.background not in model.classes:
+        known = ", ".join(map(str, model.classes))
         raise InputError(
-            "objects are to be split, but a label map cannot hold that; ask for tables or outlines as well (--measure, "
-            "--outlines)."
+            f"the background is {request.background}; it must be one of the classes of {request.model}: {known}."
         )
-    holds_maps = format != "png" or (not proba and dtype != "float32")  # PNG: one plane of whole numbers
-    outputs = Outputs(
-        labels=format or ("png" if fits_png else "tif"),
-        maps=format if format and holds_maps else "tif",
-        proba=proba,
-        confidence=confidence,
-        entropy=entropy,
-        overlay=overlay,
-        dtype=dtype,
-        measure=measure,
-        outlines=tuple(dict.fromkeys(outlines)),
-        object_type=object_type,
-        rules=Rules(background, min_size, fill_holes, split, connectivity),
-    )
-    return predict_files(
-        loaded,
-        images,
-        Path(output),
-        outputs,
-        inputs=[model],
-        overwrite=overwrite,
-        pages=pages,
-        tile=tile,
-        each=each,
-        say=say,
-        progress=progress,
+    # PNG: one plane of whole numbers
+    holds_maps = request.format != "png" or (not request.proba and request.dtype != "float32")
+    return Outputs(
+        labels=request.format or ("png" if fits_png else "tif"),
+        maps=request.format if request.format and holds_maps else "tif",
+        proba=request.proba,
+        confidence=request.confidence,
+        entropy=request.entropy,
+        overlay=request.overlay,
+        dtype=request.dtype,
+        measure=request.measure,
+        outlines=tuple(dict.fromkeys(request.outlines)),
+        object_type=request.object_type,
+        rules=Rules(request.background, request.min_size, request.fill_holes, request.split, request.connectivity),
     )

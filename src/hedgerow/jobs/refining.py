@@ -16,9 +16,9 @@ from hedgerow.forest.arrays import ForestStack
 from hedgerow.images.pairing import FilesSpec, pair_files
 from hedgerow.images.reading import Pages
 from hedgerow.io import model_file
-from hedgerow.jobs.inputs import Say, checked_output, files_of, read_for, say_what_was_read, unsaid
+from hedgerow.jobs.inputs import checked_output, files_of, read_for, say_what_was_read
 from hedgerow.predict.devices import check_device
-from hedgerow.progress import Report
+from hedgerow.progress import Report, Say, quiet
 from hedgerow.written import is_ours
 
 if TYPE_CHECKING:
@@ -33,65 +33,72 @@ class Refined:
     n_bytes: int
 
 
-def refine(
-    model: PathLike,
-    images: FilesSpec,
-    labels: FilesSpec,
-    output: PathLike,
-    config: RefineConfig | None = None,
-    *,
-    split: str | None = None,
-    sharpness: Sharpness | None = None,
-    validation: tuple[FilesSpec, FilesSpec] | None = None,
-    unlabelled: int | None = None,
-    pages: Pages = None,
-    device: str = "cpu",
-    restart: bool = False,
-    keep: Iterable[PathLike] = (),
-    overwrite: bool = False,
-    say: Say = unsaid,
-    progress: Report | None = None,
-) -> Refined:
-    """Refine the network of a file, or that of its forests, and write it to `output`.
+@dataclass(frozen=True)
+class RefineRequest:
+    """A network to refine on files.
 
-    The state is kept beside the output, so a run that was interrupted goes on when the same job is called again. If
-    the run diverges, the last good network is written before the DivergenceError is raised.
-
+    model:      a stack, whose network is refined, or a network
+    output:     the network file to write
     split, sharpness: of the network of a stack, as in `to_convnet`; None: its defaults
     validation: images and labels that score the network, in place of a part of the training images
     unlabelled: the label value that means "no label"; None: the one the model was trained with
     pages:      which pages of image files to read, see `read_image`
-    restart:    forget an interrupted run of the same output
-    Several processes started by `torchrun` refine one network together, see `refinement.together`.
-    keep:       files that must not be written over, beside those that are read
-    overwrite:  also an existing file that Hedgerow did not write
+    restart:    discard an interrupted run of the same output; else it is resumed
+    keep:       files never to overwrite, beside those that are read
+    overwrite:  also overwrite an existing file that Hedgerow did not write
+    """
+
+    model: PathLike
+    images: FilesSpec
+    labels: FilesSpec
+    output: PathLike
+    config: RefineConfig | None = None
+    split: str | None = None
+    sharpness: Sharpness | None = None
+    validation: tuple[FilesSpec, FilesSpec] | None = None
+    unlabelled: int | None = None
+    pages: Pages = None
+    device: str = "cpu"
+    restart: bool = False
+    keep: Iterable[PathLike] = ()
+    overwrite: bool = False
+
+
+def refine(request: RefineRequest, *, say: Say = quiet, progress: Report | None = None) -> Refined:
+    """Refine a network end to end and write it.
+
+    The state is kept beside the output, so that an interrupted run is resumed when the same request is made again. If
+    the run diverges, the last good network is written before the DivergenceError is raised. Several processes started
+    by `torchrun` refine one network together, see `refinement.together`.
     """
     extras.require("torch", "refinement")
     from hedgerow.deep.deepstack import DeepStack
     from hedgerow.refinement import together
     from hedgerow.refinement.loop import refine_labelled
 
-    check_device(device, is_network=True)
-    loaded = model_file.load(model)
+    check_device(request.device, is_network=True)
+    loaded = model_file.load(request.model)
     if isinstance(loaded, DeepStack):
         raise InputError(
-            f"{model} has a convolutional level, which was trained on its network as it is; refine the network it was "
-            "made from, and make the level again (`hedgerow train --effort best`)."
+            f"{request.model} has a convolutional level, which was trained on its network as it is; refine the network "
+            "it was made from, and make the level again (`hedgerow train --effort best`)."
         )
-    pairs = pair_files(images, labels)
-    held_pairs = [] if validation is None else pair_files(*validation)
-    output = checked_output(output, [model, *files_of([*pairs, *held_pairs]), *keep], overwrite=overwrite)
-    checkpoint = _checkpoint_of(output, restart)
-    say_what_was_read([pair.image for pair in pairs], loaded.features.layout, pages, say)
-    labelled = read_for(loaded, pairs, unlabelled, pages)
-    held = None if validation is None else read_for(loaded, held_pairs, unlabelled, pages)
-    net = _network(loaded, model, split, sharpness)
+    pairs = pair_files(request.images, request.labels)
+    held_pairs = [] if request.validation is None else pair_files(*request.validation)
+    inputs = [request.model, *files_of([*pairs, *held_pairs]), *request.keep]
+    output = checked_output(request.output, inputs, overwrite=request.overwrite)
+    checkpoint = _checkpoint_of(output, request.restart)
+    say_what_was_read([pair.image for pair in pairs], loaded.features.layout, request.pages, say)
+    labelled = read_for(loaded, pairs, request.unlabelled, request.pages)
+    held = read_for(loaded, held_pairs, request.unlabelled, request.pages) if held_pairs else None
+    net = _network(loaded, request)
     say(f"network of {len(net.layers()) - 1} hidden layers, {net.split} splits; sharpness {_sharpness(net)}")
-    if restart:
+    if request.restart:
         checkpoint.unlink(missing_ok=True)
+    net = net.to(together.own_device(request.device))
     try:
         refined = refine_labelled(
-            net.to(together.own_device(device)), labelled, config, validation=held, checkpoint=checkpoint,
+            net, labelled, request.config, validation=held, checkpoint=checkpoint,
             keep_checkpoint=True, progress=progress,
         )  # fmt: skip
     except DivergenceError as error:
@@ -110,15 +117,13 @@ def _checkpoint_of(output: Path, restart: bool) -> Path:
     return checkpoint
 
 
-def _network(
-    loaded: ForestStack | StackNet, path: PathLike, split: str | None, sharpness: Sharpness | None
-) -> StackNet:
+def _network(loaded: ForestStack | StackNet, request: RefineRequest) -> StackNet:
     from hedgerow.network.mapping import to_convnet
 
     if isinstance(loaded, ForestStack):
-        return to_convnet(loaded, split or "soft", sharpness)
-    if split is not None or sharpness is not None:
-        raise InputError(f"{path} is a network already; split and sharpness are for a stack of forests.")
+        return to_convnet(loaded, request.split or "soft", request.sharpness)
+    if request.split is not None or request.sharpness is not None:
+        raise InputError(f"{request.model} is a network already; split and sharpness are for a stack of forests.")
     return loaded
 
 

@@ -3,78 +3,68 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from hedgerow.deep.parts import parts_of
 from hedgerow.files import PathLike
-from hedgerow.images.pairing import FilesSpec, Pair, pair_files
+from hedgerow.images.pairing import FilesSpec, pair_files
 from hedgerow.images.reading import Pages
 from hedgerow.io import model_file
-from hedgerow.jobs.inputs import checked_output, files_of, images_for, labels_of
-from hedgerow.progress import Report
+from hedgerow.jobs.inputs import checked_output, files_of
+from hedgerow.progress import Report, Say, quiet
 from hedgerow.report import write_report
+from hedgerow.scale.reporting import shown_parts
 
 if TYPE_CHECKING:
     from hedgerow.deep.parts import AnyModel
 
 
-@dataclass(frozen=True)
-class Shown:
-    """What a page is about: images, each as the models take it, their labels (H,W), and names."""
-
-    images: Sequence[np.ndarray]
-    labels: Sequence[np.ndarray]
-    names: Sequence[str]
-
-
-Parts = Callable[[Sequence[Any], Sequence[Pair], Pages], Shown]
-"""What of files is shown: (models, files with their labels, which pages to read) -> Shown."""
 MAPPED_BACK = {"weights": "MB1", "leaf_mean": "MB2", "fitted": "fitted", "soft": "soft"}
 
 
-def report(
-    models: Sequence[PathLike],
-    images: FilesSpec,
-    labels: FilesSpec,
-    output: PathLike,
-    *,
-    background: int | None = None,
-    title: str | None = None,
-    pages: Pages = None,
-    overwrite: bool = False,
-    parts: Parts | None = None,
-    progress: Report | None = None,
-) -> int:
-    """Compare models on images that they have not seen; write one HTML page and return how many images there were.
+@dataclass(frozen=True)
+class ReportRequest:
+    """A page to write about models, on images that they have not seen.
 
-    parts: what of the files is shown, see `scale.reporting`; None: all of it
+    models:     model files; the others are compared with the first
+    output:     the HTML page
+    background: class that is shown dark and scored apart
+    title:      heading of the page
+    pages:      which pages of image files to read, see `read_image`
+    overwrite:  also overwrite an existing file that Hedgerow did not write
     """
-    files = list(dict.fromkeys(Path(model) for model in models))
-    pairs = pair_files(images, labels)
-    output = checked_output(output, [*files, *files_of(pairs)], "report.html", overwrite=overwrite)
-    loaded = [model_file.load(path) for path in files]
-    shown = (parts or _whole)(loaded, pairs, pages)
+
+    models: Sequence[PathLike]
+    images: FilesSpec
+    labels: FilesSpec
+    output: PathLike
+    background: int | None = None
+    title: str | None = None
+    pages: Pages = None
+    overwrite: bool = False
+
+
+def report(request: ReportRequest, *, say: Say = quiet, progress: Report | None = None) -> int:
+    """Compare models; write one HTML page and return how many images there were. Of large images, parts are shown."""
+    files = list(dict.fromkeys(Path(model) for model in request.models))
+    pairs = pair_files(request.images, request.labels)
+    output = checked_output(request.output, [*files, *files_of(pairs)], "report.html", overwrite=request.overwrite)
+    models = [model_file.load(path) for path in files]
+    shown = shown_parts(models, pairs, request.pages, say)
     write_report(
         output,
-        dict(zip(unique_names(files, loaded), loaded, strict=True)),
+        dict(zip(unique_names(files, models), models, strict=True)),
         shown.images,
         shown.labels,
-        title=title or f"What {files[0].stem} makes of {len(pairs)} image{'s' * (len(pairs) != 1)}",
+        title=request.title or f"What {files[0].stem} makes of {len(pairs)} image{'s' * (len(pairs) != 1)}",
         names=shown.names,
-        background=background,
+        background=request.background,
         progress=progress,
     )
     return len(pairs)
-
-
-def _whole(models: Sequence[AnyModel], pairs: Sequence[Pair], pages: Pages) -> Shown:
-    images = images_for(models[0], [pair.image for pair in pairs], pages)
-    return Shown(images, labels_of(pairs, models[0].legend), [pair.image.name for pair in pairs])
 
 
 def unique_names(files: Sequence[Path], models: Sequence[AnyModel]) -> list[str]:

@@ -1,14 +1,17 @@
-"""Training: a stack of forests from images and labels."""
+"""Training: a model from files with labels, by how much effort it is worth."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hedgerow.config import StackConfig
-from hedgerow.errors import ConfigError, InputError, QuestionError
+from hedgerow.errors import ConfigError, InputError
 from hedgerow.features.registry import layout_of
 from hedgerow.files import PathLike
 from hedgerow.forest.arrays import ForestStack
@@ -19,172 +22,225 @@ from hedgerow.images.arrays import Layout, to_labels
 from hedgerow.images.classes import check_unlabelled
 from hedgerow.images.label_files import read_label_set
 from hedgerow.images.labelled import LabelledSet, labelled_set
-from hedgerow.images.paint import unpainted_value
+from hedgerow.images.paint import unlabelled_value
 from hedgerow.images.pairing import FilesSpec, Pair, in_words, pair_files
 from hedgerow.images.reading import Pages, read_input
 from hedgerow.io import model_file
-from hedgerow.jobs.inputs import Say, checked_output, files_of, say_what_was_read, unsaid
+from hedgerow.jobs.effort import Effort, Stage, check_effort, fit_labelled
+from hedgerow.jobs.inputs import checked_output, files_of, say_what_was_read
 from hedgerow.jobs.plans import expected
+from hedgerow.jobs.stage_files import forget
 from hedgerow.predict.evaluate import score
-from hedgerow.progress import Report
+from hedgerow.progress import Report, Say, quiet
+from hedgerow.scale import cluster, growing
+from hedgerow.scale.cluster import Workers
+from hedgerow.scale.training import Files, WholeInstead, files_for, grow
 
-UNLABELLED = 255  # unless said otherwise
+if TYPE_CHECKING:
+    from hedgerow.deep.deepstack import DeepStack
+    from hedgerow.network.stacknet import StackNet
+
 UNSEEN = {"images": "training images", "blocks": "blocks of the training images", "strokes": "strokes"}
-MOST_KINDS = 3  # different sizes and number types that are named
+N_KINDS = 3  # different sizes and number types that are named
+
+
+@dataclass(frozen=True)
+class TrainRequest:
+    """A model to train on files.
+
+    images, labels: folders, files or globs
+    output:      the model file to write
+    effort:      "fast": a stack of forests; "good": its network, refined; "best": convolutional networks as well
+    config:      settings of the stack; None: chosen by the amount of paint, see `settings_for`
+    changes:     settings to change in it, by name
+    layers:      of the encoder, to read instead of those in the settings
+    minutes:     about how long to train, for "good" and "best"; None: see `jobs.plans`
+    device:      where networks are trained
+    restart:     discard an interrupted run of the same output; else it is resumed
+    workers:     grow the forests of effort "fast": a number of processes, the address of a Dask scheduler, or a client
+    unlabelled:  the label value that means "no label"; None: 255, but if 0 looks like it, a QuestionError asks;
+                 "auto": decided by what it looks like
+    max_classes: labels with more classes are refused, since they are probably no labels
+    pages:       which pages of image files to read, see `read_image`
+    keep:        files never to overwrite, beside those that are read
+    overwrite:   also overwrite an existing file that Hedgerow did not write
+    """
+
+    images: FilesSpec
+    labels: FilesSpec
+    output: PathLike
+    effort: Effort = "fast"
+    config: StackConfig | None = None
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    layers: Sequence[str] = ()
+    minutes: float | None = None
+    device: str = "cpu"
+    restart: bool = False
+    workers: Workers | None = None
+    unlabelled: int | str | None = None
+    max_classes: int = 64
+    pages: Pages = None
+    keep: Iterable[PathLike] = ()
+    overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        check_effort(self.effort, self.minutes)
+        if self.effort == "fast" and (self.minutes is not None or self.device != "cpu" or self.restart):
+            raise ConfigError("--minutes, --device and --restart are for --effort good or best; forests take seconds.")
+        if self.effort != "fast" and self.workers is not None:
+            raise ConfigError("--workers and --cluster grow forests; give them without --effort.")
+
+    def configured(self, config: StackConfig) -> StackConfig:
+        """The settings with the requested changes."""
+        changed = replace(config, **self.changes)
+        if not self.layers:
+            return changed
+        if "encoder" not in changed.features:
+            raise ConfigError("layers were named, but no encoder is among the features; add --features encoder.")
+        return replace(changed, encoder=replace(changed.encoder, layers=tuple(self.layers)))
+
+    @property
+    def unlabelled_value(self) -> int | str | None:
+        """The label value that means "no label", checked; None: unknown, "auto": to be decided."""
+        asked = self.unlabelled
+        return asked if asked is None or (isinstance(asked, str) and asked == "auto") else check_unlabelled(asked)
 
 
 @dataclass(frozen=True)
 class Trained:
-    """The stack, and the size of its file."""
+    """The model, the size of its file, and what each stage of an effort gained."""
 
-    stack: ForestStack
+    model: ForestStack | StackNet | DeepStack
     n_bytes: int
+    stages: tuple[Stage, ...] = ()
 
     @property
     def held_out(self) -> list[float]:
-        """Mean Dice of each level on what it did not see; empty where nothing was held out. Levels beyond those of the
-        stack were left out, because they did not help."""
-        return [score["mean_dice"] for score in self.stack.settings["held_out"]]
+        """Mean Dice of each level of forests on what it did not see; empty where nothing was held out. Levels beyond
+        those of the stack were left out, because they did not help."""
+        return [score["mean_dice"] for score in self.model.settings["held_out"]]
 
     @property
     def reserved(self) -> dict[str, Any] | None:
         """Number of reserved images and mean Dice on them, "n_images" and "mean_dice"; None: there are none."""
-        return self.stack.settings.get("reserved")
+        return self.model.settings.get("reserved")
 
     @property
     def unseen(self) -> str:
         """What was held out."""
-        return UNSEEN[self.stack.settings["held"]]
+        return UNSEEN[self.model.settings["held"]]
 
 
-def train(
-    images: FilesSpec,
-    labels: FilesSpec,
-    output: PathLike,
-    config: StackConfig | None = None,
-    *,
-    changes: Mapping[str, Any] | None = None,
-    layers: Sequence[str] = (),
-    unlabelled: int | str | None = None,
-    max_classes: int = 64,
-    pages: Pages = None,
-    keep: Iterable[PathLike] = (),
-    overwrite: bool = False,
-    grow_all: GrowAll | None = None,
-    say: Say = unsaid,
-    progress: Report | None = None,
-) -> Trained:
-    """Grow a stack on files and write it to `output`; says what was read before it begins, and each level's score.
+def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = None) -> Trained:
+    """Train a model on files and write it; says what was read before the work begins, and each stage's score.
 
-    config:      None: chosen by the amount of paint, see `settings_for`
-    changes:     settings to change in it, by name
-    layers:      of the encoder, to read instead of those in the settings
-    unlabelled:  the label value that means "no label"; None: 255, but if 0 looks like it, that is asked by a
-                 QuestionError; "auto": decided by what it looks like
-    max_classes: labels with more classes are refused, since they are probably no labels
-    pages:       which pages of image files to read, see `read_image`
-    keep:        files that must not be written over, beside those that are read
-    overwrite:   also an existing file that Hedgerow did not write
-    grow_all:    who grows the forests, see `grow_stack`
+    With efforts "good" and "best" an interrupted run is resumed when the same request is made again. Of sets too large
+    for memory, effort "fast" reads only what training needs; the model is the same.
     """
-    reading = Reading(unlabelled, max_classes, pages)
-    labelled, changed, output = prepared(
-        images, labels, output, config, reading, changes=changes, layers=layers, keep=keep, overwrite=overwrite, say=say
-    )
-    say(f"effort fast: {expected(labelled, 'fast', None, 'cpu')}")
-
-    def scored(level: int, dice: float, held: GroupsOf) -> None:
-        say(f"level {level}: mean Dice {dice:.3f} on {UNSEEN[held]} it did not see")
-
-    grown = grow_stack(labelled, changed, progress=progress, scored=scored, grow_all=grow_all)
+    unlabelled, config = request.unlabelled_value, request.configured(request.config or StackConfig())
+    pairs = pair_files(request.images, request.labels)
+    output = checked_output(request.output, [*files_of(pairs), *request.keep], overwrite=request.overwrite)
+    if request.effort != "fast":
+        labelled, config = _read(request, pairs, config, unlabelled, say)
+        return _with_effort(request, labelled, config, output, say, progress)
+    with _growers(request.workers) as grow_all:
+        files = files_for(pairs, config, request.pages)
+        if not request.layers and files.is_much():
+            try:
+                stack = _sparsely_grown(request, files, unlabelled, grow_all, say, progress)
+                return Trained(stack, model_file.save(stack, output))
+            except WholeInstead as reason:
+                say(f"whole images are kept: {reason}")
+        labelled, config = _read(request, pairs, config, unlabelled, say)
+        say(f"effort fast: {expected(labelled, 'fast', None, 'cpu')}")
+        grown = grow_stack(labelled, config, progress=progress, scored=_level_printer(say), grow_all=grow_all)
     stack = _scored(grown, labelled, progress)
     return Trained(stack, model_file.save(stack, output))
 
 
-@dataclass(frozen=True)
-class Reading:
-    """How files are read: the label value that means "no label", or "auto"; how many classes there may be; pages."""
+def _with_effort(
+    request: TrainRequest, labelled: LabelledSet, config: StackConfig, output: Path, say: Say, progress: Report | None
+) -> Trained:
+    """The state is kept in a folder beside the output until the model is safe."""
+    folder = output.with_name(output.name + ".work")
+    if request.restart:
+        forget(folder)
+    fitted = fit_labelled(
+        labelled, config, request.effort, minutes=request.minutes, device=request.device, folder=folder, say=say,
+        progress=progress,
+    )  # fmt: skip
+    n_bytes = model_file.save(fitted.model.to("cpu"), output)
+    forget(folder)
+    return Trained(fitted.model, n_bytes, tuple(fitted.stages))
 
-    unlabelled: int | str | None = None
-    max_classes: int = 64
-    pages: Pages = None
+
+@contextmanager
+def _growers(workers: Workers | None) -> Iterator[GrowAll | None]:
+    """Who grows the forests; None: this process."""
+    if workers is None:
+        yield None
+        return
+    with cluster.connected(workers) as client:
+        yield growing.on(client)
 
 
-def prepared(
-    images: FilesSpec,
-    labels: FilesSpec,
-    output: PathLike,
-    config: StackConfig | None,
-    reading: Reading,
-    *,
-    changes: Mapping[str, Any] | None,
-    layers: Sequence[str],
-    keep: Iterable[PathLike],
-    overwrite: bool,
+def _level_printer(say: Say) -> Callable[[int, float, GroupsOf], None]:
+    """Says the score of each level."""
+
+    def scored(level: int, dice: float, held: GroupsOf) -> None:
+        say(f"level {level}: mean Dice {dice:.3f} on {UNSEEN[held]} it did not see")
+
+    return scored
+
+
+def _sparsely_grown(
+    request: TrainRequest,
+    files: Files,
+    unlabelled: int | str | None,
+    grow_all: GrowAll | None,
     say: Say,
-) -> tuple[LabelledSet, StackConfig, Path]:
-    """The images with labels, the settings, and the file to write; all that can be refused is refused here."""
-    unlabelled = reading.unlabelled
-    if unlabelled is not None and not (isinstance(unlabelled, str) and unlabelled == "auto"):
-        unlabelled = check_unlabelled(unlabelled)
-    changed = _changed(config or StackConfig(), changes, layers)  # refuses bad settings before anything is read
-    layout = layout_of(changed.features)
-    pairs = pair_files(images, labels)
-    final = checked_output(output, [*files_of(pairs), *keep], overwrite=overwrite)
-    labelled = _read(pairs, labels, layout, unlabelled, reading.max_classes, reading.pages, say)
-    if config is None:
-        changed = _changed(settings_for(labelled, say, has_features="features" in (changes or {})), changes, layers)
-    return labelled, changed, final
-
-
-def _changed(config: StackConfig, changes: Mapping[str, Any] | None, layers: Sequence[str]) -> StackConfig:
-    changed = replace(config, **(changes or {}))
-    if not layers:
-        return changed
-    if "encoder" not in changed.features:
-        raise ConfigError("layers were named, but no encoder is among the features; add --features encoder.")
-    return replace(changed, encoder=replace(changed.encoder, layers=tuple(layers)))
-
-
-def _scored(stack: ForestStack, labelled: LabelledSet, progress: Report | None) -> ForestStack:
-    """The stack, with its score on the images that were kept from it."""
-    kept = [image for image in labelled if image.mark in stack.known.reserved]
-    if not kept:
-        return stack
-    scores = score(stack, replace(labelled, images=kept), progress)
-    return replace(
-        stack,
-        settings={**stack.settings, "reserved": {"n_images": len(kept), "mean_dice": float(scores.mean_dice)}},
-    )
+    progress: Report | None,
+) -> ForestStack:
+    """Grown on the labelled pixels and their surroundings alone, the same as on whole images."""
+    value = unlabelled_value(files.first_labels(), unlabelled, say)
+    return grow(
+        files, request.config, request.changes, value, request.max_classes, say=say, progress=progress,
+        scored=_level_printer(say), grow_all=grow_all,
+    )  # fmt: skip
 
 
 def _read(
-    pairs: Sequence[Pair],
-    labels: FilesSpec,
-    layout: Layout,
-    unlabelled: int | str | None,
-    max_classes: int,
-    pages: Pages,
-    say: Say,
+    request: TrainRequest, pairs: Sequence[Pair], config: StackConfig, unlabelled: int | str | None, say: Say
+) -> tuple[LabelledSet, StackConfig]:
+    """The images with labels, and the settings, chosen for them unless they were given."""
+    labelled = _read_files(request, pairs, layout_of(config.features), unlabelled, say)
+    if request.config is None:
+        config = request.configured(settings_for(labelled, say, has_features="features" in request.changes))
+    return labelled, config
+
+
+def _read_files(
+    request: TrainRequest, pairs: Sequence[Pair], layout: Layout, unlabelled: int | str | None, say: Say
 ) -> LabelledSet:
-    pictures = [read_input(pair.image, layout, pages) for pair in pairs]
-    maps, legend = read_label_set([pair.label for pair in pairs])
     names = [str(pair.image) for pair in pairs]
+    pictures = [read_input(pair.image, layout, request.pages) for pair in pairs]
+    given, legend = read_label_set([pair.label for pair in pairs])
+    maps = [to_labels(labels, f"the labels of {name}") for labels, name in zip(given, names, strict=True)]
     value = unlabelled_value(maps, unlabelled, say)
     try:
         labelled = labelled_set(pictures, maps, layout=layout, unlabelled=value, names=names, legend=legend)
     except InputError as error:
         if any(name in str(error) for name in names):
             raise
-        raise InputError(f"{in_words(labels)}: {error}") from error  # it is about all the label maps
-    if labelled.n_classes > max_classes:
+        raise InputError(f"{in_words(request.labels)}: {error}") from error  # it is about all the label maps
+    if labelled.n_classes > request.max_classes:
         raise InputError(
-            f"the labels in {in_words(labels)} have {labelled.n_classes} different values and at most {max_classes} "
-            "classes were expected: are the folders swapped, or the labels smoothed at their edges? If not, raise "
-            "max_classes (--max-classes)."
+            f"the labels in {in_words(request.labels)} have {labelled.n_classes} different values and at most "
+            f"{request.max_classes} classes were expected: are the folders swapped, or the labels smoothed at their "
+            "edges? If not, raise max_classes (--max-classes)."
         )
     say(f"{len(pairs)} image(s): {_kinds(pictures)}")
-    say_what_was_read([pair.image for pair in pairs], layout, pages, say)
+    say_what_was_read([pair.image for pair in pairs], layout, request.pages, say)
     if len({picture.dtype for picture in pictures}) > 1:
         say("note: the images have different number types; the same value must mean the same in all of them")
     assert labelled.table is not None  # the classes were taken from these labels
@@ -192,29 +248,20 @@ def _read(
     return labelled
 
 
-def unlabelled_value(maps: Sequence[np.ndarray], asked: int | str | None, say: Say) -> int:
-    """The label value that means "no label"."""
-    if isinstance(asked, int):
-        return asked
-    found = unpainted_value([to_labels(labels) for labels in maps], UNLABELLED)
-    if found is None:
-        return UNLABELLED
-    if asked == "auto":
-        say(f"{found} is taken for unlabelled: it has nearly all pixels, and the other classes look like strokes")
-        return found
-    part = sum(int((labels == found).sum()) for labels in maps) / sum(labels.size for labels in maps)
-    raise QuestionError(
-        f"the labels have the value {found} at {part:.1%} of all pixels, and the other classes look like strokes: was"
-        " nothing painted there?",
-        [
-            (f"If so, {found} means unlabelled", f"--unlabelled {found}", f"unlabelled={found}"),
-            (f"if {found} is a class of its own", f"--unlabelled {UNLABELLED}", f"unlabelled={UNLABELLED}"),
-        ],
-    )
-
-
 def _kinds(pictures: Sequence[np.ndarray]) -> str:
     """Sizes and number types."""
     seen = list(dict.fromkeys(f"{' x '.join(map(str, picture.shape))} {picture.dtype}" for picture in pictures))
-    more = f" and {len(seen) - MOST_KINDS} more kinds" if len(seen) > MOST_KINDS else ""
-    return ", ".join(seen[:MOST_KINDS]) + more
+    more = f" and {len(seen) - N_KINDS} more kinds" if len(seen) > N_KINDS else ""
+    return ", ".join(seen[:N_KINDS]) + more
+
+
+def _scored(stack: ForestStack, labelled: LabelledSet, progress: Report | None) -> ForestStack:
+    """The stack, with its score on the images that were reserved from it."""
+    reserved = [image for image in labelled if image.mark in stack.known.reserved]
+    if not reserved:
+        return stack
+    scores = score(stack, replace(labelled, images=reserved), progress)
+    return replace(
+        stack,
+        settings={**stack.settings, "reserved": {"n_images": len(reserved), "mean_dice": float(scores.mean_dice)}},
+    )

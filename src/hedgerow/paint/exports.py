@@ -13,12 +13,14 @@ from typing import Any
 from hedgerow import jobs
 from hedgerow.files import atomic_path, make_folder
 from hedgerow.images.pairing import find_files, stem_of
+from hedgerow.io import model_file
 from hedgerow.jobs.training import Trained
 from hedgerow.paint.label_files import FOLDER, LEGEND, is_large, label_file, write_label_maps
-from hedgerow.paint.makers import Makers
 from hedgerow.paint.messages import Refused
 from hedgerow.paint.project import Project
+from hedgerow.predict.batch import Predicted
 from hedgerow.progress import Report
+from hedgerow.scale.predicting import predict_large
 
 MODEL, IMPROVED = "model.hedge", "improved.hedge"
 PREDICTED = ("segmentation", "probabilities", "overlays", "table")  # what is made by predicting
@@ -26,12 +28,13 @@ OF_LARGE = {"segmentation": "labels", "probabilities": "proba"}  # of it, what c
 TABLES = ("objects.csv", "objects_totals.csv")
 
 
-def train(project: Project, output: Path, report: Report, makers: Makers) -> Trained:
+def train(project: Project, output: Path, report: Report) -> Trained:
     """What `hedgerow train` makes of the label maps: the same file, to the last byte."""
     images = write_label_maps(project)
     if len({value for labels in project.labels for value in labels.pixels}) < 2:
         raise Refused("only one class is painted; paint with two classes first.")
-    return makers.train([image.path for image in images], project.folder / FOLDER, output, progress=report)
+    request = jobs.TrainRequest([image.path for image in images], project.folder / FOLDER, output)
+    return jobs.train(request, progress=report)
 
 
 def commands(project: Project, model: Path) -> list[str]:
@@ -60,8 +63,8 @@ def _shortest(files: Sequence[str]) -> list[str]:
 class Exports:
     """The files that exports of this session made, by the number of the export and their names."""
 
-    def __init__(self, project: Project, makers: Makers) -> None:
-        self.project, self.makers = project, makers
+    def __init__(self, project: Project) -> None:
+        self.project = project
         self._files: dict[tuple[int, str], Path] = {}
         self._last = 0
 
@@ -107,14 +110,14 @@ class Exports:
             images = [image.path for image in write_label_maps(self.project)]
             title = f"{self.project.folder.name}: on the strokes that it was trained on"
             labels, file = self.project.folder / FOLDER, folder / "report.html"
-            self.makers.report([model], images, labels, file, title=title, progress=report)
+            jobs.report(jobs.ReportRequest([model], images, labels, file, title=title), progress=report)
             made.append(file)
         return made
 
     def left_out(self, what: Sequence[str]) -> str:
         """A sentence about what is not written of large images; empty: nothing is left out."""
         n_large = sum(map(is_large, self.project.images))
-        kinds = [one for one in PREDICTED if one in what and (one not in OF_LARGE or self.makers.predict_large is None)]
+        kinds = [one for one in PREDICTED if one in what and one not in OF_LARGE]
         if not (n_large and kinds):
             return ""
         return f"{n_large} image(s) are too large for {' and '.join(kinds)}; see the commands"
@@ -124,8 +127,8 @@ class Exports:
     ) -> list[Path]:
         inside = folder / "predicted"
         background = next((one.id for one in self.project.classes if one.name.lower() == "background"), None)
-        known = set(jobs.describe(model)["classes"])
-        found = jobs.predict(
+        known = set(model_file.load(model).classes)
+        request = jobs.PredictRequest(
             model,
             images,
             inside,
@@ -133,8 +136,9 @@ class Exports:
             overlay="overlays" in what,
             measure="table" in what,
             background=background if background in known else None,
-            progress=report,
         )
+        found = jobs.predict(request, progress=report)
+        assert isinstance(found, Predicted)
         if len(found.failures) == found.n_images:
             raise Refused(f"none of the images can be segmented, the first since {found.failures[0]}")
         stems = {stem_of(path) for path in images}
@@ -159,11 +163,11 @@ class Exports:
         """Labels and probabilities of images that are never held as a whole, each in a file of its own."""
         kinds = [OF_LARGE[one] for one in PREDICTED if one in what and one in OF_LARGE]
         made: list[Path] = []
-        if not kinds or self.makers.predict_large is None:
+        if not kinds:
             return made
         for image in filter(is_large, self.project.images):
             output = folder / f"{stem_of(image.path)}.ome.tif"
-            found = self.makers.predict_large(model, image.path, output, what=kinds, dtype="uint8", progress=report)
+            found = predict_large(model, image.path, output, what=kinds, dtype="uint8", progress=report)
             made += [Path(path) for path in found.results.values()]
         return made
 

@@ -8,14 +8,13 @@ from typing import Any
 
 from hedgerow import extras, jobs
 from hedgerow.files import megabytes
+from hedgerow.forest.arrays import ForestStack
 from hedgerow.images.regions import Region
 from hedgerow.io import model_file
-from hedgerow.paint import makers as made_by
 from hedgerow.paint.engine import Engine
 from hedgerow.paint.exports import IMPROVED, MODEL, Exports, commands, train
 from hedgerow.paint.label_files import FOLDER, write_label_maps
 from hedgerow.paint.live import Codes
-from hedgerow.paint.makers import Makers
 from hedgerow.paint.messages import Refused
 from hedgerow.paint.predicted import predicted_tiles
 from hedgerow.paint.project import Project
@@ -23,6 +22,7 @@ from hedgerow.paint.results import Layer, Result, tiles_of
 from hedgerow.paint.segmenting import VISIBLE, WHOLE
 from hedgerow.paint.stacks import described
 from hedgerow.progress import Report
+from hedgerow.scale.training import MUCH
 
 MINUTES = {"refine": 5.0, "deep": 20.0}  # about, of which less may be taken
 EFFORTS = {"refine": "good", "deep": "best"}
@@ -32,22 +32,21 @@ Message = dict[str, Any]
 class Workshop:
     """Does the work; called by the engine's thread."""
 
-    def __init__(
-        self, project: Project, codes: Codes, engine: Engine, next_id: Callable[[], int], makers: Makers
-    ) -> None:
-        self.project, self.codes, self.engine, self.makers = project, codes, engine, makers
-        self.exports = Exports(project, makers)
+    def __init__(self, project: Project, codes: Codes, engine: Engine, next_id: Callable[[], int]) -> None:
+        self.project, self.codes, self.engine = project, codes, engine
+        self.exports = Exports(project)
         self._next_id = next_id
         self._made: tuple[tuple[int, ...], Path] | None = None  # of which paint the newest model is
 
     def train(self, report: Report) -> Message:
         """The model that the command line would make."""
         output, stamp = self.project.folder / MODEL, self.project.stamp
-        trained = train(self.project, output, report, self.makers)
+        trained = train(self.project, output, report)
         self._made = stamp, output
         is_scored = trained.held_out and trained.held_out[-1] > 0  # 0: of one stroke a class, none can be spared
         score = f", mean Dice {trained.held_out[-1]:.3f} on {trained.unseen} held out" if is_scored else ""
-        words = described(trained.stack.n_levels, trained.stack.levels[0].n_trees)
+        assert isinstance(trained.model, ForestStack)
+        words = described(trained.model.n_levels, trained.model.levels[0].n_trees)
         self._show(output, words, stamp, report)
         text = f"trained on {len(self.project.painted_images())} image(s){score}; {megabytes(trained.n_bytes)}"
         return self._done("train", text, output)
@@ -57,16 +56,16 @@ class Workshop:
         check_size(self.project)
         output, stamp = self.project.folder / IMPROVED, self.project.stamp
         images, labels = [image.path for image in write_label_maps(self.project)], self.project.folder / FOLDER
-        said: list[str] = []
         if how in EFFORTS:
-            fitted = jobs.train_with_effort(
-                images, labels, output, EFFORTS[how], minutes=MINUTES[how], device=_device(), restart=True,
-                say=said.append, progress=report,
-            )  # fmt: skip
-            text = " ".join(fitted.text().splitlines())
+            request = jobs.TrainRequest(
+                images, labels, output, EFFORTS[how], minutes=MINUTES[how], device=_device(), restart=True
+            )
+            text = " ".join(map(str, jobs.train(request, progress=report).stages))
         else:
             features = f"bank+{how}"
-            trained = jobs.train(images, labels, output, changes={"features": features}, progress=report)
+            trained = jobs.train(
+                jobs.TrainRequest(images, labels, output, changes={"features": features}), progress=report
+            )
             score = f": mean Dice {trained.held_out[-1]:.3f} on {trained.unseen} held out" if trained.held_out else ""
             text = f"features {features}{score}"
         self._made = stamp, output
@@ -80,7 +79,7 @@ class Workshop:
         if any(one != "labels" for one in what):
             if self._made is None or self._made[0] != self.project.stamp or not self._made[1].is_file():
                 stamp, output = self.project.stamp, self.project.folder / MODEL
-                train(self.project, output, report, self.makers)
+                train(self.project, output, report)
                 self._made = stamp, output
             model = self._made[1]
         files = self.exports.write(what, folder, model, report)
@@ -118,10 +117,10 @@ class Workshop:
 def check_size(project: Project) -> None:
     """Raise Refused if the painted images are too large to improve a model on."""
     n_pixels = sum(project.images[i].size[0] * project.images[i].size[1] for i in project.painted_images())
-    if n_pixels > made_by.MUCH:
+    if n_pixels > MUCH:
         raise Refused(
             f"the painted images have {n_pixels / 1e6:,.0f} million pixels; to make a model better they are held in "
-            f"memory, at most {made_by.MUCH / 1e6:,.0f} million: cut out parts that show every class, paint on those, "
+            f"memory, at most {MUCH / 1e6:,.0f} million: cut out parts that show every class, paint on those, "
             "and use that model for the large images (hedgerow predict). Train on all works here."
         )
 

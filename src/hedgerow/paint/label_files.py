@@ -13,17 +13,17 @@ from hedgerow.images.legend import write_legend
 from hedgerow.images.pairing import stem_of
 from hedgerow.images.regions import Region
 from hedgerow.images.writing import write_labels
-from hedgerow.paint import makers
 from hedgerow.paint.image_files import ImageFile
 from hedgerow.paint.labels import TILE, Labels
 from hedgerow.paint.messages import Refused
 from hedgerow.paint.project import Project
+from hedgerow.scale.pairs import LARGE
 
 FOLDER, LEGEND = "labels", "classes.toml"
 
 
 def is_large(image: ImageFile) -> bool:
-    return image.size[0] * image.size[1] > makers.LARGE
+    return image.size[0] * image.size[1] > LARGE
 
 
 def label_file(project: Project, image: ImageFile) -> Path:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from hedgerow.paint.guarding import Guard
 from hedgerow.paint.image_files import image_files
-from hedgerow.paint.makers import Makers
 from hedgerow.paint.project import Project
 from hedgerow.paint.server import Server, serving
 from hedgerow.paint.session import default_folder
@@ -32,10 +30,9 @@ def run(
     listening: socket.socket,
     host: str,
     ready: Callable[[str], None],
-    makers: Mapping[str, Callable[..., Any]],
 ) -> None:
-    """Serve until the program is interrupted. ready: is told the address to open; makers: the fields of `Makers`"""
-    server = Server(project, makers=Makers(**makers))
+    """Serve until the program is interrupted. ready: is told the address to open"""
+    server = Server(project)
     guard = Guard(server.app, host, listening.getsockname()[1])
     project.held.note(guard.address.partition("?")[0])
     server.start()

@@ -18,7 +18,6 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from hedgerow.errors import HedgerowError
-from hedgerow.paint.makers import Makers
 from hedgerow.paint.messages import MAX_BYTES, Refused, parse
 from hedgerow.paint.project import Project
 from hedgerow.paint.pyramid import Pyramid, n_levels
@@ -56,8 +55,8 @@ class Window:
 class Server:
     """The application: `app` is given to a server of ASGI. Close it when that has ended."""
 
-    def __init__(self, project: Project, store: Store | None = None, makers: Makers | None = None) -> None:
-        self.session = Session(project, self._tell, store, makers)
+    def __init__(self, project: Project, store: Store | None = None) -> None:
+        self.session = Session(project, self._tell, store)
         self.windows: list[Window] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._hand = ThreadPoolExecutor(1, "hedgerow-hand")  # strokes are kept one after another

@@ -13,7 +13,6 @@ from hedgerow.paint.engine import Engine, Request
 from hedgerow.paint.image_files import ImageFile
 from hedgerow.paint.improve import Workshop, check_how
 from hedgerow.paint.live import Codes
-from hedgerow.paint.makers import Makers
 from hedgerow.paint.messages import LIMITS, Refused
 from hedgerow.paint.project import Project
 from hedgerow.paint.pyramid import n_levels
@@ -32,7 +31,6 @@ class Session:
         project: Project,
         tell: Callable[[Message], None],
         store: Store | None = None,
-        makers: Makers | None = None,
     ) -> None:
         self.project, self.tell = project, tell
         self.store = store or Store()
@@ -40,7 +38,7 @@ class Session:
         self.segmenter = Segmenter(project, self.codes)
         self.engine = Engine(project, self.segmenter, tell)
         self.codes.progress = self.engine.progress
-        self.workshop = Workshop(project, self.codes, self.engine, self.segmenter.next_id, makers or Makers())
+        self.workshop = Workshop(project, self.codes, self.engine, self.segmenter.next_id)
 
     def start(self) -> None:
         self.engine.start()

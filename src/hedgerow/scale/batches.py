@@ -1,37 +1,18 @@
 """Batches of many files on many machines: a file a task, with the failures named at the end."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from hedgerow.errors import HedgerowError
-from hedgerow.files import PathLike
-from hedgerow.images.pairing import FilesSpec
-from hedgerow.io.model_file import load
-from hedgerow.jobs.predicting import predict
-from hedgerow.predict.batch import Done, EachFile, OneFile, Predicted, predict_file
+from hedgerow.predict.batch import Done, EachFile, OneFile, predict_file
 from hedgerow.scale import cluster
-from hedgerow.scale.models import content_of, loaded, resolved
+from hedgerow.scale.models import loaded
 
 
-def predict_batch(
-    model: PathLike, images: FilesSpec, output: PathLike, *, client: Any = None, device: str = "cpu", **options: Any
-) -> Predicted:
-    """Segment images into the folder `output`; options as in `jobs.predict`.
-
-    client: a `dask.distributed.Client`, the address of a scheduler, or a number of worker processes; None: here
-    """
-    if client is None:
-        chosen = resolved(device, load(model)) if device == "auto" else device
-        return predict(model, images, output, device=chosen, **options)
-    with ExitStack() as rooms:
-        each = _on(rooms.enter_context(cluster.connected(client)), content_of(model), device)
-        return predict(model, images, output, each=each, **options)
-
-
-def _on(client: Any, content: bytes, device: str) -> EachFile:
+def on(client: Any, content: bytes, device: str) -> EachFile:
+    """Predicts files with the workers of a client; content: of the model file"""
     model = cluster.carried(client, content)
 
     def each(files: Sequence[Path], how: OneFile) -> Iterator[tuple[Path, Done]]:

@@ -23,10 +23,12 @@ PATIENCE = 20  # seconds for a scheduler to answer
 GIVEN_UP = 5  # times that Dask may give a task up, each after workers died over it, before we do
 Item = TypeVar("Item")
 Client = Any  # of `dask.distributed`, which has no types
+Workers = Client | str | int
+"""Who does the work: a client, the address of a Dask scheduler, or a number of processes on this machine."""
 
 
 @contextmanager
-def connected(to: Client | str | int) -> Iterator[Client]:
+def connected(to: Workers) -> Iterator[Client]:
     """A client: the caller's own, one of the scheduler at an address, or one of so many new processes."""
     extras.require("distributed", "more than one worker")
     import distributed

@@ -1,99 +1,37 @@
 """Evaluating on images of any size: only where there are labels is anything read and predicted."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 
 from hedgerow.errors import HedgerowError, InputError
-from hedgerow.files import PathLike
 from hedgerow.forest.level_input import fitting_tile, needed
 from hedgerow.images.arrays import UNLABELLED_INDEX
-from hedgerow.images.metrics import Scores, confusion
-from hedgerow.images.pairing import FilesSpec, pair_files
-from hedgerow.images.reading import Pages
+from hedgerow.images.metrics import confusion
 from hedgerow.images.regions import Region
-from hedgerow.io import model_file
-from hedgerow.jobs.evaluating import Evaluated, Written
-from hedgerow.jobs.inputs import files_of, read_for
 from hedgerow.kernels import reused
-from hedgerow.predict.evaluate import score_each
 from hedgerow.predict.protocol import Model
 from hedgerow.predict.run import region_outputs
 from hedgerow.progress import Report, reporting
 from hedgerow.scale import cluster
 from hedgerow.scale.lazy_image import Window
-from hedgerow.scale.models import content_of, loaded
+from hedgerow.scale.models import loaded
 from hedgerow.scale.opening import opened
-from hedgerow.scale.pairs import LargePair, has_address, large_pair, told_apart_by_size
+from hedgerow.scale.pairs import LargePair
 from hedgerow.scale.shards import LARGEST, cut
 from hedgerow.scale.work import MEMORY, ahead, occupied
 
-_Each = Any  # (pair, its parts) -> confusion (C,C) of each part
+Tables = Callable[[LargePair, Sequence[Region]], Iterable[np.ndarray]]
+"""(an image, its parts) -> confusion (C,C) of each part"""
 
 
-def evaluate(
-    model: PathLike,
-    images: FilesSpec,
-    labels: FilesSpec,
-    output: PathLike | None = None,
-    *,
-    csv: PathLike | None = None,
-    background: int | None = None,
-    unlabelled: int | None = None,
-    pages: Pages = None,
-    level: int = 0,
-    pixel_size: float | None = None,
-    device: str = "cpu",
-    client: Any = None,
-    overwrite: bool = False,
-    progress: Report | None = None,
-) -> Evaluated:
-    """As `jobs.evaluate`, for images of any size: large ones are read in parts. One image may be an address.
-
-    level, pixel_size: which level of a pyramid; labels of that size must be among theirs
-    client: who predicts large images, as in `predict_large`
-    """
-    content, stamp = content_of(model), uuid4().hex
-    own: Any = loaded(content, "cpu")
-    parted = level != 0 or pixel_size is not None
-    if has_address(images, labels):
-        if not (isinstance(images, str) and isinstance(labels, str)):
-            raise InputError("addresses are read one at a time; give one image and its labels.")
-        names, files = [images], [images, labels]
-        small, large = [], [(images, labels)]
-    else:
-        pairs = pair_files(images, labels)
-        small_pairs, large_pairs = ([], pairs) if parted else told_apart_by_size(pairs)
-        names = [pair.image.name for pair in (*small_pairs, *large_pairs)]
-        files = [str(path) for path in files_of(pairs)]
-        small, large = small_pairs, [(str(pair.image), str(pair.label)) for pair in large_pairs]
-    written = Written(output, csv, background).checked(model, own, files, overwrite)
-    chosen = [large_pair(own, *pair, unlabelled, pages, level, pixel_size, stamp) for pair in large]
-    here = model_file.load(model).to(device) if small or client is None else own
-    each, n_known = list[Scores](), 0
-    if small:
-        labelled = read_for(here, small, unlabelled, pages)
-        n_known = sum(image.mark in own.known.seen for image in labelled)
-        each = score_each(here, labelled, progress)
-    with ExitStack() as rooms:
-        who: _Each = lambda pair, parts: (table_of(pair, here, part) for part in parts)  # noqa: E731
-        if client is not None and chosen:
-            who = _on(rooms.enter_context(cluster.connected(client)), content, device)
-        for pair in chosen:
-            each.append(Scores(own.classes, _table(pair, own, who, progress), own.legend.names))
-    return written.write(own, [Path(name).name for name in names], each, n_known)
-
-
-def _table(pair: LargePair, model: Model, who: _Each, progress: Report | None) -> np.ndarray:
+def summed_table(pair: LargePair, model: Model, tables: Tables, progress: Report | None) -> np.ndarray:
     """Confusion (C,C) of a large image."""
     parts = opened(pair.image).whole.cells(LARGEST)
     table = np.zeros((model.n_classes, model.n_classes), np.int64)
     with reporting(progress) as report:
-        for done, one in enumerate(who(pair, parts)):
+        for done, one in enumerate(tables(pair, parts)):
             table += one
             report("evaluating", done + 1, len(parts))
     if not table.any():
@@ -102,6 +40,11 @@ def _table(pair: LargePair, model: Model, who: _Each, progress: Report | None) -
             "label some pixels, or leave the image out."
         )
     return table
+
+
+def tables_here(model: Model, pair: LargePair, parts: Sequence[Region]) -> Iterator[np.ndarray]:
+    """Confusion (C,C) of each part of an image, in this process."""
+    return (table_of(pair, model, part) for part in parts)
 
 
 def table_of(pair: LargePair, model: Model, place: Region) -> np.ndarray:
@@ -122,7 +65,8 @@ def table_of(pair: LargePair, model: Model, place: Region) -> np.ndarray:
     return table
 
 
-def _on(client: Any, content: bytes, device: str) -> _Each:
+def tables_on(client: Any, content: bytes, device: str) -> Tables:
+    """`tables_here` on the workers of a client; content: of the model file"""
     model = cluster.carried(client, content)
 
     def each(pair: LargePair, parts: Sequence[Region]) -> Iterator[np.ndarray]:

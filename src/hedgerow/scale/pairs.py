@@ -88,7 +88,7 @@ def _fitting(image: LazyImage, labels: str, stamp: str) -> Wanted:
     )
 
 
-def told_apart_by_size(pairs: Sequence[Pair]) -> tuple[list[Pair], list[Pair]]:
+def split_by_size(pairs: Sequence[Pair]) -> tuple[list[Pair], list[Pair]]:
     """Those that fit in memory, and the large ones."""
     large = [pair for pair in pairs if is_large(pair)]
     return [pair for pair in pairs if pair not in large], large

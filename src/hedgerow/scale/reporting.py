@@ -1,6 +1,7 @@
 """A report on images of any size: of large ones, the parts with the most labels are shown and scored."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,7 @@ from hedgerow.images.labelled import WhenAsked
 from hedgerow.images.pairing import Pair
 from hedgerow.images.reading import Pages, read_input
 from hedgerow.images.regions import Region
-from hedgerow.jobs import reporting
-from hedgerow.jobs.inputs import Say, unsaid
-from hedgerow.jobs.reporting import Shown
+from hedgerow.progress import Say
 from hedgerow.scale.opening import opened
 from hedgerow.scale.pairs import LargePair, is_large, large_pair
 
@@ -21,16 +20,17 @@ PART = 1024  # side of a part of a large image, before what the models see aroun
 MOST_PARTS = 4  # of each image
 
 
-def report(*given: Any, say: Say = unsaid, **options: Any) -> int:
-    """As `jobs.report`; of a large image, MOST_PARTS squares of PART pixels stand for all of it."""
+@dataclass(frozen=True)
+class Shown:
+    """What a page is about: images, each as the models take it, their labels (H,W), and names."""
 
-    def parts(models: Sequence[Any], pairs: Sequence[Pair], pages: Pages) -> Shown:
-        return _parts(models, pairs, pages, say)
+    images: Sequence[np.ndarray]
+    labels: Sequence[np.ndarray]
+    names: Sequence[str]
 
-    return reporting.report(*given, parts=parts, **options)
 
-
-def _parts(models: Sequence[Any], pairs: Sequence[Pair], pages: Pages, say: Say) -> Shown:
+def shown_parts(models: Sequence[Any], pairs: Sequence[Pair], pages: Pages, say: Say) -> Shown:
+    """Images with labels; of a large image, MOST_PARTS squares of PART pixels stand for all of it."""
     model = models[0]
     model.features.check_here()  # one refusal, not one for each image
     reach = max(one.receptive_field for one in models)

@@ -13,7 +13,6 @@ from hedgerow.config import StackConfig
 from hedgerow.errors import HedgerowError, InputError
 from hedgerow.features.at_places import fit_features_at
 from hedgerow.features.registry import layout_of
-from hedgerow.files import PathLike
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import GrowAll, Prepared, grow_levels
 from hedgerow.forest.choosing import SPARSE, settings_for_part
@@ -21,20 +20,16 @@ from hedgerow.forest.groups import GroupsOf
 from hedgerow.forest.history import Known
 from hedgerow.forest.thinned import Painted, held_by, only_whole, thin
 from hedgerow.images.arrays import encode_labels, to_labels
-from hedgerow.images.classes import ClassTable, check_unlabelled, table_of
+from hedgerow.images.classes import ClassTable, table_of
 from hedgerow.images.label_files import read_labels
 from hedgerow.images.labelled import WhenAsked
 from hedgerow.images.legend import Legend, found_legend
-from hedgerow.images.pairing import FilesSpec, Pair, pair_files
+from hedgerow.images.paint import UNLABELLED
+from hedgerow.images.pairing import Pair
 from hedgerow.images.reading import Pages, described_image
 from hedgerow.images.regions import Region
-from hedgerow.io import model_file
-from hedgerow.jobs import training as jobs_training
-from hedgerow.jobs.inputs import Say, checked_output, files_of, unsaid
-from hedgerow.jobs.training import UNLABELLED, UNSEEN, Trained, unlabelled_value
 from hedgerow.kernels import reused
-from hedgerow.progress import Report, reporting
-from hedgerow.scale import cluster, growing
+from hedgerow.progress import Report, Say, quiet, reporting
 from hedgerow.scale.lazy_image import LazyImage, Wanted
 from hedgerow.scale.opening import is_lazy, open_image
 from hedgerow.scale.pairs import LARGE
@@ -90,6 +85,22 @@ class Files:
         parts = lazy.whole.cells(_BAND)
         return WhenAsked(len(parts), lambda k: (parts[k], to_labels(lazy.read(parts[k]), name)))
 
+    def is_much(self) -> bool:
+        """Whether all images together have more pixels than are kept as a whole."""
+        total = 0
+        for i, pair in enumerate(self.pairs):
+            try:
+                total += _n_pixels(self.image(i)) if is_lazy(str(pair.image)) else _declared(pair.image)
+            except HedgerowError:
+                return False  # whoever reads it tells
+            if total > MUCH:
+                return True
+        return False
+
+    def first_labels(self) -> list[np.ndarray]:
+        """Parts (h,w) of the first label maps, with which it is decided what is unlabelled."""
+        return [part for i in range(min(len(self.pairs), LOOKED_AT)) for part in _some_paint(self.labels(i))]
+
     def mark(self, i: int) -> str:
         """16 digits that tell this image from any other, as `LabelledImage.mark`, read band by band."""
         image = self.image(i)
@@ -105,71 +116,6 @@ def _n_pixels(image: LazyImage) -> int:
     return image.shape[1] * image.shape[2]
 
 
-def train(
-    images: FilesSpec,
-    labels: FilesSpec,
-    output: PathLike,
-    config: StackConfig | None = None,
-    *,
-    changes: Mapping[str, Any] | None = None,
-    unlabelled: int | str | None = None,
-    pages: Pages = None,
-    max_classes: int = 64,
-    overwrite: bool = False,
-    client: Any = None,
-    say: Say = unsaid,
-    progress: Report | None = None,
-    **options: Any,
-) -> Trained:
-    """As `jobs.train`. Of sets with more than MUCH pixels only what training needs is kept; the model is the same.
-
-    Where it would need most of the pixels, or whole images, all are kept as in `jobs.train`.
-    client: who grows the forests: a `dask.distributed.Client`, the address of a scheduler, or a number of worker
-            processes; None: this process
-    """
-    if client is not None:
-        with cluster.connected(client) as found:
-            return train(
-                images, labels, output, config, changes=changes, unlabelled=unlabelled, pages=pages,
-                max_classes=max_classes, overwrite=overwrite, say=say, progress=progress,
-                grow_all=growing.on(found), **options,
-            )  # fmt: skip
-
-    def on_whole_images() -> Trained:
-        return jobs_training.train(
-            images, labels, output, config, changes=changes, unlabelled=unlabelled, pages=pages,
-            max_classes=max_classes, overwrite=overwrite, say=say, progress=progress, **options,
-        )  # fmt: skip
-
-    chosen = replace(config or StackConfig(), **(changes or {}))
-    files = files_for(pair_files(images, labels), chosen, pages)
-    if options.get("layers") or not _is_much(files):
-        return on_whole_images()
-    final = checked_output(output, [*files_of(files.pairs), *options.get("keep", ())], overwrite=overwrite)
-
-    def scored(level: int, dice: float, held: GroupsOf) -> None:
-        say(f"level {level}: mean Dice {dice:.3f} on {UNSEEN[held]} it did not see")
-
-    asked = unlabelled if unlabelled is None or isinstance(unlabelled, str) else check_unlabelled(unlabelled)
-    shown = [part for i in range(min(len(files.pairs), LOOKED_AT)) for part in _some_paint(files.labels(i))]
-    value = unlabelled_value(shown, asked, say)
-    grow_all = options.get("grow_all")
-    try:
-        stack = grow(
-            files, config, changes, value, max_classes, say=say, progress=progress, scored=scored, grow_all=grow_all
-        )
-    except WholeInstead as reason:
-        say(f"whole images are kept: {reason}")
-        return on_whole_images()
-    return Trained(stack, model_file.save(stack, final))
-
-
-def files_for(pairs: Sequence[Pair], config: StackConfig, pages: Pages = None) -> Files:
-    layout = layout_of(config.features)
-    numbers = pages if pages is None or isinstance(pages, str | int) else tuple(pages)
-    return Files(pairs, lambda pair: Wanted(str(pair.image), layout, numbers))
-
-
 def _some_paint(parts: Sequence[tuple[Region, np.ndarray]]) -> list[np.ndarray]:
     """(h,w) each: the first part of a label map, and the next few that have values of their own."""
     found, seen = [], set[int]()
@@ -183,17 +129,10 @@ def _some_paint(parts: Sequence[tuple[Region, np.ndarray]]) -> list[np.ndarray]:
     return found
 
 
-def _is_much(files: Files) -> bool:
-    """Whether all images together have more pixels than are kept as a whole."""
-    total = 0
-    for i, pair in enumerate(files.pairs):
-        try:
-            total += _n_pixels(files.image(i)) if is_lazy(str(pair.image)) else _declared(pair.image)
-        except HedgerowError:
-            return False  # whoever reads it tells
-        if total > MUCH:
-            return True
-    return False
+def files_for(pairs: Sequence[Pair], config: StackConfig, pages: Pages = None) -> Files:
+    layout = layout_of(config.features)
+    numbers = pages if pages is None or isinstance(pages, str | int) else tuple(pages)
+    return Files(pairs, lambda pair: Wanted(str(pair.image), layout, numbers))
 
 
 def _declared(path: Path) -> int:
@@ -209,7 +148,7 @@ def grow(
     unlabelled: int = UNLABELLED,
     max_classes: int = 64,
     *,
-    say: Say = unsaid,
+    say: Say = quiet,
     progress: Report | None = None,
     scored: Callable[[int, float, GroupsOf], None] | None = None,
     grow_all: GrowAll | None = None,
