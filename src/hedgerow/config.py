@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from hedgerow.choices import LOSSES
 from hedgerow.errors import ConfigError
 from hedgerow.settings import Checked, setting, shown
 
@@ -214,9 +215,7 @@ class RefineConfig(Checked):
     first_momentum: float | None = setting(None, 0.0, 0.9999, "sgd: start with this momentum, instead of the rise")
     momentum_steps: int = setting(96, 0, 10**7, "sgd: steps at first_momentum, if given, before max_momentum")
     relax: float = setting(0.1, 1e-6, 1.0, "the splits of a newly mapped network are first softened by this factor")
-    loss: Literal["cross_entropy", "balanced"] = setting(
-        "cross_entropy", about="mean over labelled pixels; balanced: all classes carry the same weight"
-    )
+    loss: str = setting("cross_entropy", choices=LOSSES)
     dice: float = setting(1.0, 0.0, 1e3, "weight of the added Dice loss, which counts classes, not pixels")
     leaf_l1: float = setting(0.0, 0.0, 1e3, "weight of the sum of leaf activations; tanh splits only")
     stride: int | None = setting(None, 1, 1000, "train on every stride-th row and column; if unset, see `pixels`")

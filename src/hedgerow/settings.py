@@ -8,20 +8,31 @@ import numbers
 import tomllib
 import types
 import typing
+from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from hedgerow.answers import Shown
+from hedgerow.choices import Choice, described
 from hedgerow.errors import ConfigError
 from hedgerow.files import atomic_path
 
 Config = TypeVar("Config", bound="Checked")
 
 
-def setting(default: Any, low: float | None = None, high: float | None = None, about: str = "") -> Any:
-    """A field with its default, its inclusive limits (applied to each entry of a tuple) and one line of help."""
-    metadata = {"low": low, "high": high, "about": about}
+def setting(
+    default: Any,
+    low: float | None = None,
+    high: float | None = None,
+    about: str = "",
+    choices: Mapping[str, Choice] | None = None,
+) -> Any:
+    """A field with its default, its inclusive limits (applied to each entry of a tuple) and one line of help.
+
+    choices: the names that it may be; the help is theirs
+    """
+    metadata = {"low": low, "high": high, "about": about if choices is None else described(choices), "choices": choices}
     if dataclasses.is_dataclass(default):
         return field(default_factory=lambda: default, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -51,6 +62,7 @@ class Checked(Shown):
             name = f"{type(self).__name__}.{item.name}"
             value = _coerce(getattr(self, item.name), hints[item.name], name)
             _check_limits(value, item.metadata.get("low"), item.metadata.get("high"), name)
+            _check_choice(value, item.metadata.get("choices"), name)
             object.__setattr__(self, item.name, value)
 
     def changed(self) -> dict[str, Any]:
@@ -152,6 +164,11 @@ def _check_limits(value: Any, low: float | None, high: float | None, name: str) 
         if (low is not None and not entry >= low) or (high is not None and not entry <= high):
             limits = f"from {low} to {high}" if high is not None else f"at least {low}"
             raise ConfigError(f"{name} is {entry}; it must be {limits}.")
+
+
+def _check_choice(value: Any, choices: Mapping[str, Choice] | None, name: str) -> None:
+    if choices is not None and value not in choices:
+        raise ConfigError(f"{name} is {shown(value)}; it must be one of {', '.join(choices)}.")
 
 
 def documented_toml(config: Checked) -> str:

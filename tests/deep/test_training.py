@@ -13,7 +13,7 @@ from hedgerow.deep.training import one_cycle, start_at_shares, train_network, wh
 from hedgerow.deep.unet import UNet
 from hedgerow.errors import ConfigError, ModelError
 from hedgerow.forest.history import Check
-from hedgerow.refinement.losses import batch_loss, pixel_loss
+from hedgerow.refinement.losses import batch_loss, cross_entropy, with_dice
 
 SMALL = ConvConfig(base=2, n_down=1, n_steps=6, batch=2, crop=16, check_every=2)
 
@@ -87,7 +87,7 @@ def test_the_loss_of_a_batch_is_that_of_its_pixels(dice):
     scores = torch.tensor(rng.normal(size=(2, 4, 5, 7)), requires_grad=True)
     target = torch.tensor(rng.choice([0, 1, 3, 255], size=(2, 5, 7)))
     flat = scores.movedim(1, 0).flatten(1)
-    expected = pixel_loss(flat, target.reshape(-1), None, dice)
+    expected = with_dice(cross_entropy([], len(flat)), flat, target.reshape(-1), dice)
     found = batch_loss(scores, target, dice)
     gradients = [torch.autograd.grad(one, scores, retain_graph=True)[0] for one in (expected, found)]
     assert float(found.detach()) == pytest.approx(float(expected.detach()), abs=1e-12)

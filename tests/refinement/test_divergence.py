@@ -48,14 +48,14 @@ def test_a_run_that_diverges_keeps_a_network_that_predicts(net, example, optimis
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_numbers_that_leave_their_range_stop_the_run_at_once(net, example, monkeypatch, value):
-    real = loop.pixel_loss
+    real = loop.with_dice
     calls = []
 
     def poisoned(*arguments):
         calls.append(1)
         return real(*arguments) * (value if len(calls) == 6 else 1.0)
 
-    monkeypatch.setattr(loop, "pixel_loss", poisoned)
+    monkeypatch.setattr(loop, "with_dice", poisoned)
     with pytest.raises(DivergenceError) as problem:
         run(net, example)
     assert_one_sentence(problem, "step 6", "network of step 2")
@@ -64,7 +64,7 @@ def test_numbers_that_leave_their_range_stop_the_run_at_once(net, example, monke
     expected = run(net, example, replace(SHORT, decay="halving", halving_steps=1e9, n_steps=2))
     constant = replace(SHORT, decay="halving", halving_steps=1e9)
     calls.clear()
-    monkeypatch.setattr(loop, "pixel_loss", poisoned)
+    monkeypatch.setattr(loop, "with_dice", poisoned)
     with pytest.raises(DivergenceError) as problem:
         run(net, example, constant)
     assert_same_weights(problem.value.network, expected)
@@ -108,13 +108,13 @@ def test_the_network_kept_says_how_far_it_was_refined(net, example, unseen, monk
 
 
 def test_a_resumed_run_keeps_the_network_that_the_whole_one_keeps(net, example, monkeypatch, tmp_path):
-    real, calls = loop.pixel_loss, []
+    real, calls = loop.with_dice, []
 
     def poisoned(*arguments):
         calls.append(1)
         return real(*arguments) * (np.nan if len(calls) == 6 else 1.0)
 
-    monkeypatch.setattr(loop, "pixel_loss", poisoned)
+    monkeypatch.setattr(loop, "with_dice", poisoned)
     with pytest.raises(DivergenceError) as whole:
         run(net, example)
     calls.clear()

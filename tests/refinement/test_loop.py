@@ -18,7 +18,7 @@ from hedgerow.network.mapping import to_convnet
 from hedgerow.progress import silent
 from hedgerow.refinement import loop
 from hedgerow.refinement.loop import refine
-from hedgerow.refinement.losses import pixel_loss
+from hedgerow.refinement.losses import cross_entropy, with_dice
 from hedgerow.refinement.schedules import learning_rate, momentum
 from hedgerow.threads import threads
 from helpers.refinements import (
@@ -77,7 +77,7 @@ def test_the_papers_update_is_followed_step_by_step(stack, example):
     for i in range(3):
         scores = net(Source(features), [Grid(0, 0, *image.shape)] * 2)[-1]
         net.zero_grad()
-        pixel_loss(scores.reshape(3, -1), target, None, 0.0).backward()
+        with_dice(cross_entropy([], 3), scores.reshape(3, -1), target, 0.0).backward()
         with torch.no_grad():
             for p, v in zip(net.parameters(), velocity, strict=True):
                 if p.requires_grad:

@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from hedgerow.images.arrays import UNLABELLED_INDEX
-from hedgerow.refinement.losses import class_weights, pixel_loss
+from hedgerow.refinement.losses import class_weights, cross_entropy, weighted, with_dice
 
 N_CLASSES, N_PIXELS = 4, 37
 
@@ -23,7 +23,7 @@ def drawn():
 
 def loss_of(scores, target, weight=None, dice=0.0):
     weight = None if weight is None else torch.as_tensor(weight, dtype=torch.float64)
-    return float(pixel_loss(torch.as_tensor(scores), torch.as_tensor(target), weight, dice))
+    return float(with_dice(weighted(weight), torch.as_tensor(scores), torch.as_tensor(target), dice))
 
 
 def expected_loss(scores, target, weight=None, dice=0.0):
@@ -62,7 +62,7 @@ def test_unlabelled_pixels_have_no_influence_and_no_gradient(drawn, dice):
         loss_of(scores, target, dice=dice), rel=1e-12
     )
     given = torch.tensor(scores, requires_grad=True)
-    pixel_loss(given, torch.as_tensor(target), None, dice).backward()
+    with_dice(cross_entropy([], N_CLASSES), given, torch.as_tensor(target), dice).backward()
     assert (given.grad[:, unlabelled] == 0).all()
     assert (given.grad[:, ~unlabelled].abs().sum(0) > 0).all()
 
@@ -117,13 +117,13 @@ def test_the_gradient_is_the_losses_own(drawn, dice):
     given = torch.tensor(scores, requires_grad=True)
     weight = torch.tensor([0.5, 1.0, 7.0, 2.0], dtype=torch.float64)
     target = torch.as_tensor(target)
-    assert torch.autograd.gradcheck(lambda s: pixel_loss(s, target, weight, dice), (given,), fast_mode=True)
+    assert torch.autograd.gradcheck(lambda s: with_dice(weighted(weight), s, target, dice), (given,), fast_mode=True)
 
 
 @pytest.mark.parametrize("size", [1e4, 1e30])
 def test_the_loss_of_huge_scores_is_a_number(drawn, size):
     scores = torch.tensor(drawn[0] * size, dtype=torch.float32, requires_grad=True)
-    loss = pixel_loss(scores, torch.as_tensor(drawn[1]), None, 1.0)
+    loss = with_dice(cross_entropy([], N_CLASSES), scores, torch.as_tensor(drawn[1]), 1.0)
     loss.backward()
     assert torch.isfinite(loss)
     assert torch.isfinite(scores.grad).all()

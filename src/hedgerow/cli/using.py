@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from hedgerow import jobs
+from hedgerow.choices import EXPORTS, described
 from hedgerow.cli.common import Result, Unfinished
 from hedgerow.cli.large import (
     AnyDevice,
@@ -178,7 +179,10 @@ def evaluate(
 
 def export(
     model: Model,
-    to: Annotated[Literal["c", "onnx"], typer.Option(help="What to write: C99 source for forests, or ONNX.")],
+    to: Annotated[
+        Literal[tuple(EXPORTS)],  # type: ignore[valid-type]
+        typer.Option(help=f"What to write; {described(EXPORTS)}."),
+    ],
     output: Annotated[Path | None, output_option("File to write, e.g. model.c; by default beside the model.")] = None,
     no_filters: Annotated[
         bool, typer.Option("--no-filters", help="Leave the features out; the caller computes them.")

@@ -7,6 +7,7 @@ float32 arithmetic, order included, so that the labels are Python's own.
 from __future__ import annotations
 
 import re
+import shlex
 import textwrap
 from importlib import resources
 from pathlib import Path
@@ -17,7 +18,7 @@ import numpy as np
 from hedgerow.errors import InputError
 from hedgerow.export.c_features import PARTS, Part
 from hedgerow.export.c_tables import Tables, add_forests, initialiser, real
-from hedgerow.export.kinds import entry_of, is_stretched, parts_of
+from hedgerow.export.kinds import Exported, entry_of, is_stretched, parts_of
 from hedgerow.files import PathLike, atomic_path
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.kernels.definition.outputs import CANCELLED, SMALLEST_SUM
@@ -72,6 +73,12 @@ def export_c(model: AnyModel, path: PathLike, name: str = "hedgerow_model", filt
         code.write_text(_source(model, tables, words, header.name, part), encoding="utf-8", newline="\n")
         declarations.write_text(_header(model, tables, words, filters), encoding="utf-8", newline="\n")
     return source, header
+
+
+def write(model: AnyModel, path: Path, filters: bool, name: str | None) -> Exported:
+    """`export_c`, as every export is called; name: None for the default"""
+    files = export_c(model, path, filters=filters, **({} if name is None else {"name": name}))
+    return Exported(files, f"{COMPILE} -c {shlex.quote(str(path))}")
 
 
 def _memory(model: ForestStack, tables: Tables, part: Part | None) -> dict[str, int | str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -19,6 +21,14 @@ if TYPE_CHECKING:
 
 Entry = TypeVar("Entry")
 NETWORKS = ("lite0", "mobilesam")  # the encoders that ONNX can compute
+
+
+@dataclass(frozen=True)
+class Exported:
+    """The files that were written, and the command that compiles them; None where there is nothing to compile."""
+
+    files: tuple[Path, ...]
+    compile: str | None = None
 
 
 def parts_of(model: AnyModel) -> tuple[ForestStack | StackNet, DeepStack | None]:

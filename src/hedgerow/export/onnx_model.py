@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hedgerow.errors import ConfigError
-from hedgerow.export.kinds import is_stretched, parts_of
+from hedgerow.export.kinds import Exported, is_stretched, parts_of
 from hedgerow.extras import require
 from hedgerow.files import PathLike, atomic_path
 from hedgerow.forest.arrays import Forest, ForestStack
@@ -47,6 +47,11 @@ def export_onnx(model: AnyModel, path: PathLike, filters: bool = True) -> Path:
     with atomic_path(path) as temporary:
         temporary.write_bytes(data)
     return Path(path)
+
+
+def write(model: AnyModel, path: Path, filters: bool, name: str | None) -> Exported:
+    """`export_onnx`, as every export is called; ONNX has no use for a name"""
+    return Exported((export_onnx(model, path, filters),))
 
 
 def build(model: AnyModel, filters: bool) -> onnx.ModelProto:

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hedgerow.choices import LOSSES
 from hedgerow.config import GPU_PIXELS, PIXELS, RefineConfig
 from hedgerow.errors import ConfigError, DivergenceError, InputError
 from hedgerow.features.tuned import changed_of
@@ -32,7 +33,7 @@ from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report, reporting, silent
 from hedgerow.refinement import checkpoints, together
 from hedgerow.refinement.checkpoints import State
-from hedgerow.refinement.losses import class_weights, pixel_loss
+from hedgerow.refinement.losses import with_dice
 from hedgerow.refinement.schedules import learning_rate, make_optimiser, momentum
 from hedgerow.refinement.scoring import scoring_images
 from hedgerow.refinement.showing import Showing, stride_of
@@ -159,8 +160,7 @@ class _Refinement:
         self.train = [trimmed(image, blank) for image in train] if config.trim and blank is not None else train
         net.set_tolerance(config.tolerance)
         targets = [image.target for image in self.train]
-        balanced = config.loss == "balanced"
-        self.weight = class_weights(targets, net.n_classes).to(net.device) if balanced else None
+        self.loss = LOSSES[config.loss].load()(targets, net.n_classes)
         self.state = State(0, {})
         self.losses: list[float] = []
         self.showing = Showing(net, self.train, config, config.n_steps * together.n_processes())
@@ -247,7 +247,7 @@ class _Refinement:
         leaf_sums: list[Tensor] | None = [] if config.leaf_l1 else None
         outputs = net(shown.source, net.grids(shown.source.extent, shown.grid), leaf_sums)
         target = torch.from_numpy(shown.target.astype(np.int64)).to(net.device)
-        loss = pixel_loss(outputs[-1].reshape(net.n_classes, -1), target.reshape(-1), self.weight, config.dice)
+        loss = with_dice(self.loss, outputs[-1].reshape(net.n_classes, -1), target.reshape(-1), config.dice)
         if leaf_sums:
             loss = loss + config.leaf_l1 * torch.stack([total.mean() for total in leaf_sums]).sum()
         rate = learning_rate(config, step)

@@ -1,6 +1,6 @@
 """The losses that refinement minimises."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -8,6 +8,29 @@ from torch import Tensor
 from torch.nn import functional
 
 from hedgerow.images.arrays import UNLABELLED_INDEX
+
+PixelLoss = Callable[[Tensor, Tensor], Tensor]
+"""The loss of scores (C,S) against target (S,), of which UNLABELLED_INDEX does not count."""
+
+
+def cross_entropy(targets: Sequence[np.ndarray], n_classes: int) -> PixelLoss:
+    """The mean over the labelled pixels; targets: all that there are to learn from, (H,W) each."""
+    return weighted(None)
+
+
+def balanced(targets: Sequence[np.ndarray], n_classes: int) -> PixelLoss:
+    """Cross-entropy with weights that make every class of the targets count the same."""
+    return weighted(class_weights(targets, n_classes))
+
+
+def weighted(weight: Tensor | None) -> PixelLoss:
+    """Cross-entropy with weights (C,) of the classes."""
+
+    def loss(scores: Tensor, target: Tensor) -> Tensor:
+        here = None if weight is None else weight.to(scores.device)
+        return functional.cross_entropy(scores.T, target, here, ignore_index=UNLABELLED_INDEX)
+
+    return loss
 
 
 def class_weights(targets: Sequence[np.ndarray], n_classes: int) -> Tensor:
@@ -18,23 +41,23 @@ def class_weights(targets: Sequence[np.ndarray], n_classes: int) -> Tensor:
     return torch.tensor(weight, dtype=torch.float32)
 
 
-def pixel_loss(scores: Tensor, target: Tensor, weight: Tensor | None, dice: float) -> Tensor:
-    """Cross-entropy of scores (C,S) against target (S,), plus `dice` times the Dice loss, over the labelled pixels.
+def with_dice(loss: PixelLoss, scores: Tensor, target: Tensor, dice: float) -> Tensor:
+    """A loss plus `dice` times the Dice loss, over the labelled pixels.
 
     Dice loss: 1 - mean over the classes present of (2 sum(p y) + 1) / (sum p + sum y + 1); the ones soften it.
     """
-    loss = functional.cross_entropy(scores.T, target, weight, ignore_index=UNLABELLED_INDEX)
     if not dice:
-        return loss
+        return loss(scores, target)
     labelled = target != UNLABELLED_INDEX
     proba = torch.softmax(scores[:, labelled], dim=0)
     truth = functional.one_hot(target[labelled], len(scores)).T.to(proba.dtype)
     overlap = (2 * (proba * truth).sum(1) + 1) / (proba.sum(1) + truth.sum(1) + 1)
-    return loss + dice * (1 - overlap[truth.sum(1) > 0].mean())
+    return loss(scores, target) + dice * (1 - overlap[truth.sum(1) > 0].mean())
 
 
 def batch_loss(scores: Tensor, target: Tensor, dice: float) -> Tensor:
-    """`pixel_loss` of scores (N,C,h,w) against target (N,h,w), without picking out the labelled pixels: faster.
+    """`with_dice` of the cross-entropy of scores (N,C,h,w) against target (N,h,w); faster, since it does not pick out
+    the labelled pixels.
 
     0 if there are none.
     """

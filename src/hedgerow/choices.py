@@ -1,0 +1,36 @@
+"""What is chosen by name: a choice is one line here and one file, which is loaded when the choice is used.
+
+Settings and the command line take their choices, and the help on them, from these tables.
+"""
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Choice:
+    """about: a few words of help; place: "module:name" of what implements it, below the package"""
+
+    about: str
+    place: str
+
+    def load(self) -> Any:
+        module, _, name = self.place.partition(":")
+        return getattr(importlib.import_module(f"hedgerow.{module}"), name)
+
+
+LOSSES: Mapping[str, Choice] = {
+    "cross_entropy": Choice("the mean over labelled pixels", "refinement.losses:cross_entropy"),
+    "balanced": Choice("all classes carry the same weight", "refinement.losses:balanced"),
+}
+EXPORTS: Mapping[str, Choice] = {
+    "c": Choice("C99 source, for forests", "export.c:write"),
+    "onnx": Choice("ONNX, for any model", "export.onnx_model:write"),
+}
+
+
+def described(choices: Mapping[str, Choice]) -> str:
+    """For help: "cross_entropy: the mean over labelled pixels; balanced: ..." """
+    return "; ".join(f"{name}: {choice.about}" for name, choice in choices.items())
