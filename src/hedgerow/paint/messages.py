@@ -187,11 +187,13 @@ _CLASS_FIELDS = {
 
 def parse(text: str | bytes) -> dict[str, Any]:
     """A message as a dictionary that has been checked; raises Refused."""
+    if isinstance(text, bytes):
+        raise Refused("a message is binary, not text; reload the page.")
     if len(text) > MAX_BYTES:
         raise Refused(f"a message has {len(text):,} bytes; at most {MAX_BYTES:,} are read.")
     try:
         message = json.loads(text)
-    except (ValueError, RecursionError) as problem:  # also: bytes that are not UTF-8, a number of 5,000 digits
+    except (ValueError, RecursionError) as problem:  # also: a number of 5,000 digits
         raise Refused("a message is not JSON; reload the page.") from problem
     if not isinstance(message, dict):
         raise Refused("a message is not a JSON object; reload the page.")
