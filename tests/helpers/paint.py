@@ -56,12 +56,12 @@ def stroke(id="u1", image=0, tool="brush", value=1, radius=2, points=((10, 10), 
 class Running:
     """A server that runs in a thread of this process."""
 
-    def __init__(self, project, **options):
+    def __init__(self, project, limits=None, **options):
         self.listening = socket.create_server(("127.0.0.1", 0))
         self.port = self.listening.getsockname()[1]
         self.server = Server(project, **options)
         self.guard = Guard(self.server.app, "127.0.0.1", self.port)
-        self.uvicorn = serving(self.guard)
+        self.uvicorn = serving(self.guard, limits)
         self.server.start()
         self.thread = threading.Thread(target=self.uvicorn.run, kwargs={"sockets": [self.listening]}, daemon=True)
         self.thread.start()
@@ -74,8 +74,8 @@ class Running:
 
 
 @contextmanager
-def running(project, **options):
-    server = Running(project, **options)
+def running(project, limits=None, **options):
+    server = Running(project, limits, **options)
     try:
         yield server
     finally:

@@ -4,18 +4,21 @@ import json
 import os
 import re
 import signal
+import stat
 import subprocess
 import sys
+import zlib
 
 import pytest
 
 from hedgerow.errors import InputError
 from hedgerow.paint.journal import Journal
+from hedgerow.paint.project import Project
 from helpers.paint import Client, open_project, stroke, write_images
 
 
 def filled(path, n=3):
-    journal = Journal(path)
+    journal = Journal(path, lambda entry: None)
     for number in range(n):
         journal.append({"do": "paint", "n": number})
     journal.close()
@@ -23,70 +26,263 @@ def filled(path, n=3):
 
 
 def entries(path):
-    journal = Journal(path)
+    """The entries of a journal, and what is said of its end."""
+    found = []
+    journal = Journal(path, found.append)
     journal.close()
-    return journal.entries, journal.dropped
+    return found, journal.note
+
+
+def aside(path, n=1):
+    return path.with_name(f"{path.stem}.damaged-{n}{path.suffix}")
+
+
+def line(text):
+    """A line with the right checksum, whatever it says."""
+    return b"%08x %s\n" % (zlib.crc32(text), text)
 
 
 def test_what_was_appended_is_there_again(tmp_path):
     filled(tmp_path / "j")
-    assert entries(tmp_path / "j") == ([{"do": "paint", "n": n} for n in range(3)], 0)
+    assert entries(tmp_path / "j") == ([{"do": "paint", "n": n} for n in range(3)], "")
 
 
-def test_a_journal_that_was_cut_anywhere_keeps_every_whole_line(tmp_path):
-    path = tmp_path / "j"
+def test_a_journal_that_was_cut_anywhere_keeps_every_whole_entry_and_every_byte(tmp_path):
+    path = tmp_path / "j.jsonl"
     whole = filled(path)
-    ends = [i + 1 for i, byte in enumerate(whole) if byte == ord("\n")]
+    ends = [i for i, byte in enumerate(whole) if byte == ord("\n")]  # where an entry ends, before its newline
     for cut in range(len(whole) + 1):
         path.write_bytes(whole[:cut])
-        found, dropped = entries(path)
+        found, note = entries(path)
         n_lines = sum(end <= cut for end in ends)
         assert [one["n"] for one in found] == list(range(max(n_lines - 1, 0)))
-        assert dropped == cut - ([0, *ends][n_lines])
+        tail = whole[:cut][ends[n_lines - 1] + 1 :] if n_lines else b""
+        assert path.read_bytes() == whole[: ends[max(n_lines - 1, 0)] + 1]
+        assert (aside(path).read_bytes() if tail else b"") == tail
+        assert ("was not whole" in note, str(aside(path)) in note) == (bool(tail), bool(tail))
+        aside(path).unlink(missing_ok=True)
 
 
 def test_after_a_torn_line_the_next_one_is_whole(tmp_path):
     path = tmp_path / "j"
     path.write_bytes(filled(path)[:-5])
-    journal = Journal(path)
+    journal = Journal(path, lambda entry: None)
     journal.append({"do": "undo"})
     journal.close()
     assert entries(path)[0] == [{"do": "paint", "n": 0}, {"do": "paint", "n": 1}, {"do": "undo"}]
+
+
+def test_a_flipped_bit_in_the_last_line_loses_no_byte(tmp_path):
+    path = tmp_path / "j"
+    whole = filled(path)
+    start = whole[:-1].rindex(b"\n") + 1
+    for place in range(start, len(whole)):
+        for bit in range(8):
+            damaged = bytearray(whole)
+            damaged[place] ^= 1 << bit
+            path.write_bytes(damaged)
+            found, note = entries(path)
+            if place == len(whole) - 1:  # the newline: the entry before it is whole
+                assert ([one["n"] for one in found], note, path.read_bytes()) == ([0, 1, 2], "", whole)
+                continue
+            tail = bytes(damaged[start:])
+            assert [one["n"] for one in found] == [0, 1]
+            assert path.read_bytes() == whole[:start]
+            assert aside(path).read_bytes() == tail
+            assert "checksum" in note
+            aside(path).unlink()
+
+
+def test_an_earlier_damaged_tail_is_not_overwritten(tmp_path):
+    path = tmp_path / "journal.jsonl"
+    whole = filled(path)
+    for n in (1, 2, 3):
+        path.write_bytes(whole + b"torn %d" % n)
+        assert str(aside(path, n)) in entries(path)[1]
+    assert [aside(path, n).read_bytes() for n in (1, 2, 3)] == [b"torn 1", b"torn 2", b"torn 3"]
+
+
+def test_a_damaged_tail_is_on_the_disk_before_the_journal_is_cut(tmp_path, monkeypatch):
+    path = tmp_path / "journal.jsonl"
+    whole = filled(path)
+    path.write_bytes(whole + b"torn")
+    flushed, flush = [], os.fsync
+
+    def note(number):
+        flush(number)
+        if stat.S_ISREG(os.fstat(number).st_mode):
+            flushed.append((os.fstat(number).st_size, path.stat().st_size))
+
+    monkeypatch.setattr(os, "fsync", note)
+    entries(path)
+    assert flushed == [(len(b"torn"), len(whole) + 4), (len(whole), len(whole))]
+
+
+def test_a_full_disk_leaves_a_damaged_tail_where_it_is(tmp_path, monkeypatch):
+    path = tmp_path / "journal.jsonl"
+    torn = filled(path) + b"torn"
+    path.write_bytes(torn)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(InputError, match="No space left"):
+            entries(path)
+    assert path.read_bytes() == torn
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["journal.jsonl"]
 
 
 def test_a_damaged_line_in_the_middle_is_refused(tmp_path):
     path = tmp_path / "j"
     lines = filled(path).splitlines(keepends=True)
     lines[2] = lines[2].replace(b'"n":1', b'"n":7')
-    path.write_bytes(b"".join(lines))
-    with pytest.raises(InputError, match=r"line 3 of .* is damaged"):
-        Journal(path)
-    assert path.read_bytes() == b"".join(lines)
+    for tail in (b"", b"torn"):
+        path.write_bytes(b"".join(lines) + tail)
+        with pytest.raises(InputError, match=r"line 3 of .* is damaged"):
+            entries(path)
+        assert path.read_bytes() == b"".join(lines) + tail
 
 
-def test_another_file_is_not_taken_for_a_journal(tmp_path):
+@pytest.mark.parametrize("content", [b"x", b'{"my": "own"}\n', b"\n", b"\0" * 100, b"a,b\n1,2\n3", b"\xff\xfe"])
+def test_another_file_is_not_taken_for_a_journal(tmp_path, content):
     path = tmp_path / "j"
-    path.write_bytes(filled(path).split(b"\n", 1)[1])
-    with pytest.raises(InputError, match="not a journal"):
-        Journal(path)
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="another folder"):
+        entries(path)
+    assert path.read_bytes() == content
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_journal_without_its_first_line_is_refused(tmp_path):
+    path = tmp_path / "j"
+    rest = filled(path).split(b"\n", 1)[1]
+    path.write_bytes(rest)
+    with pytest.raises(InputError, match="not a file of a project"):
+        entries(path)
+    assert path.read_bytes() == rest
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"[" * 100_000,
+        b'{"do":"undo","n":' + b"9" * 5000 + b"}",
+        b"\xff",
+        b"no JSON",
+        b"[]",
+        b"null",
+        b"{}",
+        b'{"do":"paint"}',
+        b'{"do":["paint"]}',
+        b'{"do":"shell"}',
+        b'{"do":"undo"}',
+        b'{"do":"redo"}',
+        b'{"do":"undo","more":1}',
+    ],
+    ids=lambda text: text[:20].decode("latin-1"),
+)
+def test_a_line_with_the_right_checksum_that_is_no_entry_is_named(tmp_path, text):
+    project = open_project(tmp_path)
+    project.close()
+    path = project.journal.path
+    content = path.read_bytes() + line(text)
+    for tail in (b"", b"torn"):
+        path.write_bytes(content + tail)
+        with pytest.raises(InputError, match=r"line 2 of .*journal\.jsonl cannot be replayed") as refusal:
+            Project(project.folder, project.images)
+        assert len(str(refusal.value)) < 400 + len(str(path))
+        assert path.read_bytes() == content + tail
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *[("image", one) for one in (0, None, "", "x" * 300)],
+        *[("class", one) for one in (-1, 255, "1", 10**400, [])],
+        *[("points", one) for one in ([], [[1]], [["a", 1]], [[1e300, 1]], "ab", [[[[]]]], {})],
+        *[("points", [[float(one), 1]]) for one in ("nan", "inf", "-inf")],
+        *[("radius", one) for one in (None, -1, 10**400, True)],
+        *[("tool", one) for one in ("spray", None, {})],
+        *[("locked", one) for one in (None, [300], ["a"], 1)],
+        *[("at", one) for one in (None, "now", float("nan"), 10**400)],
+        *[("id", one) for one in (None, 7, "i" * 65)],
+        *[("joins", one) for one in (7, [], {})],
+    ],
+)
+def test_wrong_fields_are_refused_with_their_line(tmp_path, field, value):
+    project = open_project(tmp_path)
+    project.paint(stroke())
+    project.close()
+    path = project.journal.path
+    first, entry = path.read_bytes().splitlines()
+    changed = {**json.loads(entry[9:]), field: value}
+    missing = {name: value for name, value in changed.items() if name != field}
+    for wrong in (changed, missing) if field != "joins" else (changed,):
+        path.write_bytes(first + b"\n" + line(json.dumps(wrong).encode()))
+        with pytest.raises(InputError, match=rf"line 2 of .* {field}"):
+            Project(project.folder, project.images)
+
+
+def test_a_polygon_that_is_too_large_is_refused_with_its_line(tmp_path):
+    project = open_project(tmp_path)
+    project.close()
+    corners = {**stroke(tool="polygon", points=[[0, 0], [9e4, 9e4], [0, 9e4]]), "image": "a0.png", "radius": None}
+    entry = json.dumps({**corners, "locked": [], "at": 1.5}).encode()
+    project.journal.path.write_bytes(project.journal.path.read_bytes() + line(entry))
+    with pytest.raises(InputError, match=r"line 2 of .* too large"):
+        Project(project.folder, project.images)
+
+
+def full(opened):
+    raise OSError(28, "No space left on device")
 
 
 def test_a_full_disk_leaves_the_journal_as_it_was(tmp_path, monkeypatch):
     path = tmp_path / "j"
     before = filled(path)
-    journal = Journal(path)
-
-    def full(opened):
-        raise OSError(28, "No space left on device")
-
+    journal = Journal(path, lambda entry: None)
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         with pytest.raises(InputError, match="No space left"):
             journal.append({"do": "undo"})
+    assert path.read_bytes() == before
     journal.append({"do": "redo"})
     journal.close()
     assert path.read_bytes()[: len(before)] == before
     assert entries(path)[0][3:] == [{"do": "redo"}]
+
+
+class Unreliable:
+    """A file on a disk that writes half of what it should, and for a while does not even cut it off again."""
+
+    def __init__(self, file):
+        self._file, self.is_broken = file, True
+
+    def write(self, content):
+        return self._file.write(content[: len(content) // 2] if self.is_broken else content)
+
+    def truncate(self, size):
+        if self.is_broken and size < os.fstat(self.fileno()).st_size:
+            raise OSError(5, "Input/output error")
+        return self._file.truncate(size)
+
+    def fileno(self):
+        return self._file.fileno()
+
+    def close(self):
+        self._file.close()
+
+
+def test_half_a_line_that_cannot_be_taken_back_is_cut_by_the_next_write(tmp_path):
+    path = tmp_path / "j"
+    before = filled(path)
+    journal = Journal(path, lambda entry: None)
+    journal._file = Unreliable(journal._file)
+    with pytest.raises(InputError, match="No space left"):
+        journal.append({"do": "undo"})
+    assert len(path.read_bytes()) > len(before)
+    journal._file.is_broken = False
+    journal.append({"do": "redo"})
+    journal.close()
+    assert entries(path) == ([*({"do": "paint", "n": n} for n in range(3)), {"do": "redo"}], "")
 
 
 def test_it_is_on_the_disk_before_anybody_is_told(tmp_path, monkeypatch):

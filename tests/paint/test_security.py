@@ -1,6 +1,7 @@
 """Trying to get in: without the token, by a foreign name or page, with paths, with messages that are too large."""
 
 import http.client
+import logging
 import socket
 
 import pytest
@@ -32,6 +33,15 @@ def server(tmp_path_factory):
 @pytest.fixture
 def client(server):
     return client_of(server)
+
+
+@pytest.fixture
+def log(server, caplog):
+    """What is logged, by the server of HTTP too, which otherwise goes to the terminal alone."""
+    uvicorn = logging.getLogger("uvicorn")
+    uvicorn.addHandler(caplog.handler)
+    yield caplog
+    uvicorn.removeHandler(caplog.handler)
 
 
 def refused_window(client, **headers):
@@ -190,14 +200,119 @@ def test_a_message_that_is_too_large_ends_the_window(client):
             window.hear("nothing")
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"do": "undo", "path": "x"}', '{"do": "eval"}', b"\xff\xfe"])
-def test_a_message_that_is_wrong_is_refused_and_the_window_goes_on(client, text):
+BRUSH = '{"do":"paint","id":"%s","image":%s,"tool":"brush","class":1,"radius":%s,"points":[[1,1]]}'
+LONG = "9" * 5000
+MESSAGES = {
+    "not JSON": "{",
+    "no object": "[]",
+    "unknown field": '{"do": "undo", "path": "x"}',
+    "unknown request": '{"do": "eval"}',
+    "binary": b"\xff\xfe",
+    "binary JSON": b'{"do": "undo"}',
+    "binary and empty": b"",
+    "empty": "",
+    "long whole number": BRUSH % ("u", LONG, 1),
+    "long radius": BRUSH % ("u", 0, LONG),
+    "number of 400 digits": BRUSH % ("u", 0, "9" * 400),
+    "long fraction": BRUSH % ("u", 0, "0." + "3" * 5000),
+    "large exponent": BRUSH % ("u", 0, "1e999999"),
+    "NaN": BRUSH % ("u", 0, "NaN"),
+    "Infinity": BRUSH % ("u", 0, "-Infinity"),
+    "half a character": BRUSH % ("\\ud800", 0, 1),
+    "half a character as a name": '{"do": "class", "id": 0, "name": "\\udfff"}',
+    "half a character as a field": '{"do": "undo", "\\ud800": 1}',
+    "half a character as a request": '{"do": "\\ud800"}',
+    "deep list": "[" * 100_000,
+    "deep field": '{"do": "undo", "n": ' + "[" * 900 + "]" * 900 + "}",
+    "deep points": '{"do":"paint","id":"u","image":0,"tool":"line","class":1,"radius":1,"points":'
+    + "[" * 900
+    + "]" * 900
+    + "}",
+    "deep object": '{"a":' * 50_000,
+}
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_a_message_that_is_wrong_is_refused_and_the_window_goes_on(client, log, name):
     with client.window() as window:
-        window.say(text)
-        if isinstance(text, bytes):
-            return  # bytes are no messages: the window may be closed
+        window.say(MESSAGES[name])
         assert window.hear("refused")["why"].endswith(".")
-        assert window.paint(id=f"after {text}")["say"] == "painted"
+        assert window.paint(id=f"after {name}")["say"] == "painted"
+    assert log.records == []
+
+
+@pytest.mark.parametrize("frames", [[b"\xff\xfe"], [b"\xc3", b"\x28"], [b"x" * (MAX_BYTES + 1)], [b"x" * 2**17] * 3])
+def test_a_text_that_is_none_or_too_large_ends_the_window_quietly(client, log, frames):
+    def send(window):
+        window.opened.send(frames if len(frames) > 1 else frames[0], text=True)
+        window.hear("nothing")
+
+    with client.window() as window, pytest.raises(ConnectionClosed):
+        send(window)
+    with client.window() as window:
+        assert window.paint(id=f"after {frames[0][:4]}")["say"] == "painted"
+    assert log.records == []
+
+
+@pytest.mark.parametrize(
+    "cookie", ["a[b]=1", 'a={"x":1}', "a,b=c", "=", ";;", "a", 'a="', "a=b=c", "\xe4=\xff", "a@b:c=1"]
+)
+def test_cookies_of_other_programs_do_not_hide_ours(client, cookie):
+    for given in (f"{cookie}; {client.cookie}", f"{client.cookie}; {cookie}", f"{cookie};{client.cookie};{cookie}"):
+        assert client.get("/api/project", Cookie=given)[0] == 200
+        with client.window(Cookie=given) as window:
+            window.hear("windows")
+    for given in (cookie, f"{cookie}; x{client.cookie}", f"{cookie}; {client.cookie}x", f'{cookie}="{client.cookie}"'):
+        assert client.get("/api/project", Cookie=given)[0] == 403
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"/api/images/{LONG}/thumbnail",
+        f"/api/images/0/tile/0/0/{LONG}",
+        f"/api/images/0/labels/{LONG}/0/0",
+        f"/api/exports/{LONG}/x",
+        "/api/images/0/tile/0/0/" + "9" * 300,
+        "/api/images/" + "9" * 300 + "/overlay/1/0?tiles=0.0",
+        "/static/" + "x/" * 4000,
+    ],
+    ids=lambda path: path[:30],
+)
+def test_long_numbers_in_addresses_are_refused_quietly(client, log, path):
+    assert client.get(path)[0] in (404, 414)
+    assert log.records == []
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\0" * 100,
+        b"GET\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nHost : b\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"GET /" + b"x" * 70_000,
+        b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 10_000,
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999999999\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n",
+        b"GET /ws HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
+        b"GET /ws HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: \xff\r\n\r\n",
+    ],
+    ids=lambda sent: str(sent[:40]),
+)
+def test_nonsense_without_a_token_is_answered_and_not_logged(client, log, sent):
+    with socket.create_connection(("127.0.0.1", client.port), 30) as asking:
+        asking.sendall(sent)
+        answer = b""
+        try:
+            while part := asking.recv(2**16):
+                answer += part
+        except ConnectionResetError:  # it is closed while there is more to read
+            pass
+    assert answer[:10] in (b"", b"HTTP/1.1 4")
+    assert client.get("/api/project")[0] == 200
+    assert log.records == []
 
 
 def test_so_many_windows_and_no_more(server, client):

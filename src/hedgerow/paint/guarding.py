@@ -9,7 +9,6 @@ from __future__ import annotations
 import ipaddress
 import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -21,6 +20,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 LOCAL = ("127.0.0.1", "localhost")
 ANY = ("0.0.0.0", "::")  # addresses to listen on that mean all of them
 MAX_QUERY = 400  # bytes
+MAX_PATH = 400  # characters; the longest is the name of a file with an export's address before it
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self' {}; "
     "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -64,7 +64,7 @@ class Guard:
             await _answer(send, 403, "This name or origin is not that of this server.")
         elif scope["method"] not in ("GET", "HEAD"):
             await _answer(send, 405, "Only GET is answered.")
-        elif len(scope["query_string"]) > MAX_QUERY:
+        elif len(scope["query_string"]) > MAX_QUERY or len(scope["path"]) > MAX_PATH:
             await _answer(send, 414, "The address is too long.")
         elif scope["path"] == "/" and (given := self._given_token(scope)) is not None:
             if secrets.compare_digest(given.encode(), self.token.encode()):
@@ -96,12 +96,10 @@ class Guard:
 
     def _has_cookie(self, scope: Scope) -> bool:
         for text in _all(scope, b"cookie"):
-            try:
-                found = SimpleCookie(text).get(self.cookie)
-            except CookieError:
-                continue
-            if found is not None and secrets.compare_digest(found.value.encode(), self.token.encode()):
-                return True
+            for pair in text.split(";"):  # other programs on this machine set cookies too, in forms of their own
+                name, _, value = pair.partition("=")
+                if name.strip() == self.cookie and secrets.compare_digest(value.strip().encode(), self.token.encode()):
+                    return True
         return False
 
     def _given_token(self, scope: Scope) -> str | None:
@@ -137,7 +135,12 @@ def _is_number(name: str) -> bool:
 
 
 async def _answer(send: Send, status: int, text: str, headers: dict[str, str] | None = None) -> None:
-    pairs = {"content-type": "text/plain; charset=utf-8", "content-length": str(len(text.encode())), **(headers or {})}
+    pairs = {
+        "content-type": "text/plain; charset=utf-8",
+        "content-length": str(len(text.encode())),
+        "connection": "close",  # whoever is refused may ask on and on without reading the answers
+        **(headers or {}),
+    }
     start = {"type": "http.response.start", "status": status}
     await send({**start, "headers": [(name.encode(), value.encode()) for name, value in pairs.items()]})
     await send({"type": "http.response.body", "body": text.encode()})

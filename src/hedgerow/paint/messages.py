@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +19,10 @@ EXPORTS = ("labels", "segmentation", "probabilities", "overlays", "model", "repo
 LIMITS = {"radius": MAX_RADIUS, "points": MAX_POINTS, "classes": MAX_CLASSES, "fill": MAX_FILL}
 
 Check = Callable[[Any], Any]
+
+
+class _Wrong(ValueError):
+    """Says what is wrong with the fields of a message or an entry, after the words "it"."""
 
 
 class Refused(InputError):
@@ -49,8 +52,8 @@ def _eighths(low: float, high: float) -> Check:
     """A multiple of 1/8."""
 
     def check(value: Any) -> float:
-        is_number = type(value) in (int, float) and math.isfinite(value)
-        if not is_number or not low <= value <= high or value * 8 != int(value * 8):
+        # The limits come first: a number of 400 digits cannot become a float. NaN is within no limits.
+        if type(value) not in (int, float) or not low <= value <= high or value * 8 != int(value * 8):
             raise ValueError(f"a multiple of 1/8 from {low:g} to {high:g}")
         return float(value)
 
@@ -113,6 +116,18 @@ def _span(value: Any) -> tuple[int, int]:
     return first, end
 
 
+def _file_name(value: Any) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= 255:
+        raise ValueError("the name of a file")
+    return value
+
+
+def _seconds(value: Any) -> float:
+    if type(value) not in (int, float) or not 0 <= value < 2**40:
+        raise ValueError("a time in seconds")
+    return float(value)
+
+
 _ID = _text(64)
 _IMAGE = _whole(0, 99_999)
 _CLASS = _whole(0, 254)
@@ -153,13 +168,32 @@ FIELDS: dict[str, dict[str, _Field]] = {
 }
 
 
+# An entry of the journal is a message with the name of the image, not its number, and what was known at that time.
+_ENTRY_FIELDS: dict[str, dict[str, _Field]] = {
+    "paint": {
+        **FIELDS["paint"],
+        "image": _Field(_file_name),
+        "locked": _Field(_list(_CLASS, 0, MAX_CLASSES)),
+        "at": _Field(_seconds),
+    },
+    "undo": {},
+    "redo": {},
+}
+_CLASS_FIELDS = {
+    **{name: _Field(field.check) for name, field in FIELDS["class"].items()},
+    "id": _Field(_CLASS),
+}
+
+
 def parse(text: str | bytes) -> dict[str, Any]:
     """A message as a dictionary that has been checked; raises Refused."""
+    if isinstance(text, bytes):
+        raise Refused("a message is binary, not text; reload the page.")
     if len(text) > MAX_BYTES:
         raise Refused(f"a message has {len(text):,} bytes; at most {MAX_BYTES:,} are read.")
     try:
         message = json.loads(text)
-    except (ValueError, RecursionError) as problem:
+    except (ValueError, RecursionError) as problem:  # also: a number of 5,000 digits
         raise Refused("a message is not JSON; reload the page.") from problem
     if not isinstance(message, dict):
         raise Refused("a message is not a JSON object; reload the page.")
@@ -168,35 +202,68 @@ def parse(text: str | bytes) -> dict[str, Any]:
     id = given_id if what == "paint" and isinstance(given_id, str) and len(given_id) <= 64 else None
     if not isinstance(what, str) or what not in FIELDS:
         raise Refused("a message asks for nothing that is known; reload the page.", id)
-    fields = FIELDS[what]
-    unknown = sorted(set(message) - set(fields) - {"do"})
-    if unknown:
-        raise Refused(f"a message to {what} has the unknown field {unknown[0][:40]!r}; reload the page.", id)
-    found: dict[str, Any] = {"do": what}
-    for name, field in fields.items():
-        if name not in message:
-            if field.needed:
-                raise Refused(f"a message to {what} has no field {name}; reload the page.", id)
-            continue
-        try:
-            found[name] = field.check(message[name])
-        except (ValueError, OverflowError) as problem:
-            raise Refused(f"the field {name} of a message to {what} is not {problem}.", id) from problem
+    try:
+        return _checked(message, FIELDS)
+    except _Wrong as problem:
+        raise Refused(f"a message to {what} {problem}; reload the page.", id) from problem
+
+
+def checked_entry(entry: Any) -> dict[str, Any]:
+    """An entry of the journal; raises Refused."""
+    try:
+        return _checked(entry, _ENTRY_FIELDS)
+    except _Wrong as problem:
+        raise Refused(f"it {problem}") from problem
+
+
+def checked_class(given: Any) -> dict[str, Any]:
+    """The fields of a class as project.json has them; raises Refused."""
+    try:
+        return _checked_fields(given, _CLASS_FIELDS)
+    except _Wrong as problem:
+        raise Refused(f"a class {problem}") from problem
+
+
+def _checked(message: Any, kinds: dict[str, dict[str, _Field]]) -> dict[str, Any]:
+    what = message.get("do") if isinstance(message, dict) else None
+    if not isinstance(what, str) or what not in kinds:
+        raise _Wrong("asks for nothing that is known")
+    checked = {"do": what, **_checked_fields({k: v for k, v in message.items() if k != "do"}, kinds[what])}
     if what == "paint":
-        _check_stroke(found)
-    return found
+        _check_stroke(checked)
+    return checked
+
+
+def _checked_fields(given: Any, fields: dict[str, _Field]) -> dict[str, Any]:
+    if not isinstance(given, dict):
+        raise _Wrong("is not a JSON object")
+    unknown = sorted(set(given) - set(fields))
+    if unknown:
+        raise _Wrong(f"has the unknown field {unknown[0][:40]!r}")
+    missing = [name for name, field in fields.items() if field.needed and name not in given]
+    if missing:
+        raise _Wrong(f"has no field {missing[0]}")
+    checked = {}
+    for name in (name for name in fields if name in given):
+        try:
+            checked[name] = fields[name].check(given[name])
+        except ValueError as problem:
+            raise _Wrong(f"has a field {name} that is not {problem}") from problem
+    return checked
 
 
 def _check_stroke(stroke: dict[str, Any]) -> None:
     """A stroke has what its tool needs, and nothing that would be forgotten."""
-    tool, id = stroke["tool"], stroke["id"]
+    tool = stroke["tool"]
     if tool == "eraser":
         stroke["class"] = None
     elif stroke.get("class") is None:
-        raise Refused(f"a stroke with the tool {tool} has no class.", id)
+        raise _Wrong(f"is a stroke with the tool {tool} and has no class")
     if tool in ("polygon", "fill"):
         stroke["radius"] = None
     elif stroke.get("radius") is None:
-        raise Refused(f"a stroke with the tool {tool} has no radius.", id)
+        raise _Wrong(f"is a stroke with the tool {tool} and has no radius")
     if tool == "fill" and len(stroke["points"]) != 1:
-        raise Refused(f"a fill has {len(stroke['points'])} points; it takes one.", id)
+        raise _Wrong(f"is a fill and has {len(stroke['points'])} points, not one")
+    if tool == "fill" and stroke.get("within") is None:
+        raise _Wrong("is a fill and does not say what is on the screen")

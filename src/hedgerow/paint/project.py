@@ -2,49 +2,35 @@
 
 project.json  images and classes, written whole or not at all
 journal.jsonl every stroke, undo and redo
+lock          held by the program that paints on it
 labels/       label maps as `hedgerow train` reads them, written by exports
+
+What is not written is not done: every change goes to the disk first, and into memory when it is there.
 """
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hedgerow.errors import InputError
-from hedgerow.files import atomic_path, make_folder, one_line
+from hedgerow.files import make_folder
 from hedgerow.images.arrays import UNLABELLED_INDEX as UNPAINTED
 from hedgerow.images.legend import Legend
 from hedgerow.images.regions import Region
 from hedgerow.paint.image_files import ImageFile
-from hedgerow.paint.journal import Entry, Journal
+from hedgerow.paint.journal import Entry, Journal, check_journal
 from hedgerow.paint.labels import Change, Labels, Masks
-from hedgerow.paint.locking import Lock
-from hedgerow.paint.messages import MAX_CLASSES, MAX_FILL, Refused
+from hedgerow.paint.locking import Lock, check_lock
+from hedgerow.paint.messages import MAX_CLASSES, MAX_FILL, Refused, checked_entry
+from hedgerow.paint.project_file import COLOURS, Class, read_classes, write_project
 from hedgerow.paint.raster import covered
 
-VERSION = 1
-# Told apart by people with any kind of colour vision, after Paul Tol's "bright" and "muted" schemes.
-COLOURS = (
-    *("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#332288"),
-    *("#88ccee", "#44aa99", "#117733", "#999933", "#ddcc77", "#cc6677", "#882255", "#aa4499"),
-)
+PROJECT, JOURNAL, LOCK = "project.json", "journal.jsonl", "lock"
 MAX_POLYGON = 2**26  # pixels around a polygon, so that one message cannot fill the memory
-
-
-@dataclass(frozen=True)
-class Class:
-    """A class of pixels. id: its value in label maps"""
-
-    id: int
-    name: str
-    colour: str
-    hidden: bool = False
-    locked: bool = False
 
 
 @dataclass
@@ -64,9 +50,11 @@ class Project:
     """An open project. Its methods may be called by several threads; those that read labels must hold `lock`."""
 
     def __init__(self, folder: Path, images: Sequence[ImageFile]) -> None:
+        for check, name in ((check_lock, LOCK), (check_journal, JOURNAL), (read_classes, PROJECT)):
+            check(folder / name)  # before anything is created: another program's files may have these names
         make_folder(folder)
         self.folder = folder
-        self.held = Lock(folder / "lock")
+        self.held = Lock(folder / LOCK)
         try:
             self._open(folder, images)
         except BaseException:
@@ -76,18 +64,16 @@ class Project:
     def _open(self, folder: Path, images: Sequence[ImageFile]) -> None:
         self.lock = threading.RLock()
         self.images = list(images)
-        self.classes = _read_classes(folder / "project.json")
+        self.classes = read_classes(folder / PROJECT)
         self.labels = [Labels(image.size) for image in self.images]
         self._numbers = {image.name: i for i, image in enumerate(self.images)}
         self._done: list[_Stroke] = []
         self._undone: list[_Stroke] = []
         self._answers: dict[str, tuple[int, int, Region | None]] = {}
         self.n_entries = 0
-        self.journal = Journal(folder / "journal.jsonl")
+        self.journal = Journal(folder / JOURNAL, self._replay)
         try:
-            for entry in self.journal.entries:
-                self._replay(entry)
-            self.save()
+            write_project(folder / PROJECT, self.images, self.classes)
         except BaseException:
             self.journal.close()
             raise
@@ -122,8 +108,6 @@ class Project:
                 "locked": [one.id for one in self.classes if one.locked],
                 "at": round(time.time(), 3),
             }
-            if stroke["tool"] == "fill" and stroke.get("within") is None:
-                raise Refused("a fill does not say what is on the screen; reload the page.", stroke["id"])
             masks = self._masks(entry)  # refuses what cannot be painted, before it is kept
             self.journal.append(entry)
             return self._painted(stroke["id"], *self._apply(entry, masks))
@@ -142,29 +126,20 @@ class Project:
             changes = {name: asked[name] for name in ("name", "colour", "hidden", "locked") if name in asked}
             if any(one.name == changes.get("name") and one.id != asked.get("id") for one in self.classes):
                 raise Refused(f"another class is called {changes['name']}; give it a name of its own.")
+            classes = list(self.classes)
             if asked.get("id") is None:
-                if len(self.classes) >= MAX_CLASSES:
-                    raise Refused(f"there are {MAX_CLASSES} classes; no more can be added.")
-                id = max((one.id for one in self.classes), default=-1) + 1
+                id = max((one.id for one in classes), default=-1) + 1
+                if len(classes) >= MAX_CLASSES or id >= UNPAINTED:
+                    raise Refused(f"there are {len(classes)} classes; no more can be added.")
                 new = Class(id, f"class {id}", COLOURS[id % len(COLOURS)])
-                self.classes.append(replace(new, **changes))
+                classes.append(replace(new, **changes))
             else:
-                place = next((i for i, one in enumerate(self.classes) if one.id == asked["id"]), None)
+                place = next((i for i, one in enumerate(classes) if one.id == asked["id"]), None)
                 if place is None:
                     raise Refused("there is no such class; reload the page.")
-                self.classes[place] = replace(self.classes[place], **changes)
-            self.save()
-
-    def save(self) -> None:
-        """Write project.json."""
-        content = {
-            "hedgerow": "a project of `hedgerow paint`",
-            "version": VERSION,
-            "images": [image.described() for image in self.images],
-            "classes": [asdict(one) for one in self.classes],
-        }
-        with atomic_path(self.folder / "project.json") as temporary:
-            temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+                classes[place] = replace(classes[place], **changes)
+            write_project(self.folder / PROJECT, self.images, classes)
+            self.classes = classes
 
     @property
     def stamp(self) -> tuple[int, ...]:
@@ -184,11 +159,14 @@ class Project:
 
     def _step(self, way: str) -> Entry | None:
         with self.lock:
-            if not (self._done if way == "undo" else self._undone):
+            if not self._can(way):
                 return None
             self.journal.append({"do": way})
             image, region = self._turn(way)
             return self._painted(None, self.n_entries, image, region)
+
+    def _can(self, way: str) -> bool:
+        return bool(self._done if way == "undo" else self._undone)
 
     def _turn(self, way: str) -> tuple[int, Region | None]:
         self.n_entries += 1
@@ -238,16 +216,19 @@ class Project:
         return covered(points, entry["radius"] or 0.0, labels.size, is_polygon=tool == "polygon")
 
     def _replay(self, entry: Entry) -> None:
-        """One entry of a journal that was there; strokes on images that are gone are left out."""
-        if entry.get("do") == "paint":
+        """One entry of a journal that was there; strokes on images that are gone are left out; raises Refused."""
+        entry = checked_entry(entry)
+        if entry["do"] == "paint":
             if entry["image"] in self._numbers:
                 self._apply(entry, self._masks(entry))
             else:
                 self.n_entries += 1
                 self._done.append(_Stroke(entry["id"], 0))
                 self._undone.clear()
-        elif entry.get("do") in ("undo", "redo"):
+        elif self._can(entry["do"]):
             self._turn(entry["do"])
+        else:
+            raise Refused(f"there is nothing to {entry['do']}")
 
     def _painted(self, id: str | None, n: int, image: int, region: Region | None) -> Entry:
         labels = self.labels[image]
@@ -276,17 +257,3 @@ def hull(regions: Any) -> Region | None:
         min(one.left for one in some),
         max(one.right for one in some),
     )
-
-
-def _read_classes(path: Path) -> list[Class]:
-    if not path.exists():
-        return [Class(0, "background", COLOURS[0]), Class(1, "object", COLOURS[1])]
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content["version"] > VERSION:
-            raise InputError(f"{path} was written by a newer version of Hedgerow; update this one.")
-        return [Class(**one) for one in content["classes"]]
-    except (OSError, ValueError, KeyError, TypeError) as problem:
-        raise InputError(
-            f"cannot read {path}: {one_line(problem)}; restore the file, or give another folder (--project)."
-        ) from problem

@@ -17,11 +17,8 @@ def open_project(images: Sequence[str], folder: Path | None) -> tuple[Project, l
     """The project of some images, and sentences about what is left out or was lost."""
     found, notes = image_files(list(images))
     opened = Project(folder or default_folder(Path(images[0])), found)
-    if opened.journal.dropped:
-        notes.append(
-            f"the last entry of {opened.journal.path} was not whole, since the program was ended while it was written; "
-            "it is left out."
-        )
+    if opened.journal.note:
+        notes.append(opened.journal.note)
     return opened, notes
 
 

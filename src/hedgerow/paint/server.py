@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
@@ -18,6 +21,7 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from hedgerow.errors import HedgerowError
+from hedgerow.paint.connections import MAX_WAITING_TO_CONNECT, Connection, Limits, PageServer, is_worth_logging
 from hedgerow.paint.messages import MAX_BYTES, Refused, parse
 from hedgerow.paint.project import Project
 from hedgerow.paint.pyramid import Pyramid, n_levels
@@ -208,7 +212,7 @@ class Server:
         loop = asyncio.get_running_loop()
         allowed, at = float(BURST), time.monotonic()
         while True:
-            text = await window.socket.receive_text()
+            text = await _message(window.socket)
             now = time.monotonic()
             allowed, at = min(allowed + (now - at) * RATE, BURST) - 1, now
             if allowed < 0:
@@ -226,31 +230,39 @@ class Server:
                 self._tell_all(json.dumps(to_all))
 
 
+async def _message(socket: WebSocket) -> str | bytes:
+    """The next message, which is bytes if the frame is binary."""
+    received = await socket.receive()
+    if received["type"] == "websocket.disconnect":
+        raise WebSocketDisconnect(received.get("code", 1000))
+    return received["bytes"] if received.get("text") is None else received["text"]
+
+
 def static_files() -> dict[str, tuple[Path, str]]:
     """Name -> file and type of all that the page may load: what lies in the package when the server starts."""
     files = [path for path in sorted(STATIC.rglob("*")) if path.suffix in TYPES and path.is_file()]
     return {path.relative_to(STATIC).as_posix(): (path, TYPES[path.suffix]) for path in files}
 
 
-def serving(app: Any, **options: Any) -> Any:
+def serving(app: Any, limits: Limits | None = None) -> PageServer:
     """uvicorn's server for an application, with our limits."""
-    import uvicorn
-
-    return uvicorn.Server(
-        uvicorn.Config(
-            app,
-            log_level="warning",
-            access_log=False,
-            lifespan="off",
-            server_header=False,
-            ws="websockets-sansio",
-            ws_max_size=MAX_BYTES,
-            ws_per_message_deflate=False,
-            h11_max_incomplete_event_size=2**15,
-            timeout_graceful_shutdown=2,
-            **options,
-        )
+    logging.getLogger("uvicorn.error").addFilter(is_worth_logging)
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        loop="asyncio",
+        http=partial(Connection, limits or Limits()),  # type: ignore[arg-type]  # it is only ever called
+        backlog=MAX_WAITING_TO_CONNECT,
+        ws="websockets-sansio",
+        ws_max_size=MAX_BYTES,
+        ws_per_message_deflate=False,
+        h11_max_incomplete_event_size=2**15,
+        timeout_graceful_shutdown=2,
     )
+    return PageServer(config)
 
 
 def _place(request: Request) -> tuple[int, int, int, int]:

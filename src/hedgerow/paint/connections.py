@@ -1,0 +1,126 @@
+"""Connections to the server of the page: how many, how long one may wait before it asks for something, and what is
+logged when there is no room for another.
+
+Whoever runs programs on this machine can connect without the token. Such connections must neither keep the page from
+being served nor fill the disk with what is logged about them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+if sys.platform != "win32":
+    import resource
+
+log = logging.getLogger("hedgerow")
+HEADER_SECONDS = 10.0
+MAX_CONNECTIONS = 128
+MAX_WAITING_TO_CONNECT = 32  # also: connections accepted before any of them is looked at
+SECONDS_BETWEEN_LOGS = 5.0
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+def max_connections() -> int:
+    """A quarter of the files that this process may have open, so that images can be read and projects written."""
+    if sys.platform == "win32":
+        return MAX_CONNECTIONS
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MAX_CONNECTIONS if soft == resource.RLIM_INFINITY else max(4, min(soft // 4, MAX_CONNECTIONS))
+
+
+@dataclass
+class Limits:
+    """What connections to one server share.
+
+    header_seconds: from the beginning of a connection, or the end of an answer, to the end of the next request's header
+    connections: at most this many; beyond, the one that has waited longest with no request is closed for a new one
+    """
+
+    header_seconds: float = HEADER_SECONDS
+    connections: int = field(default_factory=max_connections)
+    waiting: dict[Connection, asyncio.TimerHandle] = field(default_factory=dict)  # the longest waiting first
+
+
+class Connection(H11Protocol):
+    """A connection of HTTP that is closed if no request arrives in time, or too many are open."""
+
+    def __init__(self, limits: Limits, **options: Any) -> None:
+        super().__init__(**options)
+        self._limits = limits
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self._limits.connections:
+            next(iter(self._limits.waiting), self)._abort()
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._stop_waiting()
+
+    def handle_websocket_upgrade(self, event: Any) -> None:
+        self._stop_waiting()
+        super().handle_websocket_upgrade(event)
+
+    def on_response_complete(self) -> None:
+        self._wait()
+        super().on_response_complete()
+
+    def _wait(self) -> None:
+        self._stop_waiting()
+        if not self.transport.is_closing():
+            self._limits.waiting[self] = self.loop.call_later(self._limits.header_seconds, self._abort)
+
+    def _abort(self) -> None:
+        self._stop_waiting()  # at once: several may come before this connection is told that it is lost
+        self.transport.abort()
+
+    def _stop_waiting(self) -> None:
+        timer = self._limits.waiting.pop(self, None)
+        if timer is not None:
+            timer.cancel()
+
+
+class QuietLoop:
+    """Handles what an event loop reports: that no more connections can be accepted is logged once in some seconds, in
+    one line; asyncio tries again by itself, and would log each attempt with a traceback."""
+
+    def __init__(self, seconds: float = SECONDS_BETWEEN_LOGS, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seconds, self._clock = seconds, clock
+        self._next = -float("inf")
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        problem = context.get("exception")
+        if not (isinstance(problem, OSError) and problem.errno in _EXHAUSTED):
+            loop.default_exception_handler(context)
+        elif self._clock() >= self._next:
+            self._next = self._clock() + self._seconds
+            log.warning("paint: no connection can be accepted for now (%s); close other windows", problem.strerror)
+
+
+class PageServer(uvicorn.Server):
+    """uvicorn's server, which is quiet about connections that it cannot accept."""
+
+    async def startup(self, sockets: Any = None) -> None:
+        asyncio.get_running_loop().set_exception_handler(QuietLoop())
+        await super().startup(sockets)
+
+
+def is_worth_logging(record: logging.LogRecord) -> bool:
+    """Whether something that uvicorn logs is about us: a client that sends nonsense could fill the log."""
+    return not str(record.msg).startswith(("Invalid HTTP", "Invalid UTF-8", "Unsupported upgrade", "No supported"))

@@ -1,0 +1,74 @@
+"""project.json: the images and classes of a project, written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from hedgerow.errors import InputError
+from hedgerow.files import write_text
+from hedgerow.paint.image_files import ImageFile
+from hedgerow.paint.messages import Refused, checked_class
+from hedgerow.paint.own_files import first_bytes, foreign
+
+KIND, VERSION = "a project of `hedgerow paint`", 1
+MAX_BYTES = 2**25
+# Told apart by people with any kind of colour vision, after Paul Tol's "bright" and "muted" schemes.
+COLOURS = (
+    *("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#332288"),
+    *("#88ccee", "#44aa99", "#117733", "#999933", "#ddcc77", "#cc6677", "#882255", "#aa4499"),
+)
+
+
+@dataclass(frozen=True)
+class Class:
+    """A class of pixels. id: its value in label maps"""
+
+    id: int
+    name: str
+    colour: str
+    hidden: bool = False
+    locked: bool = False
+
+
+def read_classes(path: Path) -> list[Class]:
+    """The classes of a project; of a new one, two. Raises InputError if the file is damaged or not ours."""
+    content = first_bytes(path, MAX_BYTES)
+    if content is None:
+        return [Class(0, "background", COLOURS[0]), Class(1, "object", COLOURS[1])]
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError) as problem:
+        raise foreign(path, "it is not JSON that Hedgerow writes") from problem
+    if not isinstance(document, dict) or document.get("hedgerow") != KIND:
+        raise foreign(path, "it does not say that it is one")
+    if document.get("version") != VERSION:
+        raise InputError(f"{path} was written by another version of Hedgerow; update this one.")
+    try:
+        return _classes(document.get("classes"))
+    except Refused as problem:
+        raise InputError(
+            f"cannot read {path}: {str(problem).rstrip('.')}; restore the file, or give another folder (--project)."
+        ) from problem
+
+
+def _classes(given: Any) -> list[Class]:
+    if not isinstance(given, list):
+        raise Refused("it has no list of classes")
+    classes = [Class(**checked_class(one)) for one in given]
+    if len({one.id for one in classes}) < len(classes):
+        raise Refused("two classes have the same id")
+    return classes
+
+
+def write_project(path: Path, images: Sequence[ImageFile], classes: Sequence[Class]) -> None:
+    content = {
+        "hedgerow": KIND,
+        "version": VERSION,
+        "images": [image.described() for image in images],
+        "classes": [asdict(one) for one in classes],
+    }
+    write_text(path, json.dumps(content, indent=1))
