@@ -166,7 +166,10 @@ def refine(
     ] = None,
     sharpness: Annotated[
         str | None,
-        typer.Option(help="Sharpness of splits, leaves and votes, e.g. 100,1,0.5.", rich_help_panel=MORE),
+        typer.Option(
+            help="Sharpness of splits, leaves and votes, e.g. 100,1,0.5; the default depends on the kind of split.",
+            rich_help_panel=MORE,
+        ),
     ] = None,
     stride: Annotated[
         int | None,
