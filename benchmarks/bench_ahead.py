@@ -4,7 +4,7 @@ U-Net trained as that level's networks are, from the same images.
 The stack has the settings that `hedgerow train` chooses: where the extra `pretrained` is installed, it reads the
 pretrained network, which also joins some of the networks on top, but not the U-Net. Sizes and normalisations of the
 networks are fixed and the same on both sides; they were chosen on images that are neither trained nor tested on
-(docs/deep.md).
+(docs/measurements/best-and-u-net.md).
 
 Every job is a process of its own, HEDGEROW_BENCH_AT_ONCE of them side by side, and its rows are kept in a file, so that
 a run that was ended goes on. HEDGEROW_BENCH_VNC names the folder of `vnc_sstem`; HEDGEROW_BENCH_SETS, the sets to run,

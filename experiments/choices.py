@@ -1,4 +1,4 @@
-"""How the defaults of the forests were chosen: variants of Hedgerow's settings (docs/choices.md holds the results)."""
+"""Variants of the settings of forests; their results are in docs/measurements/forests.md."""
 
 from collections.abc import Callable
 from dataclasses import fields, replace

@@ -21,12 +21,20 @@ from helpers.files import write
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "hedgerow"
-MATHS = (ROOT / "docs" / "maths.md").read_text()
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-# The blocks of these are run, in order; export.md by the tests of exports; the others hold measurements of minutes to
-# hours, of which only the options are checked.
-RUN = ("README.md", "getting-started.md", "command-line.md", "python.md", "contributing.md")
+DOCS = ROOT / "docs"
+# Name -> page; measurements are named with their folder.
+PAGES = {
+    "README.md": ROOT / "README.md",
+    **{path.relative_to(DOCS).as_posix(): path for path in sorted(DOCS.rglob("*.md"))},
+}
+LINKED = {**PAGES, "benchmarks": ROOT / "benchmarks/RESULTS.md", "plugin": ROOT / "plugins/napari-hedgerow/README.md"}
+# Commands and code of these pages are run in order, those of export.md by the tests of exports. The commands of the
+# other pages run for minutes to hours, so only their options are checked.
+RUN = ("README.md", "getting-started.md", "method.md", "command-line.md", "python.md", "contributing.md")
+MATHS = PAGES["maths.md"].read_text()
 STEPS = 3
+# Most lines of pages for users; details go to docs/measurements/.
+LONGEST = {"README.md": 150, "deep.md": 120, "choices.md": 120}
 
 
 def blocks(page):
@@ -94,15 +102,15 @@ def hurried(monkeypatch, tiny_config):
 
 @pytest.mark.parametrize("name", RUN)
 def test_what_a_page_says_to_type_works(name, desk, hurried, hedgerow, experiment, monkeypatch):
-    page = next(page for page in PAGES if page.name == name)
-    told = 0
+    page = PAGES[name]
+    n_run = 0
     names = {}
     for language, text in blocks(page):
         if language == "python":
             exec(compile(text, name, "exec"), names)
-            told += 1
+            n_run += 1
     for line in commands(page):
-        told += 1
+        n_run += 1
         first, *words = shlex.split(line)
         if first == "make":
             assert f"\n{words[0]}:" in (ROOT / "Makefile").read_text()
@@ -120,7 +128,7 @@ def test_what_a_page_says_to_type_works(name, desk, hurried, hedgerow, experimen
             assert finished.code == 0, (line, finished.err)
             if into:
                 Path(into).write_text(finished.out)
-    assert told
+    assert n_run
 
 
 class Parsed(Exception):
@@ -151,11 +159,20 @@ def assert_options_exist(line, monkeypatch):
             runpy.run_path(str(ROOT / words[0]), run_name="__main__")
 
 
-@pytest.mark.parametrize("name", [page.name for page in PAGES if page.name not in RUN])
-def test_the_options_of_long_measurements_exist(name, monkeypatch):
-    page = next(page for page in PAGES if page.name == name)
-    for line in commands(page):
+@pytest.mark.parametrize("name", [name for name in PAGES if name not in RUN])
+def test_the_options_of_long_commands_exist(name, monkeypatch):
+    for line in commands(PAGES[name]):
         assert_options_exist(line, monkeypatch)
+
+
+def test_measurements_have_commands_that_are_checked():
+    counts = {name: len(commands(page)) for name, page in PAGES.items() if name.startswith("measurements/")}
+    assert sum(counts.values()) > 10, counts
+
+
+@pytest.mark.parametrize("name", LONGEST)
+def test_pages_for_users_are_short(name):
+    assert len(PAGES[name].read_text().splitlines()) <= LONGEST[name]
 
 
 def test_every_command_has_an_example_in_its_help(hedgerow):
@@ -165,16 +182,32 @@ def test_every_command_has_an_example_in_its_help(hedgerow):
         assert f"Example: hedgerow {name}" in " ".join(hedgerow(name, "--help").out.split())
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_somewhere(page):
-    links = [link for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()) if "://" not in link]
-    missing = [link for link in links if not (page.parent / link).exists()]
-    assert not missing
+def links(page):
+    """(file, heading) of every link and image that leads to a file; "" where there is none."""
+    found = re.findall(r"\]\(([^)\s#]*)(?:#([^)\s]+))?\)", page.read_text())
+    return [(file, heading) for file, heading in found if "://" not in file]
+
+
+def anchors(page):
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("name", LINKED)
+def test_links_lead_somewhere(name):
+    page = LINKED[name]
+    for file, heading in links(page):
+        there = (page.parent / file).resolve() if file else page
+        assert there.exists(), f"{page.name} links to {file}, which does not exist"
+        assert not heading or heading in anchors(there), f"{page.name} links to {file}#{heading}; no such heading"
 
 
 def test_the_readme_leads_to_every_page():
-    text = (ROOT / "README.md").read_text()
-    assert [page.name for page in PAGES[1:] if f"docs/{page.name}" not in text] == []
+    readme = [file for file, _ in links(PAGES["README.md"])]
+    measurements = [f"measurements/{file}" for file, _ in links(PAGES["measurements/README.md"])]
+    missing = [name for name in PAGES if name != "README.md" and f"docs/{name}" not in readme]
+    assert [name for name in missing if name not in measurements] == []
 
 
 def test_maths_names_tests_that_exist():

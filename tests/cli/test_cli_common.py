@@ -53,14 +53,37 @@ def test_the_short_help_of_the_program(hedgerow):
     finished = hedgerow("-h")
     assert finished == hedgerow("--help")
     assert set(re.findall(r"^  ([a-z]+)  ", finished.out, re.MULTILINE)) == set(COMMANDS)
-    assert "..." not in finished.out.partition("Commands:")[2]  # each is told to the end
+    listed = " ".join(finished.out.partition("Commands:")[2].split())
+    assert "..." not in listed  # each sentence is complete
+    assert "encoders List the pretrained networks for --features encoder:NAME, or add the weights of one." in listed
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_examples_stand_on_lines_of_their_own(hedgerow, monkeypatch, command):
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = hedgerow(command, "--help").out.splitlines()
+    examples = [number for number, line in enumerate(lines) if re.search(r"\b(Example|Better): ", line)]
+    assert examples
+    for number in examples:
+        assert re.fullmatch(r"  (Example|Better): hedgerow [^:]*", lines[number])
+        assert lines[number - 1] == ""
+
+
+def test_usage_shows_optional_arguments_in_one_pair_of_brackets(hedgerow):
+    usage = {
+        command: hedgerow(command, "--help").out.splitlines()[0].partition("[OPTIONS] ")[2] for command in COMMANDS
+    }
+    assert usage["encoders"] == "[add NAME FILE]"
+    assert usage["back"] == "MODEL [IMAGES...]"
+    assert usage["info"] == "[MODEL]"
+    assert usage["train"] == "IMAGES... LABELS"
 
 
 @pytest.mark.parametrize("command", ["train", "refine", "predict"])
 def test_common_options_come_first_and_rare_ones_in_groups(hedgerow, command):
     text = hedgerow(command, "--help").out
     groups = re.findall(r"^([A-Z][a-z ]+):$", text, re.MULTILINE)
-    large = "Large images and many machines"
+    large = "Large images and several machines"
     rare = {"predict": ["Objects", large], "train": [large]}.get(command, [])
     assert groups == ["Arguments", "Options", *rare, "Images and labels", "More options", "Common to all commands"]
     assert text.index("--output") < text.index("--pages") < text.index("--overwrite") < text.index("--debug")

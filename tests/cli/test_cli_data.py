@@ -110,7 +110,7 @@ def test_images_of_every_kind_are_learned_and_predicted(hedgerow, train, place, 
         write(place / "images" / f"a{number}{ending}", image)
     finished = train("--features", features)
     assert finished.code == 0, finished.err
-    assert f" ({features}); looks" in hedgerow("info", place / "model.hedge").out
+    assert f" ({features}); receptive field" in hedgerow("info", place / "model.hedge").out
     finished = hedgerow("predict", place / "model.hedge", place / "images", "-o", place / "out")
     assert finished.code == 0, finished.err
     assert "note" not in finished.out

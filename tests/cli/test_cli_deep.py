@@ -37,7 +37,7 @@ def test_info_tells_of_every_member(hedgerow, folder, deep):
     assert finished.code == 0, finished.err
     assert "network: soft splits, 5 hidden layers" in finished.out
     told = finished.out[finished.out.index("convolutional level: 3 member(s)") :]
-    assert f"looks {deep.receptive_field} pixels far" in told
+    assert f"receptive field: {deep.receptive_field} px" in told
     for name, score in deep.record.scores.items():
         assert f"  {name:<8} held-out mean Dice {score:.3f}" in told
     assert told.count("weight 0.333  ") == 3

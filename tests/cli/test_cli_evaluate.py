@@ -29,7 +29,7 @@ def test_evaluate_prints_tables_and_writes_json(hedgerow, place, model_file, sta
     values = json.loads((place / "scores.json").read_text())
     without = values.pop("balanced_accuracy_without_background")
     assert values.pop("n_known") == 2
-    assert "made from 2 of these images" in finished.out
+    assert "trained on 2 of these images" in finished.out
     assert values == scores.to_dict()
     assert without == scores.balanced_accuracy_without(77)
     assert values["classes"] == list(CLASSES)
@@ -80,7 +80,7 @@ def test_info_says_what_a_model_is(hedgerow, model_file, stack):
     assert "classes: 3, 77, 200" in finished.out
     assert "trained on 2 image(s)" in finished.out
     assert f"features: {stack.features.n_features} (bank)" in finished.out
-    assert f"looks {stack.receptive_field} pixels far" in finished.out
+    assert f"receptive field: {stack.receptive_field} px" in finished.out
     for number, forest in enumerate(stack.levels, start=1):
         assert f"level {number}: 3 trees, {forest.n_leaves} leaves" in finished.out
     values = strict_json(hedgerow("info", model_file, "--json").out)

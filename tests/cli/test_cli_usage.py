@@ -32,9 +32,10 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("line", MISTAKES)
-def test_a_mistake_is_told_in_one_sentence(hedgerow, tmp_path, monkeypatch, line):
+def test_a_mistake_is_told_in_one_sentence(hedgerow, experiment, tmp_path, monkeypatch, line):
     monkeypatch.chdir(tmp_path)
-    finished = hedgerow(*line.split())
+    first, *words = line.split()
+    finished = experiment(*words) if first == "experiment" else hedgerow(first, *words)
     assert finished.out == ""
     if line.startswith("look"):  # the words are Click's
         finished = type(finished)(finished.code, finished.out, finished.err.replace("unexpected", "further"))

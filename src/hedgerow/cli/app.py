@@ -23,8 +23,8 @@ from hedgerow.settings import documented_toml
 
 app = typer.Typer(
     cls=Program,
-    help="Segment images, pixel by pixel, from a handful of labelled examples.",
-    epilog="hedgerow COMMAND --help shows the options of a command, with an example.",
+    help="Segment images pixel by pixel from a handful of labelled examples.",
+    epilog="Run hedgerow COMMAND --help for the options of a command and an example.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
@@ -60,10 +60,10 @@ def _common(
 def settings(
     command: Annotated[
         Literal["train", "refine"],
-        typer.Argument(metavar="COMMAND", help="train or refine: what the settings are for."),
+        typer.Argument(metavar="COMMAND", help="The command to print settings for: train or refine."),
     ] = "train",
 ) -> str:
-    """Print the settings of `train` or `refine` with their defaults, as a file for --config.
+    """Print all settings of `train` or `refine` with their defaults; save them to a file for --config.
 
     Example: hedgerow settings > settings.toml
     """
@@ -71,19 +71,17 @@ def settings(
 
 
 def sample(
-    kind: Annotated[
-        Sample, typer.Argument(metavar="KIND", help="facades, somites or bodies: which built-in generator.")
-    ],
-    output: Annotated[Path, output_option("Folder in which images/ and labels/ are made.")],
-    n_images: Annotated[int, typer.Option(help="How many images.")] = 16,
+    kind: Annotated[Sample, typer.Argument(metavar="KIND", help="Built-in generator: facades, somites or bodies.")],
+    output: Annotated[Path, output_option("Folder to create images/ and labels/ in.")],
+    n_images: Annotated[int, typer.Option(help="Number of images.")] = 16,
     seed: Annotated[int, typer.Option(help="The same seed gives the same images.")] = 0,
     strokes: Annotated[
         bool,
-        typer.Option("--strokes", help="Labels are a few strokes, as one would paint; the full ones are in truth/."),
+        typer.Option("--strokes", help="Write labels as a few painted strokes, and the full labels to truth/."),
     ] = False,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Write labelled images made by the built-in generators, to try things on.
+    """Write labelled sample images from a built-in generator.
 
     Example: hedgerow sample facades -o example/ --strokes
     """
@@ -95,11 +93,11 @@ def sample(
 
 
 def demo(
-    output: Annotated[Path, output_option("Folder for the models and pictures.")] = Path("demo-output"),
-    kind: Annotated[Demo, typer.Option("--data", help="Which built-in images.")] = "somites",
+    output: Annotated[Path, output_option("Folder for the models, pictures and report.")] = Path("demo-output"),
+    kind: Annotated[Demo, typer.Option("--data", help="Built-in generator of the images.")] = "somites",
     overwrite: Overwrite = False,
 ) -> None:
-    """Grow a stack on built-in images, map it to a network, refine that and map it back; show what each step gains.
+    """Run the whole method on built-in images: grow a stack, map it to a network, refine it, and map it back.
 
     Example: hedgerow demo
     """

@@ -35,11 +35,11 @@ def _option(*names: str, help: str) -> Any:
     return typer.Option(*names, help=help, rich_help_panel=COMMON)
 
 
-AsJson = Annotated[bool, _option("--json", help="Print the result as JSON, and nothing else.")]
+AsJson = Annotated[bool, _option("--json", help="Print only the result, as JSON.")]
 Quiet = Annotated[bool, _option("--quiet", "-q", help="Print errors only.")]
-Verbose = Annotated[bool, _option("--verbose", "-v", help="Tell each step and when it began.")]
+Verbose = Annotated[bool, _option("--verbose", "-v", help="Log each step with its start time.")]
 Threads = Annotated[int | None, _option("--threads", help="Number of threads; all cores by default.")]
-Debug = Annotated[bool, _option("--debug", help="Show where an error comes from.")]
+Debug = Annotated[bool, _option("--debug", help="Show the traceback of an error.")]
 OPTIONS = {"as_json": AsJson, "quiet": Quiet, "verbose": Verbose, "threads": Threads, "debug": Debug}
 
 

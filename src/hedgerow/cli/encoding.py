@@ -13,14 +13,14 @@ from hedgerow.files import megabytes
 
 def encoders(
     action: Annotated[
-        Literal["add"] | None, typer.Argument(metavar="[add", help="add: keep the weights in a file for later.")
+        Literal["add"] | None, typer.Argument(metavar="add", help="Store the weights of an encoder on this machine.")
     ] = None,
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="add: which encoder, e.g. mobilesam.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Name of the encoder, e.g. mobilesam.")] = None,
     file: Annotated[
-        Path | None, typer.Argument(metavar="FILE]", readable=False, help="add: its published file of weights.")
+        Path | None, typer.Argument(metavar="FILE", readable=False, help="The weights as published.")
     ] = None,
 ) -> Result:
-    """List the pretrained networks that --features encoder:NAME can read, or add the weights of one.
+    """List the pretrained networks for --features encoder:NAME, or add the weights of one.
 
     Example: hedgerow encoders add mobilesam mobile_sam.pt
     """
@@ -30,11 +30,11 @@ def encoders(
             print(f"{one.name}: {one.title}; {megabytes(one.n_bytes)}, {one.licence}, sha256 {one.sha256}")
             print(f"  {'here: ' + str(one.place) if one.place is not None else 'not here: ' + one.source}")
             print(f"  layers: {', '.join(one.layers)}")
-        print("timm:NAME: the networks of timm, where it is installed and their weights are on this machine")
-        print("PATH.onnx: anyone's network, with --layers NAME,NAME")
+        print("timm:NAME: a network of timm, if timm is installed and the weights are on this machine")
+        print("PATH.onnx: your own network, with --layers NAME,NAME")
         return {"encoders": [one.described() for one in found]}
     if name is None or file is None:
         raise ConfigError("give a name and a file: hedgerow encoders add mobilesam mobile_sam.pt")
     place = jobs.add_encoder(name, file)
-    print(f"{name} is kept in {place}; use it with --features encoder:{name}")
+    print(f"{name} is stored in {place}; use it with --features encoder:{name}")
     return {"name": name, "file": str(place)}

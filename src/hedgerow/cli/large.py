@@ -11,9 +11,10 @@ def _option(*names: str, help: str, **more: Any) -> Any:
     return typer.Option(*names, help=help, rich_help_panel=LARGE, **more)
 
 
-Level = Annotated[int, _option("--level", min=0, help="Level of a pyramid to read; 0 is the largest.")]
+Level = Annotated[int, _option("--level", min=0, help="Pyramid level to read; 0 is the full resolution.")]
 PixelSize = Annotated[
-    float | None, _option("--pixel-size", help="Read the level whose pixels come nearest to so many micrometres.")
+    float | None,
+    _option("--pixel-size", help="Read the pyramid level whose pixel size is closest to this, in micrometres."),
 ]
 Region = Annotated[
     str | None,
@@ -21,18 +22,22 @@ Region = Annotated[
 ]
 Mask = Annotated[
     str | None,
-    _option("--mask", metavar="FILE|'> V'|'< V'", help="Compute only where an image is not 0, or by a threshold."),
+    _option(
+        "--mask",
+        metavar="FILE|'> V'|'< V'",
+        help="Predict only where this mask is not 0, or where the image passes a threshold.",
+    ),
 ]
-NoLabels = Annotated[bool, _option("--no-labels", help="Write only the other maps that are asked for.")]
-Workers = Annotated[int | None, _option("--workers", min=1, help="Number of processes that work side by side.")]
+NoLabels = Annotated[bool, _option("--no-labels", help="Do not write labels, only the other maps requested.")]
+Workers = Annotated[int | None, _option("--workers", min=1, help="Number of worker processes.")]
 Cluster = Annotated[
     str | None,
-    _option("--cluster", metavar="ADDRESS", help="Dask scheduler whose workers do it, e.g. tcp://host:8786."),
+    _option("--cluster", metavar="ADDRESS", help="Address of a Dask scheduler to run on, e.g. tcp://host:8786."),
 ]
 
 AnyDevice = Annotated[
     Literal["cpu", "cuda", "auto"],
-    typer.Option(help="Where to compute; auto: networks and encoders on a GPU where a worker has one."),
+    typer.Option(help="Device to compute on; auto: networks and encoders on a GPU if the worker has one."),
 ]
 
 

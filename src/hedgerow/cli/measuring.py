@@ -1,4 +1,4 @@
-"""The command `measure`, and the options of `predict` that say what counts as an object."""
+"""The command `measure`, and the options of `predict` that define an object."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,13 +11,13 @@ from hedgerow.cli.parts import Overwrite, Pages, output_option
 from hedgerow.cli.usage import OBJECTS
 
 Background = Annotated[
-    int | None, typer.Option(help="Class value that is not measured or outlined.", rich_help_panel=OBJECTS)
+    int | None, typer.Option(help="Class value to exclude from tables and outlines.", rich_help_panel=OBJECTS)
 ]
 MinSize = Annotated[
     int,
     typer.Option(
         min=0,
-        help="Remove objects of fewer pixels: they take the class that surrounds them most.",
+        help="Remove objects of fewer pixels; they take the class they share most of their border with.",
         rich_help_panel=OBJECTS,
     ),
 ]
@@ -25,41 +25,44 @@ FillHoles = Annotated[
     int,
     typer.Option(
         min=0,
-        help="Fill holes of up to so many pixels with the class of the object around them.",
+        help="Fill holes of up to this many pixels with the class of the surrounding object.",
         rich_help_panel=OBJECTS,
     ),
 ]
 Split = Annotated[
     Literal["distance", "proba"] | None,
     typer.Option(
-        help="Take touching objects of a class apart: at thin necks, or where the probability is low.",
+        help="Split touching objects of a class: at thin necks (distance), or where its probability is low (proba).",
         rich_help_panel=OBJECTS,
     ),
 ]
 Connectivity = Annotated[
     Literal["4", "8"],
     typer.Option(
-        help="Pixels belong together if they share an edge (4), or also a corner (8).", rich_help_panel=OBJECTS
+        help="Pixels are connected if they share an edge (4), or an edge or a corner (8).", rich_help_panel=OBJECTS
     ),
 ]
 
 
 def measure(
     labels: Annotated[str, typer.Argument(metavar="LABELMAPS", help="Folder, file or glob (in quotes) of label maps.")],
-    output: Annotated[Path, output_option("Table to write, a row for each object, e.g. table.csv.")],
+    output: Annotated[Path, output_option("Table to write, one row per object, e.g. table.csv.")],
     totals: Annotated[
         Path | None,
-        typer.Option(readable=False, help="Table by image and class; by default table_totals.csv beside table.csv."),
+        typer.Option(
+            readable=False, help="Table of totals per image and class; by default table_totals.csv beside table.csv."
+        ),
     ] = None,
     images: Annotated[
-        str | None, typer.Option(help="Images of the same names, for mean intensities and the size of pixels.")
+        str | None, typer.Option(help="Images with the same names, for mean intensities and pixel sizes.")
     ] = None,
     confidence: Annotated[
-        str | None, typer.Option(help="Confidence maps, as `predict --confidence` writes them; may be in one folder.")
+        str | None,
+        typer.Option(help="Confidence maps written by `predict --confidence`; may be in the folder of the label maps."),
     ] = None,
     classes: Annotated[
         Path | None,
-        typer.Option(readable=False, help="Where class names are: a classes.toml, or the model that predicted."),
+        typer.Option(readable=False, help="Source of class names: a classes.toml, or the model that predicted."),
     ] = None,
     background: Background = None,
     min_size: MinSize = 0,
@@ -69,7 +72,7 @@ def measure(
     pages: Pages = None,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Measure the objects of label maps: area, position, bounding box, mean intensity and confidence, as CSV.
+    """Measure objects in label maps: area, position, bounding box, mean intensity and confidence, as CSV.
 
     Example: hedgerow measure segmented/ -o table.csv --images new_photos/ --background 0
     """

@@ -12,24 +12,28 @@ from hedgerow import extras
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.files import one_line
 
-Files = Annotated[list[str], typer.Argument(metavar="IMAGES", help="Folder, files or pattern of images to paint on.")]
+Files = Annotated[
+    list[str], typer.Argument(metavar="IMAGES", help="Images to paint on: a folder, files, or a pattern.")
+]
 
 
 def paint(
     images: Files,
     project: Annotated[
         Path | None,
-        typer.Option(help="Folder that keeps what is painted; by default FOLDER-painted beside the images."),
+        typer.Option(help="Project folder; by default FOLDER-painted beside the images."),
     ] = None,
-    port: Annotated[int, typer.Option(help="Port to listen on; by default any that is free.")] = 0,
-    host: Annotated[str, typer.Option(help="Address to listen on; others than 127.0.0.1 are open to the network.")] = (
-        "127.0.0.1"
-    ),
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address, and open nothing.")] = False,
+    port: Annotated[int, typer.Option(help="Port to listen on; by default any free one.")] = 0,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; any other than 127.0.0.1 is open to the network.")
+    ] = ("127.0.0.1"),
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Print the address without opening a browser.")
+    ] = False,
 ) -> None:
-    """Open a page to paint on: paint a few strokes, and see the segmentation at once.
+    """Open a page to paint on: paint a few strokes and see the segmentation at once.
 
-    What is painted is kept as it is painted; `hedgerow train` takes the labels that the page exports.
+    Every stroke is saved as you paint it. `hedgerow train` reads the labels that the page exports.
 
     Example: hedgerow paint photos/
     """
@@ -56,7 +60,7 @@ def paint(
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
     run(opened, listening, host, ready)
-    print(f"what was painted is kept in {opened.folder}")
+    print(f"your work is saved in {opened.folder}")
 
 
 def _listening(host: str, port: int) -> socket.socket:

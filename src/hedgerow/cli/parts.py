@@ -1,4 +1,4 @@
-"""Arguments and options that several commands have."""
+"""Arguments and options shared by several commands."""
 
 from dataclasses import replace
 from functools import partial
@@ -14,23 +14,21 @@ from hedgerow.settings import Checked
 
 Config = TypeVar("Config", bound=Checked)
 
-Images = Annotated[list[str], typer.Argument(metavar="IMAGES", help="Folder, files or pattern of images.")]
+Images = Annotated[list[str], typer.Argument(metavar="IMAGES", help="Images: a folder, files, or a pattern.")]
 Labels = Annotated[
-    str, typer.Argument(metavar="LABELS", help="Folder, files or pattern of label maps, named like their images.")
+    str, typer.Argument(metavar="LABELS", help="Label maps named like their images: a folder, files, or a pattern.")
 ]
 # Whether a file can be read is said by whoever reads it.
 Model = Annotated[Path, typer.Argument(metavar="MODEL", readable=False, help="Model file.")]
-Device = Annotated[Literal["cpu", "cuda"], typer.Option(help="Where to compute; see `hedgerow info --system`.")]
+Device = Annotated[Literal["cpu", "cuda"], typer.Option(help="Device to compute on; see `hedgerow info --system`.")]
 Unlabelled = Annotated[
     int | None,
-    typer.Option(
-        help="Label value that means no label; by default the one the model was trained with.", rich_help_panel=READING
-    ),
+    typer.Option(help="Label value that means unlabelled; by default that of the model.", rich_help_panel=READING),
 ]
 Pages = Annotated[
     str | None,
     typer.Option(
-        help="Which pages of stacks to read: all, as channels, or numbers from 1, e.g. 3 or 1,3-5.",
+        help="Pages of a stack to read: all (as channels), or numbers from 1, e.g. 3 or 1,3-5.",
         rich_help_panel=READING,
     ),
 ]
@@ -41,7 +39,7 @@ Cache = Annotated[
         callback=lambda folder: cache_features(
             folder
         ),  # every command begins with the folder that it was given, or none
-        help="Keep what a pretrained network computes for images here, and look here first.",
+        help="Cache encoder features in this folder.",
         rich_help_panel=MORE,
     ),
 ]
@@ -49,7 +47,7 @@ Overwrite = Annotated[
     bool,
     typer.Option(
         "--overwrite",
-        help="Also overwrite files that Hedgerow did not write; never an input.",
+        help="Also overwrite files that Hedgerow did not write, except inputs.",
         rich_help_panel=MORE,
     ),
 ]

@@ -1,4 +1,4 @@
-"""The commands that show what models are and can do: report, look, info."""
+"""The commands that show models and their results: report, look, info."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,17 +24,17 @@ def report(
     output: Annotated[Path, output_option("Page to write, e.g. report.html.")],
     also: Annotated[
         list[Path] | None,
-        typer.Option(metavar="MODEL", readable=False, help="Another model to compare with the first; may be repeated."),
+        typer.Option(metavar="MODEL", readable=False, help="Another model to compare with the first; repeatable."),
     ] = None,
-    background: Annotated[int | None, typer.Option(help="Class that is shown dark and scored apart.")] = None,
+    background: Annotated[int | None, typer.Option(help="Background class: shown dark and scored separately.")] = None,
     title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
     pages: Pages = None,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Write one HTML page about models: scores, images with their errors, what they confuse and what they look at.
+    """Write one HTML page about models: scores, errors, confused classes, and what the forests look at.
 
-    Give images that the models have not seen. For a network, the forests that it came from are shown too;
-    for a deep stack, its network as well.
+    Use images that the models were not trained on. A network is compared with the forests it came from, and a
+    deep stack also with its network.
 
     Example: hedgerow report net.hedge test_photos/ test_painted/ -o report.html --also small.hedge
     """
@@ -54,14 +54,14 @@ def look(
     output: Annotated[Path, output_option("Figure to write: .png, .pdf or .svg.")],
     truth: Annotated[str | None, typer.Option(help="Label map to show beside the predictions.")] = None,
     classes: Annotated[
-        list[int] | None, typer.Option("--class", metavar="CLASS", help="Class to show; may be repeated.")
+        list[int] | None, typer.Option("--class", metavar="CLASS", help="Class to show; repeatable.")
     ] = None,
     pages: Pages = None,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Draw what each level says, class by class: the forests' probabilities beside the network's activations.
+    """Draw the output of each level for each class: forest probabilities beside network activations.
 
-    Of a deep stack, the convolutional level follows below them.
+    For a deep stack, the convolutional level is drawn below them.
 
     Example: hedgerow look net.hedge photo.png -o inside.png
     """
@@ -72,16 +72,14 @@ def look(
 
 def info(
     model: Annotated[Path | None, typer.Argument(metavar="MODEL", readable=False, help="Model file.")] = None,
-    system: Annotated[
-        bool, typer.Option("--system", help="Describe this machine in place of a model: what would run.")
-    ] = False,
+    system: Annotated[bool, typer.Option("--system", help="Describe this machine instead of a model.")] = False,
 ) -> Result:
-    """Say what a model is: classes, features, forests, held-out scores, and the layers and members of networks.
+    """Describe a model: classes, features, forests, held-out scores, network layers and members.
 
     Example: hedgerow info model.hedge
     """
     if system == (model is not None):
-        raise InputError("give either a model file, or --system to see what there is to compute with.")
+        raise InputError("give either a model file, or --system to see which devices are available.")
     values: dict[str, Any] = system_description() if model is None else description(model_file.load(model))
     if model is None:
         print("\n".join(f"{name}: {text}" for name, text in values.items()))
@@ -101,13 +99,13 @@ def _print_forests(values: dict[str, Any]) -> None:
     names = {row["value"]: row["name"] for row in values["legend"] if "name" in row}
     called = [f"{value} {names[value]}" if value in names else str(value) for value in values["classes"]]
     print(f"classes: {', '.join(called)}")
-    print(f"features: {len(features['names'])} ({kinds}); looks {values['receptive_field']} pixels far")
+    print(f"features: {len(features['names'])} ({kinds}); receptive field: {values['receptive_field']} px")
     held_out = values.get("held_out", [])
     for number, level in enumerate(values["levels"], start=1):
         score = f", held-out mean Dice {held_out[number - 1]['mean_dice']:.3f}" if number <= len(held_out) else ""
         print(f"level {number}: {level['trees']} trees, {level['leaves']} leaves, depth {level['depth']}{score}")
     for number, left_out in enumerate(held_out[len(values["levels"]) :], start=len(values["levels"]) + 1):
-        print(f"level {number} was left out: held-out mean Dice {left_out['mean_dice']:.3f}")
+        print(f"level {number} was discarded: held-out mean Dice {left_out['mean_dice']:.3f}")
     if "reserved" in values:
         print(f"mean Dice {values['reserved']['mean_dice']:.3f} on {values['reserved']['n_images']} reserved image(s)")
     if "mapped_back" in values:
@@ -133,7 +131,7 @@ def _print_network(values: dict[str, Any]) -> None:
 
 def _print_convolutional(level: dict[str, Any]) -> None:
     """The members of a convolutional level, and what they scored on what they did not see."""
-    looks = f"the model looks {level['receptive_field']} pixels far"
+    looks = f"receptive field: {level['receptive_field']} px"
     n_members = sum(one["weight"] > 0 for one in level["members"])
     print(f"convolutional level: {n_members} member(s), averaged by their weights; {looks}")
     for one in level["members"]:

@@ -41,46 +41,42 @@ def train(
     labels: Labels,
     output: Annotated[Path, output_option("Model file to write, e.g. model.hedge.")],
     config: Annotated[
-        Path | None, typer.Option(readable=False, help="Settings in TOML or JSON; see `hedgerow settings`.")
+        Path | None, typer.Option(readable=False, help="Settings file in TOML or JSON; see `hedgerow settings`.")
     ] = None,
     levels: Annotated[int | None, typer.Option(help="Number of forests in the stack.")] = None,
     trees: Annotated[int | None, typer.Option(help="Number of trees in each forest.")] = None,
     features: Annotated[
         str | None,
         typer.Option(
-            help="bank (filters), encoder (a pretrained network; encoder:NAME for another than lite0), channels (the "
-            "image's own), depth, or several: bank+encoder."
+            help="bank (filter bank), encoder (pretrained network lite0; encoder:NAME for another), channels (your "
+            "own), depth (depth images), or several, e.g. bank+encoder."
         ),
     ] = None,
     layers: Annotated[
-        str | None, typer.Option(help="Layers of the encoder to read, NAME,NAME; by default its usual ones.")
+        str | None, typer.Option(help="Encoder layers to read, NAME,NAME; each encoder has defaults.")
     ] = None,
     reserve: Annotated[
         float | None,
-        typer.Option(help="Fraction of the images to keep from training; they score this model and those made of it."),
+        typer.Option(help="Fraction of the images to hold out; they score this model and models derived from it."),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="The same seed gives the same model.")] = None,
     effort: Annotated[
         Literal["fast", "good", "best"],
-        typer.Option(help="fast: forests; good: refines their network; best: adds convolutional networks."),
+        typer.Option(help="fast: forests; good: also their refined network; best: also convolutional networks."),
     ] = "fast",
-    minutes: Annotated[
-        float | None, typer.Option(help="About how long to train: efforts good and best do what fits into that.")
-    ] = None,
+    minutes: Annotated[float | None, typer.Option(help="Approximate time budget for --effort good or best.")] = None,
     device: Device = "cpu",
-    restart: Annotated[
-        bool, typer.Option("--restart", help="Forget an interrupted run with an effort, and begin again.")
-    ] = False,
+    restart: Annotated[bool, typer.Option("--restart", help="Discard an interrupted run and start over.")] = False,
     unlabelled: Annotated[
         str | None,
         typer.Option(
             metavar="VALUE|auto",
-            help="Label value that means no label; 255 by default, auto: 255 or 0.",
+            help="Label value that means unlabelled; 255 by default, auto: 255 or 0.",
             rich_help_panel=READING,
         ),
     ] = None,
     max_classes: Annotated[
-        int, typer.Option(help="Refuse labels with more classes than this.", rich_help_panel=READING)
+        int, typer.Option(help="Maximum number of classes; more are refused.", rich_help_panel=READING)
     ] = 64,
     pages: Pages = None,
     workers: Workers = None,
@@ -88,10 +84,11 @@ def train(
     cache: Cache = None,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Make a model from images and labels: a stack of forests and, with more effort, networks.
+    """Train a model on images and labels: a stack of forests and, with more effort, networks.
 
     Example: hedgerow train photos/ painted/ -o model.hedge
-    Better:  hedgerow train photos/ painted/ -o model.hedge --effort best
+
+    Better: hedgerow train photos/ painted/ -o model.hedge --effort best
     """
     changes = {"n_levels": levels, "n_trees": trees, "features": features, "reserve": reserve, "seed": seed}
     request = jobs.TrainRequest(
@@ -107,7 +104,7 @@ def train(
         print(f"{output}: {megabytes(trained.n_bytes)}")
         return {**result, "stages": [asdict(stage) for stage in trained.stages]}
     if trained.model.n_levels < len(trained.held_out):
-        print(f"levels after {trained.model.n_levels} are left out, since they do not help")
+        print(f"levels after {trained.model.n_levels} are discarded: no gain on held-out pixels")
     if trained.reserved is not None:
         print(f"mean Dice {trained.reserved['mean_dice']:.3f} on {trained.reserved['n_images']} reserved image(s)")
     print(f"{output}: {megabytes(trained.n_bytes)}")
@@ -138,17 +135,17 @@ def refine(
     labels: Labels,
     output: Annotated[Path, output_option("Network file to write, e.g. net.hedge.")],
     config: Annotated[
-        Path | None, typer.Option(readable=False, help="Settings; see `hedgerow settings refine`.")
+        Path | None, typer.Option(readable=False, help="Settings file; see `hedgerow settings refine`.")
     ] = None,
     preset: Annotated[
-        Literal["default", "kinect", "zebrafish"], typer.Option(help="Settings of an experiment of the paper.")
+        Literal["default", "kinect", "zebrafish"], typer.Option(help="Settings of one of the paper's experiments.")
     ] = "default",
-    steps: Annotated[int | None, typer.Option(help="Number of images shown, one per step.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Number of training steps; each sees one image.")] = None,
     validation: Annotated[
         tuple[str, str] | None,
         typer.Option(
             metavar="IMAGES LABELS",
-            help="What scores the network; the forests must not have seen it.",
+            help="Images and labels to score the network on; the forests must not have been trained on them.",
         ),
     ] = None,
     device: Device = "cpu",
@@ -157,36 +154,40 @@ def refine(
     pages: Pages = None,
     split: Annotated[
         Literal["soft", "tanh", "crelu"] | None,
-        typer.Option(help="Kind of split of a stack's network; soft by default.", rich_help_panel=MORE),
+        typer.Option(help="Kind of split in the network; soft by default.", rich_help_panel=MORE),
     ] = None,
     sharpness: Annotated[
         str | None,
-        typer.Option(help="Of splits, leaves and votes, e.g. 100,1,0.5; by default as measured.", rich_help_panel=MORE),
+        typer.Option(
+            help="Sharpness of splits, leaves and votes, e.g. 100,1,0.5; the default depends on the kind of split.",
+            rich_help_panel=MORE,
+        ),
     ] = None,
     stride: Annotated[
         int | None,
         typer.Option(
-            help="Train on every N-th row and column; by default as the setting `pixels` says.", rich_help_panel=MORE
+            help="Train on every N-th row and column; by default derived from the setting `pixels`.",
+            rich_help_panel=MORE,
         ),
     ] = None,
     train_encoder: Annotated[
         bool,
         typer.Option(
             "--train-encoder",
-            help="Encoder features: train the last layers of the pretrained network too.",
+            help="Also train the last layers of the pretrained network that the features come from.",
             rich_help_panel=MORE,
         ),
     ] = False,
     restart: Annotated[
         bool,
-        typer.Option("--restart", help="Forget an interrupted run of the same output.", rich_help_panel=MORE),
+        typer.Option("--restart", help="Discard an interrupted run and start over.", rich_help_panel=MORE),
     ] = False,
     cache: Cache = None,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Map a stack to its ConvNet and refine that end to end; or refine a network further.
+    """Map a stack to its ConvNet and train it end to end; or refine a network further.
 
-    An interrupted run goes on where it stopped when the same command is given again.
+    Rerun the same command to resume an interrupted run.
 
     Example: hedgerow refine model.hedge photos/ painted/ -o net.hedge
     """
@@ -242,7 +243,7 @@ def back(
         list[str] | None,
         typer.Argument(
             metavar="IMAGES",
-            help="Folder, files or pattern of images; leaf_mean and fitted take their votes from them.",
+            help="Images to compute the votes from (leaf_mean, fitted): a folder, files, or a pattern.",
         ),
     ] = None,
     method: Annotated[
@@ -252,12 +253,10 @@ def back(
             "soft: exactly the network."
         ),
     ] = "fitted",
-    stride: Annotated[
-        int, typer.Option(help="leaf_mean, fitted: use only every N-th row and column of the images.")
-    ] = 1,
+    stride: Annotated[int, typer.Option(help="leaf_mean, fitted: use every N-th row and column of the images.")] = 1,
     tolerance: Annotated[
         float | None,
-        typer.Option(help="soft: leave out branches that a pixel reaches with no more than this probability."),
+        typer.Option(help="soft: skip branches that a pixel reaches with at most this probability."),
     ] = None,
     pages: Pages = None,
     device: Device = "cpu",
@@ -265,7 +264,7 @@ def back(
 ) -> Result:
     """Map a network back to forests, which run without PyTorch; labels are not needed.
 
-    With --method soft and images, says how many pixels of the images change class because of the tolerance.
+    With --method soft and images, it also prints how many pixels change class because of the tolerance.
 
     Example: hedgerow back net.hedge photos/ -o small.hedge
     """

@@ -1,4 +1,4 @@
-"""How commands are called: help in groups of options, and mistakes told in one sentence.
+"""How commands are called: help in groups of options, and usage errors in one sentence.
 
 Typer brings its own copy of Click in some versions and not in others, so its classes are reached through Typer.
 """
@@ -19,7 +19,7 @@ UsageError: type[Any] = typer.BadParameter.__mro__[1]
 FIRST_COLUMN = 24  # widest name of an option that its explanation stands beside
 # Groups of options.
 READING, OBJECTS, MORE, COMMON = "Images and labels", "Objects", "More options", "Common to all commands"
-LARGE = "Large images and many machines"
+LARGE = "Large images and several machines"
 KINDS = {int: "a whole number", float: "a number"}
 
 
@@ -44,7 +44,11 @@ class Command(_InSentences, TyperCommand):
     """A command of the program."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        return ["[OPTIONS]", *(_piece(one) for one in self.get_params(ctx) if _is_argument(one))]
+        """MODEL IMAGES..., then the optional arguments, which belong together, in one pair of brackets."""
+        arguments = [param for param in self.get_params(ctx) if _is_argument(param)]
+        optional = " ".join(_piece(param) for param in arguments if not param.required)
+        required = [_piece(param) for param in arguments if param.required]
+        return ["[OPTIONS]", *required, *([f"[{optional}]"] if optional else [])]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Arguments, then the options group by group, those that all commands have last."""
@@ -54,7 +58,8 @@ class Command(_InSentences, TyperCommand):
             if record is None:
                 continue
             if _is_argument(param):
-                groups.setdefault("Arguments", []).append((_piece(param), record[1].removesuffix("  [required]")))
+                name = _piece(param) if param.required else f"[{_piece(param)}]"
+                groups.setdefault("Arguments", []).append((name, record[1].removesuffix("  [required]")))
             else:
                 group = COMMON if "--help" in param.opts else getattr(param, "rich_help_panel", None) or "Options"
                 groups.setdefault(group, []).append(record)
@@ -79,8 +84,8 @@ class Program(_InSentences, TyperGroup):
 
 
 def in_short(command: Any) -> str:
-    """The beginning of a command's help, for the list of commands."""
-    return re.split("[:;]", inspect.getdoc(command).splitlines()[0])[0].rstrip(".") + "."  # type: ignore[union-attr]
+    """A command's help up to the first colon or semicolon that ends a clause, for the list of commands."""
+    return re.split(r"[:;]\s", inspect.getdoc(command).splitlines()[0])[0].rstrip(".") + "."  # type: ignore[union-attr]
 
 
 def with_lone_json(command: Any, args: list[str]) -> list[str]:
@@ -110,7 +115,8 @@ def sentence(error: Any, ctx: Any, given: list[str]) -> str:
     expected = None if param is None else _expected(command.callback, param.name)
     if expected is not None:
         value = _value_of(param.opts, given)
-        return f"{_name(param)} must be {expected}" + (f", not {value!r}" if value is not None else "")
+        name = "the argument" if _name(param) == expected else _name(param)
+        return f"{name} must be {expected}" + (f", not {value!r}" if value is not None else "")
     text = " ".join(error.format_message().split()).rstrip(".")
     return text[:1].lower() + text[1:]
 
@@ -125,9 +131,8 @@ def _name(param: Any) -> str:
 
 
 def _piece(argument: Any) -> str:
-    """An argument in the line of usage: MODEL, IMAGES..., [MODEL]."""
-    text = _name(argument) + ("..." if argument.nargs == -1 else "")
-    return text if argument.required else f"[{text}]"
+    """An argument in the usage line: MODEL, IMAGES...."""
+    return _name(argument) + ("..." if argument.nargs == -1 else "")
 
 
 def _listed(names: Iterable[str], word: str) -> str:

@@ -33,31 +33,31 @@ def predict(
     model: Model,
     images: Images,
     output: Annotated[
-        str, output_option("Folder for the results; or for one image of any size, OME-Zarr or TIFF.", kind=str)
+        str, output_option("Folder for the results; or, for one image of any size, an OME-Zarr or TIFF.", kind=str)
     ],
     overlay: Annotated[
-        bool, typer.Option("--overlay", help="Also write the image tinted and outlined by its classes.")
+        bool, typer.Option("--overlay", help="Also write the image with classes tinted and outlined.")
     ] = False,
     proba: Annotated[bool, typer.Option("--proba", help="Also write the class probabilities.")] = False,
     proba_type: Annotated[
         Literal["float32", "uint8", "uint16"],
-        typer.Option(help="Number type of the probability, confidence and entropy files.", rich_help_panel=MORE),
+        typer.Option(help="Data type of probability, confidence and entropy files.", rich_help_panel=MORE),
     ] = "float32",
     confidence: Annotated[
         bool, typer.Option("--confidence", help="Also write the probability of the winning class.")
     ] = False,
     entropy: Annotated[
-        bool, typer.Option("--entropy", help="Also write the entropy, from 0 (certain) to 1 (undecided).")
+        bool, typer.Option("--entropy", help="Also write the entropy, from 0 (certain) to 1 (uncertain).")
     ] = False,
     format: Annotated[
         Literal["png", "tif", "ome.tif", "npy", "zarr"] | None,
-        typer.Option(help="File type; by default png for labels and tif for the rest."),
+        typer.Option(help="File type; by default png for labels and tif for other maps."),
     ] = None,
     measure: Annotated[
         bool,
         typer.Option(
             "--measure",
-            help="Also write tables of the objects: objects.csv, objects_totals.csv.",
+            help="Also write tables of objects: objects.csv and objects_totals.csv.",
             rich_help_panel=OBJECTS,
         ),
     ] = False,
@@ -65,13 +65,13 @@ def predict(
         list[str] | None,
         typer.Option(
             metavar="geojson|roi",
-            help="Also write outlines: geojson (QuPath), roi (ImageJ); may be repeated.",
+            help="Also write outlines: geojson (QuPath) or roi (ImageJ); repeatable.",
             rich_help_panel=OBJECTS,
         ),
     ] = None,
     object_type: Annotated[
         Literal["annotation", "detection"],
-        typer.Option(help="What QuPath takes outlines for.", rich_help_panel=OBJECTS),
+        typer.Option(help="QuPath object type.", rich_help_panel=OBJECTS),
     ] = "annotation",
     background: Background = None,
     min_size: MinSize = 0,
@@ -87,14 +87,14 @@ def predict(
     cluster: Cluster = None,
     tile: Annotated[
         int | None,
-        typer.Option(min=1, help="Side of a tile in pixels; by default what fits in memory.", rich_help_panel=MORE),
+        typer.Option(min=1, help="Tile side in pixels; by default as large as memory allows.", rich_help_panel=MORE),
     ] = None,
     pages: Pages = None,
     device: AnyDevice = "cpu",
     cache: Cache = None,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Segment images: one label map each, with the class values of the training labels.
+    """Segment images: write one label map per image, with the class values of the training labels.
 
     Example: hedgerow predict model.hedge new_photos/ -o segmented/ --proba
     """
@@ -137,12 +137,14 @@ def evaluate(
     labels: Labels,
     json_file: Annotated[
         str | None,
-        typer.Option("--json", metavar="[FILE]", help="Also write the scores here; without FILE, print them as JSON."),
+        typer.Option(
+            "--json", metavar="[FILE]", help="Also write the scores to FILE; without FILE, print them as JSON."
+        ),
     ] = None,
     csv_file: Annotated[
-        Path | None, typer.Option("--csv", readable=False, help="Also write the scores of each image here.")
+        Path | None, typer.Option("--csv", readable=False, help="Also write the scores of each image to this table.")
     ] = None,
-    background: Annotated[int | None, typer.Option(help="Class to leave out of a second balanced accuracy.")] = None,
+    background: Annotated[int | None, typer.Option(help="Class to exclude from a second balanced accuracy.")] = None,
     unlabelled: Unlabelled = None,
     pages: Pages = None,
     level: Level = 0,
@@ -153,7 +155,7 @@ def evaluate(
     cache: Cache = None,
     overwrite: Overwrite = False,
 ) -> Result:
-    """Compare predictions with labels: Dice, balanced accuracy, confusion.
+    """Score a model on labelled images: Dice, balanced accuracy, confusion.
 
     Example: hedgerow evaluate model.hedge test_photos/ test_painted/
     """
@@ -167,7 +169,7 @@ def evaluate(
     print(scores)
     print(f"mean Dice {scores.mean_dice:.4f}, balanced accuracy {scores.balanced_accuracy:.4f}")
     if found.n_known:
-        print(f"note: the model was made from {found.n_known} of these images, so its scores on them flatter it")
+        print(f"note: the model was trained on {found.n_known} of these images, so their scores are too high")
     if found.without_background is not None:
         print(f"balanced accuracy without class {background}: {found.without_background:.4f}")
     print("confusion (rows: truth)")
@@ -181,15 +183,13 @@ def export(
     model: Model,
     to: Annotated[
         Literal[tuple(EXPORTS)],  # type: ignore[valid-type]
-        typer.Option(help=f"What to write; {described(EXPORTS)}."),
+        typer.Option(help=f"Format; {described(EXPORTS)}."),
     ],
     output: Annotated[Path | None, output_option("File to write, e.g. model.c; by default beside the model.")] = None,
     no_filters: Annotated[
-        bool, typer.Option("--no-filters", help="Leave the features out; the caller computes them.")
+        bool, typer.Option("--no-filters", help="Leave out the features; the caller computes them.")
     ] = False,
-    name: Annotated[
-        str | None, typer.Option(help="C: what public names begin with; hedgerow_model by default.")
-    ] = None,
+    name: Annotated[str | None, typer.Option(help="C: prefix of public names; hedgerow_model by default.")] = None,
     overwrite: Overwrite = False,
 ) -> Result:
     """Write a model as plain C for small devices, or as ONNX; see docs/export.md.
