@@ -9,7 +9,7 @@ from hedgerow.errors import HedgerowError
 EXTRAS = {
     "onnx": "onnx", "sklearn": "sklearn", "onnxruntime": "pretrained",
     "starlette": "paint", "uvicorn": "paint", "websockets": "paint",
-    "distributed": "scale", "fsspec": "cloud", "s3fs": "cloud", "aiohttp": "cloud",
+    "cryptography": "scale", "distributed": "scale", "fsspec": "cloud", "s3fs": "cloud", "aiohttp": "cloud",
 }  # fmt: skip
 
 

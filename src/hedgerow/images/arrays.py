@@ -66,9 +66,10 @@ def filled_labels(labels: np.ndarray, unlabelled: int) -> np.ndarray:
     """A label map as it is, but for a masked one, whose masked pixels get the value of those without a label."""
     if not isinstance(labels, np.ma.MaskedArray):
         return labels
-    wide = labels.astype(np.result_type(labels.dtype, np.int64)) if labels.dtype.kind in "bui" else labels
-    filled: np.ndarray = wide.filled(unlabelled)
-    return filled
+    values: np.ndarray = labels.data
+    if values.dtype.kind in "bui":
+        values = values.astype(np.int64)  # which holds any unlabelled value
+    return np.where(np.ma.getmaskarray(labels), unlabelled, values)
 
 
 def _check_finite(planes: np.ndarray, original: np.ndarray, name: str) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 from hedgerow.files import PathLike, write_text
 from hedgerow.images.objects import ClassTotal, Measured, MeasuredObject
 
-
 # A spreadsheet takes a cell that begins with one of these for a formula and runs it; names of classes and files come
 # from others. Some programs treat the full-width forms alike.
 _FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]")
