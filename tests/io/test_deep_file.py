@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("torch")
 
 import hedgerow as hr
+from hedgerow.errors import ConfigError, ModelError
 from hedgerow.io import deep_file
 from helpers.deep import equal_weights, pictures, small_deep
 from helpers.model_files import Contents, refused
@@ -140,3 +141,13 @@ def test_a_huge_network_is_refused_before_it_is_made(contents, tmp_path, monkeyp
     contents.write(tmp_path / "huge.hedge")
     refused(tmp_path / "huge.hedge")
     assert made == ["meta"]
+
+
+def test_networks_narrower_than_their_first_level_are_refused(contents, tmp_path):
+    """Their shapes could agree with the arrays, and the last convolution would still not fit."""
+    contents.model["deep"] |= {"base": 4, "widest": 2}
+    contents.write(tmp_path / "bad.hedge")
+    with pytest.raises(ModelError, match="sizes of its networks"):
+        hr.load(tmp_path / "bad.hedge")
+    with pytest.raises(ConfigError, match="at most widest"):
+        hr.ConvConfig(base=64, widest=16)

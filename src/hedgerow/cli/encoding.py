@@ -15,9 +15,12 @@ def encoders(
     action: Annotated[
         Literal["add"] | None, typer.Argument(metavar="[add", help="add: keep the weights in a file for later.")
     ] = None,
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="add: which encoder, e.g. mobilesam.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="add: which encoder, mobilesam or NAME.onnx.")
+    ] = None,
     file: Annotated[
-        Path | None, typer.Argument(metavar="FILE]", readable=False, help="add: its published file of weights.")
+        Path | None,
+        typer.Argument(metavar="FILE]", readable=False, help="add: its published file of weights, or the ONNX file."),
     ] = None,
 ) -> Result:
     """List the pretrained networks that --features encoder:NAME can read, or add the weights of one.

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hedgerow.config import StackConfig
+from hedgerow.encoders.known import allow
 from hedgerow.errors import ConfigError, InputError, QuestionError
 from hedgerow.features.registry import layout_of
 from hedgerow.files import PathLike
@@ -128,6 +129,7 @@ def prepared(
     if unlabelled is not None and not (isinstance(unlabelled, str) and unlabelled == "auto"):
         unlabelled = check_unlabelled(unlabelled)
     changed = _changed(config or StackConfig(), changes, layers)  # refuses bad settings before anything is read
+    allow(changed.encoder.name)  # a run that is resumed may find its stack made
     layout = layout_of(changed.features)
     pairs = pair_files(images, labels)
     final = checked_output(output, [*files_of(pairs), *keep], overwrite=overwrite)
