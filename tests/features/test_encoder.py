@@ -199,7 +199,7 @@ def test_features_come_back_from_a_file(described):
         {"layers": [["s1", 2, 10**9]]},
         {"layers": [["s1", 2, 16.0]]},
         {"layers": [["s5", 16, 112], ["s1", 2, 16]]},
-        {"layers": [["s99", 2, 16]]},
+        {"layers": [["s99", 2, 16], ["s2", 4, 24], ["s3", 8, 40], ["s5", 16, 112]]},
         {"layers": [["s1", 4, 16], ["s2", 4, 24], ["s3", 8, 40], ["s5", 16, 112]]},
         {"layers": [["s1", 2, 16]] * 12},
         {"encoder": "no-such"},
