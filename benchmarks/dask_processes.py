@@ -23,11 +23,13 @@ PATIENCE = 90  # seconds until something must have happened
 class Cluster:
     """The processes of a cluster in a folder; the scheduler has the same address after a restart.
 
+    tls: options that name the certificates; none: nothing is encrypted
     begun: where workers note the shards that they begin, with their own number
     """
 
     folder: Path
     port: int
+    tls: Sequence[str] = ()
     scheduler: subprocess.Popen[bytes] | None = None
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
@@ -37,10 +39,17 @@ class Cluster:
 
     @property
     def address(self) -> str:
-        return f"tcp://127.0.0.1:{self.port}"
+        return f"{'tls' if self.tls else 'tcp'}://127.0.0.1:{self.port}"
 
     def start_scheduler(self) -> None:
-        options = ["--host", "127.0.0.1", "--port", str(self.port), "--no-dashboard"]
+        options = [
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(self.port),
+            "--no-dashboard",
+            *["--protocol", "tls"] * bool(self.tls),
+        ]
         self.scheduler = self._start("scheduler", [*options])
         _wait_for_text(self.folder / "scheduler.log", re.escape(f"127.0.0.1:{self.port}"))
 
@@ -52,7 +61,7 @@ class Cluster:
     def _start(self, what: str, options: Sequence[str]) -> subprocess.Popen[bytes]:
         environment = {**os.environ, "HEDGEROW_THREADS": "1", "HEDGEROW_SHARDS_BEGUN": str(self.begun)}
         with open(self.folder / f"{what}.log", "wb") as log:
-            command = [sys.executable, "-m", f"distributed.cli.dask_{what}", *options]
+            command = [sys.executable, "-m", f"distributed.cli.dask_{what}", *options, *self.tls]
             return subprocess.Popen(command, stdout=log, stderr=log, env=environment)
 
     def wait_for_workers(self) -> None:
@@ -77,9 +86,9 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def running(folder: Path, n_workers: int, port: int) -> Iterator[Cluster]:
+def running(folder: Path, n_workers: int, port: int, tls: Sequence[str] = ()) -> Iterator[Cluster]:
     """A scheduler and so many workers, killed at the end of the block."""
-    cluster = Cluster(folder, port)
+    cluster = Cluster(folder, port, tls)
     try:
         cluster.start_scheduler()
         for _ in range(n_workers):

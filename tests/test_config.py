@@ -205,6 +205,12 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
         ("a.json", b'{"n_trees": ' + b"9" * 5000 + b"}"),
         ("a.json", b"[" * 100_000),
         ("a.json", b"null"),
+        ("a.toml", b".".join([b"a"] * 50_000) + b" = 1"),
+        ("a.toml", b"n_trees = " + b"1" * 100_000),
+        ("a.toml", b"n_trees = 0x" + b"1" * 900),
+        ("a.toml", b"features = '" + b"a" * 10_000_000 + b"'"),
+        ("a.json", b'{"features": "' + b"a" * 1_000_000 + b'"}'),
+        ("a.json", b'{"features": ' + b'{"a":' * 40 + b"1" + b"}" * 41),
     ],
 )
 def test_unusable_files_are_one_sentence_that_names_them(tmp_path, name, content):
@@ -213,6 +219,13 @@ def test_unusable_files_are_one_sentence_that_names_them(tmp_path, name, content
         StackConfig.read(tmp_path / name)
     assert str(tmp_path / name) in str(refusal.value)
     assert "\n" not in str(refusal.value)
+    assert len(str(refusal.value)) < 600 + len(str(tmp_path))
+
+
+def test_a_settings_file_may_begin_with_a_mark(tmp_path):
+    for name, content in (("a.toml", b"n_trees = 7"), ("a.json", b'{"n_trees": 7}')):
+        (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + content)
+        assert StackConfig.read(tmp_path / name) == StackConfig(n_trees=7)
 
 
 def test_missing_files_and_folders_are_named(tmp_path):

@@ -75,6 +75,8 @@ TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MOD
 
 def room(module):
     """The room of a module of the package."""
+    if module == "hedgerow.__main__":  # the command line, for `python -m hedgerow`
+        return "cli"
     first = module.split(".")[1] if "." in module else ""
     return first if first in TABLE else TOP
 
@@ -205,6 +207,13 @@ def test_modules_are_named_in_strings_only_where_it_is_said():
         and "import_module" in (getattr(node, "id", ""), getattr(node, "attr", ""))
     }
     assert naming == set(NAMED)
+
+
+def test_tables_are_written_in_one_place():
+    """Where names that a spreadsheet would run as formulas are made plain text."""
+    assert {module for module, found in IMPORTS.items() if "csv" in {name for name, _, _ in found}} == {
+        "hedgerow.images.object_tables"
+    }
 
 
 @pytest.mark.parametrize("module", ["hedgerow", "hedgerow.forest.autocontext", "hedgerow.io.model_file"])

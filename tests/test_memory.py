@@ -1,13 +1,18 @@
 """How much memory may be taken: what the machine, control groups and limits of the process leave."""
 
+import errno
 import os
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from hedgerow import memory
-from helpers.refusals import assert_refused
+import hedgerow as hr
+from hedgerow import extras, memory
+from hedgerow.errors import HedgerowError, ModelError
+from helpers.refusals import assert_one_sentence, assert_refused
 
 V1, V2 = "4:memory,cpu:/job/step\n1:cpuset:/other\n", "0::/job/step\n"
 
@@ -101,6 +106,64 @@ def test_want_of_memory_is_known_by_whoever_says_it():
     assert memory.ran_out(torch.OutOfMemoryError("CUDA out of memory"))
     assert memory.ran_out(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"))
     assert not memory.ran_out(RuntimeError("shapes do not fit"))
+
+
+NO_ROOM = ImportError("libtorch.so: failed to map segment from shared object")
+
+
+def test_libraries_for_which_there_is_no_room_are_not_missing(monkeypatch):
+    assert memory.ran_out(NO_ROOM)
+    assert memory.ran_out(ImportError("cannot create shared object descriptor: Cannot allocate memory"))
+    assert memory.ran_out(OSError(errno.ENOMEM, "Cannot allocate memory"))
+    assert memory.ran_out(RuntimeError("could not create a primitive"))
+    assert not memory.ran_out(ImportError("failed to map segment from shared object: Operation not permitted"))
+    assert not memory.ran_out(ImportError("cannot allocate memory in static TLS block"))
+    assert not memory.ran_out(OSError(errno.ENOSPC, "No space left on device"))
+    for error, words in (
+        (NO_ROOM, "not enough memory to load it"),
+        (MemoryError(), "not enough memory to load it"),
+        (ImportError("undefined symbol: nothing"), "cannot be loaded (undefined symbol: nothing)"),
+        (ModuleNotFoundError("No module named 'torch'"), "not installed"),
+    ):
+
+        def refuse(name, error=error):
+            raise error
+
+        monkeypatch.setattr(extras.importlib, "import_module", refuse)
+        with pytest.raises(HedgerowError) as problem:
+            extras.require("torch", "a network")
+        assert_one_sentence(problem, "a network needs torch", words)
+
+
+@pytest.mark.parametrize("error", [MemoryError(), NO_ROOM, RuntimeError("could not create a primitive")])
+def test_a_model_for_which_there_is_no_room_is_not_damaged(model_file, monkeypatch, error):
+    def refuse(*arguments):
+        raise error
+
+    monkeypatch.setattr("hedgerow.io.model_file._rebuild", refuse)
+    with pytest.raises(ModelError, match="not enough memory"):
+        hr.load(model_file)
+
+
+def test_a_process_with_little_address_space_says_so(stack, tmp_path):
+    """As `ulimit -v` sets it: less than PyTorch needs, and more than Hedgerow without it."""
+    pytest.importorskip("resource")
+    pytest.importorskip("torch")
+    if not memory.ADDRESS_SPACE.exists():
+        pytest.skip("this system does not say how much address space is taken")
+    hr.save(hr.to_convnet(stack), tmp_path / "net.hedge")
+    code = (
+        "import hedgerow as hr, hedgerow.io.model_file, resource, sys\n"
+        "taken = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (taken + 2**26,) * 2)\n"
+        "try: hr.load('net.hedge')\n"
+        "except hr.errors.HedgerowError as error: print(error)\n"
+    )
+    finished = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert "not enough memory" in finished.stdout, finished
+    assert "not installed" not in finished.stdout
 
 
 @pytest.mark.parametrize("by_torch", [False, True])

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -103,8 +104,9 @@ def test_a_disk_that_is_full_of_notes_is_full(tmp_path, monkeypatch):
 
     monkeypatch.setattr(written, "_forget_older", refuse)
     problem = errno.ENOSPC
-    with pytest.raises(InputError, match="cannot write"):
+    with pytest.raises(InputError, match="cannot write") as refusal:
         write_text(tmp_path / "a.txt", "text")
+    assert_one_sentence(refusal, tmp_path / "a.txt", Path(os.environ["XDG_STATE_HOME"]) / "hedgerow", "XDG_STATE_HOME")
     assert not list(tmp_path.iterdir())
     problem = errno.EACCES
     write_text(tmp_path / "a.txt", "text")

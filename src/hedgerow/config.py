@@ -305,6 +305,8 @@ class ConvConfig(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.base > self.widest:
+            raise ConfigError(f"ConvConfig.base is {self.base}; it must be at most widest, {self.widest}.")
         if self.augment.copies:
             raise ConfigError("ConvConfig.augment alters every image anew, so copies do nothing; leave them at 0.")
 

@@ -1,11 +1,29 @@
-"""The JSON text of a file that may have been made to deceive: bounded numbers, printable words, no riddles."""
+"""Texts that may have been made to deceive: the JSON of a model file, and the TOML and JSON that users write."""
 
 import json
 import math
+import re
+import tomllib
+from pathlib import Path
 from typing import Any
 
 MAX_NESTING = 16
 MAX_TEXT = 200  # characters of a name or of any other text
+MAX_BYTES = 2**20  # of a file that users write
+# The time that `tomllib` takes, and partly its memory, grow with the squares of these.
+MAX_KEY_PARTS = 8  # of a key such as a.b.c
+MAX_LITERAL = 10_000  # characters of a text
+MAX_WORD = 1000  # characters of a number, or of a key without quotes
+# Texts and comments, whose brackets and dots mean nothing; one without its end goes to the end of its line or file.
+_TEXTS = re.compile(
+    r'"""(?:[^"\\]|\\.?|"(?!""))*+(?:"{3,5}|\Z)|'
+    r"'''.*?(?:'{3,5}|\Z)|"
+    r'"(?:[^"\\\n]|\\[^\n])*"?|'
+    r"'[^'\n]*'?|"
+    r"#[^\n]*",
+    re.DOTALL,
+)
+_LONG_KEY = re.compile(rf"(?:\.[^.,=\[\]{{}}\n]*){{{MAX_KEY_PARTS}}}")
 
 
 def read_document(text: str) -> Any:
@@ -16,6 +34,56 @@ def read_document(text: str) -> Any:
         raise ValueError("its description is no text that Hedgerow writes") from error
     _check(found)
     return found
+
+
+def read_user_document(path: Path) -> Any:
+    """What a .json file, or else a TOML file, holds that somebody wrote; OSError, or a ValueError that says what is
+    wrong with it, without repeating more of it than fits in a sentence."""
+    with open(path, "rb") as file:
+        content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
+    try:
+        text = content.decode("utf-8-sig").replace("\r\n", "\n")  # some editors begin a file with a mark
+    except UnicodeDecodeError as error:
+        raise ValueError("it is not UTF-8 text; save it as UTF-8") from error
+    try:
+        found = json.loads(text, parse_int=_whole) if path.suffix.lower() == ".json" else _parsed_toml(text)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    _check_values(found)
+    return found
+
+
+def _parsed_toml(text: str) -> dict[str, Any]:
+    """Refuses what `tomllib` would spend minutes or gigabytes on."""
+    if any(len(found[0]) > MAX_LITERAL for found in _TEXTS.finditer(text)):
+        raise ValueError(f"a text in it has more than {MAX_LITERAL:,} characters")
+    bare = _TEXTS.sub("_", text)
+    if re.search(rf"\w{{{MAX_WORD + 1}}}", bare):
+        raise ValueError(f"a number or a key in it has more than {MAX_WORD:,} characters")
+    if _LONG_KEY.search(bare):
+        raise ValueError(f"a key in it has more than {MAX_KEY_PARTS} parts")
+    nesting = 0
+    for bracket in re.findall(r"[\[\]{}]", bare):
+        nesting += 1 if bracket in "[{" else -1
+        if nesting > MAX_NESTING:
+            raise ValueError("it is nested too deeply")
+    return tomllib.loads(text)
+
+
+def _check_values(document: Any) -> None:
+    waiting = [(document, 1)]
+    while waiting:
+        value, nesting = waiting.pop()
+        if nesting > MAX_NESTING + MAX_KEY_PARTS:
+            raise ValueError("it is nested too deeply")
+        if isinstance(value, int) and not -(2**63) <= value < 2**64:
+            raise ValueError("a number in it is out of range")
+        if isinstance(value, str) and len(value) > MAX_LITERAL:
+            raise ValueError(f"a text in it has more than {MAX_LITERAL:,} characters")
+        inside = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else ()
+        waiting += [(one, nesting + 1) for one in inside]
 
 
 def _check(document: Any) -> None:

@@ -4,12 +4,14 @@ import importlib
 import importlib.util
 
 from hedgerow.errors import HedgerowError
+from hedgerow.files import one_line
+from hedgerow.memory import ran_out
 
 # The extra in pyproject.toml that installs a package; "net" installs the others.
 EXTRAS = {
     "onnx": "onnx", "sklearn": "sklearn", "onnxruntime": "pretrained",
     "starlette": "paint", "uvicorn": "paint", "websockets": "paint",
-    "distributed": "scale", "fsspec": "cloud", "s3fs": "cloud", "aiohttp": "cloud",
+    "cryptography": "scale", "distributed": "scale", "fsspec": "cloud", "s3fs": "cloud", "aiohttp": "cloud",
 }  # fmt: skip
 
 
@@ -17,7 +19,16 @@ def require(package: str, what: str) -> None:
     """Raise a HedgerowError with the remedy unless `package`, which `what` needs, can be imported."""
     try:
         importlib.import_module(package)
-    except ImportError as error:
+    except (ImportError, OSError, MemoryError) as error:
+        if ran_out(error):
+            raise HedgerowError(
+                f"{what} needs {package}, and there is not enough memory to load it; end other programs, or raise the"
+                " limit of this process (ulimit -v)."
+            ) from error
+        if not isinstance(error, ModuleNotFoundError):
+            raise HedgerowError(
+                f"{what} needs {package}, which cannot be loaded ({one_line(error)}); install it again."
+            ) from error
         if package == "timm":
             raise HedgerowError(f"{what} needs timm, which is not installed; run pip install timm") from error
         extra = EXTRAS.get(package, "net")

@@ -1,5 +1,6 @@
 """How much memory this process may still take."""
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -18,7 +19,8 @@ GROUPS = Path("/proc/self/cgroup")
 GROUP_FOLDER = Path("/sys/fs/cgroup")
 
 
-SAID_BY_PYTORCH = ("DefaultCPUAllocator", "out of memory", "ALLOC_FAILED")
+SAID_BY_PYTORCH = ("DefaultCPUAllocator", "out of memory", "ALLOC_FAILED", "could not create a primitive")
+SAID_BY_LOADERS = ("failed to map segment", "Cannot allocate memory")  # of a library for which there is no room
 
 
 def available() -> int | None:
@@ -31,9 +33,14 @@ def available() -> int | None:
 def ran_out(error: BaseException) -> bool:
     """Whether an exception says that memory ran out. PyTorch has a type for this only on a GPU, and not for the
     libraries that it calls there: else its text is all there is."""
+    text = str(error)
+    if isinstance(error, ImportError):
+        return any(words in text for words in SAID_BY_LOADERS) and "not permitted" not in text
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
     return isinstance(error, MemoryError) or (
         isinstance(error, RuntimeError)
-        and (type(error).__name__ == "OutOfMemoryError" or any(words in str(error) for words in SAID_BY_PYTORCH))
+        and (type(error).__name__ == "OutOfMemoryError" or any(words in text for words in SAID_BY_PYTORCH))
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import numbers
-import tomllib
 import types
 import typing
 from collections.abc import Mapping
@@ -15,8 +14,9 @@ from typing import Any, Literal, TypeVar
 
 from hedgerow.answers import Shown
 from hedgerow.choices import Choice, described
+from hedgerow.documents import read_user_document
 from hedgerow.errors import ConfigError
-from hedgerow.files import atomic_path
+from hedgerow.files import atomic_path, one_line
 
 Config = TypeVar("Config", bound="Checked")
 
@@ -98,16 +98,13 @@ class Checked(Shown):
         """Read settings from a .toml or .json file."""
         path = Path(path)
         try:
-            text = path.read_text(encoding="utf-8")
-            values = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
-            return cls.from_dict(values)
+            return cls.from_dict(read_user_document(path))
         except ConfigError as error:
             raise ConfigError(f"in the settings file {path}: {error}") from error
         except OSError as error:
             raise ConfigError(f"cannot read the settings file {path}: {error.strerror}.") from error
-        except (ValueError, RecursionError) as error:
-            text = " ".join(str(error).split())
-            raise ConfigError(f"cannot read the settings file {path}: {text}.") from error
+        except ValueError as error:
+            raise ConfigError(f"cannot read the settings file {path}: {one_line(error)}; correct it.") from error
 
     def write(self, path: str | Path) -> None:
         """Write settings to a .toml or .json file, in the form that `read` accepts."""
@@ -163,7 +160,7 @@ def _check_limits(value: Any, low: float | None, high: float | None, name: str) 
         # Written so that NaN fails as well.
         if (low is not None and not entry >= low) or (high is not None and not entry <= high):
             limits = f"from {low} to {high}" if high is not None else f"at least {low}"
-            raise ConfigError(f"{name} is {entry}; it must be {limits}.")
+            raise ConfigError(f"{name} is {shown(entry)}; it must be {limits}.")
 
 
 def _check_choice(value: Any, choices: Mapping[str, Choice] | None, name: str) -> None:

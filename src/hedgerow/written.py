@@ -27,15 +27,19 @@ def remember(written: Path, final: Path) -> None:
     """
     try:
         listed = _list_of(final.parent)
+    except RuntimeError:  # this user has no home
+        return
+    try:
         listed.parent.mkdir(parents=True, exist_ok=True)
         _forget_older(listed, final.parent)
         with open(listed, "a", encoding="ascii", newline="") as file:
             file.write(_line(written, final.name))
-    except RuntimeError:  # this user has no home
-        pass
     except OSError as problem:
         if problem.errno in _FULL:
-            raise
+            raise InputError(
+                f"cannot write {one_path(final)}: what Hedgerow wrote is noted in {one_path(listed.parent)}, and there "
+                f"is no room for that ({problem.strerror}); free some, or let XDG_STATE_HOME name another folder."
+            ) from problem
 
 
 def _forget_older(listed: Path, folder: Path) -> None:

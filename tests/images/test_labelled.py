@@ -7,8 +7,10 @@ import hedgerow as hr
 from hedgerow.errors import InputError
 from hedgerow.images import labelled as module
 from hedgerow.images.labelled import WhenAsked, labelled_set
+from hedgerow.images.metrics import scores
 from hedgerow.predict.evaluate import labelled_for
 from hedgerow.progress import silent
+from helpers.refusals import assert_one_sentence
 
 
 def test_a_set_knows_its_classes_and_gives_the_labels_back(example):
@@ -29,7 +31,7 @@ def test_images_and_labels_pair_up(images):
 
 def test_a_map_without_labels_is_named():
     image, labels = np.zeros((4, 5)), np.array([[0, 1] * 2 + [1]] * 4)
-    with pytest.raises(InputError, match="the labels of second"):
+    with pytest.raises(InputError, match="the label map of second has no labelled pixel"):
         labelled_set([image, image], [labels, np.full((4, 5), 255)], names=["first", "second"])
 
 
@@ -57,3 +59,65 @@ def test_each_label_map_is_checked_once_in_training(example, tiny_config, monkey
     monkeypatch.setattr(module, "to_labels", lambda *given: calls.append(1) or true_check(*given))
     hr.fit_stack(example.images, example.labels, tiny_config, progress=silent)
     assert len(calls) == len(example.labels)
+
+
+# Masked arrays
+
+IMAGE, TRUTH = np.arange(20.0).reshape(4, 5), np.array([[0, 1, 0, 1, 1]] * 4, np.uint8)
+CORNER = np.pad(np.ones((1, 2), bool), ((0, 3), (0, 3)))
+
+
+@pytest.mark.parametrize("unlabelled", [255, -1])
+def test_masked_labels_are_unlabelled(unlabelled):
+    masked = np.ma.array(TRUTH, mask=CORNER)
+    expected = np.where(CORNER, unlabelled, TRUTH.astype(int))
+    for found in (
+        labelled_set([IMAGE], [masked], unlabelled=unlabelled),
+        labelled_set(IMAGE, masked, unlabelled=unlabelled),
+    ):
+        np.testing.assert_array_equal(found.truth(0), expected)
+    assert hr.class_table(masked, unlabelled) == hr.class_table(expected, unlabelled)
+
+
+def test_a_model_is_scored_on_labels_that_are_not_masked(stack, example):
+    mask = np.zeros(example.labels[0].shape, bool)
+    mask[:5] = True
+    masked = np.ma.array(np.where(mask, 77, example.labels[0]), mask=mask)
+    expected = np.where(mask, 255, example.labels[0])
+    for image in (example.images[0], [example.images[0]]):
+        found = hr.evaluate(stack, image, masked if isinstance(image, np.ndarray) else [masked])
+        np.testing.assert_array_equal(found.confusion, hr.evaluate(stack, example.images[0], expected).confusion)
+    found, wanted = (scores([truth], [example.labels[0]], stack.classes) for truth in (masked, expected))
+    np.testing.assert_array_equal(found.confusion, wanted.confusion)
+
+
+def test_masked_images_are_refused_with_a_remedy(stack, example):
+    masked = np.ma.array(example.images[0], mask=example.images[0] > 100)
+    masked_map = np.ma.array(example.labels[0], mask=example.labels[0] == 3)
+    for use in (
+        lambda: stack.predict(masked),
+        lambda: stack.predict_proba(masked),
+        lambda: hr.fit_stack(masked, example.labels[0]),
+        lambda: hr.fit_stack([masked], [example.labels[0]]),
+        lambda: hr.evaluate(stack, masked, example.labels[0]),
+        lambda: scores([example.labels[0]], [masked_map], stack.classes),
+    ):
+        with pytest.raises(InputError) as problem:
+            use()
+        assert_one_sentence(problem, "masked pixels", "filled(0)")
+    unmasked = np.ma.array(example.images[0])
+    np.testing.assert_array_equal(stack.predict(unmasked), stack.predict(example.images[0]))
+
+
+# Names of classes
+
+
+def test_two_classes_of_one_name_are_refused(example, tiny_config):
+    with pytest.raises(InputError) as problem:
+        hr.fit_stack(example.images, example.labels, tiny_config, legend=hr.Legend({3: "cell", 77: "sky", 200: "cell"}))
+    assert_one_sentence(problem, "classes 3 and 200", "'cell'")
+
+
+def test_the_sentence_about_a_label_map_names_one_thing():
+    with pytest.raises(InputError, match="the label map of image 0 has shape"):
+        labelled_set([IMAGE], [np.zeros((4, 5, 3))])

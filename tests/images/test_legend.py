@@ -66,6 +66,22 @@ def test_classes_without_names_or_colours_have_numbers_and_a_rainbow():
         ("[[class]]\nvalue = 1\nsize = 3", "unknown entry 'size'"),
         ("[classes]\n1 = 'a'", "[[class]]"),
         ("value = ", "cannot read"),
+        ("[[class]]\nvalue = 1\nname = 'a'\n[[class]]\nvalue = 2\nname = 'a'", "classes 1 and 2 are both called 'a'"),
+        ("class = " + "[" * 100_000, "nested too deeply"),
+        ("class = " + "[\n" * 100_000, "nested too deeply"),
+        ("class = " + "{a = " * 100_000, "nested too deeply"),
+        ("value = " + "1" * 100_000, "more than 1,000 characters"),
+        (".".join(["a"] * 50_000) + " = 1", "more than 8 parts"),
+        (".".join(['"a"'] * 50_000) + " = 1", "more than 8 parts"),
+        ("[" + " . ".join(["a"] * 50_000) + "]", "more than 8 parts"),
+        ('a = {b = """"""", ' + ".".join(["a"] * 50_000) + " = 1}", "more than 8 parts"),
+        ("a = {b = ''''''', " + ".".join(["a"] * 50_000) + " = 1}", "more than 8 parts"),
+        ('"""\n\\' * 200_000, "more than 10,000 characters"),
+        (f"[[class]]\nvalue = 1\nname = '{'a' * 5_000}'", "printable"),
+        (f"[[class]]\nvalue = 1\nname = '{'a' * 500_000}'", "more than 10,000 characters"),
+        (f"[[class]]\nvalue = 1\nname = '{'a' * 10_000_000}'", "more than 1,048,576 bytes"),
+        ("\n".join(f"key{i} = 1" for i in range(50_000)), "[[class]]"),
+        (f"[[class]]\nvalue = 1\n{'b' * 900} = 1", "unknown entry"),
     ],
 )
 def test_a_legend_that_cannot_be_is_refused(tmp_path, text, words):
@@ -74,6 +90,23 @@ def test_a_legend_that_cannot_be_is_refused(tmp_path, text, words):
         read_legend(tmp_path / "classes.toml")
     assert "classes.toml" in str(problem.value)
     assert words in str(problem.value)
+    assert len(str(problem.value)) < 600 + len(str(tmp_path))
+
+
+def test_a_legend_may_begin_with_a_mark_and_have_lines_of_windows(tmp_path):
+    (tmp_path / "classes.toml").write_bytes(b"\xef\xbb\xbf" + TOML.replace("\n", "\r\n").encode())
+    assert read_legend(tmp_path / "classes.toml") == LEGEND
+    (tmp_path / "classes.toml").write_bytes(TOML.encode("utf-16"))
+    with pytest.raises(InputError, match="save it as UTF-8"):
+        read_legend(tmp_path / "classes.toml")
+
+
+def test_texts_and_comments_may_hold_what_is_refused_outside(tmp_path):
+    name = "a.b.c.d.e.f.g.h.i.j [[[[[[[[[[[[[[[[[[[["
+    classes = (f"[[class]]\nvalue = 1\nname = '{name}' # {name}", f'[[class]]\nvalue = 2\nname = """{name}\\""""')
+    text = f"# {name}\n" + "\n".join(classes)
+    (tmp_path / "classes.toml").write_text(text)
+    assert read_legend(tmp_path / "classes.toml").names == {1: name, 2: f'{name}"'}
 
 
 def test_a_file_beside_the_labels_comes_before_a_palette(tmp_path):

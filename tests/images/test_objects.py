@@ -1,5 +1,9 @@
 """Measuring objects: numbers that can be counted by hand, and what is refused."""
 
+import csv
+import io
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -145,3 +149,27 @@ def test_tables_have_a_row_for_every_class_and_empty_cells_for_what_is_not_known
 
 def test_a_name_that_is_no_text_can_be_written():
     assert csv_text([["a\udcff.png", float("nan"), None, 1]]) == "a\\xff.png,,,1"
+
+
+FORMULAS = {
+    **{name: f"'{name}" for name in ("=1+1", "+1+1", "-1+1", "@SUM(A1)", "  =1", "＝1+1")},
+    **{"\t=1": "\\t=1", "\r=1": "\\r=1", "a\r=1": "a\\r=1", "a\n=1": "a\\n=1"},
+}
+
+
+@pytest.mark.parametrize(("name", "written"), FORMULAS.items())
+def test_no_name_of_an_image_or_a_class_is_a_formula_to_a_spreadsheet(tmp_path, name, written):
+    assert list(csv.reader(io.StringIO(csv_text([[name, "plain-name", "a=b"]])))) == [[written, "plain-name", "a=b"]]
+    tables = ObjectTables()
+    measured = hr.measure(np.full((2, 2), 7))
+    tables.add(name, replace(measured, totals=tuple(replace(total, name=name) for total in measured.totals)))
+    tables.write(tmp_path / "t.csv", totals_beside(tmp_path / "t.csv"))
+    for table in ("t.csv", "t_totals.csv"):
+        with open(tmp_path / table, newline="", encoding="utf-8") as opened:
+            _, first = csv.reader(opened)
+        assert first[0] == written
+    assert first[2] == written
+
+
+def test_numbers_stay_numbers_in_a_table():
+    assert csv_text([[-1.5, -3, "-3", "+2.5e-3", np.float32(-0.5)]]) == "-1.5,-3,-3,+2.5e-3,-0.5"

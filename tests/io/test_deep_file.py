@@ -8,9 +8,11 @@ import pytest
 pytest.importorskip("torch")
 
 import hedgerow as hr
+from hedgerow.errors import ConfigError, ModelError
 from hedgerow.io import deep_file
 from helpers.deep import equal_weights, pictures, small_deep
 from helpers.model_files import Contents, refused
+from helpers.refusals import assert_one_sentence
 
 WEIGHT = "deep.alone.0.down.0.0.weight"
 
@@ -140,3 +142,24 @@ def test_a_huge_network_is_refused_before_it_is_made(contents, tmp_path, monkeyp
     contents.write(tmp_path / "huge.hedge")
     refused(tmp_path / "huge.hedge")
     assert made == ["meta"]
+
+
+def test_networks_narrower_than_their_first_level_are_refused(contents, tmp_path):
+    """Their shapes could agree with the arrays, and the last convolution would still not fit."""
+    contents.model["deep"] |= {"base": 4, "widest": 2}
+    contents.write(tmp_path / "bad.hedge")
+    with pytest.raises(ModelError, match="sizes of its networks"):
+        hr.load(tmp_path / "bad.hedge")
+    with pytest.raises(ConfigError, match="at most widest"):
+        hr.ConvConfig(base=64, widest=16)
+
+
+def test_weights_so_large_that_nothing_can_be_computed_are_one_sentence(contents, tmp_path):
+    for name, array in contents.arrays.items():
+        if name.startswith("deep.") and name.endswith("weight"):
+            contents.arrays[name] = np.clip(array.astype(np.float64) * 1e30, -3e38, 3e38).astype(np.float32)
+    contents.write(tmp_path / "huge.hedge")
+    model = hr.load(tmp_path / "huge.hedge")
+    with pytest.raises(ModelError) as problem:
+        model.predict(pictures()[0][0])
+    assert_one_sentence(problem, "give no numbers", "copy the model file again")

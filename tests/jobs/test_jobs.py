@@ -94,7 +94,7 @@ def test_each_label_map_is_checked_once(place, tiny_config, monkeypatch):
     checked, check = [], labelled.to_labels
     monkeypatch.setattr(labelled, "to_labels", lambda *given: checked.append(given[1]) or check(*given))
     trained(place, tiny_config)
-    assert checked == [f"the labels of {place / 'images' / name}" for name in ("a0.png", "a1.png")]
+    assert checked == [f"the label map of {place / 'images' / name}" for name in ("a0.png", "a1.png")]
     checked.clear()
     jobs.evaluate(jobs.EvaluateRequest(place / "model.hedge", place / "images", place / "labels"), progress=silent)
     assert len(checked) == 2

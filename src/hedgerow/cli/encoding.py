@@ -15,9 +15,11 @@ def encoders(
     action: Annotated[
         Literal["add"] | None, typer.Argument(metavar="add", help="Store the weights of an encoder on this machine.")
     ] = None,
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Name of the encoder, e.g. mobilesam.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Name of the encoder: mobilesam or NAME.onnx.")
+    ] = None,
     file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", readable=False, help="The weights as published.")
+        Path | None, typer.Argument(metavar="FILE", readable=False, help="The weights as published, or the ONNX file.")
     ] = None,
 ) -> Result:
     """List the pretrained networks for --features encoder:NAME, or add the weights of one.

@@ -13,6 +13,7 @@ from hedgerow.deep.convnet import ConvNet
 from hedgerow.deep.image_features import WithImage, with_image
 from hedgerow.deep.record import Deepening
 from hedgerow.encoders.devices import OneThread
+from hedgerow.errors import ModelError
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.history import Known, Refinement
 from hedgerow.forest.level_input import LevelInput
@@ -133,7 +134,13 @@ class DeepStack(Answers):
         """(C,h,w) float32 output of one level in a region."""
         if level < self.base.n_levels:
             return self.base.run_level(level, self.features.without_image(given))
-        return self.joined(self.member_outputs(given))
+        found = self.joined(self.member_outputs(given))
+        if not np.isfinite(found).all():
+            raise ModelError(
+                "the convolutional networks of this model give no numbers for this image; check the image, or, if "
+                "others do not work either, copy the model file again."
+            )
+        return found
 
     def joined(self, proba: Mapping[str, np.ndarray]) -> np.ndarray:
         """(C,h,w) float32: what the members, each (C,h,w), say together."""

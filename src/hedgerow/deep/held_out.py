@@ -7,6 +7,7 @@ import numpy as np
 
 from hedgerow.config import RefineConfig, StackConfig
 from hedgerow.deep.folds import Folds
+from hedgerow.encoders.known import allowed
 from hedgerow.files import fingerprint
 from hedgerow.forest.autocontext import grow_stack
 from hedgerow.images.labelled import LabelledSet
@@ -48,7 +49,11 @@ def held_out_proba(net: StackNet, folds: Folds, needed: Iterable[int], keep: Kee
 def made_again(net: StackNet, labelled: LabelledSet, report: Report) -> StackNet:
     """A network from other images, grown and refined as this one was."""
     config = StackConfig.from_dict(net.settings["config"])
-    stack = grow_stack(labelled, replace(config, reserve=0.0), progress=report)  # these images are for learning
+    encoder = replace(
+        config.encoder, name=allowed(config.encoder.name)
+    )  # the settings of a model may come from anybody
+    # These images are for learning.
+    stack = grow_stack(labelled, replace(config, reserve=0.0, encoder=encoder), progress=report)
     again = to_convnet(stack, net.split).to(str(net.device))
     for refinement in net.refinements:
         again = refine_labelled(again, labelled, RefineConfig.from_dict(dict(refinement.config)), progress=report)

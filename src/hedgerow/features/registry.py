@@ -15,6 +15,7 @@ from hedgerow.features.joined import Joined, can_be_joined, joined, joint_layout
 from hedgerow.features.kept import KeptFeatures
 from hedgerow.features.protocol import Arrays, FeatureSet, Statistics, check_features, counted_cells
 from hedgerow.images.arrays import Layout
+from hedgerow.settings import shown
 
 KINDS: dict[str, type[FeatureSet]] = {kind.kind: kind for kind in (Bank, Channels, Depth, EncoderFeatures)}
 MAX_MEMBERS = 16
@@ -33,7 +34,9 @@ def kinds_of(features: str | Sequence[str]) -> list[type[FeatureSet]]:
     names = [features] if isinstance(features, str) else list(features)
     for name in names:
         if name not in KINDS:
-            raise ConfigError(f"StackConfig.features is {name!r}; it must be one of {', '.join(KINDS)}, or several.")
+            raise ConfigError(
+                f"StackConfig.features is {shown(name)}; it must be one of {', '.join(KINDS)}, or several."
+            )
     return [KINDS[name] for name in names]
 
 

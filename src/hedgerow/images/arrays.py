@@ -44,6 +44,7 @@ def _too_large(name: str, problem: MemoryError) -> InputError:
 
 def _numeric_array(values: np.ndarray, name: str) -> np.ndarray:
     """The values as an array; refuse anything but a non-empty array of numbers."""
+    _refuse_masked(values, name)
     try:
         array = np.asarray(values)
     except (TypeError, ValueError) as problem:
@@ -53,6 +54,22 @@ def _numeric_array(values: np.ndarray, name: str) -> np.ndarray:
     if array.size == 0:
         raise InputError(f"{name} has shape {array.shape}, so it has no pixels; leave it out or save it again")
     return array
+
+
+def _refuse_masked(values: np.ndarray, name: str) -> None:
+    """NumPy drops the mask of an array that is converted, and what lies below it would be taken for real."""
+    if np.ma.is_masked(values):
+        raise InputError(f"{name} has masked pixels, which cannot be left out; fill them first, e.g. array.filled(0)")
+
+
+def filled_labels(labels: np.ndarray, unlabelled: int) -> np.ndarray:
+    """A label map as it is, but for a masked one, whose masked pixels get the value of those without a label."""
+    if not isinstance(labels, np.ma.MaskedArray):
+        return labels
+    values: np.ndarray = labels.data
+    if values.dtype.kind in "bui":
+        values = values.astype(np.int64)  # which holds any unlabelled value
+    return np.where(np.ma.getmaskarray(labels), unlabelled, values)
 
 
 def _check_finite(planes: np.ndarray, original: np.ndarray, name: str) -> None:
@@ -71,7 +88,7 @@ def _check_finite(planes: np.ndarray, original: np.ndarray, name: str) -> None:
     )
 
 
-def to_labels(labels: np.ndarray, name: str = "labels") -> np.ndarray:
+def to_labels(labels: np.ndarray, name: str = "the label map") -> np.ndarray:
     """Check a label map, (H,W), (H,W,1) or (1,H,W) of whole numbers; returns (H,W) int32, contiguous."""
     array = _numeric_array(labels, name)
     if array.ndim == 3 and 1 in (array.shape[2], array.shape[0]):
@@ -110,9 +127,12 @@ def check_pair(planes: np.ndarray, labels: np.ndarray, name: str) -> None:
 
 
 def encode_labels(
-    labels: np.ndarray, classes: Sequence[int], unlabelled: int | None = 255, name: str = "labels"
+    labels: np.ndarray, classes: Sequence[int], unlabelled: int | None = 255, name: str = "the label map"
 ) -> np.ndarray:
     """Class values (H,W) to uint8 indices into `classes`; the unlabelled value becomes UNLABELLED_INDEX."""
+    if unlabelled is not None:
+        labels = filled_labels(labels, unlabelled)
+    _refuse_masked(labels, name)
     labels = np.asarray(labels)
     order = np.argsort(classes, kind="stable")
     ordered = np.asarray(classes, dtype=np.int64)[order]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hedgerow.errors import InputError
-from hedgerow.images.arrays import MAX_CLASSES, to_labels
+from hedgerow.images.arrays import MAX_CLASSES, filled_labels, to_labels
 
 _BINCOUNT_RANGE = 2**16  # values within such a range are counted without sorting the pixels
 _INT32 = np.iinfo(np.int32)
@@ -66,9 +66,10 @@ def class_table(
     unlabelled       1  (value 255)
     """
     unlabelled = check_unlabelled(unlabelled)
-    labels = [np.asarray(labels)] if getattr(labels, "ndim", None) == 2 else labels
+    labels = [np.asanyarray(labels)] if getattr(labels, "ndim", None) == 2 else labels
     names = names if names is not None else [f"label map {i + 1}" for i in range(len(labels))]
-    return count_classes([to_labels(one, name) for one, name in zip(labels, names, strict=True)], unlabelled, names)
+    maps = [to_labels(filled_labels(one, unlabelled), name) for one, name in zip(labels, names, strict=True)]
+    return count_classes(maps, unlabelled, names)
 
 
 def count_classes(labels: Sequence[np.ndarray], unlabelled: int, names: Sequence[str]) -> ClassTable:

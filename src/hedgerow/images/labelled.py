@@ -11,9 +11,17 @@ import numpy as np
 
 from hedgerow.errors import InputError
 from hedgerow.files import fingerprint
-from hedgerow.images.arrays import UNLABELLED_INDEX, Layout, check_pair, encode_labels, to_labels, to_planes
+from hedgerow.images.arrays import (
+    UNLABELLED_INDEX,
+    Layout,
+    check_pair,
+    encode_labels,
+    filled_labels,
+    to_labels,
+    to_planes,
+)
 from hedgerow.images.classes import ClassTable, check_unlabelled, count_classes
-from hedgerow.images.legend import Legend
+from hedgerow.images.legend import Legend, check_names_differ
 from hedgerow.images.metrics import Scores, confusion
 
 Item = TypeVar("Item")
@@ -148,8 +156,8 @@ def listed(images: Images, labels: Images) -> tuple[Sequence[np.ndarray], Sequen
     """
     if _n_axes(labels) == 2:
         is_list = _n_axes(images) is None and len(images) == 1  # one image, already in a list
-        return (images if is_list else [np.asarray(images)]), [np.asarray(labels)]
-    return ([np.asarray(images)] if _n_axes(images) == 2 else images), labels
+        return (images if is_list else [np.asanyarray(images)]), [np.asanyarray(labels)]
+    return ([np.asanyarray(images)] if _n_axes(images) == 2 else images), labels
 
 
 def listed_for(images: Images, n_inputs: int, layout: Layout) -> tuple[Sequence[np.ndarray], bool]:
@@ -159,7 +167,7 @@ def listed_for(images: Images, n_inputs: int, layout: Layout) -> tuple[Sequence[
     """
     n_axes = _n_axes(images)
     is_one = n_axes == 2 or (n_axes == 3 and (layout == "planes" or n_inputs > 1 or np.shape(images)[2] == 1))
-    return ([np.asarray(images)] if is_one else images), is_one
+    return ([np.asanyarray(images)] if is_one else images), is_one
 
 
 def _n_axes(given: Images) -> int | None:
@@ -189,7 +197,11 @@ def labelled_set(
     images, labels = listed(images, labels)
     check_count(images, labels)
     names = named(names, len(images))
-    maps = [to_labels(one, f"the labels of {name}") for one, name in zip(labels, names, strict=True)]
+    check_names_differ(legend or Legend())
+    maps = [
+        to_labels(filled_labels(one, unlabelled), f"the label map of {name}")
+        for one, name in zip(labels, names, strict=True)
+    ]
     planes = [to_planes(image, name, layout) for image, name in zip(images, names, strict=True)]
     for i, name in enumerate(names):
         check_pair(planes[i], maps[i], name)
@@ -200,7 +212,7 @@ def labelled_set(
             )
     if len(planes[0]) > MAX_INPUTS:
         raise InputError(f"{names[0]} has {len(planes[0]):,} channels; give images with at most {MAX_INPUTS:,}.")
-    table = count_classes(maps, unlabelled, [f"the labels of {name}" for name in names])
+    table = count_classes(maps, unlabelled, [f"the label map of {name}" for name in names])
     found = [
         LabelledImage(planes[i], encode_labels(maps[i], table.values, unlabelled), name) for i, name in enumerate(names)
     ]
@@ -213,14 +225,15 @@ def labelled_image(
     name: str,
 ) -> LabelledImage:  # fmt: skip
     """An image and labels for a model with known classes and channels; errors name the image."""
-    checked, planes = to_labels(labels, f"the labels of {name}"), to_planes(image, name, layout)
+    checked = to_labels(filled_labels(labels, unlabelled), f"the label map of {name}")
+    planes = to_planes(image, name, layout)
     check_pair(planes, checked, name)
     if len(planes) != n_inputs:
         raise InputError(
             f"{name} has {len(planes)} channel(s) but the model was trained on {n_inputs}; "
             "give images of the same kind."
         )
-    target = encode_labels(checked, classes, unlabelled, f"the labels of {name}")
+    target = encode_labels(checked, classes, unlabelled, f"the label map of {name}")
     if (target == UNLABELLED_INDEX).all():
         raise InputError(
             f"the labels of {name} have no labelled pixel: all have the unlabelled value {unlabelled}; "

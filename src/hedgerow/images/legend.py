@@ -1,7 +1,6 @@
 """What classes are called and how they are shown: from `classes.toml` beside the labels, or from a PNG's palette."""
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -11,11 +10,13 @@ from typing import Any, Self
 import numpy as np
 
 from hedgerow.answers import Shown
+from hedgerow.documents import read_user_document
 from hedgerow.errors import InputError
 from hedgerow.files import PathLike, one_line, write_text
 from hedgerow.images.classes import is_label
 from hedgerow.images.pictures import class_palette
 from hedgerow.images.png_jpeg import png_palette
+from hedgerow.settings import shown
 
 FILE = "classes.toml"
 MAX_NAME = 100  # characters
@@ -42,13 +43,15 @@ class Legend(Shown):
         for value, name in self.names.items():
             if not (is_label(value) and isinstance(name, str) and 0 < len(name) <= MAX_NAME and name.isprintable()):
                 raise InputError(
-                    f"the name of class {value!r} is {name!r}; names are 1 to {MAX_NAME} printable characters."
+                    f"the name of class {shown(value)} is {shown(name)}; names are 1 to {MAX_NAME} printable "
+                    "characters."
                 )
         for value, colour in self.colours.items():
             parts = isinstance(colour, tuple) and len(colour) == 3 and all(type(c) is int for c in colour)
             if not (is_label(value) and parts and all(0 <= c <= 255 for c in colour)):
                 raise InputError(
-                    f"the colour of class {value!r} is {colour!r}; a colour is red, green and blue from 0 to 255."
+                    f"the colour of class {shown(value)} is {shown(colour)}; a colour is red, green and blue from 0 to "
+                    "255."
                 )
         for name in ("names", "colours"):
             object.__setattr__(self, name, {int(key): value for key, value in sorted(getattr(self, name).items())})
@@ -101,9 +104,9 @@ class Legend(Shown):
         for row in rows:
             value, unknown = row.get("value"), sorted(row.keys() - {"value", "name", "colour", "color"})
             if not is_label(value) or unknown or value in names or value in colours:
-                problem = f"has the unknown entry {unknown[0]!r}" if unknown else "has no value of its own"
+                problem = f"has the unknown entry {shown(unknown[0], 40)}" if unknown else "has no value of its own"
                 raise InputError(
-                    f"the class {str(row)[:80]} {problem}; give each class a value, a name and a colour, e.g. "
+                    f"the class {shown(row, 80)} {problem}; give each class a value, a name and a colour, e.g. "
                     "value = 1, name = 'cell', colour = '#ff0000'."
                 )
             if "name" in row:
@@ -130,18 +133,30 @@ def read_legend(path: PathLike) -> Legend:
     """Read a `classes.toml`: a table [[class]] with value, name and colour for each class."""
     path = Path(path)
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
+        content = read_user_document(path)
+    except (OSError, ValueError) as problem:
         raise InputError(f"cannot read {path}: {one_line(problem)}; check the file, or remove it.") from problem
     if set(content) != {"class"}:
         raise InputError(
-            f"{path} has the entries {', '.join(sorted(content)) or 'none'}, expected a table [[class]] for each class,"
-            " with value, name and colour."
+            f"{path} has the entries {shown(sorted(content))}, expected a table [[class]] for each class, with value,"
+            " name and colour."
         )
     try:
-        return Legend.from_list(content["class"])
+        legend = Legend.from_list(content["class"])
+        check_names_differ(legend)
     except InputError as problem:
         raise InputError(f"{path}: {problem}") from problem
+    return legend
+
+
+def check_names_differ(legend: Legend) -> None:
+    """Refuse two classes of one name; models of older versions may have such."""
+    values: dict[str, int] = {}
+    for value, name in legend.names.items():
+        if values.setdefault(name, value) != value:
+            raise InputError(
+                f"the classes {values[name]} and {value} are both called {name!r}; give each class a name of its own."
+            )
 
 
 def write_legend(path: PathLike, legend: Legend) -> None:

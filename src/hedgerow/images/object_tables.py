@@ -3,15 +3,23 @@
 import csv
 import io
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from hedgerow.files import PathLike, write_text
 from hedgerow.images.objects import ClassTotal, Measured, MeasuredObject
 
+# A spreadsheet takes a cell that begins with one of these for a formula and runs it; names of classes and files come
+# from others. Some programs treat the full-width forms alike.
+_FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")  # a tab or a line break would begin a new cell, which is read in the same way
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
+
 
 def csv_text(rows: Sequence[Sequence[object]]) -> str:
-    """Rows as CSV, without the last newline; None is empty, a real number has seven digits."""
+    """Rows as CSV, without the last newline; None is empty, a real number has seven digits, and a text that a
+    spreadsheet would run as a formula has an apostrophe before it."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerows([_cell(value) for value in row] for row in rows)
@@ -24,8 +32,14 @@ def _cell(value: object) -> object:
     if isinstance(value, float):
         return f"{value:.7g}"
     if isinstance(value, str):  # a file's name need not be text
-        return os.fsencode(value).decode("utf-8", "backslashreplace")
+        return _plain_text(os.fsencode(value).decode("utf-8", "backslashreplace"))
     return value
+
+
+def _plain_text(text: str) -> str:
+    text = _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    is_formula = _FORMULA.match(text) and not _NUMBER.fullmatch(text)  # a class without a name goes by its number
+    return f"'{text}" if is_formula else text
 
 
 class ObjectTables:

@@ -59,7 +59,7 @@ def show(
     picture = _enlarged(grey_picture(planes, None if model is None else model.features.blank))
     if labels is None and model is None:
         return Picture(picture)
-    shown = to_labels(model.predict(image) if labels is None else labels, "the labels")
+    shown = to_labels(model.predict(image) if labels is None else labels, "the label map")
     check_pair(planes, shown, "the image")
     if legend is None:
         legend = Legend() if model is None else model.legend

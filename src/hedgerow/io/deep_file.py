@@ -57,6 +57,7 @@ def description(model: DeepStack) -> dict[str, Any]:
 def rebuild(base: StackNet, described: dict[str, Any], given: dict[str, np.ndarray]) -> DeepStack:
     """The model of a file; raises ModelError unless its networks fit the stack and their weights are finite."""
     sizes = {name: whole(described[name], *limits_of(ConvConfig, name), name) for name in SIZES}
+    refuse_unless(sizes["base"] <= sizes["widest"], "the sizes of its networks are impossible")
     norm = described.get("norm", "batch")  # the first files did not say
     refuse_unless(norm in NORMS, "the normalisation of its networks is not known here")
     counts = {

@@ -42,6 +42,7 @@ from hedgerow.io.checks import (
     whole,
     widened,
 )
+from hedgerow.memory import ran_out
 from hedgerow.settings import limits_of
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ def _complaint(error: Exception) -> str:
     """Whatever the bytes, the answer is part of one sentence."""
     if isinstance(error, HedgerowError):
         return one_line(error)
-    if isinstance(error, MemoryError):
+    if ran_out(error):
         return "there is not enough memory for it; close other programs, or use a larger machine"
     return "it is not a complete Hedgerow model; copy the file again, or train again"
 

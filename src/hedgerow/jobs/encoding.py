@@ -44,5 +44,5 @@ def encoders() -> list[KnownEncoder]:
 
 
 def add_encoder(name: str, file: PathLike) -> Path:
-    """Keep the weights in a published file for later; returns where they are kept."""
+    """Keep the weights in a published file, or an ONNX file, for later; returns where they are kept."""
     return known.add(name, Path(file))

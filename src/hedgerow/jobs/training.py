@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hedgerow.config import StackConfig
+from hedgerow.encoders.known import allow
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.features.registry import layout_of
 from hedgerow.files import PathLike
@@ -138,6 +139,7 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
     for memory, effort "fast" reads only what training needs; the model is the same.
     """
     unlabelled, config = request.unlabelled_value, request.configured(request.config or StackConfig())
+    allow(config.encoder.name)  # a resumed run may find its stack made
     pairs = pair_files(request.images, request.labels)
     output = checked_output(request.output, [*files_of(pairs), *request.keep], overwrite=request.overwrite)
     if request.effort != "fast":

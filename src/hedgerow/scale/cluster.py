@@ -18,9 +18,16 @@ from hedgerow.scale.run import Each
 from hedgerow.scale.shards import Shard
 from hedgerow.scale.work import Job, work_on
 
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
+
 AHEAD = 2  # tasks for each thread of a worker that the scheduler knows
 PATIENCE = 20  # seconds for a scheduler to answer
 GIVEN_UP = 5  # times that Dask may give a task up, each after workers died over it, before we do
+TLS = "DASK_DISTRIBUTED__COMM__TLS__"  # begins the names of the variables that Dask takes certificates from
+FILES, FILES_PER_WORKER = 32, 9  # that are open in this process beside those of the work
 Item = TypeVar("Item")
 Client = Any  # of `dask.distributed`, which has no types
 Workers = Client | str | int
@@ -30,7 +37,8 @@ Workers = Client | str | int
 @contextmanager
 def connected(to: Workers) -> Iterator[Client]:
     """A client: the caller's own, one of the scheduler at an address, or one of so many new processes."""
-    extras.require("distributed", "more than one worker")
+    for package in ("distributed", "cryptography"):
+        extras.require(package, "more than one worker")
     import distributed
 
     dask: Any = distributed
@@ -39,37 +47,85 @@ def connected(to: Workers) -> Iterator[Client]:
         return
     if isinstance(to, str):
         _check_address(to)
-        try:
-            client = dask.Client(to, timeout=PATIENCE, set_as_default=False)
-        except (OSError, ValueError) as problem:
-            raise InputError(
-                f"there is no Dask scheduler at {to}: {one_line(problem)}; start one with `dask scheduler`, and give "
-                "the address that it prints."
-            ) from problem
+        client = _client_of(to)
         with client:
             _wait_for_workers(client, to)
             yield client
         return
     if to < 1:
         raise ConfigError(f"the number of workers is {to}; it must be at least 1.")
+    _refuse_too_few_files(to)
     _keep_quiet()
+    cluster = _local_cluster(to)
+    with cluster, dask.Client(cluster, set_as_default=False) as client:
+        yield client
+
+
+def _local_cluster(n_workers: int) -> Any:
+    """Processes of one thread each.
+
+    Whoever reaches a scheduler runs code in its workers, so these get new certificates, which nobody else has: another
+    user of this machine cannot connect.
+    """
+    import distributed
+
+    dask: Any = distributed
     before = os.environ.get("HEDGEROW_THREADS")
     os.environ["HEDGEROW_THREADS"] = "1"  # the processes are what runs side by side
     try:
-        cluster = dask.LocalCluster(
-            n_workers=to,
+        return dask.LocalCluster(
+            n_workers=n_workers,
             threads_per_worker=1,
             dashboard_address="127.0.0.1:0",
             memory_limit=0,
             silence_logs=logging.CRITICAL,
+            security=dask.Security.temporary(),
         )
+    except (OSError, RuntimeError) as problem:
+        raise InputError(
+            f"{n_workers} worker(s) could not be started ({one_line(problem)}); try fewer, or look whether memory, "
+            "processes (`ulimit -u`) or open files (`ulimit -n`) are limited."
+        ) from problem
     finally:
         if before is None:
             del os.environ["HEDGEROW_THREADS"]
         else:
             os.environ["HEDGEROW_THREADS"] = before
-    with cluster, dask.Client(cluster, set_as_default=False) as client:
-        yield client
+
+
+def _refuse_too_few_files(n_workers: int) -> None:
+    """Dask would wait for its workers for half a minute, and then say no more than that they failed."""
+    if resource is None:
+        return
+    limit, needed = resource.getrlimit(resource.RLIMIT_NOFILE)[0], FILES + FILES_PER_WORKER * n_workers
+    if limit != resource.RLIM_INFINITY and limit < needed:
+        raise InputError(
+            f"this process may have {limit} files open at once, and {n_workers} worker(s) need {needed}; raise the "
+            f"limit with `ulimit -n {max(1024, needed)}` in the same terminal, or start fewer."
+        )
+
+
+def _client_of(address: str) -> Client:
+    """A client of the scheduler at an address; Dask takes its certificates from the environment, or its own files."""
+    import distributed
+
+    dask: Any = distributed
+    try:
+        # A client that fails for lack of them would keep this process for most of a minute.
+        shown = dask.Security().get_connection_args("client")["ssl_context"]
+        if address.startswith("tls://") and shown is None:
+            raise ValueError("there are no certificates to show to it")
+        return dask.Client(address, timeout=PATIENCE, set_as_default=False)
+    except (OSError, ValueError) as problem:
+        if address.startswith("tls://"):
+            raise InputError(
+                f"the Dask scheduler at {address} cannot be reached: {one_line(problem)}; see that it runs, and name "
+                f"the files of your certificates in {TLS}CA_FILE, {TLS}CLIENT__CERT and {TLS}CLIENT__KEY."
+            ) from problem
+        raise InputError(
+            f"there is no Dask scheduler at {address}: {one_line(problem)}; start one with `dask scheduler`, and give "
+            "the address that it prints."
+        ) from problem
 
 
 def _check_address(address: str) -> None:

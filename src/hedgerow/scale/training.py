@@ -77,7 +77,7 @@ class Files:
 
     def labels(self, i: int) -> Sequence[tuple[Region, np.ndarray]]:
         """Parts of a label map and their class values (h,w) int32, row after row."""
-        path, name = self.pairs[i].label, f"the labels of {self.pairs[i].image}"
+        path, name = self.pairs[i].label, f"the label map of {self.pairs[i].image}"
         if not (is_lazy(str(path)) and _n_pixels(open_image(Wanted(str(path), pages="all"))) > LARGE):
             values = to_labels(read_labels(path), name)
             return [(Region(0, values.shape[0], 0, values.shape[1]), values)]
