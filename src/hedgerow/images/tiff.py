@@ -32,6 +32,7 @@ from hedgerow.images.stored import (
     side_by_side,
     stack_axes,
 )
+from hedgerow.images.tiff_metadata import planes_missing, refuse_false_metadata
 
 # tifffile's names for the kinds of metadata that say how the pages of a file belong together.
 _KINDS = (
@@ -51,6 +52,7 @@ def opened_tiff(path: Path, role: Role) -> Iterator[Stored]:
 
     with tifffile_errors(tifffile.logger()) as errors, tifffile.TiffFile(path) as tiff:
         refuse_circles(tiff, path)
+        refuse_false_metadata(tiff, str(path))
         refuse_special_parts(tiff, path)
         images = _images(tiff, path, with_colours=role != "labels" and not tiff.is_imagej)
         _raise_first(errors)
@@ -164,10 +166,10 @@ def _of_series(tiff: Any, series: Any, path: Path, with_colours: bool) -> _Image
     if series.kind.lower() == "ome":
         n_missing = sum(page is None for page in series)
         if n_missing:
-            raise InputError(
-                f"cannot read {path}: {n_missing} of its {len(series)} planes are missing, perhaps in other files"
-                " that belong to it; copy them together, or save it again"
-            )
+            raise planes_missing(str(path), n_missing, len(series))
+    n_planes = prod(shape) // max(prod(series.keyframe.shape), 1)
+    if series.dataoffset is None and n_planes > len(series):
+        raise planes_missing(str(path), n_planes - len(series), n_planes)
 
     def read(axes: str, chosen: Sequence[int]) -> np.ndarray:
         is_one_block = series.dataoffset is not None and not series.is_multifile

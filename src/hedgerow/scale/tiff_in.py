@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow import memory
 from hedgerow.errors import InputError
-from hedgerow.files import one_line
+from hedgerow.files import megabytes, one_line
 from hedgerow.images.pages import choose, words
 from hedgerow.images.pixel_size import PixelSize, of_tiff
 from hedgerow.images.stored import array_axes, stored_array
@@ -24,6 +23,8 @@ from hedgerow.images.tiff import (
     refuse_special_parts,
     tifffile_errors,
 )
+from hedgerow.images.tiff_metadata import refuse_false_metadata
+from hedgerow.scale.costs import refuse_large_blocks
 from hedgerow.scale.lazy_image import LazyImage, Wanted, chosen_level, n_channels, part_of
 from hedgerow.scale.remote import file_system, identity_of_file, is_remote, patiently
 
@@ -39,6 +40,7 @@ def open_tiff(wanted: Wanted) -> LazyImage | None:
         tiff = tifffile.TiffFile(_file(path) if is_remote(path) else path)
         file = _Open(tiff)
         refuse_circles(tiff, Path(path))
+        refuse_false_metadata(tiff, path)
         if not is_remote(path):
             refuse_special_parts(tiff, Path(path))
         levels = _levels(tiff, path)
@@ -55,7 +57,9 @@ def open_tiff(wanted: Wanted) -> LazyImage | None:
     stored = stored_array(Path(path), array.shape, array.dtype, axes, lambda: array, is_array=is_array)
     chosen = choose(Path(path), stored, wanted.pages, wanted.layout)
     page = stored.page(0)
-    _refuse_large_block(path, array)
+    if min(array.side) < 1:
+        raise InputError(f"cannot read {path}: it declares tiles or strips of no size; save it again")
+    refuse_large_blocks(path, array.block, "tiles or strips", "save it with smaller tiles")
     array.file = file
     return LazyImage(
         name=path,
@@ -63,6 +67,8 @@ def open_tiff(wanted: Wanted) -> LazyImage | None:
         dtype=array.dtype,
         read=lambda region: part_of(array, axes, chosen, region),
         chunk=array.chunk,
+        block=array.block,
+        n_stacked=len(chosen) * array.key.shaped[0],
         level=level,
         n_levels=len(levels),
         pixel=pixels[level],
@@ -109,6 +115,11 @@ class _Pages:
     @property
     def chunk(self) -> tuple[int, int]:
         return (256, 256) if self.is_mapped else self.side
+
+    @property
+    def block(self) -> int:
+        """Bytes that are decoded at once."""
+        return 0 if self.is_mapped else prod(self.side) * self.key.shaped[4] * self.dtype.itemsize
 
     @property
     def is_mapped(self) -> bool:
@@ -160,7 +171,7 @@ class _Pages:
         offset, n_bytes = page.dataoffsets[index], page.databytecounts[index]
         if n_bytes == 0:
             return None
-        file = page.parent.filehandle
+        file, most = page.parent.filehandle, 2 * self.block + 2**16
 
         def read() -> bytes:
             with self.lock:
@@ -168,6 +179,8 @@ class _Pages:
                 return bytes(file.read(n_bytes))
 
         try:
+            if n_bytes > most:
+                raise ValueError(f"it has {megabytes(n_bytes)} and should have at most {megabytes(most)}")
             data = patiently(read, f"cannot read {self.name}", is_asked=is_remote(self.name))
             if len(data) < n_bytes:
                 raise ValueError("the file ends before it")
@@ -209,16 +222,6 @@ def _levels(tiff: Any, path: str) -> list[_Pages]:
 def _shrinkage(levels: Sequence[_Pages]) -> list[tuple[float, float]]:
     height, width = levels[0].size
     return [(height / level.size[0], width / level.size[1]) for level in levels]
-
-
-def _refuse_large_block(path: str, array: _Pages) -> None:
-    """A strip that is as large as the image is no help."""
-    needed, there_is = prod(array.side) * array.key.shaped[4] * array.dtype.itemsize, memory.available()
-    if not array.is_mapped and there_is is not None and 3 * needed > there_is:
-        raise InputError(
-            f"cannot read {path}: it is stored in strips of {memory.gigabytes(needed)} each and"
-            f" {memory.gigabytes(there_is)} of memory are available; save it with tiles"
-        )
 
 
 def _file(path: str) -> Any:
