@@ -47,6 +47,7 @@ MAY_BE_MISSING = (
     "uvicorn",
     "websockets",
     "fsspec",
+    "aiohttp",
     "distributed",
 )
 READERS = ("PIL", "tifffile", "imagecodecs", "roifile", "zarr", "rich")  # each for one kind of file, or for a terminal

@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Sequence
+from contextvars import ContextVar
 from pathlib import Path
 
 from hedgerow import memory
@@ -11,6 +12,9 @@ from hedgerow.images.stored import Stored
 
 VARIABLE = "HEDGEROW_MAX_MEGAPIXELS"
 DEFAULT_MEGAPIXELS = 1000.0
+METADATA_BYTES = 2**26  # of a file that describes an image
+MOST_BYTES: ContextVar[int] = ContextVar("MOST_BYTES", default=METADATA_BYTES)
+"""How many bytes the answer to the request that is being made may have, for those who ask other machines."""
 _PLANE_BYTES = 4  # a value as float32, which every image becomes
 
 

@@ -4,10 +4,7 @@ Imports zarr, so it is itself imported where a Zarr is read.
 """
 
 import asyncio
-import os
-import stat
-from collections.abc import Sequence
-from contextvars import ContextVar
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
@@ -23,19 +20,16 @@ from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import LocalStore, WrapperStore
 
 from hedgerow.errors import InputError
-from hedgerow.files import megabytes
 from hedgerow.images.decompressing import BOUNDED, decompressed
-from hedgerow.images.places import ZARR_METADATA, refuse_unreadable
+from hedgerow.images.limits import METADATA_BYTES, MOST_BYTES
+from hedgerow.images.places import ZARR_METADATA, refuse_longer, refuse_special
 
-METADATA_BYTES = 2**26
 # Codecs whose output is as large as their input, or larger by the ratio of two number types.
 OF_EQUAL_SIZE = {
     *("bytes", "transpose", "shuffle", "delta", "astype", "bitround", "fixedscaleoffset", "quantize", "packbits"),
     *("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3"),
 }
 MOST_IN_A_SHARD = 2**22  # chunks: the table of a shard has 16 bytes for each
-MOST_BYTES: ContextVar[int] = ContextVar("MOST_BYTES", default=METADATA_BYTES)
-"""How many bytes the answer to the request that is being made may have, for those who ask other machines."""
 
 
 def open_local(path: Path) -> Any:
@@ -43,23 +37,34 @@ def open_local(path: Path) -> Any:
     return open_guarded(LocalStore(path, read_only=True), path)
 
 
-def open_guarded(store: Store, folder: Path | None = None) -> Any:
-    """The group or array in a store; folder: where it is, if it is on this machine."""
-    return zarr.open(_Guarded(store, folder), mode="r", use_consolidated=False)
+def open_guarded(store: Store, folder: Path | None = None, *, by_range: bool = False) -> Any:
+    """The group or array in a store.
+
+    folder:   where it is, if it is on this machine
+    by_range: ask for no more bytes than a file can have, which not every web server understands
+    """
+    return zarr.open(_Guarded(store, folder, by_range), mode="r", use_consolidated=False)
 
 
 class _Guarded(WrapperStore[Store]):
     """Reads another store; refuses pipes and devices, and what is larger than it can be.
 
+    by_range:    see `open_guarded`
     chunk_bytes: the most bytes that a file may have, and what is asked for inside one
     """
 
-    def __init__(self, store: Store, folder: Path | None = None, chunk_bytes: tuple[int, int] = (0, 0)) -> None:
+    def __init__(
+        self, store: Store, folder: Path | None, by_range: bool, chunk_bytes: tuple[int, int] = (0, 0)
+    ) -> None:
         super().__init__(store)
-        self.folder, self.chunk_bytes = folder, chunk_bytes
+        self.folder, self.by_range, self.chunk_bytes = folder, by_range, chunk_bytes
 
     def _with_store(self, store: Store) -> "_Guarded":
-        return _Guarded(store, self.folder, self.chunk_bytes)
+        return _Guarded(store, self.folder, self.by_range, self.chunk_bytes)
+
+    def for_chunks(self, chunk_bytes: tuple[int, int]) -> "_Guarded":
+        """The same store, of which chunks of this size are read."""
+        return _Guarded(self._store, self.folder, self.by_range, chunk_bytes)
 
     def most_bytes(self, key: str, asked: ByteRequest | None) -> int:
         """The most bytes that are read at once."""
@@ -70,40 +75,23 @@ class _Guarded(WrapperStore[Store]):
     async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
         most = self.most_bytes(key, byte_range)
         if self.folder is not None:
-            _refuse_special(self.folder / key, most if byte_range is None else None)
+            refuse_special(self.folder / key, most if byte_range is None else None)
         if isinstance(byte_range, RangeByteRequest):
-            _refuse_longer(key, byte_range.end - byte_range.start, most)
+            refuse_longer(key, byte_range.end - byte_range.start, most)
         if isinstance(byte_range, SuffixByteRequest):
-            _refuse_longer(key, byte_range.suffix, most)
+            refuse_longer(key, byte_range.suffix, most)
+        if byte_range is None and self.by_range:
+            byte_range = RangeByteRequest(0, most + 1)
         MOST_BYTES.set(most)
         found = await self._store.get(key, prototype, byte_range)
         if found is not None:
-            _refuse_longer(key, len(found), most)
+            refuse_longer(key, len(found), most)
         return found
 
-
-def _refuse_special(path: Path, most: int | None) -> None:
-    """Refuse a pipe or a device, which would be read for ever, a link that leads nowhere, and a file too long."""
-    try:
-        status = os.stat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        if os.path.islink(path):
-            refuse_unreadable(path)
-        return  # a chunk that is not there has the fill value
-    if stat.S_ISDIR(status.st_mode):
-        return
-    if not stat.S_ISREG(status.st_mode):
-        refuse_unreadable(path)
-    if most is not None:
-        _refuse_longer(str(path), status.st_size, most)
-
-
-def _refuse_longer(name: str, n_bytes: int, most: int) -> None:
-    if n_bytes > most:
-        raise InputError(
-            f"cannot read {name}: it has {megabytes(n_bytes)} and should have at most {megabytes(most)}, so it is"
-            " damaged; copy or save the image again"
-        )
+    async def get_partial_values(
+        self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
+    ) -> list[Buffer | None]:
+        return list(await asyncio.gather(*(self.get(key, prototype, asked) for key, asked in key_ranges)))
 
 
 def guarded(array: Any, path: str) -> Any:
@@ -114,8 +102,7 @@ def guarded(array: Any, path: str) -> Any:
     change = _bounded_v2 if array.metadata.zarr_format == 2 else _bounded_v3
     table = 2**6 * _n_in_a_shard(array)
     limits = (_most(getattr(array, "shards", None) or array.chunks, array.dtype) + table, most + table)
-    store = array.store_path.store
-    place = zarr.storage.StorePath(_Guarded(store._store, store.folder, limits), array.store_path.path)
+    place = zarr.storage.StorePath(array.store_path.store.for_chunks(limits), array.store_path.path)
     return zarr.Array(zarr.AsyncArray(change(array.metadata, most, path), place))
 
 

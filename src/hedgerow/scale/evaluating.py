@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from hedgerow.errors import HedgerowError, InputError
+from hedgerow.errors import HedgerowError, InputError, masked
 from hedgerow.files import PathLike
 from hedgerow.forest.level_input import fitting_tile, needed
 from hedgerow.images.arrays import UNLABELLED_INDEX
@@ -63,7 +63,7 @@ def evaluate(
     if has_address(images, labels):
         if not (isinstance(images, str) and isinstance(labels, str)):
             raise InputError("addresses are read one at a time; give one image and its labels.")
-        names, files = [images], [images, labels]
+        names, files = [masked(images)], [images, labels]
         small, large = [], [(images, labels)]
     else:
         pairs = pair_files(images, labels)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.errors import InputError
+from hedgerow.errors import InputError, masked
 from hedgerow.images.array_files import opened_npy
 from hedgerow.images.pages import choose, words
 from hedgerow.images.stored import array_axes, stored_array
@@ -30,12 +30,12 @@ def open_npy(wanted: Wanted) -> LazyImage:
     chosen = choose(Path(path), stored, wanted.pages, wanted.layout)
     page = stored.page(0)
     return LazyImage(
-        name=path,
+        name=masked(path),
         shape=(n_channels(axes, array.shape, chosen), page.height, page.width),
         dtype=np.dtype(array.dtype.newbyteorder("=")),
         read=lambda region: part_of(array, axes, chosen, region),
         chunk=(_ROWS, page.width if is_remote(path) else _ROWS),
-        identity={"path": path, "pages": list(chosen), **identity_of_file(path)},
+        identity={"path": masked(path), "pages": list(chosen), **identity_of_file(path)},
         words=words(stored, chosen),
     )
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from hedgerow import __version__
-from hedgerow.errors import InputError
+from hedgerow.errors import InputError, masked
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report, reporting
 from hedgerow.scale import bigtiff_out, ome_zarr_out
@@ -93,7 +93,7 @@ def finish(job: Job, model: Model, report: Report) -> None:
     for result in job.results:
         if Markers(result.store).read_record() is None:
             continue  # finished before the run was stopped
-        name = f"{result.what} of {Path(job.wanted.path.rstrip('/')).name}"
+        name = f"{result.what} of {Path(masked(job.wanted.path).rstrip('/')).name}"
         ome_zarr_out.finish(result, job.grid, image.pixel, corner, name, model.legend)
         if result.is_tiff:
             bigtiff_out.write(result, job.grid, image.pixel, model, report)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.errors import InputError
+from hedgerow.errors import InputError, masked
 from hedgerow.files import megabytes, one_line
 from hedgerow.images.pages import choose, words
 from hedgerow.images.pixel_size import PixelSize, of_tiff
@@ -62,7 +62,7 @@ def open_tiff(wanted: Wanted) -> LazyImage | None:
     refuse_large_blocks(path, array.block, "tiles or strips", "save it with smaller tiles")
     array.file = file
     return LazyImage(
-        name=path,
+        name=masked(path),
         shape=(n_channels(axes, array.shape, chosen), page.height, page.width),
         dtype=array.dtype,
         read=lambda region: part_of(array, axes, chosen, region),
@@ -72,7 +72,7 @@ def open_tiff(wanted: Wanted) -> LazyImage | None:
         level=level,
         n_levels=len(levels),
         pixel=pixels[level],
-        identity={"path": path, "level": level, "pages": list(chosen), **identity_of_file(path)},
+        identity={"path": masked(path), "level": level, "pages": list(chosen), **identity_of_file(path)},
         words=words(stored, chosen),
     )
 
@@ -226,4 +226,4 @@ def _shrinkage(levels: Sequence[_Pages]) -> list[tuple[float, float]]:
 
 def _file(path: str) -> Any:
     system, inside = file_system(path)
-    return system.open(inside, "rb")
+    return patiently(lambda: system.open(inside, "rb"), f"cannot read {path}")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.errors import HedgerowError, InputError
+from hedgerow.errors import HedgerowError, InputError, masked
 from hedgerow.files import fingerprint, one_line
 from hedgerow.images.array_files import axis_letters
 from hedgerow.images.pages import choose, words
@@ -31,7 +31,9 @@ def open_zarr(wanted: Wanted) -> LazyImage:
     refuse_unfinished(path)
 
     def opened() -> tuple[Any, str, list[PixelSize | None], int]:
-        return _array(open_guarded(store_of(path)) if is_remote(path) else open_local(Path(path)), wanted)
+        if not is_remote(path):
+            return _array(open_local(Path(path)), wanted)
+        return _array(open_guarded(store_of(path), by_range=path.startswith("s3://")), wanted)
 
     array, axes, levels, level = patiently(opened, f"cannot read {path}", is_asked=is_remote(path))
     if array.dtype.kind not in "buif":
@@ -45,7 +47,7 @@ def open_zarr(wanted: Wanted) -> LazyImage:
     fill, block = array.fill_value, prod(array.chunks) * array.dtype.itemsize
     refuse_large_blocks(path, block, "chunks", "save it with smaller chunks")
     return LazyImage(
-        name=path,
+        name=masked(path),
         shape=(n_channels(letters, shape, chosen), page.height, page.width),
         dtype=array.dtype,
         read=_Reader(array, letters, tuple(chosen), path),
@@ -174,4 +176,4 @@ def _written(path: str, array: Any) -> int:
 
 def _place(path: str) -> str:
     """The same for every way of writing the name of a folder."""
-    return path if is_remote(path) else str(Path(path).resolve())
+    return masked(path) if is_remote(path) else str(Path(path).resolve())
