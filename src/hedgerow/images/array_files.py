@@ -29,12 +29,7 @@ def opened_npy(path: Path, role: Role) -> Iterator[Stored]:
         shape, _, dtype = _NPY_HEADERS[version](file)
         if dtype.hasobject:
             raise ValueError("it holds Python objects")
-        declared, held = prod(shape) * dtype.itemsize, os.path.getsize(path) - file.tell()
-        if min(shape, default=0) < 0 or declared > held:
-            raise InputError(
-                f"cannot read {path}: its header declares an array of shape {shape}, {declared:,} bytes, but the file"
-                f" holds {held:,}; copy or save it again"
-            )
+        refuse_false_header(str(path), shape, dtype, os.path.getsize(path) - file.tell())
 
         def read() -> np.ndarray:
             file.seek(0)
@@ -46,6 +41,16 @@ def opened_npy(path: Path, role: Role) -> Iterator[Stored]:
             return np.load(path, mmap_mode="r", allow_pickle=False)
 
         yield stored_array(path, shape, dtype, axes, read, is_array=True, lazy=lazy)
+
+
+def refuse_false_header(path: str, shape: tuple[int, ...], dtype: np.dtype, held: int) -> None:
+    """Raise InputError if the header of an NPY file declares more bytes than follow it."""
+    declared = prod(shape) * dtype.itemsize
+    if min(shape, default=0) < 0 or declared > held:
+        raise InputError(
+            f"cannot read {path}: its header declares an array of shape {shape}, {declared:,} bytes, but the file"
+            f" holds {held:,}; copy or save it again"
+        )
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from hedgerow.errors import InputError, masked
-from hedgerow.images.array_files import opened_npy
+from hedgerow.images.array_files import opened_npy, refuse_false_header
 from hedgerow.images.pages import choose, words
 from hedgerow.images.stored import array_axes, stored_array
 from hedgerow.scale.lazy_image import LazyImage, Wanted, chosen_level, n_channels, part_of
@@ -52,6 +52,7 @@ class _RemoteArray:
                 if np.lib.format.read_magic(file) != (1, 0):
                     raise InputError(f"cannot read {path}: it is of a kind that is only read from a disk; copy it")
                 shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(file)
+                refuse_false_header(path, shape, dtype, file.size - file.tell())
                 return shape, is_fortran, dtype, file.tell()
 
         self.shape, is_fortran, self.dtype, self.start = patiently(header, f"cannot read {path}")
