@@ -12,6 +12,7 @@ import zarr
 from hedgerow.errors import InputError
 from hedgerow.images.decompressing import BOUNDED, decompressed
 from hedgerow.images.reading import read_image
+from hedgerow.scale.costs import refuse_endless
 from hedgerow.scale.lazy_image import Wanted
 from hedgerow.scale.opening import open_image
 from helpers.files import random_array
@@ -32,6 +33,7 @@ IMAGE = random_array((40, 50), "uint8")
 
 def read_lazily(path):
     image = open_image(Wanted(str(path)))
+    refuse_endless(image, image.whole)
     return image.read(image.whole)
 
 
@@ -76,7 +78,7 @@ def test_no_more_is_decompressed_than_was_declared(name):
         decompressed(name, bomb, 1_000_000)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < LARGE / 10
+    assert peak < LARGE / 3  # the dictionary of LZMA alone has 8 MB
 
 
 @pytest.mark.parametrize("name", ["bz2", "gzip", "lzma", "zlib"])

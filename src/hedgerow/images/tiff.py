@@ -167,14 +167,14 @@ def _of_series(tiff: Any, series: Any, path: Path, with_colours: bool) -> _Image
         n_missing = sum(page is None for page in series)
         if n_missing:
             raise planes_missing(str(path), n_missing, len(series))
+    is_one_block = series.dataoffset is not None and not series.is_multifile
     n_planes = prod(shape) // max(prod(series.keyframe.shape), 1)
-    if series.dataoffset is None and n_planes > len(series):
+    if is_one_block:
+        refuse_cut(tiff, series.dataoffset, series.nbytes)
+    elif n_planes > len(series):
         raise planes_missing(str(path), n_planes - len(series), n_planes)
 
     def read(axes: str, chosen: Sequence[int]) -> np.ndarray:
-        is_one_block = series.dataoffset is not None and not series.is_multifile
-        if is_one_block:
-            refuse_cut(tiff, series.dataoffset, series.nbytes)
         if chosen == range(prod(stack_axes(axes, shape).values())):
             return pages_of(series.asarray(), axes, chosen)
         if is_one_block:
