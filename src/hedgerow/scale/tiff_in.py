@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hedgerow.errors import InputError, masked
-from hedgerow.files import megabytes, one_line
+from hedgerow.files import one_line
 from hedgerow.images.pages import choose, words
 from hedgerow.images.pixel_size import PixelSize, of_tiff
 from hedgerow.images.stored import array_axes, stored_array
@@ -24,6 +24,7 @@ from hedgerow.images.tiff import (
     tifffile_errors,
 )
 from hedgerow.images.tiff_metadata import refuse_false_metadata
+from hedgerow.images.tiff_tiles import bound_decoding, refuse_long_block
 from hedgerow.scale.costs import refuse_large_blocks
 from hedgerow.scale.lazy_image import LazyImage, Wanted, chosen_level, n_channels, part_of
 from hedgerow.scale.remote import file_system, identity_of_file, is_remote, patiently
@@ -91,6 +92,7 @@ class _Pages:
         self.name, self.pages, self.axes, self.shape, self.is_unnamed = name, pages, axes, tuple(shape), is_unnamed
         self.key = pages[0].keyframe
         self.dtype = np.dtype(self.key.dtype)
+        bound_decoding(self.key)
         self.n_leading = len(self.shape) - len(self.key.shape)
         self.numbers = np.arange(len(pages)).reshape(self.shape[: self.n_leading])
         self.lock = threading.Lock()
@@ -171,7 +173,7 @@ class _Pages:
         offset, n_bytes = page.dataoffsets[index], page.databytecounts[index]
         if n_bytes == 0:
             return None
-        file, most = page.parent.filehandle, 2 * self.block + 2**16
+        file = page.parent.filehandle
 
         def read() -> bytes:
             with self.lock:
@@ -179,8 +181,7 @@ class _Pages:
                 return bytes(file.read(n_bytes))
 
         try:
-            if n_bytes > most:
-                raise ValueError(f"it has {megabytes(n_bytes)} and should have at most {megabytes(most)}")
+            refuse_long_block(n_bytes, self.block)
             data = patiently(read, f"cannot read {self.name}", is_asked=is_remote(self.name))
             if len(data) < n_bytes:
                 raise ValueError("the file ends before it")
