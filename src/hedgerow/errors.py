@@ -1,7 +1,13 @@
 """The errors a user may encounter. Each message says what was given, what was expected, and the remedy."""
 
 import os
+import re
 from collections.abc import Sequence
+
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/{1,2}\S+")
+# A password may hold a slash; what follows a colon and is digits only is a port.
+_PASSWORD = re.compile(r"^([^:]+:/{1,2})(?:[^/@'\"]+|[^/:@'\"]*:(?![0-9]+/)[^@'\"]*)@")
+_VALUE = re.compile(r"([?&#][^=&\s'\"]+=)[^&\s'\"#]+")
 
 
 def printable(text: str) -> str:
@@ -9,11 +15,16 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
+def masked(text: str) -> str:
+    """The text with stars for passwords and keys in addresses; any value of a query may be one."""
+    return _ADDRESS.sub(lambda one: _VALUE.sub(r"\1***", _PASSWORD.sub(r"\1***@", one[0])), text)
+
+
 class HedgerowError(Exception):
     """Anything Hedgerow refuses; the command line prints its message as one sentence and exits 2."""
 
     def __str__(self) -> str:
-        return printable(super().__str__())  # a name may hold characters that command the terminal
+        return masked(printable(super().__str__()))  # a name may hold characters that command the terminal
 
 
 class InputError(HedgerowError):

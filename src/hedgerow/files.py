@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.errors import InputError, one_path
+from hedgerow.errors import InputError, masked, one_path
 from hedgerow.temporary import exchanged, remove, sweep, temporary_in
 from hedgerow.written import remember
 
@@ -21,7 +21,7 @@ PathLike = str | os.PathLike[str]
 def one_line(problem: Exception) -> str:
     """The text of an exception as part of one sentence."""
     text = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
-    text = " ".join(text.split()).rstrip(".") or type(problem).__name__
+    text = masked(" ".join(text.split())).rstrip(".") or type(problem).__name__  # before it is cut
     return text if len(text) <= 200 else text[:197] + "..."
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def _serving(server):
+def serving(server):
     """It answers while the block runs."""
     server.address = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -51,10 +51,18 @@ class _Files(http.server.SimpleHTTPRequestHandler):
 
     def do_GET(self):  # the name that the library calls
         self.server.n_asked += 1
+        self.server.heard.append(self.headers.get("Authorization"))
         every = self.server.fails_every
         if every and self.server.n_asked % every == 0:
             self.server.n_failed += 1
             self.send_error(503)
+            return
+        before, after = self.server.moved
+        if before and self.path.startswith(before):
+            self.send_response(302)
+            self.send_header("Location", self.path.replace(before, after, 1))
+            self.send_header("Content-Length", "0")
+            self.end_headers()
             return
         path = self.translate_path(self.path)
         if not os.path.isfile(path):
@@ -85,7 +93,10 @@ class _Files(http.server.SimpleHTTPRequestHandler):
 
 @contextmanager
 def web(folder, fails_every=0):
-    """A server of a folder; its `address`, and how often it was asked and failed."""
+    """A server of a folder; its `address`, how often it was asked and failed, and which passwords it `heard`.
+
+    moved: (before, after) beginnings of paths: those of the first are redirected to those of the second
+    """
 
     class Handler(_Files):
         def __init__(self, *given):
@@ -93,7 +104,8 @@ def web(folder, fails_every=0):
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.fails_every, server.n_asked, server.n_failed = fails_every, 0, 0
-    with _serving(server):
+    server.heard, server.moved = [], ("", "")
+    with serving(server):
         yield server
 
 
@@ -143,5 +155,5 @@ def flaky(behind, fails_every):
     """A server in front of another one ("host:port"), that fails; its `address`, and how often it failed."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Flaky)
     server.behind, server.fails_every, server.n_asked, server.n_failed = behind, fails_every, 0, 0
-    with _serving(server):
+    with serving(server):
         yield server

@@ -335,6 +335,7 @@ def test_unknown_ending_and_missing_package(tmp_path, monkeypatch):
         read_image(tmp_path / "a.gif")
     path = write_labels(tmp_path / "a.zarr", np.eye(2, dtype=int))
     monkeypatch.setitem(sys.modules, "zarr", None)
+    monkeypatch.delitem(sys.modules, "hedgerow.images.zarr_reading", raising=False)
     with pytest.raises(InputError, match="pip install zarr"):
         read_image(path)
     with pytest.raises(InputError, match="pip install zarr"):

@@ -255,10 +255,10 @@ def test_nothing_that_is_read_is_overwritten(there, stack, tmp_path):
 def test_the_next_one_is_read_while_the_last_is_computed():
     begun = []
     items = work.ahead(lambda i: begun.append(i) or i, range(4))
-    assert next(items) == 0
-    assert next(items) == 1
+    assert next(items) == (0, 0)
+    assert next(items) == (1, 1)
     assert begun[:2] == [0, 1]
-    assert list(items) == [2, 3]
+    assert list(items) == [(2, 2), (3, 3)]
 
 
 def test_the_command_line(there, stack, image, hedgerow, tmp_path):

@@ -1,6 +1,6 @@
 """Features of training images at some of their pixels: images may be larger than memory, and are read in parts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -41,16 +41,16 @@ def fit_features_at(
 
 def _by_cell(
     size: tuple[int, int], rows: np.ndarray, columns: np.ndarray, counted: set[Region]
-) -> list[tuple[Region, np.ndarray]]:
+) -> Iterator[tuple[Region, np.ndarray]]:
     """The squares of an image that hold places or are counted, row after row, each with the numbers of its places."""
     n_across = -(-size[1] // CELL)
     key = (rows // CELL).astype(np.int64) * n_across + columns // CELL
     order = np.argsort(key, kind="stable")
-    ends = np.searchsorted(key[order], np.arange(-(-size[0] // CELL) * n_across + 1))
     cells = Region(0, size[0], 0, size[1]).cells(CELL)
-    return [
-        (cell, order[ends[k] : ends[k + 1]]) for k, cell in enumerate(cells) if ends[k] < ends[k + 1] or cell in counted
-    ]
+    own = {(cell.top // CELL) * n_across + cell.left // CELL for cell in counted}
+    for k in sorted(own.union(np.unique(key).tolist())):
+        first, last = np.searchsorted(key, (k, k + 1), sorter=order)
+        yield cells[k], order[first:last]
 
 
 def _box(rows: np.ndarray, columns: np.ndarray) -> Region:

@@ -194,10 +194,12 @@ chosen: the same sums in the same order for an image in memory and for one that 
 
 def counted_cells(sizes: Sequence[tuple[int, int]]) -> list[list[Region]]:
     """For each image of a training set, by their sizes (H,W), the squares from which statistics are computed."""
-    cells = [(i, cell) for i, size in enumerate(sizes) for cell in Region(0, size[0], 0, size[1]).cells(CELL)]
-    found: list[list[Region]] = [[] for _ in sizes]
-    for i, cell in cells[:: -(-len(cells) // MOST_CELLS)]:
-        found[i].append(cell)
+    cells = [Region(0, size[0], 0, size[1]).cells(CELL) for size in sizes]
+    step = -(-sum(map(len, cells)) // MOST_CELLS)
+    found, first = [], 0
+    for own in cells:
+        found.append(own[first::step])
+        first += len(found[-1]) * step - len(own)
     return found
 
 

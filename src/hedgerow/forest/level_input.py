@@ -14,7 +14,7 @@ import numpy as np
 
 from hedgerow.errors import ConfigError
 from hedgerow.features.protocol import FeatureSet
-from hedgerow.images.regions import Region
+from hedgerow.images.regions import Cells, Region
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def level_input(
     return plan.read(level, before)
 
 
-def tiles(model: Layered, size: tuple[int, int], tile: int | None = None, memory: int | None = None) -> list[Region]:
+def tiles(model: Layered, size: tuple[int, int], tile: int | None = None, memory: int | None = None) -> Cells:
     """The tiles of an image of this size (H,W), row after row.
 
     tile: side of a tile in pixels; None: as large as fits in `memory` bytes

@@ -12,7 +12,6 @@ import numpy as np
 
 from hedgerow.errors import InputError
 from hedgerow.images.pixel_size import PixelSize, of_multiscale
-from hedgerow.images.places import ZARR_METADATA, refuse_unreadable
 from hedgerow.images.stored import Role, Stored, array_axes, stored_array
 
 UNFINISHED = ".hedgerow-unfinished"  # a folder in a result that is still being computed
@@ -30,12 +29,7 @@ def opened_npy(path: Path, role: Role) -> Iterator[Stored]:
         shape, _, dtype = _NPY_HEADERS[version](file)
         if dtype.hasobject:
             raise ValueError("it holds Python objects")
-        declared, held = prod(shape) * dtype.itemsize, os.path.getsize(path) - file.tell()
-        if min(shape, default=0) < 0 or declared > held:
-            raise InputError(
-                f"cannot read {path}: its header declares an array of shape {shape}, {declared:,} bytes, but the file"
-                f" holds {held:,}; copy or save it again"
-            )
+        refuse_false_header(str(path), shape, dtype, os.path.getsize(path) - file.tell())
 
         def read() -> np.ndarray:
             file.seek(0)
@@ -49,18 +43,27 @@ def opened_npy(path: Path, role: Role) -> Iterator[Stored]:
         yield stored_array(path, shape, dtype, axes, read, is_array=True, lazy=lazy)
 
 
+def refuse_false_header(path: str, shape: tuple[int, ...], dtype: np.dtype, held: int) -> None:
+    """Raise InputError if the header of an NPY file declares more bytes than follow it."""
+    declared = prod(shape) * dtype.itemsize
+    if min(shape, default=0) < 0 or declared > held:
+        raise InputError(
+            f"cannot read {path}: its header declares an array of shape {shape}, {declared:,} bytes, but the file"
+            f" holds {held:,}; copy or save it again"
+        )
+
+
 @contextmanager
 def opened_zarr(path: Path, role: Role) -> Iterator[Stored]:
     """A Zarr array, or the full-size array of an OME-Zarr (0.4, 0.5) group."""
-    import zarr
+    from hedgerow.images.zarr_reading import guarded, open_local
 
-    _refuse_special_metadata(path)
     refuse_unfinished(path)
-    opened = zarr.open(path, mode="r")
+    opened = open_local(path)
     array, axes = _full_size(opened, path)
     if array.dtype.kind not in "buif":
         raise ValueError(f"it holds values of type {array.dtype}, not numbers")
-    _refuse_special_files(path / array.path)
+    array = guarded(array, str(path))
     block = prod(getattr(array, "shards", None) or array.chunks) * array.dtype.itemsize
     shape = tuple(array.shape)
     stored = stored_array(
@@ -104,10 +107,7 @@ def _full_size(node: Any, path: Path) -> tuple[Any, str]:
     multiscales = attributes.get("ome", attributes).get("multiscales")
     if multiscales:
         names = [axis["name"] if isinstance(axis, dict) else axis for axis in multiscales[0].get("axes", ())]
-        inside = multiscales[0]["datasets"][0]["path"]
-        _refuse_special_metadata(path / node.path / inside)
-        return node[inside], axis_letters(names)
-    _refuse_special_metadata(path / node.path / "0")
+        return node[multiscales[0]["datasets"][0]["path"]], axis_letters(names)
     if "0" in node:  # converters often put the image one folder down
         return _full_size(node["0"], path)
     raise InputError(
@@ -120,20 +120,3 @@ def axis_letters(names: Sequence[str | None]) -> str:
     """Axis names as letters, or "" if they do not say which axes are rows and columns."""
     letters = "".join((name or "?")[0].upper() for name in names)
     return letters if letters.count("Y") == letters.count("X") == 1 else ""
-
-
-def _refuse_special_metadata(folder: Path) -> None:
-    """Refuse a pipe or the like in place of the files that describe a Zarr: opening it would wait for ever."""
-    for name in ZARR_METADATA:
-        if os.path.lexists(folder / name) and not os.path.isfile(folder / name):
-            refuse_unreadable(folder / name)
-
-
-def _refuse_special_files(folder: Path) -> None:
-    """The same for the files below a folder."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                _refuse_special_files(Path(entry.path))
-            elif not entry.is_file() and not entry.is_dir():
-                refuse_unreadable(Path(entry.path))

@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Sequence
+from contextvars import ContextVar
 from pathlib import Path
 
 from hedgerow import memory
@@ -11,24 +12,29 @@ from hedgerow.images.stored import Stored
 
 VARIABLE = "HEDGEROW_MAX_MEGAPIXELS"
 DEFAULT_MEGAPIXELS = 1000.0
+METADATA_BYTES = 2**26  # of a file that describes an image
+MOST_BYTES: ContextVar[int] = ContextVar("MOST_BYTES", default=METADATA_BYTES)
+"""How many bytes the answer to the request that is being made may have, for those who ask other machines."""
 _PLANE_BYTES = 4  # a value as float32, which every image becomes
 
 
 def max_megapixels() -> float:
     """The most pixels, in millions, that an image may have: HEDGEROW_MAX_MEGAPIXELS, or 1,000."""
-    text = os.environ.get(VARIABLE, "").strip()
+    return number_from_environment(VARIABLE, DEFAULT_MEGAPIXELS, "2000 for images of up to two thousand million pixels")
+
+
+def number_from_environment(variable: str, default: float, example: str) -> float:
+    """The positive number that an environment variable sets, or the default where it is empty. Raises ConfigError."""
+    text = os.environ.get(variable, "").strip()
     if not text:
-        return DEFAULT_MEGAPIXELS
+        return default
     try:
-        limit = float(text)
+        number = float(text)
     except ValueError:
-        limit = math.nan
-    if not 0 < limit < math.inf:  # also true of NaN
-        raise ConfigError(
-            f"the environment variable {VARIABLE} is {text!r}, expected a number above 0, e.g. 2000 for images of up"
-            " to two thousand million pixels"
-        )
-    return limit
+        number = math.nan
+    if not 0 < number < math.inf:  # also true of NaN
+        raise ConfigError(f"the environment variable {variable} is {text!r}, expected a number above 0, e.g. {example}")
+    return number
 
 
 def refuse_oversized(path: Path, stored: Stored, chosen: Sequence[int]) -> None:

@@ -6,7 +6,7 @@ import stat
 from pathlib import Path
 
 from hedgerow.errors import InputError, one_path
-from hedgerow.files import PathLike, one_line
+from hedgerow.files import PathLike, megabytes, one_line
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".npy", ".zarr")
 ZARR_METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
@@ -70,3 +70,27 @@ def refuse_unreadable(path: Path) -> None:
         raise InputError(f"cannot read {path}: the file is empty (0 bytes); copy or save it again")
     if stat.S_ISDIR(status.st_mode) and ending_of(path) != ".zarr":
         raise InputError(f"cannot read {path}: it is a folder, expected an image file; give a file in it")
+
+
+def refuse_special(path: Path, most: int | None) -> None:
+    """Refuse a pipe or a device, which would be read for ever, a link that leads nowhere, and a file too long."""
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        if os.path.islink(path):
+            refuse_unreadable(path)
+        return  # a chunk that is not there has the fill value
+    if stat.S_ISDIR(status.st_mode):
+        return
+    if not stat.S_ISREG(status.st_mode):
+        refuse_unreadable(path)
+    if most is not None:
+        refuse_longer(str(path), status.st_size, most)
+
+
+def refuse_longer(name: str, n_bytes: int, most: int) -> None:
+    if n_bytes > most:
+        raise InputError(
+            f"cannot read {name}: it has {megabytes(n_bytes)} and should have at most {megabytes(most)}, so it is"
+            " damaged; copy or save the image again"
+        )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import overload
 
 import numpy as np
 
@@ -42,13 +44,9 @@ class Region:
             min(-(-self.right // cell) * cell, width),
         )
 
-    def cells(self, cell: int) -> list[Region]:
+    def cells(self, cell: int) -> Cells:
         """The region cut into squares of this side, row after row; those at its end may be smaller."""
-        return [
-            Region(top, min(top + cell, self.bottom), left, min(left + cell, self.right))
-            for top in range(self.top, self.bottom, cell)
-            for left in range(self.left, self.right, cell)
-        ]
+        return Cells(self, cell)
 
     def within(self, outer: Region) -> Region:
         """The same pixels, counted from the outer region's corner."""
@@ -65,3 +63,33 @@ class Region:
     def of(self, array: np.ndarray) -> np.ndarray:
         """A view of this region in the last two axes of an array."""
         return array[..., self.top : self.bottom, self.left : self.right]
+
+
+@dataclass(frozen=True)
+class Cells(Sequence[Region]):
+    """A region cut into squares of this side, each computed on request: a large image has more than memory holds."""
+
+    whole: Region
+    side: int
+
+    @property
+    def n_across(self) -> int:
+        return -(-self.whole.width // self.side)
+
+    def __len__(self) -> int:
+        return -(-self.whole.height // self.side) * self.n_across
+
+    def __iter__(self) -> Iterator[Region]:
+        return (self[i] for i in range(len(self)))
+
+    @overload
+    def __getitem__(self, i: int) -> Region: ...
+    @overload
+    def __getitem__(self, i: slice) -> list[Region]: ...
+    def __getitem__(self, i: int | slice) -> Region | list[Region]:
+        if isinstance(i, slice):
+            return [self[k] for k in range(len(self))[i]]
+        row, column = divmod(range(len(self))[i], self.n_across)
+        top, left = self.whole.top + row * self.side, self.whole.left + column * self.side
+        bottom, right = min(top + self.side, self.whole.bottom), min(left + self.side, self.whole.right)
+        return Region(top, bottom, left, right)

@@ -32,6 +32,8 @@ from hedgerow.images.stored import (
     side_by_side,
     stack_axes,
 )
+from hedgerow.images.tiff_metadata import planes_missing, refuse_false_metadata
+from hedgerow.images.tiff_tiles import bound_decoding
 
 # tifffile's names for the kinds of metadata that say how the pages of a file belong together.
 _KINDS = (
@@ -51,6 +53,7 @@ def opened_tiff(path: Path, role: Role) -> Iterator[Stored]:
 
     with tifffile_errors(tifffile.logger()) as errors, tifffile.TiffFile(path) as tiff:
         refuse_circles(tiff, path)
+        refuse_false_metadata(tiff, str(path))
         refuse_special_parts(tiff, path)
         images = _images(tiff, path, with_colours=role != "labels" and not tiff.is_imagej)
         _raise_first(errors)
@@ -152,6 +155,8 @@ def _of_page(tiff: Any, page: Any, with_colours: bool) -> _Image:
             refuse_cut(tiff, page.dataoffsets[0], page.nbytes)
         return pages_of(page.asarray(), axes, chosen)
 
+    if page.dtype is not None:
+        bound_decoding(page)
     colours = _palette(page) if with_colours and page.axes == "YX" else None
     lazy = None if colours is not None or page.treeindex[1:] else _lazily(tiff.filehandle.path, key=page.index)
     return _Image(page.axes, tuple(page.shape), _dtype(page), _block(page), read, colours, lazy=lazy)
@@ -164,15 +169,15 @@ def _of_series(tiff: Any, series: Any, path: Path, with_colours: bool) -> _Image
     if series.kind.lower() == "ome":
         n_missing = sum(page is None for page in series)
         if n_missing:
-            raise InputError(
-                f"cannot read {path}: {n_missing} of its {len(series)} planes are missing, perhaps in other files"
-                " that belong to it; copy them together, or save it again"
-            )
+            raise planes_missing(str(path), n_missing, len(series))
+    is_one_block = series.dataoffset is not None and not series.is_multifile
+    n_planes = prod(shape) // max(prod(series.keyframe.shape), 1)
+    if is_one_block:
+        refuse_cut(tiff, series.dataoffset, series.nbytes)
+    elif n_planes > len(series):
+        raise planes_missing(str(path), n_planes - len(series), n_planes)
 
     def read(axes: str, chosen: Sequence[int]) -> np.ndarray:
-        is_one_block = series.dataoffset is not None and not series.is_multifile
-        if is_one_block:
-            refuse_cut(tiff, series.dataoffset, series.nbytes)
         if chosen == range(prod(stack_axes(axes, shape).values())):
             return pages_of(series.asarray(), axes, chosen)
         if is_one_block:
@@ -181,6 +186,7 @@ def _of_series(tiff: Any, series: Any, path: Path, with_colours: bool) -> _Image
         return pages_of(_Separate(series) if _Separate.fits(series) else series.asarray(), axes, chosen)
 
     key = series.keyframe
+    bound_decoding(key)
     colours = _palette(key) if with_colours and series.axes == "YX" else None
     number = next(i for i, one in enumerate(tiff.series) if one is series)
     lazy = None if colours is not None else _lazily(path, series=number, level=0)
@@ -194,10 +200,10 @@ def _lazily(path: PathLike, **which: Any) -> Callable[[], Any]:
         import tifffile
         import zarr
 
-        read: Any = tifffile.imread
-        store = read(path, aszarr=True, **which)
-        array = zarr.open(store, mode="r")
-        weakref.finalize(array, store.close)  # the file is open for as long as somebody reads it
+        tiff = tifffile.TiffFile(path)
+        bound_decoding(tiff.pages[which["key"]].aspage() if "key" in which else tiff.series[which["series"]])
+        array = zarr.open(tiff.aszarr(**which), mode="r")
+        weakref.finalize(array, tiff.close)  # the file is open for as long as somebody reads it
         return array
 
     return lazy

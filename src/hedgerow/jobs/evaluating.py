@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from hedgerow.errors import InputError
+from hedgerow.errors import InputError, masked
 from hedgerow.files import PathLike, write_text
 from hedgerow.images.metrics import Scores
 from hedgerow.images.object_tables import csv_text
@@ -119,7 +119,7 @@ def _split_by_size(request: EvaluateRequest) -> tuple[list[str], list[Pair], lis
     if has_address(images, labels):
         if not (isinstance(images, str) and isinstance(labels, str)):
             raise InputError("addresses are read one at a time; give one image and its labels.")
-        return [Path(images).name], [], [(images, labels)]
+        return [Path(masked(images)).name], [], [(images, labels)]
     pairs = pair_files(images, labels)
     in_parts = request.level != 0 or request.pixel_size is not None
     small, large = ([], pairs) if in_parts else split_by_size(pairs)

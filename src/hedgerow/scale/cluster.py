@@ -5,7 +5,7 @@ import logging
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any, TypeVar
@@ -163,7 +163,7 @@ def on(client: Client, content: bytes, device: str) -> Each:
     """Works on shards with the workers of a client; the model travels to each of them once."""
     model = carried(client, content)
 
-    def each(job: Job, shards: Sequence[Shard]) -> Iterator[str]:
+    def each(job: Job, shards: Iterable[Shard]) -> Iterator[str]:
         for _, name in side_by_side(client, _shard, shards, job, model, device):
             if isinstance(name, HedgerowError):
                 raise name
@@ -180,7 +180,7 @@ def _shard(shard: Shard, job: Job, content: bytes, device: str) -> str:
 
 
 def side_by_side(
-    client: Client, work: Callable[..., Any], items: Sequence[Item], *others: Any
+    client: Client, work: Callable[..., Any], items: Iterable[Item], *others: Any
 ) -> Iterator[tuple[Item, Any]]:
     """Each item with what `work(item, *others)` returned on some worker, as they are done; an error that Hedgerow tells
     is returned in place of it. A task whose worker died is given to another one."""

@@ -52,13 +52,12 @@ def table_of(pair: LargePair, model: Model, place: Region) -> np.ndarray:
     image, target = opened(pair.image), pair.target(place)
     table = np.zeros((model.n_classes, model.n_classes), np.int64)
     cell = max(model.level_cell(level) for level in range(model.n_levels))
-    tiles = [
+    tiles = (
         one
         for tile in cut(place, fitting_tile(model, MEMORY), cell)
         if (one := occupied(tile, place, target != UNLABELLED_INDEX)) is not None
-    ]
-    windows = ahead(lambda tile: Window(image, needed(model, image.size, tile)), tiles)
-    for tile, window in zip(tiles, windows, strict=True):
+    )
+    for tile, window in ahead(lambda tile: Window(image, needed(model, image.size, tile)), tiles):
         found = region_outputs(model, window, tile)[-1].argmax(axis=0)  # type: ignore[arg-type]
         table += confusion(tile.within(place).of(target), found, model.n_classes)
     reused.let_go()

@@ -40,7 +40,8 @@ class Wanted:
 class LazyImage:
     """An image (C,H,W) in a file.
 
-    chunk:    (h,w) that are read at once
+    chunk:    (h,w) that are decoded at once, of one of n_stacked blocks that lie over each other
+    block:    bytes of that; 0: pixels are read as they lie in the file
     fill:     the value of pixels that are not stored; None: all are
     level:    which of the n_levels of a pyramid it is
     pixel:    how large a pixel is, if known
@@ -53,6 +54,8 @@ class LazyImage:
     dtype: np.dtype
     read: Read
     chunk: tuple[int, int] = (512, 512)
+    block: int = 0
+    n_stacked: int = 1
     fill: float | None = None
     level: int = 0
     n_levels: int = 1
@@ -68,6 +71,13 @@ class LazyImage:
     @property
     def whole(self) -> Region:
         return Region(0, self.shape[1], 0, self.shape[2])
+
+    def n_blocks(self, region: Region) -> int:
+        """How many blocks are decoded to read a region."""
+        high, wide = self.chunk
+        down = -(-region.bottom // high) - region.top // high
+        across = -(-region.right // wide) - region.left // wide
+        return down * across * self.n_stacked if self.block else 0
 
     def planes(self, region: Region) -> np.ndarray:
         """(C,h,w) float32 of a region, checked as every image is."""

@@ -15,7 +15,9 @@ from typing import Any
 
 from hedgerow.errors import InputError
 from hedgerow.images.array_files import UNFINISHED, unfinished
-from hedgerow.scale.remote import file_system, is_remote, is_there, patiently
+from hedgerow.images.limits import METADATA_BYTES
+from hedgerow.images.places import refuse_special
+from hedgerow.scale.remote import file_system, is_remote, is_there, patiently, start_of_file
 from hedgerow.temporary import temporary_in
 
 RECORD = "run.json"
@@ -66,9 +68,9 @@ class Markers:
 
     def _read(self, name: str) -> bytes:
         if not is_remote(self.folder):
+            refuse_special(Path(self.folder, name), METADATA_BYTES)
             return Path(self.folder, name).read_bytes()
-        system, inside = file_system(self.folder)
-        return bytes(patiently(lambda: system.cat_file(f"{inside}/{name}"), f"cannot read {self.folder}"))
+        return start_of_file(f"{self.folder}/{name}")
 
     def _write(self, name: str, content: bytes) -> None:
         """Whole or not at all."""

@@ -7,6 +7,7 @@ import numpy as np
 
 from hedgerow.errors import InputError
 from hedgerow.images.regions import Region
+from hedgerow.scale.costs import refuse_endless
 from hedgerow.scale.lazy_image import LazyImage, Wanted
 from hedgerow.scale.opening import opened
 from hedgerow.scale.remote import absolute
@@ -58,6 +59,7 @@ class Mask:
         if not self.path:
             return
         mask = opened(Wanted(self.path, stamp=self.stamp))
+        refuse_endless(mask, mask.whole)
         shrinkage = [a / b for a, b in zip(image.size, mask.size, strict=True)]
         slack = max(1 / min(mask.size), 0.01)
         if abs(shrinkage[0] / shrinkage[1] - 1) > slack:

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.errors import InputError
-from hedgerow.images.array_files import opened_npy
+from hedgerow.errors import InputError, masked
+from hedgerow.images.array_files import opened_npy, refuse_false_header
 from hedgerow.images.pages import choose, words
 from hedgerow.images.stored import array_axes, stored_array
 from hedgerow.scale.lazy_image import LazyImage, Wanted, chosen_level, n_channels, part_of
@@ -30,12 +30,12 @@ def open_npy(wanted: Wanted) -> LazyImage:
     chosen = choose(Path(path), stored, wanted.pages, wanted.layout)
     page = stored.page(0)
     return LazyImage(
-        name=path,
+        name=masked(path),
         shape=(n_channels(axes, array.shape, chosen), page.height, page.width),
         dtype=np.dtype(array.dtype.newbyteorder("=")),
         read=lambda region: part_of(array, axes, chosen, region),
         chunk=(_ROWS, page.width if is_remote(path) else _ROWS),
-        identity={"path": path, "pages": list(chosen), **identity_of_file(path)},
+        identity={"path": masked(path), "pages": list(chosen), **identity_of_file(path)},
         words=words(stored, chosen),
     )
 
@@ -52,6 +52,7 @@ class _RemoteArray:
                 if np.lib.format.read_magic(file) != (1, 0):
                     raise InputError(f"cannot read {path}: it is of a kind that is only read from a disk; copy it")
                 shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(file)
+                refuse_false_header(path, shape, dtype, file.size - file.tell())
                 return shape, is_fortran, dtype, file.tell()
 
         self.shape, is_fortran, self.dtype, self.start = patiently(header, f"cannot read {path}")

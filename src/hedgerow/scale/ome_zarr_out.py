@@ -164,6 +164,10 @@ def remove(store: str) -> None:
         shutil.rmtree(store, ignore_errors=True)
         return
     system, inside = file_system(store)
-    system.invalidate_cache()
-    if system.exists(inside):
-        system.rm(inside, recursive=True)
+
+    def work() -> None:
+        system.invalidate_cache()
+        if system.exists(inside):
+            system.rm(inside, recursive=True)
+
+    patiently(work, f"cannot write {store}")

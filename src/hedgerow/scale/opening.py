@@ -1,5 +1,6 @@
 """Opening an image of any kind: what can be read in parts is, and anything else is read whole."""
 
+import re
 import warnings
 from collections.abc import Callable
 from functools import lru_cache
@@ -65,7 +66,7 @@ def is_lazy(path: str) -> bool:
 def _kind(path: str) -> str:
     if not is_remote(path):
         return ending_of(path)
-    name = path.rstrip("/").lower()
+    name = re.split("[?#]", path)[0].rstrip("/").lower()  # a query may hold a key, but no ending
     return next((ending for ending in ENDINGS if name.endswith(ending)), ".zarr")
 
 

@@ -13,6 +13,7 @@ from hedgerow.images.pairing import Pair
 from hedgerow.images.reading import Pages
 from hedgerow.images.regions import Region
 from hedgerow.predict.protocol import Model
+from hedgerow.scale.costs import refuse_endless
 from hedgerow.scale.lazy_image import LazyImage, Wanted
 from hedgerow.scale.opening import is_lazy, open_image, opened
 from hedgerow.scale.predicting import wanted_image
@@ -65,6 +66,7 @@ def large_pair(
             f"{image} has {lazy.shape[0]} channel(s) but the model was trained on {model.features.n_inputs}; give "
             "images of the same kind."
         )
+    refuse_endless(lazy, lazy.whole)
     ignored = model.unlabelled if unlabelled is None else unlabelled
     return LargePair(wanted, _fitting(lazy, absolute(labels), stamp), model.classes, ignored)
 
@@ -81,6 +83,7 @@ def _fitting(image: LazyImage, labels: str, stamp: str) -> Wanted:
                 "value per pixel; save class numbers"
             )
         if found.size == image.size:
+            refuse_endless(found, found.whole)
             return wanted
     raise InputError(
         f"{image.name}: the image has {image.size[0]} rows x {image.size[1]} columns and its labels {first.size[0]} "

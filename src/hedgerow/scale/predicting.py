@@ -16,6 +16,7 @@ from hedgerow.images.reading import Pages
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report
 from hedgerow.scale import cluster
+from hedgerow.scale.costs import refuse_endless
 from hedgerow.scale.lazy_image import LazyImage, Wanted
 from hedgerow.scale.markers import Markers
 from hedgerow.scale.masks import mask_of, region_of
@@ -90,6 +91,7 @@ def predict_large(
     lazy = opened(wanted)
     check_image(own, lazy, say)
     part = region_of(region, lazy.size)
+    refuse_endless(lazy, part)
     chosen = mask_of(mask, stamp)
     if chosen is not None:
         chosen.check(lazy)

@@ -1,5 +1,6 @@
 """A report on images of any size: of large ones, the parts with the most labels are shown and scored."""
 
+import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -76,10 +77,7 @@ def shown_parts(models: Sequence[Any], pairs: Sequence[Pair], pages: Pages, say:
 
 def _most_labelled(pair: LargePair) -> list[Region]:
     """The parts with the most labels, in reading order."""
-    counted = []
-    for part in opened(pair.image).whole.cells(PART):
-        n = int(np.count_nonzero(pair.target(part) != UNLABELLED_INDEX))
-        if n:
-            counted.append((n, part))
-    best = sorted(counted, key=lambda one: -one[0])[:MOST_PARTS]
+    parts = opened(pair.image).whole.cells(PART)
+    counted = ((int(np.count_nonzero(pair.target(part) != UNLABELLED_INDEX)), part) for part in parts)
+    best = heapq.nlargest(MOST_PARTS, (one for one in counted if one[0]), key=lambda one: one[0])
     return sorted((part for _, part in best), key=lambda part: (part.top, part.left))

@@ -1,11 +1,11 @@
 """A prediction from beginning to end: begun or gone on with, shard by shard, level by level, then finished."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from hedgerow import __version__
-from hedgerow.errors import InputError
+from hedgerow.errors import InputError, masked
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report, reporting
 from hedgerow.scale import bigtiff_out, ome_zarr_out
@@ -17,7 +17,7 @@ from hedgerow.scale.shards import Shard
 from hedgerow.scale.work import Job, work_on
 from hedgerow.written import remember
 
-Each = Callable[[Job, Sequence[Shard]], Iterable[str]]
+Each = Callable[[Job, Iterable[Shard]], Iterable[str]]
 """Works on shards in any order and yields the name of each that is done."""
 
 
@@ -67,8 +67,8 @@ def run(job: Job, model: Model, each: Each, progress: Report | None = None) -> i
         n_done, total = len(done), job.grid.n_shards
         report("shards", n_done, total)
         for level in range(job.grid.n_levels):
-            left = [shard for shard in job.grid.shards(level) if shard.name not in done]
-            for _ in each(job, left) if left else ():
+            left = (shard for shard in job.grid.shards(level) if shard.name not in done)
+            for _ in each(job, left):
                 n_done += 1
                 n_computed += 1
                 report("shards", n_done, total)
@@ -79,7 +79,7 @@ def run(job: Job, model: Model, each: Each, progress: Report | None = None) -> i
 def here(model: Model) -> Each:
     """One shard after another in this process."""
 
-    def each(job: Job, shards: Sequence[Shard]) -> Iterator[str]:
+    def each(job: Job, shards: Iterable[Shard]) -> Iterator[str]:
         for shard in shards:
             yield work_on(job, model, shard)
 
@@ -93,7 +93,7 @@ def finish(job: Job, model: Model, report: Report) -> None:
     for result in job.results:
         if Markers(result.store).read_record() is None:
             continue  # finished before the run was stopped
-        name = f"{result.what} of {Path(job.wanted.path.rstrip('/')).name}"
+        name = f"{result.what} of {Path(masked(job.wanted.path).rstrip('/')).name}"
         ome_zarr_out.finish(result, job.grid, image.pixel, corner, name, model.legend)
         if result.is_tiff:
             bigtiff_out.write(result, job.grid, image.pixel, model, report)

@@ -1,5 +1,6 @@
 """The plan: how a result is cut into shards, each of which one task owns, at every level of its pyramid."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hedgerow.errors import ConfigError
@@ -48,13 +49,11 @@ class Grid:
         height, width = (-(-side // 2**level) for side in self.size)
         return height, width
 
-    def shards(self, level: int) -> list[Shard]:
+    def shards(self, level: int) -> Iterator[Shard]:
         """Row after row."""
         height, width = self.level_size(level)
-        return [
-            Shard(level, region.top // self.side, region.left // self.side, region)
-            for region in Region(0, height, 0, width).cells(self.side)
-        ]
+        for region in Region(0, height, 0, width).cells(self.side):
+            yield Shard(level, region.top // self.side, region.left // self.side, region)
 
     @property
     def n_shards(self) -> int:
@@ -79,19 +78,17 @@ def grid_for(size: tuple[int, int], bytes_per_pixel: int, side: int | None = Non
     return Grid(size, side)
 
 
-def cut(place: Region, tile: int, cell: int) -> list[Region]:
+def cut(place: Region, tile: int, cell: int) -> Iterator[Region]:
     """A region of an image in tiles of about this side. Models that compute whole cells get them where they can: these
     lie in a grid from the image's corner."""
     if cell == 1:
         down, across = (-(-side // tile) for side in (place.height, place.width))
-        return [
-            Region(top, min(top + high, place.bottom), left, min(left + wide, place.right))
-            for high, wide in [(-(-place.height // down), -(-place.width // across))]
-            for top in range(place.top, place.bottom, high)
-            for left in range(place.left, place.right, wide)
-        ]
+        high, wide = -(-place.height // down), -(-place.width // across)
+        for top in range(place.top, place.bottom, high):
+            for left in range(place.left, place.right, wide):
+                yield Region(top, min(top + high, place.bottom), left, min(left + wide, place.right))
+        return
     side = max(tile // cell, 1) * cell
     corner = Region(place.top // side * side, place.bottom, place.left // side * side, place.right)
-    return [
-        Region(max(one.top, place.top), one.bottom, max(one.left, place.left), one.right) for one in corner.cells(side)
-    ]
+    for one in corner.cells(side):
+        yield Region(max(one.top, place.top), one.bottom, max(one.left, place.left), one.right)

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow import memory
-from hedgerow.errors import InputError
+from hedgerow.errors import InputError, masked
 from hedgerow.files import one_line
 from hedgerow.images.pages import choose, words
 from hedgerow.images.pixel_size import PixelSize, of_tiff
@@ -24,6 +23,9 @@ from hedgerow.images.tiff import (
     refuse_special_parts,
     tifffile_errors,
 )
+from hedgerow.images.tiff_metadata import refuse_false_metadata
+from hedgerow.images.tiff_tiles import bound_decoding, refuse_long_block
+from hedgerow.scale.costs import refuse_large_blocks
 from hedgerow.scale.lazy_image import LazyImage, Wanted, chosen_level, n_channels, part_of
 from hedgerow.scale.remote import file_system, identity_of_file, is_remote, patiently
 
@@ -39,6 +41,7 @@ def open_tiff(wanted: Wanted) -> LazyImage | None:
         tiff = tifffile.TiffFile(_file(path) if is_remote(path) else path)
         file = _Open(tiff)
         refuse_circles(tiff, Path(path))
+        refuse_false_metadata(tiff, path)
         if not is_remote(path):
             refuse_special_parts(tiff, Path(path))
         levels = _levels(tiff, path)
@@ -55,18 +58,22 @@ def open_tiff(wanted: Wanted) -> LazyImage | None:
     stored = stored_array(Path(path), array.shape, array.dtype, axes, lambda: array, is_array=is_array)
     chosen = choose(Path(path), stored, wanted.pages, wanted.layout)
     page = stored.page(0)
-    _refuse_large_block(path, array)
+    if min(array.side) < 1:
+        raise InputError(f"cannot read {path}: it declares tiles or strips of no size; save it again")
+    refuse_large_blocks(path, array.block, "tiles or strips", "save it with smaller tiles")
     array.file = file
     return LazyImage(
-        name=path,
+        name=masked(path),
         shape=(n_channels(axes, array.shape, chosen), page.height, page.width),
         dtype=array.dtype,
         read=lambda region: part_of(array, axes, chosen, region),
         chunk=array.chunk,
+        block=array.block,
+        n_stacked=len(chosen) * array.key.shaped[0],
         level=level,
         n_levels=len(levels),
         pixel=pixels[level],
-        identity={"path": path, "level": level, "pages": list(chosen), **identity_of_file(path)},
+        identity={"path": masked(path), "level": level, "pages": list(chosen), **identity_of_file(path)},
         words=words(stored, chosen),
     )
 
@@ -85,6 +92,7 @@ class _Pages:
         self.name, self.pages, self.axes, self.shape, self.is_unnamed = name, pages, axes, tuple(shape), is_unnamed
         self.key = pages[0].keyframe
         self.dtype = np.dtype(self.key.dtype)
+        bound_decoding(self.key)
         self.n_leading = len(self.shape) - len(self.key.shape)
         self.numbers = np.arange(len(pages)).reshape(self.shape[: self.n_leading])
         self.lock = threading.Lock()
@@ -109,6 +117,11 @@ class _Pages:
     @property
     def chunk(self) -> tuple[int, int]:
         return (256, 256) if self.is_mapped else self.side
+
+    @property
+    def block(self) -> int:
+        """Bytes that are decoded at once."""
+        return 0 if self.is_mapped else prod(self.side) * self.key.shaped[4] * self.dtype.itemsize
 
     @property
     def is_mapped(self) -> bool:
@@ -168,6 +181,7 @@ class _Pages:
                 return bytes(file.read(n_bytes))
 
         try:
+            refuse_long_block(n_bytes, self.block)
             data = patiently(read, f"cannot read {self.name}", is_asked=is_remote(self.name))
             if len(data) < n_bytes:
                 raise ValueError("the file ends before it")
@@ -211,16 +225,6 @@ def _shrinkage(levels: Sequence[_Pages]) -> list[tuple[float, float]]:
     return [(height / level.size[0], width / level.size[1]) for level in levels]
 
 
-def _refuse_large_block(path: str, array: _Pages) -> None:
-    """A strip that is as large as the image is no help."""
-    needed, there_is = prod(array.side) * array.key.shaped[4] * array.dtype.itemsize, memory.available()
-    if not array.is_mapped and there_is is not None and 3 * needed > there_is:
-        raise InputError(
-            f"cannot read {path}: it is stored in strips of {memory.gigabytes(needed)} each and"
-            f" {memory.gigabytes(there_is)} of memory are available; save it with tiles"
-        )
-
-
 def _file(path: str) -> Any:
     system, inside = file_system(path)
-    return system.open(inside, "rb")
+    return patiently(lambda: system.open(inside, "rb"), f"cannot read {path}")

@@ -30,6 +30,7 @@ from hedgerow.images.reading import Pages, described_image
 from hedgerow.images.regions import Region
 from hedgerow.kernels import reused
 from hedgerow.progress import Report, Say, quiet, reporting
+from hedgerow.scale.costs import refuse_endless
 from hedgerow.scale.lazy_image import LazyImage, Wanted
 from hedgerow.scale.opening import is_lazy, open_image
 from hedgerow.scale.pairs import LARGE
@@ -69,7 +70,7 @@ class Files:
     wanted: Callable[[Pair], Wanted]
 
     def image(self, i: int) -> LazyImage:
-        return open_image(self.wanted(self.pairs[i]))
+        return _affordable(open_image(self.wanted(self.pairs[i])))
 
     @property
     def planes(self) -> Sequence[Any]:
@@ -81,16 +82,16 @@ class Files:
         if not (is_lazy(str(path)) and _n_pixels(open_image(Wanted(str(path), pages="all"))) > LARGE):
             values = to_labels(read_labels(path), name)
             return [(Region(0, values.shape[0], 0, values.shape[1]), values)]
-        lazy = open_image(Wanted(str(path)))
+        lazy = _affordable(open_image(Wanted(str(path))))
         parts = lazy.whole.cells(_BAND)
         return WhenAsked(len(parts), lambda k: (parts[k], to_labels(lazy.read(parts[k]), name)))
 
     def is_much(self) -> bool:
         """Whether all images together have more pixels than are kept as a whole."""
         total = 0
-        for i, pair in enumerate(self.pairs):
+        for pair in self.pairs:
             try:
-                total += _n_pixels(self.image(i)) if is_lazy(str(pair.image)) else _declared(pair.image)
+                total += _n_pixels(open_image(self.wanted(pair))) if is_lazy(str(pair.image)) else _declared(pair.image)
             except HedgerowError:
                 return False  # whoever reads it tells
             if total > MUCH:
@@ -110,6 +111,11 @@ class Files:
                 band = image.planes(Region(top, min(top + _BAND, image.shape[1]), 0, image.shape[2]))
                 found.update(np.ascontiguousarray(band[c]).tobytes())
         return found.hexdigest()[:16]
+
+
+def _affordable(image: LazyImage) -> LazyImage:
+    refuse_endless(image, image.whole)
+    return image
 
 
 def _n_pixels(image: LazyImage) -> int:

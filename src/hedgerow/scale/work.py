@@ -89,9 +89,8 @@ def predicted(job: Job, model: Model, shard: Shard) -> dict[str, np.ndarray]:
     size = (region.height, region.width)
     found = {one.what: np.full(one.shape(size), one.fill, one.dtype) for one in job.results}
     allowed = None if job.mask is None else job.mask.allowed(image, place)
-    tiles = [one for tile in _tiles(job, model, place) if (one := occupied(tile, place, allowed)) is not None]
-    windows = ahead(lambda tile: Window(image, needed(model, image.size, tile)), tiles)
-    for tile, window in zip(tiles, windows, strict=True):
+    tiles = (one for tile in _tiles(job, model, place) if (one := occupied(tile, place, allowed)) is not None)
+    for tile, window in ahead(lambda tile: Window(image, needed(model, image.size, tile)), tiles):
         inside = tile.within(place)
         here = None if allowed is None else inside.of(allowed)
         for what, part in parts(job.results, _proba(model, image, window, tile), model).items():
@@ -122,7 +121,7 @@ def _is_plain(features: FeatureSet) -> bool:
     return features.kind in _EVERYWHERE_ALIKE
 
 
-def _tiles(job: Job, model: Model, place: Region) -> list[Region]:
+def _tiles(job: Job, model: Model, place: Region) -> Iterator[Region]:
     cell = max(model.level_cell(level) for level in range(model.n_levels))
     return cut(place, job.tile or fitting_tile(model, job.memory), cell)
 
@@ -143,14 +142,14 @@ def occupied(tile: Region, place: Region, allowed: np.ndarray | None) -> Region 
     )
 
 
-def ahead(make: Callable[[Item], Made], items: Iterable[Item]) -> Iterator[Made]:
-    """What is made of each item, the next one while the caller works on the last: reading overlaps computing."""
+def ahead(make: Callable[[Item], Made], items: Iterable[Item]) -> Iterator[tuple[Item, Made]]:
+    """Each item and what is made of it, the next one while the caller works on the last: reading overlaps computing."""
     with ThreadPoolExecutor(1) as pool:
         waiting = None
         for item in items:
-            coming = pool.submit(make, item)
+            coming = (item, pool.submit(make, item))
             if waiting is not None:
-                yield waiting.result()
+                yield waiting[0], waiting[1].result()
             waiting = coming
         if waiting is not None:
-            yield waiting.result()
+            yield waiting[0], waiting[1].result()

@@ -8,44 +8,52 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.errors import HedgerowError, InputError
+from hedgerow.errors import HedgerowError, InputError, masked
 from hedgerow.files import fingerprint, one_line
 from hedgerow.images.array_files import axis_letters
 from hedgerow.images.pages import choose, words
 from hedgerow.images.pixel_size import PixelSize, of_multiscale
 from hedgerow.images.regions import Region
-from hedgerow.images.stored import array_axes, stored_array
+from hedgerow.images.stored import array_axes, stack_axes, stored_array
+from hedgerow.scale.costs import refuse_large_blocks
 from hedgerow.scale.lazy_image import LazyImage, Wanted, chosen_level, n_channels, part_of
 from hedgerow.scale.markers import refuse_unfinished
 from hedgerow.scale.remote import is_remote, patiently, store_of
 
+MOST_AT_ONCE = 4096  # chunks: zarr takes some kB for each, however small it is
+
 
 def open_zarr(wanted: Wanted) -> LazyImage:
     """A level of an OME-Zarr (0.4, 0.5), or a Zarr array (2, 3)."""
-    import zarr
+    from hedgerow.images.zarr_reading import guarded, open_guarded, open_local
 
     path = wanted.path
     refuse_unfinished(path)
-    store = store_of(path)
-    node = patiently(
-        lambda: zarr.open(store, mode="r", use_consolidated=False), f"cannot read {path}", is_asked=is_remote(path)
-    )
-    array, axes, levels, level = _array(node, wanted)
+
+    def opened() -> tuple[Any, str, list[PixelSize | None], int]:
+        if not is_remote(path):
+            return _array(open_local(Path(path)), wanted)
+        return _array(open_guarded(store_of(path), by_range=path.startswith("s3://")), wanted)
+
+    array, axes, levels, level = patiently(opened, f"cannot read {path}", is_asked=is_remote(path))
     if array.dtype.kind not in "buif":
         raise InputError(f"cannot read {path}: it holds values of type {array.dtype}, not numbers; convert it")
+    array = guarded(array, path)
     shape = tuple(array.shape)
     letters = axes or array_axes(shape)
     stored = stored_array(Path(path), shape, array.dtype, letters, lambda: array, is_array=not axes)
     chosen = choose(Path(path), stored, wanted.pages, wanted.layout)
     page = stored.page(0)
-    block = getattr(array, "shards", None) or array.chunks
-    fill = array.fill_value
+    fill, block = array.fill_value, prod(array.chunks) * array.dtype.itemsize
+    refuse_large_blocks(path, block, "chunks", "save it with smaller chunks")
     return LazyImage(
-        name=path,
+        name=masked(path),
         shape=(n_channels(letters, shape, chosen), page.height, page.width),
         dtype=array.dtype,
         read=_Reader(array, letters, tuple(chosen), path),
-        chunk=(block[letters.index("Y")], block[letters.index("X")]),
+        chunk=(array.chunks[letters.index("Y")], array.chunks[letters.index("X")]),
+        block=block,
+        n_stacked=_n_stacked(array, letters, chosen),
         fill=None if fill is None or not np.isfinite(fill) else float(fill),
         level=level,
         n_levels=len(levels),
@@ -61,13 +69,34 @@ def open_zarr(wanted: Wanted) -> LazyImage:
     )
 
 
+def _n_stacked(array: Any, axes: str, chosen: Sequence[int]) -> int:
+    """How many chunks lie over each other at a pixel: those of all channels, and of the chosen pages."""
+    stack = stack_axes(axes, array.shape)
+    own = prod(
+        -(-length // side)
+        for i, (axis, length, side) in enumerate(zip(axes, array.shape, array.chunks, strict=True))
+        if axis not in "YX" and i not in stack
+    )
+    return own * (len(chosen) if stack else 1)
+
+
 class _Reader:
-    """Reads regions of an array, and names the chunk that cannot be read."""
+    """Reads regions of an array, MOST_AT_ONCE chunks at a time, and names the chunk that cannot be read."""
 
     def __init__(self, array: Any, axes: str, chosen: Sequence[int], path: str) -> None:
         self.array, self.axes, self.chosen, self.path = array, axes, chosen, path
+        self.sides = [array.chunks[axes.index(axis)] for axis in "YX"]
+        self.n_stacked = _n_stacked(array, axes, chosen)
 
     def __call__(self, region: Region) -> np.ndarray:
+        high, wide = self.sides
+        n_chunks = (region.height // high + 2) * (region.width // wide + 2) * self.n_stacked
+        if n_chunks <= MOST_AT_ONCE or max(region.height // high, region.width // wide) < 2:
+            return self._part(region)
+        halves, axis = region.halves()
+        return np.concatenate([self(half) for half in halves], axis=1 + axis)
+
+    def _part(self, region: Region) -> np.ndarray:
         try:
             return patiently(lambda: self._read(region), f"cannot read {self.path}", is_asked=is_remote(self.path))
         except MemoryError:
@@ -147,4 +176,4 @@ def _written(path: str, array: Any) -> int:
 
 def _place(path: str) -> str:
     """The same for every way of writing the name of a folder."""
-    return path if is_remote(path) else str(Path(path).resolve())
+    return masked(path) if is_remote(path) else str(Path(path).resolve())

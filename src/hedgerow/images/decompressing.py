@@ -1,0 +1,68 @@
+"""Decompressing no more than was declared: a few bytes may stand for gigabytes."""
+
+import bz2
+import lzma
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import imagecodecs
+from numcodecs import blosc, lz4
+
+from hedgerow.files import megabytes
+
+_LZMA_MEMORY = 2**28  # bytes: the dictionary of the largest preset, 9, needs 2**26
+
+
+def decompressed(codec: str, data: bytes, most: int) -> bytes:
+    """The data decompressed by one of BOUNDED; raises ValueError before that takes more than `most` bytes."""
+    return BOUNDED[codec](data, most)
+
+
+def _refuse_more(n_bytes: int, most: int) -> None:
+    if n_bytes > most:
+        raise ValueError(f"it decompresses to more than {megabytes(most)}, and less was declared")
+
+
+def _blosc(data: bytes, most: int) -> bytes:
+    _refuse_more(int.from_bytes(data[4:8], "little"), most)  # its header says what will be allocated
+    return bytes(blosc.decompress(data))
+
+
+def _lz4(data: bytes, most: int) -> bytes:
+    _refuse_more(int.from_bytes(data[:4], "little"), most)
+    return bytes(lz4.decompress(data))
+
+
+def _zstd(data: bytes, most: int) -> bytes:
+    """Into a buffer of limited size: the header of a stream need not say how long it is."""
+    try:
+        return bytes(imagecodecs.zstd_decode(data, out=bytearray(most)))
+    except imagecodecs.ZstdError as problem:
+        if "too small" in str(problem):
+            _refuse_more(most + 1, most)
+        raise
+
+
+def _piece_by_piece(make: Callable[[], Any], data: bytes, most: int) -> bytes:
+    """By decompressors of the standard library, one for each of the streams that may follow each other."""
+    found = b""
+    while data:
+        stream = make()
+        found += stream.decompress(data, most + 1 - len(found))
+        _refuse_more(len(found), most)
+        if not stream.eof:
+            raise ValueError("its compressed data end too early")
+        data = stream.unused_data.lstrip(b"\0")
+    return found
+
+
+BOUNDED: dict[str, Callable[[bytes, int], bytes]] = {
+    "blosc": _blosc,
+    "bz2": lambda data, most: _piece_by_piece(bz2.BZ2Decompressor, data, most),
+    "gzip": lambda data, most: _piece_by_piece(lambda: zlib.decompressobj(31), data, most),
+    "lz4": _lz4,
+    "lzma": lambda data, most: _piece_by_piece(lambda: lzma.LZMADecompressor(memlimit=_LZMA_MEMORY), data, most),
+    "zlib": lambda data, most: _piece_by_piece(zlib.decompressobj, data, most),
+    "zstd": _zstd,
+}

@@ -1,0 +1,145 @@
+"""What the metadata of a TIFF declare, compared with what is in the file before tifffile builds lists of pages."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import inf, prod
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+
+from hedgerow.errors import InputError
+
+MOST_PLANES = 1_000_000  # of a stack, over all its files: tifffile lists them
+MOST_TEXT = 2**26  # bytes of metadata
+MOST_DEPTH = 100  # of elements inside elements; OME needs about 10
+_LARGE_NUMBER = 2**63
+
+
+def refuse_false_metadata(tiff: Any, path: str) -> None:
+    """Raise InputError where metadata declare more planes than there can be, or are no plain text of a usual size."""
+    description = tiff.pages.first.tags.get("ImageDescription")
+    if description is not None and description.count > MOST_TEXT:
+        raise InputError(
+            f"cannot read {path}: its metadata have {description.count:,} bytes, expected at most {MOST_TEXT:,};"
+            " save it again without them"
+        )
+    if tiff.is_ome:
+        _check_ome(tiff, path)
+    elif tiff.is_micromanager:
+        _check_micromanager(tiff, path)
+
+
+def _check_ome(tiff: Any, path: str) -> None:
+    text = tiff.ome_metadata or ""
+    if "<!DOCTYPE" in text or "<!ENTITY" in text:
+        raise InputError(
+            f"cannot read {path}: its OME metadata define entities, which may stand for gigabytes; save it again"
+        )
+    reader = _Ome()
+    try:
+        parser = ElementTree.XMLParser(target=reader)
+        parser.feed(text)
+        parser.close()
+    except (ElementTree.ParseError, ValueError) as problem:
+        raise InputError(f"cannot read {path}: its OME metadata are damaged ({problem}); save it again") from problem
+    n_pages = len(tiff.pages)
+    _refuse_planes(reader.n_listed(n_pages), path)
+    for image in reader.images:
+        pages = [tiff.pages[i].aspage() for i in sorted(image.first_pages) if i < n_pages] or [tiff.pages.first]
+        n_stacked = prod(length for axis, length in image.lengths.items() if axis not in ("SizeX", "SizeY"))
+        n_planes = n_stacked // max(min(page.samplesperpixel for page in pages), 1)
+        if n_planes > n_pages and not reader.has_other_files:
+            raise planes_missing(path, n_planes - n_pages, n_planes)
+        smallest = min(page.imagelength * page.imagewidth * page.samplesperpixel for page in pages)
+        _refuse_planes(prod(image.lengths.values()) // max(smallest, 1), path)
+
+
+def planes_missing(path: str, n_missing: int, n_planes: int) -> InputError:
+    """What to say of a stack of which some planes are not in the file."""
+    return InputError(
+        f"cannot read {path}: {n_missing} of its {n_planes} planes are missing, perhaps in other files that belong to"
+        " it; copy them together, or save it again"
+    )
+
+
+def _refuse_planes(n_planes: float, path: str) -> None:
+    if n_planes > MOST_PLANES:
+        raise InputError(
+            f"cannot read {path}: its metadata declare {n_planes:,.0f} planes, expected at most {MOST_PLANES:,}; save"
+            " it again, with fewer planes per file"
+        )
+
+
+@dataclass(frozen=True)
+class _Image:
+    """lengths: of its axes, by attribute, such as SizeC; first_pages: with which its runs of planes begin."""
+
+    lengths: Mapping[str, int]
+    first_pages: set[int] = field(default_factory=set)
+
+
+class _Ome:
+    """Collects from OME-XML, element by element, what tifffile would make lists of."""
+
+    def __init__(self) -> None:
+        self.images: list[_Image] = []
+        self.has_other_files = False
+        self._depth, self._own, self._listed, self._whole_files = 0, set[str](), 0.0, 0
+
+    def n_listed(self, n_pages: int) -> float:
+        """Planes that are listed by the metadata, where some elements list all of the file."""
+        return self._listed + self._whole_files * n_pages
+
+    def start(self, tag: str, given: Mapping[str, str]) -> None:
+        self._depth += 1
+        if self._depth > MOST_DEPTH:
+            raise ValueError(f"elements inside each other, {MOST_DEPTH} deep")
+        name = tag.rpartition("}")[2]
+        if name == "Pixels":
+            self.images.append(_Image({key: _length(value) for key, value in given.items() if key[:4] == "Size"}))
+        elif name == "TiffData":
+            n_planes = _number(given.get("PlaneCount", given.get("NumPlanes", "1" if "IFD" in given else "0")))
+            self._listed += n_planes
+            self._whole_files += n_planes == 0
+            if self.images:
+                self.images[-1].first_pages.add(_number(given.get("IFD", "0")))
+        elif name == "UUID" and "FileName" in given:
+            self._own.add(given["FileName"])
+            self.has_other_files = len(self._own) > 1
+        elif name[:-1].endswith("Along") and "Start" in given:
+            step = abs(float(given.get("Step", 1)))
+            length = abs(float(given["End"]) - float(given["Start"]))
+            self._listed += length / step if step else inf
+
+    def end(self, tag: str) -> None:
+        self._depth -= 1
+
+    def close(self) -> None:
+        """Called by the parser at the end."""
+
+
+def _number(text: str) -> int:
+    number = int(text) if len(text) < 20 else _LARGE_NUMBER
+    if not 0 <= number < _LARGE_NUMBER:
+        raise ValueError(f"a count of {text[:40]}")
+    return number
+
+
+def _length(text: str) -> int:
+    number = _number(text)
+    if number < 1:
+        raise ValueError("an axis of length 0")
+    return number
+
+
+def _check_micromanager(tiff: Any, path: str) -> None:
+    """tifffile lists every plane that the summary or the largest index declares."""
+    metadata = tiff.micromanager_metadata or {}
+    summary, index = metadata.get("Summary") or {}, metadata.get("IndexMap")
+    if index is None or not len(index):
+        return
+    largest: Iterable[int] = (np.max(index[:, :4], axis=0).astype(np.int64) + 1).tolist()
+    names = ("Channels", "Slices", "Frames", "Positions")
+    declared = (_number(str(summary.get(name, 1))) for name in names)
+    _refuse_planes(prod(map(max, zip(largest, declared, strict=True))), path)

@@ -1,0 +1,213 @@
+"""Zarr, read with care: only regular files, metadata of limited size, chunks that hold what was declared.
+
+Imports zarr, so it is itself imported where a Zarr is read.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+from zarr.abc.codec import BytesBytesCodec
+from zarr.abc.store import ByteRequest, RangeByteRequest, Store, SuffixByteRequest
+from zarr.codecs import ShardingCodec
+from zarr.core.array_spec import ArraySpec
+from zarr.core.buffer import Buffer, BufferPrototype
+from zarr.storage import LocalStore, WrapperStore
+
+from hedgerow.errors import InputError
+from hedgerow.images.decompressing import BOUNDED, decompressed
+from hedgerow.images.limits import METADATA_BYTES, MOST_BYTES
+from hedgerow.images.places import ZARR_METADATA, refuse_longer, refuse_special
+
+# Codecs whose output is as large as their input, or larger by the ratio of two number types.
+OF_EQUAL_SIZE = {
+    *("bytes", "transpose", "shuffle", "delta", "astype", "bitround", "fixedscaleoffset", "quantize", "packbits"),
+    *("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3"),
+}
+MOST_IN_A_SHARD = 2**22  # chunks: the table of a shard has 16 bytes for each
+
+
+def open_local(path: Path) -> Any:
+    """The group or array in a folder."""
+    return open_guarded(LocalStore(path, read_only=True), path)
+
+
+def open_guarded(store: Store, folder: Path | None = None, *, by_range: bool = False) -> Any:
+    """The group or array in a store.
+
+    folder:   where it is, if it is on this machine
+    by_range: ask for no more bytes than a file can have, which not every web server understands
+    """
+    return zarr.open(_Guarded(store, folder, by_range), mode="r", use_consolidated=False)
+
+
+class _Guarded(WrapperStore[Store]):
+    """Reads another store; refuses pipes and devices, and what is larger than it can be.
+
+    by_range:    see `open_guarded`
+    chunk_bytes: the most bytes that a file may have, and what is asked for inside one
+    """
+
+    def __init__(
+        self, store: Store, folder: Path | None, by_range: bool, chunk_bytes: tuple[int, int] = (0, 0)
+    ) -> None:
+        super().__init__(store)
+        self.folder, self.by_range, self.chunk_bytes = folder, by_range, chunk_bytes
+
+    def _with_store(self, store: Store) -> "_Guarded":
+        return _Guarded(store, self.folder, self.by_range, self.chunk_bytes)
+
+    def for_chunks(self, chunk_bytes: tuple[int, int]) -> "_Guarded":
+        """The same store, of which chunks of this size are read."""
+        return _Guarded(self._store, self.folder, self.by_range, chunk_bytes)
+
+    def most_bytes(self, key: str, asked: ByteRequest | None) -> int:
+        """The most bytes that are read at once."""
+        if key.rpartition("/")[2] in ZARR_METADATA:
+            return METADATA_BYTES
+        return self.chunk_bytes[0 if asked is None else 1]
+
+    async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
+        most = self.most_bytes(key, byte_range)
+        if self.folder is not None:
+            refuse_special(self.folder / key, most if byte_range is None else None)
+        if isinstance(byte_range, RangeByteRequest):
+            refuse_longer(key, byte_range.end - byte_range.start, most)
+        if isinstance(byte_range, SuffixByteRequest):
+            refuse_longer(key, byte_range.suffix, most)
+        if byte_range is None and self.by_range:
+            byte_range = RangeByteRequest(0, most + 1)
+        MOST_BYTES.set(most)
+        found = await self._store.get(key, prototype, byte_range)
+        if found is not None:
+            refuse_longer(key, len(found), most)
+        return found
+
+    async def get_partial_values(
+        self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
+    ) -> list[Buffer | None]:
+        return list(await asyncio.gather(*(self.get(key, prototype, asked) for key, asked in key_ranges)))
+
+
+def guarded(array: Any, path: str) -> Any:
+    """The same array, which refuses chunks that are larger than it declares; raises InputError for an array that cannot
+    be read."""
+    _refuse_impossible(array, path)
+    most = _most(array.chunks, array.dtype)
+    change = _bounded_v2 if array.metadata.zarr_format == 2 else _bounded_v3
+    table = 2**6 * _n_in_a_shard(array)
+    limits = (_most(getattr(array, "shards", None) or array.chunks, array.dtype) + table, most + table)
+    place = zarr.storage.StorePath(array.store_path.store.for_chunks(limits), array.store_path.path)
+    return zarr.Array(zarr.AsyncArray(change(array.metadata, most, path), place))
+
+
+def _most(shape: Sequence[int], dtype: np.dtype) -> int:
+    """Bytes of a chunk at any stage: compressed once or twice, it may be a little larger."""
+    return 2 * prod(shape) * dtype.itemsize + 2**16
+
+
+def _n_in_a_shard(array: Any) -> int:
+    shards = getattr(array, "shards", None)
+    return prod(shards) // prod(array.chunks) if shards else 1
+
+
+def _refuse_impossible(array: Any, path: str) -> None:
+    if min(array.shape, default=1) < 1:
+        return  # refused with other images without pixels
+    if min((*array.chunks, *(getattr(array, "shards", None) or ())), default=1) < 1:
+        raise InputError(
+            f"cannot read {path}: it declares chunks of shape {array.chunks}, which hold nothing; save it again"
+        )
+    if _n_in_a_shard(array) > MOST_IN_A_SHARD:
+        raise InputError(
+            f"cannot read {path}: it declares {_n_in_a_shard(array):,} chunks in each file, expected at most"
+            f" {MOST_IN_A_SHARD:,}; save it with larger chunks"
+        )
+
+
+def _refuse_codecs(names: list[str], path: str) -> None:
+    unknown = next((name for name in names if name not in BOUNDED and name not in OF_EQUAL_SIZE), None)
+    if unknown is not None:
+        raise InputError(
+            f"cannot read {path}: it is compressed with {unknown!r}, expected {', '.join(sorted(BOUNDED))} or nothing;"
+            " convert it"
+        )
+
+
+def _bounded_v2(metadata: Any, most: int, path: str) -> Any:
+    """The description of an array of version 2, with codecs that decompress no more than this."""
+
+    def bounded(codec: Any) -> Any:
+        _refuse_codecs([codec.codec_id], path)
+        return _Filter(codec, most) if codec.codec_id in BOUNDED else codec
+
+    filters = tuple(map(bounded, metadata.filters or ()))
+    return replace(metadata, filters=filters, compressor=metadata.compressor and bounded(metadata.compressor))
+
+
+def _bounded_v3(metadata: Any, most: int, path: str) -> Any:
+    """The same of version 3, where each codec is told what it makes."""
+
+    def bounded(codec: Any) -> Any:
+        if isinstance(codec, ShardingCodec):
+            _refuse_codecs([_name(one) for one in codec.index_codecs], path)
+            return replace(codec, codecs=tuple(map(bounded, codec.codecs)))
+        _refuse_codecs([_name(codec)], path)
+        return _Bounded(codec) if _name(codec) in BOUNDED else codec
+
+    return replace(metadata, codecs=tuple(map(bounded, metadata.codecs)))
+
+
+def _name(codec: Any) -> str:
+    name = codec.to_dict()["name"]
+    return str(name).removeprefix("numcodecs.")
+
+
+@dataclass(frozen=True)
+class _Bounded(BytesBytesCodec):
+    """A codec of version 3, which decompresses no more than the chunk declares."""
+
+    inner: Any
+
+    is_fixed_size = False
+
+    def compute_encoded_size(self, _input_byte_length: int, _chunk_spec: ArraySpec) -> int:
+        raise NotImplementedError  # not known of a codec that compresses
+
+    def to_dict(self) -> dict[str, Any]:
+        return dict(self.inner.to_dict())
+
+    def evolve_from_array_spec(self, array_spec: ArraySpec) -> "_Bounded":
+        return _Bounded(self.inner.evolve_from_array_spec(array_spec))
+
+    async def _decode_single(self, chunk_bytes: Buffer, chunk_spec: ArraySpec) -> Buffer:
+        most = _most(chunk_spec.shape, chunk_spec.dtype.to_native_dtype())
+        found = await asyncio.to_thread(decompressed, _name(self.inner), chunk_bytes.to_bytes(), most)
+        return chunk_spec.prototype.buffer.from_bytes(found)
+
+
+@dataclass(frozen=True)
+class _Filter:
+    """A codec of version 2, which decompresses no more than this many bytes."""
+
+    inner: Any
+    most: int
+    codec_id: str = "hedgerow-bounded"
+
+    def decode(self, buf: Any, out: Any = None) -> Any:
+        return decompressed(self.inner.codec_id, bytes(buf), self.most)
+
+    def encode(self, buf: Any) -> Any:
+        return self.inner.encode(buf)
+
+    def get_config(self) -> Any:
+        return self.inner.get_config()
+
+    @classmethod
+    def from_config(cls, config: Any) -> "_Filter":
+        raise NotImplementedError("made of another codec")

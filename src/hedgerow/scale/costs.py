@@ -1,0 +1,49 @@
+"""What reading an image in parts will cost, estimated from its metadata before anything is read."""
+
+from hedgerow import memory
+from hedgerow.errors import InputError
+from hedgerow.images.limits import number_from_environment
+from hedgerow.images.regions import Region
+from hedgerow.scale.lazy_image import LazyImage
+
+MEGAPIXELS = "HEDGEROW_MAX_LARGE_MEGAPIXELS"
+DEFAULT_MEGAPIXELS = 1_000_000
+CHUNKS = "HEDGEROW_MAX_CHUNKS"
+DEFAULT_CHUNKS = 50_000_000
+BLOCKS_IN_MEMORY = 3  # as they are stored, decoded, and in the place where they belong
+_PIXELS_PER_DAY = 86_400 * 1e6  # two levels of 16 trees on the default features, on one core: the order is what counts
+
+
+def refuse_large_blocks(name: str, n_bytes: int, kind: str, remedy: str) -> None:
+    """Raise InputError if chunks, tiles or strips of this size do not fit in memory."""
+    there_is = memory.available()
+    if there_is is not None and BLOCKS_IN_MEMORY * n_bytes > there_is:
+        raise InputError(
+            f"cannot read {name}: it is stored in {kind} of {memory.gigabytes(n_bytes)} each and"
+            f" {memory.gigabytes(there_is)} of memory are available; {remedy}"
+        )
+
+
+def refuse_endless(image: LazyImage, part: Region) -> None:
+    """Raise InputError if a part of an image, all of which will be read, has more pixels or chunks than the limits."""
+    megapixels = part.height * part.width / 1e6
+    limit = number_from_environment(MEGAPIXELS, DEFAULT_MEGAPIXELS, "2e6 for images of two million megapixels")
+    if megapixels > limit:
+        raise InputError(
+            f"cannot read {image.name}: {part.height:,} x {part.width:,} pixels are {megapixels:,.10g} megapixels,"
+            f" about {_days(part)} of work for one core, and more than the limit of {limit:,.10g}; choose a part of it"
+            f" (--region) or a smaller level (--level), or raise the limit by the environment variable {MEGAPIXELS}"
+        )
+    n_chunks = image.n_blocks(part)
+    limit = number_from_environment(CHUNKS, DEFAULT_CHUNKS, "2e8 for images in two hundred million chunks")
+    if n_chunks > limit:
+        raise InputError(
+            f"cannot read {image.name}: it is stored in {n_chunks:,} chunks of {image.chunk[0]:,} x"
+            f" {image.chunk[1]:,} pixels, more than the limit of {limit:,.10g}; save it with larger chunks, or raise"
+            f" the limit by the environment variable {CHUNKS}"
+        )
+
+
+def _days(part: Region) -> str:
+    days = part.height * part.width / _PIXELS_PER_DAY
+    return f"{days / 365:,.2g} years" if days > 730 else f"{days:,.1f} days"

@@ -1,0 +1,57 @@
+"""Requests to web servers: to no other host than the one that was named, and no answer longer than was asked for.
+
+Imports aiohttp, so it is itself imported where an address is read.
+"""
+
+import re
+from types import SimpleNamespace
+from typing import Any
+
+import aiohttp
+from yarl import URL
+
+from hedgerow.errors import InputError
+from hedgerow.files import megabytes
+from hedgerow.images.limits import MOST_BYTES
+
+_RANGE = re.compile(r"bytes=([0-9]+)-([0-9]+)")
+
+
+async def session(**options: Any) -> aiohttp.ClientSession:
+    """As fsspec asks for it."""
+    trace = aiohttp.TraceConfig()
+    trace.on_request_redirect.append(_refuse_other_host)
+    return aiohttp.ClientSession(response_class=_Limited, trace_configs=[trace], **options)
+
+
+async def _refuse_other_host(
+    asking: aiohttp.ClientSession, context: SimpleNamespace, given: aiohttp.TraceRequestRedirectParams
+) -> None:
+    """Before a redirect is followed."""
+    there = given.url.join(URL(given.response.headers.get("Location", "")))
+    is_safer = given.url.scheme == "http" and there.scheme == "https" and there.is_default_port()
+    if there.host != given.url.host or (there.origin() != given.url.origin() and not is_safer):
+        raise InputError(
+            f"cannot read {given.url}: its server sends readers on to another host, {there.origin()}, where Hedgerow"
+            " does not follow; give the address there, if you trust it"
+        )
+
+
+class _Limited(aiohttp.ClientResponse):
+    """An answer of which no more is read than was asked for, whatever the server sends."""
+
+    async def read(self) -> bytes:
+        if self._body is None:
+            asked = _RANGE.fullmatch(self.request_info.headers.get("Range", ""))
+            most = int(asked[2]) - int(asked[1]) + 1 if asked else MOST_BYTES.get()
+            found = bytearray()
+            async for part in self.content.iter_any():
+                found += part
+                if len(found) > most:
+                    self.close()
+                    raise InputError(
+                        f"cannot read {self.url}: its server sends more than the {megabytes(most)} that it can have;"
+                        " check the address, or copy the image first"
+                    )
+            self._body = bytes(found)
+        return self._body

@@ -1,0 +1,144 @@
+"""TIFF metadata that declare more than the file holds: refused before lists are made of it."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+import tifffile
+
+from hedgerow.errors import InputError
+from hedgerow.images.reading import read_image, what_was_read
+from hedgerow.images.tiff_metadata import MOST_PLANES, MOST_TEXT
+from hedgerow.scale.lazy_image import Wanted
+from hedgerow.scale.opening import open_image
+from helpers.refusals import assert_one_sentence
+
+BIG = 10**8
+PLANES = np.arange(2 * 8 * 9, dtype=np.uint8).reshape(2, 8, 9)
+READS = (read_image, what_was_read, lambda path: open_image(Wanted(str(path))))
+
+
+def ome(path, change, planes=PLANES):
+    """An OME-TIFF of two planes whose metadata were changed."""
+    tifffile.imwrite(path, planes, ome=True, metadata={"axes": "CYX"}, photometric="minisblack")
+    tifffile.tiffcomment(path, change(tifffile.tiffcomment(path)).encode())
+    return path
+
+
+def plain(path, description, **options):
+    tifffile.imwrite(path, PLANES, metadata=None, description=description, photometric="minisblack", **options)
+    return path
+
+
+def refused(path, *words):
+    for read in READS:
+        tracemalloc.start()
+        try:
+            with pytest.raises(InputError) as problem:
+                read(path)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert peak < 20e6
+        assert_one_sentence(problem, f"cannot read {path}: ", *words)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ('SizeC="2"', f'SizeC="{BIG}"', "99999998 of its 100000000 planes are missing"),
+        ('SizeT="1"', f'SizeT="{BIG}"', "199999998 of its 200000000 planes are missing"),
+        ('SizeX="9"', f'SizeX="{BIG}"', "declare 22,222,222 planes, expected at most 1,000,000"),
+        ('PlaneCount="2"', f'PlaneCount="{BIG}"', "declare 100,000,000 planes"),
+        ("<TiffData ", '<TiffData PlaneCount="50000"/>' * 1000 + "<TiffData ", "declare 50,000,002 planes"),
+        ('SizeC="2"', 'SizeC="-2"', "its OME metadata are damaged (a count of -2)"),
+        ('SizeC="2"', 'SizeC="0"', "its OME metadata are damaged (an axis of length 0)"),
+        ('SizeC="2"', f'SizeC="{"9" * 5000}"', "its OME metadata are damaged (a count of 999"),
+        ("</OME>", "<a>" * 10**5 + "</a>" * 10**5 + "</OME>", "elements inside each other, 100 deep"),
+        ("</OME>", "</b></OME>", "its OME metadata are damaged (mismatched tag"),
+    ],
+    ids=["channels", "times", "columns", "count", "runs", "negative", "zero", "digits", "deep", "broken"],
+)
+def test_ome_metadata_that_declare_too_much(tmp_path, before, after, words):
+    refused(ome(tmp_path / "a.ome.tif", lambda text: text.replace(before, after)), words)
+
+
+def test_planes_said_to_be_in_other_files_are_limited_too(tmp_path):
+    def change(text):
+        parts = "".join(
+            f'<TiffData FirstC="{i}" IFD="0" PlaneCount="1"><UUID FileName="{i}.tif">urn:uuid:{i}</UUID></TiffData>'
+            for i in range(3)
+        )
+        return text.replace('SizeC="2"', f'SizeC="{BIG}"').replace("<TiffData ", f"{parts}<TiffData ", 1)
+
+    refused(ome(tmp_path / "a.ome.tif", change), "declare 100,000,000 planes")
+
+
+def test_entities_are_not_expanded(tmp_path):
+    """Ten of them, each ten of the last one, are ten thousand million letters."""
+    entities = '<!ENTITY a "aaaaaaaaaa">' + "".join(
+        f'<!ENTITY {chr(98 + i)} "{f"&{chr(97 + i)};" * 10}">' for i in range(9)
+    )
+
+    def change(text):
+        return text.replace("<OME", f"<!DOCTYPE x [{entities}]><OME", 1).replace("</OME>", "<x>&j;</x></OME>")
+
+    refused(ome(tmp_path / "a.ome.tif", change), "its OME metadata define entities")
+
+
+@pytest.mark.parametrize("given", ['End="1e9" Step="1"', 'End="1" Step="1e-9"', 'End="1" Step="0"'])
+def test_lengths_of_further_axes(tmp_path, given):
+    inner = f'<ModuloAlongZ Type="lifetime" Start="0" {given}/>'
+    value = f'<XMLAnnotation ID="a" Namespace="x/modulo"><Value><Modulo>{inner}</Modulo></Value></XMLAnnotation>'
+    added = f"<StructuredAnnotations>{value}</StructuredAnnotations></OME>"
+    refused(ome(tmp_path / "a.ome.tif", lambda text: text.replace("</OME>", added)), "planes, expected at most")
+
+
+@pytest.mark.parametrize("count", ["images", "channels", "slices", "frames"])
+@pytest.mark.parametrize("options", [{}, {"compression": "zlib"}], ids=str)
+def test_imagej_metadata_that_declare_too_much(tmp_path, count, options):
+    refused(plain(tmp_path / "a.tif", f"ImageJ=1.53\nimages={BIG}\n{count}={BIG}\n", **options))
+
+
+@pytest.mark.parametrize("options", [{}, {"compression": "zlib"}], ids=str)
+@pytest.mark.parametrize(
+    "description",
+    [
+        f'{{"shape": [{BIG}, 8, 9]}}',
+        f'{{"shape": [{BIG}, 1, 8, 9], "axes": "ZCYX", "truncated": true}}',
+        f'{{"shape": [{"1," * 10**5} 8, 9]}}',
+        f'{{"shape": {"[" * 10**5}{"]" * 10**5}}}',
+    ],
+    ids=["pages", "truncated", "axes", "deep"],
+)
+def test_shapes_that_declare_too_much(tmp_path, description, options):
+    refused(plain(tmp_path / "a.tif", description, **options))
+
+
+def test_metadata_of_an_absurd_length(tmp_path):
+    path = plain(tmp_path / "a.tif", "x" * 100)
+    with open(path, "r+b") as file:
+        file.truncate(10**9)  # a hole, which takes no space
+    with tifffile.TiffFile(path, mode="r+") as tiff:
+        tag = tiff.pages.first.tags["ImageDescription"]
+        offset = tag.offset
+    with open(path, "r+b") as file:
+        file.seek(offset + 4)
+        file.write((MOST_TEXT + 1).to_bytes(4, "little"))
+    with pytest.raises(InputError) as problem:
+        read_image(path)
+    assert_one_sentence(problem, f"its metadata have {MOST_TEXT + 1:,} bytes")
+
+
+def test_honest_metadata_are_believed(tmp_path):
+    tifffile.imwrite(tmp_path / "a.ome.tif", PLANES, ome=True, metadata={"axes": "CYX"}, photometric="minisblack")
+    np.testing.assert_array_equal(read_image(tmp_path / "a.ome.tif"), np.moveaxis(PLANES, 0, -1))
+    colour = np.zeros((4, 16, 16, 3), np.uint8)
+    tifffile.imwrite(tmp_path / "b.ome.tif", colour, ome=True, metadata={"axes": "ZYXS"}, photometric="rgb")
+    assert read_image(tmp_path / "b.ome.tif", 2).shape == (16, 16, 3)
+    with tifffile.TiffWriter(tmp_path / "c.ome.tif", ome=True) as tiff:  # the first image is the smaller one
+        for side in (8, 3000):
+            tiff.write(np.zeros((2, side, side), np.uint8), metadata={"axes": "CYX"}, photometric="minisblack")
+    assert MOST_PLANES > 100_000
+    with pytest.raises(InputError, match="expected one image"):
+        read_image(tmp_path / "c.ome.tif")

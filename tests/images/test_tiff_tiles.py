@@ -1,0 +1,114 @@
+"""Tiles of a TIFF that are pictures of their own, and declare more pixels than the tile has."""
+
+import imagecodecs
+import numpy as np
+import pytest
+import tifffile
+
+from hedgerow.errors import InputError
+from hedgerow.images import tiff_tiles
+from hedgerow.images.reading import opened, read_image
+from hedgerow.images.tiff_tiles import bound_decoding
+from hedgerow.scale.lazy_image import Wanted
+from hedgerow.scale.opening import open_image
+from helpers.files import random_array
+from helpers.refusals import assert_one_sentence
+
+IMAGE = random_array((100, 130), "uint8")
+COLOUR = random_array((100, 130, 3), "uint8")
+LARGE = np.zeros((900, 1000), np.uint8)
+ENCODERS = {
+    "jpeg": imagecodecs.jpeg8_encode,
+    "jpeg2000": lambda image: imagecodecs.jpeg2k_encode(image, level=0),
+    "png": imagecodecs.png_encode,
+    "webp": lambda image: imagecodecs.webp_encode(np.repeat(image[..., None], 3, 2), lossless=True),
+}
+KINDS = {**ENCODERS, "webp, lossy": lambda image: imagecodecs.webp_encode(np.repeat(image[..., None], 3, 2))}
+
+
+def whole(path):
+    return read_image(path)
+
+
+def lazily(path):
+    image = open_image(Wanted(str(path)))
+    return image.read(image.whole)
+
+
+def by_array(path):
+    """As the page to paint on reads it."""
+    with opened(path, "picture") as stored:
+        return np.asarray(stored.lazy()[:])
+
+
+READS = [whole, lazily, by_array]
+
+
+def write(path, kind, side, picture):
+    """A TIFF of one tile that says it has this side, whose content is the picture."""
+    colour = kind.startswith("webp")
+    tifffile.imwrite(
+        path, iter([KINDS[kind](picture)]), shape=(side, side, 3) if colour else (side, side), dtype="u1",
+        tile=(side, side), compression=kind.partition(",")[0], photometric="rgb" if colour else "minisblack",
+        metadata=None,
+    )  # fmt: skip
+    return path
+
+
+@pytest.mark.parametrize("read", READS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_picture_larger_than_its_tile_is_not_decoded(tmp_path, read, kind, monkeypatch):
+    path = write(tmp_path / "a.tif", kind, 64, LARGE)
+    decoded, real = [], tiff_tiles._Bounded.__call__
+
+    def watched(self, data, *given, **options):
+        self.decode = lambda *ignored, **more: decoded.append(1)
+        return real(self, data, *given, **options)
+
+    monkeypatch.setattr(tiff_tiles._Bounded, "__call__", watched)
+    with pytest.raises((InputError, ValueError)) as problem:
+        read(path)
+    assert_one_sentence(problem, "a picture of 900 x 1,000 pixels, too large")
+    assert not decoded
+
+
+@pytest.mark.parametrize("read", READS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_picture_that_fits_is_decoded(tmp_path, read, kind):
+    found = np.asarray(read(write(tmp_path / "a.tif", kind, 64, np.full((64, 64), 90, np.uint8))))
+    assert found.size == 64 * 64 * (3 if kind.startswith("webp") else 1)
+    assert abs(found.astype(int) - 90).max() < 6
+
+
+@pytest.mark.parametrize("read", READS)
+@pytest.mark.parametrize("compression", ["jpeg", "jpeg2000", "png", "zlib", "lzw"])
+def test_what_tifffile_writes_is_read(tmp_path, read, compression):
+    for name, image in (("a.tif", IMAGE), ("b.tif", COLOUR)):
+        photometric = "rgb" if image.ndim == 3 else "minisblack"
+        tifffile.imwrite(
+            tmp_path / name, image, tile=(64, 64), compression=compression, metadata=None, photometric=photometric
+        )
+        assert np.asarray(read(tmp_path / name)).size == image.size
+
+
+@pytest.mark.parametrize("read", READS)
+def test_a_strip_with_more_bytes_than_it_can_have(tmp_path, read):
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, IMAGE, rowsperstrip=10, compression="zlib", metadata=None, photometric="minisblack")
+    with open(path, "r+b") as file:
+        file.truncate(10**8)  # a hole, which takes no space
+    with tifffile.TiffFile(path, mode="r+") as tiff:
+        counts = tiff.pages.first.tags["StripByteCounts"]
+        counts.overwrite([9 * 10**7, *counts.value[1:]], dtype="I")
+    with pytest.raises((InputError, ValueError)) as problem:
+        read(path)
+    assert_one_sentence(problem, "90.00 MB", "should have at most 68.1 kB")
+
+
+def test_a_page_is_bounded_once(tmp_path):
+    with tifffile.TiffFile(write(tmp_path / "a.tif", "png", 64, LARGE)) as tiff:
+        page = tiff.pages.first
+        bound_decoding(page)
+        once = page.decode
+        bound_decoding(page)
+        assert page.decode is once
