@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hedgerow.images.label_files import read_labels
-from hedgerow.written import is_ours
+from hedgerow.overwrite_guard import is_ours
 from helpers.files import listing, unchanged, write
 from helpers.refusals import assert_refused
 

@@ -189,7 +189,7 @@ def test_what_was_scored_before_an_interruption_is_kept(tiny, tmp_path, monkeypa
     ]
     assert not list((tmp_path / "out" / "models").glob("*.checkpoint")), "the network is safe"
     begun = tmp_path / "out" / "begun" / "own-0.json"
-    kept = json.loads(begun.read_text())
+    kept = json.loads(begun.read_text())["rows"]
     assert list(kept) == ["DF", "mapped", "relaxed", "ConvNet", "MB1", "MB2"]
     monkeypatch.setattr(bench, "refine_labelled", lambda *_, **__: pytest.fail("refined again"))
     resumed = run(tmp_path / "out", parts=["own"])
@@ -213,8 +213,9 @@ def test_the_report_of_many_images_is_of_some_of_them_and_says_so(tiny, tmp_path
 def test_with_the_network_gone_all_that_was_made_of_it_is_made_again(tiny, tmp_path):
     run_until("scoring fitted", tmp_path / "out", ["own"])
     begun = tmp_path / "out" / "begun" / "own-0.json"
-    rows = {name: {**row, "mark": "old"} for name, row in json.loads(begun.read_text()).items()}
-    begun.write_text(json.dumps(rows))
+    content = json.loads(begun.read_text())
+    rows = {name: {**row, "mark": "old"} for name, row in content["rows"].items()}
+    begun.write_text(json.dumps({**content, "rows": rows}))
     (tmp_path / "out" / "models" / "own-ConvNet-0.hedge").unlink()
     found = run(tmp_path / "out", parts=["own"])
     assert [row["model"] for row in found["rows"] if "mark" in row] == ["DF", "mapped", "relaxed"]

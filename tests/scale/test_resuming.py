@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -90,7 +91,7 @@ def test_if_one_of_the_results_is_gone_all_begin_anew(there, stack, monkeypatch)
         stopping_after(3, patch)
         with pytest.raises(Stopped):
             hr.predict_large(stack, there, "a.ome.zarr", **OPTIONS)
-    ome_zarr_out.remove("a_confidence.ome.zarr")
+    shutil.rmtree("a_confidence.ome.zarr")
     assert hr.predict_large(stack, there, "a.ome.zarr", **OPTIONS).n_resumed == 0
     assert levels_of("a_confidence.ome.zarr")[0].min() > 0
 

@@ -17,9 +17,9 @@ from hedgerow.images.pairing import FilesSpec, pair_files
 from hedgerow.images.reading import Pages
 from hedgerow.io import model_file
 from hedgerow.jobs.inputs import Say, checked_output, files_of, read_for, say_what_was_read, unsaid
+from hedgerow.overwrite_guard import is_state, remove_state
 from hedgerow.predict.devices import check_device
 from hedgerow.progress import Report
-from hedgerow.written import is_ours
 
 if TYPE_CHECKING:
     from hedgerow.network.stacknet import StackNet
@@ -81,14 +81,14 @@ def refine(
     pairs = pair_files(images, labels)
     held_pairs = [] if validation is None else pair_files(*validation)
     output = checked_output(output, [model, *files_of([*pairs, *held_pairs]), *keep], overwrite=overwrite)
-    checkpoint = _checkpoint_of(output, restart)
+    checkpoint = _checkpoint_of(output)
     say_what_was_read([pair.image for pair in pairs], loaded.features.layout, pages, say)
     labelled = read_for(loaded, pairs, unlabelled, pages)
     held = None if validation is None else read_for(loaded, held_pairs, unlabelled, pages)
     net = _network(loaded, model, split, sharpness)
     say(f"network of {len(net.layers()) - 1} hidden layers, {net.split} splits; sharpness {_sharpness(net)}")
     if restart:
-        checkpoint.unlink(missing_ok=True)
+        remove_state(checkpoint)
     try:
         refined = refine_labelled(
             net.to(together.own_device(device)), labelled, config, validation=held, checkpoint=checkpoint,
@@ -100,13 +100,13 @@ def refine(
     return Refined(refined, _save(refined, output, checkpoint))
 
 
-def _checkpoint_of(output: Path, restart: bool) -> Path:
+def _checkpoint_of(output: Path) -> Path:
     """Where the state of the run is kept; raises InputError if something else has that name."""
     checkpoint = output.with_name(output.name + ".checkpoint")
     if os.path.lexists(checkpoint) and not checkpoint.is_file():
         raise InputError(f"{checkpoint} would keep the state of the run, but is no file; move it, or write elsewhere.")
-    if restart and checkpoint.exists() and not is_ours(checkpoint):
-        raise InputError(f"{checkpoint} is not a checkpoint of Hedgerow, so it is not removed; move it away first.")
+    if os.path.lexists(checkpoint) and not is_state(checkpoint):
+        raise InputError(f"{checkpoint} is not a checkpoint of Hedgerow, so it stays; move it away first.")
     return checkpoint
 
 
@@ -138,5 +138,5 @@ def _save(net: StackNet, output: Path, checkpoint: Path) -> int:
     if not together.is_first():
         return 0
     n_bytes = model_file.save(net, output)
-    checkpoint.unlink(missing_ok=True)
+    remove_state(checkpoint)
     return n_bytes

@@ -15,11 +15,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hedgerow.errors import InputError
+from hedgerow.errors import InputError, one_path
 from hedgerow.files import atomic_path, make_folder, one_line
 from hedgerow.images.arrays import UNLABELLED_INDEX as UNPAINTED
 from hedgerow.images.legend import Legend
 from hedgerow.images.regions import Region
+from hedgerow.overwrite_guard import lies_in
 from hedgerow.paint.image_files import ImageFile
 from hedgerow.paint.journal import Entry, Journal
 from hedgerow.paint.labels import Change, Labels, Masks
@@ -28,6 +29,7 @@ from hedgerow.paint.messages import MAX_CLASSES, MAX_FILL, Refused
 from hedgerow.paint.raster import covered
 
 VERSION = 1
+LABELS, EXPORTS = "labels", "exports"  # folders in that of a project, into which the page writes
 # Told apart by people with any kind of colour vision, after Paul Tol's "bright" and "muted" schemes.
 COLOURS = (
     *("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#332288"),
@@ -64,6 +66,7 @@ class Project:
     """An open project. Its methods may be called by several threads; those that read labels must hold `lock`."""
 
     def __init__(self, folder: Path, images: Sequence[ImageFile]) -> None:
+        _check_place(folder, images)
         make_folder(folder)
         self.folder = folder
         self.held = Lock(folder / "lock")
@@ -278,11 +281,24 @@ def hull(regions: Any) -> Region | None:
     )
 
 
+def _check_place(folder: Path, images: Sequence[ImageFile]) -> None:
+    """Refuse a folder in which the page would write among the images."""
+    for part, what in ((LABELS, "label maps"), (EXPORTS, "what it exports")):
+        inside = next((image for image in images if lies_in(image.path, folder / part)), None)
+        if inside is not None:
+            raise InputError(
+                f"{one_path(inside.path)} lies in {folder / part}, into which the page writes {what}; give another "
+                "project folder (--project), or move the images."
+            )
+
+
 def _read_classes(path: Path) -> list[Class]:
     if not path.exists():
         return [Class(0, "background", COLOURS[0]), Class(1, "object", COLOURS[1])]
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(content, dict) or "hedgerow" not in content:
+            raise InputError(f"{path} is not of a project of Hedgerow; give another project folder (--project).")
         if content["version"] > VERSION:
             raise InputError(f"{path} was written by a newer version of Hedgerow; update this one.")
         return [Class(**one) for one in content["classes"]]

@@ -6,11 +6,11 @@ import os
 import numpy as np
 import pytest
 
-from hedgerow import written
+from hedgerow import overwrite_guard
 from hedgerow.errors import InputError
 from hedgerow.files import write_text
 from hedgerow.images.writing import write_labels, write_planes
-from hedgerow.written import check_overwriting, is_ours
+from hedgerow.overwrite_guard import check_overwriting, is_ours
 from helpers.refusals import assert_one_sentence
 
 
@@ -91,8 +91,8 @@ def test_the_list_of_a_folder_does_not_grow_for_ever(tmp_path):
     write_text(first, "first")
     for i in range(100):
         write_text(second, str(i))
-    lines = written._list_of(tmp_path).read_text().splitlines()
-    assert len(lines) <= 2 * 2 + written._SPARE + 1
+    lines = overwrite_guard._list_of(tmp_path).read_text().splitlines()
+    assert len(lines) <= 2 * 2 + overwrite_guard._SPARE_LINES + 1
     assert is_ours(first)
     assert is_ours(second)
 
@@ -101,7 +101,7 @@ def test_a_disk_that_is_full_of_notes_is_full(tmp_path, monkeypatch):
     def refuse(listed, folder):
         raise OSError(problem, "refused")
 
-    monkeypatch.setattr(written, "_forget_older", refuse)
+    monkeypatch.setattr(overwrite_guard, "_forget_older", refuse)
     problem = errno.ENOSPC
     with pytest.raises(InputError, match="cannot write"):
         write_text(tmp_path / "a.txt", "text")
@@ -114,7 +114,7 @@ def test_a_disk_that_is_full_of_notes_is_full(tmp_path, monkeypatch):
 def test_what_killed_runs_noted_and_never_wrote_makes_no_file_foreign(tmp_path):
     write_text(tmp_path / "a.txt", "whole")
     other = tmp_path / "half"
-    for number in range(3 * written._SPARE):
+    for number in range(3 * overwrite_guard._SPARE_LINES):
         other.write_text("x" * number)
-        written.remember(other, tmp_path / "a.txt")  # and then the run was killed
+        overwrite_guard.note_written(other, tmp_path / "a.txt")  # and then the run was killed
     assert is_ours(tmp_path / "a.txt")
