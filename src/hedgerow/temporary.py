@@ -31,13 +31,17 @@ def temporary_file(folder: Path, n_bytes: int) -> Iterator[Path]:
     path = temporary_in(folder)
     try:
         with open(path, "wb") as file:
-            if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(file.fileno(), 0, n_bytes)
-            else:
-                file.truncate(n_bytes)
+            _reserve(file.fileno(), n_bytes)
         yield path
     finally:
         remove(path)
+
+
+def _reserve(file: int, n_bytes: int) -> None:
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file, 0, n_bytes)
+    else:
+        os.truncate(file, n_bytes)
 
 
 @contextmanager

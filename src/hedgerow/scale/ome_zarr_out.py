@@ -1,6 +1,5 @@
 """Results as OME-Zarr 0.5: sharded arrays with a nearest-neighbour pyramid; the metadata come last."""
 
-import os
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -12,7 +11,7 @@ from hedgerow.errors import InputError
 from hedgerow.files import flush
 from hedgerow.images.legend import Legend
 from hedgerow.images.pixel_size import PixelSize
-from hedgerow.images.places import is_zarr_folder
+from hedgerow.images.places import has_zarr_metadata
 from hedgerow.images.regions import Region
 from hedgerow.overwrite_guard import ELSEWHERE, check_removable, remove_folder
 from hedgerow.scale.markers import MARK, Markers
@@ -165,7 +164,7 @@ def check_result_removable(result: Result, overwrite: bool) -> None:
     """Refuse to remove what is not ours in the place of a result; `overwrite`: a Zarr folder of that name may go."""
     store = result.store
     if not is_remote(store):
-        check_removable(_folder(store), MARK, _is_asked(result, overwrite))
+        check_removable(Path(store), MARK, _is_asked(result, overwrite))
     elif not overwrite and is_there(store) and not Markers(store).are_there():
         raise InputError(f"{store} would be overwritten; {ELSEWHERE}")
 
@@ -175,7 +174,7 @@ def remove(result: Result, overwrite: bool = False) -> None:
     check_result_removable(result, overwrite)
     store = result.store
     if not is_remote(store):
-        remove_folder(_folder(store), MARK, _is_asked(result, overwrite))
+        remove_folder(Path(store), MARK, _is_asked(result, overwrite))
         return
     system, inside = file_system(store)
     system.invalidate_cache()
@@ -183,11 +182,6 @@ def remove(result: Result, overwrite: bool = False) -> None:
         system.rm(inside, recursive=True)
 
 
-def _folder(store: str) -> Path:
-    """What a link points to is replaced, and the link stays."""
-    return Path(os.path.realpath(store))
-
-
 def _is_asked(result: Result, overwrite: bool) -> bool:
     """Whether the user asked to overwrite this very folder: not that beside a TIFF, nor anything but an image."""
-    return overwrite and not result.is_tiff and is_zarr_folder(_folder(result.store))
+    return overwrite and not result.is_tiff and has_zarr_metadata(result.store)

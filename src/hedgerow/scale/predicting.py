@@ -157,7 +157,8 @@ def _check_places(results: Sequence[Result], inputs: Sequence[str], overwrite: b
             if _overlap(absolute(one.path), absolute(read)):
                 raise InputError(f"{one.path} would be overwritten, but {read} is to be read; choose another name.")
     # An unfinished folder is ours, and gone on with or refused later.
-    left = [one for one in results if one.is_tiff or not Markers(one.store).are_there()]
+    begun = [Markers(one.store).read_record() is not None or Markers(one.store).are_there() for one in results]
+    left = [one for one, is_begun in zip(results, begun, strict=True) if one.is_tiff or not is_begun]
     local = [Path(one.path) for one in left if not is_remote(one.path)]
     check_overwriting(local, [one for one in inputs if not is_remote(one)], overwrite)
     for one in left:  # on another machine nobody remembers who wrote what
