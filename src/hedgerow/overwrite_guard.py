@@ -20,6 +20,7 @@ from hedgerow.errors import InputError, one_path
 from hedgerow.temporary import temporary_in
 
 _MODEL = re.compile(rb'.{8}\{"__metadata__":\{"hedgerow', re.DOTALL)  # models and checkpoints, after 8 bytes of length
+_CHECKPOINT = re.compile(rb'.{8}\{"__metadata__":\{"hedgerow-refinement"', re.DOTALL)
 _DOCUMENT = re.compile(rb'\s*\{\s*"hedgerow"\s*:')  # JSON of ours, such as the note on a run
 _DIGEST = re.compile(rb"[0-9a-f]{64}\s*\Z")  # of a run
 _LAYERS = re.compile(
@@ -101,6 +102,11 @@ def is_state(path: Path) -> bool:
     on a run, cached features."""
     head = b"" if path.is_symlink() else _first_bytes(path)
     return any(kind.match(head) for kind in (_MODEL, _DOCUMENT, _DIGEST, _LAYERS))
+
+
+def is_checkpoint(path: Path) -> bool:
+    """Whether this is a file, not a link, that begins like the state of a refinement."""
+    return not path.is_symlink() and bool(_CHECKPOINT.match(_first_bytes(path)))
 
 
 def check_overwriting(

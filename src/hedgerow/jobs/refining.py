@@ -17,7 +17,7 @@ from hedgerow.images.pairing import FilesSpec, pair_files
 from hedgerow.images.reading import Pages
 from hedgerow.io import model_file
 from hedgerow.jobs.inputs import Say, checked_output, files_of, read_for, say_what_was_read, unsaid
-from hedgerow.overwrite_guard import is_state, remove_state
+from hedgerow.overwrite_guard import is_checkpoint, remove_state
 from hedgerow.predict.devices import check_device
 from hedgerow.progress import Report
 
@@ -105,7 +105,7 @@ def _checkpoint_of(output: Path) -> Path:
     checkpoint = output.with_name(output.name + ".checkpoint")
     if os.path.lexists(checkpoint) and not checkpoint.is_file():
         raise InputError(f"{checkpoint} would keep the state of the run, but is no file; move it, or write elsewhere.")
-    if os.path.lexists(checkpoint) and not is_state(checkpoint):
+    if os.path.lexists(checkpoint) and not is_checkpoint(checkpoint):
         raise InputError(f"{checkpoint} is not a checkpoint of Hedgerow, so it stays; move it away first.")
     return checkpoint
 
