@@ -121,12 +121,16 @@ def check_overwriting(
 
     done, remedy: what would be done to the files, and what to do instead; empty: give another name, or --overwrite
     """
-    outputs = list(outputs)
-    read = {_identity(Path(path)) for path in inputs}
+    outputs, paths = list(outputs), [Path(path) for path in inputs]
+    read, instead = {_identity(path) for path in paths}, remedy or "choose another name."
     taken = [path for path in outputs if _identity(path) in read]
     if taken:
-        instead = remedy or "choose another name."
         raise InputError(f"{_first(taken)} would be {done}, but is one of the files to read; {instead}")
+    folders = [path for path in paths if path.is_dir()]  # images in Zarr
+    changed = [path for path in outputs if any(lies_in(path, folder) for folder in folders)]
+    replaced = [path for path in outputs if path.is_dir() and any(lies_in(one, path) for one in paths)]
+    if changed or replaced:
+        raise InputError(f"{_first(changed or replaced)} and a file to read lie in one another; {instead}")
     if overwrite:
         return
     listed = {folder: _lines(folder) for folder in {path.parent for path in outputs}}
@@ -136,9 +140,10 @@ def check_overwriting(
         if path.exists() and _line(path, path.name) not in listed[path.parent] and not is_ours(path)
     ]
     if foreign:
-        who, instead = "this page" if _writer.get() else "Hedgerow", remedy or ELSEWHERE
+        who = "this page" if _writer.get() else "Hedgerow"
         raise InputError(
-            f"{_first(foreign)} would be {done}, but {who} did not write it, or it was changed since; {instead}"
+            f"{_first(foreign)} would be {done}, but {who} did not write it, or it was changed since; "
+            f"{remedy or ELSEWHERE}"
         )
 
 

@@ -14,7 +14,7 @@ from hedgerow.images.label_files import read_labels
 from hedgerow.progress import silent
 from hedgerow.report.curve_figure import line_figure
 from helpers.efforts import make_small
-from helpers.files import write
+from helpers.files import listing, write
 from helpers.refinements import Stopped
 from helpers.refusals import assert_one_sentence, assert_refused
 
@@ -249,6 +249,19 @@ def test_a_folder_belongs_to_one_experiment(tiny, tmp_path, monkeypatch):
     with pytest.raises(hr.InputError) as problem:
         run(tmp_path / "out", parts=["unet"])
     assert_one_sentence(problem, tmp_path / "out", "other settings", "another folder")
+
+
+@pytest.mark.parametrize(
+    "name", ["experiment.txt", "models/own-ConvNet-0.hedge", "begun/notes.txt", "parts/own-0.json"]
+)
+def test_an_experiment_keeps_out_of_a_folder_with_files_of_others(tiny, tmp_path, name):
+    theirs = tmp_path / "out" / name
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text("by hand")
+    with pytest.raises(hr.InputError) as problem:
+        run(tmp_path / "out", parts=["unet"])
+    assert_one_sentence(problem, tmp_path / "out", "another folder")
+    assert listing(tmp_path / "out") == {name: b"by hand"}
 
 
 @pytest.mark.parametrize(
