@@ -29,6 +29,7 @@ from hedgerow.network.mapback import fitted_votes, leaf_means
 from hedgerow.network.mapping import to_convnet, to_forest
 from hedgerow.network.stacknet import StackNet
 from hedgerow.network.vote_fit import FitSamples
+from hedgerow.overwrite_guard import remove_state
 from hedgerow.predict.tiling import predict_indices
 from hedgerow.progress import Report
 from hedgerow.refinement.loop import refine_labelled
@@ -66,8 +67,13 @@ class Bench:
     def known_rows(self, part: str) -> dict[str, Row]:
         """By model, those that an interrupted run has left; not of models whose file is gone."""
         path = self.begun_path(part)
-        rows: dict[str, Row] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        content = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        rows: dict[str, Row] = content.get("rows", {})
         return {name: row for name, row in rows.items() if "bytes" not in row or self.model_path(part, name).exists()}
+
+    def write_rows(self, part: str, rows: dict[str, Row]) -> None:
+        """Keep the rows of a part that is not done yet, in a file that shows that it may be removed."""
+        write_json(self.begun_path(part), {"hedgerow": "a part of an experiment", "rows": rows})
 
     def score(
         self, part: str, name: str, make: Callable[[], Made], beside: Callable[[], Found] | None = None, **more: Any
@@ -80,7 +86,7 @@ class Bench:
         if name not in known:
             model, seconds = make()
             known[name] = self._row(part, name, model, seconds, beside, **more)
-            write_json(self.begun_path(part), known)
+            self.write_rows(part, known)
         return known[name]
 
     def _row(
@@ -145,7 +151,7 @@ class Bench:
         if name not in known:
             # What was made of another network, whose file is gone, is made again.
             others = {other: row for other, row in known.items() if "refine_seconds" not in row}
-            write_json(self.begun_path(part), others)
+            self.write_rows(part, others)
             notes: dict[str, Any] = {"resumed": True} if checkpoint.exists() else {}
             start, settings = time.perf_counter(), replace(config, seed=self.seed)
             # Of the images that the forests were grown on, these are kept from the refinement.
@@ -162,7 +168,7 @@ class Bench:
             notes["refine_seconds"] = time.perf_counter() - start
             seconds = grown + notes["refine_seconds"]
             known[name] = self.score(part, name, lambda: (refined, seconds), **notes, **more)
-        checkpoint.unlink(missing_ok=True)  # the network is safe
+        remove_state(checkpoint)  # the network is safe
         return known[name]
 
     def all_models(

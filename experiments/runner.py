@@ -22,10 +22,12 @@ from hedgerow.config import AugmentConfig, RefineConfig
 from hedgerow.errors import InputError
 from hedgerow.files import fingerprint, make_folder, write_text
 from hedgerow.images.labelled import LabelledSet
+from hedgerow.overwrite_guard import check_overwriting, remove_state
 from hedgerow.predict.devices import check_device
 from hedgerow.progress import Report, reporting
 from hedgerow.report.words import versions
-from hedgerow.written import check_overwriting
+
+ROOMS = ("begun", "parts", "models")  # folders in that of an experiment, whose files are all its own
 
 
 def run_experiment(
@@ -77,7 +79,7 @@ def run_experiment(
     check_overwriting([folder / name for name in WRITTEN], [], overwrite)
     make_folder(folder)
     _claim(folder, mark)
-    for room in ("begun", "parts", "models"):
+    for room in ROOMS:
         make_folder(folder / room)
     say(f"{name}: {len(train)} images to learn from, {len(test)} to score on; {len(chosen)} parts")
     with reporting(progress) as report:
@@ -133,18 +135,18 @@ def _load_part(protocol: Protocol, size: Scale, data: str | None, part: str) -> 
 def _run_part(part: str, bench: Bench, say: Callable[[str], None]) -> None:
     path, begun = bench.folder / "parts" / f"{part}-{bench.seed}.json", bench.begun_path(part)
     if path.exists():
-        begun.unlink(missing_ok=True)
+        remove_state(begun)
         say(f"{part}, seed {bench.seed}: done before")
         return
     resumed = {"resumed": True} if begun.exists() else {}  # the seconds are of what was left
     if not resumed:
-        write_json(begun, {})
+        bench.write_rows(part, {})
     start, cpu = time.perf_counter(), time.process_time()
     rows = PARTS[part](bench)
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
     written = {"part": part, "seed": bench.seed, "seconds": seconds, "cpu_seconds": cpu, "rows": rows}
     write_json(path, {**written, **resumed, "device": bench.device, "versions": versions()})
-    begun.unlink(missing_ok=True)
+    remove_state(begun)
     measure = bench.protocol.measure
     found = ", ".join(f"{row['model']} {row.get(measure, row['mean_dice']):.3f}" for row in rows)
     say(f"{part}, seed {bench.seed}: {found} ({seconds:.0f} s)")
@@ -191,6 +193,6 @@ def _claim(folder: Path, mark: str) -> None:
         if path.read_text(encoding="utf-8").strip() != mark:
             raise InputError(f"{folder} holds an experiment with other settings or images; give another folder.")
         return
-    if any(folder.glob("parts/*.json")) or any(folder.glob("begun/*.json")):
+    if any(any(folder.glob(f"{room}/*")) for room in ROOMS):
         raise InputError(f"{folder} holds parts of an unknown experiment; give another folder.")
     write_text(path, mark)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from hedgerow.errors import InputError, masked, one_path
+from hedgerow.overwrite_guard import note_written
 from hedgerow.temporary import exchanged, remove, sweep, temporary_in
-from hedgerow.written import remember
 
 PathLike = str | os.PathLike[str]
 
@@ -38,7 +38,7 @@ def atomic_path(path: PathLike, *, noted: bool = True) -> Iterator[Path]:
     replaces an existing folder: the caller decides whether that may happen. A link is followed: what it points to
     is replaced, and the link stays.
 
-    noted: whether the file is noted as one of ours, see `written`; models need no note
+    noted: whether the file is noted as one of ours, see `overwrite_guard`; what shows that by itself needs no note
     """
     final = destination(path)
     if not final.parent.is_dir():
@@ -48,9 +48,9 @@ def atomic_path(path: PathLike, *, noted: bool = True) -> Iterator[Path]:
     try:
         _restore(final)
         yield temporary
-        _flush(temporary)
+        flush(temporary)
         if noted:  # before the file has its name: a run that is killed in between must find it to be ours
-            remember(temporary, final)
+            note_written(temporary, final)
         _move_into_place(temporary, final)
         _flush_folder(final.parent)
     except OSError as problem:
@@ -106,7 +106,7 @@ def make_folder(folder: Path) -> None:
     check_folder_writable(folder)
 
 
-def _flush(path: Path) -> None:
+def flush(path: Path) -> None:
     """Have the system put the file, or all files of the folder, onto the disk: a rename may otherwise come first."""
     files = [Path(folder) / name for folder, _, names in os.walk(path) for name in names] if path.is_dir() else [path]
     for file in files:

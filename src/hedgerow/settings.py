@@ -110,7 +110,7 @@ class Checked(Shown):
         """Write settings to a .toml or .json file, in the form that `read` accepts."""
         as_json = Path(path).suffix.lower() == ".json"
         text = json.dumps(self.to_dict(), indent=2) + "\n" if as_json else documented_toml(self)
-        with atomic_path(path, noted=False) as temporary:
+        with atomic_path(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
 
 

@@ -9,7 +9,8 @@ import shutil
 import sys
 import time
 import uuid
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
@@ -21,6 +22,37 @@ _swept: set[str] = set()
 def temporary_in(folder: Path) -> Path:
     """A new name in the folder; nothing is created."""
     return folder / f".hedgerow-{_machine()}-{os.getpid()}-{uuid.uuid4().hex}.tmp"
+
+
+@contextmanager
+def temporary_file(folder: Path, n_bytes: int) -> Iterator[Path]:
+    """A file of this size, which is gone after the block. Its room is taken now: a disk that fills up later would end
+    the process when the file is written to as memory."""
+    path = temporary_in(folder)
+    try:
+        with open(path, "wb") as file:
+            _reserve(file.fileno(), n_bytes)
+        yield path
+    finally:
+        remove(path)
+
+
+def _reserve(file: int, n_bytes: int) -> None:
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file, 0, n_bytes)
+    else:
+        os.truncate(file, n_bytes)
+
+
+@contextmanager
+def temporary_folder(parent: Path) -> Iterator[Path]:
+    """An empty folder, which is gone after the block."""
+    path = temporary_in(parent)
+    path.mkdir()
+    try:
+        yield path
+    finally:
+        remove(path)
 
 
 def sweep(folder: Path) -> None:

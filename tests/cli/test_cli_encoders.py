@@ -41,6 +41,16 @@ def test_weights_are_added_and_found(hedgerow):
     assert "--features encoder:lite0" in finished.out
 
 
+def test_weights_of_others_in_the_place_of_added_ones_stay(hedgerow, tmp_path):
+    published = store.place_of(store.LITE0)
+    for _ in range(2):
+        assert hedgerow("encoders", "add", "lite0", published).code == 0
+    theirs = tmp_path / "encoders" / "lite0.safetensors"
+    theirs.write_text("by hand")
+    assert_refused(hedgerow("encoders", "add", "lite0", published), theirs, "move it away")
+    assert theirs.read_text() == "by hand"
+
+
 def test_what_cannot_be_added_is_refused(hedgerow, tmp_path):
     (tmp_path / "wrong.pt").write_bytes(b"nothing")
     assert_refused(hedgerow("encoders", "add", "mobilesam", tmp_path / "wrong.pt"), "6dbb9052")

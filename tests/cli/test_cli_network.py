@@ -207,11 +207,27 @@ def test_restart_forgets_the_interrupted_run(run, place, stack, example, caplog)
     assert run("--restart").code == 0, "also where there is nothing to forget"
 
 
-def test_a_damaged_checkpoint_is_refused(run, place):
-    (place / "net.hedge.checkpoint").write_bytes(b"damaged")
+def test_a_damaged_checkpoint_is_refused(run, place, stack, example):
+    leave_checkpoint(place, stack, example)
+    checkpoint = place / "net.hedge.checkpoint"
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-10])
     before = listing(place)
-    assert_refused(run(), place / "net.hedge.checkpoint", "delete it")
+    assert_refused(run(), checkpoint, "delete it")
     unchanged(place, before)
+
+
+@pytest.mark.parametrize("content", ["text", "model", "link"])
+def test_a_file_that_is_only_named_like_a_checkpoint_stays(run, place, content, tmp_path):
+    checkpoint = place / "net.hedge.checkpoint"
+    if content == "link":
+        (place / "theirs").write_text("by hand")
+        checkpoint.symlink_to(place / "theirs")
+    else:
+        checkpoint.write_bytes((place / "model.hedge").read_bytes() if content == "model" else b"by hand")
+    before = listing(place)
+    for more in ((), ("--restart",), ("--overwrite",)):
+        assert_refused(run(*more), checkpoint, "move it away")
+        unchanged(place, before)
 
 
 def test_a_network_that_cannot_be_written_is_not_lost(run, place, monkeypatch):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hedgerow.images.label_files import read_labels
-from hedgerow.written import is_ours
+from hedgerow.overwrite_guard import is_ours
 from helpers.files import listing, unchanged, write
 from helpers.refusals import assert_refused
 
@@ -51,6 +51,30 @@ def test_inputs_are_never_overwritten(hedgerow, room, name):
     for path in inputs:
         for more in ([], ["--overwrite"]):
             assert_refused(hedgerow(*command, path, *more), path, "one of the files to read")
+    unchanged(room, before)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_an_input_is_not_overwritten_by_another_name(hedgerow, room, name, link):
+    command, ending, inputs = commands(room)[name]
+    for path in inputs:
+        link(path, room / f"other{ending}")
+        before = listing(room)
+        for more in ([], ["--overwrite"]):
+            assert_refused(hedgerow(*command, room / f"other{ending}", *more), "one of the files to read")
+        unchanged(room, before)
+        assert os.path.samefile(path, room / f"other{ending}")
+        (room / f"other{ending}").unlink()
+
+
+def test_nothing_is_written_into_an_image_that_is_a_folder(hedgerow, room):
+    assert hedgerow("predict", room / "model.hedge", room / "images", "-o", room / "z", "--format", "zarr").code == 0
+    before = listing(room)
+    for more in ([], ["--overwrite"]):
+        inside = room / "z" / "a0.zarr" / "scores.json"
+        command = ["evaluate", room / "model.hedge", room / "images" / "a0.png", room / "z" / "a0.zarr"]
+        assert_refused(hedgerow(*command, "--json", inside, *more), inside, "lie in one another")
     unchanged(room, before)
 
 

@@ -14,7 +14,7 @@ from hedgerow.images.label_files import read_labels
 from hedgerow.progress import silent
 from hedgerow.report.curve_figure import line_figure
 from helpers.efforts import make_small
-from helpers.files import write
+from helpers.files import listing, write
 from helpers.refinements import Stopped
 from helpers.refusals import assert_one_sentence, assert_refused
 
@@ -189,7 +189,7 @@ def test_what_was_scored_before_an_interruption_is_kept(tiny, tmp_path, monkeypa
     ]
     assert not list((tmp_path / "out" / "models").glob("*.checkpoint")), "the network is safe"
     begun = tmp_path / "out" / "begun" / "own-0.json"
-    kept = json.loads(begun.read_text())
+    kept = json.loads(begun.read_text())["rows"]
     assert list(kept) == ["DF", "mapped", "relaxed", "ConvNet", "MB1", "MB2"]
     monkeypatch.setattr(bench, "refine_labelled", lambda *_, **__: pytest.fail("refined again"))
     resumed = run(tmp_path / "out", parts=["own"])
@@ -213,8 +213,9 @@ def test_the_report_of_many_images_is_of_some_of_them_and_says_so(tiny, tmp_path
 def test_with_the_network_gone_all_that_was_made_of_it_is_made_again(tiny, tmp_path):
     run_until("scoring fitted", tmp_path / "out", ["own"])
     begun = tmp_path / "out" / "begun" / "own-0.json"
-    rows = {name: {**row, "mark": "old"} for name, row in json.loads(begun.read_text()).items()}
-    begun.write_text(json.dumps(rows))
+    content = json.loads(begun.read_text())
+    rows = {name: {**row, "mark": "old"} for name, row in content["rows"].items()}
+    begun.write_text(json.dumps({**content, "rows": rows}))
     (tmp_path / "out" / "models" / "own-ConvNet-0.hedge").unlink()
     found = run(tmp_path / "out", parts=["own"])
     assert [row["model"] for row in found["rows"] if "mark" in row] == ["DF", "mapped", "relaxed"]
@@ -248,6 +249,19 @@ def test_a_folder_belongs_to_one_experiment(tiny, tmp_path, monkeypatch):
     with pytest.raises(hr.InputError) as problem:
         run(tmp_path / "out", parts=["unet"])
     assert_one_sentence(problem, tmp_path / "out", "other settings", "another folder")
+
+
+@pytest.mark.parametrize(
+    "name", ["experiment.txt", "models/own-ConvNet-0.hedge", "begun/notes.txt", "parts/own-0.json"]
+)
+def test_an_experiment_keeps_out_of_a_folder_with_files_of_others(tiny, tmp_path, name):
+    theirs = tmp_path / "out" / name
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text("by hand")
+    with pytest.raises(hr.InputError) as problem:
+        run(tmp_path / "out", parts=["unet"])
+    assert_one_sentence(problem, tmp_path / "out", "another folder")
+    assert listing(tmp_path / "out") == {name: b"by hand"}
 
 
 @pytest.mark.parametrize(

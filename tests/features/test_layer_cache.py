@@ -72,6 +72,18 @@ def test_a_folder_stays_bounded(tmp_path):
     assert sorted(path.stem for path in tmp_path.iterdir()) == ["3", "4"]
 
 
+def test_a_file_that_others_put_into_the_folder_stays(tmp_path):
+    np.savez(tmp_path / "measurements.npz", np.zeros(10_000))
+    (tmp_path / "link.npz").symlink_to(tmp_path / "measurements.npz")
+    for path in tmp_path.iterdir():
+        os.utime(path, (0, 0), follow_symlinks=False)
+    folder = CacheFolder(tmp_path, most=10_000)
+    for value in range(4):
+        folder.get(str(value), lambda value=value: layers(value))
+        os.utime(tmp_path / f"{value}.npz", (value, value))
+    assert sorted(path.stem for path in tmp_path.iterdir()) == ["2", "3", "link", "measurements"]
+
+
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError) as problem:

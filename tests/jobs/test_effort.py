@@ -13,7 +13,7 @@ from hedgerow.deep import adapting, held_out
 from hedgerow.deep.adapting import choose_refinement
 from hedgerow.images.labelled import labelled_set
 from hedgerow.jobs import effort, plans
-from hedgerow.jobs.stage_files import StageFiles
+from hedgerow.jobs.stage_files import StageFiles, forget
 from hedgerow.progress import silent
 from helpers.deep import SMALL, STACK, pictures
 from helpers.efforts import FEW_STEPS, helping, make_small
@@ -190,6 +190,36 @@ def test_somebody_elses_folder_is_left_alone(tmp_path):
             )
         assert_one_sentence(problem, "m.hedge.work", "move it away")
     assert theirs.read_text() == "all of it"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("run.txt", "5 km, 31 min"), ("choice.json", '{"config": 1}'), ("stack.hedge", ""), ("refining.checkpoint", "?")],
+)
+def test_a_file_that_is_only_named_like_one_of_a_run_stays(tmp_path, name, text):
+    labelled, folder = labelled_set(*pictures(2)), tmp_path / "work"
+    StageFiles(folder, "best", None, "cpu", STACK, labelled)
+    (folder / name).write_text(text)
+    for refuse in (lambda: StageFiles(folder, "best", None, "cpu", STACK, labelled), lambda: forget(folder)):
+        with pytest.raises(hr.InputError) as problem:
+            refuse()
+        assert_one_sentence(problem, folder, "move it away")
+    assert (folder / name).read_text() == text
+    assert (folder / "run.txt").exists()
+
+
+def test_all_of_a_run_is_forgotten_but_the_notes_of_others(tmp_path):
+    labelled, folder = labelled_set(*pictures(2)), tmp_path / "work"
+    files = StageFiles(folder, "best", None, "cpu", STACK, labelled)
+    files.seconds("stack", 70.0)
+    files.model("stack", lambda: hr.fit_stack(*pictures(2), STACK))
+    (folder / "notes.txt").write_text("theirs")
+    forget(folder)
+    assert [path.name for path in folder.iterdir()] == ["notes.txt"]
+    (folder / "notes.txt").unlink()
+    StageFiles(folder, "best", None, "cpu", STACK, labelled)
+    forget(folder)
+    assert not folder.exists()
 
 
 def test_every_stage_tells_how_far_all_is(monkeypatch):

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
 
+from hedgerow import temporary
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.images.label_files import read_labels
 from hedgerow.predict import batch, outputs, scratch
@@ -162,7 +163,7 @@ def test_a_disk_that_cannot_hold_the_result_fails_the_image(folder, stack, monke
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(scratch, "IN_MEMORY", 0)
-    monkeypatch.setattr(scratch, "_reserve", full)
+    monkeypatch.setattr(temporary, "_reserve", full)
     found = predict_files(stack, folder / "images" / "a.npy", folder / "out", Outputs())
     assert "No space left" in found.failures[0]
     assert os.listdir(folder / "out") == []

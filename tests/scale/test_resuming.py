@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -90,7 +91,7 @@ def test_if_one_of_the_results_is_gone_all_begin_anew(there, stack, monkeypatch)
         stopping_after(3, patch)
         with pytest.raises(Stopped):
             hr.predict_large(stack, there, "a.ome.zarr", **OPTIONS)
-    ome_zarr_out.remove("a_confidence.ome.zarr")
+    shutil.rmtree("a_confidence.ome.zarr")
     assert hr.predict_large(stack, there, "a.ome.zarr", **OPTIONS).n_resumed == 0
     assert levels_of("a_confidence.ome.zarr")[0].min() > 0
 
@@ -112,14 +113,21 @@ def test_a_run_that_stops_while_it_finishes(there, stack, monkeypatch):
 def test_a_run_that_stops_after_one_of_its_results_was_finished(there, stack, monkeypatch, ending, tmp_path):
     hr.predict_large(stack, there, f"whole.{ending}", **OPTIONS)
     with monkeypatch.context() as patch:
-        finish = Markers.finish
+        finish, remove = Markers.finish, ome_zarr_out.remove
 
-        def stop(self):
+        def finish_and_stop(self):
             finish(self)
             if "confidence" in self.result:
                 raise Stopped
 
-        patch.setattr(Markers, "finish", stop)
+        def remove_and_stop(result, *given):
+            was_there = os.path.exists(result.store)
+            remove(result, *given)
+            if was_there and result.what == "confidence":
+                raise Stopped
+
+        patch.setattr(Markers, "finish", finish_and_stop)
+        patch.setattr(ome_zarr_out, "remove", remove_and_stop)
         with pytest.raises(Stopped):
             hr.predict_large(stack, there, f"a.{ending}", **OPTIONS)
     assert hr.predict_large(stack, there, f"a.{ending}", **OPTIONS).n_resumed == 9

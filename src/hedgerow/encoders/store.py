@@ -19,6 +19,7 @@ from safetensors.numpy import load_file, save_file
 from hedgerow.errors import ConfigError, InputError, ModelError, one_path
 from hedgerow.extras import require
 from hedgerow.files import atomic_path, make_folder, one_line
+from hedgerow.overwrite_guard import check_overwriting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -144,6 +145,7 @@ def add(name: str, path: Path, fold: Fold) -> Path:
     assert tensors_checksum(weights) == published.checksum, "the file is the published one, so its tensors are known"
     place = folder() / f"{name}.safetensors"
     make_folder(place.parent)
+    check_overwriting([place], [path], overwrite=False, remedy="move it away first.")
     with atomic_path(place) as temporary:
         save_file({key: weights[key].contiguous().numpy() for key in sorted(weights)}, temporary)
     return place

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from hedgerow.files import PathLike, atomic_path, make_folder
+from hedgerow.overwrite_guard import is_state, remove_state
 
 MEMORY = 2**28  # bytes kept in memory
 DISK = 2**34  # bytes kept in a folder
@@ -62,7 +63,7 @@ class CacheFolder:
         if found is None:
             found = compute()
             with atomic_path(path, noted=False) as temporary, open(temporary, "wb") as file:
-                np.savez(file, *found)
+                np.savez(file, *found, hedgerow=np.int8(1))  # comes first in the file, and shows that it may be removed
             self._make_room()
         return found
 
@@ -70,7 +71,7 @@ class CacheFolder:
         """The layers of a file; None if there is none, or if it is damaged: then it is computed again."""
         try:
             with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
-                found = [stored[f"arr_{i}"] for i in range(len(stored.files))]
+                found = [stored[f"arr_{i}"] for i in range(len(stored.files) - ("hedgerow" in stored.files))]
             os.utime(path)
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
             return None
@@ -78,7 +79,7 @@ class CacheFolder:
 
     def _make_room(self) -> None:
         files = []
-        for path in self.path.glob("*.npz"):
+        for path in filter(is_state, self.path.glob("*.npz")):  # others may have put files there, which stay
             with suppress(OSError):  # another process may have removed it
                 files.append((path.stat().st_mtime_ns, path.stat().st_size, path))
         total = sum(size for _, size, _ in files)
@@ -86,7 +87,7 @@ class CacheFolder:
             if total <= self._most:
                 break
             with suppress(OSError):
-                path.unlink()
+                remove_state(path)
             total -= size
 
 

@@ -31,8 +31,12 @@ def is_zarr_folder(path: PathLike) -> bool:
     """Whether the folder is one Zarr image, by its name or by the metadata inside."""
     if not os.path.isdir(path):
         return False
-    named = os.fspath(path).lower().endswith(".zarr")
-    return named or any(os.path.exists(os.path.join(path, name)) for name in ZARR_METADATA)
+    return os.fspath(path).lower().endswith(".zarr") or has_zarr_metadata(path)
+
+
+def has_zarr_metadata(folder: PathLike) -> bool:
+    """Whether the folder holds what only a Zarr folder holds, whatever its name."""
+    return any(os.path.exists(os.path.join(folder, name)) for name in ZARR_METADATA)
 
 
 def ending_of(path: PathLike) -> str:

@@ -9,7 +9,8 @@ import numpy as np
 from hedgerow.errors import InputError
 from hedgerow.files import PathLike, atomic_path
 from hedgerow.images.pixel_size import PixelSize
-from hedgerow.images.reading import is_zarr_folder, naming_missing_package
+from hedgerow.images.places import has_zarr_metadata
+from hedgerow.images.reading import naming_missing_package
 
 _IMAGEJ_DTYPES = ("uint8", "uint16", "float32")
 _IMAGEJ_MAX_BYTES = 2**32 - 2**25  # ImageJ files have 32-bit offsets; leave room for the headers
@@ -101,7 +102,7 @@ def _write(
     ending = path.suffix.lower()
     if ending not in (".png", ".tif", ".tiff", ".npy", ".zarr"):
         raise InputError(f"cannot write {path}: expected a name that ends in .png, .tif, .npy or .zarr")
-    if ending == ".zarr" and path.exists() and not is_zarr_folder(path):
+    if ending == ".zarr" and path.exists() and not has_zarr_metadata(path):
         raise InputError(f"cannot write {path}: something that is not a Zarr folder has this name; choose another")
     with naming_missing_package(path), atomic_path(path) as temporary:
         if ending == ".png":
@@ -125,14 +126,14 @@ def _table_of_colours(palette: Palette) -> np.ndarray:
     return colours
 
 
-def _write_png(path: Path, array: np.ndarray, palette: Palette | None, pixel: PixelSize | None) -> None:
+def _write_png(temporary: Path, array: np.ndarray, palette: Palette | None, pixel: PixelSize | None) -> None:
     from PIL import Image
 
     image = Image.fromarray(array.reshape(array.shape[-2:]))
     if palette is not None and array.dtype == np.uint8:
         image.putpalette(_table_of_colours(palette).tobytes())  # the pixels stay; each now stands for a colour
     size = {} if pixel is None else {"dpi": (25400 / pixel.width, 25400 / pixel.height)}
-    image.save(path, format="PNG", **size)
+    image.save(temporary, format="PNG", **size)
 
 
 def colour_tag(palette: Palette) -> tuple[int, int, int, tuple[int, ...], bool]:
@@ -143,7 +144,7 @@ def colour_tag(palette: Palette) -> tuple[int, int, int, tuple[int, ...], bool]:
 
 
 def _write_tiff(
-    path: Path,
+    temporary: Path,
     array: np.ndarray,
     names: Sequence[str] | None,
     palette: Palette | None,
@@ -164,7 +165,7 @@ def _write_tiff(
             metadata |= {"PhysicalSizeX": pixel.width, "PhysicalSizeXUnit": "µm"}
             metadata |= {"PhysicalSizeY": pixel.height, "PhysicalSizeYUnit": "µm"}
             settings |= {"resolution": (1e4 / pixel.width, 1e4 / pixel.height), "resolutionunit": "CENTIMETER"}
-        tifffile.imwrite(path, array, ome=True, metadata=metadata, **settings)
+        tifffile.imwrite(temporary, array, ome=True, metadata=metadata, **settings)
         return
     # All six of ImageJ's axes are spelled out; otherwise a last axis of length 1 would be taken for colour samples.
     hyperstack = array.reshape(1, 1, -1, *array.shape[-2:], 1)
@@ -172,17 +173,17 @@ def _write_tiff(
     if pixel is not None:
         metadata["unit"] = "micron"
         settings["resolution"] = (1 / pixel.width, 1 / pixel.height)
-    tifffile.imwrite(path, hyperstack, imagej=True, metadata=metadata, **settings)
+    tifffile.imwrite(temporary, hyperstack, imagej=True, metadata=metadata, **settings)
 
 
-def _write_zarr(path: Path, array: np.ndarray, names: Sequence[str] | None, pixel: PixelSize | None) -> None:
+def _write_zarr(temporary: Path, array: np.ndarray, names: Sequence[str] | None, pixel: PixelSize | None) -> None:
     """OME-Zarr 0.5: a Zarr 3 group with one full-size array, "0", and the attributes that name its axes."""
     import zarr
 
     axes = "cyx"[-array.ndim :]
     chunks = tuple(1 if axis == "c" else min(size, _ZARR_CHUNK) for axis, size in zip(axes, array.shape, strict=True))
     attributes = {"ome": _ome_attributes(axes, array.dtype, names, pixel)}
-    group = zarr.create_group(path, zarr_format=3, attributes=attributes)
+    group = zarr.create_group(temporary, zarr_format=3, attributes=attributes)
     stored = group.create_array("0", shape=array.shape, dtype=array.dtype, chunks=chunks, dimension_names=tuple(axes))
     stored[...] = array
 

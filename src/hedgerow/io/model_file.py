@@ -78,7 +78,7 @@ def save(model: AnyModel, path: PathLike) -> int:
     True
     """
     content = file_content(model)
-    with atomic_path(path, noted=False) as temporary:
+    with atomic_path(path) as temporary:
         temporary.write_bytes(content)
         with suppress(MemoryError):  # there is none for a second copy; the file is as good as it was
             _check_loads(temporary)

@@ -16,12 +16,12 @@ from hedgerow.images.labelled import LabelledSet, labelled_set
 from hedgerow.images.pictures import label_picture, save_sheet
 from hedgerow.io import model_file
 from hedgerow.jobs.plans import BEST_MINUTES
+from hedgerow.overwrite_guard import check_overwriting
 from hedgerow.predict.tiling import predict_indices
 from hedgerow.progress import silent
 from hedgerow.report.figures import input_picture
 from hedgerow.report.page import write_report
 from hedgerow.synthetic import write_sample
-from hedgerow.written import check_overwriting
 
 Say = Callable[[str], None]
 CONFIGS = {"somites": StackConfig(), "bodies": StackConfig.kinect(held_out="folds")}

@@ -14,10 +14,10 @@ from hedgerow.images.labelled import LabelledSet, WhenAsked
 from hedgerow.images.legend import Legend
 from hedgerow.images.pairing import Pair
 from hedgerow.images.reading import Pages, read_input, what_was_read
+from hedgerow.overwrite_guard import check_overwriting
 from hedgerow.predict.evaluate import labelled_for
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Say
-from hedgerow.written import check_overwriting
 
 
 def checked_output(
@@ -25,7 +25,7 @@ def checked_output(
 ) -> Path:
     """The file to write, if it may and can be written: else long work would end in a refusal.
 
-    An input is never overwritten; any other existing file only if it is ours, see `written`, or with `overwrite`.
+    An input is never overwritten; any other existing file only if it is ours (`overwrite_guard`), or with `overwrite`.
     """
     output = Path(destination(output))
     if output.is_dir():

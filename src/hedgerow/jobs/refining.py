@@ -17,9 +17,9 @@ from hedgerow.images.pairing import FilesSpec, pair_files
 from hedgerow.images.reading import Pages
 from hedgerow.io import model_file
 from hedgerow.jobs.inputs import checked_output, files_of, read_for, say_what_was_read
+from hedgerow.overwrite_guard import is_checkpoint, remove_state
 from hedgerow.predict.devices import check_device
 from hedgerow.progress import Report, Say, quiet
-from hedgerow.written import is_ours
 
 if TYPE_CHECKING:
     from hedgerow.network.stacknet import StackNet
@@ -87,14 +87,14 @@ def refine(request: RefineRequest, *, say: Say = quiet, progress: Report | None 
     held_pairs = [] if request.validation is None else pair_files(*request.validation)
     inputs = [request.model, *files_of([*pairs, *held_pairs]), *request.keep]
     output = checked_output(request.output, inputs, overwrite=request.overwrite)
-    checkpoint = _checkpoint_of(output, request.restart)
+    checkpoint = _checkpoint_of(output)
     say_what_was_read([pair.image for pair in pairs], loaded.features.layout, request.pages, say)
     labelled = read_for(loaded, pairs, request.unlabelled, request.pages)
     held = read_for(loaded, held_pairs, request.unlabelled, request.pages) if held_pairs else None
     net = _network(loaded, request)
     say(f"network of {len(net.layers()) - 1} hidden layers, {net.split} splits; sharpness {_sharpness(net)}")
     if request.restart:
-        checkpoint.unlink(missing_ok=True)
+        remove_state(checkpoint)
     net = net.to(together.own_device(request.device))
     try:
         refined = refine_labelled(
@@ -107,13 +107,13 @@ def refine(request: RefineRequest, *, say: Say = quiet, progress: Report | None 
     return Refined(refined, _save(refined, output, checkpoint))
 
 
-def _checkpoint_of(output: Path, restart: bool) -> Path:
+def _checkpoint_of(output: Path) -> Path:
     """Where the state of the run is kept; raises InputError if something else has that name."""
     checkpoint = output.with_name(output.name + ".checkpoint")
     if os.path.lexists(checkpoint) and not checkpoint.is_file():
         raise InputError(f"{checkpoint} would keep the state of the run, but is no file; move it, or write elsewhere.")
-    if restart and checkpoint.exists() and not is_ours(checkpoint):
-        raise InputError(f"{checkpoint} is not a checkpoint of Hedgerow, so it is not removed; move it away first.")
+    if os.path.lexists(checkpoint) and not is_checkpoint(checkpoint):
+        raise InputError(f"{checkpoint} is not a checkpoint of Hedgerow, so it stays; move it away first.")
     return checkpoint
 
 
@@ -143,5 +143,5 @@ def _save(net: StackNet, output: Path, checkpoint: Path) -> int:
     if not together.is_first():
         return 0
     n_bytes = model_file.save(net, output)
-    checkpoint.unlink(missing_ok=True)
+    remove_state(checkpoint)
     return n_bytes

@@ -14,6 +14,7 @@ from hedgerow.errors import HedgerowError, InputError
 from hedgerow.files import fingerprint, make_folder, write_text
 from hedgerow.images.labelled import LabelledSet
 from hedgerow.io import model_file
+from hedgerow.overwrite_guard import is_state, remove_empty, remove_state
 
 if TYPE_CHECKING:
     from hedgerow.deep.adapting import Choice
@@ -104,28 +105,37 @@ class StageFiles:
         path = self.path(f"{name}.json")
         if path is not None and path.exists():
             try:
-                return rebuilt(json.loads(path.read_text(encoding="utf-8")))
+                values = json.loads(path.read_text(encoding="utf-8"))
+                del values["hedgerow"]
+                return rebuilt(values)
             except (HedgerowError, ValueError, KeyError, TypeError):
                 pass
         made = make()
         if path is not None:
-            write_text(path, json.dumps(to_dict(made)))
+            write_text(path, json.dumps({"hedgerow": "the state of a run", **to_dict(made)}))
         return made
 
 
 def forget(folder: Path) -> None:
     """Remove what a run kept, and the folder, unless somebody put other files into it."""
     _check_ours(folder)
-    for path in folder.glob("*"):
-        if path.name == RUN or path.suffix in OURS:
-            path.unlink(missing_ok=True)
-    if folder.is_dir() and not any(folder.iterdir()):
-        folder.rmdir()
+    for path in _files(folder):
+        remove_state(path)
+    remove_state(folder / RUN)  # last: as long as it is there, the folder is known to be of a run
+    remove_empty(folder)
 
 
 def _check_ours(folder: Path) -> None:
     """Raise InputError if something else has the name of the folder."""
     if not os.path.lexists(folder):
         return
-    if not folder.is_dir() or (any(folder.iterdir()) and not (folder / RUN).is_file()):
+    if not folder.is_dir() or (any(folder.iterdir()) and not is_state(folder / RUN)):
         raise InputError(f"{folder} would keep the state of the run, but is something else; move it away first.")
+    foreign = next((path for path in _files(folder) if not is_state(path)), None)
+    if foreign is not None:
+        raise InputError(f"{foreign} is in the folder of a run, but Hedgerow did not write it; move it away first.")
+
+
+def _files(folder: Path) -> list[Path]:
+    """The files of a run, but for the one that says which run it is, and any that are named like them."""
+    return sorted(path for path in folder.glob("*") if path.suffix in OURS)

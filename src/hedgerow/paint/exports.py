@@ -15,12 +15,14 @@ from hedgerow.files import atomic_path, make_folder
 from hedgerow.images.pairing import find_files, stem_of
 from hedgerow.io import model_file
 from hedgerow.jobs.training import Trained
-from hedgerow.paint.label_files import FOLDER, LEGEND, is_large, label_file, write_label_maps
+from hedgerow.overwrite_guard import writing_as
+from hedgerow.paint.label_files import LEGEND, PAGE, is_large, label_file, write_label_maps
 from hedgerow.paint.messages import Refused
-from hedgerow.paint.project import Project
+from hedgerow.paint.project import EXPORTS, LABELS, Project
 from hedgerow.predict.batch import Predicted
 from hedgerow.progress import Report
 from hedgerow.scale.predicting import predict_large
+from hedgerow.temporary import temporary_folder
 
 MODEL, IMPROVED = "model.hedge", "improved.hedge"
 PREDICTED = ("segmentation", "probabilities", "overlays", "table")  # what is made by predicting
@@ -30,11 +32,12 @@ TABLES = ("objects.csv", "objects_totals.csv")
 
 def train(project: Project, output: Path, report: Report) -> Trained:
     """What `hedgerow train` makes of the label maps: the same file, to the last byte."""
-    images = write_label_maps(project)
+    images = write_label_maps(project, [output])
     if len({value for labels in project.labels for value in labels.pixels}) < 2:
         raise Refused("only one class is painted; paint with two classes first.")
-    request = jobs.TrainRequest([image.path for image in images], project.folder / FOLDER, output)
-    return jobs.train(request, progress=report)
+    request = jobs.TrainRequest([image.path for image in images], project.folder / LABELS, output)
+    with writing_as(PAGE):
+        return jobs.train(request, progress=report)
 
 
 def commands(project: Project, model: Path) -> list[str]:
@@ -42,7 +45,7 @@ def commands(project: Project, model: Path) -> list[str]:
     painted = [str(project.images[i].path) for i in project.painted_images()]
     usual = [str(image.path) for image in project.images if not is_large(image)]
     predict, folder = ("hedgerow", "predict", str(model)), project.folder / "predicted"
-    found = [shlex.join(["hedgerow", "train", *_shortest(painted), str(project.folder / FOLDER), "-o", str(model)])]
+    found = [shlex.join(["hedgerow", "train", *_shortest(painted), str(project.folder / LABELS), "-o", str(model)])]
     if usual:
         found.append(shlex.join([*predict, *_shortest(usual), "-o", str(folder)]))
     for image in filter(is_large, project.images):
@@ -83,7 +86,7 @@ class Exports:
 
     def new_folder(self) -> tuple[int, Path]:
         """A folder for another export, with a number that none of this project has."""
-        base = self.project.folder / "exports"
+        base = self.project.folder / EXPORTS
         make_folder(base)
         numbers = [int(one.name) for one in base.iterdir() if one.name.isdecimal()]
         self._last = max([self._last, *numbers], default=0) + 1
@@ -96,7 +99,7 @@ class Exports:
         made = []
         if "labels" in what:
             maps = [label_file(self.project, image) for image in write_label_maps(self.project)]
-            made.append(zipped(folder / "labels.zip", [*maps, self.project.folder / FOLDER / LEGEND]))
+            made.append(zipped(folder / "labels.zip", [*maps, self.project.folder / LABELS / LEGEND]))
         if model is None:
             return made
         if any(one in PREDICTED for one in what):
@@ -104,12 +107,11 @@ class Exports:
             made += self._predicted(what, folder, model, usual, report) if usual else []
             made += self._predicted_large(what, folder, model, report)
         if "model" in what:
-            shutil.copyfile(model, folder / MODEL)
-            made.append(folder / MODEL)
+            made.append(_copied(model, folder / MODEL))
         if "report" in what:
             images = [image.path for image in write_label_maps(self.project)]
             title = f"{self.project.folder.name}: on the strokes that it was trained on"
-            labels, file = self.project.folder / FOLDER, folder / "report.html"
+            labels, file = self.project.folder / LABELS, folder / "report.html"
             jobs.report(jobs.ReportRequest([model], images, labels, file, title=title), progress=report)
             made.append(file)
         return made
@@ -125,23 +127,26 @@ class Exports:
     def _predicted(
         self, what: Sequence[str], folder: Path, model: Path, images: list[Path], report: Report
     ) -> list[Path]:
-        inside = folder / "predicted"
         background = next((one.id for one in self.project.classes if one.name.lower() == "background"), None)
         known = set(model_file.load(model).classes)
-        request = jobs.PredictRequest(
-            model,
-            images,
-            inside,
-            proba="probabilities" in what,
-            overlay="overlays" in what,
-            measure="table" in what,
-            background=background if background in known else None,
-        )
-        found = jobs.predict(request, progress=report)
-        assert isinstance(found, Predicted)
-        if len(found.failures) == found.n_images:
-            raise Refused(f"none of the images can be segmented, the first since {found.failures[0]}")
-        stems = {stem_of(path) for path in images}
+        with temporary_folder(folder) as inside:
+            request = jobs.PredictRequest(
+                model,
+                images,
+                inside,
+                proba="probabilities" in what,
+                overlay="overlays" in what,
+                measure="table" in what,
+                background=background if background in known else None,
+            )
+            found = jobs.predict(request, progress=report)
+            assert isinstance(found, Predicted)
+            if len(found.failures) == found.n_images:
+                raise Refused(f"none of the images can be segmented, the first since {found.failures[0]}")
+            return self._packed(what, inside, folder, {stem_of(path) for path in images})
+
+    def _packed(self, what: Sequence[str], inside: Path, folder: Path, stems: set[str]) -> list[Path]:
+        """What was predicted of images of these stems, as it can be fetched."""
         kinds = {
             "segmentation": [inside / f"{stem}.png" for stem in stems],
             "probabilities": [inside / f"{stem}_proba.tif" for stem in stems],
@@ -154,9 +159,7 @@ class Exports:
         ]
         if "table" in what:
             for name in TABLES:
-                os.replace(inside / name, folder / name)
-                made.append(folder / name)
-        shutil.rmtree(inside)
+                made.append(_copied(inside / name, folder / name))
         return made
 
     def _predicted_large(self, what: Sequence[str], folder: Path, model: Path, report: Report) -> list[Path]:
@@ -170,6 +173,12 @@ class Exports:
             found = predict_large(model, image.path, output, what=kinds, dtype="uint8", progress=report)
             made += [Path(path) for path in found.results.values()]
         return made
+
+
+def _copied(source: Path, path: Path) -> Path:
+    with atomic_path(path, noted=False) as temporary:
+        shutil.copyfile(source, temporary)
+    return path
 
 
 def zipped(path: Path, files: Iterable[Path]) -> Path:

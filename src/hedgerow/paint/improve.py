@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,15 @@ from hedgerow.files import megabytes
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.images.regions import Region
 from hedgerow.io import model_file
+from hedgerow.jobs.stage_files import RUN
+from hedgerow.overwrite_guard import writing_as
 from hedgerow.paint.engine import Engine
 from hedgerow.paint.exports import IMPROVED, MODEL, Exports, commands, train
-from hedgerow.paint.label_files import FOLDER, write_label_maps
+from hedgerow.paint.label_files import PAGE, check_label_maps, write_label_maps
 from hedgerow.paint.live import Codes
 from hedgerow.paint.messages import Refused
 from hedgerow.paint.predicted import predicted_tiles
-from hedgerow.paint.project import Project
+from hedgerow.paint.project import LABELS, Project
 from hedgerow.paint.results import Layer, Result, tiles_of
 from hedgerow.paint.segmenting import VISIBLE, WHOLE
 from hedgerow.paint.stacks import described
@@ -55,33 +58,36 @@ class Workshop:
         """A better model: its network refined, convolutional levels, or features of a pretrained network."""
         check_size(self.project)
         output, stamp = self.project.folder / IMPROVED, self.project.stamp
-        images, labels = [image.path for image in write_label_maps(self.project)], self.project.folder / FOLDER
-        if how in EFFORTS:
-            request = jobs.TrainRequest(
-                images, labels, output, EFFORTS[how], minutes=MINUTES[how], device=_device(), restart=True
-            )
-            text = " ".join(map(str, jobs.train(request, progress=report).stages))
-        else:
-            features = f"bank+{how}"
-            trained = jobs.train(
-                jobs.TrainRequest(images, labels, output, changes={"features": features}), progress=report
-            )
-            score = f": mean Dice {trained.held_out[-1]:.3f} on {trained.unseen} held out" if trained.held_out else ""
-            text = f"features {features}{score}"
+        # An interrupted run in its place is discarded: it must be one of this page, not of a command.
+        written = write_label_maps(self.project, [output, output.with_name(output.name + ".work") / RUN])
+        request = jobs.TrainRequest([image.path for image in written], self.project.folder / LABELS, output)
+        with writing_as(PAGE):
+            text = self._improved(how, request, report)
         self._made = stamp, output
         self._show(output, {"refine": "refined", "deep": "convolutional"}.get(how, f"with {how}"), stamp, report)
         return self._done("improve", text, output)
 
+    def _improved(self, how: str, request: jobs.TrainRequest, report: Report) -> str:
+        """Train the better model, and say what it gained."""
+        if how in EFFORTS:
+            effort = replace(request, effort=EFFORTS[how], minutes=MINUTES[how], device=_device(), restart=True)
+            return " ".join(map(str, jobs.train(effort, progress=report).stages))
+        features = f"bank+{how}"
+        trained = jobs.train(replace(request, changes={"features": features}), progress=report)
+        score = f": mean Dice {trained.held_out[-1]:.3f} on {trained.unseen} held out" if trained.held_out else ""
+        return f"features {features}{score}"
+
     def export(self, what: list[str], report: Report) -> Message:
         """Files of what is asked for; trains first if no model knows the paint as it is now."""
+        model, output = self._newest_model(), self.project.folder / MODEL
+        trains = model is None and any(one != "labels" for one in what)
+        if trains or {"labels", "report"}.intersection(what):  # before anything is written
+            check_label_maps(self.project, [output] if trains else [])
         number, folder = self.exports.new_folder()
-        model = None
-        if any(one != "labels" for one in what):
-            if self._made is None or self._made[0] != self.project.stamp or not self._made[1].is_file():
-                stamp, output = self.project.stamp, self.project.folder / MODEL
-                train(self.project, output, report)
-                self._made = stamp, output
-            model = self._made[1]
+        if trains:
+            stamp = self.project.stamp
+            train(self.project, output, report)
+            self._made, model = (stamp, output), output
         files = self.exports.write(what, folder, model, report)
         told, left_out = self.exports.described(number, files), self.exports.left_out(what)
         return {
@@ -89,8 +95,13 @@ class Workshop:
             "job": "export",
             "text": f"{len(files)} file(s) in {folder}{f'; {left_out}' if left_out else ''}",
             "files": told,
-            "commands": commands(self.project, model or self.project.folder / MODEL),
+            "commands": commands(self.project, model or output),
         }
+
+    def _newest_model(self) -> Path | None:
+        """A model that knows the paint as it is now; None: none was made in this session."""
+        stamp, model = self._made or ((), None)
+        return model if model is not None and stamp == self.project.stamp and model.is_file() else None
 
     def _done(self, job: str, text: str, model: Path) -> Message:
         told = self.exports.described(0, [model])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +13,15 @@ from hedgerow.images.legend import write_legend
 from hedgerow.images.pairing import stem_of
 from hedgerow.images.regions import Region
 from hedgerow.images.writing import write_labels
+from hedgerow.overwrite_guard import check_overwriting, remove_recorded, writing_as
 from hedgerow.paint.image_files import ImageFile
 from hedgerow.paint.labels import TILE, Labels
 from hedgerow.paint.messages import Refused
-from hedgerow.paint.project import Project
+from hedgerow.paint.project import LABELS, Project
 from hedgerow.scale.pairs import LARGE
 
-FOLDER, LEGEND = "labels", "classes.toml"
+LEGEND = "classes.toml"
+PAGE = "page"  # writes label maps and models; those of commands in the same folder are not its own
 
 
 def is_large(image: ImageFile) -> bool:
@@ -28,30 +30,48 @@ def is_large(image: ImageFile) -> bool:
 
 def label_file(project: Project, image: ImageFile) -> Path:
     """Where the labels of an image are written."""
-    return project.folder / FOLDER / f"{stem_of(image.path)}.{'tif' if is_large(image) else 'png'}"
+    return project.folder / LABELS / f"{stem_of(image.path)}.{'tif' if is_large(image) else 'png'}"
 
 
-def write_label_maps(project: Project) -> list[ImageFile]:
-    """Write the label maps of all images that have paint, with the names of the classes; returns those images."""
-    folder = project.folder / FOLDER
-    make_folder(folder)
+def write_label_maps(project: Project, also: Sequence[Path] = ()) -> list[ImageFile]:
+    """Write the label maps of all images that have paint, with the names of the classes; returns those images.
+
+    also: further files that the caller is about to write; nothing is written unless all of them may be
+    """
+    painted = check_label_maps(project, also)
     with project.lock:
-        painted = project.painted_images()
         legend, classes = project.legend, [one.id for one in project.classes]
+    make_folder(project.folder / LABELS)
+    with writing_as(PAGE):
+        for i, image in enumerate(project.images):
+            path = label_file(project, image)
+            if i not in painted:
+                remove_recorded(path)  # all of its paint was taken back
+            elif is_large(image):
+                _write_tiles(path, project, project.labels[i])
+            else:
+                with project.lock:
+                    labels = project.labels[i].whole()
+                write_labels(path, labels, legend.palette(classes))
+        write_legend(project.folder / LABELS / LEGEND, legend)
+    return [project.images[i] for i in painted]
+
+
+def check_label_maps(project: Project, also: Sequence[Path] = ()) -> list[int]:
+    """The numbers of the images whose label maps may be written; raises InputError if that, or the removal of those of
+    other images, would cost a file that this page did not write."""
+    painted = project.painted_images()
     if not painted:
         raise Refused("nothing is painted yet; paint with two classes first.")
-    for i, image in enumerate(project.images):
-        path = label_file(project, image)
-        if i not in painted:
-            path.unlink(missing_ok=True)  # all of its paint was taken back
-        elif is_large(image):
-            _write_tiles(path, project, project.labels[i])
-        else:
-            with project.lock:
-                labels = project.labels[i].whole()
-            write_labels(path, labels, legend.palette(classes))
-    write_legend(folder / LEGEND, legend)
-    return [project.images[i] for i in painted]
+    with writing_as(PAGE):
+        check_overwriting(
+            [*(label_file(project, image) for image in project.images), project.folder / LABELS / LEGEND, *also],
+            [image.path for image in project.images],
+            overwrite=False,
+            done="overwritten or deleted",
+            remedy="move it away, or start the page with another project folder (--project).",
+        )
+    return painted
 
 
 def _write_tiles(path: Path, project: Project, labels: Labels) -> None:

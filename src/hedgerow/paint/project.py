@@ -17,10 +17,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from hedgerow.errors import InputError, one_path
 from hedgerow.files import make_folder
 from hedgerow.images.arrays import UNLABELLED_INDEX as UNPAINTED
 from hedgerow.images.legend import Legend
 from hedgerow.images.regions import Region
+from hedgerow.overwrite_guard import lies_in
 from hedgerow.paint.image_files import ImageFile
 from hedgerow.paint.journal import Entry, Journal, check_journal
 from hedgerow.paint.labels import Change, Labels, Masks
@@ -30,6 +32,7 @@ from hedgerow.paint.project_file import COLOURS, Class, read_classes, write_proj
 from hedgerow.paint.raster import covered
 
 PROJECT, JOURNAL, LOCK = "project.json", "journal.jsonl", "lock"
+LABELS, EXPORTS = "labels", "exports"  # folders in that of a project, into which the page writes
 MAX_POLYGON = 2**26  # pixels around a polygon, so that one message cannot fill the memory
 
 
@@ -50,6 +53,7 @@ class Project:
     """An open project. Its methods may be called by several threads; those that read labels must hold `lock`."""
 
     def __init__(self, folder: Path, images: Sequence[ImageFile]) -> None:
+        _check_place(folder, images)
         for check, name in ((check_lock, LOCK), (check_journal, JOURNAL), (read_classes, PROJECT)):
             check(folder / name)  # before anything is created: another program's files may have these names
         make_folder(folder)
@@ -257,3 +261,14 @@ def hull(regions: Any) -> Region | None:
         min(one.left for one in some),
         max(one.right for one in some),
     )
+
+
+def _check_place(folder: Path, images: Sequence[ImageFile]) -> None:
+    """Refuse a folder in which the page would write among the images."""
+    for part, what in ((LABELS, "label maps"), (EXPORTS, "what it exports")):
+        inside = next((image for image in images if lies_in(image.path, folder / part)), None)
+        if inside is not None:
+            raise InputError(
+                f"{one_path(inside.path)} lies in {folder / part}, into which the page writes {what}; give another "
+                "project folder (--project), or move the images."
+            )

@@ -28,6 +28,7 @@ from hedgerow.images.metrics import Scores, confusion
 from hedgerow.kernels import reused
 from hedgerow.network.layout import lattice
 from hedgerow.network.stacknet import StackNet
+from hedgerow.overwrite_guard import remove_state
 from hedgerow.predict.evaluate import labelled_for, score
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report, reporting, silent
@@ -126,7 +127,7 @@ def refine_labelled(
         refined = run.finish()
     reused.let_go()
     if path is not None and not keep_checkpoint and together.is_first():
-        path.unlink(missing_ok=True)
+        remove_state(path)
     return refined
 
 

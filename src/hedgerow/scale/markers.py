@@ -7,20 +7,22 @@ value are not written.
 
 import json
 import os
-import shutil
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from hedgerow import __version__
 from hedgerow.errors import InputError
+from hedgerow.files import atomic_path
 from hedgerow.images.array_files import UNFINISHED, unfinished
 from hedgerow.images.limits import METADATA_BYTES
 from hedgerow.images.places import refuse_special
+from hedgerow.overwrite_guard import is_state, remove_folder
 from hedgerow.scale.remote import file_system, is_remote, is_there, patiently, start_of_file
-from hedgerow.temporary import temporary_in
 
 RECORD = "run.json"
+MARK = f"{UNFINISHED}/{RECORD}"  # in a result: shows that it is being computed by Hedgerow
 
 
 class Markers:
@@ -30,8 +32,14 @@ class Markers:
         self.result = result
         self.folder = f"{result.rstrip('/')}/{UNFINISHED}"
 
+    def are_there(self) -> bool:
+        """Whether something of the result was made by a run that has not finished it."""
+        if is_remote(self.result):
+            return is_there(f"{self.folder}/{RECORD}")
+        return is_state(Path(self.result, MARK))
+
     def read_record(self) -> dict[str, Any] | None:
-        """What the run was asked for; None if there is no unfinished run."""
+        """What the run was asked for; None if there is no unfinished run, or only a claim."""
         try:
             content = self._read(RECORD)
         except (FileNotFoundError, NotADirectoryError):
@@ -42,7 +50,11 @@ class Markers:
             raise InputError(
                 f"{self.folder} is damaged, so the run in {self.result} cannot go on; remove {self.result}."
             ) from problem
-        return found
+        return found if len(found) > 1 else None
+
+    def claim(self) -> None:
+        """Before anything else is made: the result is ours, to be removed if the run is killed at once."""
+        self._write(RECORD, json.dumps({"hedgerow": __version__}).encode())
 
     def begin(self, record: dict[str, Any]) -> None:
         self._write(RECORD, json.dumps(record, indent=1).encode())
@@ -60,11 +72,13 @@ class Markers:
 
     def finish(self) -> None:
         """The result is complete: nothing says any more that it is not. The record goes last."""
-        names = self._names()
-        self._remove(name for name in names if name != RECORD)
-        self._remove(name for name in names if name == RECORD)
         if not is_remote(self.folder):
-            shutil.rmtree(self.folder, ignore_errors=True)
+            if self.are_there():
+                remove_folder(Path(self.folder), RECORD)
+            return
+        names = self._names()
+        self._remove_there(name for name in names if name != RECORD)
+        self._remove_there(name for name in names if name == RECORD)
 
     def _read(self, name: str) -> bytes:
         if not is_remote(self.folder):
@@ -80,12 +94,8 @@ class Markers:
             return
         folder = Path(self.folder)
         folder.mkdir(parents=True, exist_ok=True)
-        temporary = temporary_in(folder)
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, folder / name)
+        with atomic_path(folder / name, noted=False) as temporary:
+            temporary.write_bytes(content)
 
     def _names(self) -> list[str]:
         if not is_remote(self.folder):
@@ -100,15 +110,12 @@ class Markers:
             return []
         return [str(name).rstrip("/").rpartition("/")[2] for name in found]
 
-    def _remove(self, names: Iterable[str]) -> None:
-        if is_remote(self.folder):
-            system, inside = file_system(self.folder)
-            paths = [f"{inside}/{name}" for name in names]
-            if paths:
-                patiently(lambda: system.rm(paths), f"cannot write {self.folder}")
-            return
-        for name in names:
-            Path(self.folder, name).unlink(missing_ok=True)
+    def _remove_there(self, names: Iterable[str]) -> None:
+        """Of a result on another machine."""
+        system, inside = file_system(self.folder)
+        paths = [f"{inside}/{name}" for name in names]
+        if paths:
+            patiently(lambda: system.rm(paths), f"cannot write {self.folder}")
 
 
 def refuse_unfinished(path: str) -> None:

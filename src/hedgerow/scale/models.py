@@ -27,9 +27,8 @@ def digest_of(content: bytes) -> str:
 def loaded(content: bytes, device: str) -> Model:
     """The model on a device: "cpu", "cuda", or "auto" for a GPU if there is one and the model gains by it."""
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "model.hedge")
-        path.write_bytes(content)
-        model: Any = model_file.load(path)
+        (Path(folder) / "model.hedge").write_bytes(content)
+        model: Any = model_file.load(Path(folder) / "model.hedge")
     model.features.check_here()
     found: Model = model.to(resolved(device, model))
     return found

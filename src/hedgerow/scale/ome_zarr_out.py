@@ -1,7 +1,5 @@
 """Results as OME-Zarr 0.5: sharded arrays with a nearest-neighbour pyramid; the metadata come last."""
 
-import os
-import shutil
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -9,10 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from hedgerow.errors import InputError
+from hedgerow.files import flush
 from hedgerow.images.legend import Legend
 from hedgerow.images.pixel_size import PixelSize
+from hedgerow.images.places import has_zarr_metadata
 from hedgerow.images.regions import Region
-from hedgerow.scale.remote import file_system, is_remote, patiently, store_of
+from hedgerow.overwrite_guard import ELSEWHERE, check_removable, remove_folder
+from hedgerow.scale.markers import MARK, Markers
+from hedgerow.scale.remote import file_system, is_remote, is_there, patiently, store_of
 from hedgerow.scale.results import Result
 from hedgerow.scale.shards import CHUNK, Grid, Shard
 
@@ -22,7 +25,7 @@ def create(result: Result, grid: Grid) -> None:
     import zarr
 
     def make() -> None:
-        group = zarr.create_group(store_of(result.store), zarr_format=3, overwrite=True)
+        group = zarr.create_group(store_of(result.store), zarr_format=3)
         leading = () if result.n_channels is None else (1,)
         axes = "yx" if result.n_channels is None else "cyx"
         for level in range(grid.n_levels):
@@ -80,8 +83,7 @@ def _flush(result: Result, shard: Shard) -> None:
     for key in keys_of(result, shard):
         path = Path(result.store, key)
         if path.exists():  # nothing is written for a shard of the fill value
-            with open(path, "rb+") as file:
-                os.fsync(file.fileno())
+            flush(path)
 
 
 def shrunk(result: Result, shard: Shard) -> np.ndarray:
@@ -158,10 +160,21 @@ def _channels(names: Sequence[str], dtype: str) -> list[dict[str, Any]]:
     return [{"label": name, "color": "FFFFFF", "window": window, "active": i == 0} for i, name in enumerate(names)]
 
 
-def remove(store: str) -> None:
-    """Remove a result, if it is there."""
+def check_result_removable(result: Result, overwrite: bool) -> None:
+    """Refuse to remove what is not ours in the place of a result; `overwrite`: a Zarr folder of that name may go."""
+    store = result.store
     if not is_remote(store):
-        shutil.rmtree(store, ignore_errors=True)
+        check_removable(Path(store), MARK, _is_asked(result, overwrite))
+    elif not overwrite and is_there(store) and not Markers(store).are_there():
+        raise InputError(f"{store} would be overwritten; {ELSEWHERE}")
+
+
+def remove(result: Result, overwrite: bool = False) -> None:
+    """Remove a result, if it is there and ours."""
+    check_result_removable(result, overwrite)
+    store = result.store
+    if not is_remote(store):
+        remove_folder(Path(store), MARK, _is_asked(result, overwrite))
         return
     system, inside = file_system(store)
 
@@ -171,3 +184,8 @@ def remove(store: str) -> None:
             system.rm(inside, recursive=True)
 
     patiently(work, f"cannot write {store}")
+
+
+def _is_asked(result: Result, overwrite: bool) -> bool:
+    """Whether the user asked to overwrite this very folder: not that beside a TIFF, nor anything but an image."""
+    return overwrite and not result.is_tiff and has_zarr_metadata(result.store)

@@ -13,6 +13,7 @@ from uuid import uuid4
 from hedgerow.errors import InputError
 from hedgerow.files import PathLike, check_folder_writable, fingerprint
 from hedgerow.images.reading import Pages
+from hedgerow.overwrite_guard import check_overwriting
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report
 from hedgerow.scale import cluster
@@ -27,7 +28,6 @@ from hedgerow.scale.results import Result, results_for
 from hedgerow.scale.run import begin, here, record_of, run
 from hedgerow.scale.shards import grid_for
 from hedgerow.scale.work import MEMORY, Job
-from hedgerow.written import check_overwriting
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -158,11 +158,12 @@ def _check_places(results: Sequence[Result], inputs: Sequence[str], overwrite: b
         for read in inputs:
             if _overlap(absolute(one.path), absolute(read)):
                 raise InputError(f"{one.path} would be overwritten, but {read} is to be read; choose another name.")
-    if Markers(results[0].store).read_record() is not None:
-        return
-    local = [Path(one.path) for one in results if not is_remote(one.path)]
+    # An unfinished folder is ours, and gone on with or refused later.
+    begun = [Markers(one.store).read_record() is not None or Markers(one.store).are_there() for one in results]
+    left = [one for one, is_begun in zip(results, begun, strict=True) if one.is_tiff or not is_begun]
+    local = [Path(one.path) for one in left if not is_remote(one.path)]
     check_overwriting(local, [one for one in inputs if not is_remote(one)], overwrite)
-    for one in results:  # on another machine nobody remembers who wrote what
+    for one in left:  # on another machine nobody remembers who wrote what
         if is_remote(one.path) and not overwrite and is_there(one.path):
             raise InputError(
                 f"{one.path} would be overwritten; choose another place, or add --overwrite (in Python overwrite=True)."

@@ -1,5 +1,6 @@
 """What is computed for a large image: labels, probabilities, confidence, entropy, each a result of its own."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from hedgerow.predict.outputs import MAPS
 from hedgerow.predict.protocol import Model
 from hedgerow.predict.tiling import class_values
 from hedgerow.scale.names import split_ending
-from hedgerow.scale.remote import absolute
+from hedgerow.scale.remote import absolute, is_remote
 
 WHATS = ("labels", *MAPS)
 
@@ -69,6 +70,7 @@ def results_for(model: Model, output: str, whats: Sequence[str], dtype: str, sta
             continue
         path = output if what == "labels" else f"{stem}_{what}{ending}"
         store = absolute(path if ending.lower().endswith(".zarr") else f"{path}.hedgerow-unfinished.zarr")
+        store = store if is_remote(store) else os.path.realpath(store)  # a link stays, what it points to is replaced
         names = tuple(model.legend.spoken(value) for value in model.classes) if what == "proba" else ()
         n_channels = model.n_classes if what == "proba" else None
         fill = model.unlabelled if what == "labels" else 0

@@ -1,11 +1,13 @@
 """A prediction from beginning to end: begun or gone on with, shard by shard, level by level, then finished."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from hedgerow import __version__
 from hedgerow.errors import InputError, masked
+from hedgerow.overwrite_guard import note_written
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report, reporting
 from hedgerow.scale import bigtiff_out, ome_zarr_out
@@ -15,7 +17,6 @@ from hedgerow.scale.remote import is_remote, is_there
 from hedgerow.scale.results import described
 from hedgerow.scale.shards import Shard
 from hedgerow.scale.work import Job, work_on
-from hedgerow.written import remember
 
 Each = Callable[[Job, Iterable[Shard]], Iterable[str]]
 """Works on shards in any order and yields the name of each that is done."""
@@ -53,8 +54,11 @@ def begin(job: Job, record: dict[str, Any], overwrite: bool) -> int:
             "command as then to go on with it, or add --overwrite to begin anew."
         )
     for result in job.results:
-        ome_zarr_out.remove(result.store)
+        ome_zarr_out.check_result_removable(result, overwrite)
+    for result in job.results:
+        ome_zarr_out.remove(result, overwrite)
     for result in job.results[::-1]:  # the first one's record comes last: with it, all are there
+        Markers(result.store).claim()
         ome_zarr_out.create(result, job.grid)
         Markers(result.store).begin(record)
     return 0
@@ -98,8 +102,10 @@ def finish(job: Job, model: Model, report: Report) -> None:
         if result.is_tiff:
             bigtiff_out.write(result, job.grid, image.pixel, model, report)
     for result in job.results[::-1]:  # the first one's record goes last: with it, the run can be gone on with
-        Markers(result.store).finish()
         if result.is_tiff:
-            ome_zarr_out.remove(result.store)
-        elif not is_remote(result.path):
-            remember(Path(result.path), Path(result.path))
+            ome_zarr_out.remove(result)
+            continue
+        if not is_remote(result.path):  # before it is finished: a run that is killed in between must find it to be ours
+            final = Path(os.path.realpath(result.path))
+            note_written(final, final)
+        Markers(result.store).finish()

@@ -18,11 +18,11 @@ from hedgerow.images.legend import Legend, write_legend
 from hedgerow.images.pictures import write_picture
 from hedgerow.images.places import ending_of
 from hedgerow.images.writing import write_labels
+from hedgerow.overwrite_guard import check_overwriting
 from hedgerow.synthetic.fish import SOMITE_NAMES, draw_embryo
 from hedgerow.synthetic.houses import FACADE_NAMES, draw_facade
 from hedgerow.synthetic.people import BODY_PART_NAMES, draw_body
 from hedgerow.synthetic.strokes import paint
-from hedgerow.written import check_overwriting
 
 __all__ = [
     "BODY_PART_NAMES",

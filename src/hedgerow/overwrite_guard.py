@@ -1,0 +1,259 @@
+"""The guard of existing files: which of them Hedgerow may overwrite or delete. All others are refused.
+
+For every folder into which files are written, a list is kept in the user's own folder for such things: a line per
+file, with its size, the time of its last change, and its name. A file that was edited afterwards differs from its
+line, so a prediction that someone corrected by hand is not taken for ours. Models, checkpoints and the state of a run
+show by their first bytes what they are.
+"""
+
+import errno
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from pathlib import Path
+
+from hedgerow.errors import InputError, one_path
+from hedgerow.temporary import temporary_in
+
+_MODEL = re.compile(rb'.{8}\{"__metadata__":\{"hedgerow', re.DOTALL)  # models and checkpoints, after 8 bytes of length
+_CHECKPOINT = re.compile(rb'.{8}\{"__metadata__":\{"hedgerow-refinement"', re.DOTALL)
+_DOCUMENT = re.compile(rb'\s*\{\s*"hedgerow"\s*:')  # JSON of ours, such as the note on a run
+_DIGEST = re.compile(rb"[0-9a-f]{64}\s*\Z")  # of a run
+_LAYERS = re.compile(
+    rb"PK\x03\x04.{26}hedgerow\.npy", re.DOTALL
+)  # cached features: an archive whose first file this is
+_FIRST_BYTES = 100  # of a file, which show what it is
+_MAX_NAMED = 3  # files that a refusal names
+_SPARE_LINES = 20
+_DISK_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+_OWN = ".hedgerow-"  # how the names of temporary files and folders begin
+ELSEWHERE = "choose another place, or add --overwrite (in Python overwrite=True)."
+_writer: ContextVar[str] = ContextVar("writer", default="")
+
+
+@contextmanager
+def writing_as(writer: str) -> Iterator[None]:
+    """Within the block, only files that were written in such a block of the same writer count as ours.
+
+    The page works so: it must not replace label maps that a command wrote into its folder, since people go on
+    working on those.
+    """
+    before = _writer.set(writer)
+    try:
+        yield
+    finally:
+        _writer.reset(before)
+
+
+def note_written(written: Path, final: Path) -> None:
+    """Note a file or folder that is about to be renamed to `final`.
+
+    Where this user can keep no notes, the file will not be ours. A disk that is full is an error, as for the file.
+    """
+    try:
+        listed = _list_of(final.parent)
+    except RuntimeError:  # this user has no home
+        return
+    try:
+        listed.parent.mkdir(parents=True, exist_ok=True)
+        _forget_older(listed, final.parent)
+        with open(listed, "a", encoding="ascii", newline="") as file:
+            file.write(_line(written, final.name))
+    except OSError as problem:
+        if problem.errno in _DISK_FULL:
+            raise InputError(
+                f"cannot write {one_path(final)}: what Hedgerow wrote is noted in {one_path(listed.parent)}, and there "
+                f"is no room for that ({problem.strerror}); free some, or let XDG_STATE_HOME name another folder."
+            ) from problem
+
+
+def _forget_older(listed: Path, folder: Path) -> None:
+    """Of a list that has grown long, only the last line of each name is kept, and the one of the file that is there: a
+    run that is killed has noted a file that it never put into place."""
+    lines = listed.read_text(encoding="ascii", errors="replace").splitlines(True) if listed.exists() else []
+    latest = {line.split(" ", 2)[-1]: line for line in lines}
+    if len(lines) > 2 * len(latest) + _SPARE_LINES:
+        known = set(lines) - set(latest.values())
+        there = []
+        for path in folder.iterdir():
+            with suppress(OSError):  # another program may have removed it
+                there.append(_line(path, path.name))
+        kept = "".join([*sorted(known.intersection(there)), *latest.values()])
+        shorter = listed.with_name(f"{listed.name}-{os.getpid()}")
+        shorter.write_text(kept, encoding="ascii", errors="replace", newline="")
+        os.replace(shorter, listed)
+
+
+def is_recorded(path: Path) -> bool:
+    """Whether the list has this file or folder as it is now: Hedgerow wrote it, and nobody changed it since."""
+    with suppress(OSError):
+        path = Path(os.path.realpath(path)) if path.is_symlink() else path
+        return _line(path, path.name) in _lines(path.parent)
+    return False
+
+
+def is_ours(path: Path) -> bool:
+    """Whether a file or folder may be overwritten: it is recorded, or a model, which shows by itself that it is one."""
+    return is_recorded(path) or (not _writer.get() and bool(_MODEL.match(_first_bytes(path))))
+
+
+def is_state(path: Path) -> bool:
+    """Whether this is a file, not a link, whose first bytes show that Hedgerow wrote it: a model, a checkpoint, a note
+    on a run, cached features."""
+    head = b"" if path.is_symlink() else _first_bytes(path)
+    return any(kind.match(head) for kind in (_MODEL, _DOCUMENT, _DIGEST, _LAYERS))
+
+
+def is_checkpoint(path: Path) -> bool:
+    """Whether this is a file, not a link, that begins like the state of a refinement."""
+    return not path.is_symlink() and bool(_CHECKPOINT.match(_first_bytes(path)))
+
+
+def check_overwriting(
+    outputs: Iterable[Path],
+    inputs: Iterable[str | os.PathLike[str]],
+    overwrite: bool,
+    *,
+    done: str = "overwritten",
+    remedy: str = "",
+) -> None:
+    """Refuse to overwrite what is read, and, unless `overwrite`, any existing file that is not ours.
+
+    done, remedy: what would be done to the files, and what to do instead; empty: give another name, or --overwrite
+    """
+    outputs, paths = list(outputs), [Path(path) for path in inputs]
+    read, instead = {_identity(path) for path in paths}, remedy or "choose another name."
+    taken = [path for path in outputs if _identity(path) in read]
+    if taken:
+        raise InputError(f"{_first(taken)} would be {done}, but is one of the files to read; {instead}")
+    folders = [path for path in paths if path.is_dir()]  # images in Zarr
+    changed = [path for path in outputs if any(lies_in(path, folder) for folder in folders)]
+    replaced = [path for path in outputs if path.is_dir() and any(lies_in(one, path) for one in paths)]
+    if changed or replaced:
+        raise InputError(f"{_first(changed or replaced)} and a file to read lie in one another; {instead}")
+    if overwrite:
+        return
+    listed = {folder: _lines(folder) for folder in {path.parent for path in outputs}}
+    foreign = [
+        path
+        for path in outputs
+        if path.exists() and _line(path, path.name) not in listed[path.parent] and not is_ours(path)
+    ]
+    if foreign:
+        who = "this page" if _writer.get() else "Hedgerow"
+        raise InputError(
+            f"{_first(foreign)} would be {done}, but {who} did not write it, or it was changed since; "
+            f"{remedy or ELSEWHERE}"
+        )
+
+
+def remove_recorded(path: Path) -> None:
+    """Delete a file, if it is there, that is in the list and was not changed since; others are refused and stay."""
+    if is_recorded(path) and not path.is_symlink():
+        path.unlink(missing_ok=True)
+    elif os.path.lexists(path):
+        raise InputError(
+            f"{path} would be deleted, but Hedgerow did not write it, or it was changed since; move it away first."
+        )
+
+
+def remove_state(path: Path) -> None:
+    """Delete a checkpoint, or another file of a run, if it is there; a file of others is refused and stays."""
+    if is_state(path):
+        path.unlink(missing_ok=True)
+    elif os.path.lexists(path):
+        raise InputError(f"{path} would be deleted, but Hedgerow did not write it; move it away first.")
+
+
+def remove_empty(folder: Path) -> None:
+    """Remove a folder, unless something is in it."""
+    if folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir()):
+        folder.rmdir()
+
+
+def check_removable(folder: Path, marker: str, asked: bool = False) -> None:
+    """Refuse to remove a folder unless it is recorded, or the file `marker` in it shows that Hedgerow made it.
+
+    asked: the user asked for it (--overwrite)
+    """
+    is_made = asked or is_recorded(folder) or is_state(folder / marker)
+    if os.path.lexists(folder) and (folder.is_symlink() or not folder.is_dir() or not is_made):
+        raise InputError(
+            f"{folder} would be removed, but Hedgerow did not make it, or it was changed since; move it away first."
+        )
+
+
+def remove_folder(folder: Path, marker: str, asked: bool = False) -> None:
+    """Remove a folder with all that is in it, see `check_removable`. Links in it go, what they point to stays.
+
+    It loses its name in one step: half a folder never stands under it.
+    """
+    check_removable(folder, marker, asked)
+    if folder.exists():
+        temporary = temporary_in(folder.parent)
+        os.replace(folder, temporary)
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def lies_in(path: Path, folder: Path) -> bool:
+    """Whether a path is a folder, or anything below it, whatever links lead there."""
+    places = Path(os.path.realpath(path)), Path(os.path.realpath(path.parent), path.name)
+    return _identity(folder) in {_identity(one) for place in places for one in (place, *place.parents)}
+
+
+def _first_bytes(path: Path) -> bytes:
+    with suppress(OSError):
+        if path.is_file():
+            with open(path, "rb") as file:
+                return file.read(_FIRST_BYTES)
+    return b""
+
+
+def _identity(path: Path) -> tuple[int, int] | str:
+    """The same for two names of one file, be it through links of either kind."""
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return os.path.realpath(path)
+    return (found.st_dev, found.st_ino) if found.st_ino else os.path.realpath(path)
+
+
+def _list_of(folder: Path) -> Path:
+    """Where the list of a folder lies; each writer has its own."""
+    home = os.environ.get("XDG_STATE_HOME") or os.environ.get("LOCALAPPDATA") or Path.home() / ".local" / "state"
+    name = hashlib.sha256(os.fsencode(os.path.realpath(folder))).hexdigest()[:32]
+    return Path(home) / "hedgerow" / "written" / "-".join(filter(None, (name, _writer.get())))
+
+
+def _lines(folder: Path) -> set[str]:
+    with (
+        suppress(OSError, RuntimeError),
+        open(_list_of(folder), encoding="ascii", errors="replace", newline="") as file,
+    ):
+        return set(file)
+    return set()
+
+
+def _line(path: Path, name: str) -> str:
+    """Of a folder: the size and last change of all that is in it, but for temporary files and marks of ours."""
+    stats = [path.stat()]
+    if path.is_dir():
+        stats = [os.lstat(file) for file in _files_in(path)] or stats
+    size, changed = sum(one.st_size for one in stats), max(one.st_mtime_ns for one in stats)
+    name = name.encode("unicode_escape", "surrogatepass").decode()
+    return f"{size} {changed} {name}\n"
+
+
+def _files_in(folder: Path) -> Iterator[Path]:
+    for where, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(_OWN)]
+        yield from (Path(where) / name for name in names if not name.startswith(_OWN))
+
+
+def _first(paths: Sequence[Path]) -> str:
+    more = f" and {len(paths) - _MAX_NAMED} more" if len(paths) > _MAX_NAMED else ""
+    return ", ".join(one_path(path) for path in paths[:_MAX_NAMED]) + more
