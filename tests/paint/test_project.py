@@ -144,11 +144,11 @@ def test_two_servers_on_one_project_are_told_so(project):
 
 def test_a_lock_ends_with_its_process(tmp_path):
     code = (
-        "import sys, os; from pathlib import Path; from hedgerow.paint.locking import Lock\n"
+        "import sys, os; from pathlib import Path; from hedgerow.locking import Lock\n"
         "held = Lock(Path(sys.argv[1])); os._exit(9)"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "lock")], check=False, timeout=60)
-    from hedgerow.paint.locking import Lock
+    from hedgerow.locking import Lock
 
     Lock(tmp_path / "lock").release()
 
@@ -211,7 +211,7 @@ class WindowsLocks:
 def test_a_project_is_held_on_windows_too(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "platform", "win32")
     monkeypatch.setitem(sys.modules, "msvcrt", WindowsLocks())
-    found = importlib.util.find_spec("hedgerow.paint.locking")
+    found = importlib.util.find_spec("hedgerow.locking")
     locking = importlib.util.module_from_spec(found)
     found.loader.exec_module(locking)
     first = locking.Lock(tmp_path / "lock")

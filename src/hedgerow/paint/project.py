@@ -20,10 +20,10 @@ from hedgerow.files import atomic_path, make_folder, one_line
 from hedgerow.images.arrays import UNLABELLED_INDEX as UNPAINTED
 from hedgerow.images.legend import Legend
 from hedgerow.images.regions import Region
+from hedgerow.locking import Lock
 from hedgerow.paint.image_files import ImageFile
 from hedgerow.paint.journal import Entry, Journal
 from hedgerow.paint.labels import Change, Labels, Masks
-from hedgerow.paint.locking import Lock
 from hedgerow.paint.messages import MAX_CLASSES, MAX_FILL, Refused
 from hedgerow.paint.raster import covered
 
