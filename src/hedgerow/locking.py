@@ -1,21 +1,38 @@
-"""One server for a project: a file that is held as long as the server runs, whatever ends it."""
+"""One writer at a time: a lock file that is held as long as a run or a server lasts, whatever ends it.
+
+The system frees the lock when the process ends, killed or not, so a lock file that was left behind blocks nobody. Some
+network drives have no locks: there a warning is printed and the run goes on, since refusing would forbid such drives.
+"""
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
+import platform
+import re
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import BinaryIO, cast
 
 from hedgerow.errors import InputError
 from hedgerow.files import one_line
+from hedgerow.temporary import remove
 
 BEYOND = 2**30  # Windows lets nobody else read a byte that is held: this one is far behind what the file says
+HELD_BY_ANOTHER = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)
+OURS = re.compile(r"process \d+\b.*\n?|", re.ASCII)  # empty: killed before the note was written
+PAINTED = "is being painted already by {holder}; use that page, end that program, or give another folder (--project)."
+WRITTEN = "is already being written by {holder}; wait until that run ends, end it, or choose another output."
+log = logging.getLogger("hedgerow")
 
 if sys.platform == "win32":
     import msvcrt
 
-    def hold(file: IO[str]) -> None:
+    def hold(file: BinaryIO) -> None:
         """Hold a file until it is closed or the process ends; OSError: another process holds it."""
         file.seek(BEYOND)
         msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
@@ -23,7 +40,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-    def hold(file: IO[str]) -> None:
+    def hold(file: BinaryIO) -> None:
         """Hold a file until it is closed or the process ends; OSError: another process holds it."""
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
@@ -31,31 +48,75 @@ else:
 class Lock:
     """Held from the beginning until `release`, or the end of the process."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, what: str = "", refusal: str = PAINTED) -> None:
+        """what: the file or folder that only one may write, as the refusal names it; empty: the folder of the lock"""
+        self.path, self._since = path, time.strftime("%Y-%m-%d %H:%M:%S")
+        self._file = _opened(path)
         try:
-            self._file: IO[str] = open(path, "a+", encoding="utf-8")  # noqa: SIM115 (held open)
+            while not self._is_held(f"{what or path.parent} {refusal}"):  # its last holder just removed it
+                self._file.close()
+                self._file = _opened(path)
+            if not OURS.fullmatch(self._text()):
+                raise InputError(f"{path} is needed as a lock but is a file of somebody else's; move it away first.")
+            self.note("")
+        except BaseException:
+            self._file.close()
+            raise
+
+    def note(self, address: str) -> None:
+        """Write down who holds it, and where its page is."""
+        at = f" at {address}" if address else ""
+        try:
+            self._file.seek(0)
+            self._file.truncate()
+            self._file.write(f"process {os.getpid()} on {platform.node()} since {self._since}{at}\n".encode())
         except OSError as problem:
-            raise InputError(f"cannot open {path}: {one_line(problem)}; check its permissions.") from problem
+            raise InputError(f"cannot write {self.path}: {one_line(problem)}; check the free space.") from problem
+
+    def release(self, *, removing: bool = False) -> None:
+        """removing: the lock file too"""
+        if removing and sys.platform != "win32":  # while it is held: afterwards it may be another run's
+            remove(self.path)
+        self._file.close()
+        if removing and sys.platform == "win32":  # where an open file cannot be removed, be it another run's
+            remove(self.path)
+
+    def _is_held(self, refusal: str) -> bool:
+        """Whether the file that is at the path is held now; False: another file is there by now, or none."""
         try:
             hold(self._file)
         except OSError as problem:
-            self._file.seek(0)
-            told = self._file.read(200).strip() or "another one"
-            self._file.close()
-            raise InputError(
-                f"{path.parent} is being painted already by {told}; use that page, end that program, or give "
-                "another folder (--project)."
-            ) from problem
-        self.note("")
+            if problem.errno in HELD_BY_ANOTHER:
+                raise InputError(refusal.format(holder=self._text().strip() or "another process")) from problem
+            log.warning(
+                "%s cannot be locked (%s): take care that no other run writes there", self.path.parent, one_line(problem)
+            )
+            return True
+        try:
+            return os.path.samestat(os.fstat(self._file.fileno()), os.stat(self.path))
+        except FileNotFoundError:
+            return False
 
-    def note(self, address: str) -> None:
-        """Say who holds it, and where its page is."""
+    def _text(self) -> str:
         self._file.seek(0)
-        self._file.truncate()
-        at = f" at {address}" if address else ""
-        self._file.write(f"process {os.getpid()}{at}\n")
-        self._file.flush()
+        return self._file.read(400).decode(errors="replace")
 
-    def release(self) -> None:
-        self._file.close()
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return cast(BinaryIO, open(path, "ab+", buffering=0))  # nothing is left to write when it is closed
+    except OSError as problem:
+        raise InputError(f"cannot open {path}: {one_line(problem)}; check its permissions.") from problem
+
+
+@contextmanager
+def locked(output: Path) -> Iterator[None]:
+    """Let no other run write `output` while the block runs; raises an InputError that names the run that does.
+
+    Whatever a run keeps beside its output, a work folder or a checkpoint, is covered by the lock of the output.
+    """
+    lock = Lock(output.with_name(f".hedgerow-{output.name}.lock"), os.fspath(output), WRITTEN)
+    try:
+        yield
+    finally:
+        lock.release(removing=True)

@@ -23,6 +23,11 @@ def temporary_in(folder: Path) -> Path:
     return folder / f".hedgerow-{_machine()}-{os.getpid()}-{uuid.uuid4().hex}.tmp"
 
 
+def is_temporary(path: Path) -> bool:
+    """Whether a path has a name that `temporary_in` gave, in this process or another."""
+    return _NAME.fullmatch(path.name) is not None
+
+
 def sweep(folder: Path) -> None:
     """Remove the temporary files that killed runs left in a folder; done once per folder and process."""
     where = os.path.realpath(folder)

@@ -11,6 +11,7 @@ import logging
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -148,18 +149,19 @@ def train_with_effort(
     again; restart: forget it
     """
     check_effort(effort, minutes)
-    labelled, settings, output = prepared(
-        images, labels, output, config, Reading(unlabelled, max_classes, pages), changes=changes, layers=layers,
-        keep=keep, overwrite=overwrite, say=say,
-    )  # fmt: skip
-    folder = output.with_name(output.name + ".work")
-    if restart:
+    with ExitStack() as locks:
+        labelled, settings, output = prepared(
+            images, labels, output, config, Reading(unlabelled, max_classes, pages), changes=changes, layers=layers,
+            keep=keep, overwrite=overwrite, say=say, locks=locks,
+        )  # fmt: skip
+        folder = output.with_name(output.name + ".work")
+        if restart:
+            forget(folder)
+        fitted = fit_labelled(
+            labelled, settings, effort, minutes=minutes, device=device, folder=folder, say=say, progress=progress
+        )
+        fitted.n_bytes = model_file.save(fitted.model.to("cpu"), output)
         forget(folder)
-    fitted = fit_labelled(
-        labelled, settings, effort, minutes=minutes, device=device, folder=folder, say=say, progress=progress
-    )
-    fitted.n_bytes = model_file.save(fitted.model.to("cpu"), output)
-    forget(folder)
     return fitted
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,8 +18,10 @@ from hedgerow.images.pairing import FilesSpec, pair_files
 from hedgerow.images.reading import Pages
 from hedgerow.io import model_file
 from hedgerow.jobs.inputs import Say, checked_output, files_of, read_for, say_what_was_read, unsaid
+from hedgerow.locking import locked
 from hedgerow.predict.devices import check_device
 from hedgerow.progress import Report
+from hedgerow.temporary import remove
 from hedgerow.written import is_ours
 
 if TYPE_CHECKING:
@@ -81,23 +84,24 @@ def refine(
     pairs = pair_files(images, labels)
     held_pairs = [] if validation is None else pair_files(*validation)
     output = checked_output(output, [model, *files_of([*pairs, *held_pairs]), *keep], overwrite=overwrite)
-    checkpoint = _checkpoint_of(output, restart)
-    say_what_was_read([pair.image for pair in pairs], loaded.features.layout, pages, say)
-    labelled = read_for(loaded, pairs, unlabelled, pages)
-    held = None if validation is None else read_for(loaded, held_pairs, unlabelled, pages)
-    net = _network(loaded, model, split, sharpness)
-    say(f"network of {len(net.layers()) - 1} hidden layers, {net.split} splits; sharpness {_sharpness(net)}")
-    if restart:
-        checkpoint.unlink(missing_ok=True)
-    try:
-        refined = refine_labelled(
-            net.to(together.own_device(device)), labelled, config, validation=held, checkpoint=checkpoint,
-            keep_checkpoint=True, progress=progress,
-        )  # fmt: skip
-    except DivergenceError as error:
-        _save(error.network, output, checkpoint)  # type: ignore[arg-type]
-        raise
-    return Refined(refined, _save(refined, output, checkpoint))
+    with locked(output) if together.is_first() else nullcontext():
+        checkpoint = _checkpoint_of(output, restart)
+        say_what_was_read([pair.image for pair in pairs], loaded.features.layout, pages, say)
+        labelled = read_for(loaded, pairs, unlabelled, pages)
+        held = None if validation is None else read_for(loaded, held_pairs, unlabelled, pages)
+        net = _network(loaded, model, split, sharpness)
+        say(f"network of {len(net.layers()) - 1} hidden layers, {net.split} splits; sharpness {_sharpness(net)}")
+        if restart:
+            remove(checkpoint)
+        try:
+            refined = refine_labelled(
+                net.to(together.own_device(device)), labelled, config, validation=held, checkpoint=checkpoint,
+                keep_checkpoint=True, progress=progress,
+            )  # fmt: skip
+        except DivergenceError as error:
+            _save(error.network, output, checkpoint)  # type: ignore[arg-type]
+            raise
+        return Refined(refined, _save(refined, output, checkpoint))
 
 
 def _checkpoint_of(output: Path, restart: bool) -> Path:
@@ -138,5 +142,5 @@ def _save(net: StackNet, output: Path, checkpoint: Path) -> int:
     if not together.is_first():
         return 0
     n_bytes = model_file.save(net, output)
-    checkpoint.unlink(missing_ok=True)
+    remove(checkpoint)
     return n_bytes

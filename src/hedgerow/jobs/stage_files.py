@@ -14,6 +14,7 @@ from hedgerow.errors import HedgerowError, InputError
 from hedgerow.files import fingerprint, make_folder, write_text
 from hedgerow.images.labelled import LabelledSet
 from hedgerow.io import model_file
+from hedgerow.temporary import is_temporary, remove
 
 if TYPE_CHECKING:
     from hedgerow.deep.adapting import Choice
@@ -114,18 +115,21 @@ class StageFiles:
 
 
 def forget(folder: Path) -> None:
-    """Remove what a run kept, and the folder, unless somebody put other files into it."""
+    """Remove what a run kept, and the folder, unless somebody put other files into it.
+
+    What shows that the folder is ours goes last: if this is interrupted, the next run must recognise the rest.
+    """
     _check_ours(folder)
-    for path in folder.glob("*"):
-        if path.name == RUN or path.suffix in OURS:
-            path.unlink(missing_ok=True)
+    for path in sorted(folder.glob("*"), key=lambda path: path.name == RUN):
+        if path.is_file() and (path.name == RUN or path.suffix in OURS or is_temporary(path)):
+            remove(path)
     if folder.is_dir() and not any(folder.iterdir()):
-        folder.rmdir()
+        remove(folder)
 
 
 def _check_ours(folder: Path) -> None:
     """Raise InputError if something else has the name of the folder."""
     if not os.path.lexists(folder):
         return
-    if not folder.is_dir() or (any(folder.iterdir()) and not (folder / RUN).is_file()):
+    if not folder.is_dir() or not ((folder / RUN).is_file() or all(map(is_temporary, folder.iterdir()))):
         raise InputError(f"{folder} would keep the state of the run, but is something else; move it away first.")

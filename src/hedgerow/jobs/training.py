@@ -1,6 +1,7 @@
 """Training: a stack of forests from images and labels."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from hedgerow.images.reading import Pages, read_input
 from hedgerow.io import model_file
 from hedgerow.jobs.inputs import Say, checked_output, files_of, say_what_was_read, unsaid
 from hedgerow.jobs.plans import expected
+from hedgerow.locking import locked
 from hedgerow.predict.evaluate import score
 from hedgerow.progress import Report
 
@@ -87,18 +89,19 @@ def train(
     overwrite:   also an existing file that Hedgerow did not write
     grow_all:    who grows the forests, see `grow_stack`
     """
-    reading = Reading(unlabelled, max_classes, pages)
-    labelled, changed, output = prepared(
-        images, labels, output, config, reading, changes=changes, layers=layers, keep=keep, overwrite=overwrite, say=say
-    )
-    say(f"effort fast: {expected(labelled, 'fast', None, 'cpu')}")
 
     def scored(level: int, dice: float, held: GroupsOf) -> None:
         say(f"level {level}: mean Dice {dice:.3f} on {UNSEEN[held]} it did not see")
 
-    grown = grow_stack(labelled, changed, progress=progress, scored=scored, grow_all=grow_all)
-    stack = _scored(grown, labelled, progress)
-    return Trained(stack, model_file.save(stack, output))
+    with ExitStack() as locks:
+        labelled, changed, output = prepared(
+            images, labels, output, config, Reading(unlabelled, max_classes, pages), changes=changes, layers=layers,
+            keep=keep, overwrite=overwrite, say=say, locks=locks,
+        )  # fmt: skip
+        say(f"effort fast: {expected(labelled, 'fast', None, 'cpu')}")
+        grown = grow_stack(labelled, changed, progress=progress, scored=scored, grow_all=grow_all)
+        stack = _scored(grown, labelled, progress)
+        return Trained(stack, model_file.save(stack, output))
 
 
 @dataclass(frozen=True)
@@ -122,8 +125,12 @@ def prepared(
     keep: Iterable[PathLike],
     overwrite: bool,
     say: Say,
+    locks: ExitStack,
 ) -> tuple[LabelledSet, StackConfig, Path]:
-    """The images with labels, the settings, and the file to write; all that can be refused is refused here."""
+    """The images with labels, the settings, and the file to write; all that can be refused is refused here.
+
+    locks: holds the lock of the output from before the images are read
+    """
     unlabelled = reading.unlabelled
     if unlabelled is not None and not (isinstance(unlabelled, str) and unlabelled == "auto"):
         unlabelled = check_unlabelled(unlabelled)
@@ -131,6 +138,7 @@ def prepared(
     layout = layout_of(changed.features)
     pairs = pair_files(images, labels)
     final = checked_output(output, [*files_of(pairs), *keep], overwrite=overwrite)
+    locks.enter_context(locked(final))
     labelled = _read(pairs, labels, layout, unlabelled, reading.max_classes, reading.pages, say)
     if config is None:
         changed = _changed(settings_for(labelled, say, has_features="features" in (changes or {})), changes, layers)

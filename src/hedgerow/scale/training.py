@@ -33,6 +33,7 @@ from hedgerow.jobs import training as jobs_training
 from hedgerow.jobs.inputs import Say, checked_output, files_of, unsaid
 from hedgerow.jobs.training import UNLABELLED, UNSEEN, Trained, unlabelled_value
 from hedgerow.kernels import reused
+from hedgerow.locking import locked
 from hedgerow.progress import Report, reporting
 from hedgerow.scale import cluster, growing
 from hedgerow.scale.lazy_image import LazyImage, Wanted
@@ -150,18 +151,19 @@ def train(
     def scored(level: int, dice: float, held: GroupsOf) -> None:
         say(f"level {level}: mean Dice {dice:.3f} on {UNSEEN[held]} it did not see")
 
-    asked = unlabelled if unlabelled is None or isinstance(unlabelled, str) else check_unlabelled(unlabelled)
-    shown = [part for i in range(min(len(files.pairs), LOOKED_AT)) for part in _some_paint(files.labels(i))]
-    value = unlabelled_value(shown, asked, say)
     grow_all = options.get("grow_all")
+    asked = unlabelled if unlabelled is None or isinstance(unlabelled, str) else check_unlabelled(unlabelled)
     try:
-        stack = grow(
-            files, config, changes, value, max_classes, say=say, progress=progress, scored=scored, grow_all=grow_all
-        )
+        with locked(final):
+            shown = [part for i in range(min(len(files.pairs), LOOKED_AT)) for part in _some_paint(files.labels(i))]
+            value = unlabelled_value(shown, asked, say)
+            stack = grow(
+                files, config, changes, value, max_classes, say=say, progress=progress, scored=scored, grow_all=grow_all
+            )
+            return Trained(stack, model_file.save(stack, final))
     except WholeInstead as reason:
         say(f"whole images are kept: {reason}")
-        return on_whole_images()
-    return Trained(stack, model_file.save(stack, final))
+    return on_whole_images()
 
 
 def files_for(pairs: Sequence[Pair], config: StackConfig, pages: Pages = None) -> Files:
