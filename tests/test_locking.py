@@ -1,4 +1,4 @@
-"""Locks: one writer at a time, who is named to the second; a lock ends with its process, and takes no file of others."""
+"""Locks: one writer at a time, who is named to the second; a lock ends with its process."""
 
 import errno
 import multiprocessing
@@ -85,7 +85,9 @@ def test_a_file_of_somebody_else_is_left_alone(tmp_path, content):
     assert path.read_bytes() == content
 
 
-@pytest.mark.parametrize("content", ["", "process 3\n", "process 3 at http://127.0.0.1:1/\n", "process 3 on a since b\n"])
+@pytest.mark.parametrize(
+    "content", ["", "process 3\n", "process 3 at http://127.0.0.1:1/\n", "process 3 on a since b\n"]
+)
 def test_the_lock_file_of_a_killed_process_blocks_nobody(tmp_path, content):
     (tmp_path / "lock").write_text(content)
     lock = Lock(tmp_path / "lock")

@@ -89,7 +89,9 @@ class Lock:
             if problem.errno in HELD_BY_ANOTHER:
                 raise InputError(refusal.format(holder=self._text().strip() or "another process")) from problem
             log.warning(
-                "%s cannot be locked (%s): take care that no other run writes there", self.path.parent, one_line(problem)
+                "%s cannot be locked (%s): take care that no other run writes there",
+                self.path.parent,
+                one_line(problem),
             )
             return True
         try:
