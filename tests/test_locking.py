@@ -75,7 +75,17 @@ def test_a_lock_that_is_released_while_another_waits_for_it_is_not_held_twice(tm
     second.release()
 
 
-@pytest.mark.parametrize("content", [b"my diary\n", b"\xff\xfe\x00", b"process of painting\n", b"\nprocess 3 on a\n"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"my diary\n",
+        b"\xff\xfe\x00",
+        b"process of painting\n",
+        b"\nprocess 3\n",
+        b"process 3 and more of a text\n",
+        b"process 3\n" + b"x" * 1000,
+    ],
+)
 def test_a_file_of_somebody_else_is_left_alone(tmp_path, content):
     path = tmp_path / "lock"
     path.write_bytes(content)
@@ -85,8 +95,22 @@ def test_a_file_of_somebody_else_is_left_alone(tmp_path, content):
     assert path.read_bytes() == content
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs the pipes of Unix")
+def test_a_pipe_is_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "lock")
+    with pytest.raises(InputError, match="it is not a file"):
+        Lock(tmp_path / "lock")
+
+
 @pytest.mark.parametrize(
-    "content", ["", "process 3\n", "process 3 at http://127.0.0.1:1/\n", "process 3 on a since b\n"]
+    "content",
+    [
+        "",
+        "process 3\n",
+        "process 3 at http://127.0.0.1:1/\n",
+        "process 3 on a.b since 2026-01-02 03:04:05\n",
+        "process 3 on  since 2026-01-02 03:04:05 at http://127.0.0.1:1/\n",
+    ],
 )
 def test_the_lock_file_of_a_killed_process_blocks_nobody(tmp_path, content):
     (tmp_path / "lock").write_text(content)

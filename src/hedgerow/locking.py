@@ -11,6 +11,7 @@ import logging
 import os
 import platform
 import re
+import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -24,7 +25,8 @@ from hedgerow.temporary import remove
 
 BEYOND = 2**30  # Windows lets nobody else read a byte that is held: this one is far behind what the file says
 HELD_BY_ANOTHER = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)
-OURS = re.compile(r"process \d+\b.*\n?|", re.ASCII)  # empty: killed before the note was written
+MAX_BYTES = 1000  # of a note
+NOTE = re.compile(rb"process \d{1,20}( on .* since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d)?( at http://\S+)?\r?\n")
 PAINTED = "is being painted already by {holder}; use that page, end that program, or give another folder (--project)."
 WRITTEN = "is already being written by {holder}; wait until that run ends, end it, or choose another output."
 log = logging.getLogger("hedgerow")
@@ -45,6 +47,25 @@ else:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+def check_lock(path: Path) -> None:
+    """Raise InputError if there is something of this name that no `Lock` left there; changes nothing."""
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe may never end
+            raise _foreign(path, "it is not a file")
+        with open(path, "rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        return
+    except OSError as problem:
+        raise InputError(f"cannot open {path}: {one_line(problem)}; check its permissions.") from problem
+    if content and not NOTE.fullmatch(content):  # it is empty if the process was killed before it wrote the note
+        raise _foreign(path, "it holds something else")
+
+
+def _foreign(path: Path, why: str) -> InputError:
+    return InputError(f"{path} is not a lock of Hedgerow ({why}); move it away, or give another folder or output.")
+
+
 class Lock:
     """Held from the beginning until `release`, or the end of the process."""
 
@@ -56,8 +77,6 @@ class Lock:
             while not self._is_held(f"{what or path.parent} {refusal}"):  # its last holder just removed it
                 self._file.close()
                 self._file = _opened(path)
-            if not OURS.fullmatch(self._text()):
-                raise InputError(f"{path} is needed as a lock but is a file of somebody else's; move it away first.")
             self.note("")
         except BaseException:
             self._file.close()
@@ -101,10 +120,11 @@ class Lock:
 
     def _text(self) -> str:
         self._file.seek(0)
-        return self._file.read(400).decode(errors="replace")
+        return self._file.read(MAX_BYTES).decode(errors="replace")
 
 
 def _opened(path: Path) -> BinaryIO:
+    check_lock(path)
     try:
         return cast(BinaryIO, open(path, "ab+", buffering=0))  # nothing is left to write when it is closed
     except OSError as problem:
