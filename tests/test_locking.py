@@ -129,6 +129,28 @@ def test_where_the_file_system_has_no_locks_a_warning_is_printed_and_the_run_goe
     assert listing(tmp_path) == {}
 
 
+def test_a_full_disk_is_one_sentence_and_leaves_no_lock_file(tmp_path, monkeypatch):
+    class Full:
+        def __init__(self, file):
+            self._file = file
+
+        def __getattr__(self, name):
+            return getattr(self._file, name)
+
+        def write(self, content):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    opened = locking._opened
+    with monkeypatch.context() as patch:
+        patch.setattr(locking, "_opened", lambda path: Full(opened(path)))
+        with pytest.raises(InputError) as problem, locked(tmp_path / "model.hedge"):
+            pytest.fail("the lock says nothing of its holder")
+        assert_one_sentence(problem, "No space left on device", "free space")
+    assert listing(tmp_path) == {}
+    with locked(tmp_path / "model.hedge"):
+        pass
+
+
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
     with pytest.raises(InputError) as problem, locked(tmp_path / "missing" / "model.hedge"):
         pass

@@ -77,9 +77,13 @@ class Lock:
             while not self._is_held(f"{what or path.parent} {refusal}"):  # its last holder just removed it
                 self._file.close()
                 self._file = _opened(path)
-            self.note("")
         except BaseException:
             self._file.close()
+            raise
+        try:
+            self.note("")
+        except BaseException:  # the disk is full: an empty lock file would be left behind
+            self.release(removing=True)
             raise
 
     def note(self, address: str) -> None:
