@@ -22,6 +22,7 @@ from hedgerow.config import AugmentConfig, RefineConfig
 from hedgerow.errors import InputError
 from hedgerow.files import fingerprint, make_folder, write_text
 from hedgerow.images.labelled import LabelledSet
+from hedgerow.locking import locked
 from hedgerow.overwrite_guard import check_overwriting, remove_state
 from hedgerow.predict.devices import check_device
 from hedgerow.progress import Report, reporting
@@ -78,19 +79,19 @@ def run_experiment(
     folder = Path(folder)
     check_overwriting([folder / name for name in WRITTEN], [], overwrite)
     make_folder(folder)
-    _claim(folder, mark)
-    for room in ROOMS:
-        make_folder(folder / room)
-    say(f"{name}: {len(train)} images to learn from, {len(test)} to score on; {len(chosen)} parts")
-    with reporting(progress) as report:
+    with locked(folder / "experiment"), reporting(progress) as report:
+        _claim(folder, mark)
+        for room in ROOMS:
+            make_folder(folder / room)
+        say(f"{name}: {len(train)} images to learn from, {len(test)} to score on; {len(chosen)} parts")
         for seed in seeds:
             turned = with_copies(train, AugmentConfig(protocol.copies, protocol.rotation), seed)
             bench = Bench(protocol, size, train, turned, test, seed, device, folder, report)
             for part in chosen:
                 _run_part(part, bench, say)
                 write_json(folder / "results.json", collected(folder, settings))
-    results = collected(folder, settings)
-    write_outputs(folder, results, test, progress)
+        results = collected(folder, settings)
+        write_outputs(folder, results, test, progress)
     return results
 
 

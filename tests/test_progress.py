@@ -95,8 +95,35 @@ def test_lines_tell_the_work_how_far_it_is_and_the_time_left():
     assert now.text() == "level 1 of 3: trees, 0 %, 30 s so far"
     now.report("level 1 of 3: trees", 5, 20)
     assert now.text() == "level 1 of 3: trees, 25 %, about 1 min 30 s left"
-    clock.now = 40  # nothing was done since, so it takes longer
-    assert now.text() == "level 1 of 3: trees, 25 %, about 2 min 0 s left"
+    clock.now = 34  # nothing was done since; a unit takes 6 s
+    assert now.text() == "level 1 of 3: trees, 25 %, about 1 min 26 s left"
+    clock.now = 400  # the sixth unit should have been done long ago, and the others are still to come
+    assert now.text() == "level 1 of 3: trees, 25 %, about 1 min 24 s left"
+
+
+def test_the_time_left_does_not_rise_while_the_last_unit_takes_long():
+    clock, times = Clock(), []
+    now = progress.Progress(clock)
+    now.report("images", 0, 20)
+    for done in range(1, 20):
+        clock.now = done
+        now.report("images", done, 20)
+    for clock.now in (19, 19.6, 30, 3600):
+        now.report("images", 19, 20)
+        times.append(now.text())
+    assert times[:2] == ["images, 95 %, about 1 s left", "images, 95 %, 20 s so far"]
+    assert times[2:] == ["images, 95 %, 30 s so far", "images, 95 %, 1 h 0 min so far"]
+
+
+def test_the_bar_shows_the_time_left_by_the_same_estimate(monkeypatch):
+    clock, terminal = Clock(), Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(progress.Progress.__init__, "__defaults__", (clock,))
+    with progress.progress_bar() as report:
+        report("trees", 0, 20)
+        clock.now = 30.0
+        report("trees", 5, 20)
+    assert "about 1 min 30 s left" in terminal.getvalue()
 
 
 def test_the_time_left_counts_from_where_the_work_began():
@@ -153,11 +180,11 @@ def test_lines_are_told_by_a_thread_that_ends_with_the_work(monkeypatch, capsys)
         print(now.text(), file=sys.stderr)
 
     monkeypatch.setattr(progress, "tell", tell)
-    before = threading.active_count()
+    before = set(threading.enumerate())
     with progress.shown_as("bar or lines"), progress.progress_bar() as report:
         assert is_told.wait(60)
         report("other work", 1, 4)
-    assert threading.active_count() == before
+    assert set(threading.enumerate()) <= before
     assert capsys.readouterr().err.startswith("other work, 25 %, ")
 
 

@@ -120,14 +120,26 @@ def progress_bar() -> Iterator[Report]:
 @contextmanager
 def _bar() -> Iterator[Report]:
     from rich.console import Console
-    from rich.progress import Progress, TaskID
+    from rich.progress import BarColumn, ProgressColumn, Task, TaskID, TaskProgressColumn, TextColumn
+    from rich.progress import Progress as RichProgress
+    from rich.text import Text
 
+    now = Progress()
+
+    class TimeLeft(ProgressColumn):
+        """By the same estimate as in lines; rich has another, which does not fit a plan that changes."""
+
+        def render(self, task: Task) -> Text:
+            return Text(now.time(), style="progress.remaining")
+
+    columns = TextColumn("[progress.description]{task.description}"), BarColumn(), TaskProgressColumn(), TimeLeft()
     # What is printed meanwhile appears above the bar, unless it goes to a file: there it must arrive.
     is_seen = sys.stdout is not None and sys.stdout.isatty()
-    with Progress(console=Console(stderr=True), transient=True, redirect_stdout=is_seen) as bar:
+    with RichProgress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=is_seen) as bar:
         tasks: dict[str, TaskID] = {}
 
         def report(what: str, done: int, total: int) -> None:
+            now.report(what, done, total)
             work = _work(what)
             if work not in tasks:
                 tasks[work] = bar.add_task(what, total=total)
@@ -139,12 +151,45 @@ def _bar() -> Iterator[Report]:
 
 
 @dataclass
-class _Begun:
-    """A work under way: when it began and how much of it was done then, and how much is done now."""
+class Pace:
+    """Of a work under way: when it began and how much of it was done then; when it last advanced, and to where."""
 
-    at: float
+    begun: float
     before: int
+    advanced: float
     done: int
+    total: int
+
+    def advance(self, now: float, done: int, total: int) -> None:
+        if done != self.done:
+            self.advanced = now
+        self.done, self.total = done, total
+
+    def left(self, now: float) -> float | None:
+        """Seconds until it is done, if it goes on as it did; None: nothing of it was done yet.
+
+        While nothing is reported it falls, by no more than the unit that is being worked on should take: a time that
+        rises while the percentage stands still would tell nobody anything.
+        """
+        gained, rest = self.done - self.before, self.total - self.done
+        if gained <= 0:
+            return None
+        unit = (self.advanced - self.begun) / gained
+        return unit * (rest - 1) + max(unit - (now - self.advanced), 0.0) if rest > 0 else 0.0
+
+
+class Timed(str):
+    """What is being done, reported by a plan that knows better than its pace how much time is left.
+
+    left: seconds; None: there is no estimate
+    """
+
+    left: float | None
+
+    def __new__(cls, what: str, left: float | None) -> "Timed":
+        timed = super().__new__(cls, what)
+        timed.left = left
+        return timed
 
 
 class Progress:
@@ -152,31 +197,37 @@ class Progress:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
-        self._works: dict[str, _Begun] = {}
+        self._works: dict[str, Pace] = {}
         self._last: tuple[str, int, int] | None = None
         self._lock = threading.Lock()
 
     def report(self, what: str, done: int, total: int) -> None:
         """What is being done now; less than at the last report means that it began again."""
         with self._lock:
-            work = self._works.get(_work(what))
+            work, now = self._works.get(_work(what)), self.clock()
             if work is None or done < work.done:
-                work = self._works[_work(what)] = _Begun(self.clock(), done, done)
-            work.done = done
+                work = self._works[_work(what)] = Pace(now, done, now, done, total)
+            work.advance(now, done, total)
             self._last = (what, done, total)
 
     def text(self) -> str:
         """Such as "refining: loss 0.2, 40 %, about 2 min 5 s left"; empty as long as nothing was reported."""
+        if self._last is None:
+            return ""
+        what, done, total = self._last
+        return f"{what}, {100 * done // total if total else 100} %, {self.time()}"
+
+    def time(self) -> str:
+        """Such as "about 2 min 5 s left", or "40 s so far" where that cannot be estimated, or took longer."""
         with self._lock:
             if self._last is None:
                 return ""
-            what, done, total = self._last
+            what, now = self._last[0], self.clock()
             work = self._works[_work(what)]
-            spent, gained = self.clock() - work.at, done - work.before
-        percent = 100 * done // total if total else 100
-        if gained and done < total:
-            return f"{what}, {percent} %, about {duration(spent / gained * (total - done))} left"
-        return f"{what}, {percent} %, {duration(spent)} so far"
+        left = what.left if isinstance(what, Timed) else work.left(now)
+        if left is None or round(left) == 0:
+            return f"{duration(now - work.begun)} so far"
+        return f"about {duration(left)} left"
 
 
 @contextmanager

@@ -55,6 +55,18 @@ def temporary_folder(parent: Path) -> Iterator[Path]:
         remove(path)
 
 
+def is_temporary(path: Path) -> bool:
+    """Whether a path has a name that `temporary_in` gave, in this process or another."""
+    return _NAME.fullmatch(path.name) is not None
+
+
+def remove_temporaries(folder: Path) -> None:
+    """Remove the temporary files in a folder that nobody else is using."""
+    for path in folder.glob("*"):
+        if is_temporary(path):
+            remove(path)
+
+
 def sweep(folder: Path) -> None:
     """Remove the temporary files that killed runs left in a folder; done once per folder and process."""
     where = os.path.realpath(folder)

@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 import hedgerow as hr
 from experiments import bench, data, outputs, parts, protocols, runner, summary
 from hedgerow.images.label_files import read_labels
+from hedgerow.locking import locked
 from hedgerow.progress import silent
 from hedgerow.report.curve_figure import line_figure
 from helpers.efforts import make_small
@@ -55,6 +56,16 @@ def run_until(at, folder, parts):
 
 def silent_say(text):
     pass
+
+
+def test_one_run_at_a_time_works_in_a_folder(tiny, tmp_path):
+    with locked(tmp_path / "experiment"):
+        with pytest.raises(hr.InputError) as problem:
+            run(tmp_path, parts=["paper"])
+        assert_one_sentence(problem, tmp_path, "is already being written by process", "choose another output")
+        assert not (tmp_path / "parts").exists()
+    run_until("refining", tmp_path, ["paper"])
+    assert not list(tmp_path.glob(".hedgerow*")), "a run that ends lets go"
 
 
 def test_a_relaxed_network_is_what_training_begins_with(net):

@@ -228,7 +228,7 @@ def test_every_stage_tells_how_far_all_is(monkeypatch):
     hr.fit(images, labels, "best", STACK, progress=lambda *report: told.append(report))
     parts = [done / total for _, done, total in told]
     assert parts == sorted(parts), "it never goes back"
-    assert {what.partition(":")[0] for what, _, _ in told} == {f"stage {n} of 3" for n in (1, 2, 3)}, "three works"
+    assert {what.partition(",")[0] for what, _, _ in told} == {f"training: stage {n} of 3" for n in (1, 2, 3)}
     told.clear()
     hr.fit(images, labels, "fast", STACK, progress=lambda *report: told.append(report))
     assert not any("stage" in what for what, _, _ in told)

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -138,17 +139,17 @@ def test_paint_on_an_image_that_is_gone_waits_for_it(project, tmp_path):
 
 def test_two_servers_on_one_project_are_told_so(project):
     project.held.note("http://127.0.0.1:4711/")
-    with pytest.raises(InputError, match=rf"process {os.getpid()} at http://127.0.0.1:4711/"):
+    with pytest.raises(InputError, match=rf"process {os.getpid()} on .* at http://127.0.0.1:4711/"):
         Project(project.folder, project.images)
 
 
 def test_a_lock_ends_with_its_process(tmp_path):
     code = (
-        "import sys, os; from pathlib import Path; from hedgerow.paint.locking import Lock\n"
+        "import sys, os; from pathlib import Path; from hedgerow.locking import Lock\n"
         "held = Lock(Path(sys.argv[1])); os._exit(9)"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "lock")], check=False, timeout=60)
-    from hedgerow.paint.locking import Lock
+    from hedgerow.locking import Lock
 
     Lock(tmp_path / "lock").release()
 
@@ -211,13 +212,14 @@ class WindowsLocks:
 def test_a_project_is_held_on_windows_too(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "platform", "win32")
     monkeypatch.setitem(sys.modules, "msvcrt", WindowsLocks())
-    found = importlib.util.find_spec("hedgerow.paint.locking")
+    found = importlib.util.find_spec("hedgerow.locking")
     locking = importlib.util.module_from_spec(found)
     found.loader.exec_module(locking)
     first = locking.Lock(tmp_path / "lock")
     first.note("http://127.0.0.1:8000/")
-    assert (tmp_path / "lock").read_text() == f"process {os.getpid()} at http://127.0.0.1:8000/\n"
-    with pytest.raises(InputError, match=r"already by process \d+ at http://127"):
+    note = (tmp_path / "lock").read_text()
+    assert re.fullmatch(rf"process {os.getpid()} on .* since [-: \d]+ at http://127.0.0.1:8000/\n", note)
+    with pytest.raises(InputError, match=r"already by process \d+ on .* at http://127"):
         locking.Lock(tmp_path / "lock")
     first.release()
     locking.Lock(tmp_path / "lock").release()

@@ -1,22 +1,28 @@
 """Settings of a refinement chosen by what they bring on held-out images, instead of being left to the user.
 
 How an image may be altered, how soft the splits become and how long to train decide much, and differ between data sets
-(docs/choices.md). They are tried one after the other, each on the best of those before.
+(docs/choices.md). They are tried one after the other, each on the best of those before. With a work folder, an
+interrupted search resumes: finished trials are read back, and a trial resumes from its checkpoint.
 """
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
 from hedgerow.config import AugmentConfig, RefineConfig, StackConfig
 from hedgerow.deep.folds import Folds, folds_of
+from hedgerow.deep.kept import Work
+from hedgerow.files import fingerprint
+from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import grow_stack
 from hedgerow.images.labelled import LabelledSet
 from hedgerow.images.metrics import Scores, confusion
 from hedgerow.network.mapping import to_convnet
 from hedgerow.network.stacknet import StackNet
+from hedgerow.overwrite_guard import remove_state
 from hedgerow.predict.protocol import Model
 from hedgerow.predict.tiling import predict_indices
 from hedgerow.progress import Report
@@ -50,19 +56,76 @@ class Choice:
         return self.config.augment == TURNED
 
 
-class Trial:
-    """Forests grown without a fold of the images, to refine again and again."""
+StackFile = Callable[[Callable[[], ForestStack]], ForestStack]
+"""Returns the stack that its argument grows, or the one that an interrupted run saved."""
 
-    def __init__(self, labelled: LabelledSet, stack: StackConfig, device: str, report: Report) -> None:
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of a trial: mean Dice on the fold, what a step took and what all of it took, in seconds."""
+
+    dice: float
+    step_seconds: float
+    seconds: float
+
+
+class Trial:
+    """Forests grown without a fold of the images, to refine again and again.
+
+    resumed_from: the step that the last refinement began with
+    """
+
+    def __init__(
+        self,
+        labelled: LabelledSet,
+        stack: StackConfig,
+        device: str,
+        report: Report,
+        folder: Path | None = None,
+        saved_stack: StackFile = lambda grow: grow(),
+    ) -> None:
+        """folder, saved_stack: as of `choose_refinement`"""
         self.folds = folds_of(labelled, N_FOLDS, stack.seed)
         self.training, self.device, self.report = self.folds.training(0), device, report
-        self.stack = grow_stack(self.training, replace(stack, reserve=0.0), progress=report)
+        self.work, self._measured = Work(folder), set[str]()
+        self.stack = saved_stack(lambda: grow_stack(self.training, replace(stack, reserve=0.0), progress=report))
         self.stack_dice = held_dice(self.stack, self.folds)
+        self.resumed_from = 0
+
+    def outcome(self, config: RefineConfig) -> tuple[Outcome, bool]:
+        """Of a refinement with these settings, and whether an interrupted search measured it."""
+        name = _name(config)
+
+        def measured() -> np.ndarray:
+            self._measured.add(name)
+            begun = time.monotonic()
+            dice = self.dice(config)
+            seconds = time.monotonic() - begun
+            return np.array([dice, seconds / max(config.n_steps - self.resumed_from, 1), seconds])
+
+        found = Outcome(*self.work.kept(name, name, measured).tolist())
+        if (state := self.work.state(name)) is not None:  # the outcome is safe
+            remove_state(state)
+        return found, name not in self._measured
 
     def dice(self, config: RefineConfig) -> float:
         """Mean Dice, on the fold, of a network refined with these settings."""
-        net = to_convnet(self.stack).to(self.device)
-        return held_dice(refine_labelled(net, self.training, config, progress=self.report), self.folds)
+        net, begun = to_convnet(self.stack).to(self.device), list[int]()
+
+        def report(what: str, done: int, total: int) -> None:
+            begun.append(done)
+            self.report(what, done, total)
+
+        refined = refine_labelled(
+            net, self.training, config, checkpoint=self.work.state(_name(config)), keep_checkpoint=True, progress=report
+        )
+        self.resumed_from = begun[0]
+        return held_dice(refined, self.folds)
+
+
+def _name(config: RefineConfig) -> str:
+    """Of the files of a trial: other settings have another name."""
+    return f"trial-{fingerprint(config.to_dict())[:16]}"
 
 
 def choose_refinement(
@@ -73,6 +136,8 @@ def choose_refinement(
     until: float | None = None,
     seconds: float = 0.0,
     device: str = "cpu",
+    folder: Path | None = None,
+    saved_stack: StackFile = lambda grow: grow(),
     say: Callable[[str], None] = lambda text: None,
     report: Report,
 ) -> Choice:
@@ -81,21 +146,24 @@ def choose_refinement(
     until:   as `time.monotonic` counts: ends it after the first two; None: there is time for everything
     seconds: what refinement with the chosen settings may take: as many steps are done as fit, but no fewer than those
              that softness is chosen with
+    folder:  for finished trials, and the checkpoint of the one in progress
+    saved_stack: reads back the forests of an interrupted search
     """
-    trial = Trial(labelled, stack, device, report)
+    trial = Trial(labelled, stack, device, report, folder, saved_stack)
     tried: list[tuple[str, float]] = []
     of_a_step = 0.0
 
     def attempt(name: str, one: RefineConfig, best: tuple[float, RefineConfig]) -> tuple[float, RefineConfig]:
+        nonlocal of_a_step, until
         if until is not None and time.monotonic() > until and len(tried) > 1:
             return best
-        nonlocal of_a_step
-        begun = time.monotonic()
-        dice = trial.dice(one)
-        of_a_step = (time.monotonic() - begun) / one.n_steps
-        tried.append((name, dice))
-        say(f"  {name}: {dice:.3f}")
-        return (dice, one) if dice > best[0] else best
+        found, is_saved = trial.outcome(one)
+        of_a_step = found.step_seconds
+        if until is not None and is_saved:  # this time was spent before the interruption
+            until -= found.seconds
+        tried.append((name, found.dice))
+        say(f"  {name}: {found.dice:.3f}")
+        return (found.dice, one) if found.dice > best[0] else best
 
     say(f"choosing how to refine, by mean Dice on held-out {_held(trial.folds)}; forests {trial.stack_dice:.3f}")
     steps = config.n_steps

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -285,7 +285,8 @@ class _Run:
         from hedgerow.refinement.loop import refine_labelled
 
         begun = self._begin(1)
-        left = 0.0 if self.until is None else max(self.until - begun, 0)
+        # The time that was left the first time: a run that is resumed decides as it did before.
+        left = self.files.seconds("left", 0.0 if self.until is None else max(self.until - begun, 0))
         until = None if self.until is None else begun + CHOOSING[effort] * left
         first = replace(RefineConfig(), seed=self.config.seed, held_out=0.0)
         if effort == "best":
@@ -298,6 +299,8 @@ class _Run:
                 until=until,
                 seconds=REFINING[effort] * left,
                 device=self.device,
+                folder=self.files.folder,
+                saved_stack=self._held_out_stack,
                 say=self.say,
                 report=self.report,
             )
@@ -319,3 +322,9 @@ class _Run:
             net = refined.to(self.device)
         self.stages.append(Stage("refinement", choice.stack, choice.refined, time.monotonic() - begun, helps))
         return net, choice
+
+    def _held_out_stack(self, grow: Callable[[], ForestStack]) -> ForestStack:
+        """The forests that refinements are tried on, saved like those of a stage."""
+        stack = self.files.model("held-out-stack", grow)
+        assert isinstance(stack, ForestStack)
+        return stack

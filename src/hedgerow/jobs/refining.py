@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from hedgerow.images.pairing import FilesSpec, pair_files
 from hedgerow.images.reading import Pages
 from hedgerow.io import model_file
 from hedgerow.jobs.inputs import checked_output, files_of, read_for, say_what_was_read
+from hedgerow.locking import locked
 from hedgerow.overwrite_guard import is_checkpoint, remove_state
 from hedgerow.predict.devices import check_device
 from hedgerow.progress import Report, Say, quiet
@@ -87,24 +89,25 @@ def refine(request: RefineRequest, *, say: Say = quiet, progress: Report | None 
     held_pairs = [] if request.validation is None else pair_files(*request.validation)
     inputs = [request.model, *files_of([*pairs, *held_pairs]), *request.keep]
     output = checked_output(request.output, inputs, overwrite=request.overwrite)
-    checkpoint = _checkpoint_of(output)
-    say_what_was_read([pair.image for pair in pairs], loaded.features.layout, request.pages, say)
-    labelled = read_for(loaded, pairs, request.unlabelled, request.pages)
-    held = read_for(loaded, held_pairs, request.unlabelled, request.pages) if held_pairs else None
-    net = _network(loaded, request)
-    say(f"network of {len(net.layers()) - 1} hidden layers, {net.split} splits; sharpness {_sharpness(net)}")
-    if request.restart:
-        remove_state(checkpoint)
-    net = net.to(together.own_device(request.device))
-    try:
-        refined = refine_labelled(
-            net, labelled, request.config, validation=held, checkpoint=checkpoint,
-            keep_checkpoint=True, progress=progress,
-        )  # fmt: skip
-    except DivergenceError as error:
-        _save(error.network, output, checkpoint)  # type: ignore[arg-type]
-        raise
-    return Refined(refined, _save(refined, output, checkpoint))
+    with locked(output) if together.is_first() else nullcontext():
+        checkpoint = _checkpoint_of(output)
+        say_what_was_read([pair.image for pair in pairs], loaded.features.layout, request.pages, say)
+        labelled = read_for(loaded, pairs, request.unlabelled, request.pages)
+        held = read_for(loaded, held_pairs, request.unlabelled, request.pages) if held_pairs else None
+        net = _network(loaded, request)
+        say(f"network of {len(net.layers()) - 1} hidden layers, {net.split} splits; sharpness {_sharpness(net)}")
+        if request.restart:
+            remove_state(checkpoint)
+        net = net.to(together.own_device(request.device))
+        try:
+            refined = refine_labelled(
+                net, labelled, request.config, validation=held, checkpoint=checkpoint,
+                keep_checkpoint=True, progress=progress,
+            )  # fmt: skip
+        except DivergenceError as error:
+            _save(error.network, output, checkpoint)  # type: ignore[arg-type]
+            raise
+        return Refined(refined, _save(refined, output, checkpoint))
 
 
 def _checkpoint_of(output: Path) -> Path:

@@ -15,6 +15,7 @@ from hedgerow.files import fingerprint, make_folder, write_text
 from hedgerow.images.labelled import LabelledSet
 from hedgerow.io import model_file
 from hedgerow.overwrite_guard import is_state, remove_empty, remove_state
+from hedgerow.temporary import is_temporary, remove_temporaries
 
 if TYPE_CHECKING:
     from hedgerow.deep.adapting import Choice
@@ -117,10 +118,14 @@ class StageFiles:
 
 
 def forget(folder: Path) -> None:
-    """Remove what a run kept, and the folder, unless somebody put other files into it."""
+    """Remove what a run kept, and the folder, unless somebody put other files into it.
+
+    What shows that the folder is ours goes last: if this is interrupted, the next run must recognise the rest.
+    """
     _check_ours(folder)
     for path in _files(folder):
         remove_state(path)
+    remove_temporaries(folder)
     remove_state(folder / RUN)  # last: as long as it is there, the folder is known to be of a run
     remove_empty(folder)
 
@@ -129,7 +134,7 @@ def _check_ours(folder: Path) -> None:
     """Raise InputError if something else has the name of the folder."""
     if not os.path.lexists(folder):
         return
-    if not folder.is_dir() or (any(folder.iterdir()) and not is_state(folder / RUN)):
+    if not folder.is_dir() or not (is_state(folder / RUN) or all(map(is_temporary, folder.iterdir()))):
         raise InputError(f"{folder} would keep the state of the run, but is something else; move it away first.")
     foreign = next((path for path in _files(folder) if not is_state(path)), None)
     if foreign is not None:

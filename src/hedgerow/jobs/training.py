@@ -31,6 +31,7 @@ from hedgerow.jobs.effort import Effort, Stage, check_effort, fit_labelled
 from hedgerow.jobs.inputs import checked_output, files_of, say_what_was_read
 from hedgerow.jobs.plans import expected
 from hedgerow.jobs.stage_files import forget
+from hedgerow.locking import locked
 from hedgerow.predict.evaluate import score
 from hedgerow.progress import Report, Say, quiet
 from hedgerow.scale import cluster, growing
@@ -142,9 +143,23 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
     allow(config.encoder.name)  # a resumed run may find its stack made
     pairs = pair_files(request.images, request.labels)
     output = checked_output(request.output, [*files_of(pairs), *request.keep], overwrite=request.overwrite)
-    if request.effort != "fast":
+    with locked(output):
+        if request.effort == "fast":
+            return _forests(request, pairs, config, unlabelled, output, say, progress)
         labelled, config = _read(request, pairs, config, unlabelled, say)
         return _with_effort(request, labelled, config, output, say, progress)
+
+
+def _forests(
+    request: TrainRequest,
+    pairs: Sequence[Pair],
+    config: StackConfig,
+    unlabelled: int | str | None,
+    output: Path,
+    say: Say,
+    progress: Report | None,
+) -> Trained:
+    """A stack, grown on parts of the images where there is too much of them, and where parts will do."""
     with _growers(request.workers) as grow_all:
         files = files_for(pairs, config, request.pages)
         if not request.layers and files.is_much():

@@ -22,11 +22,11 @@ from hedgerow.files import make_folder
 from hedgerow.images.arrays import UNLABELLED_INDEX as UNPAINTED
 from hedgerow.images.legend import Legend
 from hedgerow.images.regions import Region
+from hedgerow.locking import Lock, check_lock
 from hedgerow.overwrite_guard import lies_in
 from hedgerow.paint.image_files import ImageFile
 from hedgerow.paint.journal import Entry, Journal, check_journal
 from hedgerow.paint.labels import Change, Labels, Masks
-from hedgerow.paint.locking import Lock, check_lock
 from hedgerow.paint.messages import MAX_CLASSES, MAX_FILL, Refused, checked_entry
 from hedgerow.paint.project_file import COLOURS, Class, read_classes, write_project
 from hedgerow.paint.raster import covered

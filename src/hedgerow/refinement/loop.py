@@ -7,7 +7,7 @@ import copy
 import logging
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -26,6 +26,7 @@ from hedgerow.images.altering import trimmed
 from hedgerow.images.labelled import Images, LabelledImage, LabelledSet, listed, named
 from hedgerow.images.metrics import Scores, confusion
 from hedgerow.kernels import reused
+from hedgerow.locking import locked
 from hedgerow.network.layout import lattice
 from hedgerow.network.stacknet import StackNet
 from hedgerow.overwrite_guard import remove_state
@@ -62,7 +63,8 @@ def refine(
 
     validation: images and labels that score the network; None: see `scoring_images`
     names, validation_names: what messages call the images
-    checkpoint: file that keeps the state; an interrupted run resumes from it, a finished one removes it
+    checkpoint: file that keeps the state; an interrupted run resumes from it, a finished one removes it. A second run
+                with the same file is refused
     keep_checkpoint: leave it there, for a caller that removes it once the network is safe
     The copy's `refinements` end with a record of this one: scores of the stack, and of the network before and after.
 
@@ -79,10 +81,11 @@ def refine(
         given = listed(*validation)
         called = named(validation_names, len(given[0]), "validation image")
         held = labelled_for(net, *given, unlabelled, called)
-    return refine_labelled(
-        net, labelled, config, validation=held, checkpoint=checkpoint, keep_checkpoint=keep_checkpoint,
-        progress=progress,
-    )  # fmt: skip
+    with locked(Path(checkpoint)) if checkpoint is not None and together.is_first() else nullcontext():
+        return refine_labelled(
+            net, labelled, config, validation=held, checkpoint=checkpoint, keep_checkpoint=keep_checkpoint,
+            progress=progress,
+        )  # fmt: skip
 
 
 def refine_labelled(

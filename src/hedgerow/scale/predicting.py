@@ -13,6 +13,7 @@ from uuid import uuid4
 from hedgerow.errors import InputError
 from hedgerow.files import PathLike, check_folder_writable, fingerprint
 from hedgerow.images.reading import Pages
+from hedgerow.locking import locked
 from hedgerow.overwrite_guard import check_overwriting
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report
@@ -103,10 +104,13 @@ def predict_large(
     _check_places(results, inputs, overwrite)
     record = record_of(job, digest_of(content), device)
     job = replace(job, run=fingerprint(record))
-    n_done = begin(job, record, overwrite)
-    if n_done:
-        say(f"going on where the last run stopped: {n_done:,} of {grid.n_shards:,} shards are done")
     with ExitStack() as rooms:
+        for one in results:
+            if not is_remote(one.path):  # an object store has no locks
+                rooms.enter_context(locked(Path(one.path)))
+        n_done = begin(job, record, overwrite)
+        if n_done:
+            say(f"going on where the last run stopped: {n_done:,} of {grid.n_shards:,} shards are done")
         if client is None:
             each = here(loaded(content, device))
         else:

@@ -1,0 +1,246 @@
+"""One run per output, which a second one is told; and a run that was killed anywhere resumes to the same bytes."""
+
+import itertools
+import multiprocessing
+import os
+import signal
+
+import pytest
+
+pytest.importorskip("torch")
+
+import hedgerow as hr
+from hedgerow import jobs
+from hedgerow.deep import adapting
+from hedgerow.images.labelled import labelled_set
+from hedgerow.jobs import effort, stage_files
+from hedgerow.locking import locked
+from hedgerow.progress import quiet, silent
+from hedgerow.refinement import checkpoints
+from helpers.deep import STACK, pictures
+from helpers.files import listing, write
+from helpers.large import picture, write_zarr
+from helpers.refinements import SHORT, Stopped
+from helpers.refusals import assert_one_sentence
+
+PATIENCE = 300  # seconds, for a process to import everything
+TRIED = hr.RefineConfig(n_steps=6, check_every=1, pixels=200, held_out=0.0)
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A folder with images and labels, and refinements of a few steps."""
+    monkeypatch.setattr(effort, "RefineConfig", lambda: TRIED)
+    images, labels = pictures()
+    for name, some in (("images", images), ("labels", labels)):
+        for k, one in enumerate(some):
+            write(tmp_path / name / f"{k}.tif", one)
+    return tmp_path
+
+
+def train(place, output="model.hedge", which="good", *, say=quiet, progress=silent, **options):
+    request = jobs.TrainRequest(
+        place / "images", place / "labels", place / output, which, **{"config": STACK, **options}
+    )
+    return jobs.train(request, say=say, progress=progress)
+
+
+# Two runs on one output
+
+
+def train_until_told(place, pipe):
+    """A run that stops for ever after its first stage."""
+
+    def say(text):
+        if text.startswith("choosing"):
+            pipe.send("running")
+            pipe.recv()
+
+    train(place, say=say)
+
+
+def test_a_second_effort_is_refused_at_once_and_resumes_when_the_first_is_killed(place):
+    train(place, "whole.hedge")
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    first = context.Process(target=train_until_told, args=(place, there), daemon=True)
+    first.start()
+    try:
+        assert here.poll(PATIENCE)
+        before, said = listing(place), []
+        for restart in (False, True):
+            with pytest.raises(hr.InputError) as problem:
+                train(place, restart=restart, say=said.append)
+            assert_one_sentence(problem, place / "model.hedge", f"process {first.pid} on ", "wait until that run ends")
+        assert said == [], "no image was read"
+        assert listing(place) == before, "nothing of the first was touched"
+    finally:
+        os.kill(first.pid, getattr(signal, "SIGKILL", signal.SIGTERM))
+        first.join(PATIENCE)
+    assert (place / "model.hedge.work" / "stack.hedge").exists()
+    train(place)
+    assert (place / "model.hedge").read_bytes() == (place / "whole.hedge").read_bytes()
+    assert not (place / "model.hedge.work").exists()
+    assert not list(place.glob(".hedgerow*"))
+
+
+def test_no_other_command_writes_what_a_run_holds(place, stack, monkeypatch):
+    monkeypatch.chdir(place)
+    hr.save(hr.fit_stack(*pictures(), STACK), "stack.hedge")
+    image = write_zarr("image.zarr", picture())
+    net = hr.to_convnet(hr.load("stack.hedge"))
+    runs = {
+        "b.hedge": lambda: jobs.refine(
+            jobs.RefineRequest("stack.hedge", "images", "labels", "b.hedge", SHORT), progress=silent
+        ),
+        "c.hedge": lambda: train(place, "c.hedge", "fast"),
+        "d.ome.zarr": lambda: hr.predict_large(stack, image, "d.ome.zarr"),
+        "e_proba.ome.tif": lambda: hr.predict_large(stack, image, "e.ome.tif", what=("labels", "proba")),
+        "f.state": lambda: hr.refine(net, *pictures(), SHORT, checkpoint="f.state", progress=silent),
+    }
+    for output, run in runs.items():
+        with locked(place / output):
+            before = listing(place)
+            with pytest.raises(hr.InputError) as problem:
+                run()
+            assert_one_sentence(problem, output, f"process {os.getpid()} on ")
+            assert listing(place) == before
+        run()
+    assert not list(place.glob(".hedgerow*"))
+
+
+def test_large_training_is_locked_too(place, monkeypatch):
+    monkeypatch.setattr("hedgerow.scale.training.MUCH", 100)
+    with locked(place / "model.hedge"), pytest.raises(hr.InputError, match=f"process {os.getpid()} on "):
+        train(place, which="fast")
+    train(place, which="fast")
+    assert not list(place.glob(".hedgerow*"))
+
+
+# What a killed run leaves
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_temporary_file_alone_in_the_work_folder_blocks_nobody(place, restart):
+    """Of a machine that is not this one, so that it is not removed in passing."""
+    left = place / "model.hedge.work" / f".hedgerow-00000000-1-{'0' * 32}.tmp"
+    left.parent.mkdir()
+    left.write_bytes(b"half a file")
+    train(place, restart=restart)
+    assert not left.parent.exists()
+
+
+def test_what_shows_that_a_folder_is_ours_is_removed_last(place, monkeypatch):
+    """A run that is killed while it clears its folder would otherwise leave one that the next run refuses."""
+    with pytest.raises(Stopped):
+        train(place, progress=stop_when("refining"))
+    folder, removed = place / "model.hedge.work", []
+    remove = stage_files.remove_state
+    monkeypatch.setattr(stage_files, "remove_state", lambda path: (removed.append(path.name), remove(path)))
+    stage_files.forget(folder)
+    assert removed[-1] == stage_files.RUN
+    assert len(removed) > 3
+    assert not folder.exists()
+
+
+def stop_when(work):
+    def report(what, done, total):
+        if work in what:
+            raise Stopped
+
+    return report
+
+
+# A search that is killed
+
+
+@pytest.fixture
+def trials(monkeypatch):
+    """What is computed: ("grow", 0) for the forests to try on, (settings, step it began with) for each trial."""
+    found, dice = [], adapting.Trial.dice
+
+    def noted(self, config):
+        scored = dice(self, config)
+        found.append((config, self.resumed_from))
+        return scored
+
+    grow = adapting.grow_stack
+    monkeypatch.setattr(adapting.Trial, "dice", noted)
+    monkeypatch.setattr(adapting, "grow_stack", lambda *a, **o: (found.append(("grow", 0)), grow(*a, **o))[1])
+    return found
+
+
+def test_a_search_killed_after_any_trial_goes_on_to_the_same_bytes(place, monkeypatch, trials):
+    train(place, "whole.hedge")
+    whole = list(trials)
+    assert len(whole) > 5
+    real, n_killed = adapting.Trial.outcome, 0
+    trials.clear()
+    while not (place / "model.hedge").exists():
+        calls = itertools.count()
+
+        def outcome(self, config, calls=calls):
+            found = real(self, config)
+            if not found[1]:  # it was measured just now
+                raise Stopped
+            return found
+
+        with monkeypatch.context() as patch:
+            patch.setattr(adapting.Trial, "outcome", outcome)
+            try:
+                train(place)
+            except Stopped:
+                n_killed += 1
+        assert n_killed < 20
+    assert n_killed == len(whole) - 1
+    assert trials == whole, "nothing was computed twice"
+    assert (place / "model.hedge").read_bytes() == (place / "whole.hedge").read_bytes()
+    assert not (place / "model.hedge.work").exists()
+
+
+@pytest.mark.parametrize("n_saved", [1, 3, 9])
+def test_a_search_killed_within_a_trial_goes_on_from_its_checkpoint(place, monkeypatch, trials, n_saved):
+    train(place, "whole.hedge")
+    whole, save, calls = list(trials), checkpoints.save, itertools.count(1)
+    trials.clear()
+
+    def save_then_stop(*given):
+        save(*given)
+        if next(calls) == n_saved:
+            raise Stopped
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoints, "save", save_then_stop)
+        with pytest.raises(Stopped):
+            train(place)
+    train(place)
+    assert [config for config, _ in trials] == [config for config, _ in whole], "no finished trial was repeated"
+    assert [step for _, step in trials if step] != [], "the trial went on from its checkpoint"
+    assert (place / "model.hedge").read_bytes() == (place / "whole.hedge").read_bytes()
+
+
+def test_time_spent_before_the_interruption_counts(tmp_path, monkeypatch):
+    """Otherwise a search that is interrupted often would try more than one that is not."""
+    clock, dice = [0.0], adapting.Trial.dice
+
+    def slow(self, config):
+        clock[0] += 100.0
+        return dice(self, config)
+
+    monkeypatch.setattr(adapting.Trial, "dice", slow)
+    monkeypatch.setattr(adapting.time, "monotonic", lambda: clock[0])
+
+    def choose(folder, stop_at=""):
+        def say(text):
+            if stop_at and stop_at in text:
+                raise Stopped
+
+        return adapting.choose_refinement(
+            labelled_set(*pictures()), STACK, TRIED, until=clock[0] + 250.0, folder=folder, say=say, report=silent
+        )
+
+    whole = choose(tmp_path / "whole")
+    assert [name for name, _ in whole.tried] == ["small changes", "any rotation, mirrored", "softness 0.3"]
+    with pytest.raises(Stopped):
+        choose(tmp_path / "work", "any rotation")
+    assert choose(tmp_path / "work") == whole
