@@ -136,6 +136,7 @@ def _check_classes(classes):
     require(len({one.name for one in classes}) == len(classes), "two classes of one name", "classes")
     for one in classes:
         is_class = type(one.id) is int and 0 <= one.id < 255 and isinstance(one.name, str) and one.name.isprintable()
+        is_class = is_class and isinstance(one.colour, str)
         require(is_class and re.fullmatch("#[0-9a-f]{6}", one.colour), f"the class {one!r:.200}", "classes")
 
 
@@ -227,7 +228,7 @@ def _change_project(path, rng):
         return "nothing"
     try:
         tree = json.loads(path.read_bytes())
-    except ValueError:
+    except (ValueError, RecursionError):  # it was changed before
         return "nothing"
     if rng.random() < 0.1:
         path.write_bytes(pick(rng, TEXTUAL))
