@@ -66,7 +66,7 @@ class Messages:
     def write(self, rng, folder):
         """The file of a case, and what was done to it."""
         frames, done = [], []
-        for _ in range(int(rng.integers(1, 9))):
+        for _ in range(int(rng.integers(1, 5))):
             frame, how = _frame(rng)
             frames.append(frame)
             done.append(how)
