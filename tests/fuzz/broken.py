@@ -39,7 +39,7 @@ class Careless(InputError):
 
 
 def _long_refusal():
-    raise Careless("x" * 1000)
+    raise Careless("x" * 2000)
 
 
 def _coloured_refusal():

@@ -2,12 +2,13 @@
 
 import shutil
 from contextlib import suppress
+from functools import partial
 
 import numpy as np
 
 from fuzz import headers
 from fuzz.damage import damaged
-from fuzz.outcomes import check_message, require
+from fuzz.outcomes import attempted, require
 from fuzz.pictures import write_all
 from fuzz.values import pick
 from hedgerow.errors import HedgerowError
@@ -46,19 +47,27 @@ class Images:
         return path, f"{base.name}: {done}"
 
     def use(self, path):
-        """Read as an image, as channels and as labels; raises the last refusal if it is none of them."""
-        refusals = []
-        for read, layout in ((read_image, "picture"), (read_channels, "planes"), (read_labels, None)):
-            try:
-                array = read(path)
-                _check_array(array, layout)
-                found = to_labels(array) if layout is None else to_planes(array, layout=layout)
-                require(found.size > 0 and bool(np.isfinite(found).all()), f"{read.__name__} gave unusable values")
-            except HedgerowError as error:
-                check_message(error)
-                refusals.append(error)
-        if len(refusals) == 3:
-            raise refusals[-1]
+        """Read as an image, as channels and as labels."""
+        attempted(*whole_reads(path))
+
+
+def whole_reads(path):
+    """Ways to read a file, each of which returns an array that has been checked."""
+    ways = ((read_image, "picture"), (read_channels, "planes"), (read_labels, None))
+    return [partial(_read, path, *way) for way in ways]
+
+
+def read_stack(path):
+    """(C,H,W) of all pages."""
+    return to_planes(read_image(path, "all"))
+
+
+def _read(path, read, layout):
+    array = read(path)
+    _check_array(array, layout)
+    found = to_labels(array) if layout is None else to_planes(array, layout=layout)
+    require(found.size > 0 and bool(np.isfinite(found).all()), f"{read.__name__} gave unusable values")
+    return found
 
 
 def _check_array(array, layout):

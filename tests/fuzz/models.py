@@ -35,19 +35,23 @@ class Models:
 
     name = "models"
 
+    words = WORDS
+
     def __init__(self, folder):
         self.bases = []
-        golden = [path for path in sorted(GOLDEN.glob("*.hedge")) if extras.is_there("torch") or "net" not in path.stem]
-        models = [(path.stem, hr.load(path)) for path in golden] + [("joined", grown_stack("joined")[0])]
-        if extras.is_there("torch"):
-            models.append(("deep", deep_stack()))
-        for path in golden:
-            self.bases.append((f"{path.stem} of version 1", path.read_bytes(), Contents.of(path)))
-        for name, model in models:
+        for name, model in self.models(folder):
             path = folder / "base.hedge"
             hr.save(model, path)
             self.bases.append((name, path.read_bytes(), Contents.of(path)))
             self.use(path)  # which also loads what the worker needs, before its memory is limited
+
+    def models(self, folder):
+        """(name, model) of each kind; those of the first version are among the bases as files."""
+        golden = [path for path in sorted(GOLDEN.glob("*.hedge")) if extras.is_there("torch") or "net" not in path.stem]
+        for path in golden:
+            self.bases.append((f"{path.stem} of version 1", path.read_bytes(), Contents.of(path)))
+            yield path.stem, hr.load(path)
+        yield "joined", grown_stack("joined")[0]
 
     def write(self, rng, folder):
         """The file of a case, and what was done to it."""
@@ -62,7 +66,7 @@ class Models:
             path.write_bytes(changed)
         else:
             changed = Contents(contents.version, copy.deepcopy(contents.model), dict(contents.arrays))
-            done = ", ".join(_changes(changed, rng))
+            done = ", ".join(_changes(changed, rng, self.words))
             changed.write(path)
         return path, f"{name}: {done}"
 
@@ -87,14 +91,6 @@ class Models:
         return proba
 
 
-def deep_stack():
-    """A stack with a convolutional level, of which every member counts."""
-    from helpers.deep import equal_weights, pictures, small_deep  # need PyTorch
-
-    with equal_weights():
-        return small_deep(*pictures(size=SIZE))
-
-
 def picture(features):
     """An image for the model, always the same: planes (F,20,23), or a picture (20,23) or (20,23,C)."""
     shape = (features.n_inputs, *SIZE)
@@ -104,10 +100,11 @@ def picture(features):
     return values[0] if features.n_inputs == 1 else np.moveaxis(values, 0, -1)
 
 
-def _changes(contents, rng):
+def _changes(contents, rng, words):
     for _ in range(pick(rng, (1, 1, 1, 2, 3))):
         if rng.random() < 0.5:
-            yield change(contents.model, rng, WORDS)
+            parts = [contents.model[name] for name in ("features", "net", "deep") if name in contents.model]
+            yield change(pick(rng, (contents.model, *parts)), rng, words)
         else:
             yield change_arrays(contents.arrays, rng)
     if rng.random() < 0.03:

@@ -1,6 +1,7 @@
 """Makes hostile files and uses them, and disturbs commands, until it is stopped; says how the cases ended.
 
-What fails is kept, with the command that does it again.
+The cases in tests/fuzz/corpus/, each of which once broke something, come first. Of what fails, the first case of each
+defect is kept, with the command that does it again; a folder that was kept can be moved into the corpus.
 """
 
 import argparse
@@ -11,9 +12,10 @@ from pathlib import Path
 if __package__ in (None, ""):  # run as a file: the folder of tests is where its packages are found
     sys.path[0] = str(Path(__file__).parents[1])
 
+from fuzz.kinds import OF_FILES, is_possible
 from fuzz.runner import DISTURBED, Runner
 
-KINDS = ("models", "images", "settings", *DISTURBED)
+KINDS = (*filter(is_possible, OF_FILES), *DISTURBED)
 
 
 def main():
@@ -23,6 +25,7 @@ def main():
     )
     parser.add_argument("--seed", type=int, help="the same seed makes the same cases; by default a new one")
     parser.add_argument("--case", type=int, help="only this case")
+    parser.add_argument("--kept", type=Path, help="only the case that was kept in this folder; give its --kind")
     parser.add_argument("--cases", type=int, help="stop after so many cases of each kind")
     parser.add_argument("--minutes", type=float, help="stop after so many minutes")
     parser.add_argument("--keep", default="build/fuzz", help="folder for the files that fail")
@@ -32,7 +35,9 @@ def main():
     print(f"seed {seed}", flush=True)
     with Runner(seed, kinds, options.keep, say=lambda text: print(text, flush=True)) as runner:
         try:
-            if options.case is not None:
+            if options.kept is not None:
+                print(f"{kinds[0]}: {runner.run_kept(kinds[0], options.kept)}")
+            elif options.case is not None:
                 for kind in kinds:
                     print(f"{kind} {options.case}: {runner.run(kind, options.case)}")
             else:
@@ -45,8 +50,11 @@ def main():
 
 
 def run_all(runner, cases, minutes):
-    """Cases of all kinds, each kind for the same time, until there were so many of each or the time is over."""
+    """The corpus, then cases of all kinds, each kind for the same time, until there were so many of each or the time is
+    over."""
     end = float("inf") if minutes is None else time.monotonic() + 60 * minutes
+    for kind in runner.kinds:
+        runner.run_corpus(kind)
     numbers = dict.fromkeys(runner.kinds, 0)
     while time.monotonic() < end:
         going_on = [kind for kind in runner.kinds if cases is None or numbers[kind] < cases]

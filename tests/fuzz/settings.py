@@ -6,6 +6,7 @@ import json
 import hedgerow as hr
 from fuzz.damage import damaged
 from fuzz.outcomes import require
+from fuzz.tomls import change_toml, key_of, value_of
 from fuzz.values import change, pick
 from hedgerow.settings import documented_toml
 
@@ -39,6 +40,9 @@ class Settings:
         else:
             done, text = [], json.dumps(values, indent=2) if ending == "json" else documented_toml(base)
         content = text.encode("utf-8", "surrogatepass")
+        if ending == "toml" and rng.random() < 0.1:
+            content, how = change_toml(text, rng)
+            done.append(how)
         if not done or rng.random() < 0.1:
             content, damages = damaged(content, rng)
             done.append(damages)
@@ -57,21 +61,9 @@ class Settings:
 
 def as_toml(values):
     """A tree of tables as TOML, in so far as it has a form for them."""
-    plain = [f"{_key(name)} = {_value(value)}" for name, value in values.items() if not isinstance(value, dict)]
+    plain = [f"{key_of(name)} = {value_of(value)}" for name, value in values.items() if not isinstance(value, dict)]
     tables = [(name, value) for name, value in values.items() if isinstance(value, dict)]
     for name, table in tables:
-        plain += [f"[{_key(name)}]"]
-        plain += [f"{_key(key)} = {_value(value)}" for key, value in table.items() if value is not None]
+        plain += [f"[{key_of(name)}]"]
+        plain += [f"{key_of(key)} = {value_of(value)}" for key, value in table.items() if value is not None]
     return "\n".join(line for line in plain if not line.endswith(" = None")) + "\n"
-
-
-def _key(name):
-    return name if name.isidentifier() and name.isascii() else json.dumps(name)
-
-
-def _value(value):
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{_key(name)} = {_value(entry)}" for name, entry in value.items()) + "}"
-    if isinstance(value, list | bool | str):
-        return json.dumps(value)
-    return str(value)  # numbers; nan and inf are TOML too

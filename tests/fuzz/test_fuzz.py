@@ -2,24 +2,37 @@
 
 import pytest
 
+from fuzz import kinds, special
 from fuzz.broken import CASES, chosen
 from fuzz.outcomes import BAD
-from fuzz.runner import Runner
-from fuzz.worker import KINDS, rng_of, run_case
+from fuzz.runner import CORPUS, Runner
+from fuzz.worker import rng_of, run_case
 from helpers.files import listing
 
-N_CASES = 200
+N_CASES = {"models": 150, "deep": 100, "requests": 100, "messages": 100} | dict.fromkeys(("settings", "images"), 200)
+POSSIBLE = [
+    pytest.param(kind, marks=pytest.mark.skipif(not kinds.is_possible(kind), reason="a package is not installed"))
+    for kind in kinds.OF_FILES
+]
 
 
-@pytest.mark.parametrize("kind", ["models", "images", "settings"])
+@pytest.mark.parametrize("kind", POSSIBLE)
 def test_hostile_files_are_used_or_refused_with_one_sentence(kind, tmp_path):
     with Runner(0, [kind], tmp_path) as runner:
-        for number in range(N_CASES):
+        runner.run_corpus(kind)
+        n_cases = N_CASES.get(kind, 150)
+        for number in range(n_cases):
             runner.run(kind, number)
     tally = runner.tallies[kind]
     assert not tally.failures, "\n".join(tally.failures)
     # A fuzzer whose files are all alike would prove nothing.
-    assert min(tally.counts["used"], tally.counts["refused"]) > N_CASES / 20, tally
+    assert min(tally.counts["used"], tally.counts["refused"]) > n_cases / 50, tally
+
+
+def test_the_corpus_has_cases_of_every_kind_of_which_each_is_small():
+    assert {folder.name for folder in CORPUS.iterdir()} <= set(kinds.OF_FILES)
+    for case in CORPUS.glob("*/*"):
+        assert sum(len(content) for content in listing(case).values()) < 40_000, case
 
 
 def test_the_runner_notices_whatever_a_case_may_not_do(tmp_path):
@@ -29,7 +42,8 @@ def test_the_runner_notices_whatever_a_case_may_not_do(tmp_path):
     said = []
     with Runner(0, ["broken"], tmp_path, said.append, hang=5) as runner:
         for which, (do, expected) in enumerate(CASES):
-            assert runner.run("broken", numbers[which]).what == expected, do.__name__
+            for _ in range(1 if expected == "hang" else 2):
+                assert runner.run("broken", numbers[which]).what == expected, do.__name__
     n_bad = sum(expected in BAD for _, expected in CASES)
     assert len(said) == len(list(tmp_path.iterdir())) == n_bad == len(runner.tallies["broken"].failures)
     for which, (do, expected) in enumerate(CASES):
@@ -37,14 +51,59 @@ def test_the_runner_notices_whatever_a_case_may_not_do(tmp_path):
         assert (expected in BAD) == any(do.__name__ in text and again in text for text in said), do.__name__
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.name in ("images", "settings")])
-def test_a_case_is_the_same_file_again(kind, tmp_path):
+def test_what_was_kept_fails_again(tmp_path):
+    with Runner(0, ["broken"], tmp_path) as runner:
+        number = next(n for n in range(1000) if CASES[chosen(rng_of("broken", 0, n))][1] == "result")
+        first = runner.run("broken", number)
+        (kept,) = tmp_path.iterdir()
+        again = runner.run_kept("broken", kept)
+    assert (first.what, again.what) == ("result", "result")
+
+
+@pytest.mark.skipif(not special.IS_POSSIBLE, reason="not on Windows")
+def test_pipes_links_and_files_without_end_are_packed_and_unpacked(tmp_path):
+    first, packed, again = tmp_path / "first", tmp_path / "packed", tmp_path / "again"
+    (first / "folder" / "empty").mkdir(parents=True)
+    (first / "a.txt").write_text("a")
+    (first / "folder" / "link").symlink_to("/dev/zero")
+    rng = rng_of("broken", 0, 0)
+    made = set()
+    while len(made) < 6:
+        path = first / f"b{len(made)}"
+        path.write_text("b")
+        how = special.exchange(path, rng).partition(" to ")[0]
+        if how in made:
+            special.remove(path)
+        made.add(how)
+    special.pack(first, packed)
+    assert not [path for path in packed.rglob("*") if not (path.is_dir() or special.is_plain(path))]
+    special.unpack(packed, again)
+    assert shape(again) == shape(first)
+    special.copy(first, tmp_path / "copied")
+    assert shape(tmp_path / "copied") == shape(first)
+
+
+def shape(folder):
+    """What lies below a folder: name, kind, and size or where it leads."""
+    found = {}
+    for path in folder.rglob("*"):
+        if path.is_symlink():
+            found[path.relative_to(folder)] = path.readlink()
+        elif not path.is_dir():
+            found[path.relative_to(folder)] = path.is_fifo(), path.stat().st_size
+        else:
+            found[path.relative_to(folder)] = "folder"
+    return found
+
+
+@pytest.mark.parametrize("name", ["images", "settings", "tiffs", "zarrs", "projects", "classes"])
+def test_a_case_is_the_same_file_again(name, tmp_path):
     made = []
     for place in (tmp_path / "one", tmp_path / "two"):
         place.mkdir()
-        of_kind = kind(place)
+        kind = kinds.make(name, place)
         for number in (5, 0, 3) if made else (3,):
-            run_case(of_kind, 7, number, place / "case")
+            run_case(kind, 7, number, place / "case")
         made.append(listing(place / "case"))
     assert made[0]
     assert made[0] == made[1]

@@ -1,6 +1,7 @@
 """A process that runs cases: everything is imported once, memory is limited, and a crash costs only the process.
 
-It reads lines of "kind seed number" and answers each with a line of JSON. Run by `fuzz.runner`, never by hand.
+It reads lines of JSON, {"kind", "seed", "number"} or {"kind", "kept"}, and answers each with a line of JSON. Run by
+`fuzz.runner`, never by hand.
 """
 
 import contextlib
@@ -15,54 +16,56 @@ from pathlib import Path
 import numpy as np
 
 import hedgerow as hr
-from fuzz.broken import Broken
-from fuzz.images import Images
-from fuzz.models import Models
-from fuzz.outcomes import Failure, Outcome, check_message, is_want_of_memory
-from fuzz.settings import Settings
+from fuzz import kinds
+from fuzz.outcomes import Failure, Outcome, check_message, is_want_of_memory, origin
+from fuzz.special import unpack
 
-KINDS = (Models, Images, Settings, Broken)
 MEMORY = 2**30  # more than this, beside what the process needs anyway, is too much for files of some kB
 
 
 def rng_of(kind, seed, number):
     """The random numbers of a case: the same for the same case, whatever ran before it."""
-    return np.random.default_rng([seed, [one.name for one in KINDS].index(kind), number])
+    return np.random.default_rng([seed, list(kinds.MODULES).index(kind), number])
 
 
 def run_case(kind, seed, number, folder):
     """Make the file of a case in the folder and use it -> Outcome."""
+    _empty(folder)
+    path, done = kind.write(rng_of(kind.name, seed, number), folder)
+    return _outcome(kind, path, done)
+
+
+def run_kept(kind, kept, folder):
+    """Use the file of a case that was packed into a folder -> Outcome."""
+    _empty(folder)
+    unpack(Path(kept), folder)
+    return _outcome(kind, kinds.case_of(folder), Path(kept).name)
+
+
+def _empty(folder):
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    note = folder.with_suffix(".txt")  # for whoever looks at the file after a crash
-    note.write_text("the file could not be made")
-    path, done = kind.write(rng_of(kind.name, seed, number), folder)
-    note.write_text(done, encoding="utf-8", errors="backslashreplace")
+    folder.with_suffix(".txt").write_text("the file could not be made")
+
+
+def _outcome(kind, path, done):
+    # For whoever looks at the file after a crash.
+    path.parent.with_suffix(".txt").write_text(done, encoding="utf-8", errors="backslashreplace")
     try:
         kind.use(path)
         return Outcome("used", done)
     except Failure as failure:
-        return Outcome(failure.what, f"{done}: {failure}")
+        return Outcome(failure.what, f"{done}: {failure}", where=failure.where)
     except hr.HedgerowError as error:
         try:
             check_message(error)
         except Failure as failure:
-            return Outcome(failure.what, f"{done}: {failure}")
+            return Outcome(failure.what, f"{done}: {failure}", where=failure.where)
         return Outcome("refused", done)
     except Exception as error:
-        what = "memory" if is_want_of_memory(error) else "exception"
-        return Outcome(what, f"{done}: {type(error).__name__}: {error} ({_origin(error)})")
-
-
-def _origin(error):
-    """The last line of Hedgerow's own that the exception came through."""
-    trace, found = error.__traceback__, "elsewhere"
-    while trace is not None:
-        name = Path(trace.tb_frame.f_code.co_filename)
-        if "hedgerow" in name.parts and "tests" not in name.parts:
-            found = f"{name.parent.name}/{name.name}:{trace.tb_lineno}"
-        trace = trace.tb_next
-    return found
+        what, where = "memory" if is_want_of_memory(error) else "exception", origin(error)
+        about = f"{done}: {type(error).__name__}: {str(error)[:1000]} ({where or 'elsewhere'})"
+        return Outcome(what, about, where=where and f"{type(error).__name__} {where}")
 
 
 def limit_memory():
@@ -86,18 +89,25 @@ def held():
 
 
 def main():
-    folder, *names = sys.argv[1:]
+    folder, name, hang = sys.argv[1:]
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print must not get between the answers
     faulthandler.enable()
     warnings.simplefilter("ignore")
+    os.fsync = lambda file: None  # no case is worth a wait for the disk
     hr.set_threads(1)
-    kinds = {kind.name: kind(Path(folder)) for kind in KINDS if kind.name in names}
+    kind = kinds.make(name, Path(folder))
     limit_memory()
     print(json.dumps(Outcome("ready", memory=held()).to_dict()), file=answers, flush=True)
+    case = Path(folder) / "case"
     for line in sys.stdin:
-        name, seed, number = line.split()
-        outcome = run_case(kinds[name], int(seed), int(number), Path(folder) / "case")
+        asked = json.loads(line)
+        faulthandler.dump_traceback_later(0.9 * float(hang))  # where it hangs, for the runner to see
+        if "kept" in asked:
+            outcome = run_kept(kind, asked["kept"], case)
+        else:
+            outcome = run_case(kind, asked["seed"], asked["number"], case)
+        faulthandler.cancel_dump_traceback_later()
         answer = outcome.to_dict() | {"memory": held()}
         print(json.dumps(answer), file=answers, flush=True)
 
