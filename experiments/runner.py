@@ -24,7 +24,7 @@ from hedgerow.files import fingerprint, make_folder, write_text
 from hedgerow.images.labelled import LabelledSet
 from hedgerow.predict.devices import check_device
 from hedgerow.progress import Report, reporting
-from hedgerow.report.words import versions
+from hedgerow.report.formatting import versions
 from hedgerow.written import check_overwriting
 
 
