@@ -108,8 +108,8 @@ def _draw_shades(canvas: SvgCanvas, x: float, height: float, colour: str) -> Non
 
 def reliability_chart(bins: Calibration, colour: str, alt: str, title: str, caption: str) -> EmbeddedImage:
     """Above: accuracy over confidence, beside the diagonal; below: the share of pixels with each confidence."""
-    canvas = SvgCanvas(320, 372)
-    above = SvgAxes(canvas, (52, 8, 308, 236), (0, 1), (0, 1))
+    canvas, left, right = SvgCanvas(320, 372), 58, 308
+    above = SvgAxes(canvas, (left, 8, right, 236), (0, 1), (0, 1))
     fifths = {k / 5: f"{k / 5:.1f}" for k in range(6)}
     above.scales(dict.fromkeys(fifths, ""), fifths)
     canvas.text(11, 122, "share that is correct", anchor="middle", size=12.5, css="ink", upright=True)
@@ -123,13 +123,13 @@ def reliability_chart(bins: Calibration, colour: str, alt: str, title: str, capt
         canvas.dot(*above.at(x, y), colour, 3)
     shares = bins.pixels / bins.pixels.sum()
     top = float(shares.max()) * 1.08
-    below = SvgAxes(canvas, (52, 254, 308, 324), (0, 1), (0, top))
+    below = SvgAxes(canvas, (left, 254, right, 324), (0, 1), (0, top))
     below.scales(fifths, {value: percent(value) for value in ticks(0, top, 2)}, "confidence (highest probability)")
     canvas.text(11, 289, "pixels", anchor="middle", size=12.5, css="ink", upright=True)
-    width = (308 - 52) / len(shares)
+    width = (right - left) / len(shares)
     for k, share in enumerate(shares.tolist()):
         if share:
-            canvas.rect(52 + k * width + 0.8, below.y(share), width - 1.6, 324 - below.y(share), colour)
+            canvas.rect(left + k * width + 0.8, below.y(share), width - 1.6, 324 - below.y(share), colour)
     return canvas.image(alt, title, caption)
 
 
