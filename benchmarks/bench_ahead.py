@@ -194,7 +194,7 @@ def _line(names: Sequence[str], found: Callable[[str], list[float]]) -> list[tup
 
 def _draw(data: str, lines: dict[str, list[tuple[float, float, float]]]) -> None:
     from experiments.outputs import draw_curve
-    from hedgerow.report.results import Curve
+    from hedgerow.report import Curve
 
     draw_curve(Curve(data, f"training images, {data}", "mean Dice", lines, log_x=True), DRAWN / f"ahead-{data}.png")
 

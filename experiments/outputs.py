@@ -6,17 +6,16 @@ from typing import Any
 
 from experiments import summary
 from experiments.bench import file_name
+from experiments.curve_figure import line_figure
 from experiments.data import spread
 from hedgerow.files import atomic_path, make_folder, write_text
 from hedgerow.images.labelled import LabelledSet
-from hedgerow.images.pictures import label_picture, save_sheet
+from hedgerow.images.pictures import grey_picture, label_picture, save_sheet
 from hedgerow.io.model_file import load
 from hedgerow.predict.tiling import predict_indices
 from hedgerow.progress import Report
-from hedgerow.report.curve_figure import line_figure
-from hedgerow.report.figures import input_picture
 from hedgerow.report.page import write_report
-from hedgerow.report.results import Curve
+from hedgerow.report.sections import Curve
 from hedgerow.synthetic import CLASS_NAMES
 
 MOST_IMAGES = 100  # that the report predicts once more, for its pictures and its own scores
@@ -40,7 +39,7 @@ def write_outputs(folder: Path, results: dict[str, Any], test: LabelledSet, prog
     for image in test.images[:4]:
         maps = [image.target, *(predict_indices(model, image.planes) for model in models.values())]
         panels = (label_picture(test.values(one), test.classes, background) for one in maps)
-        rows.append([input_picture(image.planes, any_model.features), *panels])
+        rows.append([grey_picture(image.planes, any_model.features.blank), *panels])
     save_sheet(folder / "figures" / "comparison.png", ["image", "truth", *models], rows)
     names = CLASS_NAMES.get(settings["data"])
     some = replace(test, images=spread(test.images, MOST_IMAGES))

@@ -26,7 +26,7 @@ from hedgerow.locking import locked
 from hedgerow.overwrite_guard import check_overwriting, remove_state
 from hedgerow.predict.devices import check_device
 from hedgerow.progress import Report, reporting
-from hedgerow.report.words import versions
+from hedgerow.report.formatting import versions
 
 ROOMS = ("begun", "parts", "models")  # folders in that of an experiment, whose files are all its own
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from experiments.choices import VARIANTS
 from experiments.parts import LEAVES_TRIED, LEVELS, SPLITS_TRIED, STRIDES, sharpness_name
-from hedgerow.report.results import Curve, Table
+from hedgerow.report import Curve, Table
 
 PAPERS = ("DF", "ConvNet", "MB1", "MB2")
 MODELS = (*PAPERS, "fitted", "soft")

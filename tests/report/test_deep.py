@@ -14,8 +14,9 @@ from hedgerow.deep import deepstack
 from hedgerow.images.metrics import Scores, confusion
 from hedgerow.images.regions import Region
 from hedgerow.progress import silent
-from hedgerow.report import measure, panels, write_report
-from hedgerow.report.page import with_parts
+from hedgerow.report import measure, write_report
+from hedgerow.report.figures import layer_rows
+from hedgerow.report.page import with_base_models
 from helpers import browser
 from helpers.deep import equal_weights, pictures, small_deep
 from helpers.pages import Page
@@ -50,7 +51,7 @@ def test_alone_it_brings_its_network_and_its_forests(written, deep, unseen_discs
     assert page.models == THREE
     for model in (deep.stack, deep.base, deep):
         assert f" {hr.evaluate(model, *unseen_discs).mean_dice:.3f} " in page.text
-    assert "4 convolutional networks, whose answers are averaged" in page.text
+    assert "a weighted mean of the output of 4 convolutional networks" in page.text
     assert "How deep stack (Deep) got its convolutional level" in page.text
     alts = [picture["alt"] for picture in page.every("img")]
     assert any("beside layers of the network" in alt for alt in alts)
@@ -65,15 +66,15 @@ def test_what_each_level_and_member_is_worth(written, deep, unseen_discs):
         return f"{hr.evaluate(model, *unseen_discs).mean_dice:.3f}"
 
     for name in ("alone", "reading"):
-        one = replace(deep, nets={name: deep.nets[name]}, weights={name: 1.0})
-        assert f" {name} {dice(one)} " in table
+        alone = replace(deep, nets={name: deep.nets[name]}, weights={name: 1.0})
+        assert f" {name} {dice(alone)} " in table
         assert f" 0.333 {deep.record.scores[name]:.3f} " in table
     assert f" network, level 2 {dice(deep.base)} " in table
     assert f" forest, level 2 {dice(deep.stack)} " in table
     assert f" all together {dice(deep)} " in table
     first = [output[0].argmax(axis=0) for output in map(deep.stack.level_outputs, unseen_discs[0])]
     targets = [np.searchsorted(deep.classes, labels).astype(np.uint8) for labels in unseen_discs[1]]
-    both = sum(confusion(target, one.astype(np.uint8), 3) for target, one in zip(targets, first, strict=True))
+    both = sum(confusion(target, labels.astype(np.uint8), 3) for target, labels in zip(targets, first, strict=True))
     assert f" forest, level 1 {Scores(deep.classes, both).mean_dice:.3f} " in table
     assert "Alone: 2 U-Nets on the image. Reading: 2 U-Nets on the image and what the stack says of it." in table
 
@@ -91,12 +92,16 @@ def test_tiles_do_not_change_what_members_score(written, deep, monkeypatch):
 
 def test_only_what_is_missing_is_added(deep):
     again = replace(deep)
-    assert list(with_parts({"Deep": deep, "again": again})) == ["DF", "ConvNet", "Deep", "again"]
-    assert list(with_parts({"DF": deep.stack, "Deep": deep})) == ["DF", "ConvNet", "Deep"]
-    assert list(with_parts({"Deep": deep, "DF": deep.stack})) == ["Deep", "ConvNet", "DF"]  # gains are over the first
-    assert list(with_parts({"DF": deep.stack, "ConvNet": deep.base, "Deep": deep})) == ["DF", "ConvNet", "Deep"]
-    assert list(with_parts({"net": deep.base, "Deep": deep})) == ["DF", "net", "Deep"]
-    assert list(with_parts({"ConvNet": deep})) == ["DF", "ConvNet"]
+    assert list(with_base_models({"Deep": deep, "again": again})) == ["DF", "ConvNet", "Deep", "again"]
+    assert list(with_base_models({"DF": deep.stack, "Deep": deep})) == ["DF", "ConvNet", "Deep"]
+    assert list(with_base_models({"Deep": deep, "DF": deep.stack})) == [
+        "Deep",
+        "ConvNet",
+        "DF",
+    ]  # gains are over the first
+    assert list(with_base_models({"DF": deep.stack, "ConvNet": deep.base, "Deep": deep})) == ["DF", "ConvNet", "Deep"]
+    assert list(with_base_models({"net": deep.base, "Deep": deep})) == ["DF", "net", "Deep"]
+    assert list(with_base_models({"ConvNet": deep})) == ["DF", "ConvNet"]
 
 
 def test_without_its_forests_the_table_has_none(written, deep):
@@ -111,11 +116,9 @@ def test_models_without_a_convolutional_level_have_no_such_section(written, deep
     assert "members" not in written({"ConvNet": deep.base}).sections
 
 
-def test_look_draws_the_convolutional_level_last(deep, unseen_discs, tmp_path, monkeypatch):
-    drawn, draw = [], panels.draw
-    monkeypatch.setattr(panels, "draw", lambda rows, *rest: drawn.append(rows) or draw(rows, *rest))
-    figure = hr.look(deep, unseen_discs[0][0], tmp_path / "a.png", truth=unseen_discs[1][0]).figure
-    (rows,) = drawn
+def test_look_draws_the_convolutional_level_last(deep, unseen_discs):
+    figure = hr.look(deep, unseen_discs[0][0], truth=unseen_discs[1][0]).figure
+    _, rows = layer_rows(deep, unseen_discs[0][0])
     assert [" ".join(row.name) for row in rows] == [
         "forest DF level 1", "network ConvNet H3", "forest DF level 2", "network ConvNet output",
         "convolutional Deep level 3",
@@ -128,20 +131,20 @@ def test_look_draws_the_convolutional_level_last(deep, unseen_discs, tmp_path, m
     pictures_drawn = [image.get_window_extent() for image in figure.axes[0].images]
     name = texts["convolutional"]
     overlaps = [
-        (min(name.x1, one.x1) - max(name.x0, one.x0), min(name.y1, one.y1) - max(name.y0, one.y0))
-        for one in pictures_drawn
+        (min(name.x1, box.x1) - max(name.x0, box.x0), min(name.y1, box.y1) - max(name.y0, box.y0))
+        for box in pictures_drawn
     ]
     assert all(min(overlap) < 1 for overlap in overlaps)
 
 
-def test_the_card_tells_members_weights_and_scores(deep):
+def test_the_card_shows_members_weights_and_scores(deep):
     html = deep._repr_html_()
     for text in ("DeepStack", "3 levels, the last convolutional, 3 classes", "0.333", "2 U-Nets", "2–4–8", "StackNet"):
         assert text in html, text
     for score in deep.record.scores.values():
         assert f"{score:.3f}" in html
     assert "held out: 5 images" in html
-    assert f"looks up to {deep.receptive_field} pixels away in all" in html
+    assert f"receptive field of all levels: {deep.receptive_field} px" in html
     assert "script" not in html
 
 

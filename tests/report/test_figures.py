@@ -10,9 +10,10 @@ from PIL import Image
 
 from hedgerow.errors import HedgerowError, InputError, ModelError
 from hedgerow.images.legend import Legend
-from hedgerow.report import figures as looking
+from hedgerow.images.pictures import grey_picture
+from hedgerow.report import figures
 from hedgerow.report.figures import look
-from hedgerow.report.rows import (
+from hedgerow.report.layer_maps import (
     MAX_SIDE,
     LevelMaps,
     Scale,
@@ -22,7 +23,7 @@ from hedgerow.report.rows import (
     most_frequent,
     plan_rows,
 )
-from hedgerow.report.shown import shown_classes
+from hedgerow.report.naming import class_display
 from helpers.forests import grown_stack
 from helpers.refusals import assert_one_sentence
 
@@ -65,7 +66,7 @@ def figure_of(n_classes, nets=True, n_levels=2, truth=True, title="", size=(12, 
     rows = plan_rows(forests, levels_of(outputs_like(n_levels, n_classes, size, 1), classes) if nets else [])
     picture = np.zeros((*size, 3), np.uint8)
     sides = {"image": picture} | ({"truth": picture} if truth else {})
-    return panels.draw(rows, classes, shown_classes(classes, Legend(), names), sides, title)
+    return panels.draw(rows, classes, class_display(classes, Legend(), names), sides, title)
 
 
 def words(figure):
@@ -78,65 +79,50 @@ def maps_of(figure):
     return [image for image in drawn if image.get_array().ndim == 2 and image.get_array().shape[1] > 1]
 
 
-@pytest.fixture
-def drawn(monkeypatch):
-    """The figures that `look` draws."""
-    figures, draw = [], panels.draw
-
-    def keep(*arguments):
-        figures.append(draw(*arguments))
-        return figures[-1]
-
-    monkeypatch.setattr(panels, "draw", keep)
-    return figures
-
-
-def test_a_network_is_shown_beside_its_stack(signed_net, example, tmp_path, drawn):
-    look(signed_net, example.images[0], tmp_path / "a.png", truth=example.labels[0], title="costs $5 to $6")
-    with Image.open(tmp_path / "a.png") as written:
+def test_a_network_is_shown_beside_its_stack(signed_net, example, tmp_path):
+    path = tmp_path / "a.png"
+    figure = look(signed_net, example.images[0], path, truth=example.labels[0], title="costs $5 to $6").figure
+    with Image.open(path) as written:
         assert written.format == "PNG"
         assert 500 < written.width < 3000
         assert 500 < written.height < 3000
         assert np.asarray(written.convert("L")).std() > 20
-    (figure,) = drawn
-    found = words(figure)
-    assert found[:4] == ["costs $5 to $6", "image", "truth", "labels"]
+    texts = words(figure)
+    assert texts[:4] == ["costs $5 to $6", "image", "truth", "labels"]
     for text in ("class 3", "class 77", "class 200", "probability", "activation"):
-        assert found.count(text) == 1, text
-    assert found.count("forest") == found.count("DF") == found.count("network") == found.count("ConvNet") == 2
-    assert {"level 1", "level 2", "H3", "output"} <= set(found)
+        assert texts.count(text) == 1, text
+    assert texts.count("forest") == texts.count("DF") == texts.count("network") == texts.count("ConvNet") == 2
+    assert {"level 1", "level 2", "H3", "output"} <= set(texts)
     assert len(maps_of(figure)) == 4 * 3
-    assert not any("left out" in text for text in found)
+    assert not any("left out" in text for text in texts)
     assert not any(text.get_parse_math() for text in figure.texts)  # or "$5 to $" would become a formula
 
 
-def test_a_stack_is_shown_alone(stack, example, tmp_path, drawn):
-    look(stack, example.images[0], tmp_path / "a.png", classes=[200, 3, 200])
-    (figure,) = drawn
-    found = words(figure)
-    assert [text for text in found if text.startswith("class ")] == ["class 200", "class 3"]
-    assert "network" not in found
-    assert "activation" not in found
+def test_a_stack_is_shown_alone(stack, example):
+    figure = look(stack, example.images[0], classes=[200, 3, 200]).figure
+    texts = words(figure)
+    assert [text for text in texts if text.startswith("class ")] == ["class 200", "class 3"]
+    assert "network" not in texts
+    assert "activation" not in texts
     assert len(maps_of(figure)) == 2 * 2
-    assert "1 of 3 classes are left out of the panels." in found
+    assert "1 of 3 classes are left out of the panels." in texts
 
 
-def test_panels_hold_the_outputs(stack, example, tmp_path, drawn):
-    look(stack, example.images[0], tmp_path / "a.png", classes=[200, 3])
+def test_panels_hold_the_outputs(stack, example):
+    figure = look(stack, example.images[0], classes=[200, 3]).figure
     expected = [output[k] for output in stack.level_outputs(example.images[0]) for k in (2, 0)]
-    for panel, output in zip(maps_of(drawn[0]), expected, strict=True):
+    for panel, output in zip(maps_of(figure), expected, strict=True):
         np.testing.assert_array_equal(panel.get_array(), output)
 
 
-def test_classes_have_the_names_and_colours_of_the_model(stack, example, tmp_path, drawn):
+def test_classes_have_the_names_and_colours_of_the_model(stack, example):
     legend = Legend({3: "bone", 200: "a name that is far too long for the room above a panel"}, {77: (9, 8, 7)})
     named = replace(stack, legend=legend)
-    look(named, example.images[0], tmp_path / "a.png", truth=example.labels[0])
-    (figure,) = drawn
-    found = words(figure)
-    assert found.count("bone") == 2  # above its panels, and in the key
-    assert {"class 77", "77"} <= set(found)
-    assert any(text.startswith("a name") and "…" in text for text in found)
+    figure = look(named, example.images[0], truth=example.labels[0]).figure
+    texts = words(figure)
+    assert texts.count("bone") == 2  # above its panels, and in the key
+    assert {"class 77", "77"} <= set(texts)
+    assert any(text.startswith("a name") and "…" in text for text in texts)
     swatches = [patch.get_facecolor()[:3] for patch in figure.axes[0].patches]
     assert swatches.count(pytest.approx((9 / 255, 8 / 255, 7 / 255))) == 2
     pictures = [image.get_array() for image in figure.axes[0].images if image.get_array().ndim == 3]
@@ -157,7 +143,7 @@ def test_without_a_path_the_drawing_shows_itself(stack, example, tmp_path, monke
     assert not list(tmp_path.iterdir())
     with Image.open(io.BytesIO(drawing._repr_png_())) as shown:
         assert shown.format == "PNG"
-        assert shown.width == pytest.approx(looking.SCREEN * drawing.figure.get_size_inches()[0], abs=1)
+        assert shown.width == pytest.approx(figures.NOTEBOOK_DPI * drawing.figure.get_size_inches()[0], abs=1)
     assert repr(drawing).startswith("Drawing(")
     drawing.save("a.svg")
     assert (tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
@@ -176,12 +162,12 @@ def test_drawing_leaves_no_trace_in_matplotlib(stack, example, tmp_path):
 def test_negative_activations_have_a_diverging_scale_centred_at_zero(signed_net, example):
     outputs = signed_net.level_outputs(example.images[0])
     assert outputs[0].min() < -0.01
-    known = shown_classes(signed_net.classes, Legend())
-    forests = levels_of(signed_net.stack.level_outputs(example.images[0]), known.values)
-    rows = plan_rows(forests, levels_of(outputs, known.values))
+    display = class_display(signed_net.classes, Legend())
+    forests = levels_of(signed_net.stack.level_outputs(example.images[0]), display.values)
+    rows = plan_rows(forests, levels_of(outputs, display.values))
     assert [row.is_signed for row in rows] == [False, True, False, False]
     assert all(scale.low == -scale.high < 0 for scale in rows[1].scales)
-    figure = panels.draw(rows, known.values, known, {"image": np.zeros((24, 32, 3), np.uint8)})
+    figure = panels.draw(rows, display.values, display, {"image": np.zeros((24, 32, 3), np.uint8)})
     panel = maps_of(figure)[3]
     assert panel.norm(0.0) == pytest.approx(0.5)
     assert min(panel.cmap(0.5)[:3]) > 0.9
@@ -202,7 +188,7 @@ def test_the_brightest_colour_is_the_largest_value_of_the_class():
     forests = [np.full((2, 6, 5), 0.2, np.float32)]
     forests[0][1, :3] = 0.05
     figure = panels.draw(
-        plan_rows(levels_of(forests, (0, 1)), []), (0, 1), shown_classes((0, 1), Legend()),
+        plan_rows(levels_of(forests, (0, 1)), []), (0, 1), class_display((0, 1), Legend()),
         {"image": np.zeros((6, 5, 3), np.uint8)},
     )  # fmt: skip
     tops = [panel.cmap(panel.norm(panel.get_array().max())) for panel in maps_of(figure)]
@@ -247,8 +233,8 @@ def test_constant_maps_are_drawn(value):
     levels = levels_of([maps], (0, 1))
     rows = plan_rows(levels, levels)
     assert all(scale.low <= value <= scale.high > scale.low for scale in rows[0].scales)
-    known = shown_classes((0, 1), Legend())
-    panels.draw(rows, (0, 1), known, {"image": np.zeros((6, 5, 3), np.uint8)}).canvas.draw()
+    display = class_display((0, 1), Legend())
+    panels.draw(rows, (0, 1), display, {"image": np.zeros((6, 5, 3), np.uint8)}).canvas.draw()
 
 
 def test_a_lone_negative_value_among_zeros_has_a_range():
@@ -309,24 +295,24 @@ def test_many_classes_go_into_blocks_of_readable_width():
 
 
 def test_large_images_are_thinned():
-    found = level_maps(np.zeros((2, 10, 2 * MAX_SIDE + 1), np.float32), (0, 1), (1,))
-    assert found.maps.shape == (1, 4, 683)
-    assert found.labels.shape == (4, 683)
+    level = level_maps(np.zeros((2, 10, 2 * MAX_SIDE + 1), np.float32), (0, 1), (1,))
+    assert level.maps.shape == (1, 4, 683)
+    assert level.labels.shape == (4, 683)
 
 
 def test_depth_is_bright_where_near_and_black_where_unknown():
     features = grown_stack("depth")[0].features
     depth = np.array([[[0, 1000], [1500, 2000]]], np.float32)
-    picture = looking.input_picture(depth, features)[..., 0]
+    picture = grey_picture(depth, features.blank)[..., 0]
     assert picture[0, 0] == 0
     assert picture[0, 1] > picture[1, 0] > picture[1, 1] > 40
-    assert not looking.input_picture(np.zeros((1, 3, 3), np.float32), features).any()
+    assert not grey_picture(np.zeros((1, 3, 3), np.float32), features.blank).any()
 
 
 def test_own_channels_are_pictured_by_their_mean():
     planes, features = np.zeros((2, 6, 7), np.float32), grown_stack("channels")[0].features
     planes[:, 0, 0], planes[1, 5, 6] = (1, 3), 2
-    picture = looking.input_picture(planes, features)
+    picture = grey_picture(planes, features.blank)
     assert picture.shape == (6, 7, 3)
     assert picture[0, 0, 0] > picture[5, 6, 0] > picture[3, 3, 0] == 0
 

@@ -22,7 +22,8 @@ from hedgerow.forest.level_input import LevelPlan
 from hedgerow.images.legend import Legend
 from hedgerow.predict.run import region_outputs
 from hedgerow.progress import silent
-from hedgerow.report import Curve, Table, measure, sections, write_report
+from hedgerow.report import Curve, Table, contents, inner_layers, measure, write_report
+from hedgerow.report.sections import Section
 from helpers.files import listing
 from helpers.pages import Page
 from helpers.refusals import assert_one_sentence
@@ -69,10 +70,21 @@ def test_a_page_of_a_stack_its_network_and_the_way_back(written, three, unseen):
         means = scores.mean_dice, scores.mean_iou, scores.accuracy, scores.balanced_accuracy
         for score in (*means, scores.balanced_accuracy_without(CLASSES[0])):
             assert f" {score:.3f} " in page.text
-        assert all(f"{one:.3f}" in page.text for one in (*scores.dice, *scores.iou))
+        assert all(f"{score:.3f}" in page.text for score in (*scores.dice, *scores.iou))
     for text in ("Three regions.", "0.123", "1,200", "–", "one seed", "1.5 s", "2 min 30 s", "nested.inner 1, 2"):
         assert text in page.text, text
     assert "Learning: Dice over images; ours ends at 0.31" in [image["alt"] for image in page.every("img")]
+
+
+def test_a_section_is_a_function_and_a_line(written, stack, monkeypatch):
+    def summary(comparison):
+        return [Section("mine", "My <section>", f"There are {len(comparison.models)} model(s).")]
+
+    monkeypatch.setattr(contents, "SECTIONS", (*contents.SECTIONS, summary))
+    page = written({"DF": stack})
+    assert page.sections[-2:] == ["facts", "mine"]
+    assert "My <section> There are 1 model(s)." in page.text
+    assert page.every("a")[-1]["href"] == "#mine"
 
 
 def test_nothing_on_the_page_is_elsewhere(written, three):
@@ -159,10 +171,10 @@ def test_models_have_plain_names_beside_their_own(written, net, stack, unseen):
     pictures = " ".join(picture["alt"] for picture in page.every("img"))
     for name in page.models:
         assert pictures.count(name) > 4, name
-    for text in ("as grown from painted images: 2 levels of 3 trees", "not trained further", "the network's weights"):
+    for text in ("grown from labelled images: 2 levels of 3 trees", "not trained further", "the network's weights"):
         assert text in page.text, text
-    told = f"The forest (DF) reaches a mean Dice of {hr.evaluate(stack, *unseen).mean_dice:.3f}"
-    assert told in page.text
+    headline = f"The forest (DF) reaches a mean Dice of {hr.evaluate(stack, *unseen).mean_dice:.3f}"
+    assert headline in page.text
 
 
 def test_models_whose_labels_would_coincide_keep_their_names(written, stack):
@@ -212,7 +224,7 @@ def test_names_and_colours_of_the_model_are_used_and_names_of_the_page_come_firs
     assert "background:#010203" in page.css
     truth = next(picture for picture in page.every("img") if picture["alt"].endswith("the true classes, by colour"))
     shown = Image.open(io.BytesIO(base64.b64decode(truth["src"].partition(",")[2]))).convert("RGB")
-    assert colour in {one for _, one in shown.getcolors()}
+    assert colour in {value for _, value in shown.getcolors()}
 
 
 def test_all_images_are_listed_the_worst_first(written, stack):
@@ -250,7 +262,7 @@ def test_every_model_runs_once_on_every_image(written, three, monkeypatch, unsee
         return LevelPlan(model, planes, *rest)
 
     monkeypatch.setattr(measure, "WARM_UP", 8)
-    for module in (measure, sections):
+    for module in (measure, inner_layers):
         monkeypatch.setattr(module, "region_outputs", counted)
     monkeypatch.setattr(measure, "LevelPlan", plan)
     written(three)
@@ -266,7 +278,7 @@ def test_forests_of_a_network_that_are_not_among_the_models_are_drawn_too(writte
     assert "beside layers of the network" in " ".join(picture["alt"] for picture in page.every("img"))
 
 
-def test_typical_best_and_worst_are_told(written, stack):
+def test_typical_best_and_worst_are_shown(written, stack):
     drawn = [draw(seed) for seed in range(60, 63)]
     spoilt = [(image, np.roll(labels, shift, axis=1)) for (image, labels), shift in zip(drawn, (4, 0, 9), strict=True)]
     page = written({"DF": stack}, *zip(*spoilt, strict=True), names=["mid", "good", "bad"])
@@ -299,7 +311,7 @@ def test_images_are_taken_one_at_a_time(written, stack, unseen):
     written({"DF": stack}, Counting(unseen[0]), Counting(unseen[1]))
 
 
-def test_progress_is_told_and_can_stop_the_work(written, stack, tmp_path):
+def test_progress_is_reported_and_can_stop_the_work(written, stack, tmp_path):
     class Enough(Exception):
         pass
 

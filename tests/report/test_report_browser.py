@@ -40,8 +40,8 @@ def address(stack, refined, example, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def chromium():
-    with browser.browsing() as found:
-        yield found
+    with browser.browsing() as chromium:
+        yield chromium
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
@@ -101,8 +101,10 @@ def test_images_are_sorted_by_a_click_on_the_head_of_a_column(chromium, many):
     scores = chromium.run(SCORES)
     assert len(set(scores)) > 5
     assert scores == sorted(scores)
-    said = "return [...document.querySelectorAll('table.images th[aria-sort]')].map(h => [h.cellIndex, h.ariaSort])"
-    assert chromium.run(said) == [[2, "ascending"]] * 2  # of both parts of the list
+    sorted_heads = (
+        "return [...document.querySelectorAll('table.images th[aria-sort]')].map(h => [h.cellIndex, h.ariaSort])"
+    )
+    assert chromium.run(sorted_heads) == [[2, "ascending"]] * 2  # of both parts of the list
     chromium.run(CLICK.format(5))  # the same column's head, of the second part
     assert chromium.run(SCORES) == scores[::-1]
     assert chromium.run("return [...document.querySelectorAll('table.images')].map(t => t.tBodies[0].rows.length)") == [

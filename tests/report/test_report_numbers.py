@@ -18,9 +18,9 @@ from hedgerow.images.arrays import to_planes
 from hedgerow.images.labelled import LabelledImage, LabelledSet
 from hedgerow.images.metrics import Scores
 from hedgerow.progress import silent
-from hedgerow.report import choices, embed, examples, sections, words
-from hedgerow.report.measure import Calibration, Measured, measure
-from hedgerow.report.rows import thinning
+from hedgerow.report import embed, examples, formatting, gains, splits
+from hedgerow.report.layer_maps import thinning
+from hedgerow.report.measure import Calibration, MeasuredModel, measure
 
 
 @pytest.fixture(scope="module")
@@ -33,76 +33,76 @@ def measured(stack):
     targets[1][:7] = 255
     images = [image for image, _ in drawn]
     pairs = [LabelledImage(to_planes(image), target) for image, target in zip(images, targets, strict=True)]
-    (found,) = measure({"DF": stack}, LabelledSet(pairs, stack.classes), None, lambda done: None)
-    return found, images, targets
+    (model,) = measure({"DF": stack}, LabelledSet(pairs, stack.classes), None, lambda done: None)
+    return model, images, targets
 
 
 def test_scores_are_those_of_evaluate(measured, stack):
-    found, images, targets = measured
+    model, images, targets = measured
     values = np.array([*stack.classes, *[255] * 253])
     labels = [values[np.minimum(target, 3)] for target in targets]
     expected = hr.evaluate(stack, images, labels, progress=silent)
-    np.testing.assert_array_equal(found.scores.confusion, expected.confusion)
-    np.testing.assert_array_equal(sum(one.confusion for one in found.per_image), expected.confusion)
+    np.testing.assert_array_equal(model.scores.confusion, expected.confusion)
+    np.testing.assert_array_equal(sum(scores.confusion for scores in model.per_image), expected.confusion)
     for i, image in enumerate(images):
-        np.testing.assert_array_equal(values[found.found[i]], stack.predict(image))
-    assert len(found.per_level) == stack.n_levels
+        np.testing.assert_array_equal(values[model.label_maps[i]], stack.predict(image))
+    assert len(model.per_level) == stack.n_levels
     outputs = [stack.level_outputs(image)[0].argmax(axis=0) for image in images]
     known = [target != 255 for target in targets]
     right = sum(int((o == t)[k].sum()) for o, t, k in zip(outputs, targets, known, strict=True))
-    assert np.trace(found.per_level[0].confusion) == right
+    assert np.trace(model.per_level[0].confusion) == right
 
 
 def test_calibration_against_a_plain_loop(measured, stack):
-    found, images, targets = measured
+    model, images, targets = measured
     probas = [stack.predict_proba(image) for image in images]
     known = np.concatenate([t.ravel() != 255 for t in targets])
     sure = np.concatenate([p.max(axis=0).ravel() for p in probas])[known].astype(np.float64)
     right = np.concatenate([(p.argmax(axis=0) == t).ravel() for p, t in zip(probas, targets, strict=True)])[known]
-    n = len(found.calibration.pixels)
+    n = len(model.calibration.pixels)
     error = 0.0
     for b in range(n):
         inside = (np.minimum(sure * n, n - 1)).astype(int) == b
-        assert found.calibration.pixels[b] == inside.sum()
+        assert model.calibration.pixels[b] == inside.sum()
         if inside.any():
             error += inside.mean() * abs(sure[inside].mean() - right[inside].mean())
-            assert found.calibration.accuracy[b] == pytest.approx(right[inside].mean())
+            assert model.calibration.accuracy[b] == pytest.approx(right[inside].mean())
         else:
-            assert np.isnan(found.calibration.accuracy[b])
-    assert found.calibration.expected_error == pytest.approx(error)
+            assert np.isnan(model.calibration.accuracy[b])
+    assert model.calibration.expected_error == pytest.approx(error)
 
 
 def test_a_calibrated_model_has_no_error():
-    found = Calibration(np.array([10, 0, 4]), np.array([2, 0, 3]), np.array([2.0, 0.0, 3.0]))
-    assert found.expected_error == 0
+    bins = Calibration(np.array([10, 0, 4]), np.array([2, 0, 3]), np.array([2.0, 0.0, 3.0]))
+    assert bins.expected_error == 0
 
 
 def test_the_calibration_error_adds_up_over_bins_whichever_way_they_err():
     """Of 10 pixels the model is too unsure by 0.2, of 30 too sure by 0.3; one does not make up for the other."""
-    found = Calibration(np.array([10, 0, 30]), np.array([9, 0, 15]), np.array([7.0, 0.0, 24.0]))
-    assert found.expected_error == pytest.approx(0.275)
+    bins = Calibration(np.array([10, 0, 30]), np.array([9, 0, 15]), np.array([7.0, 0.0, 24.0]))
+    assert bins.expected_error == pytest.approx(0.275)
 
 
 def test_successive_refinements_are_one_history():
     first = Refinement({}, (Check(0, mean_dice=0.1), Check(5, 2.0, 0.2)), n_scored=1)
     second = Refinement({}, (Check(0, mean_dice=0.2), Check(3, 1.0, 0.4), Check(6, 0.5)), n_scored=1)
     expected = [Check(0, mean_dice=0.1), Check(5, 2.0, 0.2), Check(8, 1.0, 0.4), Check(11, 0.5)]
-    assert sections.joined_checks([first, second]) == expected
-    assert sections.joined_checks([]) == []
+    assert gains.joined_checks([first, second]) == expected
+    assert gains.joined_checks([]) == []
 
 
 @pytest.mark.parametrize("n_scored", [0, 1])
 def test_scores_of_refinement_are_explained_where_there_are_some(n_scored):
     record = Refinement({}, (Check(0, 2.0, 0.1), Check(5, 1.0, 0.2)), n_scored=n_scored)
-    one = SimpleNamespace(name="net", model=SimpleNamespace(refinements=[record]))
-    found = sections.training([one], {"net": "#112233"})
-    assert ("Scores are of images" in found.text) == bool(n_scored)
+    net = SimpleNamespace(name="net", model=SimpleNamespace(refinements=[record]))
+    (section,) = gains.refinement(SimpleNamespace(models=[net], colours={"net": "#112233"}))
+    assert ("Scores are of held-out images" in section.text) == bool(n_scored)
 
 
 def test_the_size_and_the_time_are_measured(measured, stack, tmp_path):
-    found, *_ = measured
-    assert found.n_bytes == hr.save(stack, tmp_path / "model.hedge")
-    assert found.seconds > 0
+    model, *_ = measured
+    assert model.n_bytes == hr.save(stack, tmp_path / "model.hedge")
+    assert model.seconds > 0
 
 
 def test_large_maps_are_thinned():
@@ -131,8 +131,8 @@ def small_forest():
 
 def test_a_split_counts_half_as_much_as_the_one_above():
     forest = small_forest()
-    np.testing.assert_array_equal(choices.node_depths(forest), [0, 1, 1, 2, 2])
-    weights = choices.probe_weights(forest)
+    np.testing.assert_array_equal(splits.node_depths(forest), [0, 1, 1, 2, 2])
+    weights = splits.probe_weights(forest)
     np.testing.assert_allclose(weights[0], [2 / 3, 0])
     np.testing.assert_allclose(weights[2], [1 / 4, 1 / 12])  # a third, shared 3 to 1
     assert weights[[1, 3, 4]].sum() == 0
@@ -140,36 +140,36 @@ def test_a_split_counts_half_as_much_as_the_one_above():
 
 def test_offsets_fall_into_the_cell_that_they_are_in():
     forest = small_forest()
-    assert choices.farthest(forest) == 4
-    found = choices.offset_map(forest, choices.probe_weights(forest), 4.0)
-    assert found.cells.shape == (9, 9)
-    assert found.cells.sum() == pytest.approx(1)
-    assert found.cells[4, 4] == pytest.approx(3 / 4)
-    assert found.cells[2, 8] == pytest.approx(1 / 4)  # two rows up, four columns to the right
-    assert found.median == 0
-    assert choices.offset_map(forest, np.zeros((5, 2)), 4.0) is None
+    assert splits.farthest(forest) == 4
+    offsets = splits.offset_map(forest, splits.probe_weights(forest), 4.0)
+    assert offsets.cells.shape == (9, 9)
+    assert offsets.cells.sum() == pytest.approx(1)
+    assert offsets.cells[4, 4] == pytest.approx(3 / 4)
+    assert offsets.cells[2, 8] == pytest.approx(1 / 4)  # two rows up, four columns to the right
+    assert offsets.median == 0
+    assert splits.offset_map(forest, np.zeros((5, 2)), 4.0) is None
 
 
 def test_shares_of_a_grown_stack_sum_to_one(stack):
-    found = choices.stack_choices(stack)
-    assert found[0].of_classes is None
-    for level in found:
+    choices = splits.stack_choices(stack)
+    assert choices[0].of_classes is None
+    for level in choices:
         assert level.shares.weighted.sum() == pytest.approx(1)
         assert level.shares.plain.sum() == pytest.approx(1)
-    assert found[1].of_features.share + found[1].of_classes.share == pytest.approx(1)
+    assert choices[1].of_features.share + choices[1].of_classes.share == pytest.approx(1)
 
 
 def test_offsets_that_are_all_nought_make_a_map_of_one_cell():
     forest = small_forest()
     forest.offset[:] = 0
-    found = choices.offset_map(forest, choices.probe_weights(forest), choices.farthest(forest))
-    np.testing.assert_allclose(found.cells, [[1]])
+    offsets = splits.offset_map(forest, splits.probe_weights(forest), splits.farthest(forest))
+    np.testing.assert_allclose(offsets.cells, [[1]])
 
 
 def scored(hits):
     """A model whose images have so many pixels of ten right."""
     per_image = tuple(Scores((0, 1), np.array([[n, 10 - n], [10 - n, n]])) for n in hits)
-    return Measured("m", None, per_image[:1], per_image, (), None, 1.0, 1)
+    return MeasuredModel("m", None, per_image[:1], per_image, (), None, 1.0, 1)
 
 
 @pytest.mark.parametrize(
@@ -190,9 +190,9 @@ def test_errors_are_coloured_by_whether_the_first_model_made_them():
     wrong = np.array([[True, True, False, False, False]])
     first = np.array([[True, False, True, False, False]])
     unlabelled = np.array([[False, False, False, False, True]])
-    found = examples.error_picture(picture, wrong, first, unlabelled)
-    expected = [examples.WRONG, examples.SPOILT, examples.MENDED, (40, 40, 40), examples.NO_LABEL]
-    np.testing.assert_array_equal(found[0], expected)
+    errors = examples.error_picture(picture, wrong, first, unlabelled)
+    expected = [examples.BOTH_WRONG, examples.NEWLY_WRONG, examples.FIRST_WRONG, (40, 40, 40), examples.NO_LABEL]
+    np.testing.assert_array_equal(errors[0], expected)
 
 
 @pytest.mark.parametrize(("n_colours", "mode"), [(1, "L"), (2, "P"), (256, "P"), (257, "RGB")])
@@ -202,18 +202,17 @@ def test_pictures_are_stored_small_and_without_loss(n_colours, mode):
     if mode == "L":
         colours[:] = 77
     picture = colours[np.arange(15 * 23) % n_colours].reshape(15, 23, 3).astype(np.uint8)
-    stored = embed.png(picture, "a picture")
+    stored = embed.embed_png(picture, "a picture")
     image = Image.open(io.BytesIO(base64.b64decode(stored.src.partition(",")[2])))
     assert image.mode == mode
     assert (stored.width, stored.height) == image.size == (23, 15)
     np.testing.assert_array_equal(np.asarray(image.convert("RGB")), picture)
 
 
-@pytest.mark.parametrize(("side", "kind"), [(embed.WEBP_SIDE, "webp"), (20, "png")])
-def test_figures_too_large_for_webp_are_png(side, kind, monkeypatch):
-    monkeypatch.setattr(embed, "WEBP_SIDE", side)
+@pytest.mark.parametrize(("max_webp", "kind"), [(embed.MAX_WEBP, "webp"), (20, "png")])
+def test_figures_too_large_for_webp_are_png(max_webp, kind):
     figure = Figure(figsize=(0.5, 0.25))
-    stored = embed.figure_picture(figure, "a figure", dpi=100)
+    stored = embed.embed_figure(figure, "a figure", dpi=100, max_webp=max_webp)
     assert stored.src.startswith(f"data:image/{kind};base64,")
     assert (stored.width, stored.height) == (50, 25)
 
@@ -232,23 +231,22 @@ def test_the_background_takes_no_colour_of_the_others():
     ("value", "text"), [(0.12345, "0.123"), (12345, "12,345"), ("0.5", "0.5"), (None, "–"), (float("nan"), "–")]
 )
 def test_cells(value, text):
-    assert words.cell(value) == text
+    assert formatting.cell(value) == text
 
 
 def test_numbers_read_well():
-    assert [words.signed(value) for value in (0.1, -0.1, -0.0001)] == ["+0.100", "−0.100", "0.000"]
-    assert [words.duration(s) for s in (0.0123, 3.21, 150)] == ["12.3 ms", "3.2 s", "2 min 30 s"]
-    assert [words.milliseconds(s) for s in (0.0012, 0.5, 12)] == ["1.2", "500", "12,000"]
-    assert words.shortened("abcdefghij", 5) == "ab…ij"
-    assert words.listed(["a", "b", "c"]) == "a, b and c"
+    assert [formatting.signed(value) for value in (0.1, -0.1, -0.0001)] == ["+0.100", "−0.100", "0.000"]
+    assert [formatting.duration(s) for s in (0.0123, 3.21, 150)] == ["12.3 ms", "3.2 s", "2 min 30 s"]
+    assert [formatting.milliseconds(s) for s in (0.0012, 0.5, 12)] == ["1.2", "500", "12,000"]
+    assert formatting.shortened("abcdefghij", 5) == "ab…ij"
+    assert formatting.listed(["a", "b", "c"]) == "a, b and c"
     nested = {"a": {"b": [1, 0.5], "c": {}}, "d": None, "e": ""}
-    assert list(words.settings_rows(nested)) == [("a.b", "1, 0.5"), ("a.c", "{}"), ("d", "–"), ("e", "–")]
+    assert list(formatting.settings_rows(nested)) == [("a.b", "1, 0.5"), ("a.c", "{}"), ("d", "–"), ("e", "–")]
 
 
-def test_versions_name_no_machine(monkeypatch):
-    found = words.versions()
-    assert found["hedgerow"] == hr.__version__
-    assert found["numpy"] == np.__version__
-    assert platform.node() not in found.values()
-    monkeypatch.setattr(words, "PACKAGES", ("no-such-package",))
-    assert "no-such-package" not in words.versions()
+def test_versions_name_no_machine():
+    versions = formatting.versions()
+    assert versions["hedgerow"] == hr.__version__
+    assert versions["numpy"] == np.__version__
+    assert platform.node() not in versions.values()
+    assert "no-such-package" not in formatting.versions(("no-such-package",))

@@ -13,13 +13,12 @@ from hedgerow.files import make_folder
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import grow_stack
 from hedgerow.images.labelled import LabelledSet, labelled_set
-from hedgerow.images.pictures import label_picture, save_sheet
+from hedgerow.images.pictures import grey_picture, label_picture, save_sheet
 from hedgerow.io import model_file
 from hedgerow.jobs.plans import BEST_MINUTES
 from hedgerow.overwrite_guard import check_overwriting
 from hedgerow.predict.tiling import predict_indices
 from hedgerow.progress import silent
-from hedgerow.report.figures import input_picture
 from hedgerow.report.page import write_report
 from hedgerow.synthetic import write_sample
 
@@ -124,7 +123,7 @@ def _pictures(
     for i, image in enumerate(test.images[:SHOWN]):
         maps = [image.target, *(found[name][i] for name in columns)]
         panels = (label_picture(test.values(one), test.classes, background) for one in maps)
-        rows.append([input_picture(image.planes, stack.features), *panels])
+        rows.append([grey_picture(image.planes, stack.features.blank), *panels])
     save_sheet(folder / "comparison.png", ["image", "truth", *columns], rows)
 
 

@@ -1,6 +1,8 @@
-"""One self-contained HTML page about models and the images that tested them."""
+"""One self-contained HTML page that compares models on labelled images."""
 
 from hedgerow.report.page import write_report
-from hedgerow.report.results import Curve, Table
+from hedgerow.report.sections import Curve, ReportTable
+
+Table = ReportTable  # the public name
 
 __all__ = ["Curve", "Table", "write_report"]

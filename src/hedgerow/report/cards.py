@@ -19,7 +19,7 @@ from hedgerow.deep.record import held_words
 from hedgerow.forest.arrays import Forest, ForestStack
 from hedgerow.images.legend import Legend, hex_of
 from hedgerow.images.metrics import Scores
-from hedgerow.report.words import cell, counted
+from hedgerow.report.formatting import cell, counted, setting_text
 from hedgerow.settings import Checked
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from hedgerow.deep.parts import AnyModel
     from hedgerow.network.stacknet import StackNet
 
-MAX_CLASSES = 30  # shown with their colours; the number of all of them is told
-MAX_COLUMNS = 64  # of a row of columns; neighbours share one where there are more
-BAR, HIGH = 90, 34  # pixels: the length of a bar that means 1, and the height of the highest column
+MAX_CLASSES = 30  # shown with their colours; of more, only the number
+MAX_COLUMNS = 64  # of a column chart; of more values, neighbours share one
+BAR_LENGTH, COLUMN_HEIGHT = 90, 34  # pixels: of a bar that means 1, and of the highest column
 LEAF, RULE, TRACK = "#46a06b", "rgba(128,128,128,.35)", "rgba(128,128,128,.22)"
 FAINT = "opacity:.68"
 CARD = (
@@ -42,7 +42,7 @@ CELL = "padding:2px 16px 2px 0;border:none;vertical-align:middle;background:none
 
 
 def card(shown: Any) -> str:
-    """The HTML of anything that shows itself: see `answers.Shown`."""
+    """The HTML of anything that has a card: see `answers.Shown`."""
     if isinstance(shown, Forest):
         return _framed(_forest(shown))
     if isinstance(shown, Scores):
@@ -86,18 +86,20 @@ def _network_tables(net: StackNet) -> list[str]:
     for number in range(net.n_levels):
         level = net.level(number)
         splits, leaves, _ = level.layers(number + 1)
-        rows.append([number + 1, splits.neurons, leaves.neurons, sum(one.numel() for one in level.parameters())])
+        rows.append(
+            [number + 1, splits.neurons, leaves.neurons, sum(weights.numel() for weights in level.parameters())]
+        )
     kinds = f"{net.split} splits, {counted(net.n_levels, 'level')}, {counted(net.n_classes, 'class', 'classes')}"
     parts = [_title("StackNet", kinds), _table(["level", "split neurons", "leaf neurons", "weights"], rows)]
     for record in net.refinements[-1:]:
-        called = {"stack": "forests", "mapped": "network as mapped", "refined": "network refined"}
-        scored = [[called[name], Bar(score)] for name, score in record.scores.items()]
+        names = {"stack": "forests", "mapped": "network as mapped", "refined": "network refined"}
+        scored = [[names[name], Bar(score)] for name, score in record.scores.items()]
         curve = [check.mean_dice for check in record.checks if check.mean_dice is not None]
         if scored:
             parts.append(_table(["", "Dice on unseen images"], scored))
         if len(curve) > 2:
-            told = f"the same at {len(curve)} checks, from {curve[0]:.3f} to {curve[-1]:.3f}"
-            parts.append(_columns(curve, told))
+            caption = f"Dice at {len(curve)} checks, from {curve[0]:.3f} to {curve[-1]:.3f}"
+            parts.append(_columns(curve, caption))
     return parts
 
 
@@ -113,14 +115,14 @@ def _deep(deep: DeepStack) -> list[str]:
 
     rows: list[list[Any]] = [
         [
-            one.name,
-            f"{one.weight:.3f}",
-            counted(one.n_networks, "U-Net") if one.n_networks else "",
-            "–".join(map(str, one.channels)),
-            f"{one.n_weights:,}" if one.n_networks else "",
-            Bar(math.nan if one.dice is None else one.dice),
+            member.name,
+            f"{member.weight:.3f}",
+            counted(member.n_networks, "U-Net") if member.n_networks else "",
+            "–".join(map(str, member.channels)),
+            f"{member.n_weights:,}" if member.n_networks else "",
+            Bar(math.nan if member.dice is None else member.dice),
         ]
-        for one in members(deep)
+        for member in members(deep)
     ]
     rows.append([Html("<b>together</b>"), "", "", "", "", Bar(deep.record.scores.get(TOGETHER, math.nan))])
     size = f"{counted(deep.n_levels, 'level')}, the last convolutional, {counted(deep.n_classes, 'class', 'classes')}"
@@ -129,7 +131,7 @@ def _deep(deep: DeepStack) -> list[str]:
     return [
         _title("DeepStack", size),
         _table(head, rows, total=True),
-        _facts([held, f"looks up to {counted(deep.receptive_field, 'pixel')} away in all"]),
+        _facts([held, f"receptive field of all levels: {deep.receptive_field} px"]),
         _below(_network_tables(deep.base)),
         _classes(deep.classes, deep.legend),
         _facts(_network_facts(deep.base)),
@@ -137,15 +139,15 @@ def _deep(deep: DeepStack) -> list[str]:
 
 
 def _origin(stack: ForestStack) -> list[str]:
-    """What a stack reads and was grown on."""
+    """What a stack reads and what it was trained on."""
     reads = f"{counted(stack.features.n_features, f'{stack.features.kind} feature')} of "
     facts = [
         reads + counted(stack.features.n_inputs, "channel"),
-        f"looks up to {counted(stack.receptive_field, 'pixel')} away",
+        f"receptive field: {stack.receptive_field} px",
     ]
     if "n_images" in stack.settings:
         kind = f" ({stack.image_dtype})" if stack.image_dtype else ""
-        facts.append(f"grown on {counted(stack.settings['n_images'], 'image')}{kind}")
+        facts.append(f"trained on {counted(stack.settings['n_images'], 'image')}{kind}")
     return facts
 
 
@@ -160,81 +162,77 @@ def _forest(forest: Forest) -> list[str]:
         ["reads", counted(forest.n_channels, "channel")],
         ["reach", counted(forest.reach, "pixel")],
     ]
-    told = f"leaves of each tree, from {leaves.min():,} to {leaves.max():,}"
-    return [_title("Forest", size + kind), _table(None, rows), _columns(leaves.tolist(), told)]
+    caption = f"leaves of each tree, from {leaves.min():,} to {leaves.max():,}"
+    return [_title("Forest", size + kind), _table(None, rows), _columns(leaves.tolist(), caption)]
 
 
 def _leaves_per_tree(forest: Forest) -> np.ndarray:
     """(T,) int64"""
-    found: np.ndarray = np.add.reduceat((~forest.is_split).astype(np.int64), forest.root)
-    return found
+    counts: np.ndarray = np.add.reduceat((~forest.is_split).astype(np.int64), forest.root)
+    return counts
 
 
 def _scores(scores: Scores) -> list[str]:
     pixels = scores.confusion.sum(axis=1)
     rows: list[list[Any]] = [
-        [_called(value, scores.names.get(value)), int(count), Bar(dice), cell(float(iou)), cell(float(recall))]
+        [_class_text(value, scores.names.get(value)), int(count), Bar(dice), cell(float(iou)), cell(float(recall))]
         for value, count, dice, iou, recall in zip(
             scores.classes, pixels, scores.dice, scores.iou, scores.recall, strict=True
         )
     ]
     means = [Bar(scores.mean_dice), cell(scores.mean_iou), cell(scores.balanced_accuracy)]
     rows.append([Html("<b>mean</b>"), int(pixels.sum()), *means])
-    told = f"mean Dice {cell(scores.mean_dice)}, accuracy {cell(scores.accuracy)}"
+    summary = f"mean Dice {cell(scores.mean_dice)}, accuracy {cell(scores.accuracy)}"
     head = ["class", "pixels", "Dice", "IoU", "recall"]
-    return [_title("Scores", told), _table(head, rows, total=True)]
+    return [_title("Scores", summary), _table(head, rows, total=True)]
 
 
 def _settings(config: Checked) -> list[str]:
     rows = list(_settings_rows(config, type(config)()))
     changed = [row for row in rows if row.is_changed]
-    told = f"{len(changed)} of {counted(len(rows), 'setting')} changed" if changed else "all settings at their defaults"
-    parts = [_title(type(config).__name__, told)]
+    n_rows = counted(len(rows), "setting")
+    summary = f"{len(changed)} of {n_rows} changed" if changed else "all settings at their defaults"
+    parts = [_title(type(config).__name__, summary)]
     if changed:
         parts.append(_table(None, [row.cells() for row in changed]))
     rest = [row.cells() for row in rows if not row.is_changed]
     if rest:
-        called = "defaults" if changed else "show them"
+        label = "defaults" if changed else "show them"
         parts.append(
-            f'<details style="margin-top:8px"><summary style="cursor:pointer;{FAINT}">{called}</summary>'
+            f'<details style="margin-top:8px"><summary style="cursor:pointer;{FAINT}">{label}</summary>'
             f"{_table(None, rest)}</details>"
         )
     return parts
 
 
 @dataclasses.dataclass(frozen=True)
-class _Setting:
+class _SettingRow:
     name: str
     value: Any
     about: str
     is_changed: bool
 
     def cells(self) -> list[Any]:
-        value = f"<b>{escape(_value(self.value))}</b>" if self.is_changed else escape(_value(self.value))
+        text = escape(setting_text(self.value))
+        value = f"<b>{text}</b>" if self.is_changed else text
         return [self.name, Html(value), Html(f'<span style="{FAINT}">{escape(self.about)}</span>')]
 
 
-def _settings_rows(config: Checked, default: Checked, above: str = "") -> Iterable[_Setting]:
+def _settings_rows(config: Checked, default: Checked, prefix: str = "") -> Iterable[_SettingRow]:
     """Every setting, those of nested tables as "sampling.step"."""
     for item in dataclasses.fields(config):  # type: ignore[arg-type]
-        value, usual = getattr(config, item.name), getattr(default, item.name)
+        value, default_value = getattr(config, item.name), getattr(default, item.name)
         if isinstance(value, Checked):
-            yield from _settings_rows(value, usual or type(value)(), f"{above}{item.name}.")
+            yield from _settings_rows(value, default_value or type(value)(), f"{prefix}{item.name}.")
         else:
-            yield _Setting(f"{above}{item.name}", value, item.metadata["about"], value != usual)
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, tuple):
-        return ", ".join(map(_value, value)) or "none"
-    return "–" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+            yield _SettingRow(f"{prefix}{item.name}", value, item.metadata["about"], value != default_value)
 
 
 def _estimator(estimator: Any) -> list[str]:
-    """An estimator in scikit-learn's manner; once it is fitted, with its model."""
+    """A scikit-learn estimator; once it is fitted, with its model."""
     model = getattr(estimator, "model_", None)
     parts = [_title(type(estimator).__name__, "fitted" if model is not None else "not fitted")]
-    rows = [[name, Html(f"<b>{escape(_value(value))}</b>")] for name, value in estimator.changed().items()]
+    rows = [[name, Html(f"<b>{escape(setting_text(value))}</b>")] for name, value in estimator.changed().items()]
     if rows:
         parts.append(_table(None, rows))
     if model is None:
@@ -252,16 +250,16 @@ class Bar(Html):
     def __new__(cls, score: float) -> Bar:
         if math.isnan(score):
             return super().__new__(cls, "–")
-        length = round(BAR * min(max(score, 0), 1))
+        length = round(BAR_LENGTH * min(max(score, 0), 1))
         inner = f'<span style="display:block;width:{length}px;height:8px;background:{LEAF};border-radius:4px"></span>'
         track = (
-            f'<span style="display:inline-block;width:{BAR}px;height:8px;margin-right:8px;background:{TRACK};'
+            f'<span style="display:inline-block;width:{BAR_LENGTH}px;height:8px;margin-right:8px;background:{TRACK};'
             f'border-radius:4px;vertical-align:middle">{inner}</span>'
         )
         return super().__new__(cls, f'<span style="white-space:nowrap">{track}{score:.3f}</span>')
 
 
-def _called(value: int, name: str | None) -> str:
+def _class_text(value: int, name: str | None) -> str:
     return str(value) if name is None else Html(f'<span style="{FAINT}">{value}</span> {escape(name)}')
 
 
@@ -274,8 +272,8 @@ def _below(parts: Iterable[str]) -> str:
     return f'<div style="margin-top:10px;padding-top:8px;border-top:1px solid {RULE}">{"".join(parts)}</div>'
 
 
-def _title(kind: str, told: str) -> str:
-    return f'<div><b>{escape(kind)}</b> <span style="margin-left:6px;{FAINT}">{escape(told)}</span></div>'
+def _title(kind: str, summary: str) -> str:
+    return f'<div><b>{escape(kind)}</b> <span style="margin-left:6px;{FAINT}">{escape(summary)}</span></div>'
 
 
 def _facts(facts: Iterable[str]) -> str:
@@ -288,15 +286,15 @@ def _table(head: Sequence[str] | None, rows: Sequence[Sequence[Any]], total: boo
     lines = []
     if head is not None:
         cells = "".join(
-            f'<th scope="col" style="{CELL}text-align:{_side(is_right)};font-weight:normal;{FAINT}">{escape(one)}</th>'
-            for one, is_right in zip(head, right, strict=True)
+            f'<th scope="col" style="{CELL}text-align:{_side(is_right)};font-weight:normal;{FAINT}">{escape(name)}</th>'
+            for name, is_right in zip(head, right, strict=True)
         )
         lines.append(f'<tr style="background:none;border-bottom:1px solid {RULE}">{cells}</tr>')
     for number, row in enumerate(rows, 1):
         above = f"border-top:1px solid {RULE};" if total and number == len(rows) else ""
         cells = "".join(
-            f'<td style="{CELL}text-align:{_side(is_right)}">{_text(one)}</td>'
-            for one, is_right in zip(row, right, strict=True)
+            f'<td style="{CELL}text-align:{_side(is_right)}">{_text(value)}</td>'
+            for value, is_right in zip(row, right, strict=True)
         )
         lines.append(f'<tr style="background:none;{above}">{cells}</tr>')
     return f'<table style="{TABLE}">{"".join(lines)}</table>'
@@ -316,7 +314,7 @@ def _classes(classes: Sequence[int], legend: Legend) -> str:
     """A square in the colour of each class, with its value and name."""
     palette = legend.palette(classes)
     longest = max((len(f"{value} {legend.names.get(value, '')}") for value in classes), default=0)
-    # Of one width, so that they stand in columns.
+    # All of the same width, so that they form columns.
     chip = f"display:inline-block;min-width:{min(longest, 20) + 2}ch;margin:0 8px 2px 0;white-space:nowrap"
     square = (
         "display:inline-block;width:11px;height:11px;margin-right:5px;border-radius:3px;vertical-align:-1px;"
@@ -324,7 +322,7 @@ def _classes(classes: Sequence[int], legend: Legend) -> str:
     )
     chips = [
         f'<span style="{chip}"><span style="{square}background:{hex_of(palette[value].tolist())}"></span>'
-        f"{_called(value, legend.names.get(value))}</span>"
+        f"{_class_text(value, legend.names.get(value))}</span>"
         for value in classes[:MAX_CLASSES]
     ]
     if len(classes) > MAX_CLASSES:
@@ -332,17 +330,18 @@ def _classes(classes: Sequence[int], legend: Legend) -> str:
     return f'<div style="margin-top:10px;max-width:560px">{" ".join(chips)}</div>'
 
 
-def _columns(values: Sequence[float], told: str) -> str:
-    """Numbers as columns beside each other, with the sentence that tells what they are."""
+def _columns(values: Sequence[float], caption: str) -> str:
+    """Numbers as a column chart, with a caption."""
     groups = np.array_split(np.asarray(values, float), min(len(values), MAX_COLUMNS))
     means = np.array([group.mean() for group in groups])
-    heights = np.maximum(np.round(HIGH * means / max(means.max(), 1e-12)), 1).astype(int)
+    heights = np.maximum(np.round(COLUMN_HEIGHT * means / max(means.max(), 1e-12)), 1).astype(int)
     columns = "".join(
         f'<span style="display:inline-block;width:6px;height:{height}px;margin-right:2px;background:{LEAF};'
         'border-radius:1px 1px 0 0;vertical-align:bottom"></span>'
         for height in heights.tolist()
     )
+    style = f"margin-top:10px;line-height:{COLUMN_HEIGHT}px;white-space:nowrap"
     return (
-        f'<div style="margin-top:10px;line-height:{HIGH}px;white-space:nowrap" aria-hidden="true">{columns}</div>'
-        f'<div style="font-size:12px;{FAINT}">{escape(told)}</div>'
+        f'<div style="{style}" aria-hidden="true">{columns}</div>'
+        f'<div style="font-size:12px;{FAINT}">{escape(caption)}</div>'
     )

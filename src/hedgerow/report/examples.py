@@ -1,33 +1,36 @@
-"""Images side by side: what was seen, what is true, what each model says, and where it errs."""
+"""The section of images side by side: the image, the truth, what each model predicts, and where it is wrong."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from hedgerow.images.arrays import UNLABELLED_INDEX
 from hedgerow.images.legend import hex_of
-from hedgerow.images.pictures import painted
-from hedgerow.report.embed import Picture, png
-from hedgerow.report.measure import MAX_SIDE, Measured
-from hedgerow.report.rows import thinning
+from hedgerow.images.pictures import grey_picture, painted
+from hedgerow.report.embed import EmbeddedImage, embed_png
+from hedgerow.report.formatting import percent
+from hedgerow.report.layer_maps import thinning
+from hedgerow.report.measure import MAX_SIDE, MeasuredModel
+from hedgerow.report.sections import Comparison, Section
 
 NO_LABEL = (146, 146, 152)
-# Colours that people with any kind of sight tell apart, also on the dimmed image below them.
-WRONG, MENDED, SPOILT = (232, 93, 4), (86, 180, 233), (240, 228, 66)
+# Errors of the model and the first one, of the first one alone, and of the model alone: colours that people with any
+# colour vision can tell apart, also on the dimmed image below them.
+BOTH_WRONG, FIRST_WRONG, NEWLY_WRONG = (232, 93, 4), (86, 180, 233), (240, 228, 66)
 DIMMED = 0.42  # of the image's brightness, under the errors
-SHADES = np.uint8(0xF8)  # bits that are kept of it: the noise in the others would be most of the page
-COARSE = 240  # pixels of a side below which pixels are shown as squares
+DIMMED_BITS = np.uint8(0xF8)  # of a dimmed pixel that are kept: noise in the others would be most of the page
+COARSE_BELOW = 240  # pixels of a side below which pixels are shown as squares
 
 
 @dataclass(frozen=True)
 class Column:
-    """One model's answer and its errors, or the image or the truth without any."""
+    """One model's prediction and its errors, or the image or the truth, which have none."""
 
     name: str
-    about: str
-    picture: Picture
-    errors: Picture | None = None
+    note: str
+    picture: EmbeddedImage
+    errors: EmbeddedImage | None = None
 
 
 @dataclass(frozen=True)
@@ -39,59 +42,70 @@ class Example:
 
     @property
     def n_wide(self) -> int:
-        """Columns side by side on a wide page; more go into two rows."""
+        """Columns side by side on a wide page; more than six go into two rows."""
         return len(self.columns) if len(self.columns) <= 6 else -(-len(self.columns) // 2)
 
 
-def chosen_images(measured: Measured) -> dict[int, str]:
-    """The images that the page shows, chosen by the model's mean Dice on each alone: typical, best and worst."""
-    order = np.argsort([one.mean_dice for one in measured.per_image], kind="stable").tolist()
+def image_examples(comparison: Comparison) -> list[Section]:
+    classes, best = comparison.classes, comparison.best
+    palette = index_palette(classes.palette)
+    examples = [example(number, title, comparison, palette) for number, title in chosen_images(best).items()]
+    class_key = list(zip(classes.names, comparison.swatches, strict=True))
+    if any(shown.is_partly_labelled for shown in examples):
+        class_key.append(("no label", hex_of(NO_LABEL)))
+    data = {
+        "examples": examples,
+        "best": best.name,
+        "class_key": class_key,
+        "error_key": error_key(comparison.first.name, len(comparison.models)),
+    }
+    return [Section("examples", "Image by image", template="examples.html", data=data)]
+
+
+def chosen_images(model: MeasuredModel) -> dict[int, str]:
+    """Numbers and titles of the images that the page shows: by a model's mean Dice on each, typical, best and worst."""
+    order = np.argsort([scores.mean_dice for scores in model.per_image], kind="stable").tolist()
     if len(order) == 1:
         return {order[0]: "The image"}
     typical = {order[(len(order) - 1) // 2]: "Typical image"} if len(order) > 2 else {}
     return typical | {order[-1]: "Best image", order[0]: "Worst image"}
 
 
-def example(
-    number: int,
-    title: str,
-    picture: np.ndarray,
-    target: np.ndarray,
-    models: Sequence[Measured],
-    palette: Mapping[int, np.ndarray],
-) -> Example:
-    """The columns of one image. picture: (H,W,3) uint8; target: (H,W) uint8 class indices; palette: by index."""
-    step = thinning(target.shape, MAX_SIDE)
-    picture, target = picture[::step, ::step], target[::step, ::step]
+def example(number: int, title: str, comparison: Comparison, palette: Mapping[int, np.ndarray]) -> Example:
+    """The columns of one image. palette: colours by class index"""
+    image, first = comparison.labelled.images[number], comparison.first
+    title = f"{title}: {image.name}"
+    step = thinning(image.target.shape, MAX_SIDE)
+    picture = grey_picture(image.planes, first.model.features.blank)[::step, ::step]
+    target = image.target[::step, ::step]
     unlabelled = target == UNLABELLED_INDEX
-    first_wrong = (models[0].found[number] != target) & ~unlabelled
+    first_wrong = (first.label_maps[number] != target) & ~unlabelled
     columns = [
-        Column("image", "", png(picture, f"{title}: the image itself")),
-        Column("truth", "", png(painted(target, palette), f"{title}: the true classes, by colour")),
+        Column("image", "", embed_png(picture, f"{title}: the image itself")),
+        Column("truth", "", embed_png(painted(target, palette), f"{title}: the true classes, by colour")),
     ]
-    for place, one in enumerate(models):
-        found, scores = one.found[number], one.per_image[number]
-        wrong = (found != target) & ~unlabelled
-        errors = error_picture(picture, wrong, first_wrong if place else wrong, unlabelled)
-        text = f"{1 - scores.accuracy:.1%} of the labelled pixels wrong".replace("%", " %")
+    for model in comparison.models:
+        labels, scores = model.label_maps[number], model.per_image[number]
+        errors = error_picture(picture, (labels != target) & ~unlabelled, first_wrong, unlabelled)
+        wrong = percent(1 - scores.accuracy, 1)
         columns.append(
             Column(
-                one.name,
-                f"Dice {scores.mean_dice:.3f}, {1 - scores.accuracy:.1%} wrong".replace("%", " %"),
-                png(painted(found, palette), f"{title}: classes that {one.name} predicts, by colour"),
-                png(errors, f"{title}: where {one.name} errs; {text}"),
+                model.name,
+                f"Dice {scores.mean_dice:.3f}, {wrong} wrong",
+                embed_png(painted(labels, palette), f"{title}: classes that {model.name} predicts, by colour"),
+                embed_png(errors, f"{title}: where {model.name} errs; {wrong} of the labelled pixels wrong"),
             )
         )
-    return Example(title, tuple(columns), max(target.shape) < COARSE, bool(unlabelled.any()))
+    return Example(title, tuple(columns), max(target.shape) < COARSE_BELOW, bool(unlabelled.any()))
 
 
 def error_picture(picture: np.ndarray, wrong: np.ndarray, first: np.ndarray, unlabelled: np.ndarray) -> np.ndarray:
     """(H,W,3) uint8: errors on the dimmed picture, coloured by whether the first model made them too; masks (H,W)."""
-    errors = (picture * DIMMED).astype(np.uint8) & SHADES
+    errors = (picture * DIMMED).astype(np.uint8) & DIMMED_BITS
     errors[unlabelled] = NO_LABEL
-    errors[wrong & first] = WRONG
-    errors[wrong & ~first] = SPOILT
-    errors[~wrong & first] = MENDED
+    errors[wrong & first] = BOTH_WRONG
+    errors[wrong & ~first] = NEWLY_WRONG
+    errors[~wrong & first] = FIRST_WRONG
     return errors
 
 
@@ -103,9 +117,9 @@ def index_palette(palette: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
 def error_key(first: str, n_models: int) -> dict[str, str]:
     """What the colours of an error map mean."""
     if n_models == 1:
-        return {"wrong": hex_of(WRONG)}
+        return {"wrong": hex_of(BOTH_WRONG)}
     return {
-        f"wrong, as in {first}": hex_of(WRONG),
-        f"wrong where {first} is right": hex_of(SPOILT),
-        f"right where {first} is wrong": hex_of(MENDED),
+        f"wrong, as in {first}": hex_of(BOTH_WRONG),
+        f"wrong where {first} is right": hex_of(NEWLY_WRONG),
+        f"right where {first} is wrong": hex_of(FIRST_WRONG),
     }

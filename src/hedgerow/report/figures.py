@@ -1,4 +1,4 @@
-"""The paper's figure of internal activation layers: stack beside network, level by level, class by class."""
+"""`look`: the paper's figure of inner layers, forests beside network, level by level and class by class."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ import numpy as np
 from hedgerow import extras
 from hedgerow.deep.parts import parts_of
 from hedgerow.errors import InputError
-from hedgerow.features.protocol import FeatureSet
 from hedgerow.files import PathLike, atomic_path, check_folder_writable
 from hedgerow.images.arrays import check_pair, to_labels, to_planes
 from hedgerow.images.pictures import grey_picture, painted
-from hedgerow.report.rows import level_maps, most_frequent, plan_rows
-from hedgerow.report.shown import shown_classes
+from hedgerow.report.layer_maps import Row, level_maps, most_frequent, plan_rows
+from hedgerow.report.naming import class_display
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from hedgerow.deep.parts import AnyModel
 
 ENDINGS = (".png", ".pdf", ".svg")
-SCREEN = 80  # dots per inch in a notebook, whose files hold what is shown
+NOTEBOOK_DPI = 80  # small: a notebook's file holds the pictures that it shows
 
 
 def look(
@@ -38,13 +37,13 @@ def look(
     truth: np.ndarray | None = None,
     title: str = "",
 ) -> Drawing:
-    """Draw what each level of a stack, or of a network and the stack it came from, makes of an image.
+    """Draw what each level of a model predicts on an image: of a network, beside the forests that it came from.
 
-    Of a deep stack, what its convolutional level says comes last.
-    The drawing shows itself in Jupyter, and can be saved; with `path`, it is.
+    The convolutional level of a deep stack comes last.
+    The drawing shows itself in Jupyter and can be saved; with `path`, it is.
     image:   (H,W[,C]), or (F,H,W) for a model of the user's own channels, as for `predict`
     path:    a name that ends in .png, .pdf or .svg
-    classes: class values to show, in this order; None: the most frequent in the prediction, at most MAX_SHOWN
+    classes: class values to show, in this order; None: the most frequent in the prediction, at most MAX_CLASSES
     truth:   (H,W) class values
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
@@ -58,35 +57,42 @@ def look(
             raise InputError(
                 f"class {value} is not one of the model's; choose from {', '.join(map(str, model.classes))}"
             )
-    known = shown_classes(model.classes, model.legend)
+    display = class_display(model.classes, model.legend)
     planes = to_planes(image, layout=model.features.layout)
-    sides = {"image": input_picture(planes, model.features)}
+    sides = {"image": grey_picture(planes, model.features.blank)}
     if truth is not None:
         truth = to_labels(truth, "the truth")
         check_pair(planes, truth, "the truth")
-        sides["truth"] = painted(truth, known.palette)
+        sides["truth"] = painted(truth, display.palette)
     extras.require("matplotlib", "a figure")
     if path is not None:
         check_folder_writable(Path(path).parent)  # before the prediction, which may take minutes
 
-    outputs = model.level_outputs(image)
-    stack, net, _ = parts_of(model)
-    forests, above = (outputs, []) if net is None else (stack.level_outputs(image), outputs)
-    winners = np.bincount(outputs[-1].argmax(axis=0).ravel(), minlength=model.n_classes)
-    shown = list(dict.fromkeys(classes or most_frequent(winners, model.classes)))
-    below, nets = ([level_maps(one, model.classes, shown) for one in some] for some in (forests, above))
+    shown, rows = layer_rows(model, image, classes)
     from hedgerow.report import panels  # needs matplotlib
 
-    rows = plan_rows(below, nets[: len(below)], *nets[len(below) :])
-    drawing = Drawing(panels.draw(rows, shown, known, sides, title))
+    drawing = Drawing(panels.draw(rows, shown, display, sides, title))
     if path is not None:
         drawing.save(path)
     return drawing
 
 
+def layer_rows(model: AnyModel, image: np.ndarray, classes: Sequence[int] | None = None) -> tuple[list[int], list[Row]]:
+    """The class values to show, and the rows of the figure of an image."""
+    outputs = model.level_outputs(image)
+    stack, net, _ = parts_of(model)
+    winners = np.bincount(outputs[-1].argmax(axis=0).ravel(), minlength=model.n_classes)
+    shown = list(dict.fromkeys(classes or most_frequent(winners, model.classes)))
+    levels = [level_maps(output, model.classes, shown) for output in outputs]
+    if net is None:
+        return shown, plan_rows(levels, [])
+    forests = [level_maps(output, model.classes, shown) for output in stack.level_outputs(image)]
+    return shown, plan_rows(forests, levels[: len(forests)], *levels[len(forests) :])
+
+
 @dataclass(frozen=True)
 class Drawing:
-    """A figure of matplotlib that shows itself in Jupyter, whichever backend is chosen there."""
+    """A matplotlib figure that shows itself in Jupyter, whatever the backend there."""
 
     figure: Figure
 
@@ -96,7 +102,7 @@ class Drawing:
 
     def _repr_png_(self) -> bytes:
         file = io.BytesIO()
-        self.figure.savefig(file, format="png", dpi=SCREEN)
+        self.figure.savefig(file, format="png", dpi=NOTEBOOK_DPI)
         return file.getvalue()
 
     def save(self, path: PathLike) -> None:
@@ -107,13 +113,8 @@ class Drawing:
 
 
 def check_ending(path: PathLike) -> str:
-    """The ending of a figure's name, which tells its format."""
+    """The ending of a figure's name, which decides its format."""
     ending = Path(path).suffix.lower()
     if ending not in ENDINGS:
         raise InputError(f"cannot write {path}: the name of a figure must end in {', '.join(ENDINGS)}")
     return ending
-
-
-def input_picture(planes: np.ndarray, features: FeatureSet) -> np.ndarray:
-    """(H,W,3) uint8 of an image (C,H,W) that these features read."""
-    return grey_picture(planes, features.blank)

@@ -1,49 +1,49 @@
-"""What the page says of models: measured here in one pass, image by image and tile by tile.
+"""Measures every model in one pass over the images, image by image and tile by tile.
 
-Each model runs once on each image, and what the page shows is added up on the way: no probabilities are kept beyond a
-tile, but for the thinned maps of the one image whose inner layers are drawn.
+Each model runs once on each image, and all that the page shows is added up on the way: no probabilities are stored
+beyond a tile, except thinned maps of the one image whose inner layers are drawn. Models that read the same features
+share them.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hedgerow.deep.parts import parts_of
 from hedgerow.errors import ModelError
-from hedgerow.forest.arrays import ForestStack
-from hedgerow.forest.level_input import LevelPlan, tiles
+from hedgerow.features.protocol import FeatureSet
+from hedgerow.forest.arrays import Forest, ForestStack
+from hedgerow.forest.level_input import Layered, LevelPlan, tiles
 from hedgerow.images.arrays import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledImage, LabelledSet
 from hedgerow.images.metrics import Scores, confusion, ratio
 from hedgerow.images.regions import Region
 from hedgerow.io import model_file
 from hedgerow.predict.run import region_outputs
-from hedgerow.report.layers import KeptLayers, Window
-from hedgerow.report.rows import LevelMaps, thinning
-from hedgerow.report.same import read_alike
+from hedgerow.report.layer_maps import LayerCrop, LayerRecorder, LevelMaps, thinning
 
 if TYPE_CHECKING:
     from hedgerow.deep.parts import AnyModel
 
 N_BINS = 15  # of confidence, between 0 and 1
-MAX_SIDE = 512  # pixels of a label map that are kept to be shown
-WARM_UP = 64  # pixels of the side of what is predicted before the clock runs
+MAX_SIDE = 512  # pixels of a side of a stored label map
+WARM_UP = 64  # pixels of a side of the corner that is predicted before times are taken
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Labelled pixels by the probability of their winning class, B bins of equal width between 0 and 1.
+    """Labelled pixels by the probability of their predicted class, in B bins of equal width between 0 and 1.
 
-    pixels, hits: (B,) int64, all and those whose class is right; confidence: (B,) float64, the sum of the probabilities
+    pixels, correct: (B,) int64, all, and those whose class is right; confidence: (B,) float64, sum of probabilities
     """
 
     pixels: np.ndarray
-    hits: np.ndarray
+    correct: np.ndarray
     confidence: np.ndarray
 
     @property
@@ -54,32 +54,32 @@ class Calibration:
     @property
     def accuracy(self) -> np.ndarray:
         """(B,); NaN in an empty bin"""
-        return ratio(self.hits, self.pixels)
+        return ratio(self.correct, self.pixels)
 
     @property
     def expected_error(self) -> float:
-        """Expected calibration error: how far confidence and accuracy differ, in the mean over the pixels."""
-        return float(np.abs(self.hits - self.confidence).sum() / self.pixels.sum())
+        """Expected calibration error: the mean over the pixels of |accuracy - confidence| of their bin."""
+        return float(np.abs(self.correct - self.confidence).sum() / self.pixels.sum())
 
 
 @dataclass(frozen=True)
-class Measured:
-    """One model against all images.
+class MeasuredModel:
+    """One model measured on all images.
 
-    per_level: K scores, pooled over the images; the last is the model's own
-    per_image: scores of each image alone
-    found:     of each image the predicted class index, uint8, of every n-th row and column (see `rows.thinning`)
-    members:   of a deep stack, the scores of each member of its last level alone
-    layers:    of each level what is drawn of it, on one image
-    seconds:   median wall time per image
-    n_bytes:   of its file
+    per_level:  K scores, pooled over the images; the last is the model's own
+    per_image:  scores of each image alone
+    label_maps: of each image the predicted class indices, uint8, of every n-th row and column (see `thinning`)
+    seconds:    median wall time per image
+    n_bytes:    size of its file
+    layers:     of each level what is drawn of it, on one image
+    members:    of a deep stack, the scores of each member of its last level alone
     """
 
     name: str
     model: AnyModel
     per_level: tuple[Scores, ...]
     per_image: tuple[Scores, ...]
-    found: tuple[np.ndarray, ...]
+    label_maps: tuple[np.ndarray, ...]
     calibration: Calibration
     seconds: float
     n_bytes: int
@@ -92,119 +92,115 @@ class Measured:
 
     @property
     def stack(self) -> ForestStack:
-        """The forests: its own, or those that the network came from."""
+        """Its forests: its own, or those that the network came from."""
         return parts_of(self.model)[0]
-
-
-@dataclass
-class _Sums:
-    """What is added up of one model over tiles and images.
-
-    levels: (K,C,C); bins: (3,B) pixels, hits, confidence; members: (C,C) each
-    """
-
-    model: AnyModel
-    levels: np.ndarray
-    layers: KeptLayers | None = None
-    bins: np.ndarray = field(default_factory=lambda: np.zeros((3, N_BINS)))
-    per_image: list[Scores] = field(default_factory=list)
-    found: list[np.ndarray] = field(default_factory=list)
-    members: dict[str, np.ndarray] = field(default_factory=dict)
-    seconds: list[float] = field(default_factory=list)
-
-    def begin(self, size: tuple[int, int]) -> None:
-        """An image of this size (H,W) follows."""
-        self._before, self._labels, self._spent = self.levels[-1].copy(), np.empty(size, np.uint8), 0.0
-
-    def add(self, outputs: Sequence[np.ndarray], target: np.ndarray, region: Region, seconds: float) -> None:
-        """The levels' outputs (C,h,w) in a region of the image, whose class indices are `target`, (h,w)."""
-        if not np.isfinite(outputs[-1]).all():
-            raise ModelError("a model predicts NaN or infinite values; refine it again, in smaller steps.")
-        for level, output in enumerate(outputs):
-            index = output.argmax(axis=0).astype(np.uint8)
-            self.levels[level] += confusion(target, index, self.model.n_classes)
-        region.of(self._labels)[...] = index
-        self._spent += seconds
-        known = target != UNLABELLED_INDEX
-        # Votes of Map Back 1 may be negative, and then probabilities leave their range.
-        confidence = np.clip(outputs[-1].max(axis=0)[known].astype(np.float64), 0, 1)
-        which = np.minimum((confidence * N_BINS).astype(np.int64), N_BINS - 1)
-        for row, weights in enumerate((None, (index == target)[known].astype(np.float64), confidence)):
-            self.bins[row] += np.bincount(which, weights, N_BINS)
-
-    def add_members(self, said: Mapping[str, np.ndarray], target: np.ndarray) -> None:
-        """What the members of a deep stack say alone, (C,h,w) each, where class indices are `target`, (h,w)."""
-        for name, proba in said.items():
-            table = confusion(target, proba.argmax(axis=0).astype(np.uint8), self.model.n_classes)
-            self.members[name] = self.members.get(name, 0) + table
-
-    def end(self) -> None:
-        """The image is done."""
-        self.per_image.append(Scores(self.model.classes, self.levels[-1] - self._before))
-        step = thinning(self._labels.shape, MAX_SIDE)
-        self.found.append(self._labels[::step, ::step].copy())
-        self.seconds.append(self._spent)
-
-    def measured(self, name: str) -> Measured:
-        pixels, hits, confidence = self.bins
-        return Measured(
-            name,
-            self.model,
-            tuple(Scores(self.model.classes, one) for one in self.levels),
-            tuple(self.per_image),
-            tuple(self.found),
-            Calibration(pixels.astype(np.int64), hits.astype(np.int64), confidence),
-            float(np.median(self.seconds)),
-            len(model_file.file_content(self.model)),
-            () if self.layers is None else self.layers.levels(),
-            {name: Scores(self.model.classes, table) for name, table in self.members.items()},
-        )
 
 
 def measure(
     models: Mapping[str, AnyModel],
-    labelled: LabelledSet,
-    window: Window | None,
+    images: LabelledSet,
+    crop: LayerCrop | None,
     report: Callable[[int], None],
-) -> list[Measured]:
-    """Predict each image by each model and compare with its labels; report: is told how many images are done.
+) -> list[MeasuredModel]:
+    """Predict each image with each model and compare with its labels; report: called with the number of images done.
 
-    window: what is kept of the inner layers, of which image; None: nothing
+    crop: where inner layers are recorded; None: nowhere
     """
-    sums = []
-    for model in models.values():
-        table = np.zeros((model.n_levels, model.n_classes, model.n_classes), np.int64)
-        sums.append(_Sums(model, table, None if window is None else KeptLayers(window, model)))
-    groups = read_alike([one.model for one in sums])
-    for done, image in enumerate(labelled):
-        if not done:
+    totals = [_Totals(model, None if crop is None else LayerRecorder(crop, model)) for model in models.values()]
+    groups = same_input_groups(list(models.values()))
+    for number, image in enumerate(images):
+        if not number:
             for model in models.values():
                 _warm_up(model, image.planes)
         for group in groups:
-            _predict([sums[i] for i in group], image, window is not None and window.image == done)
-        report(done + 1)
-    return [one.measured(name) for name, one in zip(models, sums, strict=True)]
+            _measure_image([totals[i] for i in group], image, crop is not None and crop.image == number)
+        report(number + 1)
+    return [total.measured(name) for name, total in zip(models, totals, strict=True)]
 
 
-def _predict(group: Sequence[_Sums], image: LabelledImage, is_window: bool) -> None:
-    """Run models that read alike on an image: its features are computed once, and count in the time of each."""
-    for one in group:
-        one.begin(image.size)
+class _Totals:
+    """What is added up of one model over tiles and images.
+
+    levels: (K,C,C) and members: (C,C) each, confusion; bins: (3,B) pixels, correct, confidence
+    """
+
+    def __init__(self, model: AnyModel, recorder: LayerRecorder | None) -> None:
+        self.model, self.recorder = model, recorder
+        self.levels = np.zeros((model.n_levels, model.n_classes, model.n_classes), np.int64)
+        self.bins = np.zeros((3, N_BINS))
+        self.members: dict[str, np.ndarray] = {}
+        self.per_image: list[Scores] = []
+        self.label_maps: list[np.ndarray] = []
+        self.seconds: list[float] = []
+
+    def begin_image(self, size: tuple[int, int]) -> None:
+        """size: (H,W)"""
+        self._before, self._labels = self.levels[-1].copy(), np.empty(size, np.uint8)
+        self.seconds.append(0.0)
+
+    def add_tile(self, outputs: Sequence[np.ndarray], target: np.ndarray, region: Region, seconds: float) -> None:
+        """The levels' outputs (C,h,w) in a region of the image, whose class indices are `target`, (h,w)."""
+        if not np.isfinite(outputs[-1]).all():
+            raise ModelError("a model predicts NaN or infinite values; refine it again, in smaller steps.")
+        for level, output in enumerate(outputs):
+            labels = output.argmax(axis=0).astype(np.uint8)
+            self.levels[level] += confusion(target, labels, self.model.n_classes)
+        region.of(self._labels)[...] = labels
+        self.seconds[-1] += seconds
+        labelled = target != UNLABELLED_INDEX
+        # Votes of Map Back 1 may be negative, and then probabilities leave their range.
+        confidence = np.clip(outputs[-1].max(axis=0)[labelled].astype(np.float64), 0, 1)
+        bins = np.minimum((confidence * N_BINS).astype(np.int64), N_BINS - 1)
+        for row, weights in enumerate((None, (labels == target)[labelled].astype(np.float64), confidence)):
+            self.bins[row] += np.bincount(bins, weights, N_BINS)
+
+    def add_members(self, outputs: Mapping[str, np.ndarray], target: np.ndarray) -> None:
+        """The outputs (C,h,w) of the members of a deep stack where class indices are `target`, (h,w)."""
+        for name, output in outputs.items():
+            table = confusion(target, output.argmax(axis=0).astype(np.uint8), self.model.n_classes)
+            self.members[name] = self.members.get(name, 0) + table
+
+    def end_image(self) -> None:
+        self.per_image.append(Scores(self.model.classes, self.levels[-1] - self._before))
+        step = thinning(self._labels.shape, MAX_SIDE)
+        self.label_maps.append(self._labels[::step, ::step].copy())
+
+    def measured(self, name: str) -> MeasuredModel:
+        pixels, correct, confidence = self.bins
+        return MeasuredModel(
+            name,
+            self.model,
+            tuple(Scores(self.model.classes, table) for table in self.levels),
+            tuple(self.per_image),
+            tuple(self.label_maps),
+            Calibration(pixels.astype(np.int64), correct.astype(np.int64), confidence),
+            float(np.median(self.seconds)),
+            len(model_file.file_content(self.model)),
+            () if self.recorder is None else self.recorder.levels(),
+            {name: Scores(self.model.classes, table) for name, table in self.members.items()},
+        )
+
+
+def _measure_image(group: Sequence[_Totals], image: LabelledImage, is_recorded: bool) -> None:
+    """Run models with the same input: their features are computed once, and count in the time of each."""
+    for totals in group:
+        totals.begin_image(image.size)
     first = group[0].model
     for region in tiles(first, image.size):
         start = time.perf_counter()
         plan = LevelPlan(first, image.planes, region, first.n_levels)
-        shared = time.perf_counter() - start
-        for one in group:
+        shared_seconds = time.perf_counter() - start
+        target = region.of(image.target)
+        for totals in group:
             start = time.perf_counter()
-            outputs, said = _outputs(one.model, image.planes, region, plan)
-            spent = time.perf_counter() - start
-            one.add_members(said, region.of(image.target))
-            one.add(outputs, region.of(image.target), region, shared + spent)
-            if is_window and one.layers is not None:
-                one.layers.add(outputs, region)
-    for one in group:
-        one.end()
+            outputs, of_members = _outputs(totals.model, image.planes, region, plan)
+            seconds = shared_seconds + time.perf_counter() - start
+            totals.add_tile(outputs, target, region, seconds)
+            totals.add_members(of_members, target)
+            if is_recorded and totals.recorder is not None:
+                totals.recorder.add(outputs, region)
+    for totals in group:
+        totals.end_image()
 
 
 def _outputs(
@@ -223,3 +219,44 @@ def _warm_up(model: AnyModel, planes: np.ndarray) -> None:
     """Predict a corner of an image (C,H,W): kernels are compiled or loaded at their first use."""
     corner = np.ascontiguousarray(planes[:, :WARM_UP, :WARM_UP])
     region_outputs(model, corner, Region(0, corner.shape[1], 0, corner.shape[2]))
+
+
+def same_input_groups(models: Sequence[Layered]) -> list[list[int]]:
+    """Places of models, grouped: the levels of a group read the same features in the same surroundings."""
+    groups: list[list[int]] = []
+    for place, model in enumerate(models):
+        for group in groups:
+            first = models[group[0]]
+            if _surroundings(first) == _surroundings(model) and same_features(first.features, model.features):
+                group.append(place)
+                break
+        else:
+            groups.append([place])
+    return groups
+
+
+def _surroundings(model: Layered) -> tuple[int, ...]:
+    each = [(model.level_reach(level), model.level_cell(level)) for level in range(model.n_levels)]
+    return (model.n_classes, model.receptive_field, *(number for pair in each for number in pair))
+
+
+def same_features(a: FeatureSet, b: FeatureSet) -> bool:
+    return a is b or (type(a) is type(b) and a.settings() == b.settings() and _same_arrays(a.arrays(), b.arrays()))
+
+
+def same_stack(a: ForestStack, b: ForestStack) -> bool:
+    """Whether two stacks predict the same because their arrays are equal."""
+    return a is b or (
+        (a.classes, a.n_levels, a.tolerance) == (b.classes, b.n_levels, b.tolerance)
+        and [a.is_softmax(k) for k in range(a.n_levels)] == [b.is_softmax(k) for k in range(b.n_levels)]
+        and same_features(a.features, b.features)
+        and all(_same_arrays(_arrays(x), _arrays(y)) for x, y in zip(a.levels, b.levels, strict=True))
+    )
+
+
+def _arrays(forest: Forest) -> dict[str, Any]:
+    return {item.name: getattr(forest, item.name) for item in fields(forest)}
+
+
+def _same_arrays(a: dict[str, Any], b: dict[str, Any]) -> bool:
+    return a.keys() == b.keys() and all(np.array_equal(a[name], b[name]) for name in a)

@@ -1,4 +1,4 @@
-"""The page: checks before long work, then measures, draws and writes one HTML file."""
+"""The report: checks its input, measures the models, makes the sections of the page, and writes one HTML file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hedgerow import extras
+from hedgerow import __version__, extras
 from hedgerow.deep.parts import parts_of
 from hedgerow.errors import InputError, printable
 from hedgerow.files import PathLike, atomic_path, check_folder_writable
@@ -17,12 +17,11 @@ from hedgerow.forest.arrays import ForestStack
 from hedgerow.images.labelled import Images, listed
 from hedgerow.predict.evaluate import labelled_for
 from hedgerow.progress import Report, reporting
-from hedgerow.report import kinds
-from hedgerow.report.contents import contents, extra_results, facts
-from hedgerow.report.layers import choose_window
+from hedgerow.report.contents import contents
+from hedgerow.report.layer_maps import choose_crop
 from hedgerow.report.measure import measure
-from hedgerow.report.results import Curve, Table
-from hedgerow.report.shown import shown_classes
+from hedgerow.report.naming import class_display, labelled_models
+from hedgerow.report.sections import Comparison, Curve, ReportTable
 
 if TYPE_CHECKING:
     from hedgerow.deep.parts import AnyModel
@@ -39,7 +38,7 @@ def write_report(
     names: Sequence[str] | None = None,
     background: int | None = None,
     class_names: Mapping[int, str] | None = None,
-    tables: Sequence[Table] = (),
+    tables: Sequence[ReportTable] = (),
     curves: Sequence[Curve] = (),
     timings: Mapping[str, float] | None = None,
     settings: Mapping[str, Any] | None = None,
@@ -47,18 +46,17 @@ def write_report(
 ) -> None:
     """Compare models on labelled images that they have not seen; write one HTML file that needs no other.
 
-    models:     by name, in order: gains are over the first. If none of them is a forest as grown, the forests of the
-                first network are shown too, as "DF"; and beside a deep stack, if there is no network, its own, as
-                "ConvNet"
-    images:     each (H,W[,C]), or (F,H,W) for models of the user's own channels; read one at a time. Or one image as
-                it is, with its labels
-    labels:     each (H,W) class values, or the unlabelled value of the first model
-    names:      of the images
-    background: a class that is shown dark and left out of a second balanced accuracy
-    class_names: of class values, in place of those that the models carry; a class without any is shown by its value
-    tables, curves: more results, shown as they are
-    timings:    seconds of the work that led to the models
-    settings:   of that work, nested or not
+    models:      by name, in order: gains are over the first. Without a forest that was grown, the forests of the first
+                 network are shown too, as "DF"; and beside a deep stack without another network its own, as "ConvNet"
+    images:      each (H,W[,C]), or (F,H,W) for models of the user's own channels; read one at a time. Or a single image
+                 with its labels
+    labels:      each (H,W) class values, or the unlabelled value of the first model
+    names:       of the images
+    background:  a class that is shown dark and left out of a second balanced accuracy
+    class_names: by class value, in place of those in the models; a class without a name is shown by its value
+    tables, curves: more results to show
+    timings:     seconds of the work that led to the models
+    settings:    of that work, nested or not
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
     >>> stack = hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2))
@@ -66,49 +64,49 @@ def write_report(
     """
     for package in ("jinja2", "matplotlib"):
         extras.require(package, "a report")
-    models = with_parts(models)
+    models = with_base_models(models)
     check(path, models, background)
     images, labels = listed(images, labels)
     names = [f"image {i}" for i in range(1, len(images) + 1)] if names is None else [printable(name) for name in names]
     labelled = labelled_for(next(iter(models.values())), images, labels, names=names)
-    # All images are checked as they are read here: a bad one must not end long work.
-    window = choose_window(labelled, labelled.classes)
-    known = shown_classes(labelled.classes, labelled.legend, class_names, background)
+    # This reads and checks all images: a bad one must not end long work.
+    crop = choose_crop(labelled, labelled.classes)
     with reporting(progress) as report:
         measured = measure(
-            kinds.labels(models), labelled, window, lambda done: report("measuring", done, len(labelled))
+            labelled_models(models), labelled, crop, lambda done: report("measuring", done, len(labelled))
         )
         report("drawing", 0, 1)
-        page = contents(measured, labelled, names, window, known, background)
+        classes = class_display(labelled.classes, labelled.legend, class_names, background)
+        comparison = Comparison(
+            measured, labelled, names, classes, crop, background, tables, curves, timings or {}, settings or {}
+        )
+        values = contents(comparison)
         report("drawing", 1, 1)
-    title = printable(title)
-    page |= extra_results(tables, curves) | facts(measured, timings, settings)
-    text = render(
-        page | {"title": title, "about": about, "date": datetime.datetime.now(datetime.UTC).date().isoformat()}
-    )
+    date = datetime.datetime.now(datetime.UTC).date().isoformat()
+    text = render(values | {"title": printable(title), "about": about, "date": date, "version": __version__})
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
-def with_parts(models: Mapping[str, AnyModel]) -> dict[str, AnyModel]:
-    """The models; after the forests of the first network if no forests as grown are among them, and with the network
-    of the first deep stack if there is no other.
+def with_base_models(models: Mapping[str, AnyModel]) -> dict[str, AnyModel]:
+    """The models with what they are compared to: the forests of the first network, as "DF", if no forest that was grown
+    is among them; and the network of the first deep stack, as "ConvNet", if there is no other network.
     """
     stacks = [model for model in models.values() if isinstance(model, ForestStack)]
     others = [parts_of(model) for model in models.values() if not isinstance(model, ForestStack)]
-    found = dict(models)
-    if others and not any("mapped_back" not in stack.settings for stack in stacks) and "DF" not in models:
-        found = {"DF": others[0][0], **models}
+    completed = dict(models)
+    if others and all("mapped_back" in stack.settings for stack in stacks) and "DF" not in models:
+        completed = {"DF": others[0][0], **models}
     deep = [model for _, _, model in others if model is not None]
     if deep and len(deep) == len(others) and "ConvNet" not in models:
-        place = max(next(i for i, model in enumerate(found.values()) if model is deep[0]), 1)  # the first stays first
-        rows = list(found.items())
-        found = dict([*rows[:place], ("ConvNet", deep[0].base), *rows[place:]])
-    return found
+        items = list(completed.items())
+        place = max(next(i for i, (_, model) in enumerate(items) if model is deep[0]), 1)  # the first stays first
+        completed = dict([*items[:place], ("ConvNet", deep[0].base), *items[place:]])
+    return completed
 
 
 def check(path: PathLike, models: Mapping[str, AnyModel], background: int | None) -> None:
-    """Refuse models that cannot be compared, and a place that cannot be written, before long work."""
+    """Refuse models that cannot be compared, and a path that cannot be written, before long work."""
     if not models:
         raise InputError("no model was given for the report; give one or more, by name.")
     if Path(path).is_dir():
@@ -122,18 +120,18 @@ def check(path: PathLike, models: Mapping[str, AnyModel], background: int | None
                 f"{name} has the classes {', '.join(map(str, model.classes))} and {first_name} has {known};"
                 " compare models of the same classes."
             )
-        ours, its = ((one.features.layout, one.features.n_inputs) for one in (first, model))
-        if its != ours:
+        expected, given = first.features, model.features
+        if (given.layout, given.n_inputs) != (expected.layout, expected.n_inputs):
             raise InputError(
-                f"{name} was trained on images of {its[1]} channel(s) ({its[0]}) and {first_name} on images of"
-                f" {ours[1]} ({ours[0]}); compare models of the same kind of image."
+                f"{name} was trained on images of {given.n_inputs} channel(s) ({given.layout}) and {first_name} on"
+                f" images of {expected.n_inputs} ({expected.layout}); compare models of the same kind of image."
             )
     if background is not None and background not in first.classes:
         raise InputError(f"the background is {background}; it must be one of the classes {known}.")
 
 
 def render(values: Mapping[str, Any]) -> str:
-    """The page of these values; whatever they hold is shown as text."""
+    """The page of these values; text in them is escaped."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("hedgerow.report", "template")
@@ -144,7 +142,7 @@ def render(values: Mapping[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    # The page's own script is the only one that a browser may run: it is known by its hash.
+    # The page's own script is the only one that a browser may run: the page allows it by its hash.
     script = loader.get_source(environment, "sort.js")[0]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     return environment.get_template("page.html").render(**values, script=script, script_hash=digest)

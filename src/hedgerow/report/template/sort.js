@@ -1,5 +1,5 @@
 "use strict";
-// Heads of columns become buttons that sort; rows go on from the first table of a group to the next.
+// Headings of columns become buttons that sort; rows continue from the first table of a group in the next.
 for (const group of document.querySelectorAll("[data-sortable]")) {
   const tables = [...group.querySelectorAll("table")];
   const bodies = tables.map(table => table.tBodies[0]);

@@ -1,4 +1,4 @@
-"""What is kept of inner layers while models are measured, and which models share what they compute."""
+"""What is recorded of inner layers while models are measured, and which models share what they compute."""
 
 from dataclasses import replace
 
@@ -8,24 +8,23 @@ import pytest
 import hedgerow as hr
 from hedgerow.images.labelled import LabelledImage
 from hedgerow.images.regions import Region
-from hedgerow.report import layers
-from hedgerow.report.layers import KeptLayers, Window, choose_window
-from hedgerow.report.same import read_alike, same_features, same_stack
+from hedgerow.report.layer_maps import LayerCrop, LayerRecorder, choose_crop
+from hedgerow.report.measure import same_features, same_input_groups, same_stack
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 7])
 @pytest.mark.parametrize("tile", [1, 5, 6, 32])
 @pytest.mark.parametrize("region", [Region(0, 24, 0, 32), Region(5, 19, 7, 31), Region(11, 12, 3, 4)], ids=str)
-def test_a_window_filled_by_tiles_holds_every_nth_pixel_of_the_whole(stack, step, tile, region):
+def test_a_crop_filled_by_tiles_holds_every_nth_pixel_of_the_whole(stack, step, tile, region):
     outputs = list(np.random.default_rng(0).random((2, 3, 24, 32)).astype(np.float32))
-    window = Window(0, region, step, (stack.classes[2], stack.classes[0]))
-    kept = KeptLayers(window, stack)
+    crop = LayerCrop(0, region, step, (stack.classes[2], stack.classes[0]))
+    recorder = LayerRecorder(crop, stack)
     for top in range(0, 24, tile):
         for left in range(0, 32, tile):
             part = Region(top, min(top + tile, 24), left, min(left + tile, 32))
-            kept.add([part.of(output) for output in outputs], part)
-    for level, output in zip(kept.levels(), outputs, strict=True):
-        whole = window.thinned(output)
+            recorder.add([part.of(output) for output in outputs], part)
+    for level, output in zip(recorder.levels(), outputs, strict=True):
+        whole = crop.thinned(output)
         np.testing.assert_array_equal(level.maps, whole[[2, 0]])
         np.testing.assert_array_equal(level.labels, np.array(stack.classes)[whole.argmax(axis=0)])
 
@@ -37,20 +36,18 @@ def labelled(*targets):
 def test_the_image_with_the_most_classes_is_drawn():
     few, many = np.zeros((4, 5), np.uint8), np.zeros((4, 5), np.uint8)
     many[0, :3] = (1, 2, 255)
-    found = choose_window(labelled(few, many, many), (10, 20, 30))
-    assert (found.image, found.region, found.step) == (1, Region(0, 4, 0, 5), 1)
-    assert found.shown == (10, 20, 30)
+    crop = choose_crop(labelled(few, many, many), (10, 20, 30))
+    assert (crop.image, crop.region, crop.step) == (1, Region(0, 4, 0, 5), 1)
+    assert crop.classes == (10, 20, 30)
 
 
-def test_the_middle_of_a_large_image_is_drawn_thinned(monkeypatch):
-    monkeypatch.setattr(layers, "MOST_LAYERS", 8)
-    monkeypatch.setattr(layers, "MOST_DRAWN", 3)
+def test_the_middle_of_a_large_image_is_drawn_thinned():
     target = np.full((20, 6), 255, np.uint8)  # no label in the middle
     target[0] = 1
-    found = choose_window(labelled(target), (10, 20))
-    assert found.region == Region(6, 14, 0, 6)
-    assert found.step == 3
-    assert found.thinned(target).shape == (3, 2)
+    crop = choose_crop(labelled(target), (10, 20), max_side=8, max_drawn=3)
+    assert crop.region == Region(6, 14, 0, 6)
+    assert crop.step == 3
+    assert crop.thinned(target).shape == (3, 2)
 
 
 def copied(forest):
@@ -72,4 +69,4 @@ def test_models_that_read_the_same_features_are_run_together(stack, example, tin
     shifted = replace(stack, features=replace(stack.features, mean=stack.features.mean + 1))
     assert same_features(stack.features, replace(stack.features, mean=stack.features.mean.copy()))
     models = [stack, other, net, shifted, hr.to_forest(net, method="weights")]
-    assert read_alike(models) == [[0, 2, 4], [1], [3]]
+    assert same_input_groups(models) == [[0, 2, 4], [1], [3]]

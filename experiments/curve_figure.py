@@ -1,4 +1,4 @@
-"""A line chart as a figure of its own, for files that are no page."""
+"""A line chart as a matplotlib figure: the chart of the report, for files that are no page."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hedgerow.report.charts import MOST_DOTS, MOST_TICKS, Line, model_colours
-from hedgerow.report.drawing import LIGHT
+from hedgerow.report.charts import LIGHT, MAX_MARKERS, MAX_NAMED_PLACES, Line, model_colours
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,7 +31,7 @@ def line_figure(lines: Mapping[str, Line], x_label: str, y_label: str, log_x: bo
     colours = model_colours(list(lines))
     for number, (name, points) in enumerate(lines.items()):
         x, y, spread = np.array(points, np.float64).reshape(-1, 3).T
-        marker = MARKERS[number % len(MARKERS)] if len(x) <= MOST_DOTS else ""
+        marker = MARKERS[number % len(MARKERS)] if len(x) <= MAX_MARKERS else ""
         axes.plot(x, y, color=colours[name], marker=marker, markersize=4.5, linewidth=1.6, label=name)
         if (spread > 0).any() and len(x) > 1:
             axes.fill_between(x, y - spread, y + spread, color=colours[name], alpha=0.18, linewidth=0)
@@ -41,7 +40,7 @@ def line_figure(lines: Mapping[str, Line], x_label: str, y_label: str, log_x: bo
     places = sorted({float(x) for points in lines.values() for x, _, _ in points})
     if log_x:
         axes.set_xscale("log")
-    if len(places) <= MOST_TICKS:
+    if len(places) <= MAX_NAMED_PLACES:
         axes.set_xticks(places, [f"{place:g}" for place in places])
         axes.minorticks_off()
     style: dict[str, Any] = {"fontsize": 9.5, "color": LIGHT["ink"], "parse_math": False}

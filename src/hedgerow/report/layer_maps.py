@@ -1,0 +1,200 @@
+"""What is drawn of a model's inner layers: thinned maps of some classes in a crop of one image, and their scales."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hedgerow.errors import ModelError
+from hedgerow.images.arrays import UNLABELLED_INDEX
+from hedgerow.images.labelled import LabelledImage
+from hedgerow.images.regions import Region
+
+if TYPE_CHECKING:
+    from hedgerow.deep.parts import AnyModel
+
+MAX_CLASSES = 8  # shown where the user names none
+MAX_SIDE = 1024  # pixels of a map in `look`: more than a panel can show
+MAX_CROP = 768  # pixels of a side of the crop whose inner layers the page draws
+MAX_CROP_DRAWN = 384  # pixels of a side of that crop after thinning: more than a panel of the page can show
+NEGATIVE = -1e-3  # a value below it is an activation, not a probability with rounding errors
+SCALE_PERCENTILE = 99.8  # where a colour scale ends
+
+
+@dataclass(frozen=True)
+class LevelMaps:
+    """One level's output. maps: (S,h,w) float32 of the S shown classes; labels: (h,w) the most likely class values."""
+
+    maps: np.ndarray
+    labels: np.ndarray
+
+
+def thinning(size: Sequence[int], max_side: int) -> int:
+    """The smallest n so that every n-th row and column of a picture (H,W,...) has sides of at most `max_side`."""
+    return -(-max(size[:2]) // max_side)
+
+
+def most_frequent(counts: np.ndarray, classes: Sequence[int]) -> list[int]:
+    """At most MAX_CLASSES class values, in the order of `classes`: those with the highest counts (C,)."""
+    return [classes[k] for k in sorted(np.argsort(-counts, kind="stable")[:MAX_CLASSES])]
+
+
+def level_maps(output: np.ndarray, classes: Sequence[int], shown: Sequence[int]) -> LevelMaps:
+    """The maps of the shown classes and the labels of a level's output (C,H,W), thinned."""
+    step = thinning(output.shape[1:], MAX_SIDE)
+    thin = output[:, ::step, ::step]
+    return LevelMaps(thin[[classes.index(value) for value in shown]], np.array(classes)[thin.argmax(axis=0)])
+
+
+@dataclass(frozen=True)
+class LayerCrop:
+    """The crop of an image whose inner layers are drawn: every `step`-th row and column of a region.
+
+    image: its number; classes: values of the shown ones
+    """
+
+    image: int
+    region: Region
+    step: int
+    classes: tuple[int, ...]
+
+    def thinned(self, values: np.ndarray) -> np.ndarray:
+        """(...,h,w) of (...,H,W)"""
+        return np.asarray(self.region.of(values))[..., :: self.step, :: self.step]
+
+
+def choose_crop(
+    images: Iterable[LabelledImage],
+    classes: Sequence[int],
+    max_side: int = MAX_CROP,
+    max_drawn: int = MAX_CROP_DRAWN,
+) -> LayerCrop:
+    """The middle of the first image with the most classes in its labels, and its most frequent classes."""
+    best: tuple[int, LayerCrop] | None = None
+    for number, image in enumerate(images):
+        n_present = int((_class_counts(image.target, len(classes)) > 0).sum())
+        if best is None or n_present > best[0]:
+            region = Region(*_middle(image.size[0], max_side), *_middle(image.size[1], max_side))
+            shown = most_frequent(_class_counts(region.of(image.target), len(classes)), classes)
+            step = thinning((region.height, region.width), max_drawn)
+            best = n_present, LayerCrop(number, region, step, tuple(shown))
+    assert best is not None
+    return best[1]
+
+
+def _class_counts(target: np.ndarray, n_classes: int) -> np.ndarray:
+    return np.bincount(target[target != UNLABELLED_INDEX], minlength=n_classes)
+
+
+def _middle(side: int, max_side: int) -> tuple[int, int]:
+    start = max((side - max_side) // 2, 0)
+    return start, min(start + max_side, side)
+
+
+class LayerRecorder:
+    """The level maps of a crop, filled tile by tile."""
+
+    def __init__(self, crop: LayerCrop, model: AnyModel) -> None:
+        self._crop, self._classes = crop, np.array(model.classes)
+        self._shown = [model.classes.index(value) for value in crop.classes]
+        height, width = (len(range(0, side, crop.step)) for side in (crop.region.height, crop.region.width))
+        self._maps = np.zeros((model.n_levels, len(crop.classes), height, width), np.float32)
+        self._labels = np.zeros((model.n_levels, height, width), np.int64)
+
+    def add(self, outputs: Sequence[np.ndarray], tile: Region) -> None:
+        """The levels' outputs (C,h,w) in a tile of the image."""
+        region, step = self._crop.region, self._crop.step
+        rows, tile_rows = _overlap(region.top, region.bottom, tile.top, tile.bottom, step)
+        columns, tile_columns = _overlap(region.left, region.right, tile.left, tile.right, step)
+        for level, output in enumerate(outputs):
+            part = output[:, tile_rows, tile_columns]
+            if part.size:
+                self._maps[level][:, rows, columns] = part[self._shown]
+                self._labels[level][rows, columns] = self._classes[part.argmax(axis=0)]
+
+    def levels(self) -> tuple[LevelMaps, ...]:
+        return tuple(LevelMaps(maps, labels) for maps, labels in zip(self._maps, self._labels, strict=True))
+
+
+def _overlap(start: int, end: int, first: int, last: int, step: int) -> tuple[slice, slice]:
+    """Of the pixels start, start + step, ... before `end`, those in a tile: their numbers, and their place in the tile.
+
+    first, last: of the tile, its end excluded
+    """
+    low, high = -(-max(first - start, 0) // step), -(-max(min(last, end) - start, 0) // step)
+    high = max(low, high)
+    return slice(low, high), slice(start + low * step - first, max(start + (high - 1) * step - first + 1, 0), step)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The values at the ends of a colour map: from 0 to high or, if it is signed, from -high to high."""
+
+    high: float
+    signed: bool = False
+
+    @property
+    def low(self) -> float:
+        return -self.high if self.signed else 0.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """A level to be drawn. name: lines of text; scales: one per shown class"""
+
+    name: tuple[str, ...]
+    level: LevelMaps
+    scales: tuple[Scale, ...]
+
+    @property
+    def is_signed(self) -> bool:
+        return self.scales[0].signed
+
+
+def plan_rows(
+    forests: Sequence[LevelMaps], nets: Sequence[LevelMaps], convolutional: LevelMaps | None = None
+) -> list[Row]:
+    """Rows of the figure: forest and network in turn, or forests alone; a convolutional level comes last.
+
+    A class has one scale in all rows of probabilities, so that forest and network can be compared, and another in the
+    rows of activations, whose range can be any.
+    """
+    named = []
+    for number, (forest, net) in enumerate(zip_longest(forests, nets), 1):
+        named.append((("forest", "DF", f"level {number}"), forest))
+        if net is not None:
+            named.append((("network", "ConvNet", "output" if number == len(nets) else f"H{3 * number}"), net))
+    if convolutional is not None:
+        named.append((("convolutional", "Deep", f"level {len(nets) + 1}"), convolutional))
+    for name, level in named:
+        if not np.isfinite(level.maps).all():
+            raise ModelError(f"{' '.join(name)} has NaN or infinite values; refine the network again, in smaller steps")
+    signed = [bool(level.maps.min() < NEGATIVE) for _, level in named]
+    scales = {
+        kind: class_scales([level.maps for (_, level), own in zip(named, signed, strict=True) if own is kind], kind)
+        for kind in set(signed)
+    }
+    return [Row(name, level, scales[kind]) for (name, level), kind in zip(named, signed, strict=True)]
+
+
+def class_scales(rows: Sequence[np.ndarray], signed: bool) -> tuple[Scale, ...]:
+    """The scale of each class over rows of maps (S,h,w): up to the largest value of any row, without a few outliers."""
+    sizes = [np.abs(maps).reshape(len(maps), -1) for maps in rows]
+    largest = np.max([size.max(axis=1) for size in sizes], axis=0)
+    usual = np.max([np.percentile(size, SCALE_PERCENTILE, axis=1) for size in sizes], axis=0)
+    # A class so rare that the percentile would hide it keeps its largest value; one that is nowhere has no range.
+    ends = np.where(usual > largest / 20, usual, largest)
+    return tuple(Scale(float(end) if end > 1e-6 else 1.0, signed) for end in ends)
+
+
+def has_outliers(rows: Sequence[Row]) -> bool:
+    """Whether some values lie visibly beyond the scale that they are drawn on."""
+    return any(
+        bool(np.abs(panel).max() > 1.02 * scale.high)
+        for row in rows
+        for panel, scale in zip(row.level.maps, row.scales, strict=True)
+    )

@@ -1,0 +1,101 @@
+"""What the page calls models and classes.
+
+A model has a plain name in front of the paper's: forest (DF), network (ConvNet), forest again (MB1, MB2, ...), and for
+the models of this package alone, deep stack (Deep).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hedgerow.deep.parts import parts_of
+from hedgerow.images.legend import Legend
+from hedgerow.report.formatting import counted
+
+if TYPE_CHECKING:
+    from hedgerow.deep.parts import AnyModel
+
+FOREST, NETWORK, FOREST_AGAIN, DEEP = "forest", "network", "forest again", "deep stack"
+_MAP_BACK_METHODS = {
+    "weights": "leaves vote with the network's weights",
+    "leaf_mean": "leaves vote with the network's mean output on their pixels",
+    "fitted": "leaves vote with weights fitted to the network's output",
+    "soft": "splits stay soft, as in the network",
+}
+
+
+def plain_name(model: AnyModel) -> str:
+    """What someone who has not read the paper would call it."""
+    stack, net, deep = parts_of(model)
+    if net is not None:
+        return NETWORK if deep is None else DEEP
+    return FOREST_AGAIN if "mapped_back" in stack.settings else FOREST
+
+
+def model_label(name: str, model: AnyModel) -> str:
+    """The user's name for a model after its plain name: "forest (DF)"; a name that contains it stays as it is."""
+    plain = plain_name(model)
+    return name if plain in name.lower() else f"{plain} ({name})"
+
+
+def labelled_models(models: Mapping[str, AnyModel]) -> dict[str, AnyModel]:
+    """The models by their labels; by the names they came with if two labels would be equal."""
+    by_label = {model_label(name, model): model for name, model in models.items()}
+    return by_label if len(by_label) == len(models) else dict(models)
+
+
+def with_article(label: str) -> str:
+    """A model's label as part of a sentence."""
+    return f"the {label}" if label.startswith((FOREST, NETWORK, DEEP)) else label
+
+
+def description(model: AnyModel) -> str:
+    """One sentence on what the model is."""
+    stack, net, deep = parts_of(model)
+    if deep is not None:
+        n_nets = counted(sum(map(len, deep.nets.values())), "convolutional network")
+        own = " and of its own" if "stack" in deep.weights else ""
+        return f"The network with a convolutional level on top: a weighted mean of the output of {n_nets}{own}."
+    if net is not None:
+        steps = sum(refinement.checks[-1].step for refinement in net.refinements)
+        trained = f"trained end to end for {counted(steps, 'step')}" if steps else "not trained further"
+        return f"The ConvNet that computes the same function as the forest, {trained}."
+    if "mapped_back" in stack.settings:
+        method = _MAP_BACK_METHODS.get(str(stack.settings["mapped_back"]), "leaves vote as the network does")
+        return f"The network converted back to decision trees, which run anywhere; {method}."
+    levels = counted(stack.n_levels, "level")
+    trees = counted(max(forest.n_trees for forest in stack.levels), "tree")
+    context = "; each level after the first also reads the predictions of the one before" if stack.n_levels > 1 else ""
+    return f"Decision trees grown from labelled images: {levels} of {trees}{context}."
+
+
+@dataclass(frozen=True)
+class ClassDisplay:
+    """How classes are shown. values: (C,) class values; names: (C,) on axes; phrases: (C,) in sentences, e.g.
+    "class 3"; palette: class value -> (3,) uint8
+    """
+
+    values: tuple[int, ...]
+    names: tuple[str, ...]
+    phrases: tuple[str, ...]
+    palette: Mapping[int, np.ndarray]
+
+    def phrase(self, value: int) -> str:
+        return self.phrases[self.values.index(value)]
+
+
+def class_display(
+    values: tuple[int, ...], legend: Legend, names: Mapping[int, str] | None = None, background: int | None = None
+) -> ClassDisplay:
+    """names: take precedence over the legend's; background: shown near black, unless the legend gives it a colour"""
+    names = names or {}
+    return ClassDisplay(
+        values,
+        tuple(names.get(value, legend.name(value)) for value in values),
+        tuple(names.get(value, legend.spoken(value)) for value in values),
+        legend.palette(values, background),
+    )
