@@ -1,10 +1,10 @@
 """Charts as SVG: a canvas, axes, and the line chart.
 
 They are written by hand, because matplotlib's SVG would be worse for the reader. Measured with matplotlib 3.11 against
-this module, on a line chart, a confusion matrix of 8 classes and a reliability diagram, it takes 2 to 7 times the bytes
-(17.6, 65 and 25 kB instead of 2.5, 28 and 11), and 50 to 110 ms of CPU per chart instead of 0.1 to 1. Its colours are
-fixed in each element, where these follow the page from light to dark; and with text stored as text it is laid out by the
-metrics of a font that the reader may not have.
+this module, on a line chart, a confusion matrix of 8 classes and a reliability diagram, it takes 2 to 7 times the
+bytes (17.6, 65 and 25 kB instead of 2.5, 28 and 11), and 50 to 110 ms of CPU per chart instead of 0.1 to 1. Its
+colours are fixed in each element, where these follow the page from light to dark; and with text stored as text it is
+laid out by the metrics of a font that the reader may not have.
 The figure of inner layers, which is pixels, is drawn by matplotlib: see `panels`.
 """
 
