@@ -37,12 +37,12 @@ class Models:
 
     def __init__(self, folder):
         self.bases = []
-        golden = [path for path in sorted(GOLDEN.glob("*.hedge")) if extras.is_there("torch") or "net" not in path.stem]
+        golden = [path for path in sorted(GOLDEN.glob("*/*.hedge")) if extras.is_there("torch") or path.stem.startswith(("stack", "forest"))]
         models = [(path.stem, hr.load(path)) for path in golden] + [("joined", grown_stack("joined")[0])]
         if extras.is_there("torch"):
             models.append(("deep", deep_stack()))
         for path in golden:
-            self.bases.append((f"{path.stem} of version 1", path.read_bytes(), Contents.of(path)))
+            self.bases.append((f"{path.stem} of {path.parent.name}", path.read_bytes(), Contents.of(path)))
         for name, model in models:
             path = folder / "base.hedge"
             hr.save(model, path)
