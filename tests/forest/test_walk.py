@@ -88,7 +88,7 @@ def test_part_of_an_image_equals_the_whole():
     whole = run_forest(forest, whole_input(channels))
     for inner in (Region(0, 40, 17, 18), Region(3, 33, 0, 50), Region(39, 40, 49, 50)):
         np.testing.assert_array_equal(run_forest(forest, LevelInput(channels, inner)), inner.of(whole))
-        seen = inner.grown(forest.reach, 40, 50)
+        seen = inner.grown(forest.reach, Region(0, 40, 0, 50))
         cut = run_forest(forest, LevelInput(seen.of(channels), inner.within(seen)))
         np.testing.assert_array_equal(cut, inner.of(whole))
 

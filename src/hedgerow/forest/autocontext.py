@@ -261,7 +261,7 @@ def _pass_on(
             # No tree saw a group without samples, so any forest may predict it.
             forest = predictors.get(g, any_forest)
             mine = image.group == g
-            box = _bounding_box(mine)
+            box = Region.around(mine)
             found = forest.proba(planes, i, box)
             box.of(proba)[:, box.of(mine)] = found[:, box.of(mine)]
         if into is not None:
@@ -270,8 +270,3 @@ def _pass_on(
             table += confusion(image.target, proba.argmax(axis=0).astype(np.uint8), n_classes)
         report("predictions for the next level", i + 1, len(images))
     return table
-
-
-def _bounding_box(mask: np.ndarray) -> Region:
-    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
-    return Region(int(rows[0]), int(rows[-1]) + 1, int(columns[0]), int(columns[-1]) + 1)

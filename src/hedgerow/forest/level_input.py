@@ -43,7 +43,7 @@ def whole_input(
     channels: np.ndarray, stretch: np.ndarray | None = None, outside: np.ndarray | None = None
 ) -> LevelInput:
     """All pixels of channels (M,H,W)."""
-    return LevelInput(channels, Region(0, channels.shape[1], 0, channels.shape[2]), stretch, outside)
+    return LevelInput(channels, Region.whole(channels.shape[1:]), stretch, outside)
 
 
 RunLevel = Callable[[int, LevelInput], np.ndarray]
@@ -62,7 +62,7 @@ class Layered(Protocol):
     @property
     def receptive_field(self) -> int: ...
     def level_reach(self, level: int) -> int: ...
-    def level_cell(self, level: int) -> int: ...
+    def level_tile(self, level: int) -> int: ...
 
 
 class LevelPlan:
@@ -92,16 +92,16 @@ class LevelPlan:
 
 def _computed(model: Layered, size: tuple[int, ...], region: Region, n_levels: int) -> list[Region]:
     """What the first level reads of an image of this size, and where each level must be computed."""
-    computed = [region]  # found from the last level back
+    computed, whole = [region], Region.whole(size)  # from the last level back
     for level in reversed(range(n_levels)):
-        computed[0] = computed[0].aligned(model.level_cell(level), *size)
-        computed.insert(0, computed[0].grown(model.level_reach(level), *size))
+        computed[0] = computed[0].aligned(model.level_tile(level), whole)
+        computed.insert(0, computed[0].grown(model.level_reach(level), whole))
     return computed
 
 
 def needed(model: Layered, size: tuple[int, int], region: Region) -> Region:
     """All that must be known of an image of this size (H,W) to predict a region of it."""
-    return _computed(model, size, region, model.n_levels)[0].grown(model.features.halo, *size)
+    return _computed(model, size, region, model.n_levels)[0].grown(model.features.halo, Region.whole(size))
 
 
 def level_input(
@@ -127,7 +127,7 @@ def tiles(model: Layered, size: tuple[int, int], tile: int | None = None, memory
         tile = fitting_tile(model, default_memory() if memory is None else memory)
     if tile < 1:
         raise ConfigError(f"the tile size is {tile}; it must be at least 1 pixel.")
-    return Region(0, size[0], 0, size[1]).cells(tile)
+    return Region.whole(size).tiles(tile)
 
 
 def default_memory() -> int:
@@ -149,5 +149,5 @@ def fitting_tile(model: Layered, memory: int) -> int:
     # At eight times the halo, a tile does half as much work again as its own pixels need; larger ones gain little.
     # However little memory there is, a tile must not be mostly halo.
     side = max(min(affordable, max(8 * halo, 512)), 2 * halo, 64)
-    cell = max(model.level_cell(level) for level in range(model.n_levels))
-    return max(side // cell, 1) * cell  # a cell that is cut is computed twice
+    own = max(model.level_tile(level) for level in range(model.n_levels))
+    return max(side // own, 1) * own  # a tile of a level that is cut is computed twice

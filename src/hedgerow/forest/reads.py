@@ -9,6 +9,7 @@ import numpy as np
 
 from hedgerow.forest.arrays import Forest
 from hedgerow.forest.level_input import LevelInput
+from hedgerow.images.regions import Region
 from hedgerow.kernels.cpu.boxes import box_averaged
 from hedgerow.kernels.cpu.walk import Nodes, Probes, ReadPlanes
 from hedgerow.kernels.reused import empty
@@ -76,7 +77,7 @@ def _can_be_read_in_place(given: LevelInput, pairs: np.ndarray, margin: int) -> 
 def _padded_planes(given: LevelInput, pairs: np.ndarray, margin: int) -> np.ndarray:
     """(P, h+2m, w+2m): the planes around the region, continued outside the image with the nearest edge pixel."""
     channels, inner = given.channels, given.region
-    has = inner.grown(margin, *given.size)
+    has = inner.grown(margin, Region.whole(given.size))
     top, left = margin - (inner.top - has.top), margin - (inner.left - has.left)
     bottom, right = top + has.height, left + has.width
     shape = len(pairs), inner.height + 2 * margin, inner.width + 2 * margin

@@ -38,7 +38,7 @@ def run_forest(forest: Forest, given: LevelInput, is_softmax: bool = False, tole
     if n_places(forest, pairs, given) >= MAX_PLACES and max(inner.height, inner.width) > 1:
         halves, axis = inner.halves()
         parts = [run_forest(forest, replace(given, region=half), is_softmax) for half in halves]
-        return np.concatenate(parts, axis=1 + axis)
+        return np.concatenate(parts, axis=axis)
     nodes = walkable(forest)
     out = np.empty((forest.n_classes, inner.height, inner.width), np.float32)
     if _is_single(forest, given):

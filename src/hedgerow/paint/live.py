@@ -191,7 +191,7 @@ class Codes:
         height, width = pyramid.size(level)
         top, left = place[0] * BLOCK, place[1] * BLOCK
         region = Region(top, min(top + BLOCK, height), left, min(left + BLOCK, width))
-        seen = region.grown(features.halo, height, width)
+        seen = region.grown(features.halo, Region(0, height, 0, width))
         inner = region.within(seen)
         found = features.standardise(
             np.ascontiguousarray(inner.of(features.raw(pyramid.planes(level, seen))), np.float32)

@@ -52,7 +52,7 @@ def _parts(models: Sequence[Any], pairs: Sequence[Pair], pages: Pages, say: Say)
         if large is None or part is None:
             return read_input(pair.image, model.features.layout, pages)
         lazy = opened(large.image)
-        planes = lazy.read(part.grown(reach, *lazy.size))
+        planes = lazy.read(part.grown(reach, lazy.whole))
         return planes if model.features.layout == "planes" else np.moveaxis(planes, 0, -1)
 
     def labels(i: int) -> np.ndarray:
@@ -60,7 +60,7 @@ def _parts(models: Sequence[Any], pairs: Sequence[Pair], pages: Pages, say: Say)
         if large is None or part is None:
             return read_labels(pair.label, legend=model.legend or None)
         # Around the part, predictions would differ from those of the whole image: they are not scored.
-        around = part.grown(reach, *opened(large.image).size)
+        around = part.grown(reach, opened(large.image).whole)
         values = np.full((around.height, around.width), model.unlabelled, np.int64)
         own = opened(large.labels).read(part)[0].astype(np.int64)
         inside = part.within(around)
@@ -77,7 +77,7 @@ def _parts(models: Sequence[Any], pairs: Sequence[Pair], pages: Pages, say: Say)
 def _most_labelled(pair: LargePair) -> list[Region]:
     """The parts with the most labels, in reading order."""
     counted = []
-    for part in opened(pair.image).whole.cells(PART):
+    for part in opened(pair.image).whole.tiles(PART):
         n = int(np.count_nonzero(pair.target(part) != UNLABELLED_INDEX))
         if n:
             counted.append((n, part))

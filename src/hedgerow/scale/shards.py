@@ -53,7 +53,7 @@ class Grid:
         height, width = self.level_size(level)
         return [
             Shard(level, region.top // self.side, region.left // self.side, region)
-            for region in Region(0, height, 0, width).cells(self.side)
+            for region in Region(0, height, 0, width).tiles(self.side)
         ]
 
     @property
@@ -93,5 +93,5 @@ def cut(place: Region, tile: int, cell: int) -> list[Region]:
     side = max(tile // cell, 1) * cell
     corner = Region(place.top // side * side, place.bottom, place.left // side * side, place.right)
     return [
-        Region(max(one.top, place.top), one.bottom, max(one.left, place.left), one.right) for one in corner.cells(side)
+        Region(max(one.top, place.top), one.bottom, max(one.left, place.left), one.right) for one in corner.tiles(side)
     ]
