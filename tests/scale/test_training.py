@@ -204,7 +204,7 @@ def test_the_same_pixels_are_chosen(seed, kind):
     rng = np.random.default_rng(seed)
     target = np.where(rng.random((40, 50)) < 0.2, rng.integers(0, 3, (40, 50)), UNLABELLED_INDEX).astype(np.uint8)
     config = SamplingConfig(kind=kind, step=2 + seed % 2, fraction=0.5, at_least=15, per_class=11)
-    rows, columns = choose_pixels(target, config, np.random.default_rng((seed, 1)))
+    _, rows, columns = choose_pixels(target[None], config, np.random.default_rng((seed, 1)))
     painted = painted_of(target)
     found = thinned.chosen(painted, config, np.random.default_rng((seed, 1)))
     np.testing.assert_array_equal(painted.row[found], rows)

@@ -50,7 +50,7 @@ def hostile_table(model, seed=1):
 
 def forest_proba(forest, table):
     """(S,C)"""
-    return run_forest(forest, whole_input(table_channels(table)))[:, 0].T
+    return run_forest(forest, whole_input(table_channels(table)))[:, 0, 0].T
 
 
 @pytest.mark.parametrize("kind", MODELS)

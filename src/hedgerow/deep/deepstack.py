@@ -113,6 +113,10 @@ class DeepStack(Answers):
             return self.base.level_reach(level)
         return max((net.network.reach for nets in self.nets.values() for net in nets), default=0)
 
+    def level_reach_z(self, level: int) -> int:
+        """How many slices away this level reads its channels; the last one takes slices one by one."""
+        return self.base.level_reach_z(level) if level < self.base.n_levels else 0
+
     def level_tile(self, level: int) -> int:
         """The last level computes whole tiles."""
         return 1 if level < self.base.n_levels else TILE
@@ -130,32 +134,32 @@ class DeepStack(Answers):
         return replace(self, base=self.base.to(device), nets=nets)
 
     def run_level(self, level: int, given: LevelInput) -> np.ndarray:
-        """(C,h,w) float32 output of one level in a region."""
+        """(C,Z,h,w) float32 output of one level in a region."""
         if level < self.base.n_levels:
             return self.base.run_level(level, self.features.without_image(given))
         return self.joined(self.member_outputs(given))
 
     def joined(self, proba: Mapping[str, np.ndarray]) -> np.ndarray:
-        """(C,h,w) float32: what the members, each (C,h,w), say together."""
+        """(C,Z,h,w) float32: what the members, each (C,Z,h,w), say together."""
         total = np.zeros_like(proba[STACK])
         for name, weight in self.weights.items():
             total += np.float32(weight) * proba[name]
         return total
 
     def member_outputs(self, given: LevelInput) -> dict[str, np.ndarray]:
-        """By member, class probabilities (C,h,w) in a region of whole tiles, from what the last level reads."""
+        """By member, class probabilities (C,Z,h,w) in a region of whole tiles, from what the last level reads."""
         n_features, n_inputs = self.base.features.n_features, self.base.features.n_inputs
         planes = np.stack(list(given.channels))
         features, image, before = np.split(planes, [n_features, n_features + n_inputs])
-        found = {STACK: given.region.of(before)}
-        tiles = given.region.tiles(TILE)
+        found = {STACK: given.region.of_volume(before)}
+        tiles = given.region.tiles((1, TILE, TILE))
         for name, nets in self.nets.items():
             work = [(net, tile) for tile in tiles for net in nets]
-            parts = map_threads(lambda one: _tile_proba(*one, image, features[slice(*one[0].features)], before), work)
-            result = np.zeros((self.n_classes, given.region.height, given.region.width), np.float32)
+            parts = map_threads(lambda one: _slice_proba(*one, image, features[slice(*one[0].features)], before), work)
+            result = np.zeros((self.n_classes, *given.region.shape), np.float32)
             with OneThread():
                 for (_, tile), part in zip(work, parts, strict=True):
-                    tile.within(given.region).of(result)[...] += part / np.float32(len(nets))
+                    tile.within(given.region).of_volume(result)[:, 0] += part / np.float32(len(nets))
             found[name] = result
         return found
 
@@ -167,6 +171,11 @@ def proba_by_tile(net: ConvNet, image: np.ndarray, features: np.ndarray | None, 
     for tile in Region.whole((height, width)).tiles(TILE):
         tile.of(found)[...] = _tile_proba(net, tile, image, features, before)
     return found
+
+
+def _slice_proba(net: ConvNet, tile: Region, image: np.ndarray, features: np.ndarray, before: np.ndarray) -> np.ndarray:
+    """`_tile_proba` of a tile in one slice of volumes (M,Z,H,W)."""
+    return _tile_proba(net, tile, image[:, tile.front], features[:, tile.front], before[:, tile.front])
 
 
 def _tile_proba(

@@ -178,10 +178,10 @@ def thin(painted: Sequence[Painted], held: GroupsOf, config: StackConfig) -> Thi
         mine = chosen(one, config.sampling, np.random.default_rng((config.seed, 2, i)))
         cut = [_strip(i, one, of_group[i])] if reach == 0 else _tiles(i, one, of_group[i], reach, held)
         places.append((np.concatenate([c.rows for c in cut]), np.concatenate([c.columns for c in cut])))
-        local = np.zeros((4, len(one)), np.int64)  # row, column, part, pixel
+        local = np.zeros((5, len(one)), np.int64)  # slice, row, column, part, pixel
         for piece in cut:
             width = piece.part.target.shape[1]
-            local[:, piece.own] = [
+            local[1:, piece.own] = [
                 piece.row, piece.column, np.full(len(piece.own), len(parts)), start + piece.row * width + piece.column,
             ]  # fmt: skip
             parts.append(piece.part)
