@@ -32,7 +32,9 @@ def test_grid_does_not_lose_a_rare_class_on_or_beside_the_lattice(place):
     target = np.zeros((90, 90), np.uint8)
     target[place] = 1
     for seed in range(5):
-        _, rows, columns = choose_pixels(target[None], SamplingConfig(step=3, fraction=0.01), np.random.default_rng(seed))
+        _, rows, columns = choose_pixels(
+            target[None], SamplingConfig(step=3, fraction=0.01), np.random.default_rng(seed)
+        )
         assert (target[rows, columns] == 1).sum() == 1
 
 
@@ -49,7 +51,9 @@ def test_a_fixed_number_per_class():
     target[:3] = 1
     target[4, :7] = 2
     target[10:] = UNLABELLED
-    _, rows, columns = choose_pixels(target[None], SamplingConfig(kind="per_class", per_class=20), np.random.default_rng(0))
+    _, rows, columns = choose_pixels(
+        target[None], SamplingConfig(kind="per_class", per_class=20), np.random.default_rng(0)
+    )
     assert np.bincount(target[rows, columns]).tolist() == [20, 20, 7]
     assert len(set(zip(rows.tolist(), columns.tolist(), strict=True))) == 47
 

@@ -37,7 +37,11 @@ class Models:
 
     def __init__(self, folder):
         self.bases = []
-        golden = [path for path in sorted(GOLDEN.glob("*/*.hedge")) if extras.is_there("torch") or path.stem.startswith(("stack", "forest"))]
+        golden = [
+            path
+            for path in sorted(GOLDEN.glob("*/*.hedge"))
+            if extras.is_there("torch") or path.stem.startswith(("stack", "forest"))
+        ]
         models = [(path.stem, hr.load(path)) for path in golden] + [("joined", grown_stack("joined")[0])]
         if extras.is_there("torch"):
             models.append(("deep", deep_stack()))

@@ -54,7 +54,10 @@ def leaf_probabilities(forest, channels, **context):
     right = {}
     for node in np.flatnonzero(forest.is_split):
         value = np.array(
-            [plain.split_value(forest, node, channels[:, None], place, **context) for place in np.ndindex(1, height, width)],
+            [
+                plain.split_value(forest, node, channels[:, None], place, **context)
+                for place in np.ndindex(1, height, width)
+            ],
             np.float64,
         ).reshape(height, width)
         right[node] = sigmoid(float(forest.sharpness[node]) * (value - float(forest.threshold[node])))

@@ -10,7 +10,7 @@ from safetensors.numpy import save as to_bytes
 
 from hedgerow.forest import arrays
 from hedgerow.forest.arrays import MAX_DEPTH, MAX_TREES, MAX_VOTE
-from hedgerow.io.model_file import load, save
+from hedgerow.io.model_file import VERSION, load, save
 from hedgerow.kernels.constants import LEAF
 from helpers.forests import grown_stack
 from helpers.model_files import Contents, refusal, refused
@@ -259,7 +259,7 @@ def test_numbers_out_of_range_are_refused_wherever_they_are(contents, tmp_path, 
 
 def text_refusal(contents, folder, old, new):
     """What is said of a file whose text was changed."""
-    text = json.dumps({"version": 2, "model": contents.model, "digest": "0" * 64})
+    text = json.dumps({"version": VERSION, "model": contents.model, "digest": "0" * 64})
     assert text.count(old) == 1
     path = folder / "text.hedge"
     path.write_bytes(to_bytes(contents.arrays, metadata={"hedgerow": text.replace(old, new)}))

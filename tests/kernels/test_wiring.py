@@ -291,7 +291,10 @@ def test_places_are_kept_apart_where_grids_differ():
         (large, N_FEATURES + 1, Grid(0, 0, 5, 5)),
     ]
     for (height, width), n_features, grid in cases:
-        features, before = channels[:n_features, :, :height, :width], channels[n_features:, :, : grid.height, : grid.width]
+        features, before = (
+            channels[:n_features, :, :height, :width],
+            channels[n_features:, :, : grid.height, : grid.width],
+        )
         source = Source(features, before, grid)
         values, reads = lay_out(level.forest, level.wiring, source, grid)
         expected, afresh = lay_out(level.forest, wiring_of(level.forest), source, grid)
@@ -347,7 +350,9 @@ def test_lattices_of_one_size_share_their_places_wherever_they_begin():
 @pytest.mark.parametrize("outside", [None, np.zeros(4, np.float32)])
 def test_leaves_alone_read_nothing(outside):
     forest = random_forest(np.random.default_rng(0), max_depth=0)
-    values, reads = lay_out(forest, wiring_of(forest), Source(torch.zeros(2, 1, 3, 4), outside=outside), Grid(0, 0, 3, 4))
+    values, reads = lay_out(
+        forest, wiring_of(forest), Source(torch.zeros(2, 1, 3, 4), outside=outside), Grid(0, 0, 3, 4)
+    )
     assert values.shape == (1,)
     assert places(reads, 0, 12).shape == (0, 1, 12)
 

@@ -15,8 +15,8 @@ from hedgerow.errors import InputError
 from hedgerow.forest import samples
 from hedgerow.images import altering
 from hedgerow.images.labelled import LabelledImage, LabelledSet
-from hedgerow.network import levels
 from hedgerow.images.regions import Region
+from hedgerow.network import levels
 from hedgerow.network.layout import Grid, Source, lattice
 from hedgerow.network.mapping import to_convnet
 from hedgerow.predict.evaluate import labelled_for
