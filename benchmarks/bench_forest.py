@@ -111,6 +111,7 @@ def grow_on_table(columns: np.ndarray, labels: np.ndarray) -> Forest:
         values=np.zeros((0, 0), np.float32),
         edges=edges,
         start=np.array([0], np.int32),
+        depth=np.array([1], np.int32),
         height=np.array([1], np.int32),
         width=np.array([n_samples], np.int32),
         stretch=np.zeros(0, np.float32),
@@ -119,7 +120,7 @@ def grow_on_table(columns: np.ndarray, labels: np.ndarray) -> Forest:
         proposals="offsets",
     )
     zero, index = np.zeros(n_samples, np.int32), np.arange(n_samples, dtype=np.int32)
-    samples = Samples(zero, index, zero, index, labels.astype(np.int32), zero)
+    samples = Samples(zero, zero, index, zero, index, labels.astype(np.int32), zero)
     nothing_skipped = [np.zeros(0, np.int32)] * N_TREES
     return grow_forest(planes, samples, nothing_skipped, N_CLASSES, CONFIG, (0,)).finished(planes)
 
@@ -128,7 +129,7 @@ def check_walk(forest: Forest, channels: np.ndarray, proba: np.ndarray) -> None:
     """Some pixels must get what the definition of a forest gives them."""
     rng = np.random.default_rng(1)
     for row, column in rng.integers(0, proba.shape[1:], (50, 2)):
-        expected = plain.forest_proba(forest, channels[:, row : row + 1, column : column + 1])[:, 0, 0]
+        expected = plain.forest_proba(forest, channels[:, None, row : row + 1, column : column + 1])[:, 0, 0, 0]
         require(np.array_equal(expected, proba[:, row, column]), "our walk differs from a forest's definition.")
 
 
@@ -139,7 +140,7 @@ def run_ours(folder: Path, repeats: int) -> Outcome:
     few = np.ascontiguousarray(columns[:, :2000])
     run_forest(grow_on_table(few, labels[:2000]), whole_input(table.channels[:, :8]))  # compiles
     train, forest = measure(lambda: grow_on_table(columns, labels), repeats)
-    predict, proba = measure(lambda: run_forest(forest, whole_input(table.channels)), 2 * repeats)
+    predict, proba = measure(lambda: run_forest(forest, whole_input(table.channels))[:, 0], 2 * repeats)
     check_walk(forest, table.channels, proba)
     return Outcome(train, predict, table.accuracy(proba.reshape(N_CLASSES, -1)))
 

@@ -85,7 +85,7 @@ def network(size: Size, shape: tuple[int, int] | None = None) -> tuple[StackNet,
     height, width = shape or size.shape
     generator = torch.Generator(device="cuda").manual_seed(0)
     noise = torch.randn(N_FEATURES, 1, height + 8, width + 8, generator=generator, device="cuda")
-    return net, Source(9 * torch.nn.functional.avg_pool2d(noise, 9, 1)[:, 0])
+    return net, Source(9 * torch.nn.functional.avg_pool2d(noise, 9, 1))
 
 
 def forward(net: StackNet, source: Source, shape: tuple[int, int]) -> torch.Tensor:
@@ -94,7 +94,7 @@ def forward(net: StackNet, source: Source, shape: tuple[int, int]) -> torch.Tens
     from hedgerow.network.layout import Grid
 
     with torch.no_grad():
-        return net(source, [Grid(0, 0, *shape)] * N_LEVELS)[-1]
+        return net(source, [Grid(0, 0, *shape)] * N_LEVELS)[-1][:, 0]
 
 
 def stepping(net: StackNet, source: Source, shape: tuple[int, int]) -> Callable[[], Any]:
@@ -104,7 +104,7 @@ def stepping(net: StackNet, source: Source, shape: tuple[int, int]) -> Callable[
     from hedgerow.network.layout import Grid
 
     grid = Grid(0, 0, *shape)
-    target = torch.from_numpy(np.random.default_rng(2).integers(0, N_CLASSES, (1, *shape))).cuda()
+    target = torch.from_numpy(np.random.default_rng(2).integers(0, N_CLASSES, (1, *grid.size))).cuda()
     optimiser = torch.optim.Adam(net.parameters())
     losses: list[torch.Tensor] = []
 
@@ -165,7 +165,7 @@ def check(size: Size) -> str:
 
     net, source = network(size, size.check)
     level, grid = net.level(N_LEVELS - 1), Grid(0, 0, *size.check)
-    before = torch.rand(N_CLASSES, *size.check, device="cuda")
+    before = torch.rand(N_CLASSES, *grid.size, device="cuda")
     values, reads = lay_out(level.forest, level.wiring, Source(source.features, before, grid), grid)
     given = {"values": values, **{name: getattr(level, name) for name in ("split_weight", "split_bias", "vote_weight")}}
     slope = torch.randn(N_CLASSES, grid.height * grid.width, device="cuda")

@@ -69,7 +69,7 @@ def write_image(path: Path, side: int) -> None:
 
     group = zarr.create_group(str(path), zarr_format=3)
     array = group.create_array("0", shape=(side, side), dtype="uint8", chunks=(512, 512), shards=(2048, 2048))
-    for part in Region(0, side, 0, side).cells(2048):
+    for part in Region(0, side, 0, side).tiles(2048):
         array[part.top : part.bottom, part.left : part.right] = drawn(part)
     axes = [{"name": axis, "type": "space"} for axis in "yx"]
     scale = [{"type": "scale", "scale": [1.0, 1.0]}]
@@ -128,7 +128,7 @@ def check_crops(model: Any, image: Path, output: Path, side: int, n: int) -> Non
     for _ in range(n):
         top, left = (int(rng.integers(0, side - CROP)) for _ in range(2))
         crop = Region(top, top + CROP, left, left + CROP)
-        around = Window(lazy, crop.grown(model.receptive_field, side, side))
+        around = Window(lazy, crop.grown(model.receptive_field, lazy.whole))
         expected = values[region_outputs(model, around, crop)[-1].argmax(axis=0)]
         require(np.array_equal(result.read(crop)[0], expected), f"a crop at {top}, {left} differs from one process.")
 

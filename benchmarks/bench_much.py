@@ -59,7 +59,7 @@ def write_set(folder: Path, n_images: int, side: int) -> None:
 
 def _picture(side: int, i: int) -> np.ndarray:
     found = np.empty((side, side), np.uint8)
-    for part in Region(0, side, 0, side).cells(2000):
+    for part in Region(0, side, 0, side).tiles(2000):
         part.of(found)[...] = drawn(Region(part.top + i * side, part.bottom + i * side, part.left, part.right))
     return found
 

@@ -107,7 +107,7 @@ def load_source(folder: Path, size: Size) -> tuple[Source, Grid]:
 
     set_threads(THREADS)
     torch.set_num_threads(THREADS)
-    features, before = (torch.from_numpy(np.load(folder / f"{name}.npy")) for name in ("features", "before"))
+    features, before = (torch.from_numpy(np.load(folder / f"{name}.npy"))[:, None] for name in ("features", "before"))
     grid = lattice(*size.shape, STEP)
     return Source(features, before, grid), grid
 

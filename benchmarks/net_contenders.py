@@ -35,7 +35,7 @@ def full_forest(seed: int, n_trees: int, depth: int, n_channels: int, n_classes:
         left_child=np.where(is_split, np.add.outer(roots, 2 * in_tree + 1).ravel(), LEAF).astype(np.int32),
         threshold=np.where(is_split, rng.standard_normal(n) / 2, 0).astype(np.float32),
         channel=rng.integers(0, n_channels, (n, 1)).astype(np.int32),
-        offset=rng.integers(-reach, reach + 1, (n, 1, 2)).astype(np.float32),
+        offset=np.pad(rng.integers(-reach, reach + 1, (n, 1, 2)), ((0, 0), (0, 0), (1, 0))).astype(np.float32),
         radius=np.zeros((n, 1), np.int32),
         weight=np.ones((n, 1), np.float32),
         leaf_index=np.where(is_split, LEAF, np.cumsum(~is_split) - 1).astype(np.int32),
@@ -153,7 +153,7 @@ class InPyTorch(Contender):
         place = torch.from_numpy(reads.place[order])
         self.order, n_features = torch.from_numpy(order), int((~is_before).sum())
         self.place, self.place_before = place[:n_features], place[n_features:] - reads.carried
-        row, k = np.divmod(np.arange(n_pixels), reads.size[1])
+        row, k = np.divmod(np.arange(n_pixels), reads.size[2])
         self.shift = torch.from_numpy(row * reads.stride + k)
 
     def forward(self) -> Tensor:

@@ -94,7 +94,7 @@ class FrontedNet(StackNet):
         assert isinstance(features, FrontedBank)
         raw = features.differentiable(planes)
         mean, scale = (torch.from_numpy(a[:, None, None]).to(raw.device) for a in (features.mean, 1 / features.std))
-        return Source((raw - mean) * scale)
+        return Source(((raw - mean) * scale)[:, None])
 
 
 def front(bench: Bench) -> list[Row]:

@@ -37,8 +37,8 @@ class Answers(Shown):
         found: list[np.ndarray] = import_module("hedgerow.predict.tiling").level_outputs(self, image, **options)
         return found
 
-    def level_cell(self, level: int) -> int:
-        """A level computes whole squares of this side, in a grid from the image's corner: 1, unless it says more."""
+    def level_tile(self, level: int) -> int:
+        """A level computes whole tiles of this side, in a grid from the image's corner: 1, unless it says more."""
         return 1
 
     def to(self, device: str) -> Self:

@@ -39,11 +39,13 @@ class ContextConfig(Checked):
     depth_unit: float = setting(1000.0, 1e-6, 1e9, "depth features: image units per metre (1000 for millimetres)")
     nearest: float = setting(0.4, 1e-3, 1e6, "depth features: metres; anything nearer is treated as this near")
     background: float = setting(10.0, 1e-3, 1e6, "depth features: metres assigned to background and missing pixels")
+    window_z: int = setting(1, 1, 257, "volumes: offsets are drawn within a window of so many slices")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.window % 2 == 0:
-            raise ConfigError(f"ContextConfig.window is {self.window}; it must be odd, so that it has a centre.")
+        for name, width in (("window", self.window), ("window_z", self.window_z)):
+            if width % 2 == 0:
+                raise ConfigError(f"ContextConfig.{name} is {width}; it must be odd, so that it has a centre.")
         if self.nearest > self.background:
             raise ConfigError(
                 f"ContextConfig.nearest is {self.nearest}, beyond the background at {self.background}; "

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import TypeVar
 
 from hedgerow.errors import ConfigError
@@ -87,3 +88,21 @@ def map_threads(
                 future.cancel()
             if left and stop is not None:
                 stop()
+
+
+def row_blocks(height: int, per_thread: int = 4) -> list[tuple[int, int]]:
+    """First row and end of each part into which so many rows are divided among threads."""
+    return _cut(height, per_thread * get_threads())
+
+
+def slice_blocks(depth: int, height: int, per_thread: int = 4) -> list[tuple[int, int, int]]:
+    """Slice, first row and end of each part into which so many slices are divided among threads: many small slices are
+    not cut."""
+    parts = _cut(height, -(-per_thread * get_threads() // depth))
+    return [(z, first, end) for z in range(depth) for first, end in parts]
+
+
+def _cut(n: int, parts: int) -> list[tuple[int, int]]:
+    parts = max(min(n, parts), 1)
+    edges = [n * part // parts for part in range(parts + 1)]
+    return list(pairwise(edges))

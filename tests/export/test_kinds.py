@@ -12,7 +12,7 @@ from hedgerow.export.onnx_model import export_onnx
 from hedgerow.features.bank import Proportions
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.progress import silent
-from helpers.c_models import compiled_stacks, stack_of
+from helpers.c_models import compiled_stacks, random_stack, stack_of
 from helpers.refusals import assert_one_sentence
 
 
@@ -95,6 +95,25 @@ def test_a_kind_that_cannot_be_computed_is_refused_with_the_remedy(export, targe
         with pytest.raises(hr.InputError) as problem:
             export(strange(Stretching), tmp_path / "m.c", filters=filters)
         assert_one_sentence(problem, "'stretching'")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("kind", ["stack", "net"])
+@pytest.mark.parametrize("filters", [True, False])
+def test_splits_that_look_at_other_slices_are_refused(kind, filters, tmp_path):
+    stack = random_stack("channels", reach_z=1)
+    assert max(forest.reach_z for forest in stack.levels) == 1
+    if kind == "net":
+        pytest.importorskip("torch")
+    model = stack if kind == "stack" else hr.to_convnet(stack)
+    if kind == "stack":
+        with pytest.raises(hr.InputError) as problem:
+            export_c(model, tmp_path / "model.c", filters=filters)
+        assert_one_sentence(problem, "neighbouring slices", "window_z = 1")
+    pytest.importorskip("onnx")
+    with pytest.raises(hr.InputError) as problem:
+        export_onnx(model, tmp_path / "model.onnx", filters)
+    assert_one_sentence(problem, "neighbouring slices", "window_z = 1")
     assert not list(tmp_path.iterdir())
 
 

@@ -19,7 +19,7 @@ def labelled_image(rng, shape=(40, 50), n_planes=2):
 def test_grid_keeps_its_fraction_of_the_lattice():
     target = np.random.default_rng(0).integers(0, 4, (301, 303)).astype(np.uint8)
     target[:60] = UNLABELLED
-    rows, columns = choose_pixels(target, SamplingConfig(step=3, fraction=0.25), np.random.default_rng(1))
+    _, rows, columns = choose_pixels(target[None], SamplingConfig(step=3, fraction=0.25), np.random.default_rng(1))
     assert (rows % 3 == 0).all()
     assert (columns % 3 == 0).all()
     assert (target[rows, columns] != UNLABELLED).all()
@@ -32,7 +32,9 @@ def test_grid_does_not_lose_a_rare_class_on_or_beside_the_lattice(place):
     target = np.zeros((90, 90), np.uint8)
     target[place] = 1
     for seed in range(5):
-        rows, columns = choose_pixels(target, SamplingConfig(step=3, fraction=0.01), np.random.default_rng(seed))
+        _, rows, columns = choose_pixels(
+            target[None], SamplingConfig(step=3, fraction=0.01), np.random.default_rng(seed)
+        )
         assert (target[rows, columns] == 1).sum() == 1
 
 
@@ -40,7 +42,7 @@ def test_grid_takes_enough_of_a_scribble_that_runs_between_its_lines():
     target = np.full((50, 50), UNLABELLED, np.uint8)
     target[11, 5:25] = 0
     target[21, :] = 1
-    rows, columns = choose_pixels(target, SamplingConfig(step=2, at_least=30), np.random.default_rng(0))
+    _, rows, columns = choose_pixels(target[None], SamplingConfig(step=2, at_least=30), np.random.default_rng(0))
     assert np.bincount(target[rows, columns]).tolist() == [20, 30]
 
 
@@ -49,7 +51,9 @@ def test_a_fixed_number_per_class():
     target[:3] = 1
     target[4, :7] = 2
     target[10:] = UNLABELLED
-    rows, columns = choose_pixels(target, SamplingConfig(kind="per_class", per_class=20), np.random.default_rng(0))
+    _, rows, columns = choose_pixels(
+        target[None], SamplingConfig(kind="per_class", per_class=20), np.random.default_rng(0)
+    )
     assert np.bincount(target[rows, columns]).tolist() == [20, 20, 7]
     assert len(set(zip(rows.tolist(), columns.tolist(), strict=True))) == 47
 

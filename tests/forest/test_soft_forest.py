@@ -69,8 +69,25 @@ def test_a_soft_forest_is_the_sum_over_leaves_of_products_of_branches(n_probes, 
     for tree in range(forest.n_trees):
         np.testing.assert_allclose(reached[tree_of_leaf(forest) == tree].sum(axis=0), 1, atol=1e-12)
     expected = probabilities(np.einsum("lc,lhw->chw", forest.votes.astype(float), reached), is_softmax)
-    found = run_forest(forest, whole_input(channels, **given), is_softmax)
+    found = run_forest(forest, whole_input(channels, **given), is_softmax)[:, 0]
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("tolerance", [0.0, 1e-3])
+@pytest.mark.parametrize("n_probes", [1, 2])
+def test_a_volume_whose_splits_look_at_other_slices(n_probes, tolerance):
+    """Each offset in z is that of a forest which reads the slices as channels of their own."""
+    forest = soft_forest(n_probes, n_probes=n_probes, reach_z=2, max_depth=4)
+    channels = np.random.default_rng(1).standard_normal((4, 5, 6, 9)).astype(np.float32)
+    found = run_forest(forest, whole_input(channels), tolerance=tolerance)
+    for z in range(5):
+        seen = np.clip(z + np.arange(-2, 3), 0, 4)
+        slices = channels[:, seen].reshape(20, 6, 9)
+        flat = forest.offset * np.float32([0, 1, 1])
+        channel = forest.channel * 5 + 2 + forest.offset[..., 0].astype(np.int32)
+        by_slice = replace(forest, channel=channel, offset=flat, n_channels=20)
+        expected = run_forest(by_slice, whole_input(slices), tolerance=tolerance)
+        np.testing.assert_array_equal(found[:, z : z + 1], expected)
 
 
 def full_tree(depth):
@@ -88,7 +105,7 @@ def chain(depth, side):
     leaf_index = np.where(is_leaf, np.cumsum(is_leaf) - 1, LEAF).astype(np.int32)
     return Forest(
         np.zeros(1, np.int32), left_child, zeros[:, 0].astype(np.float32), zeros.astype(np.int32),
-        np.zeros((n, 1, 2), np.float32), zeros.astype(np.int32), zeros.astype(np.float32) + 1, leaf_index, votes, 1,
+        np.zeros((n, 1, 3), np.float32), zeros.astype(np.int32), zeros.astype(np.float32) + 1, leaf_index, votes, 1,
     )  # fmt: skip
 
 
@@ -104,7 +121,7 @@ def test_where_every_pixel_goes_everywhere_all_leaves_are_added(make):
     expected = probabilities((forest.votes * 0.5 ** length[:, None]).sum(axis=0), is_softmax=True)
     image = np.random.default_rng(0).standard_normal((1, 65, 130)).astype(np.float32)
     found = run_forest(forest, whole_input(image), is_softmax=True)
-    np.testing.assert_allclose(found, np.broadcast_to(expected[:, None, None], found.shape), atol=1e-6)
+    np.testing.assert_allclose(found, np.broadcast_to(expected[:, None, None, None], found.shape), atol=1e-6)
 
 
 @pytest.mark.parametrize("n_probes", [1, 2])
@@ -115,8 +132,8 @@ def test_pixels_that_are_no_numbers_harm_nobody_else(n_probes):
     hurt[:, 5:9, 60:], hurt[0, 30, 30], hurt[1, 40, 40] = np.nan, np.inf, -np.inf
     before, after = (run_forest(forest, whole_input(given), is_softmax=True) for given in (image, hurt))
     for row, column in [(slice(0, 3), slice(0, 66)), (slice(11, 28), slice(0, 66)), (slice(43, 70), slice(0, 66))]:
-        np.testing.assert_array_equal(after[:, row, column], before[:, row, column])
-    assert np.isnan(after[:, 7, 64]).all(), "it shows"
+        np.testing.assert_array_equal(after[:, 0, row, column], before[:, 0, row, column])
+    assert np.isnan(after[:, 0, 7, 64]).all(), "it shows"
     assert np.isnan(run_forest(forest, whole_input(np.full_like(image, np.nan)))).all()
 
 
@@ -136,7 +153,8 @@ def test_the_number_of_threads_changes_nothing(n_threads):
 def entered_mass(forest, channels, tolerance):
     """(H,W) the sum over trees of the probabilities of leaves that are entered, from votes of one for one class."""
     votes = np.tile(np.float32([1, 0]), (forest.n_leaves, 1))
-    one, other = run_forest(replace(forest, votes=votes), whole_input(channels), is_softmax=True, tolerance=tolerance)
+    forest = replace(forest, votes=votes)
+    one, other = run_forest(forest, whole_input(channels), is_softmax=True, tolerance=tolerance)[:, 0]
     return np.log(one.astype(float) / other)
 
 

@@ -141,7 +141,7 @@ def _path(length, n_classes):
         "left_child": np.where(is_split, node + 1, -1).astype(np.int32),
         "threshold": np.where(is_split, -1e3, 0).astype(np.float32),
         "channel": np.zeros((n, 1), np.int32),
-        "offset": np.zeros((n, 1, 2), np.float32),
+        "offset": np.zeros((n, 1, 3), np.float32),
         "radius": np.zeros((n, 1), np.int32),
         "weight": np.ones((n, 1), np.float32),
         "leaf_index": np.where(is_split, -1, np.cumsum(~is_split) - 1).astype(np.int32),

@@ -46,10 +46,11 @@ class Models:
             self.use(path)  # which also loads what the worker needs, before its memory is limited
 
     def models(self, folder):
-        """(name, model) of each kind; those of the first version are among the bases as files."""
-        golden = [path for path in sorted(GOLDEN.glob("*.hedge")) if extras.is_there("torch") or "net" not in path.stem]
-        for path in golden:
-            self.bases.append((f"{path.stem} of version 1", path.read_bytes(), Contents.of(path)))
+        """(name, model) of each kind; those of earlier versions are among the bases as files."""
+        for path in sorted(GOLDEN.glob("*/*.hedge")):
+            if not (extras.is_there("torch") or path.stem.startswith(("stack", "forest"))):
+                continue
+            self.bases.append((f"{path.stem} of {path.parent.name}", path.read_bytes(), Contents.of(path)))
             yield path.stem, hr.load(path)
         yield "joined", grown_stack("joined")[0]
 

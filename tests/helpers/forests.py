@@ -33,6 +33,7 @@ def random_forest(
     n_classes: int = 3,
     n_probes: int = 1,
     reach: int = 6,
+    reach_z: int = 0,
     radii: tuple[int, ...] = (0,),
     leaf_chance: float = 0.2,
 ) -> Forest:
@@ -51,18 +52,21 @@ def random_forest(
     children = np.array(left_child, np.int32)
     is_leaf, n = children == LEAF, len(children)
     weight = np.ones((n, 1)) if n_probes == 1 else rng.standard_normal((n, n_probes))
-    return Forest(
+    forest = Forest(
         root=np.array(roots, np.int32),
         left_child=children,
         threshold=np.where(is_leaf, 0, rng.standard_normal(n) / 2).astype(np.float32),
         channel=rng.integers(0, n_channels, (n, n_probes)).astype(np.int32),
-        offset=rng.integers(-reach, reach + 1, (n, n_probes, 2)).astype(np.float32),
+        offset=np.pad(rng.integers(-reach, reach + 1, (n, n_probes, 2)), ((0, 0), (0, 0), (1, 0))).astype(np.float32),
         radius=rng.choice(radii, (n, n_probes)).astype(np.int32),
         weight=weight.astype(np.float32),
         leaf_index=np.where(is_leaf, np.cumsum(is_leaf) - 1, LEAF).astype(np.int32),
         votes=rng.random((int(is_leaf.sum()), n_classes)).astype(np.float32),
         n_channels=n_channels,
     )
+    if reach_z:
+        forest.offset[..., 0] = rng.integers(-reach_z, reach_z + 1, (n, n_probes))
+    return forest
 
 
 @cache

@@ -54,9 +54,12 @@ def leaf_probabilities(forest, channels, **context):
     right = {}
     for node in np.flatnonzero(forest.is_split):
         value = np.array(
-            [[plain.split_value(forest, node, channels, i, j, **context) for j in range(width)] for i in range(height)],
+            [
+                plain.split_value(forest, node, channels[:, None], place, **context)
+                for place in np.ndindex(1, height, width)
+            ],
             np.float64,
-        )
+        ).reshape(height, width)
         right[node] = sigmoid(float(forest.sharpness[node]) * (value - float(forest.threshold[node])))
     paths, found = forest.leaf_paths(), np.ones((forest.n_leaves, height, width))
     for leaf in range(forest.n_leaves):
@@ -98,10 +101,10 @@ def algorithm_1(net, images, is_updated=True):
         for image, scores in zip(images, said, strict=True):
             channels = image
             for below in (stack if is_updated else first).levels[:level]:
-                channels = np.concatenate([image, plain.forest_proba(below, channels)])
+                channels = np.concatenate([image, plain.forest_proba(below, channels[:, None])[:, 0]])
             for tree in range(forest.n_trees):
                 for i, j in np.ndindex(image.shape[1:]):
-                    leaf = plain.leaf_of(forest, tree, channels, i, j)
+                    leaf = plain.leaf_of(forest, tree, channels[:, None], (0, i, j))
                     sums[leaf] += scores[level][tree, :, i, j]
                     counts[leaf] += 1
         votes = np.where(counts[:, None] > 0, sums / np.maximum(counts, 1)[:, None], forest.votes)

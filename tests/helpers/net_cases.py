@@ -42,6 +42,10 @@ CASES = {
     "first level": {"size": (9, 17), "n_carried": 0, "n_probes": 2, "unused": True, "radii": (0, 1)},
     "first level, every third pixel": {"size": (5, 7), "n_carried": 0, "step": 3, "corner": (1, 2), "radii": (0, 2)},
     "first level, stretched": {"size": (7, 13), "n_carried": 0, "stretched": True, "n_probes": 2, "radii": (0, 1)},
+    "three slices": {"size": (3, 5, 7), "reach_z": 2, "n_probes": 2, "unused": True},
+    "slices apart": {"size": (2, 9, 17), "reach_z": 0, "radii": (0, 1)},
+    "slices, every third pixel": {"size": (5, 3, 4), "step": 3, "corner": (1, 2), "reach_z": 7, "radii": (0, 3)},
+    "first level of one column": {"size": (9, 1, 1), "n_carried": 0, "reach_z": 20, "n_trees": 2},
 }
 
 
@@ -61,7 +65,7 @@ class Level:
 
     @property
     def channels(self):
-        """(M,H,W) float32: what the level reads, where every pixel of the image is on the grid."""
+        """(M,Z,H,W) float32: what the level reads, where every pixel of the image is on the grid."""
         return np.concatenate([self.source.features.numpy(), self.source.before.numpy()])
 
     @property
@@ -79,7 +83,7 @@ def level_case(
     seed=0, size=(7, 13), step=1, corner=(0, 0), stretched=False, outside=True, unused=False, sharpness=3.0,
     n_classes=3, n_carried=2, signed=True, **shape,
 ):  # fmt: skip
-    """A level on a grid of this size, from `corner` on, of an image that ends a little after it.
+    """A level on a grid of this size, (h,w) or (Z,h,w), from `corner` on, of an image that ends a little after it.
 
     n_carried: channels of the level before; 0: there is none, this is the first level
     """
@@ -88,13 +92,14 @@ def level_case(
     if unused:
         forest.weight[rng.random(forest.weight.shape) < 0.4] = 0
     # As many pixels after the last of the lattice as there can be.
+    depth, *size = size if len(size) == 3 else (1, *size)
     height, width = corner[0] + step * size[0], corner[1] + step * size[1]
-    grid = lattice(height, width, step, *corner)
-    assert grid.size == size
+    grid = lattice(height, width, step, *corner, depth)
+    assert grid.size == (depth, *size)
     normal = lambda *dims: torch.from_numpy(rng.standard_normal(dims).astype(np.float32))  # noqa: E731
     source = Source(
-        normal(N_FEATURES, height, width),
-        normal(n_carried, *size) if n_carried else None,
+        normal(N_FEATURES, depth, height, width),
+        normal(n_carried, depth, *size) if n_carried else None,
         grid if n_carried else None,
         rng.uniform(0.2, 2.5, (height, width)).astype(np.float32) if stretched else None,
         rng.standard_normal(N_FEATURES + n_carried).astype(np.float32) if stretched and outside else None,
@@ -149,7 +154,7 @@ def gradients(backend, level, split, activation, slope, leaf=1.0, tolerance=0.0)
 
 def slope_of(level, seed=1):
     """A gradient for the scores, (C,S)."""
-    n_pixels = level.grid.height * level.grid.width
+    n_pixels = level.reads.n_pixels
     return torch.randn(level.vote_weight.shape[1], n_pixels, generator=torch.Generator().manual_seed(seed))
 
 

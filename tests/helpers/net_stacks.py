@@ -39,7 +39,7 @@ def tied(forest, channels, rng, stretch=None, outside=None):
     beyond = [None] * len(channels) if outside is None else outside.tolist()
     # Averaged over boxes first, as the kernels do: in float32, so that they are met to the last bit.
     planes = np.concatenate(
-        [[box_averaged(c, int(radius), b) for c, b in zip(channels, beyond, strict=True)] for radius in radii]
+        [[box_averaged(c[None], int(radius), b) for c, b in zip(channels, beyond, strict=True)] for radius in radii]
     )
     channel = forest.channel + len(channels) * np.searchsorted(radii, forest.radius)
     single = replace(forest, channel=channel, radius=np.zeros_like(forest.radius))
@@ -47,7 +47,7 @@ def tied(forest, channels, rng, stretch=None, outside=None):
     threshold = forest.threshold.copy()
     for node in np.flatnonzero(forest.is_split):
         row, column = (rng.integers(0, size) for size in channels.shape[1:])
-        threshold[node] = plain.split_value(single, node, planes, row, column, stretch, constants)
+        threshold[node] = plain.split_value(single, node, planes, (0, row, column), stretch, constants)
     return replace(forest, threshold=threshold)
 
 
@@ -60,7 +60,7 @@ def random_stack(seed=0, n_levels=2, n_inputs=2, n_classes=3, image=None, **shap
         forest = random_forest(rng, n_channels=n_channels, n_classes=n_classes, **{"max_depth": 4, **shape})
         if image is not None:
             forest = tied(forest, channels, rng)
-            channels = np.concatenate([image, run_forest(forest, whole_input(channels))])
+            channels = np.concatenate([image, run_forest(forest, whole_input(channels))[:, 0]])
         levels.append(forest)
     return ForestStack(own_channels(n_inputs), tuple(levels), tuple(range(10, 10 + n_classes)))
 
@@ -80,8 +80,8 @@ def split_inputs(stack, image, level):
     net = to_convnet(stack, "hard").level(level)
     channels, stretch, outside = read_by(stack, image, level)
     features, grid = stack.features.n_features, Grid(0, 0, *channels.shape[1:])
-    before = torch.from_numpy(channels[features:]) if level else None
-    source = Source(torch.from_numpy(channels[:features]), before, grid, stretch, outside)
+    before = torch.from_numpy(channels[features:, None]) if level else None
+    source = Source(torch.from_numpy(channels[:features, None]), before, grid, stretch, outside)
     values, reads = lay_out(net.forest, net.wiring, source, grid)
     index = torch.from_numpy(places(reads, 0, grid.height * grid.width))
     return definition.split_input(values, index, net.split_weight.detach(), net.split_bias.detach()).numpy()
@@ -92,5 +92,5 @@ def scores_of(net, image):
     channels, stretch, outside = read_by(net.stack, image, 0)
     grid = Grid(0, 0, *channels.shape[1:])
     whole = net.features.outside(net.n_classes)
-    source = Source(torch.from_numpy(channels), None, None, stretch, outside if net.n_levels == 1 else whole)
+    source = Source(torch.from_numpy(channels[:, None]), None, None, stretch, outside if net.n_levels == 1 else whole)
     return net(source, [grid] * net.n_levels)

@@ -1,4 +1,4 @@
-"""Models that Hedgerow 0.1.0 wrote, with what it predicted: they load, and predict the same bits on a CPU."""
+"""Models that earlier versions wrote, with what they predicted: they load, and predict the same bits on a CPU."""
 
 from pathlib import Path
 
@@ -6,48 +6,50 @@ import numpy as np
 import pytest
 
 import hedgerow as hr
+from helpers import golden
 
 FOLDER = Path(__file__).parent / "golden"
-NAMES = sorted(path.stem for path in FOLDER.glob("*.hedge"))
+FILES = sorted(FOLDER.glob("version*/*.hedge"))
+FIRST = FOLDER / "version1"
 
 
 def test_every_kind_of_model_is_here():
     kinds = {"stack-offsets", "stack-windows", "stack-oblique", "stack-depth", "stack-colour", "stack-channels"}
     kinds |= {"forest-soft", "forest-weights", "net-soft", "net-tanh", "net-crelu", "net-hard", "net-depth"}
-    assert kinds <= set(NAMES)
+    assert kinds <= {path.stem for path in FILES if path.parent == FIRST}
+    for version in (2,):
+        assert golden.MODELS.keys() == {path.stem for path in FILES if path.parent.name == f"version{version}"}
 
 
-def predictions(model, image):
-    outputs = {f"level{k}": output for k, output in enumerate(model.level_outputs(image))}
-    return {"labels": model.predict(image), **outputs}
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_model_of_the_first_version_predicts_the_same_bits(name, tmp_path):
-    if name.startswith("net"):
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_an_older_model_predicts_the_same_bits(path, tmp_path):
+    if not path.stem.startswith(("stack", "forest")):
         pytest.importorskip("torch")
-    model = hr.load(FOLDER / f"{name}.hedge")
-    with np.load(FOLDER / f"{name}.npz") as stored:
+    model = hr.load(path)
+    with np.load(path.with_suffix(".npz")) as stored:
         expected = dict(stored)
     image = expected.pop("image")
-    found = predictions(model, image)
+    found = golden.predictions(model, image)
     assert found.keys() == expected.keys()
     hr.save(model, tmp_path / "again.hedge")
-    again = predictions(hr.load(tmp_path / "again.hedge"), image)
+    again = golden.predictions(hr.load(tmp_path / "again.hedge"), image)
     for what, array in expected.items():
         assert found[what].dtype == array.dtype
-        assert found[what].tobytes() == array.tobytes(), what
-        assert again[what].tobytes() == array.tobytes(), f"{what}, written again"
+        assert again[what].tobytes() == found[what].tobytes(), f"{what}, written again"
+        if path.stem != "deep":
+            assert found[what].tobytes() == array.tobytes(), what
+        elif what != "labels":  # convolutions of PyTorch differ in the last bits from processor to processor
+            np.testing.assert_allclose(found[what], array, atol=1e-5, err_msg=what)
 
 
 def test_the_refinements_of_the_first_version_are_remembered():
     pytest.importorskip("torch")
-    net = hr.load(FOLDER / "net-soft.hedge")
+    net = hr.load(FIRST / "net-soft.hedge")
     (record,) = net.refinements
     assert net.relaxed
     assert [check.step for check in record.checks] == [0, 2, 4]
     assert record.refined is not None
     assert record.scores == {}, "they came from images that the forests had seen"
-    assert hr.load(FOLDER / "forest-soft.hedge").refinements == net.refinements
-    assert not hr.load(FOLDER / "net-hard.hedge").relaxed
-    assert not hr.load(FOLDER / "forest-weights.hedge").refinements
+    assert hr.load(FIRST / "forest-soft.hedge").refinements == net.refinements
+    assert not hr.load(FIRST / "net-hard.hedge").relaxed
+    assert not hr.load(FIRST / "forest-weights.hedge").refinements

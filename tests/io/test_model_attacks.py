@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import save as to_bytes
 
 from hedgerow.errors import ModelError
-from hedgerow.io.model_file import load, save
+from hedgerow.io.model_file import VERSION, load, save
 from helpers.forests import grown_stack
 from helpers.model_files import FEW, Contents, assert_same_model, refused
 
@@ -43,7 +43,7 @@ def test_the_digest_is_checked(contents, tmp_path):
     assert "digest" in refused(tmp_path / "a.hedge")
 
 
-@pytest.mark.parametrize("version", [3, 99, 2**31 - 1])
+@pytest.mark.parametrize("version", [VERSION + 1, 99, 2**31 - 1])
 def test_a_newer_version_asks_for_a_newer_hedgerow(contents, tmp_path, version):
     contents.version = version
     contents.write(tmp_path / "new.hedge")
@@ -130,10 +130,15 @@ ARRAY_DECEITS = {
     "threshold beyond float32": change_array("threshold", put(0, 1e300)),
     "a threshold too few": change_array("threshold", lambda a: a[:-1]),
     "NaN offset": change_array("offset", put((0, 0, 0), np.nan)),
-    "offset of gigabytes": change_array("offset", put((0, 0, 0), 999_999)),
-    "offset beyond the widest window": change_array("offset", put((0, 0, 1), -2049)),
-    "offset beyond integers": change_array("offset", put((0, 0, 0), 1e30)),
+    "offset of gigabytes": change_array("offset", put((0, 0, 1), 999_999)),
+    "offset beyond the widest window": change_array("offset", put((0, 0, 2), -2049)),
+    "offset beyond integers": change_array("offset", put((0, 0, 1), 1e30)),
+    "offset in slices of gigabytes": change_array("offset", put((0, 0, 0), 999_999)),
+    "offset beyond the deepest window": change_array("offset", put((0, 0, 0), -129)),
+    "offset in slices beyond integers": change_array("offset", put((0, 0, 0), -1e30)),
     "offsets of one axis": change_array("offset", lambda a: a[:, :, :1]),
+    "offsets of rows and columns alone": change_array("offset", lambda a: a[:, :, 1:]),
+    "offsets of four axes": change_array("offset", lambda a: np.concatenate([a, a[..., :1]], axis=2)),
     "negative radius": change_array("radius", put((0, 0), -1)),
     "radius of gigabytes": change_array("radius", put((0, 0), 4096)),
     "radius that wraps": change_array("radius", put((0, 0), 2**33)),
@@ -364,7 +369,7 @@ def test_missing_entries_are_refused(contents, tmp_path, key):
 
 @pytest.mark.parametrize("depth", [2_000, 100_000])
 def test_descriptions_of_absurd_depth_are_refused(contents, tmp_path, depth):
-    text = json.dumps({"version": 2, "digest": "", "model": {"settings": 0}}).replace(
+    text = json.dumps({"version": VERSION, "digest": "", "model": {"settings": 0}}).replace(
         "0}", "[" * depth + "]" * depth + "}"
     )
     (tmp_path / "deep.hedge").write_bytes(to_bytes(contents.arrays, metadata={"hedgerow": text}))

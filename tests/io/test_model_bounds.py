@@ -10,7 +10,7 @@ from safetensors.numpy import save as to_bytes
 
 from hedgerow.forest import arrays
 from hedgerow.forest.arrays import MAX_DEPTH, MAX_TREES, MAX_VOTE
-from hedgerow.io.model_file import load, save
+from hedgerow.io.model_file import VERSION, load, save
 from hedgerow.kernels.constants import LEAF
 from helpers.forests import grown_stack
 from helpers.model_files import Contents, refusal, refused
@@ -44,7 +44,7 @@ def put_path(contents, depth, level="level0"):
         "left_child": np.where(is_split, node + 1, LEAF),
         "threshold": np.zeros(n),
         "channel": np.zeros((n, 1)),
-        "offset": np.zeros((n, 1, 2)),
+        "offset": np.zeros((n, 1, 3)),
         "radius": np.zeros((n, 1)),
         "weight": np.ones((n, 1)),
         "leaf_index": np.where(is_split, LEAF, np.cumsum(~is_split) - 1),
@@ -86,7 +86,7 @@ def counting(rounds, refuse_unless):
 
 def test_too_many_trees_are_refused(contents, tmp_path):
     n = MAX_TREES + 1
-    for name, shape in {"channel": (n, 1), "offset": (n, 1, 2), "radius": (n, 1), "weight": (n, 1)}.items():
+    for name, shape in {"channel": (n, 1), "offset": (n, 1, 3), "radius": (n, 1), "weight": (n, 1)}.items():
         contents.arrays[f"level0.{name}"] = np.zeros(shape, np.uint8)
     contents.arrays |= {"level0.root": np.arange(n), "level0.left_child": np.full(n, LEAF)}
     contents.arrays |= {"level0.threshold": np.zeros(n), "level0.leaf_index": np.zeros(n, np.uint8)}
@@ -259,7 +259,7 @@ def test_numbers_out_of_range_are_refused_wherever_they_are(contents, tmp_path, 
 
 def text_refusal(contents, folder, old, new):
     """What is said of a file whose text was changed."""
-    text = json.dumps({"version": 2, "model": contents.model, "digest": "0" * 64})
+    text = json.dumps({"version": VERSION, "model": contents.model, "digest": "0" * 64})
     assert text.count(old) == 1
     path = folder / "text.hedge"
     path.write_bytes(to_bytes(contents.arrays, metadata={"hedgerow": text.replace(old, new)}))

@@ -14,6 +14,7 @@ import hedgerow as hr
 from hedgerow.errors import InputError, ModelError
 from hedgerow.io.describe import description
 from hedgerow.io.model_file import load, save
+from helpers.c_models import random_stack
 from helpers.model_files import FEW, assert_same_model, refused
 
 
@@ -34,6 +35,21 @@ def test_the_same_model_gives_the_same_bytes(stack, model_file, tmp_path):
         save(stack, tmp_path / "again.hedge")
         assert (tmp_path / "again.hedge").read_bytes() == content
     assert (tmp_path / "reloaded.hedge").read_bytes() == content
+
+
+def test_offsets_in_slices_come_back(tmp_path):
+    pytest.importorskip("torch")
+    stack = random_stack("channels", reach_z=128)
+    for model in (stack, hr.to_convnet(stack)):
+        save(model, tmp_path / "a.hedge")
+        loaded = load(tmp_path / "a.hedge")
+        assert_same_model(loaded if model is stack else loaded.stack, stack)
+        assert loaded.level_reach_z(1) == stack.levels[1].reach_z > 100
+
+
+def test_depth_features_do_not_look_at_other_slices(tmp_path):
+    with pytest.raises(ModelError, match="another slice"):
+        save(random_stack("depth", reach_z=1), tmp_path / "a.hedge")
 
 
 @pytest.mark.parametrize("kind", ["depth", "channels", "oblique", "negative classes"])

@@ -27,7 +27,7 @@ def wide(contents, n_leaves):
         "left_child": np.where(is_split, node + 1, LEAF),
         "threshold": np.zeros(n),
         "channel": np.zeros((n, 1)),
-        "offset": np.zeros((n, 1, 2)),
+        "offset": np.zeros((n, 1, 3)),
         "radius": np.zeros((n, 1)),
         "weight": np.ones((n, 1)),
         "leaf_index": np.where(is_split, LEAF, 0),

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from hedgerow import files
 from hedgerow.config import Sharpness
 from hedgerow.io.describe import description
-from hedgerow.io.model_file import load, save
+from hedgerow.io.model_file import VERSION, load, save
 from hedgerow.network import levels
 from hedgerow.network.mapping import to_convnet
 from hedgerow.network.stacknet import StackNet
@@ -108,7 +108,7 @@ def test_frozen_connections_take_no_space(stack, tmp_path):
 def test_the_file_of_a_forest_is_what_it_was(stack, model_file, contents):
     """A network's file is the forest's, and its own weights beside it; the forest's holds nothing new."""
     forest = Contents.of(model_file)
-    assert forest.version == 2
+    assert forest.version == VERSION
     assert set(forest.model) == {
         "kind",
         "features",

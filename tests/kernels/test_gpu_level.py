@@ -31,6 +31,7 @@ from helpers.net_cases import (
 INTERPRETED = (
     "one pixel", "one row", "less than a block", "leaves alone", "some trees are a leaf", "unused probes",
     "every third pixel", "stretched lattice", "first level, every third pixel", "first level, stretched",
+    "three slices", "slices, every third pixel", "first level of one column",
 )  # fmt: skip
 SMALL = {"size": (5, 37), "n_trees": 2, "max_depth": 5}
 # It is given every kind of split in some cases, nearly all with soft splits, and the rest when there is time.

@@ -60,20 +60,20 @@ def brute_force(level, split, activation, alpha):
     tree_of_leaf = np.searchsorted(forest.root, np.flatnonzero(~forest.is_split), side="right") - 1
     context = {"stretch": level.source.stretch, "outside": level.source.outside}
 
-    def z(node, row, column):  # the paper's z_H1(n), its weights in place of the forest's
+    def z(node, place):  # the paper's z_H1(n), its weights in place of the forest's
         total = bias[number[node]]
         for j in range(weight.shape[1]):
             one = replace(forest, **{n: getattr(forest, n)[:, j : j + 1] for n in ("channel", "offset", "radius")})
             one = replace(one, weight=(forest.weight[:, j : j + 1] != 0).astype(np.float32))
-            total += weight[number[node], j] * plain.split_value(one, node, channels, row, column, **context)
+            total += weight[number[node], j] * plain.split_value(one, node, channels, place, **context)
         return total
 
     scores = []
-    for row, column in np.ndindex(*level.grid.size):
+    for place in np.ndindex(*level.grid.size):
         leaves = np.zeros(forest.n_leaves)
         for leaf in range(forest.n_leaves):
             steps = range(paths.start[leaf], paths.start[leaf + 1])
-            inputs = [(z(int(paths.node[s]), row, column), int(paths.sign[s])) for s in steps]
+            inputs = [(z(int(paths.node[s]), place), int(paths.sign[s])) for s in steps]
             if split == "hard":
                 leaves[leaf] = all((x >= 0) == (sign > 0) for x, sign in inputs)
             elif split == "tanh":
@@ -97,6 +97,7 @@ def brute_force(level, split, activation, alpha):
     [
         {"size": (1, 1)},
         {"size": (3, 4), "n_probes": 2, "unused": True},
+        {"size": (3, 2, 2), "reach_z": 3, "n_probes": 2},
         {"size": (4, 3), "stretched": True, "n_probes": 2, "unused": True},
         {"size": (2, 2), "n_trees": 6, "leaf_chance": 0.6},
     ],
@@ -148,6 +149,20 @@ def test_kernels_agree_with_the_definition(case, split, activation):
         assert_agrees("numba", level.with_features, split, activation)
 
 
+@pytest.mark.parametrize("tolerance", [0.0, 1e-3])
+@pytest.mark.parametrize(("split", "activation"), KINDS)
+@pytest.mark.parametrize("case", [{}, {"n_probes": 2, "radii": (0, 2)}, {"step": 3, "corner": (1, 2)}])
+def test_without_offsets_in_z_a_volume_is_its_slices_one_by_one(case, split, activation, tolerance):
+    level = level_case(size=(3, 9, 17), sharpness=8.0, **case)
+    whole = level_scores("numba", level, split, activation, 1.0, tolerance).reshape(3, 3, -1)
+    for z in range(3):
+        source, grid = level.source, replace(level.grid, depth=1)
+        image = replace(source, features=source.features[:, z : z + 1], before=source.before[:, z : z + 1], known=grid)
+        one = replace(level, source=image).on(grid)
+        found = level_scores("numba", one, split, activation, 1.0, tolerance)
+        np.testing.assert_array_equal(found, whole[:, z])
+
+
 def test_only_what_trains_has_a_gradient():
     assert_only_what_trains_has_a_gradient("numba", level_case(size=(9, 17)))
 
@@ -165,7 +180,10 @@ def test_hard_splits_have_no_gradient_for_features_and_say_so(backend, stretched
 
 
 @pytest.mark.parametrize(("split", "activation"), SMOOTH)
-@pytest.mark.parametrize("case", ["windows", "every third pixel", "stretched lattice", "first level", "far outside"])
+@pytest.mark.parametrize(
+    "case",
+    ["windows", "every third pixel", "stretched lattice", "first level", "far outside", "slices, every third pixel"],
+)
 def test_gradients_reach_the_features_themselves(case, split, activation):
     """Through `lay_out`, against the definition in float64; the plans of both ways are kept with one wiring."""
     level = level_case(seed=5, **CASES[case])
@@ -220,7 +238,7 @@ def test_leaf_input_is_alpha_at_the_true_leaf_and_at_most_minus_alpha_elsewhere(
     true = np.zeros(activations.shape, bool)
     for s, (row, column) in enumerate(np.ndindex(5, 6)):
         for tree in range(4):
-            true[plain.leaf_of(level.forest, tree, level.channels, row, column), s] = True
+            true[plain.leaf_of(level.forest, tree, level.channels, (0, row, column)), s] = True
     assert true.sum() == 4 * 30
     np.testing.assert_allclose(activations[true], 1 / (1 + np.exp(-alpha)), atol=4 * EPS)
     assert activations[~true].max() <= 1 / (1 + np.exp(alpha)) + 4 * EPS
@@ -247,7 +265,7 @@ def test_sharp_networks_choose_the_forests_leaf(backend, split, activation):
     activations = leaf_activations(backend, level, split, activation, 1.0 if split == "soft" else 30.0)
     for s, (row, column) in enumerate(np.ndindex(5, 6)):
         for tree in range(level.wiring.n_trees):
-            leaf = plain.leaf_of(level.forest, tree, level.channels, row, column)
+            leaf = plain.leaf_of(level.forest, tree, level.channels, (0, row, column))
             np.testing.assert_allclose(activations[leaf, s], 1, atol=1e-6)
     np.testing.assert_allclose(activations.sum(axis=0), level.wiring.n_trees, atol=1e-5)
 

@@ -87,9 +87,9 @@ def test_a_pixel_does_not_depend_on_its_neighbours_in_the_block(split, activatio
 
 
 @pytest.mark.parametrize(("split", "activation"), KINDS)
-@pytest.mark.parametrize("stretched", [False, True])
-def test_threads_change_neither_values_nor_gradients(split, activation, stretched):
-    level = level_case(size=(75, 20), n_probes=2, stretched=stretched)
+@pytest.mark.parametrize("case", [{}, {"stretched": True}, {"size": (3, 20, 20), "reach_z": 1}])
+def test_threads_change_neither_values_nor_gradients(split, activation, case):
+    level = level_case(**{"size": (75, 20), "n_probes": 2, **case})
     slope = slope_of(level)
     with threads.threads(1):
         one, one_gradients = gradients("numba", level, split, activation, slope)

@@ -60,13 +60,15 @@ def test_neurons_know_their_nodes_and_trees(shape):
 
 
 def test_fixed_places_move_with_the_pixel():
-    reads = fixed_reads((2, 3), np.array([[5], [UNUSED], [40]]), stride=10, carried=0)
+    reads = fixed_reads((2, 2, 3), np.array([[5], [UNUSED], [40]]), stride=10, slice_stride=100, carried=0)
     assert not reads.is_stretched
-    index = places(reads, 0, 6)
-    assert index.shape == (3, 1, 6)
-    np.testing.assert_array_equal(index[0, 0], [5, 6, 7, 15, 16, 17])
+    assert reads.n_pixels == 12
+    index = places(reads, 0, 12)
+    assert index.shape == (3, 1, 12)
+    np.testing.assert_array_equal(index[0, 0], [5, 6, 7, 15, 16, 17, 105, 106, 107, 115, 116, 117])
     np.testing.assert_array_equal(index[1, 0], 0)
     np.testing.assert_array_equal(places(reads, 2, 5), index[..., 2:5])
+    np.testing.assert_array_equal(index[0, 0, 6:], index[0, 0, :6] + reads.slice_start(1))
 
 
 @pytest.mark.parametrize("step", [1, 2, 3])
@@ -83,8 +85,8 @@ def test_stretched_places_are_the_nearest_points(step, corner):
     stretch = rng.uniform(0.2, 2.0, len(rows)).astype(np.float32)
     start = height * width + 1
     reads = Reads(
-        known.size, place, 0, start, offset, rows, columns, stretch,
-        np.array([[0, height, width, 0, 0, 1], [start, *known.size, *corner, step]]), (height, width),
+        known.size, place, 0, 0, start, offset, rows, columns, stretch,
+        np.array([[0, height, width, 0, 0, 1], [start, *known.size[1:], *corner, step]]), (height, width),
     )  # fmt: skip
     index = places(reads, 0, len(rows))
     assert index[3, 1].max() == 0
@@ -111,21 +113,22 @@ def nearest(grid, row, column):
     return min(max(i, 0), grid.height - 1), min(max(k, 0), grid.width - 1)
 
 
-def expected_reading(level, n, j, row, column):
+def expected_reading(level, n, j, z, row, column):
     """What probe j of split n sees from a pixel of the image: the plain definition, channel by channel."""
     node, source = level.wiring.node_split[n], level.source
     channel, radius = level.forest.channel[node, j], int(level.forest.radius[node, j])
     stretch = np.float32(1) if source.stretch is None else source.stretch[row, column]
     outside = None if source.outside is None else float(source.outside[channel])
-    down, right = (int(np.floor(o * stretch + np.float32(0.5))) for o in level.forest.offset[node, j])
+    z += int(level.forest.offset[node, j, 0])
+    down, right = (int(np.floor(o * stretch + np.float32(0.5))) for o in level.forest.offset[node, j, 1:])
     if channel < N_FEATURES:
-        return plain.box_mean(source.features[channel].numpy(), row + down, column + right, radius, outside)
-    height, width = source.extent
+        return plain.box_mean(source.features[channel].numpy(), (z, row + down, column + right), radius, outside)
+    _, height, width = source.extent
     if outside is not None and not (0 <= row + down < height and 0 <= column + right < width):
         return outside
     i, k = nearest(source.known, row + down, column + right)
     plane = source.before[channel - N_FEATURES].numpy()
-    return plain.box_mean(plane, i, k, radius // level.grid.step, outside)
+    return plain.box_mean(plane, (z - source.known.front, i, k), radius // level.grid.step, outside)
 
 
 LAYOUTS = {
@@ -139,12 +142,16 @@ LAYOUTS = {
     "one row": {"size": (1, 17), "radii": (0, 1)},
     "stretched": {"stretched": True, "radii": (0, 1, 3)},
     "stretched lattice": {"stretched": True, "step": 3, "corner": (1, 2), "size": (5, 4), "radii": (0, 3), "reach": 9},
+    "slices": {"size": (4, 3, 5), "reach_z": 2, "radii": (0, 1)},
+    "slices far outside": {"size": (3, 3, 5), "reach_z": 9},
+    "every second pixel of slices": {"size": (3, 4, 3), "step": 2, "corner": (1, 0), "radii": (0, 2), "reach_z": 1},
 }
 
 
 def assert_reads_are_plain(level):
-    index = places(level.reads, 0, level.grid.height * level.grid.width)
-    pixels = [(row, column) for row in level.grid.rows for column in level.grid.columns]
+    grid, index = level.grid, places(level.reads, 0, level.reads.n_pixels)
+    slices = range(grid.front, grid.front + grid.depth)
+    pixels = [(z, row, column) for z in slices for row in grid.rows for column in grid.columns]
     used = level.forest.weight[level.wiring.node_split] != 0
     np.testing.assert_array_equal(level.reads.place != UNUSED, used)
     for n, j in np.argwhere(used):
@@ -168,6 +175,12 @@ def test_stretched_probes_without_a_constant_read_the_edge():
 def test_a_region_reads_what_the_whole_reads(stretched):
     level = level_case(size=(12, 15), n_trees=2, radii=(0, 1, 3), stretched=stretched)
     for region in (Region(0, 12, 0, 15), Region(3, 9, 14, 15), Region(0, 1, 0, 1), Region(5, 12, 2, 13)):
+        assert_reads_are_plain(level.on(region_grid(region)))
+
+
+def test_a_region_of_a_volume_reads_what_the_whole_reads():
+    level = level_case(size=(6, 5, 4), n_trees=2, radii=(0, 1), reach_z=2)
+    for region in (Region(0, 5, 0, 4, 2, 4), Region(1, 2, 3, 4, 5, 6), Region(0, 3, 0, 4, 0, 1)):
         assert_reads_are_plain(level.on(region_grid(region)))
 
 
@@ -206,6 +219,8 @@ def test_boxes_with_a_gradient_are_the_same_boxes(outside):
 
 LATTICES = [
     {"size": (5, 6)},
+    {"size": (4, 3, 5), "reach_z": 2},
+    {"size": (3, 2, 3), "step": 2, "corner": (0, 1), "reach_z": 4},
     {"size": (4, 5), "step": 2, "corner": (1, 0)},
     {"size": (3, 7), "step": 3, "corner": (2, 1)},
     {"size": (1, 1), "step": 5, "corner": (3, 4)},
@@ -266,7 +281,7 @@ def test_gradients_go_back_to_where_values_were_read(shape):
 def test_places_are_kept_apart_where_grids_differ():
     """One forest, read in turn at another step, on another grid, in a smaller image, and with more features."""
     level = level_case(size=(5, 5), reach=9)
-    channels = torch.arange(4 * 24 * 24, dtype=torch.float32).reshape(4, 24, 24)
+    channels = torch.arange(4 * 24 * 24, dtype=torch.float32).reshape(4, 1, 24, 24)
     large, small = (24, 24), (7, 7)
     cases = [
         (large, N_FEATURES, Grid(0, 0, 5, 5)),
@@ -276,7 +291,10 @@ def test_places_are_kept_apart_where_grids_differ():
         (large, N_FEATURES + 1, Grid(0, 0, 5, 5)),
     ]
     for (height, width), n_features, grid in cases:
-        features, before = channels[:n_features, :height, :width], channels[n_features:, : grid.height, : grid.width]
+        features, before = (
+            channels[:n_features, :, :height, :width],
+            channels[n_features:, :, : grid.height, : grid.width],
+        )
         source = Source(features, before, grid)
         values, reads = lay_out(level.forest, level.wiring, source, grid)
         expected, afresh = lay_out(level.forest, wiring_of(level.forest), source, grid)
@@ -320,7 +338,7 @@ def test_stretched_grids_share_what_is_the_same_for_all_of_them():
 
 def test_lattices_of_one_size_share_their_places_wherever_they_begin():
     level = level_case(size=(4, 5), step=3, corner=(2, 2))
-    grid = Grid(1, 0, *level.grid.size, level.grid.step)
+    grid = replace(level.grid, top=1, left=0)
     source = replace(level.source, known=grid)
     values, reads = lay_out(level.forest, level.wiring, source, grid)
     assert reads is level.reads
@@ -332,7 +350,9 @@ def test_lattices_of_one_size_share_their_places_wherever_they_begin():
 @pytest.mark.parametrize("outside", [None, np.zeros(4, np.float32)])
 def test_leaves_alone_read_nothing(outside):
     forest = random_forest(np.random.default_rng(0), max_depth=0)
-    values, reads = lay_out(forest, wiring_of(forest), Source(torch.zeros(2, 3, 4), outside=outside), Grid(0, 0, 3, 4))
+    values, reads = lay_out(
+        forest, wiring_of(forest), Source(torch.zeros(2, 1, 3, 4), outside=outside), Grid(0, 0, 3, 4)
+    )
     assert values.shape == (1,)
     assert places(reads, 0, 12).shape == (0, 1, 12)
 
@@ -340,7 +360,7 @@ def test_leaves_alone_read_nothing(outside):
 def test_grids():
     image = np.arange(7 * 9).reshape(7, 9)
     grid = lattice(7, 9, 3, 1, 2)
-    assert grid.size == (2, 3)
+    assert grid.size == (1, 2, 3)
     np.testing.assert_array_equal(grid.of(image), image[np.ix_(grid.rows, grid.columns)])
     np.testing.assert_array_equal(lattice(7, 9, 2).of(image), image[::2, ::2])
     np.testing.assert_array_equal(region_grid(Region(2, 5, 1, 9)).of(image), image[2:5, 1:9])

@@ -118,7 +118,7 @@ def assert_thresholds_are_met(weight, bias, values):
     with np.errstate(over="ignore"):
         goes_right = weight[:, None] * values + bias[:, None] >= 0
     assert (forest.left_child != LEAF).sum() == len(weight)
-    leaves = reached_leaves(forest, whole_input(values[None, None]))[:, 0]
+    leaves = reached_leaves(forest, whole_input(values[None, None]))[:, 0, 0]
     np.testing.assert_array_equal(leaves, 2 * np.arange(len(weight))[:, None] + goes_right)
 
 

@@ -25,7 +25,7 @@ from helpers.refusals import assert_one_sentence, assert_refused
 def reached(stack, image, level):
     """(T,H,W) leaves of all pixels."""
     channels, stretch, outside = read_by(stack, image, level)
-    return reached_leaves(stack.levels[level], whole_input(channels, stretch, outside))
+    return reached_leaves(stack.levels[level], whole_input(channels, stretch, outside))[:, 0]
 
 
 def means(leaves, scores, votes):
@@ -47,7 +47,7 @@ def test_of_one_level_the_means_are_over_the_lattice_of_what_the_whole_network_s
             grid = lattice(*image.shape[1:], 1)
             whole = list(net.level(0).tree_scores(net.source(image), grid))[tree]
             leaves.append(reached(first, image, 0)[tree, ::3, ::3].ravel())
-            scores.append(whole.numpy()[:, ::3, ::3].reshape(len(whole), -1))
+            scores.append(whole.numpy()[..., ::3, ::3].reshape(len(whole), -1))
         expected = means(np.concatenate(leaves), np.concatenate(scores, axis=1), expected)
     np.testing.assert_allclose(found.levels[0].votes, expected, rtol=0, atol=2e-6)
     every = to_forest(net, images, "leaf_mean", progress=silent)

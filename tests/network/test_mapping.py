@@ -151,7 +151,7 @@ def test_inner_outputs_are_normalised_votes():
     stack = random_stack(2, n_levels=2)
     first = to_convnet(stack, "hard").level(0)
     grid = Grid(0, 0, *SIZE)
-    scores = first(Source(torch.from_numpy(image)), grid).detach().numpy()
+    scores = first(Source(torch.from_numpy(image[:, None])), grid).detach().numpy()[:, 0]
     np.testing.assert_allclose(to_convnet(stack, "hard").level_outputs(image)[0], normalise(scores), atol=1e-6)
     np.testing.assert_allclose(scores / scores.sum(axis=0), stack.level_outputs(image)[0], atol=1e-6)
 
@@ -250,9 +250,9 @@ def test_trainable_connections_start_as_the_tree(split, activation, connections)
 @pytest.mark.parametrize("split", SPLITS)
 def test_features_are_read_again_at_every_level(split):
     stack = random_stack(4, n_levels=3)
-    net, image = to_convnet(stack, split), torch.from_numpy(whole_numbers(4))
+    net, image = to_convnet(stack, split), torch.from_numpy(whole_numbers(4)[:, None])
     grid = Grid(0, 0, *SIZE)
-    before = torch.rand((3, *SIZE), generator=torch.Generator().manual_seed(0))
+    before = torch.rand((3, *grid.size), generator=torch.Generator().manual_seed(0))
     for number in (1, 2):
         seen = net.level(number)(Source(image, before, grid), grid)
         unseen = net.level(number)(Source(torch.zeros_like(image), before, grid), grid)
@@ -266,7 +266,7 @@ def test_gradients_flow_from_the_last_level_to_the_first():
     net = to_convnet(stack, "soft", Sharpness(3.0, 1.0, 0.5))
     sums = []
     channels, *_ = read_by(stack, whole_numbers(6), 0)
-    outputs = net(Source(torch.from_numpy(channels)), [Grid(0, 0, *SIZE)] * 3, sums)
+    outputs = net(Source(torch.from_numpy(channels[:, None])), [Grid(0, 0, *SIZE)] * 3, sums)
     for total in sums:
         np.testing.assert_allclose(total.detach(), 3, atol=1e-5)
     outputs[-1][0].sum().backward()

@@ -86,7 +86,7 @@ def test_softmax_preserves_the_most_likely_class(split):
     net = to_convnet(stack, split)
     assert net.output == "softmax"
     with torch.no_grad():
-        scores = scores_of(net, image)[-1].numpy()
+        scores = scores_of(net, image)[-1].numpy()[:, 0]
     proba = net.predict_proba(image)
     exact = np.exp(scores.astype(np.float64))
     np.testing.assert_allclose(proba, exact / exact.sum(axis=0), atol=1e-6)
@@ -102,7 +102,7 @@ def test_soft_networks_predict_by_walking_what_their_levels_compute(size, monkey
     for ours, soft in zip(walked, to_forest(net, method="soft").level_outputs(image), strict=True):
         np.testing.assert_array_equal(ours, soft)
     with torch.no_grad():
-        scores = scores_of(net, image)[-1]
+        scores = scores_of(net, image)[-1][:, 0]
     np.testing.assert_allclose(walked[-1], torch.softmax(scores, 0), atol=2e-6)
     monkeypatch.setattr(stacknet, "is_walked", lambda level: False)
     for ours, plain in zip(walked, net.level_outputs(image), strict=True):

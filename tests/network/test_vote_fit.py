@@ -113,7 +113,7 @@ def test_only_the_last_level_is_fitted(grown):
     for mine, theirs in zip(fitted.levels[:-1], mean.levels[:-1], strict=True):
         np.testing.assert_array_equal(mine.votes, theirs.votes)
     planes = to_planes(image, "image", net.features.layout)
-    level, size = stack.n_levels - 1, planes.shape[1:]
+    level, size = stack.n_levels - 1, (1, *planes.shape[1:])
     (part,) = mapback._Walk(net, mean, level).add(planes, 1, None)
     assert part.is_whole
     assert part.size == size

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hedgerow.forest.codes import encode
-from hedgerow.forest.level_input import LevelInput
+from hedgerow.forest.level_input import whole_input
 from hedgerow.forest.walk import run_forest
 from hedgerow.images.regions import Region
 from hedgerow.kernels.cpu import walk_codes
@@ -36,7 +36,7 @@ def test_walking_codes_says_what_walking_planes_says(n_classes, n_trees, n_sampl
     window = Region(16, 37, 32, 290)
     found = Walkable.of(forest).walked(squares_of(codes), window)
     planes = np.ascontiguousarray(codes.transpose(2, 0, 1))
-    proba = window.of(run_forest(forest.trees, LevelInput(planes, Region(0, 40, 0, 300))))
+    proba = window.of(run_forest(forest.trees, whole_input(planes))[:, 0])
     assert np.abs(found.proba - proba * 255).max() <= 0.5001
     two = np.sort(proba, axis=0)[-2:]
     clear = two[1] - two[0] > 1e-6

@@ -55,14 +55,17 @@ def test_stacks_give_the_labels_of_the_cpu(gpu, kind):
     np.testing.assert_array_equal(there(stack, gpu).predict(image), stack.predict(image))
 
 
+@pytest.mark.parametrize(
+    ("size", "region"), [((1, 11, 13), Region(1, 11, 2, 9)), ((4, 5, 6), Region(0, 5, 1, 6, 1, 4))]
+)
 @pytest.mark.parametrize("n_probes", [1, 3])
 @pytest.mark.parametrize("is_softmax", [False, True])
-def test_values_that_meet_thresholds_go_the_same_way(gpu, n_probes, is_softmax):
+def test_values_that_meet_thresholds_go_the_same_way(gpu, n_probes, is_softmax, size, region):
     rng = np.random.default_rng(3)
-    forest = random_forest(rng, n_probes=n_probes, radii=(0, 1), leaf_chance=0.3)
+    forest = random_forest(rng, n_probes=n_probes, radii=(0, 1), leaf_chance=0.3, reach_z=2)
     forest = replace(forest, threshold=np.round(forest.threshold * 4) / 4, weight=np.round(forest.weight * 2) / 2)
-    channels = (rng.integers(-4, 5, (4, 11, 13)) / 4).astype(np.float32)
-    given = LevelInput(channels, Region(1, 11, 2, 9))
+    channels = (rng.integers(-4, 5, (4, *size)) / 4).astype(np.float32)
+    given = LevelInput(channels, region)
     expected = run_forest(forest, given, is_softmax)
     found = gpu_forest.run_forest(forest, given, is_softmax, 0.0, gpu)
     np.testing.assert_array_equal(found, expected)

@@ -71,7 +71,7 @@ def test_the_papers_update_is_followed_step_by_step(stack, example):
     config = RefineConfig.zebrafish(n_steps=3, momentum_steps=2, stride=1, learning_rate=0.5, loss="cross_entropy")
     refined = refine(to_convnet(stack, "tanh"), [image], [label], config, progress=silent)
     net = to_convnet(stack, "tanh")
-    features = torch.from_numpy(net.features.compute(image[None].astype(np.float32)))
+    features = torch.from_numpy(net.features.compute(image[None].astype(np.float32))[:, None])
     target = torch.from_numpy(np.searchsorted(CLASSES, label).reshape(-1))
     velocity = [torch.zeros_like(p) for p in net.parameters()]
     for i in range(3):
@@ -97,7 +97,7 @@ def test_balanced_loss_and_dice_change_what_is_learned(net, example):
 
 def leaf_activations(net, image):
     """Mean over pixels of the sum of all leaf activations of all levels."""
-    features = torch.from_numpy(net.features.compute(image[None].astype(np.float32)))
+    features = torch.from_numpy(net.features.compute(image[None].astype(np.float32))[:, None])
     sums = []
     with torch.no_grad():
         net(Source(features), [Grid(0, 0, *image.shape)] * net.n_levels, sums)

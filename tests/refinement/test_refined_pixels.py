@@ -15,6 +15,7 @@ from hedgerow.errors import InputError
 from hedgerow.forest import samples
 from hedgerow.images import altering
 from hedgerow.images.labelled import LabelledImage, LabelledSet
+from hedgerow.images.regions import Region
 from hedgerow.network import levels
 from hedgerow.network.layout import Grid, Source, lattice
 from hedgerow.network.mapping import to_convnet
@@ -86,12 +87,12 @@ def test_labels_in_the_empty_border_only_are_refused(depth, crop):
 def outputs(net, image, last):
     """The last level's scores on a grid of the image, and the grids of all levels."""
     planes = image[None].astype(np.float32)
-    features = torch.from_numpy(net.features.compute(planes))
+    features = torch.from_numpy(net.features.compute(planes)[:, None])
     reach, outside = net.features.stretch(planes), net.features.outside(net.n_classes)
     source = Source(features, stretch=reach, outside=outside)
     grids = net.grids(source.extent, last)
     with torch.no_grad():
-        return net(source, grids)[-1].numpy(), grids
+        return net(source, grids)[-1].numpy()[:, 0], grids
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +129,7 @@ def test_a_grown_grid_is_the_same_lattice_within_the_image(step):
         if grid.rows[-1] > 12 or grid.columns[-1] > 17:
             continue
         for margin in (0, 1, 3, 100):
-            grown = grid.grown(margin, 13, 18)
+            grown = grid.grown(margin, Region(0, 13, 0, 18))
             for mine, its, size in ((grown.rows, grid.rows, 13), (grown.columns, grid.columns, 18)):
                 assert set(its) <= set(mine)
                 assert mine[0] >= 0
@@ -246,3 +247,12 @@ def test_images_of_different_sizes_train_together(net):
 def test_an_image_that_is_not_altered_trains_as_it_is(net, example, monkeypatch):
     monkeypatch.setattr(altering, "augmented_copy", lambda *_: pytest.fail("the image was resampled"))
     run(net, example, replace(SHORT, augment=UNALTERED))
+
+
+@pytest.mark.parametrize("margin", [(0, 3, 3), (2, 0, 0), (9, 1, 1)])
+def test_a_grid_of_a_volume_grows_by_slices_as_well(margin):
+    grid = Grid(4, 5, 2, 3, 2, front=3, depth=2)
+    grown = grid.grown(margin, Region(0, 13, 0, 18, 0, 7))
+    assert (grown.front, grown.front + grown.depth) == (max(3 - margin[0], 0), min(5 + margin[0], 7))
+    image = grid.grown((0, *margin[1:]), Region(0, 13, 0, 18, 3, 5))
+    assert (grown.rows.tolist(), grown.columns.tolist()) == (image.rows.tolist(), image.columns.tolist())

@@ -113,8 +113,8 @@ def test_large_maps_are_thinned():
 
 def small_forest():
     """A root that reads channel 0 at the pixel; its right child reads channel 1 at (-2, 4) and 2 at the pixel."""
-    offset = np.zeros((5, 2, 2), np.float32)
-    offset[2, 0] = (-2, 4)
+    offset = np.zeros((5, 2, 3), np.float32)
+    offset[2, 0] = (1, -2, 4)
     return Forest(
         root=np.array([0], np.int32),
         left_child=np.array([1, LEAF, 3, LEAF, LEAF], np.int32),

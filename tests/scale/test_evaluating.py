@@ -132,5 +132,5 @@ def test_parts_are_scored_by_workers(there, stack, monkeypatch):
     monkeypatch.setattr(cluster, "side_by_side", side_by_side)
     who = evaluating.tables_on(client, content_of(stack), "cpu")
     pair = pairs.large_pair(stack, "image.zarr", "labels/image.zarr")
-    tables = list(who(pair, Region(0, 150, 0, 190).cells(64)))
+    tables = list(who(pair, Region(0, 150, 0, 190).tiles(64)))
     np.testing.assert_array_equal(sum(tables), hr.evaluate(stack, image, truth).confusion)

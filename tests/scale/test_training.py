@@ -63,9 +63,9 @@ def write_set(folder, images, labels):
 def _small(monkeypatch):
     monkeypatch.setattr(training, "MUCH", 1000)
     monkeypatch.setattr(training, "WORTH", 10.0)
-    monkeypatch.setattr(protocol, "CELL", 64)
-    monkeypatch.setattr("hedgerow.features.at_places.CELL", 64)
-    monkeypatch.setattr(thinned, "LEAST_CELL", 32)
+    monkeypatch.setattr(protocol, "TILE", 64)
+    monkeypatch.setattr("hedgerow.features.at_places.TILE", 64)
+    monkeypatch.setattr(thinned, "LEAST_TILE", 32)
 
 
 @pytest.mark.parametrize("n_images", [2, 5])
@@ -102,13 +102,13 @@ def test_the_same_model_with_other_settings(tmp_path, changes):
 
 
 def test_statistics_of_many_squares_are_those_of_some(tmp_path, monkeypatch):
-    monkeypatch.setattr(protocol, "MOST_CELLS", 3)
+    monkeypatch.setattr(protocol, "MAX_TILES", 3)
     images, labels = scribbled(5, seed=4)
     expected = hr.fit_stack(images, labels, STROKES)
     found = jobs.train(jobs.TrainRequest(*write_set(tmp_path, images, labels), tmp_path / "a.hedge", config=STROKES))
     assert file_content(found.model) == file_content(expected)
-    assert sum(map(len, protocol.counted_cells([(90, 120)] * 5))) == 3
-    assert [len(some) for some in protocol.counted_cells([(64, 64), (65, 64)])] == [1, 2]
+    assert sum(map(len, protocol.sampled_tiles([(90, 120)] * 5))) == 3
+    assert [len(some) for some in protocol.sampled_tiles([(64, 64), (65, 64)])] == [1, 2]
 
 
 def test_own_channels(tmp_path):
@@ -162,7 +162,7 @@ def test_pictures_count_as_much_too(tmp_path, monkeypatch):
 def test_only_what_is_needed_is_read(tmp_path, monkeypatch):
     """Of an image much larger than what is painted, features are computed near the paint, and for the statistics."""
     images, labels = scribbled(1, shape=(500, 600))
-    monkeypatch.setattr(protocol, "MOST_CELLS", 2)
+    monkeypatch.setattr(protocol, "MAX_TILES", 2)
     computed = []
     bank = hr.fit_stack(images, labels, STROKES).features
     raw_in = type(bank).raw_in
@@ -217,7 +217,7 @@ def test_the_same_pixels_are_chosen(seed, kind):
     rng = np.random.default_rng(seed)
     target = np.where(rng.random((40, 50)) < 0.2, rng.integers(0, 3, (40, 50)), UNLABELLED_INDEX).astype(np.uint8)
     config = SamplingConfig(kind=kind, step=2 + seed % 2, fraction=0.5, at_least=15, per_class=11)
-    rows, columns = choose_pixels(target, config, np.random.default_rng((seed, 1)))
+    _, rows, columns = choose_pixels(target[None], config, np.random.default_rng((seed, 1)))
     painted = painted_of(target)
     found = thinned.chosen(painted, config, np.random.default_rng((seed, 1)))
     np.testing.assert_array_equal(painted.row[found], rows)

@@ -77,7 +77,7 @@ def test_leaf_means_are_those_of_the_training_samples(shells):
     level, mapped = model.network_.level(0), model.to_forest()
     planes = mapped.features.compute(table_channels(table))
     with torch.no_grad():
-        said = list(level.tree_scores(Source(torch.from_numpy(planes)), Grid(0, 0, 1, len(table))))
+        said = list(level.tree_scores(Source(torch.from_numpy(planes[:, None])), Grid(0, 0, 1, len(table))))
     expected = weights_back(level).votes.copy()
     for leaves, scores in zip(reached_leaves(weights_back(level), whole_input(planes)), said, strict=True):
         for leaf in np.unique(leaves):

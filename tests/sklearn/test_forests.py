@@ -50,7 +50,7 @@ def hostile_table(model, seed=1):
 
 def forest_proba(forest, table):
     """(S,C)"""
-    return run_forest(forest, whole_input(table_channels(table)))[:, 0].T
+    return run_forest(forest, whole_input(table_channels(table)))[:, 0, 0].T
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -245,6 +245,7 @@ def plain_forest(**changes) -> Forest:
     ("make", "words"),
     [
         (lambda: random_forest(np.random.default_rng(0), reach=3), ["other pixels", "ContextConfig"]),
+        (lambda: random_forest(np.random.default_rng(0), reach=0, reach_z=1), ["other pixels", "ContextConfig"]),
         (lambda: random_forest(np.random.default_rng(0), reach=0, radii=(2,)), ["other pixels"]),
         (lambda: random_forest(np.random.default_rng(0), reach=0, n_probes=2), ["sums"]),
         (lambda: replace(plain_forest(), weight=-plain_forest().weight), ["sums"]),
@@ -252,7 +253,7 @@ def plain_forest(**changes) -> Forest:
         (lambda: replace(plain_forest(), votes=-plain_forest().votes), ["negative"]),
         (lambda: replace(plain_forest(), sharpness=np.ones(plain_forest().n_nodes, np.float32)), ["soft", "to_forest"]),
     ],
-    ids=["offsets", "boxes", "probes", "weights", "sums", "negative", "soft"],
+    ids=["offsets", "slices", "boxes", "probes", "weights", "sums", "negative", "soft"],
 )
 def test_forests_that_scikit_learn_cannot_hold_are_refused(make, words):
     hr.to_sklearn(plain_forest())

@@ -23,10 +23,10 @@ from hedgerow.network.stacknet import StackNet
 from hedgerow.predict.devices import check_device
 from hedgerow.threads import map_threads
 
-CELL = 512
-"""Networks run on squares of this side with their surroundings, in a grid from the image's corner.
+TILE = 512
+"""Networks run on tiles of this side with their surroundings, in a grid from the image's corner.
 
-What surrounds a square is the same however an image is cut into tiles, so the prediction is the same to the last bit.
+What surrounds a tile is the same whatever region is asked for, so the prediction is the same to the last bit.
 """
 STACK = "stack"  # the member that is not convolutional
 
@@ -109,20 +109,24 @@ class DeepStack(Answers):
         return self.base.n_levels + 1
 
     def level_reach(self, level: int) -> int:
-        """How far, in pixels, this level reads its channels from a pixel; the last one, from its squares."""
+        """How far, in pixels, this level reads its channels from a pixel; the last one, from its tiles."""
         if level < self.base.n_levels:
             return self.base.level_reach(level)
         return max((net.network.reach for nets in self.nets.values() for net in nets), default=0)
 
-    def level_cell(self, level: int) -> int:
-        """The last level computes whole squares."""
-        return 1 if level < self.base.n_levels else CELL
+    def level_reach_z(self, level: int) -> int:
+        """How many slices away this level reads its channels; the last one takes slices one by one."""
+        return self.base.level_reach_z(level) if level < self.base.n_levels else 0
+
+    def level_tile(self, level: int) -> int:
+        """The last level computes whole tiles."""
+        return 1 if level < self.base.n_levels else TILE
 
     @property
     def receptive_field(self) -> int:
-        """How far, in pixels, the image can influence a prediction; of some networks, all of a square does."""
+        """How far, in pixels, the image can influence a prediction; of some networks, all of a tile does."""
         sees_all = any(net.network.sees_all for nets in self.nets.values() for net in nets)
-        return self.base.receptive_field + self.level_reach(self.base.n_levels) + (CELL if sees_all else 0)
+        return self.base.receptive_field + self.level_reach(self.base.n_levels) + (TILE if sees_all else 0)
 
     def moved(self, device: str) -> DeepStack:
         """A new copy that runs on another device."""
@@ -131,7 +135,7 @@ class DeepStack(Answers):
         return replace(self, base=self.base.to(device), nets=nets)
 
     def run_level(self, level: int, given: LevelInput) -> np.ndarray:
-        """(C,h,w) float32 output of one level in a region."""
+        """(C,Z,h,w) float32 output of one level in a region."""
         if level < self.base.n_levels:
             return self.base.run_level(level, self.features.without_image(given))
         found = self.joined(self.member_outputs(given))
@@ -143,43 +147,48 @@ class DeepStack(Answers):
         return found
 
     def joined(self, proba: Mapping[str, np.ndarray]) -> np.ndarray:
-        """(C,h,w) float32: what the members, each (C,h,w), say together."""
+        """(C,Z,h,w) float32: what the members, each (C,Z,h,w), say together."""
         total = np.zeros_like(proba[STACK])
         for name, weight in self.weights.items():
             total += np.float32(weight) * proba[name]
         return total
 
     def member_outputs(self, given: LevelInput) -> dict[str, np.ndarray]:
-        """By member, class probabilities (C,h,w) in a region of whole squares, from what the last level reads."""
+        """By member, class probabilities (C,Z,h,w) in a region of whole tiles, from what the last level reads."""
         n_features, n_inputs = self.base.features.n_features, self.base.features.n_inputs
         planes = np.stack(list(given.channels))
         features, image, before = np.split(planes, [n_features, n_features + n_inputs])
-        found = {STACK: given.region.of(before)}
-        squares = given.region.cells(CELL)
+        found = {STACK: given.region.of_volume(before)}
+        tiles = given.region.tiles((1, TILE, TILE))
         for name, nets in self.nets.items():
-            work = [(net, square) for square in squares for net in nets]
-            parts = map_threads(lambda one: _square(*one, image, features[slice(*one[0].features)], before), work)
-            result = np.zeros((self.n_classes, given.region.height, given.region.width), np.float32)
+            work = [(net, tile) for tile in tiles for net in nets]
+            parts = map_threads(lambda one: _slice_proba(*one, image, features[slice(*one[0].features)], before), work)
+            result = np.zeros((self.n_classes, *given.region.shape), np.float32)
             with OneThread():
-                for (_, square), part in zip(work, parts, strict=True):
-                    square.within(given.region).of(result)[...] += part / np.float32(len(nets))
+                for (_, tile), part in zip(work, parts, strict=True):
+                    tile.within(given.region).of_volume(result)[:, 0] += part / np.float32(len(nets))
             found[name] = result
         return found
 
 
-def in_squares(net: ConvNet, image: np.ndarray, features: np.ndarray | None, before: np.ndarray) -> np.ndarray:
+def proba_by_tile(net: ConvNet, image: np.ndarray, features: np.ndarray | None, before: np.ndarray) -> np.ndarray:
     """(C,H,W) class probabilities of an image, as the model computes them; what is given as in `ConvNet.read`."""
     height, width = image.shape[1:]
     found = np.zeros((len(before), height, width), np.float32)
-    for square in Region(0, height, 0, width).cells(CELL):
-        square.of(found)[...] = _square(net, square, image, features, before)
+    for tile in Region.whole((height, width)).tiles(TILE):
+        tile.of(found)[...] = _tile_proba(net, tile, image, features, before)
     return found
 
 
-def _square(
-    net: ConvNet, square: Region, image: np.ndarray, features: np.ndarray | None, before: np.ndarray
+def _slice_proba(net: ConvNet, tile: Region, image: np.ndarray, features: np.ndarray, before: np.ndarray) -> np.ndarray:
+    """`_tile_proba` of a tile in one slice of volumes (M,Z,H,W)."""
+    return _tile_proba(net, tile, image[:, tile.front], features[:, tile.front], before[:, tile.front])
+
+
+def _tile_proba(
+    net: ConvNet, tile: Region, image: np.ndarray, features: np.ndarray | None, before: np.ndarray
 ) -> np.ndarray:
-    """(C,h,w) class probabilities of a square of planes (M,H,W), by a network that sees its surroundings."""
-    seen = square.grown(net.network.reach, *image.shape[1:])
+    """(C,h,w) class probabilities of a tile of planes (M,H,W), by a network that sees its surroundings."""
+    seen = tile.grown(net.network.reach, Region.whole(image.shape[1:]))
     read = None if features is None else seen.of(features)
-    return square.within(seen).of(net.proba(seen.of(image), read, seen.of(before)))
+    return tile.within(seen).of(net.proba(seen.of(image), read, seen.of(before)))

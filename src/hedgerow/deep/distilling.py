@@ -56,9 +56,9 @@ def _said(deep: DeepStack, stack: ForestStack, images: Sequence[np.ndarray], rep
     for done, image in enumerate(images):
         report("fitting the forests to the whole model", done, len(images))
         planes = to_planes(image, f"image {done}", deep.base.features.layout)
-        whole = Region(0, planes.shape[1], 0, planes.shape[2])
+        whole = Region.whole(planes.shape[1:])
         given = level_input(stack, partial(run_level, stack), planes, whole, level)
         leaves = reached_leaves(stack.levels[level], given)
-        samples.add((whole.height, whole.width), whole, leaves, proba_of(deep, planes))
+        samples.add(whole.shape, whole, leaves, proba_of(deep, planes))
     report("fitting the forests to the whole model", len(images), len(images))
     return samples

@@ -13,7 +13,7 @@ from hedgerow.config import ConvConfig, DeepConfig
 from hedgerow.deep.batches import Sheet
 from hedgerow.deep.choosing import for_sizes
 from hedgerow.deep.convnet import ConvNet, fit_scale
-from hedgerow.deep.deepstack import in_squares
+from hedgerow.deep.deepstack import proba_by_tile
 from hedgerow.deep.folds import Folds
 from hedgerow.deep.kept import Work
 from hedgerow.deep.pretrained import PretrainedUNet
@@ -174,7 +174,7 @@ class MemberNets:
 
     def _proba(self, net: ConvNet, i: int) -> np.ndarray:
         """(C,H,W) what a network says of an image."""
-        return in_squares(net, self.labelled.images[i].planes, self.features[i], self.before[i])
+        return proba_by_tile(net, self.labelled.images[i].planes, self.features[i], self.before[i])
 
     def _begun(self, task: Task) -> tuple[ConvNet, list[Sheet], ConvConfig]:
         """A network that has learned nothing yet, what it will learn from, and how."""

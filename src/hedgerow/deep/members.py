@@ -79,6 +79,5 @@ def levels_and_members(
         outputs.append(model.run_level(level, plan.read(level, outputs[-1] if outputs else None)))
     said = model.member_outputs(plan.read(model.base.n_levels, outputs[-1]))
     outputs.append(model.joined(said))
-    here = region.within(plan.computed[-1])
-    levels = [region.within(where).of(output) for where, output in zip(plan.computed, outputs, strict=True)]
-    return levels, {name: here.of(proba) for name, proba in said.items()}
+    levels = [plan.output(level, output) for level, output in enumerate(outputs)]
+    return levels, {name: plan.output(model.base.n_levels, proba) for name, proba in said.items()}

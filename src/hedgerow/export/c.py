@@ -18,7 +18,7 @@ import numpy as np
 from hedgerow.errors import InputError
 from hedgerow.export.c_features import PARTS, Part
 from hedgerow.export.c_tables import Tables, add_forests, initialiser, real
-from hedgerow.export.kinds import Exported, entry_of, is_stretched, parts_of
+from hedgerow.export.kinds import Exported, entry_of, is_stretched, parts_of, refuse_volumes
 from hedgerow.files import PathLike, atomic_path
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.kernels.definition.outputs import CANCELLED, SMALLEST_SUM
@@ -61,6 +61,7 @@ def export_c(model: AnyModel, path: PathLike, name: str = "hedgerow_model", filt
             f"cannot write {str(source)!r}: expected a file name of letters, digits, spaces and _.+- that ends in .c."
         )
     model.validate()
+    refuse_volumes(model)
     part = entry_of(model.features, PARTS, "C") if filters else None
     tables, words = Tables(), _words(model, name)
     if part is not None:

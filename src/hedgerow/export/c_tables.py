@@ -107,7 +107,7 @@ def add_forests(tables: Tables, model: ForestStack) -> None:
     tables.add("feature_scale", np.float32(1) / model.features.std)
     levels = [_numbered(forest) for forest in model.levels]
     outside = model.features.outside(model.n_classes)
-    farthest = max(int(np.abs(forest.offset).max()) + 1 for forest in model.levels)
+    farthest = max(int(np.abs(forest.offset[..., 1:]).max()) + 1 for forest in model.levels)
     radii = sorted({0, *(int(radius) for level in levels for radius in level.planes[:, 1])})
     most_planes = max(1, *(len(level.planes) for level in levels))
     tables.types = {
@@ -178,7 +178,7 @@ def _split_records(tables: Tables, level: _Numbered) -> np.ndarray:
     has = slice(level.used.shape[1])
     if weighted:
         records["probe"]["weight"][:, has] = forest.weight[forest.is_split]
-    offset = forest.offset[forest.is_split]
+    offset = forest.offset[forest.is_split][..., 1:]
     offset = offset if types["offset"].kind == "f" else np.floor(offset + np.float32(0.5))
     records["probe"]["offset"][:, has] = np.where(level.used[..., None], offset, 0)
     records["probe"]["plane"][:, has] = level.plane

@@ -67,3 +67,12 @@ def is_stretched(features: FeatureSet) -> bool:
             "exported; run the model in Python."
         )
     return is_stretched
+
+
+def refuse_volumes(stack: ForestStack) -> None:
+    """Raise InputError for a stack whose splits look at other slices: what is exported knows images only."""
+    if any(forest.reach_z for forest in stack.levels):
+        raise InputError(
+            "exported models are for images, and splits of this one look at neighbouring slices of a volume; run it in "
+            "Python, or train with context.window_z = 1."
+        )

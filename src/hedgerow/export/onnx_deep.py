@@ -1,8 +1,8 @@
 """The convolutional level of a deep stack as ONNX nodes, its weights among them; `deep.deepstack` is the definition.
 
-Networks run on the whole image at once, not on squares. What surrounds a square there is as wide as a network sees, and
-squares begin where coarse pixels do, so that both agree up to rounding; but for networks that see all of what they are
-given (`UNet.sees_all`), which for images of several squares is another thing.
+Networks run on the whole image at once, not on tiles. What surrounds a tile there is as wide as a network sees, and
+tiles begin where coarse pixels do, so that both agree up to rounding; but for networks that see all of what they are
+given (`UNet.sees_all`), which for images of several tiles is another thing.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from hedgerow.deep.convnet import ConvNet, InputScale
-from hedgerow.deep.deepstack import CELL, STACK, DeepStack
+from hedgerow.deep.deepstack import STACK, TILE, DeepStack
 from hedgerow.deep.pretrained import PICTURE, PretrainedUNet
 from hedgerow.deep.unet import ImageNorm, UNet
 from hedgerow.encoders.onnx_network import LARGEST
@@ -43,9 +43,9 @@ def about_deep(model: DeepStack) -> dict[str, str]:
     networks = [net.network for nets in model.nets.values() for net in nets]
     stride = max((network.stride for network in networks), default=1)
     sees_all = any(network.sees_all for network in networks)
-    agrees = f"is the same only for images of up to {CELL} pixels a side" if sees_all else "agrees up to rounding"
+    agrees = f"is the same only for images of up to {TILE} pixels a side" if sees_all else "agrees up to rounding"
     return {
-        "convolutional_level": f"it runs on the whole image at once, where Hedgerow takes squares of {CELL} pixels "
+        "convolutional_level": f"it runs on the whole image at once, where Hedgerow takes squares of {TILE} pixels "
         f"with their surroundings, which {agrees}; parts of an image that are run on their own must begin "
         f"at multiples of {stride} pixels"
     }

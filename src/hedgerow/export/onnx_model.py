@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hedgerow.errors import ConfigError
-from hedgerow.export.kinds import Exported, is_stretched, parts_of
+from hedgerow.export.kinds import Exported, is_stretched, parts_of, refuse_volumes
 from hedgerow.extras import require
 from hedgerow.files import PathLike, atomic_path
 from hedgerow.forest.arrays import Forest, ForestStack
@@ -62,6 +62,7 @@ def build(model: AnyModel, filters: bool) -> onnx.ModelProto:
     from hedgerow.export.onnx_graph import INT, REAL, Graph
 
     graph, (base, deep) = Graph(), parts_of(model)
+    refuse_volumes(base if isinstance(base, ForestStack) else base.stack)
     inputs, scene = _scene(graph, base, filters, has_image=filters or deep is not None)
     proba = _stack_proba(graph, scene, base)
     about = {"classes": json.dumps(list(model.classes)), "receptive_field": str(model.receptive_field)}

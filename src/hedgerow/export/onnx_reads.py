@@ -37,7 +37,7 @@ def reads_of(graph: Graph, scene: Scene, channels: str, forest: Forest, nodes: n
     wanted, plane_of_used = np.unique(keys, axis=0, return_inverse=True) if used.any() else (np.zeros((1, 3), int), 0)
     plane = np.zeros(used.shape, np.int64)  # a probe that is not used reads something, and counts for nothing
     plane[used] = np.ravel(plane_of_used)
-    offset = np.where(used[..., None], forest.offset[nodes].transpose(1, 0, 2), 0)
+    offset = np.where(used[..., None], forest.offset[nodes, :, 1:].transpose(1, 0, 2), 0)
     planes = []
     for r, kind in np.unique(wanted[:, :2], axis=0).tolist():
         alike = wanted[(wanted[:, :2] == (r, kind)).all(axis=1), 2]

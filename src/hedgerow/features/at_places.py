@@ -6,7 +6,7 @@ import numpy as np
 
 from hedgerow.config import StackConfig
 from hedgerow.features.kept import KeptFeatures
-from hedgerow.features.protocol import CELL, FeatureSet, Statistics, counted_cells
+from hedgerow.features.protocol import TILE, FeatureSet, Statistics, sampled_tiles
 from hedgerow.features.registry import begun_features
 from hedgerow.images.regions import Region
 
@@ -23,14 +23,14 @@ def fit_features_at(
     images: anything with a shape of which parts can be read; each is asked for once or twice, and let go
     """
     features = begun_features(images, config)
-    cells = counted_cells([(image.shape[1], image.shape[2]) for image in images])
+    tiles = sampled_tiles([(image.shape[1], image.shape[2]) for image in images])
     kept, statistics = KeptFeatures(), Statistics()
-    for image, some, (rows, columns) in zip(images, cells, places, strict=True):
+    for image, some, (rows, columns) in zip(images, tiles, places, strict=True):
         found = np.empty((features.n_features, 1, len(rows)), np.float32)
-        for cell, mine in _by_cell((image.shape[1], image.shape[2]), rows, columns, set(some)):
-            region = cell if cell in some else _box(rows[mine], columns[mine])
+        for tile, mine in _by_tile((image.shape[1], image.shape[2]), rows, columns, set(some)):
+            region = tile if tile in some else _box(rows[mine], columns[mine])
             raw = np.ascontiguousarray(features.raw_in(image, region), np.float32)
-            if cell in some:
+            if tile in some:
                 statistics.add(features.counted(raw))
             found[:, 0, mine] = raw[:, rows[mine] - region.top, columns[mine] - region.left]
         kept.append(found)
@@ -39,18 +39,18 @@ def fit_features_at(
     return features, kept
 
 
-def _by_cell(
+def _by_tile(
     size: tuple[int, int], rows: np.ndarray, columns: np.ndarray, counted: set[Region]
 ) -> Iterator[tuple[Region, np.ndarray]]:
-    """The squares of an image that hold places or are counted, row after row, each with the numbers of its places."""
-    n_across = -(-size[1] // CELL)
-    key = (rows // CELL).astype(np.int64) * n_across + columns // CELL
+    """The tiles of an image that hold places or are counted, row after row, each with the numbers of its places."""
+    n_across = -(-size[1] // TILE)
+    key = (rows // TILE).astype(np.int64) * n_across + columns // TILE
     order = np.argsort(key, kind="stable")
-    cells = Region(0, size[0], 0, size[1]).cells(CELL)
-    own = {(cell.top // CELL) * n_across + cell.left // CELL for cell in counted}
+    tiles = Region.whole(size).tiles(TILE)
+    own = {(tile.top // TILE) * n_across + tile.left // TILE for tile in counted}
     for k in sorted(own.union(np.unique(key).tolist())):
         first, last = np.searchsorted(key, (k, k + 1), sorter=order)
-        yield cells[k], order[first:last]
+        yield tiles[k], order[first:last]
 
 
 def _box(rows: np.ndarray, columns: np.ndarray) -> Region:

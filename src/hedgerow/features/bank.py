@@ -118,12 +118,12 @@ class Bank(FeatureSet):
         return int(cut * sigma + 0.5) + int(cut * (ratio * sigma) + 0.5)
 
     def raw(self, image: np.ndarray) -> np.ndarray:
-        return self.raw_in(image, Region(0, image.shape[1], 0, image.shape[2]))
+        return self.raw_in(image, Region.whole(image.shape[1:]))
 
     def raw_in(self, image: np.ndarray, region: Region) -> np.ndarray:
         """Channels and scales are divided among threads; each scale is computed no farther around than it looks."""
-        size = image.shape[1:]
-        seen = region.grown(self.halo, *size)
+        whole = Region.whole(image.shape[1:])
+        seen = region.grown(self.halo, whole)
         # Centring first keeps precision where a 16-bit image has a large offset and little contrast.
         centred = (seen.of(image) - self.input_mean[:, None, None]) / self.input_std[:, None, None]
         per_input = _per_input(self.sigmas)
@@ -134,7 +134,7 @@ class Bank(FeatureSet):
             c, s = job
             first = c * per_input + 1 + s * len(KINDS)
             own = features[first : first + len(KINDS)]
-            part = region.grown(self._halo_of(self.sigmas[s]), *size)
+            part = region.grown(self._halo_of(self.sigmas[s]), whole)
             found = own if part == region else empty((len(KINDS), part.height, part.width))
             scale_channels(part.within(seen).of(centred[c]), self.sigmas[s], self.proportions, found)
             if found is not own:

@@ -46,7 +46,7 @@ def raw(features: EncoderFeatures, image: np.ndarray, weights: Weights) -> Tenso
     """Raw features (F,H,W) of an image (C,H,W), on the encoder's device."""
     height, width = image.shape[1:]
     scale, steps = features.source.scale, features.source.steps
-    found = list(patches((height, width), scale, Region(0, height, 0, width)))
+    found = list(patches((height, width), scale, Region.whole((height, width))))
     with OneThread(), full_precision():
         planes = [(patch.core.top, _patch_planes(features, image, patch, weights, len(found) > 1)) for patch in found]
         rows = [torch.cat([part for _, part in row], dim=2) for _, row in groupby(planes, key=lambda one: one[0])]

@@ -117,12 +117,12 @@ class EncoderFeatures(FeatureSet):
         self.network()
 
     def raw(self, image: np.ndarray) -> np.ndarray:
-        return self.raw_in(image, Region(0, image.shape[1], 0, image.shape[2]))
+        return self.raw_in(image, Region.whole(image.shape[1:]))
 
     def raw_in(self, image: np.ndarray, region: Region) -> np.ndarray:
         height, width = image.shape[1:]
         steps = self.source.steps
-        needed = region.grown(2 * steps, height, width)
+        needed = region.grown(2 * steps, Region.whole((height, width)))
         # Whole values: those of the finest layer that lie within.
         top, left = needed.top // steps, needed.left // steps
         bottom, right = -(-needed.bottom // steps), -(-needed.right // steps)
@@ -134,7 +134,7 @@ class EncoderFeatures(FeatureSet):
                 patch.core.top // steps - top, -(-patch.core.bottom // steps) - top,
                 patch.core.left // steps - left, -(-patch.core.right // steps) - left,
             )  # fmt: skip
-            there = Region(max(at.top, 0), min(at.bottom, bottom - top), max(at.left, 0), min(at.right, right - left))
+            there = at.clipped(Region.whole(planes.shape[1:]))
             there.of(planes)[...] = there.within(at).of(found)
 
         list(map_threads(fill, patches((height, width), self.source.scale, needed)))
@@ -202,7 +202,7 @@ class EncoderFeatures(FeatureSet):
                 parts.append(layer[:, row[:, None], column].reshape(len(layer), -1))
             return np.concatenate(parts).T
 
-        wholes = [(image, Region(0, image.shape[1], 0, image.shape[2])) for image in images]
+        wholes = [(image, Region.whole(image.shape[1:])) for image in images]
         work = [
             (image, patch)
             for image, all_ in wholes

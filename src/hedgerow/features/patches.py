@@ -28,11 +28,11 @@ class Patch:
 
 def patches(size: tuple[int, int], scale: float, needed: Region) -> Iterator[Patch]:
     """The patches of an image of this size (H,W) that hold some of the needed pixels."""
-    core, margin = int(CORE / scale), int(MARGIN / scale)
+    core, margin, whole = int(CORE / scale), int(MARGIN / scale), Region.whole(size)
     for top in range(needed.top // core * core, needed.bottom, core):
         for left in range(needed.left // core * core, needed.right, core):
-            here = Region(top, min(top + core, size[0]), left, min(left + core, size[1]))
-            yield Patch(here, here.grown(margin, *size))
+            here = Region(top, top + core, left, left + core).clipped(whole)
+            yield Patch(here, here.grown(margin, whole))
 
 
 def farthest(scale: float) -> int:

@@ -104,7 +104,7 @@ class FeatureSet(Protocol):
 
     def raw_in(self, image: np.ndarray, region: Region) -> np.ndarray:
         """`raw` in a region of an image (C,H,W), the same bits as for the whole."""
-        seen = region.grown(self.halo, *image.shape[1:])
+        seen = region.grown(self.halo, Region.whole(image.shape[1:]))
         return region.within(seen).of(self.raw(np.ascontiguousarray(seen.of(image))))
 
     def stretch(self, image: np.ndarray) -> np.ndarray | None:
@@ -186,30 +186,30 @@ class Statistics:
         return mean.astype(np.float32), np.where(is_flat, 1.0, np.sqrt(np.maximum(variance, 0))).astype(np.float32)
 
 
-CELL = 512
-MOST_CELLS = 1024
-"""Statistics are summed over squares of CELL pixels in a grid from each image's corner, over MOST_CELLS at most, evenly
-chosen: the same sums in the same order for an image in memory and for one that is read in parts."""
+TILE = 512
+MAX_TILES = 1024
+"""Statistics are summed over tiles of TILE pixels a side in a grid from each image's corner, over MAX_TILES at most,
+evenly chosen: the same sums in the same order for an image in memory and for one that is read in parts."""
 
 
-def counted_cells(sizes: Sequence[tuple[int, int]]) -> list[list[Region]]:
-    """For each image of a training set, by their sizes (H,W), the squares from which statistics are computed."""
-    cells = [Region(0, size[0], 0, size[1]).cells(CELL) for size in sizes]
-    step = -(-sum(map(len, cells)) // MOST_CELLS)
-    found, first = [], 0
-    for own in cells:
-        found.append(own[first::step])
-        first += len(found[-1]) * step - len(own)
-    return found
+def sampled_tiles(sizes: Sequence[tuple[int, int]]) -> list[list[Region]]:
+    """For each image of a training set, by their sizes (H,W), the tiles from which statistics are computed."""
+    tiles = [Region.whole(size).tiles(TILE) for size in sizes]
+    step = -(-sum(map(len, tiles)) // MAX_TILES)
+    sampled, first = [], 0
+    for own in tiles:
+        sampled.append(own[first::step])
+        first += len(sampled[-1]) * step - len(own)
+    return sampled
 
 
 def image_statistics(images: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation (C,) float32 of the channels of images (C,H,W), in memory or not."""
-    cells = counted_cells([(image.shape[1], image.shape[2]) for image in images])
+    tiles = sampled_tiles([(image.shape[1], image.shape[2]) for image in images])
     return statistics(
-        np.ascontiguousarray(cell.of(image)).reshape(image.shape[0], -1)
-        for image, some in zip(images, cells, strict=True)
-        for cell in some
+        np.ascontiguousarray(tile.of(image)).reshape(image.shape[0], -1)
+        for image, some in zip(images, tiles, strict=True)
+        for tile in some
     )
 
 

@@ -13,7 +13,7 @@ from hedgerow.features.depth import Depth
 from hedgerow.features.encoder import EncoderFeatures
 from hedgerow.features.joined import Joined, can_be_joined, joined, joint_layout
 from hedgerow.features.kept import KeptFeatures
-from hedgerow.features.protocol import Arrays, FeatureSet, Statistics, check_features, counted_cells
+from hedgerow.features.protocol import Arrays, FeatureSet, Statistics, check_features, sampled_tiles
 from hedgerow.images.arrays import Layout
 from hedgerow.settings import shown
 
@@ -55,11 +55,11 @@ def fit_features(images: Sequence[np.ndarray], config: StackConfig) -> tuple[Fea
     """The feature set for training images, each (C,H,W) float32, and what it computes for each of them."""
     features = begun_features(images, config)
     kept, found = KeptFeatures(), Statistics()
-    cells = counted_cells([(image.shape[1], image.shape[2]) for image in images])
-    for image, some in zip(images, cells, strict=True):
+    tiles = sampled_tiles([(image.shape[1], image.shape[2]) for image in images])
+    for image, some in zip(images, tiles, strict=True):
         raw = features.unscaled(image)
-        for cell in some:
-            found.add(features.counted(np.ascontiguousarray(cell.of(raw))))
+        for tile in some:
+            found.add(features.counted(np.ascontiguousarray(tile.of(raw))))
         kept.append(raw)
     features = features.fitted(*found.result())
     kept.finish(features)

@@ -50,7 +50,7 @@ class Forest(Shown):
     left_child: (N,) int32, after the parent in the same tree; LEAF at a leaf. The right child is the next node
     threshold:  (N,) float32; 0 at a leaf
     channel:    (N,J) int32, input channel of each probe
-    offset:     (N,J,2) float32, (row, column) from the pixel to the probe
+    offset:     (N,J,3) float32, (slice, row, column) from the pixel to the probe
     radius:     (N,J) int32, of the box that the probe averages
     weight:     (N,J) float32; an unused probe has weight 0
     leaf_index: (N,) int32, row of `votes`; LEAF at a split
@@ -116,14 +116,23 @@ class Forest(Shown):
             refuse_unless(int(deepest.max()) <= MAX_DEPTH, f"a tree is more than {MAX_DEPTH} splits deep")
             nodes, trees = np.concatenate([nodes, nodes + 1]), np.concatenate([trees, trees])
 
+    @property
+    def is_read(self) -> np.ndarray:
+        """(N,J) bool: the probes that count for a decision."""
+        read: np.ndarray = (self.weight != 0) & self.is_split[:, None]
+        return read
+
     @cached_property
     def reach(self) -> int:
-        """The farthest that a probe reads from its pixel along an axis, box included, before offsets are stretched."""
-        used = (self.weight != 0) & self.is_split[:, None]
-        if not used.any():
-            return 0
-        far = np.abs(self.offset).max(axis=2) + self.radius
-        return int(np.ceil(far[used].max()))
+        """The farthest that a probe reads from its pixel along rows or columns, box included, before offsets are
+        stretched."""
+        far = np.abs(self.offset[..., 1:]).max(axis=2) + self.radius
+        return int(np.ceil(far[self.is_read].max(initial=0)))
+
+    @cached_property
+    def reach_z(self) -> int:
+        """How many slices away a probe reads at most; 0 for a forest that was grown on images."""
+        return int(np.ceil(np.abs(self.offset[..., 0])[self.is_read].max(initial=0)))
 
     def leaf_paths(self) -> LeafPaths:
         """The splits on the path to every leaf, with the side taken."""
@@ -174,7 +183,7 @@ class Forest(Shown):
             "votes are not (leaves, classes)",
         )
         for name, expected in {
-            "threshold": (n,), "leaf_index": (n,), "offset": (*shape, 2), "radius": shape, "weight": shape,
+            "threshold": (n,), "leaf_index": (n,), "offset": (*shape, 3), "radius": shape, "weight": shape,
         }.items():  # fmt: skip
             refuse_unless(getattr(self, name).shape == expected, f"{name} has the wrong shape")
         for name in ("threshold", "offset", "weight", "votes"):
@@ -289,9 +298,13 @@ class ForestStack(Answers):
         """How far, in pixels, this level reads its channels from a pixel."""
         return self.features.reach(self.levels[level].reach)
 
+    def level_reach_z(self, level: int) -> int:
+        """How many slices away this level reads its channels."""
+        return self.levels[level].reach_z
+
     @property
     def receptive_field(self) -> int:
-        """How far, in pixels, the image can influence a prediction."""
+        """How far, in pixels of a slice, the image can influence a prediction."""
         return self.features.halo + sum(self.level_reach(k) for k in range(self.n_levels))
 
     def is_softmax(self, level: int) -> bool:
@@ -317,5 +330,8 @@ class ForestStack(Answers):
             expected = self.features.n_features + (self.n_classes if level else 0)
             refuse_unless(forest.n_channels == expected, "a level expects a different number of channels")
             forest.validate()
+            # Where offsets end in a constant, they are those of images.
+            is_flat = self.features.outside(self.n_classes) is None or not forest.offset[..., 0].any()
+            refuse_unless(is_flat, "a split of depth features looks at another slice")
             # Votes of either sign come from a network, which ends in softmax; else they would be no probabilities.
             refuse_unless(self.output == "softmax" or bool((forest.votes >= 0).all()), "a vote is negative")

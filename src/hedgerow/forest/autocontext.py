@@ -24,6 +24,7 @@ from hedgerow.forest.grow import grow_forest
 from hedgerow.forest.history import Known
 from hedgerow.forest.planes import PlaneForest, TrainingPlanes, build_planes
 from hedgerow.forest.samples import Samples, draw_samples, reserve
+from hedgerow.images.arrays import as_volume
 from hedgerow.images.labelled import Images, LabelledImage, LabelledSet, labelled_set
 from hedgerow.images.legend import Legend
 from hedgerow.images.metrics import Scores, confusion
@@ -256,22 +257,18 @@ def _pass_on(
     any_forest = next(iter(predictors.values()))
     for i, image in enumerate(images):
         assert image.group is not None
-        proba = np.empty((n_classes, *image.target.shape), np.float32)
-        for g in np.unique(image.group).tolist():
+        target, group = as_volume(image.target), as_volume(image.group)
+        proba = np.empty((n_classes, *target.shape), np.float32)
+        for g in np.unique(group).tolist():
             # No tree saw a group without samples, so any forest may predict it.
             forest = predictors.get(g, any_forest)
-            mine = image.group == g
-            box = _bounding_box(mine)
-            found = forest.proba(planes, i, box)
-            box.of(proba)[:, box.of(mine)] = found[:, box.of(mine)]
+            mine = group == g
+            box = Region.around(mine)
+            found, here = forest.proba(planes, i, box), box.of_volume(mine)
+            box.of_volume(proba)[:, here] = found[:, here]
         if into is not None:
             into[0].store(i, into[1], proba)
         if not image.is_copy:
-            table += confusion(image.target, proba.argmax(axis=0).astype(np.uint8), n_classes)
+            table += confusion(target, proba.argmax(axis=0).astype(np.uint8), n_classes)
         report("predictions for the next level", i + 1, len(images))
     return table
-
-
-def _bounding_box(mask: np.ndarray) -> Region:
-    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
-    return Region(int(rows[0]), int(rows[-1]) + 1, int(columns[0]), int(columns[-1]) + 1)

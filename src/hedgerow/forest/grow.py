@@ -86,8 +86,10 @@ def _grow_tree(
     n_probes = 2 if is_depth else context.n_probes
     n_channels, n_radii = planes.n_channels, len(planes.radii)
     n_drawn = min(context.n_channels or int(np.ceil(np.sqrt(n_channels))), n_channels)
+    # No farther than a volume extends, so that a forest grown on images reads one slice.
+    half_depth = min(context.window_z // 2, int(planes.depth.max()) - 1)
     # With nothing to vary, further candidates on a channel would all equal the first.
-    varied = is_depth or context.window > 1 or context.n_probes > 1 or n_radii > 1
+    varied = is_depth or context.window > 1 or half_depth > 0 or context.n_probes > 1 or n_radii > 1
     n_offsets = context.n_offsets if varied else 0
     if varied and context.n_candidates is not None:
         n_offsets = max(context.n_candidates // n_drawn - 1, 0)
@@ -98,7 +100,7 @@ def _grow_tree(
         left_child=np.empty(room, np.int32),
         threshold=np.empty(room, np.float32),
         plane=np.empty((room, n_probes), np.int32),
-        offset=np.empty((room, n_probes, 2), np.float32),
+        offset=np.empty((room, n_probes, 3), np.float32),
         weight=np.empty((room, n_probes), np.float32),
         counts=np.zeros((room, n_classes), np.int64),
     )
@@ -106,10 +108,17 @@ def _grow_tree(
         config.max_depth, config.min_split, config.min_leaf, config.search_samples, config.criterion == "entropy"
     )
     proposals = draw.Proposals(
-        recipe, n_channels, n_radii, n_drawn, n_offsets, context.window // 2, context.offset_sigma
+        recipe, n_channels, n_radii, n_drawn, n_offsets, context.window // 2, half_depth, context.offset_sigma
     )
     read = kernels.Planes(
-        planes.codes, planes.values, planes.start, planes.height, planes.width, planes.stretch, planes.outside
+        planes.codes,
+        planes.values,
+        planes.start,
+        planes.depth,
+        planes.height,
+        planes.width,
+        planes.stretch,
+        planes.outside,
     )
     state = rng.integers(0, 2**63, 1, dtype=np.uint64)
     n_nodes = kernels.grow_tree(read, table, place, class_weight, limits, proposals, state, grown)

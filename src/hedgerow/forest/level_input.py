@@ -12,18 +12,19 @@ from typing import Protocol
 
 import numpy as np
 
-from hedgerow.errors import ConfigError
+from hedgerow.errors import ConfigError, InputError
 from hedgerow.features.protocol import FeatureSet
-from hedgerow.images.regions import Cells, Region
+from hedgerow.images.arrays import as_volumes
+from hedgerow.images.regions import Region, Tiles
 
 
 @dataclass(frozen=True)
 class LevelInput:
     """What one level reads.
 
-    channels: M planes (H,W); where they end, the image is taken to end
-    region:   the pixels of the planes to compute; the level's reach lies around it, as far as the image extends
-    stretch:  (H,W) float32 factor for the offsets at each pixel, or None
+    channels: M volumes (Z,H,W); where they end, the image is taken to end
+    region:   the pixels of the volumes to compute; the level's reach lies around it, as far as the image extends
+    stretch:  (H,W) float32 factor for the offsets at each pixel of an image, or None; a volume has none
     outside:  (M,) float32 constants outside the image, or None: the nearest edge pixel
     """
 
@@ -32,22 +33,35 @@ class LevelInput:
     stretch: np.ndarray | None = None
     outside: np.ndarray | None = None
 
+    def __post_init__(self) -> None:
+        refuse_volume(self.size[0], self.stretch, self.outside)
+
     @property
-    def size(self) -> tuple[int, int]:
-        """(H, W) of the planes"""
-        height, width = self.channels[0].shape
-        return height, width
+    def size(self) -> tuple[int, int, int]:
+        """(Z,H,W) of the channels"""
+        depth, height, width = self.channels[0].shape
+        return depth, height, width
+
+
+def refuse_volume(n_slices: int, stretch: np.ndarray | None, outside: np.ndarray | None) -> None:
+    """Raise InputError for a volume whose offsets shrink with the depth at each pixel, or end in a constant."""
+    if n_slices > 1 and not (stretch is None and outside is None):
+        raise InputError(
+            f"depth features are for images, and this is a volume of {n_slices} slices; give the slices one by one, or "
+            "train with other features."
+        )
 
 
 def whole_input(
     channels: np.ndarray, stretch: np.ndarray | None = None, outside: np.ndarray | None = None
 ) -> LevelInput:
-    """All pixels of channels (M,H,W)."""
-    return LevelInput(channels, Region(0, channels.shape[1], 0, channels.shape[2]), stretch, outside)
+    """All pixels of the channels (M,H,W) of an image, or (M,Z,H,W) of a volume."""
+    volumes = as_volumes(channels)
+    return LevelInput(volumes, Region.whole(volumes.shape[1:]), stretch, outside)
 
 
 RunLevel = Callable[[int, LevelInput], np.ndarray]
-"""Runs one level: (its number, what it reads) -> its output (C,h,w) in the region."""
+"""Runs one level: (its number, what it reads) -> its output (C,Z,h,w) in the region."""
 
 
 class Layered(Protocol):
@@ -62,25 +76,29 @@ class Layered(Protocol):
     @property
     def receptive_field(self) -> int: ...
     def level_reach(self, level: int) -> int: ...
-    def level_cell(self, level: int) -> int: ...
+    def level_reach_z(self, level: int) -> int: ...
+    def level_tile(self, level: int) -> int: ...
 
 
 class LevelPlan:
-    """What the first levels must read and compute for the last of them to be known in a region."""
+    """What the first levels must read and compute for the last of them to be known in a region.
+
+    Here images (C,H,W) become volumes of one slice, which levels read, and the outputs of levels images again.
+    """
 
     def __init__(self, model: Layered, planes: np.ndarray, region: Region, n_levels: int) -> None:
         """planes: the image (C,H,W)"""
         computed = _computed(model, planes.shape[1:], region, n_levels)
-        self.reads, self.computed = computed[:-1], computed[1:]
+        self.region, self.reads, self.computed = region, computed[:-1], computed[1:]
         first = self.reads[0]
-        self.features = model.features.compute(planes, first)
+        self.features = model.features.compute(planes, first)[:, np.newaxis]
         self.stretch = model.features.stretch(np.asarray(first.of(planes)))
         self.outside = model.features.outside(model.n_classes)
 
     def read(self, level: int, before: np.ndarray | None) -> LevelInput:
-        """before: (C,h,w) output of the level below, where it was computed"""
+        """before: (C,Z,h,w) output of the level below, where it was computed"""
         here = self.reads[level].within(self.reads[0])
-        features = here.of(self.features)
+        features = here.of_volume(self.features)
         channels = features if before is None else [*features, *before]
         return LevelInput(
             channels,
@@ -89,19 +107,25 @@ class LevelPlan:
             None if self.outside is None else self.outside[: len(channels)],
         )
 
+    def output(self, level: int, proba: np.ndarray) -> np.ndarray:
+        """(C,h,w) in the plan's region, of the output (C,Z,h,w) of a level where it was computed."""
+        return self.region.within(self.computed[level]).of_volume(proba)[:, 0]
+
 
 def _computed(model: Layered, size: tuple[int, ...], region: Region, n_levels: int) -> list[Region]:
     """What the first level reads of an image of this size, and where each level must be computed."""
-    computed = [region]  # found from the last level back
+    computed, whole = [region], Region.whole(size)  # from the last level back
     for level in reversed(range(n_levels)):
-        computed[0] = computed[0].aligned(model.level_cell(level), *size)
-        computed.insert(0, computed[0].grown(model.level_reach(level), *size))
+        tile, reach = model.level_tile(level), model.level_reach(level)
+        computed[0] = computed[0].aligned((1, tile, tile), whole)
+        computed.insert(0, computed[0].grown((model.level_reach_z(level), reach, reach), whole))
     return computed
 
 
-def needed(model: Layered, size: tuple[int, int], region: Region) -> Region:
-    """All that must be known of an image of this size (H,W) to predict a region of it."""
-    return _computed(model, size, region, model.n_levels)[0].grown(model.features.halo, *size)
+def needed(model: Layered, size: tuple[int, ...], region: Region) -> Region:
+    """All that must be known of an image of this size, (H,W) or (Z,H,W), to predict a region of it."""
+    halo = model.features.halo
+    return _computed(model, size, region, model.n_levels)[0].grown((0, halo, halo), Region.whole(size))
 
 
 def level_input(
@@ -109,7 +133,7 @@ def level_input(
 ) -> LevelInput:
     """What a level reads for one region of an image (C,H,W), after `run` has run the levels below it.
 
-    before: (C,H,W) output of the level below, if the region is the whole image; None: it is computed
+    before: (C,Z,H,W) output of the level below, if the region is the whole image; None: it is computed
     """
     plan = LevelPlan(model, planes, region, level + 1)
     if before is None:
@@ -118,7 +142,7 @@ def level_input(
     return plan.read(level, before)
 
 
-def tiles(model: Layered, size: tuple[int, int], tile: int | None = None, memory: int | None = None) -> Cells:
+def tiles(model: Layered, size: tuple[int, int], tile: int | None = None, memory: int | None = None) -> Tiles:
     """The tiles of an image of this size (H,W), row after row.
 
     tile: side of a tile in pixels; None: as large as fits in `memory` bytes
@@ -127,7 +151,7 @@ def tiles(model: Layered, size: tuple[int, int], tile: int | None = None, memory
         tile = fitting_tile(model, default_memory() if memory is None else memory)
     if tile < 1:
         raise ConfigError(f"the tile size is {tile}; it must be at least 1 pixel.")
-    return Region(0, size[0], 0, size[1]).cells(tile)
+    return Region.whole(size).tiles(tile)
 
 
 def default_memory() -> int:
@@ -149,5 +173,5 @@ def fitting_tile(model: Layered, memory: int) -> int:
     # At eight times the halo, a tile does half as much work again as its own pixels need; larger ones gain little.
     # However little memory there is, a tile must not be mostly halo.
     side = max(min(affordable, max(8 * halo, 512)), 2 * halo, 64)
-    cell = max(model.level_cell(level) for level in range(model.n_levels))
-    return max(side // cell, 1) * cell  # a cell that is cut is computed twice
+    own = max(model.level_tile(level) for level in range(model.n_levels))
+    return max(side // own, 1) * own  # a tile of a level that is cut is computed twice

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,9 +14,10 @@ from hedgerow.errors import InputError
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.forest.arrays import Forest
 from hedgerow.forest.codes import N_EDGES, PROBA_EDGES, encode, fit_edges
-from hedgerow.forest.level_input import LevelInput
+from hedgerow.forest.level_input import LevelInput, refuse_volume
 from hedgerow.forest.samples import Samples, number_type
 from hedgerow.forest.walk import run_forest
+from hedgerow.images.arrays import as_volume, as_volumes
 from hedgerow.images.labelled import LabelledImage
 from hedgerow.images.regions import Region
 from hedgerow.kernels.cpu.boxes import box_averaged
@@ -29,7 +31,7 @@ class TrainingPlanes:
     codes:  (P,pixels) uint8, or (0,0) if values are used
     values: (P,pixels) float32, or (0,0)
     edges:  (P,255) float32, the values that separate the codes
-    start, height, width: (I,): where image i begins among the pixels, and its size
+    start, depth, height, width: (I,): where image i begins among the pixels, and its size
     stretch: (pixels,) float32 factor for offsets, or empty
     outside: (P,) float32 constants outside the image, or empty
     radii:  of the planes of each channel
@@ -40,6 +42,7 @@ class TrainingPlanes:
     values: np.ndarray
     edges: np.ndarray
     start: np.ndarray
+    depth: np.ndarray
     height: np.ndarray
     width: np.ndarray
     stretch: np.ndarray
@@ -57,13 +60,13 @@ class TrainingPlanes:
         return len(self.array) // len(self.radii)
 
     def image(self, i: int) -> np.ndarray:
-        """(P,H,W) view of image i."""
+        """(P,Z,H,W) view of image i."""
         return self._view(self.array, i)
 
     def _view(self, array: np.ndarray, i: int) -> np.ndarray:
-        start, height, width = int(self.start[i]), int(self.height[i]), int(self.width[i])
-        part = array[..., start : start + height * width]
-        return part.reshape(*part.shape[:-1], height, width)
+        size = int(self.depth[i]), int(self.height[i]), int(self.width[i])
+        part = array[..., int(self.start[i]) :][..., : math.prod(size)]
+        return part.reshape(*part.shape[:-1], *size)
 
     def first(self, n_channels: int) -> TrainingPlanes:
         """The same images with their first channels only."""
@@ -73,7 +76,7 @@ class TrainingPlanes:
         )
 
     def store(self, i: int, first_channel: int, channels: np.ndarray) -> None:
-        """Store channels (n,H,W) of image i, at every radius."""
+        """Store channels (n,Z,H,W) of image i, at every radius."""
         out = self.image(i)
 
         def put(c: int) -> None:
@@ -99,11 +102,11 @@ class TrainingPlanes:
 
         list(map_threads(fit, range(n_channels * len(self.radii))))
 
-    def averaged_at(self, channels: np.ndarray, row: np.ndarray, column: np.ndarray) -> np.ndarray:
-        """(n_planes,S): what the planes of channels (n,H,W), not stored yet, will hold at these pixels."""
+    def averaged_at(self, channels: np.ndarray, places: tuple[np.ndarray, ...]) -> np.ndarray:
+        """(n_planes,S): what the planes of channels (n,Z,H,W), not stored yet, will hold at (slices, rows, columns)."""
         return np.stack(
             [
-                self._averaged(channel, radius, c * len(self.radii) + k)[row, column]
+                self._averaged(channel, radius, c * len(self.radii) + k)[places]
                 for c, channel in enumerate(channels)
                 for k, radius in enumerate(self.radii)
             ]
@@ -111,7 +114,7 @@ class TrainingPlanes:
 
     def input(self, i: int, region: Region) -> LevelInput:
         """What a forest over these planes reads for a region of image i."""
-        stretch = self._view(self.stretch, i) if len(self.stretch) else None
+        stretch = self._view(self.stretch, i)[0] if len(self.stretch) else None
         return LevelInput(self.image(i), region, stretch, self.outside if len(self.outside) else None)
 
 
@@ -129,7 +132,7 @@ class PlaneForest:
         return PlaneForest(self.trees.select(trees))
 
     def proba(self, planes: TrainingPlanes, i: int, region: Region) -> np.ndarray:
-        """(C,h,w) float32 class probabilities in a region of training image i."""
+        """(C,Z,h,w) float32 class probabilities in a region of training image i."""
         return run_forest(self.trees, planes.input(i, region))
 
     def finished(self, planes: TrainingPlanes) -> Forest:
@@ -159,16 +162,18 @@ def build_planes(
 ) -> TrainingPlanes:
     """Planes with the features in place; those of the class probabilities (n_classes, after them) are still empty.
 
-    computed: maps the number of an image to its features (F,H,W)
+    computed: maps the number of an image to its features (F,H,W), or (F,Z,H,W) of a volume
     """
+    targets = [as_volume(image.target) for image in images]
     radii = config.context.radii
     n_channels = features.n_features + n_classes
-    pixels = sum(image.target.size for image in images)
+    pixels = sum(target.size for target in targets)
     # Sums of probes need real values; a single probe only needs to be compared.
     summed = features.proposals != "offsets" or config.context.n_probes > 1
     shape, none = (n_channels * len(radii), pixels), (0, 0)
     _check_memory(pixels, shape[0] * (4 if summed else 1))
     outside = features.outside(n_classes)
+    refuse_volume(max(len(target) for target in targets), None, outside)
     stretch = [part.ravel() for part in (features.stretch(image.planes) for image in images) if part is not None]
     edges = np.full((shape[0], N_EDGES), np.inf, np.float32)
     edges[features.n_features * len(radii) :] = PROBA_EDGES
@@ -176,9 +181,10 @@ def build_planes(
         codes=np.empty(none if summed else shape, np.uint8),
         values=np.empty(shape if summed else none, np.float32),
         edges=edges,
-        start=np.cumsum([0, *(image.target.size for image in images[:-1])]).astype(number_type(pixels)),
-        height=np.array([image.target.shape[0] for image in images], np.int32),
-        width=np.array([image.target.shape[1] for image in images], np.int32),
+        start=np.cumsum([0, *(target.size for target in targets[:-1])]).astype(number_type(pixels)),
+        depth=np.array([target.shape[0] for target in targets], np.int32),
+        height=np.array([target.shape[1] for target in targets], np.int32),
+        width=np.array([target.shape[2] for target in targets], np.int32),
         stretch=np.concatenate(stretch or [np.zeros(0, np.float32)]),
         outside=np.repeat(outside, len(radii)) if outside is not None else np.zeros(0, np.float32),
         radii=radii,
@@ -188,10 +194,11 @@ def build_planes(
         at_samples = []
         for i in range(len(images)):
             mine = samples.image == i
-            at_samples.append(planes.averaged_at(computed(i), samples.row[mine], samples.column[mine]))
+            places = samples.z[mine], samples.row[mine], samples.column[mine]
+            at_samples.append(planes.averaged_at(as_volumes(computed(i)), places))
         planes.fit_edges(at_samples, features.n_features)
     for i in range(len(images)):
-        planes.store(i, 0, computed(i))
+        planes.store(i, 0, as_volumes(computed(i)))
     return planes
 
 

@@ -1,18 +1,23 @@
 """What the probes of a forest read: planes, and where in them.
 
-A probe averages a channel over a box centred at an offset from the pixel. Boxes are averaged once for the whole
-image: a split then reads one pixel of a plane, and a plane is a (channel, radius) pair.
+A probe averages a channel over a box centred at an offset from the pixel, within one slice. Boxes are averaged once
+for the whole image: a split then reads one pixel of a plane, and a plane is a (channel, radius) pair of all slices.
 Outside the image a probe reads the nearest edge pixel, or a constant if the features require one (depth).
+A slice of the region reads the same places as the first one, of values that begin a slice later.
 """
+
+import math
+from typing import NamedTuple
 
 import numpy as np
 
 from hedgerow.forest.arrays import Forest
 from hedgerow.forest.level_input import LevelInput
+from hedgerow.images.regions import Region
 from hedgerow.kernels.cpu.boxes import box_averaged
 from hedgerow.kernels.cpu.walk import Nodes, Probes, ReadPlanes
 from hedgerow.kernels.reused import empty
-from hedgerow.threads import get_threads, map_threads
+from hedgerow.threads import map_threads, row_blocks
 
 MAX_PLACES = 2**32  # a probe's place among the planes is a 32-bit number; larger regions are halved
 
@@ -29,67 +34,87 @@ def used_planes(forest: Forest) -> tuple[np.ndarray, np.ndarray]:
     return np.stack([used // base, used % base], axis=1), plane
 
 
-def row_blocks(height: int, per_thread: int = 4) -> list[tuple[int, int]]:
-    """First row and end of each part into which an image of this height is divided among threads."""
-    parts = min(height, per_thread * get_threads())
-    edges = np.linspace(0, height, parts + 1).astype(int)
-    return list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
-
-
 def n_places(forest: Forest, pairs: np.ndarray, given: LevelInput) -> int:
     """The total number of pixels in the planes of `fixed_places`."""
-    margin, inner = _margin(forest, given), given.region
-    return len(pairs) * (inner.height + 2 * margin) * (inner.width + 2 * margin)
+    sides = zip(given.region.shape, _margin(forest, given), strict=True)
+    return len(pairs) * math.prod(side + 2 * margin for side, margin in sides)
 
 
-def _margin(forest: Forest, given: LevelInput) -> int:
+def _margin(forest: Forest, given: LevelInput) -> tuple[int, int, int]:
     """How far a forest reads, but no farther than the image's size: beyond that, every offset ends at its edge."""
-    return min(forest.reach, max(given.size))
+    depth, height, width = given.size
+    reach = min(forest.reach, max(height, width))
+    return min(forest.reach_z, depth - 1), reach, reach
 
 
-def fixed_places(
-    forest: Forest, given: LevelInput, pairs: np.ndarray, plane: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Planes (P,h,w) large enough that no probe for a pixel of the region leaves its plane, and the places (N,J) int64,
-    numbered through all planes, that the probes read for the first pixel; 0 at a leaf."""
+class FixedPlaces(NamedTuple):
+    """What probes read, and where.
+
+    planes: (P,d,h,w), large enough that no probe for a pixel of the region leaves its plane
+    place:  (N,J) int64, numbered through all planes: what the probes read for the first pixel; 0 at a leaf
+    """
+
+    planes: np.ndarray
+    place: np.ndarray
+
+    @property
+    def stride(self) -> int:
+        """From one row of a plane to the next."""
+        return int(self.planes.shape[3])
+
+    @property
+    def slice_stride(self) -> int:
+        return int(self.planes.shape[2] * self.planes.shape[3])
+
+    def values(self, z: int) -> np.ndarray:
+        """(V,): what slice z of the region reads at the places."""
+        return self.planes.reshape(-1)[z * self.slice_stride :]
+
+
+def fixed_places(forest: Forest, given: LevelInput, pairs: np.ndarray, plane: np.ndarray) -> FixedPlaces:
+    """What the probes of a forest read for a region, at offsets that are the same for all pixels."""
     margin, inner, channels = _margin(forest, given), given.region, given.channels
     if _can_be_read_in_place(given, pairs, margin):
-        planes, plane, corner = np.asarray(channels), forest.channel, (inner.top, inner.left)
+        planes, plane, corner = np.asarray(channels), forest.channel, (inner.front, inner.top, inner.left)
     else:
-        planes, corner = _padded_planes(given, pairs, margin), (margin, margin)
-    stride, size = planes.shape[2], planes.shape[1] * planes.shape[2]
-    offset = np.clip(np.floor(forest.offset + np.float32(0.5)).astype(np.int64), -margin, margin)
-    place = plane.astype(np.int64) * size + (offset[..., 0] + corner[0]) * stride + offset[..., 1] + corner[1]
-    return planes, np.where(forest.is_split[:, None], place, 0)
+        planes, corner = _padded_planes(given, pairs, margin), margin
+    _, depth, height, width = planes.shape
+    offset = np.clip(np.floor(forest.offset + np.float32(0.5)).astype(np.int64), np.negative(margin), margin) + corner
+    row = (plane.astype(np.int64) * depth + offset[..., 0]) * height + offset[..., 1]
+    return FixedPlaces(planes, np.where(forest.is_split[:, None], row * width + offset[..., 2], 0))
 
 
-def _can_be_read_in_place(given: LevelInput, pairs: np.ndarray, margin: int) -> bool:
+def _can_be_read_in_place(given: LevelInput, pairs: np.ndarray, margin: tuple[int, int, int]) -> bool:
     """Whether the channels are the planes as they are: there is nothing to pad or to average, so nothing to copy."""
     channels, inner = given.channels, given.region
     if not (isinstance(channels, np.ndarray) and channels.flags.c_contiguous and channels.size < MAX_PLACES):
         return False
-    height, width = given.size
-    within_rows = margin <= inner.top and inner.bottom + margin <= height
-    return within_rows and margin <= inner.left and inner.right + margin <= width and not pairs[:, 1].any()
+    seen = inner.grown(margin, Region.whole(given.size))
+    is_inside = all(a == b + 2 * m for a, b, m in zip(seen.shape, inner.shape, margin, strict=True))
+    return is_inside and not pairs[:, 1].any()
 
 
-def _padded_planes(given: LevelInput, pairs: np.ndarray, margin: int) -> np.ndarray:
-    """(P, h+2m, w+2m): the planes around the region, continued outside the image with the nearest edge pixel."""
+def _padded_planes(given: LevelInput, pairs: np.ndarray, margin: tuple[int, int, int]) -> np.ndarray:
+    """(P, d+2m, h+2m, w+2m): the planes around the region, continued outside the image with the nearest edge pixel."""
     channels, inner = given.channels, given.region
-    has = inner.grown(margin, *given.size)
-    top, left = margin - (inner.top - has.top), margin - (inner.left - has.left)
-    bottom, right = top + has.height, left + has.width
-    shape = len(pairs), inner.height + 2 * margin, inner.width + 2 * margin
+    has = inner.grown(margin, Region.whole(given.size))
+    shape = len(pairs), *(side + 2 * m for side, m in zip(inner.shape, margin, strict=True))
+    # Where what the image has lies in the planes.
+    corner = Region(inner.top - margin[1], 0, inner.left - margin[2], 0, inner.front - margin[0], 0)
+    at = has.within(corner)
     planes = empty(shape) if channels[0].dtype == np.float32 else np.empty(shape, channels[0].dtype)
 
     def fill(p: int) -> None:
         channel, radius = pairs[p]
-        plane = planes[p]
-        plane[top:bottom, left:right] = has.of(box_averaged(channels[channel], int(radius)))
-        plane[top:bottom, :left] = plane[top:bottom, left : left + 1]
-        plane[top:bottom, right:] = plane[top:bottom, right - 1 : right]
-        plane[:top] = plane[top]
-        plane[bottom:] = plane[bottom - 1]
+        plane, slices = planes[p], channels[channel][has.front : has.back]
+        known = plane[at.front : at.back]
+        known[:, at.top : at.bottom, at.left : at.right] = has.of(box_averaged(slices, int(radius)))
+        known[:, at.top : at.bottom, : at.left] = known[:, at.top : at.bottom, at.left : at.left + 1]
+        known[:, at.top : at.bottom, at.right :] = known[:, at.top : at.bottom, at.right - 1 : at.right]
+        known[:, : at.top] = known[:, at.top : at.top + 1]
+        known[:, at.bottom :] = known[:, at.bottom - 1 : at.bottom]
+        plane[: at.front] = plane[at.front]
+        plane[at.back :] = plane[at.back - 1]
 
     def fill_some(some: tuple[int, int]) -> None:
         for p in range(*some):

@@ -9,6 +9,7 @@ from hedgerow.config import SamplingConfig, StackConfig
 from hedgerow.errors import InputError
 from hedgerow.forest.groups import BLOCKS, FEW_IMAGES, blocks
 from hedgerow.images.arrays import UNLABELLED_INDEX as UNLABELLED
+from hedgerow.images.arrays import as_volume
 from hedgerow.images.labelled import LabelledImage, LabelledSet
 
 WIDE = 2**31  # pixels, from which on their numbers take eight bytes
@@ -58,18 +59,19 @@ def hold_out(labelled: LabelledSet, part: float, seed: int) -> tuple[list[Labell
 
 def choose_pixels(
     target: np.ndarray, config: SamplingConfig, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and columns (S,) of the labelled pixels of target (H,W) to train on, in reading order.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Slices, rows and columns (S,) of the labelled pixels of target (Z,H,W) to train on, in reading order.
 
-    "grid": a random `fraction` of every `step`-th row and column (the paper's zebrafish experiment), topped up to
-    `at_least` of each class from anywhere, so that thin scribbles and small objects are not lost between the lines.
+    "grid": a random `fraction` of every `step`-th row and column of each slice (the paper's zebrafish experiment),
+    topped up to `at_least` of each class from anywhere, so that thin scribbles and small objects are not lost between
+    the lines.
     "per_class": `per_class` pixels of each class, or all there are (the paper's Kinect experiment).
     """
     chosen = np.zeros(target.shape, bool)
     if config.kind == "grid":
-        lattice = target[:: config.step, :: config.step]
+        lattice = target[:, :: config.step, :: config.step]
         kept = (rng.random(lattice.shape) < config.fraction) & (lattice != UNLABELLED)
-        chosen[:: config.step, :: config.step] = kept
+        chosen[:, :: config.step, :: config.step] = kept
         for value in np.unique(target[target != UNLABELLED]):
             places = np.flatnonzero((target == value) & ~chosen)
             missing = config.at_least - int(np.count_nonzero(lattice[kept] == value))
@@ -79,8 +81,8 @@ def choose_pixels(
         for value in np.unique(target[target != UNLABELLED]):
             places = np.flatnonzero(target == value)
             chosen.ravel()[rng.choice(places, min(len(places), config.per_class), replace=False)] = True
-    rows, columns = np.nonzero(chosen)
-    return rows, columns
+    z, rows, columns = np.nonzero(chosen)
+    return z, rows, columns
 
 
 def number_type(n_pixels: int) -> np.dtype:
@@ -90,8 +92,10 @@ def number_type(n_pixels: int) -> np.dtype:
 
 @dataclass(frozen=True)
 class Samples:
-    """S training pixels. row, column, image, pixel (among all pixels), target, group: (S,) of `number_type`."""
+    """S training pixels. z (slice), row, column, image, pixel (among all pixels), target, group: (S,) of
+    `number_type`."""
 
+    z: np.ndarray
     row: np.ndarray
     column: np.ndarray
     image: np.ndarray
@@ -107,11 +111,13 @@ def draw_samples(images: Sequence[LabelledImage], config: StackConfig) -> Sample
     """Training pixels of all images, image by image in reading order."""
     parts, start = [], 0
     for i, image in enumerate(images):
-        row, column = choose_pixels(image.target, config.sampling, np.random.default_rng((config.seed, 2, i)))
-        pixel = start + row * image.target.shape[1] + column
         assert image.group is not None
-        parts.append([row, column, np.full_like(row, i), pixel, image.target[row, column], image.group[row, column]])
-        start += image.target.size
+        target, group = as_volume(image.target), as_volume(image.group)
+        z, row, column = choose_pixels(target, config.sampling, np.random.default_rng((config.seed, 2, i)))
+        pixel = start + np.ravel_multi_index((z, row, column), target.shape)
+        chosen = z, row, column
+        parts.append([*chosen, np.full_like(row, i), pixel, target[chosen], group[chosen]])
+        start += target.size
     return limited([np.concatenate(field).astype(number_type(start)) for field in zip(*parts, strict=True)], config)
 
 
@@ -122,7 +128,7 @@ def limited(fields: list[np.ndarray], config: StackConfig) -> Samples:
         rng = np.random.default_rng((config.seed, 5))
         kept = np.zeros(n, bool)
         kept[rng.choice(n, most, replace=False)] = True
-        target = fields[4]
+        target = fields[5]
         for value in np.unique(target):  # a rare class must not vanish
             kept[rng.permutation(np.flatnonzero(target == value))[: config.sampling.at_least]] = True
         fields = [field[kept] for field in fields]

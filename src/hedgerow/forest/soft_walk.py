@@ -4,7 +4,7 @@ import numpy as np
 
 from hedgerow.forest.arrays import Forest
 from hedgerow.forest.level_input import LevelInput
-from hedgerow.forest.reads import any_planes, fixed_places, row_blocks, used_planes, walkable
+from hedgerow.forest.reads import FixedPlaces, any_planes, fixed_places, used_planes, walkable
 from hedgerow.images.regions import Region
 from hedgerow.kernels.constants import UNUSED
 from hedgerow.kernels.cpu import soft_walk as kernels
@@ -14,48 +14,52 @@ from hedgerow.kernels.cpu.soft_level import SPARSE
 from hedgerow.kernels.cpu.walk import Probes
 from hedgerow.kernels.definition.outputs import normalise, softmax
 from hedgerow.kernels.wiring import Wiring, fixed_reads, wire
-from hedgerow.threads import map_threads
+from hedgerow.threads import map_threads, slice_blocks
 
 
 def run_soft_forest(forest: Forest, given: LevelInput, is_softmax: bool, tolerance: float) -> np.ndarray:
-    """Class probabilities (C,h,w) float32 of a forest with soft splits; arguments as in `walk.run_forest`."""
+    """Class probabilities (C,Z,h,w) float32 of a forest with soft splits; arguments as in `walk.run_forest`."""
     inner = given.region
     pairs, plane = used_planes(forest)
     if given.stretch is None and given.outside is None:
-        planes, place = fixed_places(forest, given, pairs, plane)
+        fixed = fixed_places(forest, given, pairs, plane)
         if tolerance < SPARSE:
-            scores = _all_branches(forest, planes, place, inner, tolerance)
+            scores = _all_branches(forest, fixed, inner, tolerance)
             return softmax(scores) if is_softmax else normalise(scores)
         probes = Probes(plane, forest.offset, forest.weight)
         nowhere = np.zeros(0, np.float32)
-        read = kernels.SoftReading(planes.reshape(-1), planes.shape[2], place, given.size, -1, nowhere)
+        reads = [
+            kernels.SoftReading(fixed.values(z), fixed.stride, fixed.place, given.size[1:], -1, nowhere)
+            for z in range(inner.depth)
+        ]
     else:
         averaged, probes = any_planes(forest, given, pairs, plane)
         values = np.concatenate([averaged.values.reshape(-1), averaged.outside])
         beyond = averaged.values.size if len(averaged.outside) else -1
         no_place = np.zeros((0, 0), np.int64)
-        read = kernels.SoftReading(values, 0, no_place, averaged.size, beyond, averaged.stretch)
+        reads = [kernels.SoftReading(values, 0, no_place, averaged.size[1:], beyond, averaged.stretch)]
     nodes = walkable(forest)._replace(threshold=forest.threshold)
     limit, finish = np.float32(tolerance), kernels.SOFTMAX if is_softmax else kernels.NORMALISED
-    out = np.empty((forest.n_classes, inner.height, inner.width), np.float32)
+    out = np.empty((inner.depth, forest.n_classes, inner.height, inner.width), np.float32)
 
-    def walk(rows: tuple[int, int]) -> None:
+    def walk(rows: tuple[int, int, int]) -> None:
+        z, first, end = rows
         origin = (inner.top, inner.left)
-        kernels.walk_soft(read, probes, nodes, forest.sharpness, limit, finish, *rows, origin, out)
+        kernels.walk_soft(reads[z], probes, nodes, forest.sharpness, limit, finish, first, end, origin, out[z])
 
     # The rows of a block share much work, so there are fewer and larger parts than for hard splits.
-    list(map_threads(walk, row_blocks(inner.height, 2)))
-    return out
+    list(map_threads(walk, slice_blocks(inner.depth, inner.height, 2)))
+    return np.moveaxis(out, 0, 1)
 
 
-def _all_branches(forest: Forest, planes: np.ndarray, place: np.ndarray, inner: Region, tolerance: float) -> np.ndarray:
-    """Scores (C,h,w) by the network of one level, whose kernels take blocks of pixels through all nodes."""
+def _all_branches(forest: Forest, fixed: FixedPlaces, inner: Region, tolerance: float) -> np.ndarray:
+    """Scores (C,Z,h,w) by the network of one level, whose kernels take blocks of pixels through all nodes."""
     wiring = wire(forest.root, forest.left_child)
     splits, weights = wiring.node_split, soft_weights(forest, wiring)
-    used = np.where(forest.weight[splits] != 0, place[splits], UNUSED)
-    reads = fixed_reads((inner.height, inner.width), used, planes.shape[2], planes.size)
+    used = np.where(forest.weight[splits] != 0, fixed.place[splits], UNUSED)
+    reads = fixed_reads(inner.shape, used, fixed.stride, fixed.slice_stride, fixed.planes.size)
     work = LevelWork(reads, wiring, "soft", "exp", 1.0, tolerance)
-    return work.scores(work.padded(planes.reshape(-1)), weights)
+    return work.scores(work.padded(fixed.planes.reshape(-1)), weights)
 
 
 def soft_weights(forest: Forest, wiring: Wiring) -> Weights:

@@ -19,7 +19,7 @@ from hedgerow.forest.samples import Samples, limited, number_type
 from hedgerow.images.arrays import UNLABELLED_INDEX as UNLABELLED
 from hedgerow.images.labelled import LabelledImage
 
-LEAST_CELL = 256  # side of the squares of an image whose labelled pixels make one part, unless context reaches farther
+LEAST_TILE = 256  # side of the tiles of an image whose labelled pixels make one part, unless context reaches farther
 
 
 @dataclass(frozen=True)
@@ -176,12 +176,12 @@ def thin(painted: Sequence[Painted], held: GroupsOf, config: StackConfig) -> Thi
     start = 0
     for i, one in enumerate(painted):
         mine = chosen(one, config.sampling, np.random.default_rng((config.seed, 2, i)))
-        cut = [_strip(i, one, of_group[i])] if reach == 0 else _squares(i, one, of_group[i], reach, held)
+        cut = [_strip(i, one, of_group[i])] if reach == 0 else _tiles(i, one, of_group[i], reach, held)
         places.append((np.concatenate([c.rows for c in cut]), np.concatenate([c.columns for c in cut])))
-        local = np.zeros((4, len(one)), np.int64)  # row, column, part, pixel
+        local = np.zeros((5, len(one)), np.int64)  # slice, row, column, part, pixel
         for piece in cut:
             width = piece.part.target.shape[1]
-            local[:, piece.own] = [
+            local[1:, piece.own] = [
                 piece.row, piece.column, np.full(len(piece.own), len(parts)), start + piece.row * width + piece.column,
             ]  # fmt: skip
             parts.append(piece.part)
@@ -213,13 +213,13 @@ def _strip(i: int, painted: Painted, group: np.ndarray) -> _Cut:
     return _Cut(part, painted.row, painted.column, own, np.zeros_like(own), own)
 
 
-def _squares(i: int, painted: Painted, group: np.ndarray, reach: int, held: GroupsOf) -> list[_Cut]:
-    """The labelled pixels of each square of a grid, with what lies within reach of them."""
-    side = max(LEAST_CELL, 2 * reach)
+def _tiles(i: int, painted: Painted, group: np.ndarray, reach: int, held: GroupsOf) -> list[_Cut]:
+    """The labelled pixels of each tile of a grid, with what lies within reach of them."""
+    side = max(LEAST_TILE, 2 * reach)
     key = (painted.row // side).astype(np.int64) * (-(-painted.size[1] // side)) + painted.column // side
     found, first = [], 0
-    for cell in np.unique(key):
-        own = np.flatnonzero(key == cell)
+    for tile in np.unique(key):
+        own = np.flatnonzero(key == tile)
         row, column = painted.row[own], painted.column[own]
         top, left = max(int(row.min()) - reach, 0), max(int(column.min()) - reach, 0)
         bottom = min(int(row.max()) + 1 + reach, painted.size[0])

@@ -8,25 +8,25 @@ from hedgerow.forest.arrays import Forest, ForestStack
 from hedgerow.forest.level_input import LevelInput
 from hedgerow.forest.reads import (
     MAX_PLACES,
+    FixedPlaces,
     any_planes,
     fixed_places,
     n_places,
-    row_blocks,
     used_planes,
     walkable,
 )
 from hedgerow.forest.soft_walk import run_soft_forest
 from hedgerow.kernels.cpu import walk as kernels
-from hedgerow.threads import map_threads
+from hedgerow.threads import map_threads, slice_blocks
 
 
 def run_level(stack: ForestStack, level: int, given: LevelInput) -> np.ndarray:
-    """(C,h,w) float32 output of one level of a stack."""
+    """(C,Z,h,w) float32 output of one level of a stack."""
     return run_forest(stack.levels[level], given, stack.is_softmax(level), stack.tolerance)
 
 
 def run_forest(forest: Forest, given: LevelInput, is_softmax: bool = False, tolerance: float = 0.0) -> np.ndarray:
-    """Class probabilities (C,h,w) float32 in the given region.
+    """Class probabilities (C,Z,h,w) float32 in the given region.
 
     is_softmax: the summed votes go through softmax; else they are normalised
     tolerance:  soft splits: branches reached with at most this probability are left out
@@ -35,45 +35,52 @@ def run_forest(forest: Forest, given: LevelInput, is_softmax: bool = False, tole
         return run_soft_forest(forest, given, is_softmax, tolerance)
     inner = given.region
     pairs, plane = used_planes(forest)
-    if n_places(forest, pairs, given) >= MAX_PLACES and max(inner.height, inner.width) > 1:
+    if n_places(forest, pairs, given) >= MAX_PLACES and max(inner.shape) > 1:
         halves, axis = inner.halves()
         parts = [run_forest(forest, replace(given, region=half), is_softmax) for half in halves]
         return np.concatenate(parts, axis=1 + axis)
     nodes = walkable(forest)
-    out = np.empty((forest.n_classes, inner.height, inner.width), np.float32)
+    out = np.empty((inner.depth, forest.n_classes, inner.height, inner.width), np.float32)
     if _is_single(forest, given):
-        read_single = _single_reads(forest, given, pairs, plane, nodes)
+        fixed = fixed_places(forest, given, pairs, plane)
+        route = _route(nodes, fixed)
 
-        def walk(rows: tuple[int, int]) -> None:
-            kernels.walk_single_probe(*read_single, nodes, is_softmax, *rows, out)
+        def walk(rows: tuple[int, int, int]) -> None:
+            z, first, end = rows
+            kernels.walk_single_probe(fixed.values(z), fixed.stride, route, nodes, is_softmax, first, end, out[z])
     else:
         read = any_planes(forest, given, pairs, plane)
 
-        def walk(rows: tuple[int, int]) -> None:
-            kernels.walk_any_probes(*read, nodes, is_softmax, *rows, (inner.top, inner.left), out)
+        def walk(rows: tuple[int, int, int]) -> None:
+            z, first, end = rows
+            origin = (inner.front + z, inner.top, inner.left)
+            kernels.walk_any_probes(*read, nodes, is_softmax, first, end, origin, out[z])
 
-    list(map_threads(walk, row_blocks(inner.height)))
-    return out
+    list(map_threads(walk, slice_blocks(inner.depth, inner.height)))
+    return np.moveaxis(out, 0, 1)
 
 
 def reached_leaves(forest: Forest, given: LevelInput) -> np.ndarray:
-    """leaf(x) for every tree and pixel of the region: the row of `votes` that hard splits lead to, (T,h,w) int32."""
+    """leaf(x) for every tree and pixel of the region: the row of `votes` that hard splits lead to, (T,Z,h,w) int32."""
     inner = given.region
     nodes, (pairs, plane) = walkable(forest), used_planes(forest)
-    out = np.empty((forest.n_trees, inner.height, inner.width), np.int32)
+    out = np.empty((inner.depth, forest.n_trees, inner.height, inner.width), np.int32)
     if _is_single(forest, given) and n_places(forest, pairs, given) < MAX_PLACES:
-        read_single = _single_reads(forest, given, pairs, plane, nodes)
+        fixed = fixed_places(forest, given, pairs, plane)
+        route = _route(nodes, fixed)
 
-        def find(rows: tuple[int, int]) -> None:
-            kernels.find_leaves_single(*read_single, nodes, *rows, out)
+        def find(rows: tuple[int, int, int]) -> None:
+            z, first, end = rows
+            kernels.find_leaves_single(fixed.values(z), fixed.stride, route, nodes, first, end, out[z])
     else:
         read = any_planes(forest, given, pairs, plane)
 
-        def find(rows: tuple[int, int]) -> None:
-            kernels.find_leaves(*read, nodes, *rows, (inner.top, inner.left), out)
+        def find(rows: tuple[int, int, int]) -> None:
+            z, first, end = rows
+            kernels.find_leaves(*read, nodes, first, end, (inner.front + z, inner.top, inner.left), out[z])
 
-    list(map_threads(find, row_blocks(out.shape[1])))
-    return out
+    list(map_threads(find, slice_blocks(inner.depth, inner.height)))
+    return np.moveaxis(out, 0, 1)
 
 
 def _is_single(forest: Forest, given: LevelInput) -> bool:
@@ -82,10 +89,6 @@ def _is_single(forest: Forest, given: LevelInput) -> bool:
     return one and given.stretch is None and given.outside is None
 
 
-def _single_reads(
-    forest: Forest, given: LevelInput, pairs: np.ndarray, plane: np.ndarray, nodes: kernels.Nodes
-) -> tuple[np.ndarray, int, np.ndarray]:
-    """planes, stride and route of `kernels.walk_single_probe`."""
-    planes, place = fixed_places(forest, given, pairs, plane)
-    route = (nodes.child.astype(np.uint64) << np.uint64(32)) | place[:, 0].astype(np.uint64)
-    return planes.reshape(-1), planes.shape[2], route
+def _route(nodes: kernels.Nodes, fixed: FixedPlaces) -> np.ndarray:
+    """`route` of `kernels.walk_single_probe`."""
+    return (nodes.child.astype(np.uint64) << np.uint64(32)) | fixed.place[:, 0].astype(np.uint64)

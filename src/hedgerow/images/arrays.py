@@ -35,6 +35,16 @@ def to_planes(image: np.ndarray, name: str = "image", layout: Layout = "picture"
     return planes
 
 
+def as_volume(array: np.ndarray) -> np.ndarray:
+    """(Z,H,W): an image (H,W) as a volume of one slice; a volume as it is."""
+    return array.reshape(-1, *array.shape[-2:])
+
+
+def as_volumes(channels: np.ndarray) -> np.ndarray:
+    """(C,Z,H,W): the channels of an image (C,H,W) as volumes of one slice; those of a volume as they are."""
+    return channels.reshape(len(channels), -1, *channels.shape[-2:])
+
+
 def _too_large(name: str, problem: MemoryError) -> InputError:
     return InputError(
         f"{name}: it does not fit in memory: {one_line(problem)}; crop or shrink the image, or use a machine with more"

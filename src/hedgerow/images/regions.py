@@ -1,22 +1,50 @@
-"""Rectangles of an image."""
+"""Boxes of an image or a volume."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import overload
 
 import numpy as np
 
+Steps = int | tuple[int, int, int]
+"""A number of pixels along each axis (z, y, x), or one number for all three."""
+
 
 @dataclass(frozen=True)
 class Region:
-    """Rows top..bottom and columns left..right of an image, ends excluded."""
+    """Rows top..bottom and columns left..right of the slices front..back, ends excluded; an image is one slice.
+
+    A region is any box. A tile is a region that is computed at once, a shard one that is written at once.
+    """
 
     top: int
     bottom: int
     left: int
     right: int
+    front: int = 0
+    back: int = 1
+
+    @classmethod
+    def whole(cls, size: Iterable[int]) -> Region:
+        """All of an image (H,W) or a volume (Z,H,W) of this size."""
+        *depth, height, width = size
+        return cls(0, height, 0, width, 0, *depth)
+
+    @classmethod
+    def around(cls, mask: np.ndarray) -> Region:
+        """The smallest region that holds all that is true in a mask (H,W) or (Z,H,W); an empty one if nothing is."""
+        ends = []
+        for axis in range(-3 if mask.ndim == 3 else -2, 0):
+            others = tuple(other for other in range(-mask.ndim, 0) if other != axis)
+            places = np.flatnonzero(mask.any(axis=others))
+            ends.append((int(places[0]), int(places[-1]) + 1) if len(places) else (0, 0))
+        return cls(*ends[-2], *ends[-1], *(ends[0] if mask.ndim == 3 else (0, 1)))
+
+    @property
+    def depth(self) -> int:
+        return self.back - self.front
 
     @property
     def height(self) -> int:
@@ -26,58 +54,89 @@ class Region:
     def width(self) -> int:
         return self.right - self.left
 
-    def grown(self, margin: int, height: int, width: int) -> Region:
-        """The region grown by `margin` on each side, clipped to an image of this size."""
-        return Region(
-            max(self.top - margin, 0),
-            min(self.bottom + margin, height),
-            max(self.left - margin, 0),
-            min(self.right + margin, width),
-        )
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(Z,H,W)"""
+        return self.depth, self.height, self.width
 
-    def aligned(self, cell: int, height: int, width: int) -> Region:
-        """All cells of a grid from the image's corner that the region touches, clipped to an image of this size."""
-        return Region(
-            self.top // cell * cell,
-            min(-(-self.bottom // cell) * cell, height),
-            self.left // cell * cell,
-            min(-(-self.right // cell) * cell, width),
-        )
+    @property
+    def is_empty(self) -> bool:
+        return min(self.shape) <= 0
 
-    def cells(self, cell: int) -> Cells:
-        """The region cut into squares of this side, row after row; those at its end may be smaller."""
-        return Cells(self, cell)
+    @property
+    def _ends(self) -> tuple[tuple[int, int], ...]:
+        """First place and end along each axis (z, y, x)."""
+        return (self.front, self.back), (self.top, self.bottom), (self.left, self.right)
+
+    def clipped(self, to: Region) -> Region:
+        """The part of the region that lies in another; an empty region if none does."""
+        ends = [(max(a, c), max(min(b, d), a, c)) for (a, b), (c, d) in zip(self._ends, to._ends, strict=True)]
+        return _from_ends(ends)
+
+    def intersection(self, other: Region) -> Region | None:
+        """The part that two regions share; None if they share no pixel."""
+        shared = self.clipped(other)
+        return None if shared.is_empty else shared
+
+    def hull(self, *others: Region) -> Region:
+        """The smallest region that holds this one and others; empty ones do not count."""
+        regions = [region for region in (self, *others) if not region.is_empty] or [self]
+        ends = zip(*(region._ends for region in regions), strict=True)
+        return _from_ends([(min(first for first, _ in axis), max(end for _, end in axis)) for axis in ends])
+
+    def grown(self, margin: Steps, within: Region) -> Region:
+        """The region grown by a margin on each side, as far as another region extends."""
+        ends = [(a - m, b + m) for (a, b), m in zip(self._ends, _each(margin), strict=True)]
+        return _from_ends(ends).clipped(within)
+
+    def aligned(self, tile: Steps, within: Region) -> Region:
+        """All tiles of the grid from the image's corner that the region touches, as far as another region extends."""
+        ends = [(a // n * n, -(-b // n) * n) for (a, b), n in zip(self._ends, _each(tile), strict=True)]
+        return _from_ends(ends).clipped(within)
+
+    def tiles(self, tile: Steps) -> Tiles:
+        """The region cut into tiles of this size, slice after slice, row after row; those at its end may be smaller."""
+        return Tiles(self, _each(tile))
+
+    def halves(self) -> tuple[tuple[Region, Region], int]:
+        """The region cut in half across its longest side, and the axis (0 to 2) along which the halves lie."""
+        axis = int(np.argmax(self.shape))
+        first, end = ("front", "back") if axis == 0 else ("top", "bottom") if axis == 1 else ("left", "right")
+        middle = (getattr(self, first) + getattr(self, end)) // 2
+        return (replace(self, **{end: middle}), replace(self, **{first: middle})), axis
 
     def within(self, outer: Region) -> Region:
         """The same pixels, counted from the outer region's corner."""
-        return Region(self.top - outer.top, self.bottom - outer.top, self.left - outer.left, self.right - outer.left)
-
-    def halves(self) -> tuple[tuple[Region, Region], int]:
-        """The region cut in half across its longer side, and the axis along which the halves lie."""
-        if self.height >= self.width:
-            middle = (self.top + self.bottom) // 2
-            return (replace(self, bottom=middle), replace(self, top=middle)), 0
-        middle = (self.left + self.right) // 2
-        return (replace(self, right=middle), replace(self, left=middle)), 1
+        starts = (outer.front, outer.top, outer.left)
+        return _from_ends([(a - start, b - start) for (a, b), start in zip(self._ends, starts, strict=True)])
 
     def of(self, array: np.ndarray) -> np.ndarray:
-        """A view of this region in the last two axes of an array."""
+        """A view of the region's rows and columns in the last two axes of an array (...,H,W)."""
         return array[..., self.top : self.bottom, self.left : self.right]
+
+    def of_volume(self, array: np.ndarray) -> np.ndarray:
+        """A view of the region in the last three axes of an array (...,Z,H,W)."""
+        return array[..., self.front : self.back, self.top : self.bottom, self.left : self.right]
 
 
 @dataclass(frozen=True)
-class Cells(Sequence[Region]):
-    """A region cut into squares of this side, each computed on request: a large image has more than memory holds."""
+class Tiles(Sequence[Region]):
+    """A region cut into tiles, each computed on request: a large image has more of them than memory holds.
+
+    sides: (z, y, x) of a tile
+    """
 
     whole: Region
-    side: int
+    sides: tuple[int, int, int]
 
     @property
-    def n_across(self) -> int:
-        return -(-self.whole.width // self.side)
+    def counts(self) -> tuple[int, ...]:
+        """The number of tiles along each axis (z, y, x)."""
+        return tuple(max(-(-length // side), 0) for length, side in zip(self.whole.shape, self.sides, strict=True))
 
     def __len__(self) -> int:
-        return -(-self.whole.height // self.side) * self.n_across
+        planes, rows, columns = self.counts
+        return planes * rows * columns
 
     def __iter__(self) -> Iterator[Region]:
         return (self[i] for i in range(len(self)))
@@ -89,7 +148,18 @@ class Cells(Sequence[Region]):
     def __getitem__(self, i: int | slice) -> Region | list[Region]:
         if isinstance(i, slice):
             return [self[k] for k in range(len(self))[i]]
-        row, column = divmod(range(len(self))[i], self.n_across)
-        top, left = self.whole.top + row * self.side, self.whole.left + column * self.side
-        bottom, right = min(top + self.side, self.whole.bottom), min(left + self.side, self.whole.right)
-        return Region(top, bottom, left, right)
+        _, rows, columns = self.counts
+        rest, column = divmod(range(len(self))[i], columns)
+        plane, row = divmod(rest, rows)
+        numbers = zip((plane, row, column), self.sides, self.whole._ends, strict=True)
+        return _from_ends([(first + k * side, min(first + (k + 1) * side, end)) for k, side, (first, end) in numbers])
+
+
+def _from_ends(ends: Iterable[tuple[int, int]]) -> Region:
+    """The region with these ends along (z, y, x)."""
+    z, y, x = ends
+    return Region(*y, *x, *z)
+
+
+def _each(steps: Steps) -> tuple[int, int, int]:
+    return (steps, steps, steps) if isinstance(steps, int) else steps

@@ -27,7 +27,7 @@ from hedgerow.forest.arrays import OUTPUTS, Forest, ForestStack
 from hedgerow.forest.history import are_numbers
 from hedgerow.images.arrays import MAX_CLASSES
 from hedgerow.images.legend import Legend
-from hedgerow.io import first_version
+from hedgerow.io import older_versions
 from hedgerow.io.checks import (
     INT32,
     choice,
@@ -51,9 +51,10 @@ if TYPE_CHECKING:
     from hedgerow.network.stacknet import StackNet
 
 FORMAT = "hedgerow"
-VERSION = 2
+VERSION = 3
 # What the settings allow. A file with more would only make prediction need absurd amounts of memory.
 MAX_LEVELS, MAX_RADIUS = limits_of(StackConfig, "n_levels")[1], limits_of(ContextConfig, "radii")[1]
+MAX_OFFSET_Z = limits_of(ContextConfig, "window_z")[1] // 2
 _FOREST_DTYPES = {
     "root": np.int32,
     "left_child": np.int32,
@@ -190,9 +191,7 @@ def _load(path: Path) -> AnyModel:
         arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     if document["digest"] != digest([version, document["model"]], arrays):
         raise ModelError("it does not match its digest, so it is damaged or was edited; copy it again.")
-    if version == 1:
-        return _rebuild(*first_version.as_second(document["model"], arrays))
-    return _rebuild(document["model"], arrays)
+    return _rebuild(*older_versions.as_latest(version, document["model"], arrays))
 
 
 def _rebuild(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> AnyModel:
@@ -243,7 +242,8 @@ def _rebuild_stack(description: dict[str, Any], arrays: dict[str, np.ndarray]) -
     )
     model.validate()
     for forest in levels:
-        near = bool((np.abs(forest.offset) <= features.max_offset).all())
+        near = bool((np.abs(forest.offset[..., 1:]) <= features.max_offset).all())
+        near = near and bool((np.abs(forest.offset[..., 0]) <= MAX_OFFSET_Z).all())
         refuse_unless(near and bool((forest.radius <= MAX_RADIUS).all()), "a split looks too far")
     return model
 

@@ -1,5 +1,6 @@
 """How the network of one level is wired: which splits lead to a leaf, and where each probe reads. Frozen, in NumPy."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -117,26 +118,29 @@ def _leaf_groups(roots: np.ndarray, left_child: np.ndarray, leaf_of: np.ndarray)
 
 @dataclass(frozen=True)
 class Reads:
-    """Where the probes of a level read for a grid of h x w pixels, in one flat array of V values.
+    """Where the probes of a level read for a grid of Z slices of h x w pixels, in one flat array of V values.
 
-    Offsets that are the same for all pixels ("fixed"): the planes are padded, and probe j of split n reads, for the
-    pixel (i, k) of the grid, the value at `place[n, j] + i * stride + k`.
-    Offsets that are stretched at each pixel ("stretched", for depth): the planes are not padded, and
+    Offsets that are the same for all pixels ("fixed"): the volumes of the channels are padded, and probe j of split n
+    reads, for the pixel (z, i, k) of the grid, the value at `place[n, j] + z * slice_stride + i * stride + k`. So a
+    slice reads the same places of values that begin a slice later: kernels know one slice, and `slice_start` the rest.
+    Offsets that are stretched at each pixel ("stretched", for depth images): one slice; its planes are not padded, and
     `places` says what is read; `place` then holds the number of the probe's plane.
 
-    size:    (h, w)
+    size:    (Z, h, w)
     place:   (N,J) int64, UNUSED where the split has fewer probes
-    stride:  of the padded planes; 0 if stretched
+    stride:  from one row of the padded volumes to the next; slice_stride: from one slice to the next; 0 if stretched
     carried: first value that comes from the level before; those before it come from the features
-    offset:  (N,J,2) float32; row, column: (S,) int64 of the pixels; stretch: (S,) float32; all empty if fixed
+    offset:  (N,J,2) float32, rows and columns; row, column: (S,) int64 of the pixels; stretch: (S,) float32; all empty
+             if fixed
     planes:  (P,6) int64 of each plane: start, height, width, top, left, step of its grid; empty if fixed
     extent:  (H,W) of the image in pixels, where stretched offsets end in a constant; (0,0) where at the edge
     features_train: whether the features have a gradient as well; if not, kernels save the work
     """
 
-    size: tuple[int, int]
+    size: tuple[int, int, int]
     place: np.ndarray
     stride: int
+    slice_stride: int
     carried: int
     offset: np.ndarray
     row: np.ndarray
@@ -149,6 +153,15 @@ class Reads:
     @property
     def is_stretched(self) -> bool:
         return self.stride == 0
+
+    @property
+    def n_pixels(self) -> int:
+        """S = Z h w"""
+        return math.prod(self.size)
+
+    def slice_start(self, z: int) -> int:
+        """Where the values begin that slice z of the grid reads at `place`."""
+        return z * self.slice_stride
 
     @property
     def first_trained(self) -> int:
@@ -165,19 +178,27 @@ class Reads:
 
 
 def fixed_reads(
-    size: tuple[int, int], place: np.ndarray, stride: int, carried: int, features_train: bool = False
+    size: tuple[int, int, int],
+    place: np.ndarray,
+    stride: int,
+    slice_stride: int,
+    carried: int,
+    features_train: bool = False,
 ) -> Reads:
     """Reads at offsets that are the same for all pixels."""
     none = np.zeros(0, np.int64)
     nothing = np.zeros((0, 0, 2), np.float32), none, none, np.zeros(0, np.float32), np.zeros((0, 6), np.int64)
-    return Reads(size, place, stride, carried, *nothing, extent=size, features_train=features_train)
+    return Reads(
+        size, place, stride, slice_stride, carried, *nothing, extent=size[1:], features_train=features_train
+    )  # fmt: skip
 
 
 def places(reads: Reads, first: int, last: int) -> np.ndarray:
     """(N,J,S) int64: what each probe reads for the pixels first..last of the grid; 0 for an unused probe."""
     if not reads.is_stretched:
-        i, k = np.divmod(np.arange(first, last), reads.size[1])
-        return np.where(reads.place[..., None] == UNUSED, 0, reads.place[..., None] + i * reads.stride + k)
+        z, i, k = np.unravel_index(np.arange(first, last), reads.size)
+        pixel = z * reads.slice_stride + i * reads.stride + k
+        return np.where(reads.place[..., None] == UNUSED, 0, reads.place[..., None] + pixel)
     start, height, width, top, left, step = np.moveaxis(reads.planes[reads.place][..., None, :], -1, 0)
     stretch = reads.stretch[first:last, None]
     shift = np.floor(reads.offset[..., None, :] * stretch + np.float32(0.5)).astype(np.int64)

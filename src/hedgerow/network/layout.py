@@ -1,13 +1,14 @@
 """What a level of the network reads, laid out flat: planes of features and of the level before, and who reads where.
 
-A level is computed on a grid of pixels: all of an image, a part of it, or a lattice (every step-th row and column). On
-a lattice the features are still read at their exact places; the level before is known on the lattice only, and is read
-at its nearest point. So that neighbours on the grid are neighbours in memory, a plane holds what one probe sees at all
-pixels of the grid: a channel, averaged over a box, shifted by less than one step.
+A level is computed on a grid of pixels: all of an image, a part of it, or a lattice (every step-th row and column, of
+every slice). On a lattice the features are still read at their exact places; the level before is known on the lattice
+only, and is read at its nearest point. So that neighbours on the grid are neighbours in memory, a plane holds what one
+probe sees at all pixels of the grid: a channel, averaged over a box, shifted by less than one step.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -18,7 +19,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from hedgerow.forest.arrays import Forest
-from hedgerow.images.regions import Region
+from hedgerow.forest.level_input import refuse_volume
+from hedgerow.images.regions import Region, Steps
 from hedgerow.kernels.constants import NO_PLANE, UNUSED
 from hedgerow.kernels.cpu.boxes import box_averaged
 from hedgerow.kernels.cpu.spread import spread
@@ -30,17 +32,20 @@ from hedgerow.threads import map_threads
 
 @dataclass(frozen=True)
 class Grid:
-    """The pixels (top + step * i, left + step * k) of an image, i < height, k < width."""
+    """The pixels (front + z, top + step * i, left + step * k) of an image, z < depth, i < height, k < width."""
 
     top: int
     left: int
     height: int
     width: int
     step: int = 1
+    front: int = 0
+    depth: int = 1
 
     @property
-    def size(self) -> tuple[int, int]:
-        return self.height, self.width
+    def size(self) -> tuple[int, int, int]:
+        """(Z,h,w)"""
+        return self.depth, self.height, self.width
 
     @property
     def rows(self) -> np.ndarray:
@@ -52,43 +57,45 @@ class Grid:
         """(width,) int64"""
         return self.left + self.step * np.arange(self.width)
 
-    def grown(self, margin: int, height: int, width: int) -> Grid:
-        """The same lattice with at least `margin` pixels more on each side, within an image of this size."""
-        more = -(-margin // self.step)
-        before = min(more, self.top // self.step), min(more, self.left // self.step)
-        after = (
-            min(more, (height - 1 - self.top) // self.step - (self.height - 1)),
-            min(more, (width - 1 - self.left) // self.step - (self.width - 1)),
-        )
-        return Grid(
-            self.top - before[0] * self.step,
-            self.left - before[1] * self.step,
-            self.height + before[0] + after[0],
-            self.width + before[1] + after[1],
-            self.step,
-        )
+    def grown(self, margin: Steps, within: Region) -> Grid:
+        """The same lattice with at least so many pixels more on each side, as far as the image extends."""
+        step = self.step
+        lattice = Region(0, self.height, 0, self.width, 0, self.depth)  # in its own steps from its first pixel
+        whole = Region(
+            -((self.top - within.top) // step), (within.bottom - 1 - self.top) // step + 1,
+            -((self.left - within.left) // step), (within.right - 1 - self.left) // step + 1,
+            within.front - self.front, within.back - self.front,
+        )  # fmt: skip
+        by = (margin,) * 3 if isinstance(margin, int) else margin
+        wide = lattice.grown((by[0], -(-by[1] // step), -(-by[2] // step)), whole)
+        top, left = self.top + step * wide.top, self.left + step * wide.left
+        return Grid(top, left, wide.height, wide.width, step, self.front + wide.front, wide.depth)
 
     def of(self, array: np.ndarray) -> np.ndarray:
         """The grid's pixels of the last two axes of an image's array."""
         return array[..., self.top :: self.step, self.left :: self.step][..., : self.height, : self.width]
 
+    def of_volume(self, array: np.ndarray) -> np.ndarray:
+        """The grid's pixels of the last three axes of a volume's array."""
+        return self.of(array[..., self.front : self.front + self.depth, :, :])
+
 
 def region_grid(region: Region) -> Grid:
     """Every pixel of a region."""
-    return Grid(region.top, region.left, region.height, region.width)
+    return Grid(region.top, region.left, region.height, region.width, 1, region.front, region.depth)
 
 
-def lattice(height: int, width: int, step: int, top: int = 0, left: int = 0) -> Grid:
-    """Every step-th row and column of an image, from (top, left) on."""
-    return Grid(top, left, -(-(height - top) // step), -(-(width - left) // step), step)
+def lattice(height: int, width: int, step: int, top: int = 0, left: int = 0, depth: int = 1) -> Grid:
+    """Every step-th row and column of an image, from (top, left) on, in every slice of a volume."""
+    return Grid(top, left, -(-(height - top) // step), -(-(width - left) // step), step, 0, depth)
 
 
 @dataclass(frozen=True)
 class Source:
-    """What can be read of an image: features (F,H,W), and from the second level on the level before.
+    """What can be read of an image: features (F,Z,H,W), and from the second level on the level before.
 
-    before:  (C,h,w) on the grid `known`, or None
-    stretch: (H,W) float32 factor for the offsets at each pixel, or None; outside: (F+C,) constants, or None
+    before:  (C,z,h,w) on the grid `known`, or None
+    stretch: (H,W) float32 factor for the offsets at each pixel of an image, or None; outside: (F+C,) constants, or None
     """
 
     features: Tensor
@@ -97,9 +104,14 @@ class Source:
     stretch: np.ndarray | None = None
     outside: np.ndarray | None = None
 
+    def __post_init__(self) -> None:
+        refuse_volume(self.extent[0], self.stretch, self.outside)
+
     @property
-    def extent(self) -> tuple[int, int]:
-        return self.features.shape[1], self.features.shape[2]
+    def extent(self) -> tuple[int, int, int]:
+        """(Z,H,W)"""
+        _, depth, height, width = self.features.shape
+        return depth, height, width
 
     def detached(self) -> Source:
         """The same without gradients."""
@@ -118,7 +130,9 @@ def lay_out(forest: Forest, wiring: Wiring, source: Source, grid: Grid) -> tuple
     if source.stretch is not None or source.outside is not None:
         found = _STRETCHED.get(wiring, None, lambda: _plan_stretched(_probes(forest, wiring)))
         return _stretched(*found, source, grid)
-    key = (len(source.features), max(source.extent), grid.size, grid.step, source.features.requires_grad)
+    depth, height, width = source.extent
+    farthest = depth - 1, max(height, width), max(height, width)
+    key = (len(source.features), farthest, grid.size, grid.step, source.features.requires_grad)
     return _fixed(*_PLANS.get(wiring, key, lambda: _plan_fixed(_probes(forest, wiring), *key)), source, grid)
 
 
@@ -131,7 +145,7 @@ TOGETHER = 8  # channels that a thread lays out at a time
 
 @dataclass(frozen=True)
 class _Probes:
-    """Of the splits: channel, radius (N,J) int32; offset (N,J,2) float32; is_used (N,J) bool."""
+    """Of the splits: channel, radius (N,J) int32; offset (N,J,3) float32; is_used (N,J) bool."""
 
     channel: np.ndarray
     offset: np.ndarray
@@ -145,32 +159,42 @@ def _probes(forest: Forest, wiring: Wiring) -> _Probes:
 
 
 def _plan_fixed(
-    probes: _Probes, n_features: int, farthest: int, size: tuple[int, int], step: int, features_train: bool
-) -> tuple[np.ndarray, int, Reads]:
-    """The planes (P,4) that are read, by channel, radius and shift; how far beyond the grid; and where."""
+    probes: _Probes,
+    n_features: int,
+    farthest: tuple[int, int, int],
+    size: tuple[int, int, int],
+    step: int,
+    features_train: bool,
+) -> tuple[np.ndarray, tuple[int, int], Reads]:
+    """The planes (P,4) that are read, by channel, radius and shift; how far beyond the grid, in slices and in steps;
+    and where."""
     channel, used = probes.channel, probes.is_used
     offset = np.floor(probes.offset + np.float32(0.5)).astype(np.int64)
     # Farther than the image is large, every offset ends at its edge.
-    offset = np.clip(offset, -farthest, farthest)
+    offset = np.clip(offset, np.negative(farthest), farthest)
+    back, offset = offset[..., 0], offset[..., 1:]
     is_before = (channel >= n_features)[..., None]
     shift = np.where(is_before, (offset + step // 2) // step, offset // step)
     phase = np.where(is_before, 0, offset % step)
-    pad = int(np.abs(shift[used]).max(initial=0))
-    n_rows, stride = size[0] + 2 * pad, size[1] + 2 * pad
+    pad, pad_z = int(np.abs(shift[used]).max(initial=0)), int(np.abs(back[used]).max(initial=0))
+    n_slices, n_rows, stride = size[0] + 2 * pad_z, size[1] + 2 * pad, size[2] + 2 * pad
 
     key = np.concatenate([channel[..., None], probes.radius[..., None], phase], axis=-1)
     planes, plane = np.unique(key[used], axis=0, return_inverse=True)
     place = np.full(channel.shape, UNUSED, np.int64)
-    inner = (shift[used][:, 0] + pad) * stride + shift[used][:, 1] + pad
-    place[used] = plane.reshape(-1) * (n_rows * stride) + inner
-    n_fixed = int((planes[:, 0] < n_features).sum())
-    return planes, pad, fixed_reads(size, place, stride, n_fixed * n_rows * stride, features_train)
+    row = (plane.reshape(-1) * n_slices + back[used] + pad_z) * n_rows + shift[used][:, 0] + pad
+    place[used] = row * stride + shift[used][:, 1] + pad
+    carried = int((planes[:, 0] < n_features).sum()) * n_slices * n_rows * stride
+    return planes, (pad_z, pad), fixed_reads(size, place, stride, n_rows * stride, carried, features_train)
 
 
-def _fixed(planes: np.ndarray, pad: int, reads: Reads, source: Source, grid: Grid) -> tuple[Tensor, Reads]:
+def _fixed(planes: np.ndarray, pads: tuple[int, int], reads: Reads, source: Source, grid: Grid) -> tuple[Tensor, Reads]:
     # The planes' grid, beyond the image as well.
-    step = grid.step
-    wide = Grid(grid.top - step * pad, grid.left - step * pad, grid.height + 2 * pad, grid.width + 2 * pad, step)
+    step, (pad_z, pad) = grid.step, pads
+    wide = Grid(
+        grid.top - step * pad, grid.left - step * pad, grid.height + 2 * pad, grid.width + 2 * pad, step,
+        grid.front - pad_z, grid.depth + 2 * pad_z,
+    )  # fmt: skip
     channels = _Channels(source, step)
     n_fixed = int((planes[:, 0] < len(source.features)).sum())
     if _is_for_numpy(source.features) and source.features.device.type == "cpu" and len(planes):
@@ -182,7 +206,7 @@ def _fixed(planes: np.ndarray, pad: int, reads: Reads, source: Source, grid: Gri
 def _planes(planes: list[list[int]], channels: _Channels, wide: Grid) -> Tensor:
     """The planes (channel, radius, row and column shift) of the features, or of the level before, flat.
 
-    A channel is taken once for all shifts: its pixels as (row, shift, column, shift), whose slices are the planes. All
+    A channel is taken once for all shifts: its pixels as (row, shift, column, shift), of which planes are parts. All
     channels in few calls: thousands of planes taken one by one kept a GPU waiting.
     """
     kinds = sorted({(c, r) for c, r, _, _ in planes})
@@ -193,13 +217,17 @@ def _planes(planes: list[list[int]], channels: _Channels, wide: Grid) -> Tensor:
     rows = (wide.top - known.top) // known.step + np.arange(wide.height * n_shifts)
     columns = (wide.left - known.left) // known.step + np.arange(wide.width * n_shifts)
     taken = torch.stack(arrays)
-    taken = taken.index_select(1, torch.as_tensor(rows.clip(0, known.height - 1), device=device))
-    taken = taken.index_select(2, torch.as_tensor(columns.clip(0, known.width - 1), device=device))
+    if (wide.front, wide.depth) != (known.front, known.depth):
+        slices = (wide.front - known.front + np.arange(wide.depth)).clip(0, known.depth - 1)
+        taken = taken.index_select(1, torch.as_tensor(slices, device=device))
+    taken = taken.index_select(2, torch.as_tensor(rows.clip(0, known.height - 1), device=device))
+    taken = taken.index_select(3, torch.as_tensor(columns.clip(0, known.width - 1), device=device))
     if n_shifts == 1:
         return taken.reshape(-1)  # planes come sorted, each once: they are the kinds
     numbers = {kind: number for number, kind in enumerate(kinds)}
     index = torch.as_tensor([[numbers[c, r], down, right] for c, r, down, right in planes], device=device)
-    shifted = taken.reshape(len(kinds), wide.height, n_shifts, wide.width, n_shifts).permute(0, 2, 4, 1, 3)
+    apart = taken.reshape(len(kinds), wide.depth, wide.height, n_shifts, wide.width, n_shifts)
+    shifted = apart.permute(0, 3, 5, 1, 2, 4)
     return shifted[index.unbind(1)].reshape(-1)
 
 
@@ -208,20 +236,20 @@ def _planes_in_room(planes: list[list[int]], n_fixed: int, channels: _Channels, 
 
     All in memory that is used again; what has no gradient by threads.
     """
-    size = wide.height * wide.width
+    size = math.prod(wide.size)
     kinds = [list(same) for _, same in groupby(range(len(planes)), key=lambda k: planes[k][:2])]
     has_slope = n_fixed < len(planes) and not _is_for_numpy(channels.averaged(*planes[-1][:2])[0])
     if has_slope:
         kinds = [same for same in kinds if same[0] < n_fixed]
     room = empty((len(planes) * size,))
-    out, shifts = room.reshape(-1, wide.height, wide.width), np.array([plane[2:] for plane in planes], np.int64)
+    out, shifts = room.reshape(-1, *wide.size), np.array([plane[2:] for plane in planes], np.int64)
 
     def fill(some: list[list[int]]) -> None:
         for same in some:
             array, known = channels.averaged(*planes[same[0]][:2])
             rows, step = slice(same[0], same[-1] + 1), wide.step // known.step
             top, left = (wide.top - known.top) // known.step, (wide.left - known.left) // known.step
-            spread(array.numpy(), shifts[rows], top, left, step, out[rows])
+            spread(array.numpy(), shifts[rows], wide.front - known.front, top, left, step, out[rows])
 
     list(map_threads(fill, [kinds[k : k + TOGETHER] for k in range(0, len(kinds), TOGETHER)]))
     if not has_slope:
@@ -251,7 +279,7 @@ def _plan_stretched(probes: _Probes) -> tuple[np.ndarray, np.ndarray, np.ndarray
     planes, plane = np.unique(pairs, axis=0, return_inverse=True)
     place = np.full(probes.channel.shape, UNUSED, np.int64)
     place[probes.is_used] = plane.reshape(-1)
-    return planes, place, np.ascontiguousarray(probes.offset)
+    return planes, place, np.ascontiguousarray(probes.offset[..., 1:])
 
 
 def _stretched(
@@ -268,18 +296,19 @@ def _stretched(
         start += known.height * known.width + 1
     carried = sum(h * w + 1 for (c, _), (_, h, w, *_) in zip(planes.tolist(), table, strict=True) if c < n_features)
     rows, columns = np.meshgrid(grid.rows, grid.columns, indexing="ij")
-    stretch = np.ones(source.extent, np.float32) if source.stretch is None else source.stretch
+    stretch = np.ones(source.extent[1:], np.float32) if source.stretch is None else source.stretch
     reads = Reads(
         size=grid.size,
         place=place,
         stride=0,
+        slice_stride=0,
         carried=carried,
         offset=offset,
         row=rows.ravel(),
         column=columns.ravel(),
         stretch=np.ascontiguousarray(grid.of(stretch)).ravel(),
         planes=np.array(table or [list(NO_PLANE)], np.int64),
-        extent=(0, 0) if source.outside is None else source.extent,
+        extent=(0, 0) if source.outside is None else source.extent[1:],
         features_train=source.features.requires_grad,
     )
     return _flat(values, source.features), reads
@@ -298,7 +327,7 @@ class _Channels:
         n_features = len(source.features)
         outside = None if source.outside is None else float(source.outside[channel])
         if channel < n_features:
-            return _box(self._features[channel], radius, outside), Grid(0, 0, *source.extent)
+            return _box(self._features[channel], radius, outside), region_grid(Region.whole(source.extent))
         assert source.before is not None
         assert source.known is not None
         # On a lattice a box holds the lattice's points that lie in it.
@@ -310,20 +339,20 @@ def _is_for_numpy(planes: Tensor) -> bool:
     return planes.dtype == torch.float32 and not planes.requires_grad
 
 
-def _box(plane: Tensor, radius: int, outside: float | None) -> Tensor:
+def _box(volume: Tensor, radius: int, outside: float | None) -> Tensor:
+    """(Z,H,W) mean over a box around each pixel in its slice."""
     if radius == 0:
-        return plane
-    if _is_for_numpy(plane):
-        return torch.as_tensor(box_averaged(plane.cpu().numpy(), radius, outside), device=plane.device)
-    around = (radius,) * 4
-    padded = plane[None, None]
+        return volume
+    if _is_for_numpy(volume):
+        return torch.as_tensor(box_averaged(volume.cpu().numpy(), radius, outside), device=volume.device)
+    _, height, width = volume.shape
     if outside is None:
-        rows = torch.arange(-radius, plane.shape[0] + radius, device=plane.device).clamp(0, plane.shape[0] - 1)
-        columns = torch.arange(-radius, plane.shape[1] + radius, device=plane.device).clamp(0, plane.shape[1] - 1)
-        padded = plane[rows][:, columns][None, None]
+        rows = torch.arange(-radius, height + radius, device=volume.device).clamp(0, height - 1)
+        columns = torch.arange(-radius, width + radius, device=volume.device).clamp(0, width - 1)
+        padded = volume[:, rows][:, :, columns][:, None]
     else:
-        padded = functional.pad(padded, around, value=outside)
-    return functional.avg_pool2d(padded, 2 * radius + 1, stride=1)[0, 0]
+        padded = functional.pad(volume[:, None], (radius,) * 4, value=outside)
+    return functional.avg_pool2d(padded, 2 * radius + 1, stride=1)[:, 0]
 
 
 def _flat(values: list[Tensor], like: Tensor) -> Tensor:

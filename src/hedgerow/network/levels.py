@@ -88,7 +88,7 @@ class LevelNet(nn.Module):
         return alpha[:, None] * self.forest.weight[splits], -alpha * self.forest.threshold[splits]
 
     def forward(self, source: Source, grid: Grid, leaf_sum: bool = False) -> Tensor:
-        """Scores (C,h,w) on a grid, before normalisation or softmax; with `leaf_sum`, also the plane sum_l a_H2(l)."""
+        """Scores (C,Z,h,w) on a grid, before normalisation or softmax; with `leaf_sum`, also sum_l a_H2(l)."""
         values, reads = lay_out(self.forest, self.wiring, source, grid)
         votes: Tensor = self.vote_weight
         if leaf_sum:
@@ -111,7 +111,7 @@ class LevelNet(nn.Module):
         return values, reads, self.wiring, *weights, *kinds, self.sharpness.leaf, self.tolerance
 
     def tree_scores(self, source: Source, grid: Grid) -> Iterator[Tensor]:
-        """Scores (C,h,w) of each tree by itself, without gradients; their sum is `forward`."""
+        """Scores (C,Z,h,w) of each tree by itself, without gradients; their sum is `forward`."""
         values, reads = lay_out(self.forest, self.wiring, source, grid)
         votes = self.vote_weight.detach()
         if self.is_fused(values):

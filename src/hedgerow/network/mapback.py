@@ -88,7 +88,7 @@ class LeafSums:
         self.scores, self.counts = np.zeros(forest.votes.shape[::-1]), np.zeros(forest.n_leaves, np.int64)
 
     def add(self, leaf: np.ndarray, scores: np.ndarray) -> None:
-        """leaf: (H,W) of one tree; scores: (C,H,W), what the network's tree says there."""
+        """leaf: (Z,H,W) of one tree; scores: (C,Z,H,W), what the network's tree says there."""
         self.counts += np.bincount(leaf.ravel(), minlength=len(self.counts))
         add_by_leaf(leaf.ravel(), scores.reshape(len(scores), -1), self.scores)
 
@@ -103,19 +103,19 @@ class LeafSums:
 class _Part:
     """What was found in a region of an image, or of a lattice of its pixels.
 
-    size:   (H,W) of the whole image or lattice
-    leaves: (T,h,w) that the region's pixels reach in the stack
-    said:   (C,h,w), what the network's level says
+    size:   (Z,H,W) of the whole image or lattice
+    leaves: (T,Z,h,w) that the region's pixels reach in the stack
+    said:   (C,Z,h,w), what the network's level says
     """
 
-    size: tuple[int, int]
+    size: tuple[int, int, int]
     region: Region
     leaves: np.ndarray
     said: np.ndarray
 
     @property
     def is_whole(self) -> bool:
-        return (self.region.height, self.region.width) == self.size
+        return self.region.shape == self.size
 
 
 class _Walk:
@@ -130,11 +130,11 @@ class _Walk:
 
         below: what the network's level below says in the whole image, or on the lattice, if it is known
         """
-        size = planes.shape[1], planes.shape[2]
+        size = 1, planes.shape[1], planes.shape[2]
         if stride > 1:
-            yield self._add_lattice(planes, lattice(*size, stride), below)
+            yield self._add_lattice(planes, lattice(planes.shape[1], planes.shape[2], stride), below)
             return
-        for region in tiles(self.net, size):
+        for region in tiles(self.net, size[1:]):
             leaves = reached_leaves(self.stack.levels[self.level], self._stack_input(planes, region))
             given = level_input(self.net, self.net.run_level, planes, region, self.level, below)
             said = self._add_trees(leaves, self.net.region_source(given), region_grid(given.region))
@@ -142,22 +142,23 @@ class _Walk:
 
     def _add_lattice(self, planes: np.ndarray, grid: Grid, below: np.ndarray | None) -> _Part:
         """As in training, the network knows the level below only on the lattice; the stack, being fast, everywhere."""
-        net, whole = self.net, Region(0, planes.shape[1], 0, planes.shape[2])
+        net, whole = self.net, Region.whole(planes.shape[1:])
         given = self._stack_input(planes, whole)
-        leaves = grid.of(reached_leaves(self.stack.levels[self.level], given))
+        leaves = grid.of_volume(reached_leaves(self.stack.levels[self.level], given))
         source = net.region_source(replace(given, channels=given.channels[: net.features.n_features]))
         if self.level:
             with torch.no_grad():
                 known = net(source, [grid] * self.level)[-1] if below is None else torch.as_tensor(below)
             source = replace(source, before=known.to(net.device), known=grid)
-        return _Part(grid.size, Region(0, grid.height, 0, grid.width), leaves, self._add_trees(leaves, source, grid))
+        return _Part(grid.size, Region.whole(grid.size), leaves, self._add_trees(leaves, source, grid))
 
     def _stack_input(self, planes: np.ndarray, region: Region) -> LevelInput:
         """What the stack's level reads for a region."""
         return level_input(self.stack, partial(run_level, self.stack), planes, region, self.level)
 
     def _add_trees(self, leaves: np.ndarray, source: Source, grid: Grid) -> np.ndarray:
-        """Add what the trees say on a grid whose pixels reach leaves (T,h,w); returns the level's output (C,h,w)."""
+        """Add what the trees say on a grid whose pixels reach leaves (T,Z,h,w); returns the level's output
+        (C,Z,h,w)."""
         net = self.net
         total = np.zeros((net.n_classes, *grid.size), np.float32)
         with torch.no_grad():

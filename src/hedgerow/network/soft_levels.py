@@ -24,7 +24,7 @@ def is_walked(level: LevelNet) -> bool:
 
 
 def run_walked(level: LevelNet, given: LevelInput, is_softmax: bool) -> np.ndarray:
-    """(C,h,w) float32 output in a region, without gradients."""
+    """(C,Z,h,w) float32 output in a region, without gradients."""
     return run_soft_forest(soft_forest(level), given, is_softmax, level.tolerance)
 
 

@@ -18,7 +18,9 @@ from hedgerow.features.protocol import FeatureSet
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.history import Known, Refinement
 from hedgerow.forest.level_input import LevelInput
+from hedgerow.images.arrays import as_volumes
 from hedgerow.images.legend import Legend
+from hedgerow.images.regions import Region
 from hedgerow.kernels.cpu.level_work import in_stored_order
 from hedgerow.kernels.definition import level as definition
 from hedgerow.network.layout import Grid, Source, region_grid
@@ -101,8 +103,12 @@ class StackNet(Answers, nn.Module):  # type: ignore[misc]  # in this order, so t
         return self.stack.receptive_field
 
     def level_reach(self, level: int) -> int:
-        """How far, in pixels, this level reads its channels from a pixel."""
+        """How far, in pixels of a slice, this level reads its channels from a pixel."""
         return self.stack.level_reach(level)
+
+    def level_reach_z(self, level: int) -> int:
+        """How many slices away this level reads its channels."""
+        return self.stack.level_reach_z(level)
 
     @property
     def split(self) -> str:
@@ -138,20 +144,21 @@ class StackNet(Answers, nn.Module):  # type: ignore[misc]  # in this order, so t
 
     def source(self, planes: np.ndarray) -> Source:
         """What the first level reads from an image (C,H,W) float32."""
-        features = torch.from_numpy(self.features.compute(planes)).to(self.device)
+        features = torch.from_numpy(as_volumes(self.features.compute(planes))).to(self.device)
         return Source(features, stretch=self.features.stretch(planes), outside=self.features.outside(self.n_classes))
 
-    def grids(self, extent: tuple[int, int], last: Grid) -> list[Grid]:
+    def grids(self, extent: tuple[int, ...], last: Grid) -> list[Grid]:
         """Where each level must be known for the last one to be known on grid `last` of an image of this size."""
-        grids = [last]
+        grids, whole = [last], Region.whole(extent)
         for number in range(self.n_levels - 1, 0, -1):
-            grids.insert(0, grids[0].grown(self.level_reach(number), *extent))
+            reach = self.level_reach(number)
+            grids.insert(0, grids[0].grown((self.level_reach_z(number), reach, reach), whole))
         return grids
 
     def forward(self, source: Source, grids: Sequence[Grid], leaf_sums: list[Tensor] | None = None) -> list[Tensor]:
-        """Outputs (C,h,w) of the levels, each on its grid: inner ones normalised, the last one's scores as they are.
+        """Outputs (C,Z,h,w) of the levels, each on its grid: inner ones normalised, the last one's scores as they are.
 
-        A list given as `leaf_sums` receives each level's sum of leaf activations, (h,w).
+        A list given as `leaf_sums` receives each level's sum of leaf activations, (Z,h,w).
         """
         outputs: list[Tensor] = []
         for number, grid in enumerate(grids):
@@ -171,11 +178,11 @@ class StackNet(Answers, nn.Module):  # type: ignore[misc]  # in this order, so t
         before, known = None, None
         if len(given.channels) > n_features:
             before = torch.from_numpy(np.stack(list(given.channels[n_features:]))).to(device)
-            known = Grid(0, 0, *planes.shape[1:])
+            known = region_grid(Region.whole(given.size))
         return Source(planes, before, known, given.stretch, given.outside)
 
     def run_level(self, level: int, given: LevelInput) -> np.ndarray:
-        """(C,h,w) float32 output of one level in a region."""
+        """(C,Z,h,w) float32 output of one level in a region."""
         is_softmax = self.output == "softmax" and level + 1 == self.n_levels
         if self.walked and is_walked(self.level(level)):
             return run_walked(self.level(level), given, is_softmax)

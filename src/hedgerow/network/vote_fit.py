@@ -6,6 +6,7 @@ trees take turns: each corrects the votes of its leaves by what the sum of all t
 keep their means: when fitted too, they gave the last level less to tell classes apart by (docs/choices.md).
 """
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -31,12 +32,12 @@ class FitSamples:
         self._leaf: list[np.ndarray] = []
         self._said: list[np.ndarray] = []
 
-    def add(self, size: tuple[int, int], region: Region, leaf: np.ndarray, said: np.ndarray) -> None:
-        """size: (H,W) of the image; leaf (T,h,w) and said (C,h,w): in a region of it"""
-        step = int(np.ceil(np.sqrt(size[0] * size[1] / self._most)))
+    def add(self, size: tuple[int, ...], region: Region, leaf: np.ndarray, said: np.ndarray) -> None:
+        """size: (Z,H,W) of the image; leaf (T,Z,h,w) and said (C,Z,h,w): in a region of it"""
+        step = int(np.ceil(np.sqrt(math.prod(size) / self._most)))
         rows, columns = slice(-region.top % step, None, step), slice(-region.left % step, None, step)
-        self._leaf.append(leaf[:, rows, columns].reshape(len(leaf), -1))
-        self._said.append(said[:, rows, columns].reshape(len(said), -1))
+        self._leaf.append(leaf[..., rows, columns].reshape(len(leaf), -1))
+        self._said.append(said[..., rows, columns].reshape(len(said), -1))
 
     def fitted(self, forest: Forest) -> Forest:
         """The forest with fitted votes, assuming that softmax follows their sum."""

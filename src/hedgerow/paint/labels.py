@@ -138,7 +138,7 @@ class Labels:
 
     def same_area(self, row: int, column: int, within: Region, most: int) -> tuple[Region, np.ndarray] | None:
         """The connected pixels (4 neighbours) with the value of one, as a region and a mask; None: more than `most`."""
-        near = Region(row, row + 1, column, column + 1).grown(FILL_REACH, *self.size)
+        near = Region(row, row + 1, column, column + 1).grown(FILL_REACH, Region.whole(self.size))
         window = Region(
             max(within.top, near.top),
             min(within.bottom, near.bottom),

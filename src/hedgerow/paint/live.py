@@ -191,7 +191,7 @@ class Codes:
         height, width = pyramid.size(level)
         top, left = place[0] * BLOCK, place[1] * BLOCK
         region = Region(top, min(top + BLOCK, height), left, min(left + BLOCK, width))
-        seen = region.grown(features.halo, height, width)
+        seen = region.grown(features.halo, Region(0, height, 0, width))
         inner = region.within(seen)
         found = features.standardise(
             np.ascontiguousarray(inner.of(features.raw(pyramid.planes(level, seen))), np.float32)
@@ -229,10 +229,10 @@ def grow_on_codes(
     """A forest grown on codes (P,S) of pixels with class indices (S,)."""
     n = len(target)
     number, none = np.arange(n, dtype=np.int32), np.zeros(n, np.int32)
-    samples = Samples(none, number, none, number, target.astype(np.int32), none)
+    samples = Samples(none, none, number, none, number, target.astype(np.int32), none)
     one, no_values = np.ones(1, np.int32), np.zeros(0, np.float32)
     planes = TrainingPlanes(
-        read, np.zeros((0, 0), np.float32), edges, 0 * one, one, n * one, no_values, no_values, (0,), "offsets"
+        read, np.zeros((0, 0), np.float32), edges, 0 * one, one, one, n * one, no_values, no_values, (0,), "offsets"
     )
     skipped = [np.zeros(0, np.int32)] * config.n_trees
     return grow_forest(planes, samples, skipped, n_classes, config, (config.seed, 3, 0, 0), advance)

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from hedgerow.forest.planes import PlaneForest
-from hedgerow.forest.reads import row_blocks
 from hedgerow.images.regions import Region
 from hedgerow.kernels.cpu import walk_codes as kernels
 from hedgerow.kernels.cpu.walk_codes import SIDE, SQUARE
 from hedgerow.paint.results import Block
-from hedgerow.threads import map_threads
+from hedgerow.threads import map_threads, row_blocks
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,12 @@ _WIRINGS = Kept()
 
 
 def run_level(stack: ForestStack, level: int, given: LevelInput) -> np.ndarray:
-    """(C,h,w) float32 output of one level, like `walk.run_level`, on the stack's device."""
+    """(C,Z,h,w) float32 output of one level, like `walk.run_level`, on the stack's device."""
     return run_forest(stack.levels[level], given, stack.is_softmax(level), stack.tolerance, stack.device)
 
 
 def run_forest(forest: Forest, given: LevelInput, is_softmax: bool, tolerance: float, device: str) -> np.ndarray:
-    """Class probabilities (C,h,w) float32, like `walk.run_forest`."""
+    """Class probabilities (C,Z,h,w) float32, like `walk.run_forest`."""
     inner = given.region
     wiring = _WIRINGS.get(forest, None, lambda: wire(forest.root, forest.left_child))
     channels = torch.from_numpy(np.stack(list(given.channels))).to(device)
@@ -33,8 +33,8 @@ def run_forest(forest: Forest, given: LevelInput, is_softmax: bool, tolerance: f
             summed = _soft(forest, wiring, source, inner, tolerance)
         total = np.ascontiguousarray(summed.cpu().numpy())
     # On the CPU, with the code of its forests: the next level's decisions depend on these numbers.
-    out = np.empty((forest.n_classes, inner.height, inner.width), np.float32)
-    walk_kernels.finish(total, is_softmax, out)
+    out = np.empty((forest.n_classes, *inner.shape), np.float32)
+    walk_kernels.finish(total, is_softmax, out.reshape(forest.n_classes, -1, inner.width))
     return out
 
 

@@ -12,7 +12,8 @@ from hedgerow.predict.protocol import Model
 
 
 def run_level(model: Model, level: int, given: LevelInput) -> np.ndarray:
-    """(C,h,w) float32 output of one level of a model. Forests are data and are run from here; others run themselves."""
+    """(C,Z,h,w) float32 output of one level of a model. Forests are data and run from here; others run
+    themselves."""
     if not isinstance(model, ForestStack):
         runs: Any = model
         found: np.ndarray = runs.run_level(level, given)
@@ -33,4 +34,4 @@ def region_outputs(model: Model, planes: np.ndarray, region: Region, plan: Level
     outputs: list[np.ndarray] = []
     for level in range(model.n_levels):
         outputs.append(run_level(model, level, plan.read(level, outputs[-1] if outputs else None)))
-    return [region.within(where).of(output) for where, output in zip(plan.computed, outputs, strict=True)]
+    return [plan.output(level, output) for level, output in enumerate(outputs)]

@@ -278,8 +278,8 @@ class _Refinement:
             grid = lattice(height, width, stride_of(self.config, height, width))
             with torch.no_grad():
                 scores = net(net.source(image.planes), [grid] * net.n_levels)[-1]
-            found = scores.argmax(0).cpu().numpy().astype(np.uint8)
-            table += confusion(np.ascontiguousarray(grid.of(image.target)), found, net.n_classes)
+            target, found = grid.of(image.target), scores.argmax(0).cpu().numpy().astype(np.uint8)
+            table += confusion(np.ascontiguousarray(target), found.reshape(target.shape), net.n_classes)
         self._put(current)
         dice = float(Scores(net.classes, table).mean_dice)
         return None if math.isnan(dice) else dice  # no label of theirs is on the lattice

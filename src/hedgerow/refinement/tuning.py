@@ -43,7 +43,7 @@ class TunedNet(StackNet):
         return with_changed(super().features, changed)
 
     def source(self, planes: np.ndarray) -> Source:
-        return Source(standardised(super().features, planes, self.weights()))
+        return Source(standardised(super().features, planes, self.weights())[:, None])
 
     def plain(self) -> StackNet:
         """The network as a model like any other: the weights of this moment are part of its features."""

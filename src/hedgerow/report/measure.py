@@ -236,7 +236,7 @@ def same_input_groups(models: Sequence[Layered]) -> list[list[int]]:
 
 
 def _surroundings(model: Layered) -> tuple[int, ...]:
-    each = [(model.level_reach(level), model.level_cell(level)) for level in range(model.n_levels)]
+    each = [(model.level_reach(level), model.level_tile(level)) for level in range(model.n_levels)]
     return (model.n_classes, model.receptive_field, *(number for pair in each for number in pair))
 
 

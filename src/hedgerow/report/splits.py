@@ -89,18 +89,17 @@ def stack_choices(stack: ForestStack) -> list[LevelChoices]:
 
 
 def farthest(forest: Forest) -> float:
-    """The largest offset along an axis that a split has."""
-    used = (forest.weight != 0) & forest.is_split[:, None]
-    return float(np.abs(forest.offset[used]).max(initial=0.0))
+    """The largest offset in rows or columns that a split has."""
+    return float(np.abs(forest.offset[forest.is_read][:, 1:]).max(initial=0.0))
 
 
 def offset_map(forest: Forest, weight: np.ndarray, extent: float) -> OffsetMap | None:
-    """The offsets of probes that count `weight`, (N,J); None if none counts."""
+    """The offsets in rows and columns of probes that count `weight`, (N,J), whatever the slice; None if none counts."""
     share = float(weight.sum())
     if share <= 0:
         return None
     chosen = weight > 0
-    offsets, counts = forest.offset[chosen].astype(np.float64), weight[chosen] / share
+    offsets, counts = forest.offset[chosen][:, 1:].astype(np.float64), weight[chosen] / share
     # A cell is at least a pixel, and the middle one is centred on the pixel itself.
     half = min(int(np.ceil(extent)), MAX_CELLS // 2)
     edge = max(extent, 0.5) * (2 * half + 1) / max(2 * half, 1)

@@ -28,7 +28,7 @@ Tables = Callable[[LargePair, Sequence[Region]], Iterable[np.ndarray]]
 
 def summed_table(pair: LargePair, model: Model, tables: Tables, progress: Report | None) -> np.ndarray:
     """Confusion (C,C) of a large image."""
-    parts = opened(pair.image).whole.cells(LARGEST)
+    parts = opened(pair.image).whole.tiles(LARGEST)
     table = np.zeros((model.n_classes, model.n_classes), np.int64)
     with reporting(progress) as report:
         for done, one in enumerate(tables(pair, parts)):
@@ -51,7 +51,7 @@ def table_of(pair: LargePair, model: Model, place: Region) -> np.ndarray:
     """Confusion (C,C) in a part of an image; what has no label is neither read nor predicted."""
     image, target = opened(pair.image), pair.target(place)
     table = np.zeros((model.n_classes, model.n_classes), np.int64)
-    cell = max(model.level_cell(level) for level in range(model.n_levels))
+    cell = max(model.level_tile(level) for level in range(model.n_levels))
     tiles = (
         one
         for tile in cut(place, fitting_tile(model, MEMORY), cell)

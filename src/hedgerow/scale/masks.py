@@ -36,7 +36,7 @@ class Mask:
         return self._of_file(image, place) if self.path else self._of_values(image, place)
 
     def _of_values(self, image: LazyImage, place: Region) -> np.ndarray:
-        whole = place.aligned(CELL, *image.size)
+        whole = place.aligned(CELL, image.whole)
         values = image.read(whole)
         passes = ((values > self.bound) if self.sign == ">" else (values < self.bound)).any(axis=0)
         down, across = (-(-side // CELL) for side in passes.shape)

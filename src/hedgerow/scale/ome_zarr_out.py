@@ -93,7 +93,7 @@ def shrunk(result: Result, shard: Shard) -> np.ndarray:
     found = np.empty(result.shape((region.height, region.width)), result.dtype)
     for c in range(result.n_channels or 1):
         plane = found if result.n_channels is None else found[c]
-        for part in Region(0, region.height, 0, region.width).cells(CHUNK):
+        for part in Region(0, region.height, 0, region.width).tiles(CHUNK):
             place = tuple(
                 slice(2 * (corner + first), 2 * (corner + last) - 1, 2)
                 for corner, first, last in (

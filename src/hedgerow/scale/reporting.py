@@ -53,7 +53,7 @@ def shown_parts(models: Sequence[Any], pairs: Sequence[Pair], pages: Pages, say:
         if large is None or part is None:
             return read_input(pair.image, model.features.layout, pages)
         lazy = opened(large.image)
-        planes = lazy.read(part.grown(reach, *lazy.size))
+        planes = lazy.read(part.grown(reach, lazy.whole))
         return planes if model.features.layout == "planes" else np.moveaxis(planes, 0, -1)
 
     def labels(i: int) -> np.ndarray:
@@ -61,7 +61,7 @@ def shown_parts(models: Sequence[Any], pairs: Sequence[Pair], pages: Pages, say:
         if large is None or part is None:
             return read_labels(pair.label, legend=model.legend or None)
         # Around the part, predictions would differ from those of the whole image: they are not scored.
-        around = part.grown(reach, *opened(large.image).size)
+        around = part.grown(reach, opened(large.image).whole)
         values = np.full((around.height, around.width), model.unlabelled, np.int64)
         own = opened(large.labels).read(part)[0].astype(np.int64)
         inside = part.within(around)
@@ -77,7 +77,7 @@ def shown_parts(models: Sequence[Any], pairs: Sequence[Pair], pages: Pages, say:
 
 def _most_labelled(pair: LargePair) -> list[Region]:
     """The parts with the most labels, in reading order."""
-    parts = opened(pair.image).whole.cells(PART)
+    parts = opened(pair.image).whole.tiles(PART)
     counted = ((int(np.count_nonzero(pair.target(part) != UNLABELLED_INDEX)), part) for part in parts)
     best = heapq.nlargest(MOST_PARTS, (one for one in counted if one[0]), key=lambda one: one[0])
     return sorted((part for _, part in best), key=lambda part: (part.top, part.left))

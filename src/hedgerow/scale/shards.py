@@ -52,7 +52,7 @@ class Grid:
     def shards(self, level: int) -> Iterator[Shard]:
         """Row after row."""
         height, width = self.level_size(level)
-        for region in Region(0, height, 0, width).cells(self.side):
+        for region in Region(0, height, 0, width).tiles(self.side):
             yield Shard(level, region.top // self.side, region.left // self.side, region)
 
     @property
@@ -90,5 +90,5 @@ def cut(place: Region, tile: int, cell: int) -> Iterator[Region]:
         return
     side = max(tile // cell, 1) * cell
     corner = Region(place.top // side * side, place.bottom, place.left // side * side, place.right)
-    for one in corner.cells(side):
+    for one in corner.tiles(side):
         yield Region(max(one.top, place.top), one.bottom, max(one.left, place.left), one.right)

@@ -83,7 +83,7 @@ class Files:
             values = to_labels(read_labels(path), name)
             return [(Region(0, values.shape[0], 0, values.shape[1]), values)]
         lazy = _affordable(open_image(Wanted(str(path))))
-        parts = lazy.whole.cells(_BAND)
+        parts = lazy.whole.tiles(_BAND)
         return WhenAsked(len(parts), lambda k: (parts[k], to_labels(lazy.read(parts[k]), name)))
 
     def is_much(self) -> bool:

@@ -114,7 +114,7 @@ def _proba(model: Model, image: LazyImage, window: Window, tile: Region) -> np.n
 def is_alike(model: Model) -> bool:
     """Whether a model says the same of every pixel of an image without contrast."""
     kinds = model.features.members if isinstance(model.features, Joined) else (model.features,)
-    return all(_is_plain(kind) for kind in kinds) and all(model.level_cell(i) == 1 for i in range(model.n_levels))
+    return all(_is_plain(kind) for kind in kinds) and all(model.level_tile(i) == 1 for i in range(model.n_levels))
 
 
 def _is_plain(features: FeatureSet) -> bool:
@@ -122,7 +122,7 @@ def _is_plain(features: FeatureSet) -> bool:
 
 
 def _tiles(job: Job, model: Model, place: Region) -> Iterator[Region]:
-    cell = max(model.level_cell(level) for level in range(model.n_levels))
+    cell = max(model.level_tile(level) for level in range(model.n_levels))
     return cut(place, job.tile or fitting_tile(model, job.memory), cell)
 
 

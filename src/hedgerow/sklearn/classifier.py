@@ -25,9 +25,10 @@ from hedgerow.config import RefineConfig, Sharpness, StackConfig
 from hedgerow.features.registry import fit_features
 from hedgerow.forest.arrays import Forest, ForestStack
 from hedgerow.forest.level_input import whole_input
-from hedgerow.images.arrays import MAX_VALUE
+from hedgerow.images.arrays import MAX_VALUE, as_volumes
+from hedgerow.images.regions import Region
 from hedgerow.kernels.cpu.blocks import COLUMNS
-from hedgerow.network.layout import Grid, Source
+from hedgerow.network.layout import Source, region_grid
 from hedgerow.network.mapping import FROM_IMAGES, to_convnet, to_forest
 from hedgerow.network.stacknet import StackNet
 from hedgerow.predict.run import run_level
@@ -199,8 +200,8 @@ def _refine(net: StackNet, planes: np.ndarray, target: np.ndarray, config: Table
             batch = order[start : start + config.batch_size]
             for group in optimiser.param_groups:
                 group["lr"] = group["factor"] * learning_rate(rates, epoch * len(starts) + number)
-            samples = _folded(planes[:, batch])
-            scores = net(Source(torch.from_numpy(samples)), [Grid(0, 0, *samples.shape[1:])])[-1]
+            samples = as_volumes(_folded(planes[:, batch]))
+            scores = net(Source(torch.from_numpy(samples)), [region_grid(Region.whole(samples.shape[1:]))])[-1]
             loss = functional.cross_entropy(scores.reshape(net.n_classes, -1)[:, : len(batch)].T, classes[batch])
             optimiser.zero_grad()
             torch.autograd.backward(loss)

@@ -54,7 +54,7 @@ def from_sklearn(model: Any, features: FeatureSet | None = None) -> Forest | For
     """The forest of a fitted decision tree, random forest or extra-trees classifier; it decides as the model does.
 
     features: None, and the result is a Forest over table columns: `run_forest(forest, whole_input(table_channels(X)))`,
-              (C,1,S), is `model.predict_proba(X)`, classes in the order of `model.classes_`; or the features that the
+              (C,1,1,S), is `model.predict_proba(X)`, classes in the order of `model.classes_`; or the features that the
               model was trained on, a sample per pixel, and the result is a ForestStack of one level for images
     If the model was trained with missing values, the result is for tables without any.
 
@@ -77,7 +77,7 @@ def from_sklearn(model: Any, features: FeatureSet | None = None) -> Forest | For
         left_child=left_child.astype(np.int32),
         threshold=np.concatenate([part.threshold for part in parts]),
         channel=np.concatenate([part.channel for part in parts])[:, np.newaxis].astype(np.int32),
-        offset=np.zeros((n, 1, 2), np.float32),
+        offset=np.zeros((n, 1, 3), np.float32),
         radius=np.zeros((n, 1), np.int32),
         weight=np.ones((n, 1), np.float32),
         leaf_index=np.where(is_leaf, np.cumsum(is_leaf) - 1, LEAF).astype(np.int32),

@@ -15,7 +15,8 @@ class Proposals(NamedTuple):
 
     recipe: OFFSET, DEPTH or OBLIQUE; n_drawn: channels to draw at a node; n_offsets: candidates of a channel, one more
     at the pixel itself; planes are numbered channel by channel, n_radii of each
-    half_window: of the offsets, or sigma: float64, their standard deviation (DEPTH)
+    half_window: of the offsets in rows and columns, half_depth: in slices; or sigma: float64, their standard deviation
+    in rows and columns (DEPTH)
     """
 
     recipe: int
@@ -24,6 +25,7 @@ class Proposals(NamedTuple):
     n_drawn: int
     n_offsets: int
     half_window: int
+    half_depth: int
     sigma: float
 
 
@@ -52,6 +54,16 @@ def random_normal(state):
 
 
 @kernel_part
+def _draw_offset(state, half_window, half_depth, offset):
+    """Fill offset (3,) with a random one within the window; where that is one slice deep, nothing is drawn for it."""
+    width = 2 * half_window + 1
+    if half_depth > 0:
+        offset[0] = random_below(state, 2 * half_depth + 1) - half_depth
+    offset[1] = random_below(state, width) - half_window
+    offset[2] = random_below(state, width) - half_window
+
+
+@kernel_part
 def draw_candidate(state, proposals, channel, is_first, candidate):
     """Fill a candidate, `Probes` of one node, with a random split feature on `channel`; is_first: at the pixel."""
     plane, offset, weight = candidate.plane[0], candidate.offset[0], candidate.weight[0]
@@ -59,26 +71,23 @@ def draw_candidate(state, proposals, channel, is_first, candidate):
     for j in range(plane.shape[0]):
         weight[j] = 0.0
         plane[j] = 0
-        offset[j, 0] = 0.0
-        offset[j, 1] = 0.0
+        offset[j, :] = 0.0
     weight[0] = 1.0
     plane[0] = channel * n_radii + random_below(state, n_radii)
     if proposals.recipe == DEPTH:
         if not (is_first and channel != 0):
-            offset[0, 0] = sigma * random_normal(state)
             offset[0, 1] = sigma * random_normal(state)
+            offset[0, 2] = sigma * random_normal(state)
         if channel == 0:  # depth itself only ever as a difference of two places: it must not matter how far one stands
             weight[1] = -1.0
             plane[1] = plane[0]
             if random_below(state, 2) == 1:
-                offset[1, 0] = sigma * random_normal(state)
                 offset[1, 1] = sigma * random_normal(state)
+                offset[1, 2] = sigma * random_normal(state)
         return
     if is_first:
         return
-    width = 2 * half_window + 1
-    offset[0, 0] = random_below(state, width) - half_window
-    offset[0, 1] = random_below(state, width) - half_window
+    _draw_offset(state, half_window, proposals.half_depth, offset[0])
     if proposals.recipe == OBLIQUE:
         norm = 0.0
         for j in range(plane.shape[0]):
@@ -86,7 +95,6 @@ def draw_candidate(state, proposals, channel, is_first, candidate):
             norm += weight[j] * weight[j]
             if j > 0:
                 plane[j] = random_below(state, proposals.n_channels) * n_radii + random_below(state, n_radii)
-                offset[j, 0] = random_below(state, width) - half_window
-                offset[j, 1] = random_below(state, width) - half_window
+                _draw_offset(state, half_window, proposals.half_depth, offset[j])
         for j in range(plane.shape[0]):
             weight[j] /= math.sqrt(norm)

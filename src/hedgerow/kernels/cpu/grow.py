@@ -24,7 +24,7 @@ class Planes(NamedTuple):
     """P planes of several images, all the pixels of an image together.
 
     codes:   (P,pixels) uint8, or values: (P,pixels) float32; the other has no planes
-    start, height, width: (images,), an image's first pixel and its size
+    start, depth, height, width: (images,), an image's first pixel and its size
     stretch: (pixels,) float32 factor for the offsets, or empty
     outside: (P,) float32 constants beyond the border, or empty for the nearest edge pixel
     """
@@ -32,6 +32,7 @@ class Planes(NamedTuple):
     codes: np.ndarray
     values: np.ndarray
     start: np.ndarray
+    depth: np.ndarray
     height: np.ndarray
     width: np.ndarray
     stretch: np.ndarray
@@ -55,7 +56,7 @@ class Grown(NamedTuple):
     """A tree, long enough for every node; filled as it grows.
 
     left_child: (N,) int32, LEAF at a leaf; threshold: (N,) float32, a code or a value
-    plane: (N,J) int32; offset: (N,J,2) float32; weight: (N,J) float32
+    plane: (N,J) int32; offset: (N,J,3) float32; weight: (N,J) float32
     counts: (N,C) int64, of samples, zeros at first
     """
 
@@ -73,9 +74,11 @@ def fill_codes(planes, samples, begin, n, probes, k, place, bins):
     line, start, height, width = planes.codes[probes.plane[k, 0]], planes.start, planes.height, planes.width
     row, column = samples[ROW, begin : begin + n], samples[COLUMN, begin : begin + n]
     image, pixel = samples[IMAGE, begin : begin + n], samples[PIXEL, begin : begin + n]
-    down, right = np.int32(probes.offset[k, 0, 0]), np.int32(probes.offset[k, 0, 1])
+    back, down, right = (
+        np.int32(probes.offset[k, 0, 0]), np.int32(probes.offset[k, 0, 1]), np.int32(probes.offset[k, 0, 2])
+    )  # fmt: skip
     zero, one = np.int32(0), np.int32(1)
-    if down == 0 and right == 0:
+    if back == 0 and down == 0 and right == 0:
         for i in range(n):
             bins[i] = line[place.dtype.type(pixel[i])]
         return
@@ -84,7 +87,13 @@ def fill_codes(planes, samples, begin, n, probes, k, place, bins):
         m = np.uint32(image[i])
         r = min(max(row[i] + down, zero), height[m] - one)
         c = min(max(column[i] + right, zero), width[m] - one)
-        place[i] = place.dtype.type(start[m] + r * width[m] + c)
+        place[i] = place.dtype.type(pixel[i] + (r - row[i]) * width[m] + (c - column[i]))
+    if back != 0:
+        for i in range(n):
+            m = np.uint32(image[i])
+            area = height[m] * width[m]
+            z = (pixel[i] - start[m]) // area
+            place[i] = place.dtype.type(place[i] + (min(max(z + back, zero), planes.depth[m] - one) - z) * area)
     for i in range(n):
         bins[i] = line[place[i]]
 
@@ -95,12 +104,14 @@ def fill_values(planes, samples, begin, n, probes, k, found):
     plane, offset, weight, stretch = probes.plane[k], probes.offset[k], probes.weight[k], np.float32(1)
     for i in range(n):
         s = begin + i
-        m = samples[IMAGE, s]
+        m, z = samples[IMAGE, s], 0
+        if planes.depth[m] > 1:
+            z = (samples[PIXEL, s] - planes.start[m]) // (planes.height[m] * planes.width[m])
         if planes.stretch.shape[0] > 0:
             stretch = planes.stretch[samples[PIXEL, s]]
         found[i] = probe_sum(
-            planes.values, planes.start[m], planes.height[m], planes.width[m], stretch, planes.outside,
-            plane, offset, weight, samples[ROW, s], samples[COLUMN, s],
+            planes.values, planes.start[m], (planes.depth[m], planes.height[m], planes.width[m]), stretch,
+            planes.outside, plane, offset, weight, z, samples[ROW, s], samples[COLUMN, s],
         )  # fmt: skip
 
 
@@ -296,7 +307,7 @@ def grow_tree(planes, samples, place, class_weight, limits, proposals, state, gr
     channels = np.arange(n_channels)
     probes = Probes(grown.plane, grown.offset, grown.weight)
     candidate = Probes(
-        np.zeros((1, n_probes), np.int32), np.zeros((1, n_probes, 2), np.float32), np.zeros((1, n_probes), np.float32)
+        np.zeros((1, n_probes), np.int32), np.zeros((1, n_probes, 3), np.float32), np.zeros((1, n_probes), np.float32)
     )  # fmt: skip
 
     begins[0], ends[0] = 0, n_samples

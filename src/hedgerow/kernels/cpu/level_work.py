@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import groupby, pairwise
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from hedgerow.threads import map_threads
 
 # Gradients are summed in so many parts, whatever the number of threads: the same sums in the same order.
 PARTS = 8
+
+Rows = tuple[int, int, int]
+"""A slice of the grid, and first and last row of a part of it."""
 
 
 _walks = ContextVar("walks", default=True)
@@ -55,54 +59,70 @@ class LevelWork:
             return values
         return np.concatenate([values, np.zeros(self.beyond, np.float32)])
 
-    def _reading(self, padded: np.ndarray) -> Reading:
+    def _reading(self, padded: np.ndarray, z: int) -> Reading:
+        """What slice z of the grid reads."""
         r = self._reads
         return Reading(
-            padded, r.place, r.stride, r.size, r.offset, r.row, r.column, r.stretch, r.planes, r.extent
+            padded[r.slice_start(z) :], r.place, r.stride, r.size[1:], r.offset, r.row, r.column, r.stretch, r.planes,
+            r.extent,
         )  # fmt: skip
 
     def scores(self, padded: np.ndarray, weights: Weights) -> np.ndarray:
-        """(C,h,w) float32, before normalisation or softmax."""
+        """(C,Z,h,w) float32, before normalisation or softmax."""
         if self.sparse is not None:
             return self.sparse.scores(padded, weights)
         n_classes = weights.votes.shape[1]
-        reading, out = self._reading(padded), np.empty((n_classes, *self.size), np.float32)
+        depth, height, width = self.size
+        out = np.empty((depth, n_classes, height, width), np.float32)
 
-        def run(rows: tuple[int, int]) -> None:
+        def run(runs: list[Rows]) -> None:
             room, total = make_room(self.n_pieces, n_classes), np.empty((n_classes, BLOCK), np.float32)
-            forward(reading, self.trees, weights, self.activation, room, *rows, total, out)
+            for z, first, last in runs:
+                reading = self._reading(padded, z)
+                forward(reading, self.trees, weights, self.activation, room, first, last, total, out[z])
 
-        # Small bands, so that threads end together.
-        list(map_threads(run, self._bands(4 * PARTS)))
-        return out
+        # Small parts, so that threads end together.
+        list(map_threads(run, self._parts(4 * PARTS)))
+        return np.moveaxis(out, 0, 1)
 
     def gradients(
         self, padded: np.ndarray, weights: Weights, slope: np.ndarray, first_trained: int
     ) -> tuple[Weights, np.ndarray]:
-        """Of the weights, and (V - first_trained,) of the values from there on; slope: (C,h,w) of the scores."""
+        """Of the weights, and (V - first_trained,) of the values from there on; slope: (C,Z,h,w) of the scores."""
         if self.sparse is not None:
             return self.sparse.gradients(padded, weights, slope, first_trained)
-        reading = self._reading(padded)
+        slopes = [np.ascontiguousarray(plane) for plane in np.moveaxis(slope, 1, 0)]
 
-        def run(rows: tuple[int, int]) -> tuple[Weights, np.ndarray]:
+        def run(runs: list[Rows]) -> tuple[Weights, np.ndarray]:
             d_weights = Weights(*(np.zeros_like(array) for array in weights))
             d_values = np.zeros(padded.size - first_trained, np.float32)
             room = make_room(self.n_pieces, len(slope)), make_back_room(len(slope))
-            backward(
-                reading, self.trees, weights, self.activation, *room, first_trained, *rows, slope, d_weights, d_values
-            )  # fmt: skip
+            for z, first, last in runs:
+                backward(
+                    self._reading(padded, z), self.trees, weights, self.activation, *room, first_trained, first, last,
+                    slopes[z], d_weights, d_values[self._reads.slice_start(z) :],
+                )  # fmt: skip
             return d_weights, d_values
 
-        parts = map_threads(run, self._bands(PARTS))
+        parts = map_threads(run, self._parts(PARTS))
         d_weights, d_values = next(parts)
         for more_weights, more_values in parts:
             for total, part in zip((*d_weights, d_values), (*more_weights, more_values), strict=True):
                 total += part
         return d_weights, d_values[: -self.beyond]
 
-    def _bands(self, parts: int) -> list[tuple[int, int]]:
-        """Rows of blocks, shared out in at most so many parts."""
-        height = self.size[0]
-        blocks = -(-height // ROWS)
-        edges = np.minimum(np.linspace(0, blocks, min(parts, blocks) + 1).astype(int) * ROWS, height)
-        return list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
+    def _parts(self, most: int) -> list[list[Rows]]:
+        """The rows of blocks of all slices, shared out in at most so many parts."""
+        depth, height, _ = self.size
+        rows = [(z, top, min(top + ROWS, height)) for z in range(depth) for top in range(0, height, ROWS)]
+        edges = np.linspace(0, len(rows), min(most, len(rows)) + 1).astype(int).tolist()
+        return [_joined(rows[first:end]) for first, end in pairwise(edges)]
+
+
+def _joined(rows: list[Rows]) -> list[Rows]:
+    """Rows of a slice that follow each other, as one run each."""
+    runs = []
+    for z, some in groupby(rows, key=lambda each: each[0]):
+        of_slice = list(some)
+        runs.append((z, of_slice[0][1], of_slice[-1][2]))
+    return runs

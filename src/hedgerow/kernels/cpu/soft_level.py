@@ -16,7 +16,7 @@ from hedgerow.kernels.cpu.soft_walk import SCORES, SoftReading, walk_soft
 from hedgerow.kernels.cpu.walk import Nodes, Probes
 from hedgerow.kernels.keeping import Kept
 from hedgerow.kernels.wiring import Reads, Wiring
-from hedgerow.threads import get_threads, map_threads
+from hedgerow.threads import map_threads, slice_blocks
 
 SPARSE = 1e-6  # at a smaller tolerance nearly all branches are entered, and whole blocks of pixels are faster
 PARTS = 8  # in which gradients are summed, whatever the number of threads
@@ -64,11 +64,11 @@ class SoftLevel:
         self.size, self._reads, self._wiring, self._limit = reads.size, reads, wiring, np.float32(tolerance)
 
     def scores(self, values: np.ndarray, weights: Weights) -> np.ndarray:
-        """(C,h,w) float32, before normalisation or softmax."""
+        """(C,Z,h,w) float32, before normalisation or softmax."""
         return self._walked(*self._trees(values, weights), weights.votes.shape[1])
 
     def tree_scores(self, values: np.ndarray, weights: Weights) -> Iterator[np.ndarray]:
-        """(C,h,w) of each tree by itself."""
+        """(C,Z,h,w) of each tree by itself."""
         reading, probes, nodes, sharpness = self._trees(values, weights)
         for root in np.split(nodes.root, len(nodes.root)):
             yield self._walked(reading, probes, nodes._replace(root=root), sharpness, weights.votes.shape[1])
@@ -76,10 +76,10 @@ class SoftLevel:
     def gradients(
         self, values: np.ndarray, weights: Weights, slope: np.ndarray, first_trained: int
     ) -> tuple[Weights, np.ndarray]:
-        """Of the weights, and (V - first_trained,) of the values from there on; slope: (C,h,w) of the scores."""
+        """Of the weights, and (V - first_trained,) of the values from there on; slope: (C,Z,h,w) of the scores."""
         reading, probes, nodes, sharpness = self._trees(values, weights)
         width = nodes.votes.shape[1]
-        slopes = in_blocks(slope, width)
+        slopes = [in_blocks(plane, width) for plane in np.moveaxis(slope, 1, 0)]
         # A node and a leaf belong to one tree, so that what parts add to them is never shared.
         n_nodes, n_probes = probes.weight.shape
         d_split, d_bias = np.zeros((n_nodes, n_probes), np.float32), np.zeros(n_nodes, np.float32)
@@ -88,9 +88,12 @@ class SoftLevel:
         def run(trees: tuple[int, int]) -> np.ndarray:
             found = SoftSlopes(d_split, d_bias, d_votes, np.zeros(values.size - first_trained, np.float32))
             room = make_back_room(int(nodes.depth.max()), width)
-            soft_backward(
-                reading, probes, nodes, sharpness, self._limit, first_trained, trees, self.size, slopes, room, found
-            )  # fmt: skip
+            for z, of_slice in enumerate(slopes):
+                start = self._reads.slice_start(z)
+                soft_backward(
+                    reading._replace(values=values[start:]), probes, nodes, sharpness, self._limit, first_trained,
+                    trees, self.size[1:], of_slice, room, found._replace(values=found.values[start:]),
+                )  # fmt: skip
             return found.values
 
         edges = np.linspace(0, len(nodes.root), min(PARTS, len(nodes.root)) + 1).astype(int).tolist()
@@ -113,19 +116,21 @@ class SoftLevel:
         if not len(threshold):
             of_node, (weight, threshold, scale) = of_node * 0, (np.zeros(s, np.float32) for s in ((1, 1), 1, 1))
         padded = np.pad(votes, ((0, 0), (0, -votes.shape[1] % 8)))
-        nothing = np.zeros((0, 0), np.int32), np.zeros((0, 0, 2), np.float32)
-        reading = SoftReading(values, self._reads.stride, place, self.size, -1, np.zeros(0, np.float32))
+        nothing = np.zeros((0, 0), np.int32), np.zeros((0, 0, 3), np.float32)
+        reading = SoftReading(values, self._reads.stride, place, self.size[1:], -1, np.zeros(0, np.float32))
         nodes = Nodes(root, depth, child, threshold[of_node], leaf, padded)
         return reading, Probes(*nothing, weight[of_node]), nodes, scale[of_node]
 
     def _walked(
         self, reading: SoftReading, probes: Probes, nodes: Nodes, sharpness: np.ndarray, n_classes: int
     ) -> np.ndarray:
-        out = np.empty((n_classes, *self.size), np.float32)
+        depth, height, width = self.size
+        out = np.empty((depth, n_classes, height, width), np.float32)
 
-        def walk(rows: tuple[int, int]) -> None:
-            walk_soft(reading, probes, nodes, sharpness, self._limit, SCORES, *rows, (0, 0), out)
+        def walk(rows: tuple[int, int, int]) -> None:
+            z, first, last = rows
+            here = reading._replace(values=reading.values[self._reads.slice_start(z) :])
+            walk_soft(here, probes, nodes, sharpness, self._limit, SCORES, first, last, (0, 0), out[z])
 
-        edges = np.linspace(0, self.size[0], min(self.size[0], 2 * get_threads()) + 1).astype(int).tolist()
-        list(map_threads(walk, pairwise(edges)))
-        return out
+        list(map_threads(walk, slice_blocks(depth, height, 2)))
+        return np.moveaxis(out, 0, 1)

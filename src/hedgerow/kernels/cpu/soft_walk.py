@@ -117,7 +117,7 @@ def _stretched_values(reading, corner, stretch, plane, offset, weight, n, pixel,
         w = weight[j]
         if w == 0:
             continue
-        down, right, start = offset[j, 0], offset[j, 1], plane[j] * size[0] * size[1]
+        down, right, start = offset[j, 1], offset[j, 2], plane[j] * size[0] * size[1]
         for e in range(n):
             p = np.uint32(pixel[e])
             s = stretch[p]

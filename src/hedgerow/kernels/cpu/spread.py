@@ -1,4 +1,4 @@
-"""Planes of a lattice: what probes see of a channel at every step-th row and column, beyond the image its edge."""
+"""Planes of a lattice: what probes see of a channel at every step-th row and column, beyond its faces its edge."""
 
 import numpy as np
 
@@ -27,10 +27,13 @@ def _spread_line(source, first, step, out):
 
 
 @kernel
-def spread(plane, shifts, top, left, step, out):
-    """Fill out (n,h,w) with plane (H,W) at the rows top + shifts[n, 0] + step * i, and columns likewise."""
-    height = plane.shape[0]
+def spread(volume, shifts, front, top, left, step, out):
+    """Fill out (n,d,h,w) with volume (Z,H,W) at the slices front + z, the rows top + shifts[n, 0] + step * i, and
+    columns likewise."""
+    depth, height = volume.shape[0], volume.shape[1]
     for n in range(out.shape[0]):
-        for i in range(out.shape[1]):
-            row = min(max(top + shifts[n, 0] + step * i, 0), height - 1)
-            _spread_line(plane[row], left + shifts[n, 1], step, out[n, i])
+        for z in range(out.shape[1]):
+            plane = volume[min(max(front + z, 0), depth - 1)]
+            for i in range(out.shape[2]):
+                row = min(max(top + shifts[n, 0] + step * i, 0), height - 1)
+                _spread_line(plane[row], left + shifts[n, 1], step, out[n, z, i])

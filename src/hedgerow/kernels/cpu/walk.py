@@ -32,7 +32,7 @@ class Nodes(NamedTuple):
 
 
 class Probes(NamedTuple):
-    """Of N nodes: plane (N,J) int32; offset (N,J,2) float32; weight (N,J) float32, 0 if unused."""
+    """Of N nodes: plane (N,J) int32; offset (N,J,3) float32; weight (N,J) float32, 0 if unused."""
 
     plane: np.ndarray
     offset: np.ndarray
@@ -40,15 +40,15 @@ class Probes(NamedTuple):
 
 
 class ReadPlanes(NamedTuple):
-    """Planes of one image.
+    """Planes of one image or volume.
 
-    values: (P,H*W) float32; size: (H,W)
-    stretch: (H*W,) float32 factor for the offsets at each pixel, or empty
+    values: (P,Z*H*W) float32; size: (Z,H,W)
+    stretch: (H*W,) float32 factor for the offsets at each pixel of an image, or empty
     outside: (P,) float32 constants beyond the border, or empty for the nearest edge pixel
     """
 
     values: np.ndarray
-    size: tuple[int, int]
+    size: tuple[int, int, int]
     stretch: np.ndarray
     outside: np.ndarray
 
@@ -152,31 +152,38 @@ def walk_single_probe(planes, stride, route, nodes, is_softmax, first_row, last_
 
 
 @kernel_part
-def probe_sum(values, start, height, width, stretch, outside, plane, offset, weight, row, column):
+def probe_sum(values, start, size, stretch, outside, plane, offset, weight, z, row, column):
     """What a node compares with its threshold at one pixel: the weighted sum of its probes (J,) into values (P,pixels).
 
-    The image's pixels begin at `start`; stretch: factor for the offsets at this pixel; outside: as in `ReadPlanes`
+    The pixels of the image, of this size, begin at `start`; stretch: factor for the offsets in rows and columns at this
+    pixel; outside: as in `ReadPlanes`
     """
     half = np.float32(0.5)
     total = np.float32(0)
+    depth, height, width = size
     for j in range(plane.shape[0]):
         if weight[j] == 0:
             continue
-        r = row + int(np.floor(offset[j, 0] * stretch + half))
-        c = column + int(np.floor(offset[j, 1] * stretch + half))
-        if outside.shape[0] > 0 and (r < 0 or r >= height or c < 0 or c >= width):
+        s, is_outside = z, False
+        if offset[j, 0] != 0:
+            s += int(np.floor(offset[j, 0] + half))
+            is_outside = s < 0 or s >= depth
+            s = min(max(s, 0), depth - 1)
+        r = row + int(np.floor(offset[j, 1] * stretch + half))
+        c = column + int(np.floor(offset[j, 2] * stretch + half))
+        if outside.shape[0] > 0 and (is_outside or r < 0 or r >= height or c < 0 or c >= width):
             total += weight[j] * outside[plane[j]]
         else:
             r = min(max(r, 0), height - 1)
             c = min(max(c, 0), width - 1)
-            total += weight[j] * values[plane[j], start + r * width + c]
+            total += weight[j] * values[plane[j], start + (s * height + r) * width + c]
     return total
 
 
 @kernel_part
-def _reach_leaves(planes, probes, nodes, t, row, column, n_pixels, out):
+def _reach_leaves(planes, probes, nodes, t, z, row, column, n_pixels, out):
     """out (>=n_pixels,): nodes of the leaves that a run of pixels of one row of the planes reaches in tree t."""
-    height, width = planes.size
+    width = planes.size[2]
     stretch, child, threshold = np.float32(1), nodes.child, nodes.threshold
     for i in range(n_pixels):
         k = nodes.root[t]
@@ -186,8 +193,8 @@ def _reach_leaves(planes, probes, nodes, t, row, column, n_pixels, out):
             if child[k] == k:
                 break
             value = probe_sum(
-                planes.values, 0, height, width, stretch, planes.outside,
-                probes.plane[k], probes.offset[k], probes.weight[k], row, column + i,
+                planes.values, 0, planes.size, stretch, planes.outside,
+                probes.plane[k], probes.offset[k], probes.weight[k], z, row, column + i,
             )  # fmt: skip
             k = child[k] + np.uint32(value >= threshold[k])
         out[i] = k
@@ -195,7 +202,7 @@ def _reach_leaves(planes, probes, nodes, t, row, column, n_pixels, out):
 
 @kernel
 def walk_any_probes(planes, probes, nodes, is_softmax, first_row, last_row, origin, out):
-    """Rows first_row..last_row of out (C,h,w), whose pixel (0, 0) is the planes' `origin` (row, column)."""
+    """Rows first_row..last_row of out (C,h,w), whose pixel (0, 0) is the planes' `origin` (slice, row, column)."""
     n_classes, _, width = out.shape
     node = np.empty(BLOCK, np.uint32)
     total = np.empty((BLOCK, nodes.votes.shape[1]), np.float32)
@@ -204,7 +211,9 @@ def walk_any_probes(planes, probes, nodes, is_softmax, first_row, last_row, orig
             n_pixels = min(BLOCK, width - column)
             total[:] = np.float32(0)
             for t in range(nodes.root.shape[0]):
-                _reach_leaves(planes, probes, nodes, t, origin[0] + row, origin[1] + column, n_pixels, node)
+                _reach_leaves(
+                    planes, probes, nodes, t, origin[0], origin[1] + row, origin[2] + column, n_pixels, node
+                )  # fmt: skip
                 _add_votes(node, n_pixels, nodes.leaf, nodes.votes, total)
             store(total, n_pixels, n_classes, is_softmax, out, row, column)
 
@@ -228,7 +237,7 @@ def find_leaves(planes, probes, nodes, first_row, last_row, origin, out):
     node = np.empty(width, np.uint32)
     for t in range(nodes.root.shape[0]):
         for row in range(first_row, last_row):
-            _reach_leaves(planes, probes, nodes, t, origin[0] + row, origin[1], width, node)
+            _reach_leaves(planes, probes, nodes, t, origin[0], origin[1] + row, origin[2], width, node)
             for column in range(width):
                 out[t, row, column] = nodes.leaf[node[column]]
 

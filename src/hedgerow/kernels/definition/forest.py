@@ -14,66 +14,80 @@ Trees = Any
 """The arrays of a forest, as `forest.arrays.Forest` has them; this room cannot import that one."""
 
 
-def read(plane: np.ndarray, row: int, column: int, outside: float | None) -> np.float32:
-    """One pixel of (H,W); beyond the border the nearest edge pixel, or the constant `outside`."""
-    height, width = plane.shape
-    if outside is not None and not (0 <= row < height and 0 <= column < width):
+Place = tuple[int, int, int]
+"""Slice, row and column of a pixel."""
+
+
+def is_inside(volume: np.ndarray, place: Place) -> bool:
+    return all(0 <= at < side for at, side in zip(place, volume.shape, strict=True))
+
+
+def clipped(volume: np.ndarray, place: Place) -> Place:
+    """The nearest place inside a volume."""
+    z, row, column = (min(max(at, 0), side - 1) for at, side in zip(place, volume.shape, strict=True))
+    return z, row, column
+
+
+def read(volume: np.ndarray, place: Place, outside: float | None) -> np.float32:
+    """One pixel of (Z,H,W); beyond the border the nearest edge pixel, or the constant `outside`."""
+    if outside is not None and not is_inside(volume, place):
         return np.float32(outside)
-    return plane[min(max(row, 0), height - 1), min(max(column, 0), width - 1)]
+    return volume[clipped(volume, place)]
 
 
-def box_mean(plane: np.ndarray, row: int, column: int, radius: int, outside: float | None) -> float:
-    """The average of the (2r+1)^2 pixels around a probe's place; the place itself is brought into the image first."""
-    height, width = plane.shape
-    if outside is not None and not (0 <= row < height and 0 <= column < width):
+def box_mean(volume: np.ndarray, place: Place, radius: int, outside: float | None) -> float:
+    """The average of the (2r+1)^2 pixels around a probe's place, in its slice; the place itself is brought into the
+    image first."""
+    if outside is not None and not is_inside(volume, place):
         return outside
-    row, column = min(max(row, 0), height - 1), min(max(column, 0), width - 1)
+    z, row, column = clipped(volume, place)
     span = range(-radius, radius + 1)
-    return float(np.mean([[read(plane, row + i, column + j, outside) for j in span] for i in span], dtype=np.float64))
+    box = [[read(volume, (z, row + i, column + j), outside) for j in span] for i in span]
+    return float(np.mean(box, dtype=np.float64))
 
 
 def split_value(
     forest: Trees,
     node: int,
     channels: np.ndarray,
-    row: int,
-    column: int,
+    place: Place,
     stretch: np.ndarray | None = None,
     outside: np.ndarray | None = None,
 ) -> np.float32:
-    """What a node compares with its threshold at one pixel: the weighted sum of its probes into channels (M,H,W).
+    """What a node compares with its threshold at one pixel: the weighted sum of its probes into channels (M,Z,H,W).
 
-    stretch: (H,W) factor for the offsets at each pixel, or None; outside: (M,) constants beyond the border, or None
+    stretch: (H,W) factor for the offsets at each pixel of an image, or None
+    outside: (M,) constants beyond the border, or None
     """
-    factor = np.float32(1) if stretch is None else stretch[row, column]
+    factor = np.float32(1) if stretch is None else stretch[place[1:]]
     total = np.float32(0)
     for j in range(forest.channel.shape[1]):
         weight = forest.weight[node, j]
         if weight == 0:
             continue
-        down, right = (int(np.floor(o * factor + np.float32(0.5))) for o in forest.offset[node, j])
+        offset = forest.offset[node, j] * np.array([1, factor, factor], np.float32)
+        z, row, column = (at + int(np.floor(o + np.float32(0.5))) for at, o in zip(place, offset, strict=True))
         c = forest.channel[node, j]
         constant = None if outside is None else float(outside[c])
-        value = box_mean(channels[c], row + down, column + right, int(forest.radius[node, j]), constant)
+        value = box_mean(channels[c], (z, row, column), int(forest.radius[node, j]), constant)
         total = total + weight * np.float32(value)
     return total
 
 
-def leaf_of(forest: Trees, tree: int, channels: np.ndarray, row: int, column: int, **context: np.ndarray | None) -> int:
+def leaf_of(forest: Trees, tree: int, channels: np.ndarray, place: Place, **context: np.ndarray | None) -> int:
     """leaf(x): the row of `votes` that a pixel reaches in one tree."""
     node = int(forest.root[tree])
     while forest.left_child[node] != LEAF:
-        value = split_value(forest, node, channels, row, column, **context)
+        value = split_value(forest, node, channels, place, **context)
         node = int(forest.left_child[node]) + int(value >= forest.threshold[node])
     return int(forest.leaf_index[node])
 
 
 def forest_proba(forest: Trees, channels: np.ndarray, **context: np.ndarray | None) -> np.ndarray:
-    """p(c|x) of every pixel, (C,H,W): the normalised sum over trees of the votes of the leaf that is reached."""
-    height, width = channels.shape[1:]
-    scores = np.zeros((forest.votes.shape[1], height, width), np.float32)
-    for row in range(height):
-        for column in range(width):
-            for tree in range(len(forest.root)):
-                scores[:, row, column] += forest.votes[leaf_of(forest, tree, channels, row, column, **context)]
+    """p(c|x) of every pixel, (C,Z,H,W): the normalised sum over trees of the votes of the leaf that is reached."""
+    size = channels.shape[1:]
+    scores = np.zeros((forest.votes.shape[1], *size), np.float32)
+    for place in np.ndindex(*size):
+        for tree in range(len(forest.root)):
+            scores[:, *place] += forest.votes[leaf_of(forest, tree, channels, place, **context)]
     return normalise(scores)

@@ -95,7 +95,7 @@ def level_scores(
         leaves = leaf_input(*split_activation(z, split), wiring, leaf_weight, leaf_bias)
         return vote_weight.T @ leaf_activation(leaves, wiring, activation)
 
-    n_pixels = reads.size[0] * reads.size[1]
+    n_pixels = reads.n_pixels
     size = max(1, BLOCK_VALUES // max(len(wiring.edge_leaf), 1))
     if n_pixels <= size:
         return block(0, n_pixels, *tensors)

@@ -7,6 +7,7 @@ it. Gradients are added up by whoever has a part ready, so their last digits var
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -80,8 +81,7 @@ def tree_scores(
 
     As many trees are run together as MOST_BYTES allow.
     """
-    height, width = reads.size
-    together = max(1, MOST_BYTES // (4 * votes.shape[1] * height * width))
+    together = max(1, MOST_BYTES // (4 * votes.shape[1] * reads.n_pixels))
     for first in range(0, wiring.n_trees, together):
         some = wiring if together >= wiring.n_trees else replace(wiring, root=wiring.root[first : first + together])
         work = _Work(reads, some, values, *kinds)
@@ -239,8 +239,8 @@ class _Work:
         return (given * factor).float(), factor
 
     def _tiles(self, shape: _Shape) -> tuple[int, int]:
-        """How many tiles, down and across, cover the grid."""
-        height, width = self.reads.size
+        """How many tiles, down and across, cover a slice of the grid."""
+        _, height, width = self.reads.size
         return -(-height // (shape.pixels // COLUMNS.value)), -(-width // COLUMNS.value)
 
     def _programs(self, shape: _Shape) -> int:
@@ -254,7 +254,7 @@ class _Work:
 
     def _geometry(self) -> tuple[int, ...]:
         reads = self.reads
-        return *reads.size, reads.stride, *(reads.extent if reads.is_stretched else (0, 0))
+        return *reads.size[1:], reads.stride, *(reads.extent if reads.is_stretched else (0, 0))
 
     def scores(self, values: Tensor, weight: Tensor, bias: Tensor, votes: Tensor) -> Tensor:
         """(C,S) float32."""
@@ -273,20 +273,26 @@ class _Work:
     def _forward(
         self, values: Tensor, weight: Tensor, bias: Tensor, votes: Tensor, n_groups: int
     ) -> tuple[Tensor, Tensor | None]:
-        """(n_groups,C,S) float32: the trees' scores, shared out to groups, and by what to multiply them."""
+        """(n_groups,C,S) float32: the trees' scores, shared out to groups, and by what to multiply them.
+
+        A slice reads the same places of values that begin a slice later.
+        """
         larger, factor = self._enlarged(votes, self.whole)
         weights, n_classes = self.arranged(weight, bias, larger), votes.shape[1]
         down, across = self._tiles(FORWARD)
         n_items, width = down * across * n_groups, weights.votes.shape[2]
         n_programs = min(n_items, self._programs(FORWARD))
         rooms = torch.empty((n_programs, self.pieces.n_slots + width, FORWARD.pixels), device=self.device)
-        out = torch.empty((n_groups, n_classes, self.reads.size[0] * self.reads.size[1]), device=self.device)
-        forward[(n_programs,)](
-            values, *self.reading, *weights, *self._trees(), rooms, out, *self._geometry(),
-            n_items, self.n_trees, n_groups, n_classes, self.pieces.n_slots, self.leaf, self.tolerance, 1.0,
-            **self.kinds, WIDTH=width, P=FORWARD.pixels, num_warps=FORWARD.warps,
-            enable_fp_fusion=self.fuses,
-        )  # fmt: skip
+        slices = []
+        for z in range(self.reads.size[0]):
+            slices.append(torch.empty((n_groups, n_classes, math.prod(self.reads.size[1:])), device=self.device))
+            forward[(n_programs,)](
+                values[self.reads.slice_start(z) :], *self.reading, *weights, *self._trees(), rooms, slices[z],
+                *self._geometry(), n_items, self.n_trees, n_groups, n_classes, self.pieces.n_slots, self.leaf,
+                self.tolerance, 1.0, **self.kinds, WIDTH=width, P=FORWARD.pixels, num_warps=FORWARD.warps,
+                enable_fp_fusion=self.fuses,
+            )  # fmt: skip
+        out = slices[0] if len(slices) == 1 else torch.cat(slices, dim=2)
         if self.whole == 1:
             return out, None
         return out, (self.whole ** (1 if self.kinds["NORMALISED"] else -1) / factor).float()
@@ -318,14 +324,16 @@ class _Work:
         sums = [torch.zeros(one.shape, dtype=kinds[0], device=self.device) for one in trained]
         n_values = values.numel() - first_trained if needs_values and self.split != "hard" else 0
         sums.append(torch.zeros(n_values, dtype=kinds[1], device=self.device))
-        backward[(n_programs,)](
-            values, *self.reading, *given, *self._trees(), rooms, slopes, slope,
-            tables.split, tables.leaf, tables.opens, tables.visited, tables.is_up, tables.visit_after,
-            tables.first_visit, *sums, scales, *self._geometry(), first_trained,
-            n_items, n_below, n_trees, votes.shape[1], self.pieces.n_slots, self.leaf, self.tolerance, 1.0,
-            **self.kinds, NEEDS_VALUES=n_values > 0, FIXED_POINT=is_fixed,
-            WIDTH=width, P=BACKWARD.pixels, num_warps=BACKWARD.warps, enable_fp_fusion=self.fuses,
-        )  # fmt: skip
+        for z, of_slice in enumerate(slope.split(math.prod(self.reads.size[1:]), dim=1)):
+            start = self.reads.slice_start(z)
+            backward[(n_programs,)](
+                values[start:], *self.reading, *given, *self._trees(), rooms, slopes, of_slice.contiguous(),
+                tables.split, tables.leaf, tables.opens, tables.visited, tables.is_up, tables.visit_after,
+                tables.first_visit, *sums[:3], sums[3][start:], scales, *self._geometry(), first_trained,
+                n_items, n_below, n_trees, votes.shape[1], self.pieces.n_slots, self.leaf, self.tolerance, 1.0,
+                **self.kinds, NEEDS_VALUES=n_values > 0, FIXED_POINT=is_fixed,
+                WIDTH=width, P=BACKWARD.pixels, num_warps=BACKWARD.warps, enable_fp_fusion=self.fuses,
+            )  # fmt: skip
         of_votes = self.whole * slope_factor  # how many times too large sums are
         of_all = of_votes * vote_factor
         factors = [of_all, of_all, of_votes, of_all]
@@ -352,7 +360,7 @@ class _Work:
             one.abs().amax().double() if one.numel() else one.new_zeros((), dtype=torch.float64)
             for one in (slope, votes, weight, values)
         )
-        n_pixels, n_classes = self.reads.size[0] * self.reads.size[1], MOST_CLASSES
+        n_pixels, n_classes = self.reads.n_pixels, MOST_CLASSES
         n_readers = weight.new_full((), self.reads.place.size * (n_pixels if self.reads.is_stretched else 1))
         # No leaf is more active than 1, and those of a tree sum to no more, or are divided by their sum, but for tanh.
         split = 2 * n_classes * votes * slope * self.whole * max(self.leaf, 1.0)

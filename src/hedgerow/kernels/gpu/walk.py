@@ -71,17 +71,22 @@ def reached_leaves(
         stretch = put(reads.stretch, torch.float32)
     nodes = np.arange(len(wiring.left_child))
     is_split = wiring.left_child != LEAF
-    size = reads.size[0] * reads.size[1]
-    out = torch.empty((wiring.n_trees, size), dtype=torch.int32, device=device)
-    _walk[(triton.cdiv(size, PIXELS), wiring.n_trees)](
-        values, put(place, whole), spot, offset, row, column, stretch,
+    given = (
+        put(place, whole), spot, offset, row, column, stretch,
         put(np.concatenate([weight, np.zeros((1, n_probes))]), torch.float32),
         put(np.where(is_split, threshold, np.nan), torch.float32),
         put(np.where(is_split, wiring.left_child, nodes), torch.int32),
         put(np.where(is_split, wiring.split_of, n_splits), torch.int32),
         put(np.where(is_split, 0, wiring.leaf_of), torch.int32),
-        put(wiring.root, torch.int32), put(depth, torch.int32), out,
-        size, reads.size[1], reads.stride, *(reads.extent if reads.is_stretched else (0, 0)),
-        J=n_probes, STRETCHED=reads.is_stretched, P=PIXELS, enable_fp_fusion=False,
+        put(wiring.root, torch.int32), put(depth, torch.int32),
     )  # fmt: skip
-    return out
+    n_slices, height, width = reads.size
+    slices = []
+    for z in range(n_slices):
+        slices.append(torch.empty((wiring.n_trees, height * width), dtype=torch.int32, device=device))
+        _walk[(triton.cdiv(height * width, PIXELS), wiring.n_trees)](
+            values[reads.slice_start(z) :], *given, slices[z], height * width, width, reads.stride,
+            *(reads.extent if reads.is_stretched else (0, 0)),
+            J=n_probes, STRETCHED=reads.is_stretched, P=PIXELS, enable_fp_fusion=False,
+        )  # fmt: skip
+    return slices[0] if n_slices == 1 else torch.cat(slices, dim=1)

@@ -1,4 +1,7 @@
-"""Conversion of model files from format version 1, written by Hedgerow 0.1.0, to version 2."""
+"""Conversion of model files of older format versions to the latest.
+
+Version 1 was written by Hedgerow 0.1.0; until version 2 offsets had no slices, for models were those of images.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,10 +13,30 @@ PROPORTIONS = {"dog_ratio": 0.66, "structure_ratio": 0.5, "truncate": 4.0}
 OWN_SETTINGS = {"bank": ("sigmas",), "channels": (), "depth": ("depth_unit", "nearest", "background")}
 
 
-def as_second(
-    description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
-) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The description and arrays of the same model in the form of version 2."""
+Contents = tuple[dict[str, Any], dict[str, np.ndarray]]
+"""Description and arrays of a model."""
+
+
+def as_latest(version: int, description: dict[str, Any], arrays: dict[str, np.ndarray]) -> Contents:
+    """The description and arrays of the same model in the form of the latest version."""
+    if version < 2:
+        description, arrays = _as_second(description, arrays)
+    if version < 3:
+        arrays = {name: _with_slices(array) if _is_offset(name) else array for name, array in arrays.items()}
+    return description, arrays
+
+
+def _is_offset(name: str) -> bool:
+    return name.startswith("level") and name.endswith(".offset")
+
+
+def _with_slices(offset: np.ndarray) -> np.ndarray:
+    """Offsets (N,J,3) with 0 slices, of rows and columns (N,J,2); anything else as it is, for the checks to refuse."""
+    is_flat = offset.ndim == 3 and offset.shape[2] == 2
+    return np.concatenate([np.zeros_like(offset[..., :1]), offset], axis=2) if is_flat else offset[..., :0]
+
+
+def _as_second(description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Contents:
     described, settings = dict(description), dict(description["settings"])
     features = description["features"]
     kind = features["kind"]
