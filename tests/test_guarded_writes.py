@@ -21,7 +21,6 @@ EXCEPTIONS = {
     ("report/figures.py", "save"): "a method of ours, which is guarded",
     ("scale/markers.py", "pipe_file"): "marks on another machine, in the folder for them",
     ("scale/markers.py", "rm"): "marks on another machine, in the folder for them",
-    ("scale/ome_zarr_out.py", "zarr.create_group"): "a large result, in a folder that was claimed by a mark",
     ("scale/ome_zarr_out.py", "zarr.open_array"): "a large result, in a folder that was claimed by a mark",
     ("scale/ome_zarr_out.py", "zarr.open_group"): "a large result, in a folder that was claimed by a mark",
     ("scale/ome_zarr_out.py", "rm"): "on another machine, after the same check as here",

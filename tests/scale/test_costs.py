@@ -10,7 +10,7 @@ import zarr
 import hedgerow as hr
 from hedgerow import jobs, memory
 from hedgerow.errors import ConfigError, InputError
-from hedgerow.features.protocol import CELL, MOST_CELLS, counted_cells
+from hedgerow.features.protocol import MAX_TILES, TILE, sampled_tiles
 from hedgerow.images.regions import Region
 from hedgerow.scale import costs, zarr_in
 from hedgerow.scale.lazy_image import Wanted
@@ -46,17 +46,17 @@ def refused(work, *words):
 
 
 def test_squares_are_made_on_request():
-    cells = Region(0, HUGE, 0, HUGE).cells(512)
-    assert len(cells) == 1953125**2
-    assert cells[-1] == Region(HUGE - 512, HUGE, HUGE - 512, HUGE)
+    tiles = Region(0, HUGE, 0, HUGE).tiles(512)
+    assert len(tiles) == 1953125**2
+    assert tiles[-1] == Region(HUGE - 512, HUGE, HUGE - 512, HUGE)
     part = Region(5, 27, 3, 40)
     listed = [
         Region(top, min(top + 8, 27), left, min(left + 8, 40)) for top in range(5, 27, 8) for left in range(3, 40, 8)
     ]
-    assert list(part.cells(8)) == listed
-    assert part.cells(8)[2:9:3] == listed[2:9:3]
+    assert list(part.tiles(8)) == listed
+    assert part.tiles(8)[2:9:3] == listed[2:9:3]
     with pytest.raises(IndexError):
-        part.cells(8)[len(listed)]
+        part.tiles(8)[len(listed)]
 
 
 def test_shards_and_tiles_are_generated():
@@ -69,9 +69,9 @@ def test_shards_and_tiles_are_generated():
 
 @pytest.mark.parametrize("sizes", [[(600, 700)], [(10, 10)] * 7, [(40_000, 30_000), (5, 5), (20_000, 9_000)]])
 def test_the_same_squares_are_counted_as_when_they_were_listed(sizes):
-    listed = [(i, cell) for i, size in enumerate(sizes) for cell in Region(0, size[0], 0, size[1]).cells(CELL)]
-    chosen = listed[:: -(-len(listed) // MOST_CELLS)]
-    assert counted_cells(sizes) == [[cell for k, cell in chosen if k == i] for i in range(len(sizes))]
+    listed = [(i, tile) for i, size in enumerate(sizes) for tile in Region.whole(size).tiles(TILE)]
+    chosen = listed[:: -(-len(listed) // MAX_TILES)]
+    assert sampled_tiles(sizes) == [[tile for k, tile in chosen if k == i] for i in range(len(sizes))]
 
 
 def test_an_image_that_would_take_years(tmp_path, stack, model_file):

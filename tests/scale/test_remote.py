@@ -15,6 +15,8 @@ from hedgerow.scale import ome_zarr_out, remote
 from hedgerow.scale.lazy_image import Wanted
 from hedgerow.scale.markers import Markers
 from hedgerow.scale.opening import open_image, opened
+from hedgerow.scale.results import results_for
+from hedgerow.scale.shards import Grid
 from helpers.large import picture, write_ome_zarr, write_zarr
 from helpers.servers import flaky, s3, web
 
@@ -104,6 +106,13 @@ def test_a_bucket_that_answers_errors_now_and_then(bucket, stack, monkeypatch):
         result = open_image(Wanted(f"{bucket}/b.ome.zarr"))
         np.testing.assert_array_equal(result.read(result.whole)[0], stack.predict(image))
     gc.collect()  # here, and not in another test
+
+
+def test_creating_a_result_again_after_its_answer_was_lost(bucket, stack):
+    result = results_for(stack, f"{bucket}/again.ome.zarr", ("labels",), "float32", "")[0]
+    for _ in range(2):
+        ome_zarr_out.create(result, Grid((100, 120), 512))
+    assert ome_zarr_out.array_of(result, 0).shape == (100, 120)
 
 
 def test_tiff_and_npy_from_s3(bucket, tmp_path):

@@ -25,12 +25,14 @@ def create(result: Result, grid: Grid) -> None:
     import zarr
 
     def make() -> None:
-        group = zarr.create_group(store_of(result.store), zarr_format=3)
+        # Neither may mind what an earlier attempt made before its answer was lost.
+        group = zarr.open_group(store_of(result.store), mode="a", zarr_format=3)
         leading = () if result.n_channels is None else (1,)
         axes = "yx" if result.n_channels is None else "cyx"
         for level in range(grid.n_levels):
             group.create_array(
                 str(level),
+                overwrite=True,
                 shape=result.shape(grid.level_size(level)),
                 dtype=result.dtype,
                 chunks=(*leading, grid.chunk, grid.chunk),

@@ -94,7 +94,7 @@ class _Reader:
         if n_chunks <= MOST_AT_ONCE or max(region.height // high, region.width // wide) < 2:
             return self._part(region)
         halves, axis = region.halves()
-        return np.concatenate([self(half) for half in halves], axis=1 + axis)
+        return np.concatenate([self(half) for half in halves], axis=axis)  # (C,h,w): channels stand where slices would
 
     def _part(self, region: Region) -> np.ndarray:
         try:
