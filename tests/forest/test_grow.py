@@ -174,7 +174,7 @@ def two_images(rng, n_planes=3):
     image = np.repeat([0, 1], [35, 24])
     samples = np.stack([row, column, image, np.arange(59), 0 * row, 0 * row + 1]).astype(np.int32)
     flat = np.concatenate([p.reshape(n_planes, -1) for p in planes], axis=1)
-    layout = tuple(np.array(v, np.int32) for v in ([0, 35], [1, 1], [5, 6], [7, 4]))
+    layout = tuple(np.array(v, np.int32) for v in ([0, 35], [5, 6], [7, 4], [0, 1], [1, 2]))
     return planes, flat, layout, samples
 
 
@@ -197,37 +197,37 @@ def two_volumes(rng, n_planes=3):
     planes = [rng.integers(0, 256, (n_planes, *size)).astype(np.uint8) for size in sizes]
     z, row, column = np.concatenate([np.indices(size).reshape(3, -1) for size in sizes], axis=1)
     image, pixel = np.repeat([0, 1], [60, 12]), np.arange(72)
-    samples = np.stack([row, column, image, pixel, 0 * row, 0 * row + 1]).astype(np.int32)
+    samples = np.stack([row, column, 3 * image + z, pixel, 0 * row, 0 * row + 1]).astype(np.int32)
     flat = np.concatenate([p.reshape(n_planes, -1) for p in planes], axis=1)
-    layout = tuple(np.array(v, np.int32) for v in ([0, 60], [3, 2], [4, 3], [5, 2]))
-    return planes, flat, layout, samples, z
+    start = [0, 20, 40, 60, 66]
+    layout = [start, [4] * 3 + [3] * 2, [5] * 3 + [2] * 2, [0] * 3 + [3] * 2, [3] * 3 + [5] * 2]
+    return planes, flat, [np.array(each, np.int32) for each in layout], samples, (image, z)
 
 
 @pytest.mark.parametrize("offset", [(1, 0, 0), (-1, 2, -3), (2, -9, 1), (-64, 64, 64), (0, 1, 1)])
 def test_codes_of_volumes_are_read_at_offsets_with_the_nearest_edge(offset):
-    planes, flat, layout, samples, z = two_volumes(np.random.default_rng(0))
+    planes, flat, layout, samples, (image, z) = two_volumes(np.random.default_rng(0))
     bins, place = np.zeros(60, np.uint8), np.zeros(60, np.uint32)
     read = kernels.Planes(flat, flat[:0].astype(np.float32), *layout, *np.zeros((2, 0), np.float32))
     probe = kernels.Probes(np.array([[2]], np.int32), np.array([[offset]], np.float32), np.ones((1, 1), np.float32))
     kernels.fill_codes(read, samples, 9, 60, probe, 0, place, bins)
     for i in range(60):
-        row, column, image = samples[:3, 9 + i]
-        at = tuple(np.array([z[9 + i], row, column]) + offset)
-        assert bins[i] == plain.read(planes[image][2], at, None)
+        at = tuple(np.array([z[9 + i], *samples[:2, 9 + i]]) + offset)
+        assert bins[i] == plain.read(planes[image[9 + i]][2], at, None)
 
 
 def test_values_of_volumes_are_summed_as_the_definition_says():
     from helpers.forests import random_forest
 
     rng = np.random.default_rng(1)
-    planes, flat, layout, samples, z = two_volumes(rng)
+    planes, flat, layout, samples, (image, z) = two_volumes(rng)
     forest = random_forest(rng, n_trees=1, n_probes=3, n_channels=3, reach_z=3)
     read = kernels.Planes(flat[:0], flat.astype(np.float32), *layout, *np.zeros((2, 0), np.float32))
     found = np.zeros(72, np.float32)
     kernels.fill_values(read, samples, 0, 72, kernels.Probes(forest.channel, forest.offset, forest.weight), 0, found)
     for i in range(72):
-        row, column, image = samples[:3, i]
-        assert found[i] == plain.split_value(forest, 0, planes[image].astype(np.float32), (z[i], row, column))
+        place = (z[i], *samples[:2, i])
+        assert found[i] == plain.split_value(forest, 0, planes[image[i]].astype(np.float32), place)
 
 
 @pytest.mark.slow  # the kernel is compiled once more

@@ -72,7 +72,8 @@ def _grow_tree(
     rng: np.random.Generator,
 ) -> kernels.Grown:
     """One tree; children are numbered from its own root, and counts are weighted by class."""
-    fields = (samples.row, samples.column, samples.image, samples.pixel, samples.target)
+    slices, read = _by_slice(planes)
+    fields = (samples.row, samples.column, slices[samples.image] + samples.z, samples.pixel, samples.target)
     table = np.stack([*(field[chosen] for field in fields), count]).astype(samples.pixel.dtype)
     place = np.empty(len(count), np.dtype(f"u{table.itemsize}"))
     class_weight = np.ones(n_classes)
@@ -110,20 +111,24 @@ def _grow_tree(
     proposals = draw.Proposals(
         recipe, n_channels, n_radii, n_drawn, n_offsets, context.window // 2, half_depth, context.offset_sigma
     )
-    read = kernels.Planes(
-        planes.codes,
-        planes.values,
-        planes.start,
-        planes.depth,
-        planes.height,
-        planes.width,
-        planes.stretch,
-        planes.outside,
-    )
     state = rng.integers(0, 2**63, 1, dtype=np.uint64)
     n_nodes = kernels.grow_tree(read, table, place, class_weight, limits, proposals, state, grown)
     tree = kernels.Grown(*(array[:n_nodes].copy() for array in grown))
     return tree._replace(counts=tree.counts * class_weight)
+
+
+def _by_slice(planes: TrainingPlanes) -> tuple[np.ndarray, kernels.Planes]:
+    """The first slice of each image (I,), numbered through all of them, and the planes as the kernels read them."""
+    end = np.cumsum(planes.depth, dtype=np.int32)
+    front = end - planes.depth
+    within = np.arange(end[-1], dtype=np.int32) - np.repeat(front, planes.depth)
+    start, height, width, first, back = (
+        np.repeat(of_image, planes.depth) for of_image in (planes.start, planes.height, planes.width, front, end)
+    )
+    start = start + (within.astype(start.dtype) * height * width).astype(start.dtype)
+    return front, kernels.Planes(
+        planes.codes, planes.values, start, height, width, first, back, planes.stretch, planes.outside
+    )
 
 
 def _assemble(trees: list[kernels.Grown], n_planes: int) -> Forest:

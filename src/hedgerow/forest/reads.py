@@ -17,7 +17,7 @@ from hedgerow.images.regions import Region
 from hedgerow.kernels.cpu.boxes import box_averaged
 from hedgerow.kernels.cpu.walk import Nodes, Probes, ReadPlanes
 from hedgerow.kernels.reused import empty
-from hedgerow.threads import map_threads, row_blocks
+from hedgerow.threads import map_threads, slice_blocks
 
 MAX_PLACES = 2**32  # a probe's place among the planes is a 32-bit number; larger regions are halved
 
@@ -102,26 +102,29 @@ def _padded_planes(given: LevelInput, pairs: np.ndarray, margin: tuple[int, int,
     # Where what the image has lies in the planes.
     corner = Region(inner.top - margin[1], 0, inner.left - margin[2], 0, inner.front - margin[0], 0)
     at = has.within(corner)
+    top, bottom, left, right = at.top, at.bottom, at.left, at.right
     planes = empty(shape) if channels[0].dtype == np.float32 else np.empty(shape, channels[0].dtype)
 
-    def fill(p: int) -> None:
+    def fill(p: int, z: int) -> None:
         channel, radius = pairs[p]
-        plane, slices = planes[p], channels[channel][has.front : has.back]
-        known = plane[at.front : at.back]
-        known[:, at.top : at.bottom, at.left : at.right] = has.of(box_averaged(slices, int(radius)))
-        known[:, at.top : at.bottom, : at.left] = known[:, at.top : at.bottom, at.left : at.left + 1]
-        known[:, at.top : at.bottom, at.right :] = known[:, at.top : at.bottom, at.right - 1 : at.right]
-        known[:, : at.top] = known[:, at.top : at.top + 1]
-        known[:, at.bottom :] = known[:, at.bottom - 1 : at.bottom]
-        plane[: at.front] = plane[at.front]
-        plane[at.back :] = plane[at.back - 1]
+        plane, known = planes[p, at.front + z], channels[channel][has.front + z]
+        if radius:
+            known = box_averaged(known[np.newaxis], int(radius))[0]
+        plane[top:bottom, left:right] = has.of(known)
+        plane[top:bottom, :left] = plane[top:bottom, left : left + 1]
+        plane[top:bottom, right:] = plane[top:bottom, right - 1 : right]
+        plane[:top] = plane[top]
+        plane[bottom:] = plane[bottom - 1]
 
-    def fill_some(some: tuple[int, int]) -> None:
-        for p in range(*some):
-            fill(p)
+    def fill_some(some: tuple[int, int, int]) -> None:
+        z, first, end = some
+        for p in range(first, end):
+            fill(p, z)
 
     # Several at a time: for small images, handing out hundreds of planes takes longer than filling them.
-    list(map_threads(fill_some, row_blocks(len(pairs))))
+    list(map_threads(fill_some, slice_blocks(has.depth, len(pairs))))
+    planes[:, : at.front] = planes[:, at.front : at.front + 1]
+    planes[:, at.back :] = planes[:, at.back - 1 : at.back]
     return planes
 
 

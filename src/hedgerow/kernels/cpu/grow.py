@@ -17,14 +17,15 @@ from hedgerow.kernels.cpu.walk import Probes, probe_sum
 
 MAX_BINS = 256
 SAMPLED_VALUES = 128  # values of a node among which thresholds are sought, where probes are summed
-ROW, COLUMN, IMAGE, PIXEL, TARGET, COUNT = 0, 1, 2, 3, 4, 5  # rows of the samples (6,S) int32, or int64
+ROW, COLUMN, SLICE, PIXEL, TARGET, COUNT = 0, 1, 2, 3, 4, 5  # rows of the samples (6,S) int32, or int64
 
 
 class Planes(NamedTuple):
-    """P planes of several images, all the pixels of an image together.
+    """P planes of several images, all the pixels of an image together, slice after slice.
 
     codes:   (P,pixels) uint8, or values: (P,pixels) float32; the other has no planes
-    start, depth, height, width: (images,), an image's first pixel and its size
+    start, height, width: (slices,), a slice's first pixel and its size
+    front, back: (slices,), first slice and end of the image that a slice belongs to
     stretch: (pixels,) float32 factor for the offsets, or empty
     outside: (P,) float32 constants beyond the border, or empty for the nearest edge pixel
     """
@@ -32,9 +33,10 @@ class Planes(NamedTuple):
     codes: np.ndarray
     values: np.ndarray
     start: np.ndarray
-    depth: np.ndarray
     height: np.ndarray
     width: np.ndarray
+    front: np.ndarray
+    back: np.ndarray
     stretch: np.ndarray
     outside: np.ndarray
 
@@ -73,7 +75,7 @@ def fill_codes(planes, samples, begin, n, probes, k, place, bins):
     """bins[i] = the code that node k's only probe finds for sample begin+i; place (>=n,), unsigned, is scratch."""
     line, start, height, width = planes.codes[probes.plane[k, 0]], planes.start, planes.height, planes.width
     row, column = samples[ROW, begin : begin + n], samples[COLUMN, begin : begin + n]
-    image, pixel = samples[IMAGE, begin : begin + n], samples[PIXEL, begin : begin + n]
+    of_slice, pixel = samples[SLICE, begin : begin + n], samples[PIXEL, begin : begin + n]
     back, down, right = (
         np.int32(probes.offset[k, 0, 0]), np.int32(probes.offset[k, 0, 1]), np.int32(probes.offset[k, 0, 2])
     )  # fmt: skip
@@ -84,16 +86,15 @@ def fill_codes(planes, samples, begin, n, probes, k, place, bins):
         return
     # Places first, then reads: so short a second loop keeps many cache misses in flight, twice as fast.
     for i in range(n):
-        m = np.uint32(image[i])
+        m = np.uint32(of_slice[i])
         r = min(max(row[i] + down, zero), height[m] - one)
         c = min(max(column[i] + right, zero), width[m] - one)
-        place[i] = place.dtype.type(pixel[i] + (r - row[i]) * width[m] + (c - column[i]))
+        place[i] = place.dtype.type(start[m] + r * width[m] + c)
     if back != 0:
         for i in range(n):
-            m = np.uint32(image[i])
-            area = height[m] * width[m]
-            z = (pixel[i] - start[m]) // area
-            place[i] = place.dtype.type(place[i] + (min(max(z + back, zero), planes.depth[m] - one) - z) * area)
+            m = np.uint32(of_slice[i])
+            seen = np.uint32(min(max(of_slice[i] + back, planes.front[m]), planes.back[m] - one))
+            place[i] = place.dtype.type(place[i] + start[seen] - start[m])
     for i in range(n):
         bins[i] = line[place[i]]
 
@@ -104,14 +105,13 @@ def fill_values(planes, samples, begin, n, probes, k, found):
     plane, offset, weight, stretch = probes.plane[k], probes.offset[k], probes.weight[k], np.float32(1)
     for i in range(n):
         s = begin + i
-        m, z = samples[IMAGE, s], 0
-        if planes.depth[m] > 1:
-            z = (samples[PIXEL, s] - planes.start[m]) // (planes.height[m] * planes.width[m])
+        m = samples[SLICE, s]
+        front, back = planes.front[m], planes.back[m]
         if planes.stretch.shape[0] > 0:
             stretch = planes.stretch[samples[PIXEL, s]]
         found[i] = probe_sum(
-            planes.values, planes.start[m], (planes.depth[m], planes.height[m], planes.width[m]), stretch,
-            planes.outside, plane, offset, weight, z, samples[ROW, s], samples[COLUMN, s],
+            planes.values, planes.start[front], (back - front, planes.height[m], planes.width[m]), stretch,
+            planes.outside, plane, offset, weight, m - front, samples[ROW, s], samples[COLUMN, s],
         )  # fmt: skip
 
 
