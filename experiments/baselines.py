@@ -14,10 +14,10 @@ import torch
 
 from experiments.networks import NETWORKS
 from hedgerow.config import ConvConfig
-from hedgerow.deep.choosing import N_FOLDS, Tried, choose, for_sizes
 from hedgerow.deep.convnet import ConvNet, fit_scale
 from hedgerow.deep.folds import Folds, folds_of
-from hedgerow.deep.training import start_at_shares, train_network
+from hedgerow.deep.network_search import N_FOLDS, Tried, choose, for_sizes
+from hedgerow.deep.network_training import start_at_shares, train_network
 from hedgerow.deep.unet import Norm, UNet
 from hedgerow.errors import InputError
 from hedgerow.forest.history import Check

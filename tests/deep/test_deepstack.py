@@ -10,9 +10,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import hedgerow as hr
-from hedgerow.deep import deepstack, fitting, held_out, member_nets, weighing
+from hedgerow.deep import deepstack, ensemble_weights, fitting, held_out, member_nets
 from hedgerow.deep.folds import folds_of
-from hedgerow.deep.kept import Work
+from hedgerow.deep.work_folder import Work
 from hedgerow.images.labelled import labelled_set
 from hedgerow.io.checks import narrowest
 from hedgerow.threads import threads
@@ -206,9 +206,9 @@ def test_weights_are_those_by_number_where_too_few_images_tell(enough, monkeypat
     monkeypatch.setattr(fitting, "ENOUGH", enough)
     small_deep(*pictures(5), n_networks=2, left_out=2)  # each of five images is left out by one of the two judges
     by_number = {"stack": 0.2, "alone": 0.4, "reading": 0.4}
-    assert given == [(by_number, None if enough == 5 else weighing.HANDICAP)]
+    assert given == [(by_number, None if enough == 5 else ensemble_weights.HANDICAP)]
     small_deep(*pictures(2), n_networks=2)
-    assert given[1] == ({"stack": 1 / 3, "alone": 2 / 3}, weighing.FEW)
+    assert given[1] == ({"stack": 1 / 3, "alone": 2 / 3}, ensemble_weights.FEW)
 
 
 def test_the_stack_does_not_count_beside_networks_that_all_read_it(monkeypatch, tmp_path):

@@ -5,8 +5,8 @@ import pytest
 
 pytest.importorskip("torch")
 
+from hedgerow.deep.ensemble_weights import FEW, HANDICAP, find_weights, mean_dice
 from hedgerow.deep.folds import folds_of
-from hedgerow.deep.weighing import FEW, HANDICAP, find_weights, mean_dice
 from hedgerow.errors import InputError
 from hedgerow.images.labelled import labelled_set
 from helpers.deep import pictures

@@ -8,9 +8,9 @@ import pytest
 pytest.importorskip("torch")
 
 from hedgerow.deep import deepstack
+from hedgerow.deep.any_model import parts_of
 from hedgerow.deep.members import Member, levels_and_members, members
-from hedgerow.deep.parts import parts_of
-from hedgerow.deep.record import held_words
+from hedgerow.deep.record import held_out_words
 from hedgerow.features.tuned import with_changed
 from hedgerow.images.regions import Region
 from hedgerow.report.measure import same_features, same_input_groups
@@ -59,7 +59,7 @@ def test_networks_that_read_features_say_which():
     [("images", 5, "5 images"), ("blocks", 1, "blocks of 1 image"), ("strokes", 2, "strokes in 2 images")],
 )
 def test_what_was_held_out_is_said(held, n, words):
-    assert held_words(held, n) == words
+    assert held_out_words(held, n) == words
 
 
 def test_levels_and_members_of_a_region_are_those_of_the_whole_image(deep, monkeypatch):

@@ -11,9 +11,9 @@ torch = pytest.importorskip("torch")
 import hedgerow as hr
 from hedgerow.config import ConvConfig
 from hedgerow.deep import fitting, member_nets
-from hedgerow.deep.batches import Sheet
+from hedgerow.deep.crops import Sheet
+from hedgerow.deep.network_training import PRETRAINED_RATE, train_network
 from hedgerow.deep.pretrained import PICTURE, PretrainedUNet, picture_weights
-from hedgerow.deep.training import PRETRAINED_RATE, train_network
 from hedgerow.deep.unet import UNet
 from hedgerow.encoders.stages import LAYERS, lite0_weights
 from hedgerow.forest import choosing

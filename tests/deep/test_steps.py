@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from hedgerow.deep.batches import Batch
+from hedgerow.deep.crops import Batch
 from hedgerow.deep.steps import FIRST, RecordedStep, plain_step
 from hedgerow.deep.unet import UNet
 from hedgerow.refinement.losses import batch_loss

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hedgerow.deep.batches import Sheet
+from hedgerow.deep.crops import Sheet
 from hedgerow.deep.unet import UNet, padded
 from hedgerow.encoders.devices import full_precision
 from hedgerow.images.labelled import LabelledImage

@@ -11,7 +11,7 @@ import numpy as np
 from hedgerow.answers import Answers
 from hedgerow.deep.convnet import ConvNet
 from hedgerow.deep.image_features import WithImage, with_image
-from hedgerow.deep.record import Deepening
+from hedgerow.deep.record import STACK, Deepening
 from hedgerow.encoders.devices import OneThread
 from hedgerow.errors import ModelError
 from hedgerow.forest.arrays import ForestStack
@@ -28,7 +28,6 @@ CELL = 512
 
 What surrounds a square is the same however an image is cut into tiles, so the prediction is the same to the last bit.
 """
-STACK = "stack"  # the member that is not convolutional
 
 
 @dataclass(frozen=True, eq=False, repr=False)

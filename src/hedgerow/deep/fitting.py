@@ -14,16 +14,16 @@ import numpy as np
 import torch
 
 from hedgerow.config import ConvConfig, DeepConfig
-from hedgerow.deep.choosing import N_FOLDS, SIZES, Tried, choose, crops_for
 from hedgerow.deep.convnet import ConvNet
-from hedgerow.deep.deepstack import STACK, DeepStack
+from hedgerow.deep.deepstack import DeepStack
+from hedgerow.deep.ensemble_weights import ENOUGH, FEW, HANDICAP, find_weights, mean_dice
 from hedgerow.deep.folds import Folds, folds_of
 from hedgerow.deep.held_out import held_out_proba
-from hedgerow.deep.kept import Work
-from hedgerow.deep.member_nets import ALONE, PRETRAINED, READING, MemberNets, Task, Trained, is_few
-from hedgerow.deep.record import Deepening
+from hedgerow.deep.member_nets import ALONE, PRETRAINED, READING, MemberNets, Task, TrainedNetwork, is_few
+from hedgerow.deep.network_search import N_FOLDS, SIZES, Tried, choose, crops_for
+from hedgerow.deep.record import STACK, Deepening
 from hedgerow.deep.unet import NORMS
-from hedgerow.deep.weighing import ENOUGH, FEW, HANDICAP, find_weights, mean_dice
+from hedgerow.deep.work_folder import Work
 from hedgerow.encoders.devices import OneThread
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.forest import choosing
@@ -186,7 +186,7 @@ def _left_out(config: DeepConfig, labelled: LabelledSet) -> Folds:
     return folds_of(labelled, config.n_folds if is_few(config, labelled) else config.left_out, config.seed + 1)
 
 
-def _weighed(nets: MemberNets, tasks: Sequence[Task], trained: Sequence[Trained]) -> DeepStack:
+def _weighed(nets: MemberNets, tasks: Sequence[Task], trained: Sequence[TrainedNetwork]) -> DeepStack:
     """The model: members that count nothing are left out."""
     judged = {task.number: task.fold for task in tasks if task.fold is not None}
     pixels = [(i, fold) for fold in judged.values() for i in nets.folds.held(fold)]

@@ -10,16 +10,16 @@ import numpy as np
 import torch
 
 from hedgerow.config import ConvConfig, DeepConfig
-from hedgerow.deep.batches import Sheet
-from hedgerow.deep.choosing import for_sizes
 from hedgerow.deep.convnet import ConvNet, fit_scale
+from hedgerow.deep.crops import Sheet
 from hedgerow.deep.deepstack import in_squares
 from hedgerow.deep.folds import Folds
-from hedgerow.deep.kept import Work
+from hedgerow.deep.network_search import for_sizes
+from hedgerow.deep.network_training import Advance, start_at_shares, train_network, when_to_stop
 from hedgerow.deep.pretrained import PretrainedUNet
 from hedgerow.deep.steps import FIRST
-from hedgerow.deep.training import Advance, start_at_shares, train_network, when_to_stop
 from hedgerow.deep.unet import UNet
+from hedgerow.deep.work_folder import Work
 from hedgerow.encoders.known import find
 from hedgerow.encoders.protocol import TorchEncoder
 from hedgerow.encoders.store import LITE0
@@ -51,7 +51,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedNetwork:
     """A network, and what it says (C,S) of the pixels of its fold; None if there is no fold. checks: of its training"""
 
     net: ConvNet
@@ -77,7 +77,7 @@ class MemberNets:
         ]
         self.step = max(1, round(np.sqrt(sum(image.target.size for image in self.labelled) / SAMPLES)))
 
-    def train(self, tasks: Sequence[Task], report: Report) -> list[Trained]:
+    def train(self, tasks: Sequence[Task], report: Report) -> list[TrainedNetwork]:
         """The networks of all tasks; on a CPU as many at once as there are threads, each computed by one.
 
         Those that leave a fold out come first: they tell when to stop the others of their member.
@@ -87,7 +87,7 @@ class MemberNets:
         stops: dict[str, int] = {}
         failed: list[BaseException] = []
 
-        def run(number: int) -> Trained:
+        def run(number: int) -> TrainedNetwork:
             def advance(step: int, dice: float | None) -> None:
                 if stopped.is_set():
                     raise InterruptedError
@@ -103,7 +103,7 @@ class MemberNets:
                 stopped.set()  # or the other threads would go on to their end
                 raise
 
-        def each(numbers: list[int]) -> dict[int, Trained]:
+        def each(numbers: list[int]) -> dict[int, TrainedNetwork]:
             try:
                 return dict(zip(numbers, self._each(run, numbers, stopped.set), strict=True))
             except InterruptedError:
@@ -117,8 +117,8 @@ class MemberNets:
         return [found[k] for k in range(len(tasks))]
 
     def _each(
-        self, run: Callable[[int], Trained], numbers: Iterable[int], stop: Callable[[], None] | None = None
-    ) -> list[Trained]:
+        self, run: Callable[[int], TrainedNetwork], numbers: Iterable[int], stop: Callable[[], None] | None = None
+    ) -> list[TrainedNetwork]:
         return list(map_threads(run, numbers, stop) if self.device.type == "cpu" else map(run, numbers))
 
     def seconds_of_a_step(self, tasks: Sequence[Task]) -> float:
@@ -130,7 +130,7 @@ class MemberNets:
 
         n_steps = UNTIMED[self.device.type] + TIMED
 
-        def run(number: int) -> Trained:
+        def run(number: int) -> TrainedNetwork:
             def advance(step: int, dice: float | None) -> None:
                 if self.device.type == "cuda":
                     torch.cuda.synchronize(self.device)  # or it would be the time to ask for the step
@@ -139,12 +139,12 @@ class MemberNets:
             net, training, conv = self._begun(at_once[number])
             few = replace(conv, n_steps=n_steps, check_every=n_steps)
             train_network(net.network, training, few, advance=advance)
-            return Trained(net, None, [])
+            return TrainedNetwork(net, None, [])
 
         self._each(run, range(len(at_once)))
         return max((each[-1] - each[-1 - TIMED]) / TIMED for each in times)
 
-    def _trained(self, task: Task, stop: int, advance: Advance) -> Trained:
+    def _trained(self, task: Task, stop: int, advance: Advance) -> TrainedNetwork:
         net, training, conv = self._begun(task)
         checkpoint = self.work.state(f"{task.member}-{task.number}")
         mark = "" if checkpoint is None else self._mark(task, conv)
@@ -154,10 +154,10 @@ class MemberNets:
         )
         round_to_half(net.network)
         if task.fold is None:
-            return Trained(net, None, checks)
+            return TrainedNetwork(net, None, checks)
         held = self.folds.held(task.fold)
         said = [self.sampled(i, task.fold, self._proba(net, i)) for i in held]
-        return Trained(net, np.concatenate(said, axis=1), checks)
+        return TrainedNetwork(net, np.concatenate(said, axis=1), checks)
 
     def _scoring(self, net: ConvNet, fold: int) -> Callable[[torch.nn.Module], float]:
         """What scores the network on a fold, in one orientation, which is faster."""

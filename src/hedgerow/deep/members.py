@@ -5,13 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from hedgerow.deep.convnet import ConvNet
-from hedgerow.deep.deepstack import STACK, DeepStack
+from hedgerow.deep.deepstack import DeepStack
 from hedgerow.deep.fitting import ALONE, PRETRAINED, READING
 from hedgerow.deep.pretrained import PretrainedUNet
+from hedgerow.deep.record import STACK
 from hedgerow.forest.level_input import LevelPlan
 from hedgerow.images.regions import Region
-
-TOGETHER = "together"  # among the scores of a record
 
 
 @dataclass(frozen=True)

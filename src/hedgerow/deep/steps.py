@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hedgerow.deep.batches import Batch
+from hedgerow.deep.crops import Batch
 from hedgerow.refinement.losses import batch_loss
 
 Step = Callable[[Batch], Tensor]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from hedgerow import extras
 from hedgerow.config import RefineConfig, StackConfig
+from hedgerow.deep.record import ENSEMBLE
 from hedgerow.errors import ConfigError
 from hedgerow.features.registry import layout_of
 from hedgerow.forest.arrays import ForestStack
@@ -42,8 +43,8 @@ from hedgerow.predict.evaluate import score
 from hedgerow.progress import Report, Say, duration, quiet, reporting
 
 if TYPE_CHECKING:
-    from hedgerow.deep.adapting import Choice
     from hedgerow.deep.deepstack import DeepStack
+    from hedgerow.deep.refinement_search import RefinementChoice
     from hedgerow.network.stacknet import StackNet
 
 log = logging.getLogger("hedgerow")
@@ -204,7 +205,6 @@ class _Run:
 
     def best(self) -> Fitted:
         from hedgerow.deep.fitting import deepen_labelled, said_before, tasks_of
-        from hedgerow.deep.members import TOGETHER
 
         stack = self._stack()
         if not self._has_time():
@@ -226,11 +226,11 @@ class _Run:
             net, self.labelled, settings, before=said, device=self.device, folder=folder, progress=self.report
         )
         scores = deep.record.scores
-        for name in (name for name in scores if name != TOGETHER):
+        for name in (name for name in scores if name != ENSEMBLE):
             self.say(f"  {name}: {scores[name]:.3f}, weight {deep.weights.get(name, 0.0):g}")
-        is_better = bool(deep.nets) and scores[TOGETHER] > scores["stack"]
+        is_better = bool(deep.nets) and scores[ENSEMBLE] > scores["stack"]
         seconds = time.monotonic() - begun
-        self.stages.append(Stage("convolutional level", scores["stack"], scores[TOGETHER], seconds, is_better))
+        self.stages.append(Stage("convolutional level", scores["stack"], scores[ENSEMBLE], seconds, is_better))
         return Fitted(deep if is_better else before, self.stages)
 
     def _has_time(self) -> bool:
@@ -277,9 +277,9 @@ class _Run:
         self.stages.append(Stage("stack of forests", first, last, seconds))
         return stack
 
-    def _refined(self, stack: ForestStack, effort: str) -> tuple[StackNet, Choice]:
+    def _refined(self, stack: ForestStack, effort: str) -> tuple[StackNet, RefinementChoice]:
         """The network of the stack, refined if that helps."""
-        from hedgerow.deep.adapting import choose_refinement
+        from hedgerow.deep.refinement_search import choose_refinement
         from hedgerow.network.mapping import to_convnet
         from hedgerow.network.stacknet import StackNet
         from hedgerow.refinement.loop import refine_labelled

@@ -83,9 +83,9 @@ def deep_plan(net: StackNet, labelled: LabelledSet, is_turned: bool, device: str
 
     is_turned: images have no up, so they are turned any way, and the mean over all orientations is predicted
     """
-    from hedgerow.deep.adapting import TURNED
-    from hedgerow.deep.choosing import for_images
     from hedgerow.deep.fitting import members_of
+    from hedgerow.deep.network_search import for_images
+    from hedgerow.deep.refinement_search import TURNED
 
     plan = replace(GPU if device != "cpu" else CPU, seed=seed)
     if is_turned:
@@ -108,8 +108,8 @@ def deep_settings(
 
     until: when it should be done, as `time.monotonic` counts; None, on a GPU: whenever it is
     """
-    from hedgerow.deep.choosing import SIZES, for_number, in_words, n_tried
     from hedgerow.deep.fitting import choose_network
+    from hedgerow.deep.network_search import SIZES, for_number, in_words, n_tried
 
     if device == "cpu":
         assert until is not None, "a CPU always has a time"

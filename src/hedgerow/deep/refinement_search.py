@@ -14,7 +14,7 @@ import numpy as np
 
 from hedgerow.config import AugmentConfig, RefineConfig, StackConfig
 from hedgerow.deep.folds import Folds, folds_of
-from hedgerow.deep.kept import Work
+from hedgerow.deep.work_folder import Work
 from hedgerow.files import fingerprint
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import grow_stack
@@ -37,7 +37,7 @@ N_FOLDS = 4  # a fold is held out
 
 
 @dataclass(frozen=True)
-class Choice:
+class RefinementChoice:
     """What was chosen.
 
     config: the settings that did best
@@ -140,7 +140,7 @@ def choose_refinement(
     saved_stack: StackFile = lambda grow: grow(),
     say: Callable[[str], None] = lambda text: None,
     report: Report,
-) -> Choice:
+) -> RefinementChoice:
     """Try settings that differ from `config`.
 
     until:   as `time.monotonic` counts: ends it after the first two; None: there is time for everything
@@ -182,7 +182,7 @@ def choose_refinement(
         best = (best[0], replace(best[1], n_steps=max(min(fitting, steps), best[1].n_steps)))
     elif fitting >= LONGER * steps and best[1].n_steps == steps:
         best = attempt(f"{LONGER * steps} steps", replace(best[1], n_steps=LONGER * steps), best)
-    return Choice(best[1], trial.stack_dice, best[0], tried)
+    return RefinementChoice(best[1], trial.stack_dice, best[0], tried)
 
 
 def _held(folds: Folds) -> str:

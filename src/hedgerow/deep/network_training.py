@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from hedgerow.config import ConvConfig
-from hedgerow.deep.batches import Sheet, draw_batch
+from hedgerow.deep.crops import Sheet, draw_batch
 from hedgerow.deep.pretrained import KNOWN
 from hedgerow.deep.steps import step_of
 from hedgerow.errors import ConfigError
