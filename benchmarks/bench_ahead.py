@@ -77,7 +77,7 @@ def rows_of(name: str, model: str, seed: int, small: bool) -> Iterator[dict[str,
     from experiments.baselines import BaselineConfig, fit_baseline
     from hedgerow.deep.fitting import deepen_labelled
     from hedgerow.deep.members import levels_and_members
-    from hedgerow.deep.network_search import for_images, for_number
+    from hedgerow.deep.recipe import for_images, for_number
     from hedgerow.deep.refinement_search import TURNED
     from hedgerow.forest.autocontext import grow_stack
     from hedgerow.forest.choosing import settings_for

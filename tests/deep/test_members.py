@@ -34,7 +34,7 @@ def test_members_are_described(deep):
     assert stack == Member("stack", pytest.approx(1 / 3), dice=deep.record.scores["stack"])
     assert (alone.n_networks, alone.channels, alone.reads) == (2, (2, 4, 8), "the image")
     assert alone.n_weights == sum(one.numel() for net in deep.nets["alone"] for one in net.network.parameters())
-    assert reading.reads == "the image and what the stack says of it"
+    assert reading.reads == "the image and the stack's class probabilities"
     assert reading.dice == deep.record.scores["reading"]
 
 
@@ -51,7 +51,7 @@ def test_networks_that_read_features_say_which():
     n_features = deep.base.features.n_features
     told = [member.reads for member in members(deep)[1:]]
     assert told[0] == f"the image and all {n_features} features of the stack"
-    assert told[1] == f"the image, all {n_features} features of the stack and what the stack says of it"
+    assert told[1] == f"the image, all {n_features} features of the stack and the stack's class probabilities"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ pytest.importorskip("torch")
 
 import hedgerow as hr
 from hedgerow import jobs
-from hedgerow.deep import held_out, refinement_search
+from hedgerow.deep import fitting, refinement_search
 from hedgerow.deep.refinement_search import choose_refinement
 from hedgerow.images.labelled import labelled_set
 from hedgerow.jobs import effort, plans
@@ -139,7 +139,7 @@ def test_an_interrupted_run_goes_on_from_its_folder(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(held_out, "made_again", stop)
+        patch.setattr(fitting, "regrown", stop)
         with pytest.raises(KeyboardInterrupt):
             jobs.train(request, progress=silent)
     assert (tmp_path / "b.hedge.work" / "refined.hedge").exists()

@@ -9,9 +9,9 @@ import pytest
 pytest.importorskip("torch")
 
 import hedgerow as hr
-from hedgerow.deep import held_out, refinement_search
-from hedgerow.deep.fitting import tasks_of
+from hedgerow.deep import fitting, refinement_search
 from hedgerow.deep.network_search import n_tried
+from hedgerow.deep.recipe import Recipe
 from hedgerow.forest import choosing
 from hedgerow.images.labelled import labelled_set
 from hedgerow.jobs import effort, plans
@@ -62,7 +62,7 @@ def test_the_plan_for_a_cpu_fits_the_time(monkeypatch):
 
 
 def test_steps_are_planned_when_it_is_known_what_the_folds_took(monkeypatch):
-    order, again, planned = [], held_out.held_out_proba, plans.deep_settings
+    order, again, planned = [], fitting.held_out_probabilities, plans.deep_settings
 
     def noted(name, function):
         def call(*given, **options):
@@ -71,7 +71,7 @@ def test_steps_are_planned_when_it_is_known_what_the_folds_took(monkeypatch):
 
         return call
 
-    monkeypatch.setattr("hedgerow.deep.fitting.held_out_proba", noted("folds", again))
+    monkeypatch.setattr("hedgerow.deep.fitting.held_out_probabilities", noted("folds", again))
     monkeypatch.setattr(effort, "deep_settings", noted("plan", planned))
     hr.fit(*pictures(), "best", STACK, progress=silent)
     assert order == ["folds", "plan"], "and the folds are made once"
@@ -88,7 +88,7 @@ def test_a_gpu_trains_the_networks_that_do_best_on_what_they_did_not_see(monkeyp
         tried = {(16, "batch", 256): 0.1, (32, "image", 512): 0.2}
         return replace(plan, conv=replace(plan.conv, base=32, norm="image", crop=512)), tried
 
-    monkeypatch.setattr("hedgerow.deep.fitting.choose_network", chosen)
+    monkeypatch.setattr("hedgerow.deep.network_search.choose_network", chosen)
     plan = plans.deep_plan(net, labelled, False, "cuda", 0)
     found = plans.deep_settings(plan, net, labelled, "cuda", None, said.append)
     members = ("alone", "reading")  # there are no pretrained weights here
@@ -102,7 +102,7 @@ def test_a_gpu_trains_the_networks_that_do_best_on_what_they_did_not_see(monkeyp
     monkeypatch.setattr("hedgerow.deep.fitting.seconds_of_a_step", seconds)
     monkeypatch.setattr(plans, "MOST_STEPS", 10**6)
     found = plans.deep_settings(plan, net, labelled, "cuda", time.monotonic() + 1000)
-    n_networks, affordable = len(tasks_of(plans.GPU, labelled)), plans.SPARE * 1000 / 0.5
+    n_networks, affordable = len(Recipe(plans.GPU, labelled).tasks), plans.SPARE * 1000 / 0.5
     assert steps[-1] == pytest.approx(affordable / (n_networks + n_tried(plan.conv, labelled)), abs=3)
     assert found.conv.n_steps == pytest.approx(affordable / 4 / n_networks, abs=3), "what is left is planned anew"
 

@@ -16,6 +16,8 @@ from hedgerow.forest.groups import BLOCKS, blocks, groups_of, strokes
 from hedgerow.images.arrays import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledImage, LabelledSet
 
+SEARCH_FOLDS = 4  # a search for settings holds out one fold in so many, and scores on it
+
 
 @dataclass(frozen=True)
 class Folds:

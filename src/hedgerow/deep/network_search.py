@@ -2,47 +2,30 @@
 crops are that it learns from, by mean Dice on a part of the images that it did not see.
 """
 
+import gc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from hedgerow.config import AugmentConfig, ConvConfig
+import numpy as np
+import torch
+
+from hedgerow.config import ConvConfig, DeepConfig
+from hedgerow.deep.ensemble_weights import mean_dice
+from hedgerow.deep.folds import SEARCH_FOLDS, folds_of
+from hedgerow.deep.member_nets import MemberNets
+from hedgerow.deep.recipe import ALONE, Recipe, Task, for_number
 from hedgerow.deep.unet import NORMS, Norm
+from hedgerow.deep.work_folder import Work
+from hedgerow.encoders.devices import OneThread
 from hedgerow.images.labelled import LabelledSet
+from hedgerow.memory import ran_out
+from hedgerow.network.stacknet import StackNet
+from hedgerow.progress import Report, reporting
 
 SIZES = (16, 32)  # channels at full resolution that are tried
-N_FOLDS = 4  # one is held out to choose by
-LARGER = 1.5  # images whose shorter side is that of a crop times this are worth larger crops
-FEW: dict[Norm, int] = {"batch": 5, "image": 2}
-"""With fewer images, batches are larger and rates lower. For networks that are normalised by their training, that was
-worth 0.05 on four drawn somites, and cost 0.1 on 16; for the others it was worth 0.004 on one image of electron
-microscopy, and cost 0.006 on four (docs/deep.md)."""
-DEPTH = AugmentConfig(rotation=30.0, scale=0.3, shift=0.2, brightness=0.6, contrast=0.3)
-"""How depths are altered: on 40 drawn bodies this was worth 0.029 to a U-Net of one seed (docs/deep.md)."""
+LARGE_IMAGE_CROPS = 1.5  # an image whose shorter side is at least this many crops is worth larger crops
 Tried = Mapping[tuple[int, Norm, int], float | None]
 """Mean Dice by size, normalisation and side of the crops; None: it did not fit into memory."""
-
-
-def for_images(conv: ConvConfig, is_depth: bool) -> ConvConfig:
-    """The settings for such images: depths are turned, scaled and shifted further than others, and made nearer and
-    farther by more than others are lit."""
-    if not is_depth:
-        return conv
-    usual = conv.augment
-    return replace(conv, augment=replace(DEPTH, rotation=max(usual.rotation, DEPTH.rotation), flip=usual.flip))
-
-
-def for_number(conv: ConvConfig, n_images: int) -> ConvConfig:
-    """The settings for so many images."""
-    if n_images >= FEW[conv.norm]:
-        return conv
-    return replace(conv, batch=2 * conv.batch, learning_rate=conv.learning_rate / 3)
-
-
-def for_sizes(conv: ConvConfig, labelled: LabelledSet) -> ConvConfig:
-    """The settings for images of these sizes: there are two pixels at least at the coarsest scale, so that there is
-    something to normalise."""
-    shortest = min(conv.crop, *(max(image.size[axis] for image in labelled) for axis in range(2)))
-    return replace(conv, n_down=min(conv.n_down, max(shortest.bit_length() - 2, 1)))
 
 
 def crops_for(conv: ConvConfig, labelled: LabelledSet) -> tuple[int, ...]:
@@ -51,7 +34,7 @@ def crops_for(conv: ConvConfig, labelled: LabelledSet) -> tuple[int, ...]:
     Where classes differ by position, a crop must show enough to tell where it lies: on drawn somites of 800 x 950,
     U-Nets learnt nothing from crops of 256. On electron microscopy the smaller ones are better (docs/deep.md)."""
     shorter = min(max(image.size[axis] for image in labelled) for axis in range(2))
-    return (conv.crop,) if shorter < LARGER * conv.crop else (conv.crop, 2 * conv.crop)
+    return (conv.crop,) if shorter < LARGE_IMAGE_CROPS * conv.crop else (conv.crop, 2 * conv.crop)
 
 
 def choose(
@@ -74,10 +57,10 @@ def choose(
     tried: dict[tuple[int, Norm, int], float | None] = {}
 
     def best_of(some: Sequence[tuple[int, Norm, int]]) -> tuple[int, Norm, int]:
-        for one in some:
-            if one not in tried:
-                tried[one] = dice(settings(*one))
-        return max(tried, key=lambda one: tried[one] or 0.0)
+        for candidate in some:
+            if candidate not in tried:
+                tried[candidate] = dice(settings(*candidate))
+        return max(tried, key=lambda candidate: tried[candidate] or 0.0)
 
     best = (sizes[0], norms[0], crops[0])
     if len(sizes) * len(norms) * len(crops) > 1:
@@ -85,6 +68,50 @@ def choose(
         best = best_of([(size, best[1], best[2]) for size in sizes])
         best = best_of([(best[0], best[1], crop) for crop in crops])
     return settings(*best), tried
+
+
+def choose_network(
+    net: StackNet,
+    labelled: LabelledSet,
+    config: DeepConfig,
+    device: str,
+    is_timed: bool = False,
+    progress: Report | None = None,
+) -> tuple[DeepConfig, Tried]:
+    """The settings with the size, the normalisation and the crops that suit these images, and what was tried.
+
+    is_timed: larger crops are tried for fewer steps, since there is no more time for them
+    """
+    folds = folds_of(labelled, SEARCH_FOLDS, config.seed + 2)
+    nothing = [np.zeros((net.n_classes, *image.size), np.float16) for image in labelled]
+
+    def nets_of(conv: ConvConfig) -> MemberNets:
+        return MemberNets(net, Recipe(replace(config, conv=conv), labelled), nothing, Work(None), device, folds)
+
+    def dice(conv: ConvConfig) -> float | None:
+        times = (conv.crop // config.conv.crop) ** 2
+        if times == 1:
+            return trained(nets_of(conv))
+        steps = max(conv.n_steps // times, 1) if is_timed else conv.n_steps
+        nets = nets_of(replace(conv, n_steps=steps, check_every=min(conv.check_every, steps)))
+        try:
+            nets.seconds_of_a_step(nets.recipe.tasks)  # whether those of all members fit
+            return trained(nets)
+        except RuntimeError as error:
+            if not ran_out(error):
+                raise
+        gc.collect()  # only now: the error holds all that was on the GPU
+        torch.cuda.empty_cache()
+        return None
+
+    def trained(nets: MemberNets) -> float:
+        proba = nets.train([Task(ALONE, 0, 0)], report)[0].held_out
+        assert proba is not None, "it holds out a fold"
+        return mean_dice(proba, nets.truth([(i, 0) for i in folds.held(0)]))
+
+    with reporting(progress) as report, OneThread():
+        conv, tried = choose(config.conv, len(labelled), SIZES, NORMS, crops_for(config.conv, labelled), dice)
+    return replace(config, conv=conv), tried
 
 
 def n_tried(conv: ConvConfig, labelled: LabelledSet) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from hedgerow.config import AugmentConfig, RefineConfig, StackConfig
-from hedgerow.deep.folds import Folds, folds_of
+from hedgerow.deep.folds import SEARCH_FOLDS, Folds, folds_of
 from hedgerow.deep.work_folder import Work
 from hedgerow.files import fingerprint
 from hedgerow.forest.arrays import ForestStack
@@ -31,9 +31,8 @@ from hedgerow.refinement.loop import refine_labelled
 TURNED = AugmentConfig(rotation=180.0, flip=True, scale=0.1, shift=0.1, brightness=0.2, contrast=0.2)
 """For images that have no up: any rotation, and mirrored ones."""
 RELAXED = (0.3, 0.03)  # beside that of the settings
-LONGER = 3  # times as many steps
-TRIAL = 1 / 3  # part of the steps that alterations and softness are compared after
-N_FOLDS = 4  # a fold is held out
+LONGER_FACTOR = 3  # times as many steps
+TRIAL_PART = 1 / 3  # of the steps that alterations and softness are compared after
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ class Trial:
         saved_stack: StackFile = lambda grow: grow(),
     ) -> None:
         """folder, saved_stack: as of `choose_refinement`"""
-        self.folds = folds_of(labelled, N_FOLDS, stack.seed)
+        self.folds = folds_of(labelled, SEARCH_FOLDS, stack.seed)
         self.training, self.device, self.report = self.folds.training(0), device, report
         self.work, self._measured = Work(folder), set[str]()
         self.stack = saved_stack(lambda: grow_stack(self.training, replace(stack, reserve=0.0), progress=report))
@@ -169,7 +168,7 @@ def choose_refinement(
     steps = config.n_steps
     best = (-1.0, config)
     for name, augment in (("small changes", config.augment), ("any rotation, mirrored", TURNED)):
-        best = attempt(name, replace(config, augment=augment, n_steps=max(round(TRIAL * steps), 1)), best)
+        best = attempt(name, replace(config, augment=augment, n_steps=max(round(TRIAL_PART * steps), 1)), best)
     for relax in RELAXED:
         best = attempt(f"softness {relax:g}", replace(best[1], relax=relax), best)
     n_tried = len(tried)
@@ -180,8 +179,8 @@ def choose_refinement(
         # There is no time for that. All steps were better than a third of them on somites and vnc_sstem
         # (docs/results.md).
         best = (best[0], replace(best[1], n_steps=max(min(fitting, steps), best[1].n_steps)))
-    elif fitting >= LONGER * steps and best[1].n_steps == steps:
-        best = attempt(f"{LONGER * steps} steps", replace(best[1], n_steps=LONGER * steps), best)
+    elif fitting >= LONGER_FACTOR * steps and best[1].n_steps == steps:
+        best = attempt(f"{LONGER_FACTOR * steps} steps", replace(best[1], n_steps=LONGER_FACTOR * steps), best)
     return RefinementChoice(best[1], trial.stack_dice, best[0], tried)
 
 

@@ -13,7 +13,7 @@ from hedgerow.refinement.losses import batch_loss
 
 Step = Callable[[Batch], Tensor]
 """Leaves the gradient of a batch in the weights and returns its loss, a number."""
-FIRST = 3  # steps that are computed as they come before one is recorded: libraries choose their kernels in these
+UNRECORDED_STEPS = 3  # computed before one is recorded: libraries choose their kernels in these
 
 
 def plain_step(network: nn.Module, dice: float) -> Step:
@@ -49,7 +49,7 @@ class RecordedStep:
             return self._on_its_gpu(batch)
 
     def _on_its_gpu(self, batch: Batch) -> Tensor:
-        if self._n_done < FIRST:
+        if self._n_done < UNRECORDED_STEPS:
             self._n_done += 1
             return self._aside(batch)
         if self._graph is None:

@@ -204,7 +204,8 @@ class _Run:
         return Fitted(net if self.stages[-1].kept else stack, self.stages)
 
     def best(self) -> Fitted:
-        from hedgerow.deep.fitting import deepen_labelled, said_before, tasks_of
+        from hedgerow.deep.fitting import deepen_labelled, held_out_probabilities
+        from hedgerow.deep.recipe import Recipe
 
         stack = self._stack()
         if not self._has_time():
@@ -213,17 +214,23 @@ class _Run:
         before = net if self.stages[-1].kept else stack
         begun, folder = self._begin(2), self.files.folder
         plan = deep_plan(net, self.labelled, choice.is_turned, self.device, self.config.seed)
-        said = said_before(net, self.labelled, plan, folder=folder, progress=self.report)
+        stack_proba = held_out_probabilities(net, self.labelled, plan, folder=folder, progress=self.report)
         settings = self.files.settings(
             "deep",
             lambda: deep_settings(plan, net, self.labelled, self.device, self.until, self.say, self.report),
         )
         self.say(
-            f"convolutional networks: {len(tasks_of(settings, self.labelled))} of {settings.conv.base} channels, "
+            f"convolutional networks: {len(Recipe(settings, self.labelled).tasks)} of {settings.conv.base} channels, "
             f"{settings.conv.n_steps} steps of {settings.conv.batch} crops of {settings.conv.crop} pixels"
         )
         deep = deepen_labelled(
-            net, self.labelled, settings, before=said, device=self.device, folder=folder, progress=self.report
+            net,
+            self.labelled,
+            settings,
+            stack_proba=stack_proba,
+            device=self.device,
+            folder=folder,
+            progress=self.report,
         )
         scores = deep.record.scores
         for name in (name for name in scores if name != ENSEMBLE):
