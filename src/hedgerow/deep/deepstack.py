@@ -133,16 +133,16 @@ class DeepStack(Answers):
         """(C,h,w) float32 output of one level in a region."""
         if level < self.base.n_levels:
             return self.base.run_level(level, self.features.without_image(given))
-        found = self.joined(self.member_outputs(given))
-        if not np.isfinite(found).all():
+        proba = self.joined(self.member_outputs(given))
+        if not np.isfinite(proba).all():
             raise ModelError(
                 "the convolutional networks of this model give no numbers for this image; check the image, or, if "
                 "others do not work either, copy the model file again."
             )
-        return found
+        return proba
 
     def joined(self, proba: Mapping[str, np.ndarray]) -> np.ndarray:
-        """(C,h,w) float32: what the members, each (C,h,w), say together."""
+        """(C,h,w) float32: the weighted mean of the members' (C,h,w)."""
         total = np.zeros_like(proba[STACK])
         for name, weight in self.weights.items():
             total += np.float32(weight) * proba[name]
@@ -153,26 +153,26 @@ class DeepStack(Answers):
         n_features, n_inputs = self.base.features.n_features, self.base.features.n_inputs
         planes = np.stack(list(given.channels))
         features, image, before = np.split(planes, [n_features, n_features + n_inputs])
-        found = {STACK: given.region.of(before)}
+        outputs = {STACK: given.region.of(before)}
         squares = given.region.cells(CELL)
         for name, nets in self.nets.items():
             work = [(net, square) for square in squares for net in nets]
-            parts = map_threads(lambda one: _square(*one, image, features[slice(*one[0].features)], before), work)
+            parts = map_threads(lambda item: _square(*item, image, features[slice(*item[0].features)], before), work)
             result = np.zeros((self.n_classes, given.region.height, given.region.width), np.float32)
             with OneThread():
                 for (_, square), part in zip(work, parts, strict=True):
                     square.within(given.region).of(result)[...] += part / np.float32(len(nets))
-            found[name] = result
-        return found
+            outputs[name] = result
+        return outputs
 
 
 def in_squares(net: ConvNet, image: np.ndarray, features: np.ndarray | None, before: np.ndarray) -> np.ndarray:
     """(C,H,W) class probabilities of an image, as the model computes them; what is given as in `ConvNet.read`."""
     height, width = image.shape[1:]
-    found = np.zeros((len(before), height, width), np.float32)
+    proba = np.zeros((len(before), height, width), np.float32)
     for square in Region(0, height, 0, width).cells(CELL):
-        square.of(found)[...] = _square(net, square, image, features, before)
-    return found
+        square.of(proba)[...] = _square(net, square, image, features, before)
+    return proba
 
 
 def _square(

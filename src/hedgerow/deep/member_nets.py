@@ -110,12 +110,12 @@ class MemberNets:
             except InterruptedError:
                 raise failed[0] from None  # what went wrong, and not that another network was ended for it
 
-        found = each([k for k, task in enumerate(tasks) if task.fold is not None])
+        results = each([k for k, task in enumerate(tasks) if task.fold is not None])
         for member in {task.member for task in tasks}:
-            checks = [one.checks for k, one in found.items() if tasks[k].member == member]
+            checks = [result.checks for k, result in results.items() if tasks[k].member == member]
             stops[member] = when_to_stop(checks, n_steps) if checks else n_steps
-        found |= each([k for k, task in enumerate(tasks) if task.fold is None])
-        return [found[k] for k in range(len(tasks))]
+        results |= each([k for k, task in enumerate(tasks) if task.fold is None])
+        return [results[k] for k in range(len(tasks))]
 
     def _each(
         self, run: Callable[[int], TrainedNetwork], numbers: Iterable[int], stop: Callable[[], None] | None = None

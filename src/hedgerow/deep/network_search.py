@@ -1,5 +1,5 @@
 """Which convolutional network suits some images: how its channels are normalised, how many there are, and how large the
-crops are that it learns from, by mean Dice on a part of the images that it did not see.
+crops are that it learns from, by mean Dice on held-out images.
 """
 
 import gc
@@ -120,12 +120,12 @@ def n_tried(conv: ConvConfig, labelled: LabelledSet) -> int:
 
 
 def in_words(tried: Tried) -> str:
-    """For a line that tells what was tried."""
+    """What was tried, for a line of output."""
     of = {"batch": "over the training images", "image": "over each image"}
     usual = min((crop for _, _, crop in tried), default=0)
     lines = []
     for (base, norm, crop), dice in tried.items():
         crops = "" if crop == usual else f" in crops of {crop} pixels"
-        found = "did not fit into memory" if dice is None else f"{dice:.3f}"
-        lines.append(f"{base} channels normalised {of[norm]}{crops} {found}")
+        result = "did not fit into memory" if dice is None else f"{dice:.3f}"
+        lines.append(f"{base} channels normalised {of[norm]}{crops} {result}")
     return ", ".join(lines)

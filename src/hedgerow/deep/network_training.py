@@ -31,7 +31,7 @@ PRETRAINED_RATE = 0.1  # of pretrained weights, relative to the others
 SETTLED_PART = 2 / 3  # part of the steps after which the rate is low enough for a network to be kept as it is
 MIN_DICE_FALL = 0.02  # mean Dice; at the end the rate is low and scores hardly change, so a fall by this is no chance
 Advance = Callable[[int, float | None], None]
-"""Is told the number of steps done and the latest held-out score."""
+"""Receives the number of steps done and the latest held-out score."""
 
 
 def one_cycle(config: ConvConfig, step: int) -> tuple[float, float]:

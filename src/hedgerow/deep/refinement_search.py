@@ -1,4 +1,4 @@
-"""Settings of a refinement chosen by what they bring on held-out images, instead of being left to the user.
+"""Settings of a refinement chosen by their held-out scores, instead of being left to the user.
 
 How an image may be altered, how soft the splits become and how long to train decide much, and differ between data sets
 (docs/choices.md). They are tried one after the other, each on the best of those before. With a work folder, an
@@ -102,10 +102,10 @@ class Trial:
             seconds = time.monotonic() - begun
             return np.array([dice, seconds / max(config.n_steps - self.resumed_from, 1), seconds])
 
-        found = Outcome(*self.work.kept(name, name, measured).tolist())
+        outcome = Outcome(*self.work.kept(name, name, measured).tolist())
         if (state := self.work.state(name)) is not None:  # the outcome is safe
             remove_state(state)
-        return found, name not in self._measured
+        return outcome, name not in self._measured
 
     def dice(self, config: RefineConfig) -> float:
         """Mean Dice, on the fold, of a network refined with these settings."""
@@ -152,17 +152,17 @@ def choose_refinement(
     tried: list[tuple[str, float]] = []
     of_a_step = 0.0
 
-    def attempt(name: str, one: RefineConfig, best: tuple[float, RefineConfig]) -> tuple[float, RefineConfig]:
+    def attempt(name: str, candidate: RefineConfig, best: tuple[float, RefineConfig]) -> tuple[float, RefineConfig]:
         nonlocal of_a_step, until
         if until is not None and time.monotonic() > until and len(tried) > 1:
             return best
-        found, is_saved = trial.outcome(one)
-        of_a_step = found.step_seconds
+        outcome, is_saved = trial.outcome(candidate)
+        of_a_step = outcome.step_seconds
         if until is not None and is_saved:  # this time was spent before the interruption
-            until -= found.seconds
-        tried.append((name, found.dice))
-        say(f"  {name}: {found.dice:.3f}")
-        return (found.dice, one) if found.dice > best[0] else best
+            until -= outcome.seconds
+        tried.append((name, outcome.dice))
+        say(f"  {name}: {outcome.dice:.3f}")
+        return (outcome.dice, candidate) if outcome.dice > best[0] else best
 
     say(f"choosing how to refine, by mean Dice on held-out {_held(trial.folds)}; forests {trial.stack_dice:.3f}")
     steps = config.n_steps
@@ -194,6 +194,6 @@ def held_dice(model: Model | StackNet, folds: Folds) -> float:
     """Mean Dice on the first fold, which the model did not learn from."""
     table = np.zeros((model.n_classes,) * 2, np.int64)
     for i in folds.held(0):
-        found = predict_indices(model, folds.labelled.images[i].planes)
-        table += confusion(folds.target(i, 0), found, model.n_classes)
+        predicted = predict_indices(model, folds.labelled.images[i].planes)
+        table += confusion(folds.target(i, 0), predicted, model.n_classes)
     return float(Scores(model.classes, table).mean_dice)

@@ -26,8 +26,8 @@ def plain_step(network: nn.Module, dice: float) -> Step:
             weight.grad = None
         # A recorded step must not keep weights that were rounded before it.
         with torch.autocast("cuda", torch.bfloat16, enabled=is_gpu, cache_enabled=False):
-            found = network(batch.planes.contiguous(memory_format=order))
-        loss = batch_loss(found.float(), batch.target, dice)
+            scores = network(batch.planes.contiguous(memory_format=order))
+        loss = batch_loss(scores.float(), batch.target, dice)
         torch.autograd.backward(loss)
         return loss.detach()
 

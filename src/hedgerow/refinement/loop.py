@@ -278,8 +278,8 @@ class _Refinement:
             grid = lattice(height, width, stride_of(self.config, height, width))
             with torch.no_grad():
                 scores = net(net.source(image.planes), [grid] * net.n_levels)[-1]
-            found = scores.argmax(0).cpu().numpy().astype(np.uint8)
-            table += confusion(np.ascontiguousarray(grid.of(image.target)), found, net.n_classes)
+            predicted = scores.argmax(0).cpu().numpy().astype(np.uint8)
+            table += confusion(np.ascontiguousarray(grid.of(image.target)), predicted, net.n_classes)
         self._put(current)
         dice = float(Scores(net.classes, table).mean_dice)
         return None if math.isnan(dice) else dice  # no label of theirs is on the lattice
@@ -365,7 +365,7 @@ def _kind(net: StackNet) -> Iterator[Any]:
 def settings_of(config: RefineConfig) -> dict[str, Any]:
     """The settings as they are recorded: without those of the encoder if it does not train, as before it could."""
     of_encoder = ("train_encoder", "encoder_rate")
-    return {name: one for name, one in config.to_dict().items() if config.train_encoder or name not in of_encoder}
+    return {name: value for name, value in config.to_dict().items() if config.train_encoder or name not in of_encoder}
 
 
 @contextmanager

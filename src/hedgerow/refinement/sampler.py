@@ -1,4 +1,4 @@
-"""What a step of refinement shows the network: an image, altered, its features, and the pixels to train on.
+"""The training samples of a refinement: an image, altered, its features, and the pixels to train on.
 
 For a GPU the next ones are made by threads while it computes: behind a pretrained network, features take longer than
 all the rest of a step.

@@ -1,4 +1,4 @@
-"""Which images score a refinement: only a score on images that nothing was trained on says anything."""
+"""Which images score a refinement: only images that nothing was trained on give a meaningful score."""
 
 from dataclasses import dataclass
 
