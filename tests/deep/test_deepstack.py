@@ -65,7 +65,7 @@ def by_image(equal):
 
 
 def test_networks_that_normalise_each_image_see_the_same_squares_in_any_tile(by_image, monkeypatch, tmp_path):
-    monkeypatch.setattr(deepstack, "CELL", 32)
+    monkeypatch.setattr(deepstack, "SQUARE_PIXELS", 32)
     image = pictures(1, (75, 101), seed=5)[0][0]
     whole = by_image.predict_proba(image)
     assert by_image.receptive_field == by_image.base.receptive_field + by_image.level_reach(by_image.base.n_levels) + 32
@@ -78,7 +78,7 @@ def test_networks_that_normalise_each_image_see_the_same_squares_in_any_tile(by_
 
 @pytest.mark.parametrize("tile", [29, 32, 64])
 def test_tiles_and_threads_do_not_change_a_bit(deep, monkeypatch, tile):
-    monkeypatch.setattr(deepstack, "CELL", 32)
+    monkeypatch.setattr(deepstack, "SQUARE_PIXELS", 32)
     image = pictures(1, (75, 101), seed=5)[0][0]
     with threads(1):
         whole = deep.predict_proba(image)
@@ -89,7 +89,7 @@ def test_tiles_and_threads_do_not_change_a_bit(deep, monkeypatch, tile):
 def test_squares_say_what_the_whole_image_says(deep, monkeypatch):
     image = pictures(1, (75, 101), seed=5)[0][0]
     whole = deep.predict_proba(image)
-    monkeypatch.setattr(deepstack, "CELL", 32)
+    monkeypatch.setattr(deepstack, "SQUARE_PIXELS", 32)
     np.testing.assert_allclose(deep.predict_proba(image), whole, atol=1e-5)
 
 
@@ -225,7 +225,7 @@ def test_the_stack_does_not_count_beside_networks_that_all_read_it(monkeypatch, 
 
 def test_networks_are_judged_as_the_model_computes_them(monkeypatch):
     """In squares: what lies far away must not count, nor all of a large image be computed at once."""
-    monkeypatch.setattr(deepstack, "CELL", 16)
+    monkeypatch.setattr(deepstack, "SQUARE_PIXELS", 16)
     images, labels = pictures(5, (40, 56))
     net, labelled = small_net(images, labels), labelled_set(images, labels)
     config = hr.DeepConfig(n_networks=1, conv=replace(SMALL, norm="image", n_steps=2))

@@ -63,7 +63,7 @@ def test_what_was_held_out_is_said(held, n, words):
 
 
 def test_levels_and_members_of_a_region_are_those_of_the_whole_image(deep, monkeypatch):
-    monkeypatch.setattr(deepstack, "CELL", 32)
+    monkeypatch.setattr(deepstack, "SQUARE_PIXELS", 32)
     image = pictures(1, (75, 101), seed=5)[0][0]
     whole, region = deep.level_outputs(image), Region(30, 61, 5, 90)
     levels, said = levels_and_members(deep, image[None], region)

@@ -193,7 +193,7 @@ def test_a_file_holds_it_whole(deep, tmp_path, monkeypatch):
 def test_tiles_change_no_bit(deep, monkeypatch):
     from hedgerow.deep import deepstack
 
-    monkeypatch.setattr(deepstack, "CELL", 64)
+    monkeypatch.setattr(deepstack, "SQUARE_PIXELS", 64)
     image = pictures(n=1, size=(150, 170), seed=6)[0][0]
     whole = deep.predict_proba(image, tile=512)
     np.testing.assert_array_equal(deep.predict_proba(image, tile=48), whole)

@@ -95,7 +95,7 @@ def draw_batch(sheets: Sequence[Sheet], config: ConvConfig, step: int) -> Batch:
 
 
 def _drop(before: Tensor, config: ConvConfig, step: int) -> None:
-    """Set the level before's probabilities (N,C,h,w) to 0 in some crops, so that a network does not merely repeat it."""
+    """Set the level before's probabilities (N,C,h,w) to 0 in some crops; a network must not merely copy them."""
     gone = np.random.default_rng((config.seed, 13, step)).random(len(before)) < config.drop
     before[np.flatnonzero(gone).tolist()] = 0
 

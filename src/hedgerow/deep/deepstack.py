@@ -23,8 +23,8 @@ from hedgerow.network.stacknet import StackNet
 from hedgerow.predict.devices import check_device
 from hedgerow.threads import map_threads
 
-CELL = 512
-"""Networks run on squares of this side with their surroundings, in a grid from the image's corner.
+SQUARE_PIXELS = 512  # along each side
+"""Networks run on squares of this size with their surroundings, in a grid from the image's corner.
 
 What surrounds a square is the same however an image is cut into tiles, so the prediction is the same to the last bit.
 """
@@ -115,13 +115,13 @@ class DeepStack(Answers):
 
     def level_cell(self, level: int) -> int:
         """The last level computes whole squares."""
-        return 1 if level < self.base.n_levels else CELL
+        return 1 if level < self.base.n_levels else SQUARE_PIXELS
 
     @property
     def receptive_field(self) -> int:
         """How far, in pixels, the image can influence a prediction; of some networks, all of a square does."""
         sees_all = any(net.network.sees_all for nets in self.nets.values() for net in nets)
-        return self.base.receptive_field + self.level_reach(self.base.n_levels) + (CELL if sees_all else 0)
+        return self.base.receptive_field + self.level_reach(self.base.n_levels) + (SQUARE_PIXELS if sees_all else 0)
 
     def moved(self, device: str) -> DeepStack:
         """A new copy that runs on another device."""
@@ -154,7 +154,7 @@ class DeepStack(Answers):
         planes = np.stack(list(given.channels))
         features, image, before = np.split(planes, [n_features, n_features + n_inputs])
         outputs = {STACK: given.region.of(before)}
-        squares = given.region.cells(CELL)
+        squares = given.region.cells(SQUARE_PIXELS)
         for name, nets in self.nets.items():
             work = [(net, square) for square in squares for net in nets]
             parts = map_threads(lambda item: _square(*item, image, features[slice(*item[0].features)], before), work)
@@ -170,7 +170,7 @@ def in_squares(net: ConvNet, image: np.ndarray, features: np.ndarray | None, bef
     """(C,H,W) class probabilities of an image, as the model computes them; what is given as in `ConvNet.read`."""
     height, width = image.shape[1:]
     proba = np.zeros((len(before), height, width), np.float32)
-    for square in Region(0, height, 0, width).cells(CELL):
+    for square in Region(0, height, 0, width).cells(SQUARE_PIXELS):
         square.of(proba)[...] = _square(net, square, image, features, before)
     return proba
 

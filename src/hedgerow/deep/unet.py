@@ -20,7 +20,7 @@ class ImageNorm(nn.Module):
     """Each channel is normalised over its own image; and ReLU.
 
     So a network follows images that are darker or coarser than those of its training. What it sees must then be the
-    same however an image is cut into tiles; `deepstack.CELL` sees to that.
+    same however an image is cut into tiles; `deepstack.SQUARE_PIXELS` sees to that.
     """
 
     def __init__(self, n_channels: int) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from hedgerow.deep.convnet import ConvNet, InputScale
-from hedgerow.deep.deepstack import CELL, DeepStack
+from hedgerow.deep.deepstack import SQUARE_PIXELS, DeepStack
 from hedgerow.deep.pretrained import PICTURE, PretrainedUNet
 from hedgerow.deep.record import STACK
 from hedgerow.deep.unet import ImageNorm, UNet
@@ -44,9 +44,10 @@ def about_deep(model: DeepStack) -> dict[str, str]:
     networks = [net.network for nets in model.nets.values() for net in nets]
     stride = max((network.stride for network in networks), default=1)
     sees_all = any(network.sees_all for network in networks)
-    agrees = f"is the same only for images of up to {CELL} pixels a side" if sees_all else "agrees up to rounding"
+    side = SQUARE_PIXELS
+    agrees = f"is the same only for images of up to {side} pixels a side" if sees_all else "agrees up to rounding"
     return {
-        "convolutional_level": f"it runs on the whole image at once, where Hedgerow takes squares of {CELL} pixels "
+        "convolutional_level": f"it runs on the whole image at once, where Hedgerow takes squares of {side} pixels "
         f"with their surroundings, which {agrees}; parts of an image that are run on their own must begin "
         f"at multiples of {stride} pixels"
     }
