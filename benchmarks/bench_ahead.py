@@ -75,10 +75,10 @@ def rows_of(name: str, model: str, seed: int, small: bool) -> Iterator[dict[str,
     import torch
 
     from experiments.baselines import BaselineConfig, fit_baseline
-    from hedgerow.deep.adapting import TURNED
-    from hedgerow.deep.choosing import for_images, for_number
     from hedgerow.deep.fitting import deepen_labelled
     from hedgerow.deep.members import levels_and_members
+    from hedgerow.deep.recipe import for_images, for_number
+    from hedgerow.deep.refinement_search import TURNED
     from hedgerow.forest.autocontext import grow_stack
     from hedgerow.forest.choosing import settings_for
     from hedgerow.network.mapping import to_convnet

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from measure import installed, require, table
 
 if TYPE_CHECKING:
-    from hedgerow.deep.batches import Batch
+    from hedgerow.deep.crops import Batch
     from hedgerow.deep.unet import UNet
 
 TITLE = "Convolutional networks on a GPU"
@@ -49,7 +49,7 @@ def drawn(n: int, height: int, width: int) -> Batch:
     """Noise, and classes at random."""
     import torch
 
-    from hedgerow.deep.batches import Batch
+    from hedgerow.deep.crops import Batch
 
     random = torch.Generator(device="cuda").manual_seed(0)
     planes = torch.randn(n, 1, height, width, device="cuda", generator=random)

@@ -14,10 +14,11 @@ import torch
 
 from experiments.networks import NETWORKS
 from hedgerow.config import ConvConfig
-from hedgerow.deep.choosing import N_FOLDS, Tried, choose, for_sizes
 from hedgerow.deep.convnet import ConvNet, fit_scale
-from hedgerow.deep.folds import Folds, folds_of
-from hedgerow.deep.training import start_at_shares, train_network
+from hedgerow.deep.folds import SEARCH_FOLDS, Folds, folds_of
+from hedgerow.deep.network_search import Tried, choose
+from hedgerow.deep.network_training import start_at_shares, train_network
+from hedgerow.deep.recipe import for_sizes
 from hedgerow.deep.unet import Norm, UNet
 from hedgerow.errors import InputError
 from hedgerow.forest.history import Check
@@ -85,7 +86,7 @@ def fit_baseline(
             f"depth images have one channel, and these have {n_inputs}; give depth maps, or choose images='plain'."
         )
     with reporting(progress) as report:
-        folds = folds_of(labelled, N_FOLDS, config.conv.seed)
+        folds = folds_of(labelled, SEARCH_FOLDS, config.conv.seed)
 
         def dice(conv: ConvConfig) -> float:
             return _held_out_dice(folds, config, conv, device, report)

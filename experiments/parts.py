@@ -16,8 +16,9 @@ from experiments.front import front, front_none
 from experiments.protocols import CURVE, PAPER_SHARPNESS, Protocol, Scale
 from experiments.random_start import random_start, schedule
 from hedgerow.config import ConvConfig, RefineConfig, StackConfig
-from hedgerow.deep.adapting import TURNED
-from hedgerow.deep.choosing import crops_for, for_images
+from hedgerow.deep.network_search import crops_for
+from hedgerow.deep.recipe import for_images
+from hedgerow.deep.refinement_search import TURNED
 from hedgerow.images.labelled import LabelledSet
 from hedgerow.jobs.effort import fit_labelled
 from hedgerow.network.mapping import to_convnet

@@ -43,7 +43,7 @@ def test_info_tells_of_every_member(hedgerow, folder, deep):
     assert told.count("weight 0.333  ") == 3
     assert told.count("2 U-Net(s) of 3 scales, channels 2-4-8") == 2
     assert "they read the image\n" in told
-    assert "they read the image and what the stack says of it\n" in told
+    assert "they read the image and the stack's class probabilities\n" in told
     assert "held out: 5 images, each" in told
 
 

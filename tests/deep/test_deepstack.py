@@ -10,9 +10,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import hedgerow as hr
-from hedgerow.deep import deepstack, fitting, held_out, member_nets, weighing
+from hedgerow.deep import deepstack, ensemble_weights, fitting, member_nets, recipe
 from hedgerow.deep.folds import folds_of
-from hedgerow.deep.kept import Work
+from hedgerow.deep.recipe import Recipe, Task
+from hedgerow.deep.work_folder import Work
 from hedgerow.images.labelled import labelled_set
 from hedgerow.io.checks import narrowest
 from hedgerow.threads import threads
@@ -103,13 +104,13 @@ def test_it_is_the_same_twice_on_any_number_of_threads(equal):
 
 def test_what_is_read_comes_from_models_that_did_not_see_the_image(equal, monkeypatch):
     images, labels = pictures()
-    seen, again = [], held_out.made_again
+    seen, again = [], fitting.regrown
 
     def noted(net, labelled, report):
         seen.append({image.mark for image in labelled})
         return again(net, labelled, report)
 
-    monkeypatch.setattr(held_out, "made_again", noted)
+    monkeypatch.setattr(fitting, "regrown", noted)
     deep = small_deep(images, labels)
     assert len(seen) == 2
     assert not seen[0] & seen[1]
@@ -119,8 +120,8 @@ def test_what_is_read_comes_from_models_that_did_not_see_the_image(equal, monkey
 
 
 def test_of_few_images_networks_see_everything_and_a_judge_tells_what_they_are_worth(equal, monkeypatch):
-    made, again = [], held_out.made_again
-    monkeypatch.setattr(held_out, "made_again", lambda *given: made.append(given) or again(*given))
+    made, again = [], fitting.regrown
+    monkeypatch.setattr(fitting, "regrown", lambda *given: made.append(given) or again(*given))
     deep = small_deep(*pictures(2))
     assert list(deep.nets) == ["alone"]
     assert len(deep.nets["alone"]) == 2, "the judge is not among them"
@@ -143,7 +144,7 @@ def test_networks_see_everything_and_judges_leave_a_fold_out_each():
     config = hr.DeepConfig(n_folds=3, n_networks=3, left_out=8)
 
     def folds(config, n_images=9):
-        tasks = fitting.tasks_of(config, labelled_set(images[:n_images], labels[:n_images]))
+        tasks = Recipe(config, labelled_set(images[:n_images], labels[:n_images])).tasks
         return [(task.member, task.number, task.fold) for task in tasks]
 
     with_judges, without = [None, None, None, 0, 1], [0, 1, None]
@@ -203,16 +204,16 @@ def test_weights_are_those_by_number_where_too_few_images_tell(enough, monkeypat
         return {name: 1 / len(said) for name in said}
 
     monkeypatch.setattr(fitting, "find_weights", found)
-    monkeypatch.setattr(fitting, "ENOUGH", enough)
+    monkeypatch.setattr(recipe, "MANY_IMAGES", enough)
     small_deep(*pictures(5), n_networks=2, left_out=2)  # each of five images is left out by one of the two judges
     by_number = {"stack": 0.2, "alone": 0.4, "reading": 0.4}
-    assert given == [(by_number, None if enough == 5 else weighing.HANDICAP)]
+    assert given == [(by_number, None if enough == 5 else ensemble_weights.MIN_GAIN_HANDICAPPED)]
     small_deep(*pictures(2), n_networks=2)
-    assert given[1] == ({"stack": 1 / 3, "alone": 2 / 3}, weighing.FEW)
+    assert given[1] == ({"stack": 1 / 3, "alone": 2 / 3}, ensemble_weights.MIN_GAIN_FEW_IMAGES)
 
 
 def test_the_stack_does_not_count_beside_networks_that_all_read_it(monkeypatch, tmp_path):
-    monkeypatch.setattr(fitting, "find_weights", lambda said, target, usual, clearly: usual)
+    monkeypatch.setattr(fitting, "find_weights", lambda said, target, usual, min_gain: usual)
     deep = small_deep(*pictures(5), members=("reading",), n_networks=2)
     assert deep.weights == {"reading": 1.0}
     image = pictures(1, (29, 37), seed=5)[0][0]
@@ -230,13 +231,13 @@ def test_networks_are_judged_as_the_model_computes_them(monkeypatch):
     config = hr.DeepConfig(n_networks=1, conv=replace(SMALL, norm="image", n_steps=2))
     nothing = [np.zeros((net.n_classes, *image.size), np.float16) for image in labelled]
     left_out = folds_of(labelled, 5, 0)
-    nets = member_nets.MemberNets(net, left_out, nothing, config, Work(None), "cpu")
-    one = nets.train([member_nets.Task("alone", 0, 0)], lambda *report: None)[0]
+    nets = member_nets.MemberNets(net, Recipe(config, labelled), nothing, Work(None), "cpu", left_out)
+    one = nets.train([Task("alone", 0, 0)], lambda *report: None)[0]
     (i,) = left_out.held(0)
     deep = deepstack.DeepStack(net, {"alone": (one.net,)}, {"alone": 1.0})
     proba = deep.predict_proba(images[i])
     assert nets.step == 1, "all pixels are sampled"
-    np.testing.assert_allclose(one.said, proba.reshape(len(proba), -1), atol=1e-6)
+    np.testing.assert_allclose(one.held_out, proba.reshape(len(proba), -1), atol=1e-6)
 
 
 @pytest.mark.parametrize("n_networks", [1, 2])
@@ -349,7 +350,7 @@ def test_an_interrupted_run_goes_on_to_the_same_model(equal, tmp_path, monkeypat
 
     with pytest.raises(KeyboardInterrupt), threads(1):
         hr.deepen(net, images, labels, config, folder=tmp_path, progress=report)
-    monkeypatch.setattr(held_out, "made_again", None)  # what the stack says of each fold is not made again
+    monkeypatch.setattr(fitting, "regrown", None)  # the held-out probabilities are read back
     resumed = hr.deepen(net, images, labels, config, folder=tmp_path)
     np.testing.assert_array_equal(resumed.predict_proba(images[0]), whole.predict_proba(images[0]))
 

@@ -5,8 +5,8 @@ import pytest
 
 pytest.importorskip("torch")
 
+from hedgerow.deep.ensemble_weights import MIN_GAIN_FEW_IMAGES, MIN_GAIN_HANDICAPPED, find_weights, mean_dice
 from hedgerow.deep.folds import folds_of
-from hedgerow.deep.weighing import FEW, HANDICAP, find_weights, mean_dice
 from hedgerow.errors import InputError
 from hedgerow.images.labelled import labelled_set
 from helpers.deep import pictures
@@ -74,11 +74,11 @@ def test_of_few_images_only_much_better_weights_replace_the_usual_ones():
     worse = one.copy()
     worse[:, :300] = np.roll(one[:, :300], 1, axis=0)
     assert mean_dice(one, target) > mean_dice(worse, target) + 0.04, "so much may be chance"
-    assert find_weights({"stack": one, "alone": worse}, target, usual, FEW) == usual
+    assert find_weights({"stack": one, "alone": worse}, target, usual, MIN_GAIN_FEW_IMAGES) == usual
     much = {"stack": said(rng, target, 0.95), "alone": said(rng, target, 0.6)}
-    assert find_weights(much, target, usual, FEW)["stack"] > 0.5
+    assert find_weights(much, target, usual, MIN_GAIN_FEW_IMAGES)["stack"] > 0.5
     useless = {"stack": said(rng, target, 0.4), "alone": said(rng, target, 0.05)}
-    assert find_weights(useless, target, usual, HANDICAP)["stack"] > 0.5, "though all scores are low"
+    assert find_weights(useless, target, usual, MIN_GAIN_HANDICAPPED)["stack"] > 0.5, "though all scores are low"
 
 
 def test_a_member_that_only_harms_counts_little():

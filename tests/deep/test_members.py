@@ -8,9 +8,9 @@ import pytest
 pytest.importorskip("torch")
 
 from hedgerow.deep import deepstack
+from hedgerow.deep.any_model import parts_of
 from hedgerow.deep.members import Member, levels_and_members, members
-from hedgerow.deep.parts import parts_of
-from hedgerow.deep.record import held_words
+from hedgerow.deep.record import held_out_words
 from hedgerow.features.tuned import with_changed
 from hedgerow.images.regions import Region
 from hedgerow.report.measure import same_features, same_input_groups
@@ -34,7 +34,7 @@ def test_members_are_described(deep):
     assert stack == Member("stack", pytest.approx(1 / 3), dice=deep.record.scores["stack"])
     assert (alone.n_networks, alone.channels, alone.reads) == (2, (2, 4, 8), "the image")
     assert alone.n_weights == sum(one.numel() for net in deep.nets["alone"] for one in net.network.parameters())
-    assert reading.reads == "the image and what the stack says of it"
+    assert reading.reads == "the image and the stack's class probabilities"
     assert reading.dice == deep.record.scores["reading"]
 
 
@@ -51,7 +51,7 @@ def test_networks_that_read_features_say_which():
     n_features = deep.base.features.n_features
     told = [member.reads for member in members(deep)[1:]]
     assert told[0] == f"the image and all {n_features} features of the stack"
-    assert told[1] == f"the image, all {n_features} features of the stack and what the stack says of it"
+    assert told[1] == f"the image, all {n_features} features of the stack and the stack's class probabilities"
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_networks_that_read_features_say_which():
     [("images", 5, "5 images"), ("blocks", 1, "blocks of 1 image"), ("strokes", 2, "strokes in 2 images")],
 )
 def test_what_was_held_out_is_said(held, n, words):
-    assert held_words(held, n) == words
+    assert held_out_words(held, n) == words
 
 
 def test_levels_and_members_of_a_region_are_those_of_the_whole_image(deep, monkeypatch):

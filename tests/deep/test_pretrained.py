@@ -11,9 +11,9 @@ torch = pytest.importorskip("torch")
 import hedgerow as hr
 from hedgerow.config import ConvConfig
 from hedgerow.deep import fitting, member_nets
-from hedgerow.deep.batches import Sheet
+from hedgerow.deep.crops import Sheet
+from hedgerow.deep.network_training import PRETRAINED_RATE, train_network
 from hedgerow.deep.pretrained import PICTURE, PretrainedUNet, picture_weights
-from hedgerow.deep.training import PRETRAINED_RATE, train_network
 from hedgerow.deep.unet import UNet
 from hedgerow.encoders.stages import LAYERS, lite0_weights
 from hedgerow.forest import choosing
@@ -202,7 +202,7 @@ def test_tiles_change_no_bit(deep, monkeypatch):
 def test_it_says_what_it_reads(deep):
     from hedgerow.deep.members import members
 
-    assert members(deep)[-1].reads == "the image, what the stack says of it and what EfficientNet-Lite0 makes of it"
+    assert members(deep)[-1].reads == "the image, the stack's class probabilities and features of EfficientNet-Lite0"
 
 
 def test_of_those_that_read_only_every_other_plain_one_always_does(published, monkeypatch):

@@ -6,8 +6,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from hedgerow.deep.batches import Batch
-from hedgerow.deep.steps import FIRST, RecordedStep, plain_step
+from hedgerow.deep.crops import Batch
+from hedgerow.deep.steps import UNRECORDED_STEPS, RecordedStep, plain_step
 from hedgerow.deep.unet import UNet
 from hedgerow.refinement.losses import batch_loss
 
@@ -38,7 +38,7 @@ def test_a_recorded_step_is_the_plain_one(gpu):
     network = UNet(3, 4, 8, 2, 32).cuda().to(memory_format=torch.channels_last)
     other = copy.deepcopy(network)
     recorded, plain = RecordedStep(network, 1.0), plain_step(other, 1.0)
-    for seed in range(FIRST + 3):  # some as they come, one that is recorded, and replayed ones
+    for seed in range(UNRECORDED_STEPS + 3):  # some as they come, one that is recorded, and replayed ones
         one = batch(seed, "cuda")
         assert float(recorded(one)) == pytest.approx(float(plain(one)), rel=1e-3)
         for mine, theirs in zip(network.parameters(), other.parameters(), strict=True):

@@ -79,13 +79,13 @@ def test_names_that_lead_elsewhere_are_looked_up_in_the_store_alone(trained, tmp
 
 def test_the_settings_in_a_model_do_not_open_files_either(trained, example):
     pytest.importorskip("torch")
-    from hedgerow.deep.held_out import made_again
+    from hedgerow.deep.fitting import regrown
     from hedgerow.images.labelled import labelled_set
     from hedgerow.progress import silent
 
     net = hr.to_convnet(hr.load("model.hedge"))
     with pytest.raises(ModelError, match="may not choose which files are opened"):
-        made_again(net, labelled_set(example.images, example.labels), silent)
+        regrown(net, labelled_set(example.images, example.labels), silent)
 
 
 def test_a_network_is_kept_once_and_read_from_then_on(hedgerow, trained, example, place):

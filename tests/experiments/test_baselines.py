@@ -149,7 +149,7 @@ def test_candidates_are_scored_on_images_that_they_did_not_see(monkeypatch):
 
     monkeypatch.setattr(baselines, "_trained", trained)
     labelled = labelled_set(images, labels)
-    folds = folds_of(labelled, baselines.N_FOLDS, 0)
+    folds = folds_of(labelled, baselines.SEARCH_FOLDS, 0)
     model = fit(images, labels, dataclasses.replace(BRIEF, sizes=(2, 4)))
     without = [labelled.images[i].name for i in range(8) if i not in folds.held(0)]
     assert seen == [without, without, [image.name for image in labelled]]

@@ -20,6 +20,6 @@ def make_small(monkeypatch, level=SMALL_LEVEL, steps=4):
 
 def helping(refined):
     """A choice of how to refine that scores so."""
-    from hedgerow.deep.adapting import Choice  # needs PyTorch
+    from hedgerow.deep.refinement_search import RefinementChoice  # needs PyTorch
 
-    return lambda *given, **options: Choice(FEW_STEPS, 0.5, refined, [])
+    return lambda *given, **options: RefinementChoice(FEW_STEPS, 0.5, refined, [])

@@ -9,8 +9,8 @@ pytest.importorskip("torch")
 
 import hedgerow as hr
 from hedgerow import jobs
-from hedgerow.deep import adapting, held_out
-from hedgerow.deep.adapting import choose_refinement
+from hedgerow.deep import fitting, refinement_search
+from hedgerow.deep.refinement_search import choose_refinement
 from hedgerow.images.labelled import labelled_set
 from hedgerow.jobs import effort, plans
 from hedgerow.jobs.stage_files import StageFiles, forget
@@ -47,18 +47,18 @@ def test_fast_is_the_stack():
 
 
 def test_good_refines_with_what_was_chosen_and_keeps_it_only_if_it_helps(monkeypatch):
-    monkeypatch.setattr(adapting, "choose_refinement", helping(0.6))
+    monkeypatch.setattr(refinement_search, "choose_refinement", helping(0.6))
     found = fitted("good")
     assert isinstance(found, hr.StackNet)
     assert found.refinements[-1].config["n_steps"] == FEW_STEPS.n_steps
-    monkeypatch.setattr(adapting, "choose_refinement", helping(0.4))
+    monkeypatch.setattr(refinement_search, "choose_refinement", helping(0.4))
     said = []
     assert isinstance(fitted("good", said=said), hr.ForestStack)
     assert "it does not help, so the model is that of before" in said[-2]
 
 
 def test_best_adds_a_convolutional_level_and_keeps_it_only_if_it_helps(monkeypatch):
-    monkeypatch.setattr(adapting, "choose_refinement", helping(0.6))
+    monkeypatch.setattr(refinement_search, "choose_refinement", helping(0.6))
     monkeypatch.setattr("hedgerow.deep.fitting.find_weights", lambda said, target, *usual: dict.fromkeys(said, 0.5))
     labelled = labelled_set(*pictures())
     scores = iter([0.5, 0.5, 0.7, 0.5, 0.6, 0.5])  # of stack, reading and both, twice
@@ -77,9 +77,9 @@ def test_the_way_to_refine_is_chosen_by_what_it_brings(monkeypatch):
     def dice(self, config):
         if config.relax == 0.3:
             return worth["soft"]
-        return worth["turned"] if config.augment == adapting.TURNED else worth["small"]
+        return worth["turned"] if config.augment == refinement_search.TURNED else worth["small"]
 
-    monkeypatch.setattr(adapting.Trial, "dice", dice)
+    monkeypatch.setattr(refinement_search.Trial, "dice", dice)
     said, labelled = [], labelled_set(*pictures())
     found = choose_refinement(labelled, STACK, FEW_STEPS, say=said.append, report=silent)
     assert found.is_turned
@@ -91,7 +91,7 @@ def test_the_way_to_refine_is_chosen_by_what_it_brings(monkeypatch):
 
 def test_the_images_that_choose_are_not_trained_on():
     labelled = labelled_set(*pictures(8))
-    trial = adapting.Trial(labelled, STACK, "cpu", silent)
+    trial = refinement_search.Trial(labelled, STACK, "cpu", silent)
     held = {labelled.images[i].mark for i in trial.folds.held(0)}
     assert held
     assert not held & set(trial.stack.known.seen)
@@ -101,7 +101,7 @@ def test_the_images_that_choose_are_not_trained_on():
 
 @pytest.mark.parametrize(("seconds", "steps"), [(0.0, 1), (1e6, FEW_STEPS.n_steps)])
 def test_when_the_time_is_up_what_was_tried_is_used_for_as_many_steps_as_fit(monkeypatch, seconds, steps):
-    monkeypatch.setattr(adapting.Trial, "dice", lambda self, config: 0.4)
+    monkeypatch.setattr(refinement_search.Trial, "dice", lambda self, config: 0.4)
     found = choose_refinement(labelled_set(*pictures()), STACK, FEW_STEPS, until=0.0, seconds=seconds, report=silent)
     assert len(found.tried) == 2
     assert found.refined == 0.4
@@ -116,8 +116,8 @@ def test_no_more_steps_are_tried_than_refinement_has_time_for(monkeypatch, secon
         clock[0] += config.n_steps  # a second each
         return 0.1 + config.n_steps / 1000
 
-    monkeypatch.setattr(adapting.Trial, "dice", dice)
-    monkeypatch.setattr(adapting.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(refinement_search.Trial, "dice", dice)
+    monkeypatch.setattr(refinement_search.time, "monotonic", lambda: clock[0])
     config = replace(FEW_STEPS, n_steps=30)
     found = choose_refinement(labelled_set(*pictures()), STACK, config, until=1e6, seconds=seconds, report=silent)
     tried = [name for name, _ in found.tried]
@@ -126,7 +126,7 @@ def test_no_more_steps_are_tried_than_refinement_has_time_for(monkeypatch, secon
 
 
 def test_an_interrupted_run_goes_on_from_its_folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(adapting, "choose_refinement", helping(0.6))
+    monkeypatch.setattr(refinement_search, "choose_refinement", helping(0.6))
     images, labels = pictures()
     for name, some in (("images", images), ("labels", labels)):
         for k, one in enumerate(some):
@@ -139,7 +139,7 @@ def test_an_interrupted_run_goes_on_from_its_folder(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(held_out, "made_again", stop)
+        patch.setattr(fitting, "regrown", stop)
         with pytest.raises(KeyboardInterrupt):
             jobs.train(request, progress=silent)
     assert (tmp_path / "b.hedge.work" / "refined.hedge").exists()
@@ -156,7 +156,7 @@ def test_an_interrupted_run_goes_on_from_its_folder(tmp_path, monkeypatch):
 
 
 def test_reserved_images_are_seen_by_no_stage(monkeypatch):
-    monkeypatch.setattr(adapting, "choose_refinement", helping(0.6))
+    monkeypatch.setattr(refinement_search, "choose_refinement", helping(0.6))
     labelled, said = labelled_set(*pictures(6)), []
     found = effort.fit_labelled(labelled, replace(STACK, reserve=0.34), "good", say=said.append, progress=silent)
     known = found.model.known

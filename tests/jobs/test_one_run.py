@@ -11,7 +11,7 @@ pytest.importorskip("torch")
 
 import hedgerow as hr
 from hedgerow import jobs
-from hedgerow.deep import adapting
+from hedgerow.deep import refinement_search
 from hedgerow.images.labelled import labelled_set
 from hedgerow.jobs import effort, stage_files
 from hedgerow.locking import locked
@@ -157,16 +157,16 @@ def stop_when(work):
 @pytest.fixture
 def trials(monkeypatch):
     """What is computed: ("grow", 0) for the forests to try on, (settings, step it began with) for each trial."""
-    found, dice = [], adapting.Trial.dice
+    found, dice = [], refinement_search.Trial.dice
 
     def noted(self, config):
         scored = dice(self, config)
         found.append((config, self.resumed_from))
         return scored
 
-    grow = adapting.grow_stack
-    monkeypatch.setattr(adapting.Trial, "dice", noted)
-    monkeypatch.setattr(adapting, "grow_stack", lambda *a, **o: (found.append(("grow", 0)), grow(*a, **o))[1])
+    grow = refinement_search.grow_stack
+    monkeypatch.setattr(refinement_search.Trial, "dice", noted)
+    monkeypatch.setattr(refinement_search, "grow_stack", lambda *a, **o: (found.append(("grow", 0)), grow(*a, **o))[1])
     return found
 
 
@@ -174,7 +174,7 @@ def test_a_search_killed_after_any_trial_goes_on_to_the_same_bytes(place, monkey
     train(place, "whole.hedge")
     whole = list(trials)
     assert len(whole) > 5
-    real, n_killed = adapting.Trial.outcome, 0
+    real, n_killed = refinement_search.Trial.outcome, 0
     trials.clear()
     while not (place / "model.hedge").exists():
         calls = itertools.count()
@@ -186,7 +186,7 @@ def test_a_search_killed_after_any_trial_goes_on_to_the_same_bytes(place, monkey
             return found
 
         with monkeypatch.context() as patch:
-            patch.setattr(adapting.Trial, "outcome", outcome)
+            patch.setattr(refinement_search.Trial, "outcome", outcome)
             try:
                 train(place)
             except Stopped:
@@ -221,21 +221,21 @@ def test_a_search_killed_within_a_trial_goes_on_from_its_checkpoint(place, monke
 
 def test_time_spent_before_the_interruption_counts(tmp_path, monkeypatch):
     """Otherwise a search that is interrupted often would try more than one that is not."""
-    clock, dice = [0.0], adapting.Trial.dice
+    clock, dice = [0.0], refinement_search.Trial.dice
 
     def slow(self, config):
         clock[0] += 100.0
         return dice(self, config)
 
-    monkeypatch.setattr(adapting.Trial, "dice", slow)
-    monkeypatch.setattr(adapting.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(refinement_search.Trial, "dice", slow)
+    monkeypatch.setattr(refinement_search.time, "monotonic", lambda: clock[0])
 
     def choose(folder, stop_at=""):
         def say(text):
             if stop_at and stop_at in text:
                 raise Stopped
 
-        return adapting.choose_refinement(
+        return refinement_search.choose_refinement(
             labelled_set(*pictures()), STACK, TRIED, until=clock[0] + 250.0, folder=folder, say=say, report=silent
         )
 

@@ -9,9 +9,9 @@ import pytest
 pytest.importorskip("torch")
 
 import hedgerow as hr
-from hedgerow.deep import adapting, held_out
-from hedgerow.deep.choosing import n_tried
-from hedgerow.deep.fitting import tasks_of
+from hedgerow.deep import fitting, refinement_search
+from hedgerow.deep.network_search import n_tried
+from hedgerow.deep.recipe import Recipe
 from hedgerow.forest import choosing
 from hedgerow.images.labelled import labelled_set
 from hedgerow.jobs import effort, plans
@@ -51,7 +51,7 @@ def test_the_plan_for_a_cpu_fits_the_time(monkeypatch):
         plan = plans.deep_plan(net, labelled, True, "cpu", 7)
         found = plans.deep_settings(plan, net, labelled, "cpu", time.monotonic() + 1000)
     assert found.conv.n_steps == pytest.approx(plans.SPARE * 1000 / 0.5, abs=3), "one network, one thread"
-    assert found.conv.augment == adapting.TURNED
+    assert found.conv.augment == refinement_search.TURNED
     assert found.conv.orientations == 8
     assert found.seed == 7
     four = replace(labelled, images=labelled.images[:4])
@@ -62,7 +62,7 @@ def test_the_plan_for_a_cpu_fits_the_time(monkeypatch):
 
 
 def test_steps_are_planned_when_it_is_known_what_the_folds_took(monkeypatch):
-    order, again, planned = [], held_out.held_out_proba, plans.deep_settings
+    order, again, planned = [], fitting.held_out_probabilities, plans.deep_settings
 
     def noted(name, function):
         def call(*given, **options):
@@ -71,7 +71,7 @@ def test_steps_are_planned_when_it_is_known_what_the_folds_took(monkeypatch):
 
         return call
 
-    monkeypatch.setattr("hedgerow.deep.fitting.held_out_proba", noted("folds", again))
+    monkeypatch.setattr("hedgerow.deep.fitting.held_out_probabilities", noted("folds", again))
     monkeypatch.setattr(effort, "deep_settings", noted("plan", planned))
     hr.fit(*pictures(), "best", STACK, progress=silent)
     assert order == ["folds", "plan"], "and the folds are made once"
@@ -88,7 +88,7 @@ def test_a_gpu_trains_the_networks_that_do_best_on_what_they_did_not_see(monkeyp
         tried = {(16, "batch", 256): 0.1, (32, "image", 512): 0.2}
         return replace(plan, conv=replace(plan.conv, base=32, norm="image", crop=512)), tried
 
-    monkeypatch.setattr("hedgerow.deep.fitting.choose_network", chosen)
+    monkeypatch.setattr("hedgerow.deep.network_search.choose_network", chosen)
     plan = plans.deep_plan(net, labelled, False, "cuda", 0)
     found = plans.deep_settings(plan, net, labelled, "cuda", None, said.append)
     members = ("alone", "reading")  # there are no pretrained weights here
@@ -102,7 +102,7 @@ def test_a_gpu_trains_the_networks_that_do_best_on_what_they_did_not_see(monkeyp
     monkeypatch.setattr("hedgerow.deep.fitting.seconds_of_a_step", seconds)
     monkeypatch.setattr(plans, "MOST_STEPS", 10**6)
     found = plans.deep_settings(plan, net, labelled, "cuda", time.monotonic() + 1000)
-    n_networks, affordable = len(tasks_of(plans.GPU, labelled)), plans.SPARE * 1000 / 0.5
+    n_networks, affordable = len(Recipe(plans.GPU, labelled).tasks), plans.SPARE * 1000 / 0.5
     assert steps[-1] == pytest.approx(affordable / (n_networks + n_tried(plan.conv, labelled)), abs=3)
     assert found.conv.n_steps == pytest.approx(affordable / 4 / n_networks, abs=3), "what is left is planned anew"
 
@@ -257,7 +257,7 @@ def slow(monkeypatch):
 def test_too_little_time_for_networks_is_spent_on_refinement(monkeypatch, caplog, slow):
     """Half-trained networks after folds that took all the time would help nobody."""
     labelled, told = labelled_set(*pictures()), []
-    monkeypatch.setattr(adapting, "choose_refinement", helping(0.6))
+    monkeypatch.setattr(refinement_search, "choose_refinement", helping(0.6))
     monkeypatch.setattr(effort, "deep_settings", None)
     job = {"minutes": 7, "progress": lambda *report: told.append(report)}
     found = effort.fit_labelled(labelled, STACK, "best", **job)
@@ -271,7 +271,7 @@ def test_too_little_time_for_networks_is_spent_on_refinement(monkeypatch, caplog
 
 
 def test_just_enough_time_is_enough(monkeypatch, slow):
-    monkeypatch.setattr(adapting, "choose_refinement", helping(0.6))
+    monkeypatch.setattr(refinement_search, "choose_refinement", helping(0.6))
     found = effort.fit_labelled(labelled_set(*pictures()), STACK, "best", minutes=460 / 60, progress=silent)
     assert [stage.name for stage in found.stages][2:] == ["convolutional level"]
 
@@ -279,7 +279,7 @@ def test_just_enough_time_is_enough(monkeypatch, slow):
 def test_if_no_time_is_given_there_is_enough(monkeypatch, slow):
     """A run that goes on decides as before, since it is kept how long the stack took."""
     said, until = [], []
-    monkeypatch.setattr(adapting, "choose_refinement", helping(0.6))
+    monkeypatch.setattr(refinement_search, "choose_refinement", helping(0.6))
     monkeypatch.setattr(plans, "BEST_MINUTES", 0.1)
     planned = plans.deep_settings
     monkeypatch.setattr(effort, "deep_settings", lambda *given: until.append(given[4]) or planned(*given))

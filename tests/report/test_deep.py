@@ -76,7 +76,7 @@ def test_what_each_level_and_member_is_worth(written, deep, unseen_discs):
     targets = [np.searchsorted(deep.classes, labels).astype(np.uint8) for labels in unseen_discs[1]]
     both = sum(confusion(target, labels.astype(np.uint8), 3) for target, labels in zip(targets, first, strict=True))
     assert f" forest, level 1 {Scores(deep.classes, both).mean_dice:.3f} " in table
-    assert "Alone: 2 U-Nets on the image. Reading: 2 U-Nets on the image and what the stack says of it." in table
+    assert "Alone: 2 U-Nets on the image. Reading: 2 U-Nets on the image and the stack's class probabilities." in table
 
 
 def test_tiles_do_not_change_what_members_score(written, deep, monkeypatch):

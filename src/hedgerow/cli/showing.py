@@ -8,7 +8,7 @@ import typer
 from hedgerow import jobs
 from hedgerow.cli.common import Result
 from hedgerow.cli.parts import Images, Labels, Model, Overwrite, Pages, output_option
-from hedgerow.deep.record import held_words
+from hedgerow.deep.record import held_out_words
 from hedgerow.errors import InputError
 from hedgerow.files import megabytes
 from hedgerow.images.pairing import told_apart
@@ -137,7 +137,7 @@ def _print_convolutional(level: dict[str, Any]) -> None:
     for one in level["members"]:
         print(f"  {one['name']:<8} {_scored(one['dice'])}  weight {one['weight']:.3f}  {_network_words(one)}")
     print(f"  {'together':<8} {_scored(level['together'])}")
-    where = held_words(level["held"], level["n_held"])
+    where = held_out_words(level["held"], level["n_held"])
     print(f"  held out: {where}, each predicted by networks that did not see it")
 
 

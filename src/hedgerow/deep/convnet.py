@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hedgerow.deep.batches import Sheet
+from hedgerow.deep.crops import Sheet
 from hedgerow.deep.unet import UNet, padded
 from hedgerow.encoders.devices import full_precision
 from hedgerow.images.labelled import LabelledImage
@@ -103,8 +103,8 @@ class ConvNet:
 
     def proba(self, image: np.ndarray, features: np.ndarray | None, before: np.ndarray | None) -> np.ndarray:
         """(C,H,W) float32 class probabilities, all at once; what is given as in `read`."""
-        found: np.ndarray = self.scaled_proba(self.read(image, features, before)).cpu().numpy()
-        return found
+        proba: np.ndarray = self.scaled_proba(self.read(image, features, before)).cpu().numpy()
+        return proba
 
     def scaled_proba(self, given: Tensor) -> Tensor:
         """(C,H,W) class probabilities of planes (M+C,H,W) as the network reads them."""
@@ -114,8 +114,8 @@ class ConvNet:
         with torch.inference_mode(), full_precision():
             for number in range(self.orientations):
                 seen = turned(whole, number).contiguous(memory_format=torch.channels_last)
-                found = turned_back(torch.softmax(self.network(seen), dim=1), number)
-                total = found if total is None else total + found
+                proba = turned_back(torch.softmax(self.network(seen), dim=1), number)
+                total = proba if total is None else total + proba
             assert total is not None
             return (total / self.orientations)[0, :, :height, :width]
 

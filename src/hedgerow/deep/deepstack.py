@@ -11,7 +11,7 @@ import numpy as np
 from hedgerow.answers import Answers
 from hedgerow.deep.convnet import ConvNet
 from hedgerow.deep.image_features import WithImage, with_image
-from hedgerow.deep.record import Deepening
+from hedgerow.deep.record import STACK, Deepening
 from hedgerow.encoders.devices import OneThread
 from hedgerow.errors import ModelError
 from hedgerow.forest.arrays import ForestStack
@@ -28,7 +28,6 @@ TILE = 512
 
 What surrounds a tile is the same whatever region is asked for, so the prediction is the same to the last bit.
 """
-STACK = "stack"  # the member that is not convolutional
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -138,13 +137,13 @@ class DeepStack(Answers):
         """(C,Z,h,w) float32 output of one level in a region."""
         if level < self.base.n_levels:
             return self.base.run_level(level, self.features.without_image(given))
-        found = self.joined(self.member_outputs(given))
-        if not np.isfinite(found).all():
+        proba = self.joined(self.member_outputs(given))
+        if not np.isfinite(proba).all():
             raise ModelError(
                 "the convolutional networks of this model give no numbers for this image; check the image, or, if "
                 "others do not work either, copy the model file again."
             )
-        return found
+        return proba
 
     def joined(self, proba: Mapping[str, np.ndarray]) -> np.ndarray:
         """(C,Z,h,w) float32: what the members, each (C,Z,h,w), say together."""

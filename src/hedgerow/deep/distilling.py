@@ -1,4 +1,4 @@
-"""Back to a forest that runs anywhere: it learns to say what a deep stack says."""
+"""Back to a forest that runs anywhere: it learns to predict what a deep stack predicts."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,10 +22,10 @@ from hedgerow.progress import Report, reporting
 
 
 def distil(deep: DeepStack, images: Images, *, stride: int = 1, progress: Report | None = None) -> ForestStack:
-    """The forests of a deep stack, with votes fitted to all that it says of images (H,W[,C]); they need no labels.
+    """The forests of a deep stack, with votes fitted to its predictions for images (H,W[,C]), which need no labels.
 
-    Its network is mapped back first (Map Back 2); then the votes of the last level are fitted to what the deep stack
-    says, as "fitted" does with what its network says.
+    Its network is mapped back first (Map Back 2); then the votes of the last level are fitted to the predictions
+    of the deep stack, as "fitted" does with those of its network.
 
     stride: of mapping back, see `to_forest`
 
@@ -43,15 +43,15 @@ def distil(deep: DeepStack, images: Images, *, stride: int = 1, progress: Report
         raise InputError("distil fits votes to images, but there are none; give some, with or without labels.")
     with reporting(progress) as report:
         stack = to_forest(deep.base, images, "leaf_mean", stride=stride, progress=report)
-        samples = _said(deep, stack, images, report)
+        samples = _fit_samples(deep, stack, images, report)
     last = samples.fitted(stack.levels[-1])
     reused.let_go()
     settings = {**stack.settings, "mapped_back": "distilled"}
     return replace(stack, levels=(*stack.levels[:-1], last), settings=settings)
 
 
-def _said(deep: DeepStack, stack: ForestStack, images: Sequence[np.ndarray], report: Report) -> FitSamples:
-    """The leaves that pixels reach in the last level of the stack, and what the deep stack says of them."""
+def _fit_samples(deep: DeepStack, stack: ForestStack, images: Sequence[np.ndarray], report: Report) -> FitSamples:
+    """The leaves that pixels reach in the last level of the stack, and the deep stack's probabilities there."""
     samples, level = FitSamples(len(images)), stack.n_levels - 1
     for done, image in enumerate(images):
         report("fitting the forests to the whole model", done, len(images))

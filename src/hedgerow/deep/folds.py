@@ -16,6 +16,8 @@ from hedgerow.forest.groups import BLOCKS, blocks, groups_of, strokes
 from hedgerow.images.arrays import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledImage, LabelledSet
 
+SEARCH_FOLDS = 4  # a search for settings holds out one fold in so many, and scores on it
+
 
 @dataclass(frozen=True)
 class Folds:
@@ -47,8 +49,8 @@ class Folds:
 
     def target(self, i: int, fold: int) -> np.ndarray:
         """(H,W) uint8 class indices of an image, with labels of this fold alone."""
-        found = np.where(self.parts[i] == fold, self.labelled.images[i].target, UNLABELLED_INDEX)
-        return np.asarray(found, np.uint8)
+        target = np.where(self.parts[i] == fold, self.labelled.images[i].target, UNLABELLED_INDEX)
+        return np.asarray(target, np.uint8)
 
 
 def folds_of(labelled: LabelledSet, n_folds: int, seed: int) -> Folds:
@@ -88,11 +90,11 @@ def _dealt(target: np.ndarray, n_folds: int, rng: np.random.Generator) -> np.nda
 
 def _leaves_every_class(labelled: LabelledSet, parts: Sequence[np.ndarray]) -> bool:
     """Whether each class is in two folds at least, so that the rest knows it whichever is held out."""
-    found: set[tuple[int, int]] = set()
+    pairs: set[tuple[int, int]] = set()
     for image, part in zip(labelled, parts, strict=True):
         is_labelled = image.target != UNLABELLED_INDEX
-        found |= set(zip(image.target[is_labelled].tolist(), part[is_labelled].tolist(), strict=True))
-    return min(Counter(index for index, _ in found).values(), default=0) > 1
+        pairs |= set(zip(image.target[is_labelled].tolist(), part[is_labelled].tolist(), strict=True))
+    return min(Counter(index for index, _ in pairs).values(), default=0) > 1
 
 
 def _without_empty(labelled: LabelledSet, parts: Sequence[np.ndarray]) -> Folds:

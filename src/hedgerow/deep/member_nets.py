@@ -1,4 +1,4 @@
-"""The networks of a convolutional level in training: which member reads what, and what each network leaves out."""
+"""The networks of a convolutional level in training: which member reads what, and what each network holds out."""
 
 import threading
 import time
@@ -10,16 +10,16 @@ import numpy as np
 import torch
 
 from hedgerow.config import ConvConfig, DeepConfig
-from hedgerow.deep.batches import Sheet
-from hedgerow.deep.choosing import for_sizes
 from hedgerow.deep.convnet import ConvNet, fit_scale
+from hedgerow.deep.crops import Sheet
 from hedgerow.deep.deepstack import proba_by_tile
 from hedgerow.deep.folds import Folds
-from hedgerow.deep.kept import Work
+from hedgerow.deep.network_training import Advance, start_at_shares, train_network, when_to_stop
 from hedgerow.deep.pretrained import PretrainedUNet
-from hedgerow.deep.steps import FIRST
-from hedgerow.deep.training import Advance, start_at_shares, train_network, when_to_stop
+from hedgerow.deep.recipe import PRETRAINED, Recipe, Task
+from hedgerow.deep.steps import UNRECORDED_STEPS
 from hedgerow.deep.unet import UNet
+from hedgerow.deep.work_folder import Work
 from hedgerow.encoders.known import find
 from hedgerow.encoders.protocol import TorchEncoder
 from hedgerow.encoders.store import LITE0
@@ -28,34 +28,26 @@ from hedgerow.features.joined import Joined
 from hedgerow.files import fingerprint
 from hedgerow.forest.history import Check
 from hedgerow.images.arrays import UNLABELLED_INDEX
-from hedgerow.images.labelled import LabelledSet
 from hedgerow.images.metrics import Scores, confusion
 from hedgerow.network.stacknet import StackNet
 from hedgerow.progress import Report
 from hedgerow.threads import get_threads, map_threads
 
-ALONE, READING, PRETRAINED = "alone", "reading", "pretrained"
-SAMPLES = 2**18  # held-out pixels, over all images, that members are weighed by
-TIMED = 3  # steps
-UNTIMED = {"cpu": 1, "cuda": FIRST + 1}  # steps before them: on a GPU those until one is recorded, and that one
+MAX_JUDGED_PIXELS = 2**18  # held-out pixels, over all images, that members are weighed by
+TIMED_STEPS = 3
+WARM_UP_STEPS = {"cpu": 1, "cuda": UNRECORDED_STEPS + 1}  # before the timed ones; on a GPU, the last is recorded
 _SEEDING = threading.Lock()  # PyTorch has one generator for all threads
 
 
 @dataclass(frozen=True)
-class Task:
-    """A network to train: its member, its number there, and the fold that it leaves out; None: it sees everything."""
+class TrainedNetwork:
+    """A network, and the checks of its training.
 
-    member: str
-    number: int
-    fold: int | None
-
-
-@dataclass(frozen=True)
-class Trained:
-    """A network, and what it says (C,S) of the pixels of its fold; None if there is no fold. checks: of its training"""
+    held_out: (C,S) its class probabilities of the pixels of its fold; None if there is no fold
+    """
 
     net: ConvNet
-    said: np.ndarray | None
+    held_out: np.ndarray | None
     checks: Sequence[Check]
 
 
@@ -63,31 +55,40 @@ class MemberNets:
     """All that the networks of a level are trained with."""
 
     def __init__(
-        self, net: StackNet, folds: Folds, before: Sequence[np.ndarray], config: DeepConfig, work: Work, device: str
+        self,
+        net: StackNet,
+        recipe: Recipe,
+        stack_proba: Sequence[np.ndarray],
+        work: Work,
+        device: str,
+        folds: Folds | None = None,
     ) -> None:
-        """folds: of what networks leave out; before: for each image (C,H,W) what held-out networks of the stack say"""
-        self.base, self.folds, self.before, self.config, self.work = net, folds, before, config, work
-        self.device, self.labelled = torch.device(device), folds.labelled
+        """stack_proba: for each image (C,H,W) held-out class probabilities of the stack
+        folds: what networks hold out; None: as in the recipe
+        """
+        self.base, self.recipe, self.stack_proba, self.work = net, recipe, stack_proba, work
+        self.config, self.folds = recipe.config, recipe.network_folds if folds is None else folds
+        self.device, self.labelled = torch.device(device), recipe.labelled
         self.scale = fit_scale(self.labelled.images, net.features.blank)
-        first, end = self.read_features = features_read(net, config)
-        # In half precision, as what the stack says: networks need no more, and all images are held at once.
+        first, end = self.read_features = features_read(net, self.config)
+        # In half precision, as the stack's probabilities: networks need no more, and all images are held at once.
         self.features = [
             net.features.compute(image.planes)[first:end].astype(np.float16) if first < end else None
             for image in self.labelled
         ]
-        self.step = max(1, round(np.sqrt(sum(image.target.size for image in self.labelled) / SAMPLES)))
+        self.step = max(1, round(np.sqrt(sum(image.target.size for image in self.labelled) / MAX_JUDGED_PIXELS)))
 
-    def train(self, tasks: Sequence[Task], report: Report) -> list[Trained]:
+    def train(self, tasks: Sequence[Task], report: Report) -> list[TrainedNetwork]:
         """The networks of all tasks; on a CPU as many at once as there are threads, each computed by one.
 
-        Those that leave a fold out come first: they tell when to stop the others of their member.
+        Those that hold out a fold come first: their scores decide when the others of their member stop.
         """
         n_steps = self.config.conv.n_steps
         done, lock, stopped = [0] * len(tasks), threading.Lock(), threading.Event()
         stops: dict[str, int] = {}
         failed: list[BaseException] = []
 
-        def run(number: int) -> Trained:
+        def run(number: int) -> TrainedNetwork:
             def advance(step: int, dice: float | None) -> None:
                 if stopped.is_set():
                     raise InterruptedError
@@ -103,22 +104,22 @@ class MemberNets:
                 stopped.set()  # or the other threads would go on to their end
                 raise
 
-        def each(numbers: list[int]) -> dict[int, Trained]:
+        def each(numbers: list[int]) -> dict[int, TrainedNetwork]:
             try:
                 return dict(zip(numbers, self._each(run, numbers, stopped.set), strict=True))
             except InterruptedError:
                 raise failed[0] from None  # what went wrong, and not that another network was ended for it
 
-        found = each([k for k, task in enumerate(tasks) if task.fold is not None])
+        results = each([k for k, task in enumerate(tasks) if task.fold is not None])
         for member in {task.member for task in tasks}:
-            checks = [one.checks for k, one in found.items() if tasks[k].member == member]
+            checks = [result.checks for k, result in results.items() if tasks[k].member == member]
             stops[member] = when_to_stop(checks, n_steps) if checks else n_steps
-        found |= each([k for k, task in enumerate(tasks) if task.fold is None])
-        return [found[k] for k in range(len(tasks))]
+        results |= each([k for k, task in enumerate(tasks) if task.fold is None])
+        return [results[k] for k in range(len(tasks))]
 
     def _each(
-        self, run: Callable[[int], Trained], numbers: Iterable[int], stop: Callable[[], None] | None = None
-    ) -> list[Trained]:
+        self, run: Callable[[int], TrainedNetwork], numbers: Iterable[int], stop: Callable[[], None] | None = None
+    ) -> list[TrainedNetwork]:
         return list(map_threads(run, numbers, stop) if self.device.type == "cpu" else map(run, numbers))
 
     def seconds_of_a_step(self, tasks: Sequence[Task]) -> float:
@@ -128,9 +129,9 @@ class MemberNets:
         at_once = [*first, *tasks[: max(min(n_at_once, len(tasks)) - len(first), 0)]]
         times: list[list[float]] = [[] for _ in at_once]
 
-        n_steps = UNTIMED[self.device.type] + TIMED
+        n_steps = WARM_UP_STEPS[self.device.type] + TIMED_STEPS
 
-        def run(number: int) -> Trained:
+        def run(number: int) -> TrainedNetwork:
             def advance(step: int, dice: float | None) -> None:
                 if self.device.type == "cuda":
                     torch.cuda.synchronize(self.device)  # or it would be the time to ask for the step
@@ -139,12 +140,12 @@ class MemberNets:
             net, training, conv = self._begun(at_once[number])
             few = replace(conv, n_steps=n_steps, check_every=n_steps)
             train_network(net.network, training, few, advance=advance)
-            return Trained(net, None, [])
+            return TrainedNetwork(net, None, [])
 
         self._each(run, range(len(at_once)))
-        return max((each[-1] - each[-1 - TIMED]) / TIMED for each in times)
+        return max((each[-1] - each[-1 - TIMED_STEPS]) / TIMED_STEPS for each in times)
 
-    def _trained(self, task: Task, stop: int, advance: Advance) -> Trained:
+    def _trained(self, task: Task, stop: int, advance: Advance) -> TrainedNetwork:
         net, training, conv = self._begun(task)
         checkpoint = self.work.state(f"{task.member}-{task.number}")
         mark = "" if checkpoint is None else self._mark(task, conv)
@@ -154,10 +155,10 @@ class MemberNets:
         )
         round_to_half(net.network)
         if task.fold is None:
-            return Trained(net, None, checks)
+            return TrainedNetwork(net, None, checks)
         held = self.folds.held(task.fold)
-        said = [self.sampled(i, task.fold, self._proba(net, i)) for i in held]
-        return Trained(net, np.concatenate(said, axis=1), checks)
+        proba = [self.sampled(i, task.fold, self._proba(net, i)) for i in held]
+        return TrainedNetwork(net, np.concatenate(proba, axis=1), checks)
 
     def _scoring(self, net: ConvNet, fold: int) -> Callable[[torch.nn.Module], float]:
         """What scores the network on a fold, in one orientation, which is faster."""
@@ -173,35 +174,23 @@ class MemberNets:
         return score
 
     def _proba(self, net: ConvNet, i: int) -> np.ndarray:
-        """(C,H,W) what a network says of an image."""
-        return proba_by_tile(net, self.labelled.images[i].planes, self.features[i], self.before[i])
+        """(C,H,W) class probabilities of an image."""
+        return proba_by_tile(net, self.labelled.images[i].planes, self.features[i], self.stack_proba[i])
 
     def _begun(self, task: Task) -> tuple[ConvNet, list[Sheet], ConvConfig]:
         """A network that has learned nothing yet, what it will learn from, and how."""
-        conv = replace(for_sizes(self.config.conv, self.labelled), seed=self.config.seed * 1000 + task.number)
-        if task.member == READING and not self._is_other(task):
-            # Every other one leans on the stack in all crops, the rest in some. Both kinds err in different places, and
-            # which of them is better differs between data sets; see docs/deep.md.
-            conv = replace(conv, drop=0.0)
+        conv = self.recipe.conv_for(task)
         net = self._new(task, conv)
         training = [
-            net.sheet(replace(image, target=target), self.features[i], self.before[i])
+            net.sheet(replace(image, target=target), self.features[i], self.stack_proba[i])
             for i, image in enumerate(self.labelled)
             if (target := self._training_target(i, task.fold)) is not None
         ]
         start_at_shares(net.network.class_bias, training)
         return net, training, conv
 
-    def _is_other(self, task: Task) -> bool:
-        """Of every two networks of a member the second is of another kind, and so is every other judge."""
-        return task.number % self.config.n_networks % 2 == 1
-
-    def _reads(self, task: Task) -> bool:
-        """Whether the network reads what the stack says."""
-        return task.member != ALONE and not is_few(self.config, self.labelled)
-
     def _new(self, task: Task, conv: ConvConfig) -> ConvNet:
-        n_classes, reads = self.labelled.n_classes, self._reads(task)
+        n_classes, reads = self.labelled.n_classes, self.recipe.reads_stack(task.member)
         first, end = self.read_features
         n_inputs = self.scale.n_outputs + end - first + (n_classes if reads else 0)
         with _SEEDING, torch.random.fork_rng(devices=[]):
@@ -209,8 +198,7 @@ class MemberNets:
             network = unet_of(task.member)(n_inputs, n_classes, conv.base, conv.n_down, conv.widest, conv.norm)
         if isinstance(network, PretrainedUNet):
             network.start_from(cast(TorchEncoder, find(LITE0.name)).weights, self.scale.n_outputs)
-            # Every other one trains these weights too. Both kinds err in different places; see docs/deep.md.
-            network.pretrained.requires_grad_(self._is_other(task))
+            network.pretrained.requires_grad_(self.recipe.is_alternate(task))
         return ConvNet(network.to(self.device), self.scale, (first, end), reads, conv.orientations)
 
     def _training_target(self, i: int, fold: int | None) -> np.ndarray | None:
@@ -223,10 +211,18 @@ class MemberNets:
     def _mark(self, task: Task, conv: ConvConfig) -> str:
         """Of all that decides what the network becomes."""
         arrays = [
-            array for i, image in enumerate(self.labelled) for array in (image.planes, image.target, self.before[i])
+            array
+            for image, proba in zip(self.labelled, self.stack_proba, strict=True)
+            for array in (image.planes, image.target, proba)
         ]
-        decides = (task.member, self._reads(task), task.fold, conv.to_dict(), self.config.to_dict(), str(self.device))
+        reads = self.recipe.reads_stack(task.member)
+        decides = (task.member, reads, task.fold, conv.to_dict(), self.config.to_dict(), str(self.device))
         return fingerprint(*decides, *self.folds.parts, *arrays)
+
+    def truth(self, pixels: Sequence[tuple[int, int]]) -> np.ndarray:
+        """(S,) class indices of the sampled pixels of images and folds."""
+        truth = [self.sampled(i, fold, self.labelled.images[i].target[None])[0] for i, fold in pixels]
+        return np.concatenate(truth).astype(np.uint8)
 
     def sampled(self, i: int, fold: int, planes: np.ndarray) -> np.ndarray:
         """(C,S): planes (C,H,W) at the labelled pixels of a fold, on a lattice."""
@@ -234,14 +230,9 @@ class MemberNets:
         return np.asarray(planes[:, :: self.step, :: self.step][:, target != UNLABELLED_INDEX], np.float32)
 
 
-def is_few(config: DeepConfig, labelled: LabelledSet) -> bool:
-    """Whether there are too few images to leave any out, or to read what a stack says of those it did not see."""
-    return len(labelled) < config.fewest
-
-
 def round_to_half(network: torch.nn.Module) -> None:
-    """Let all that was trained have half precision, in place: it takes half the space in a model file, and what two
-    networks of somites say changes by 0.003 at most, in the mean by 0.000003."""
+    """Let all that was trained have half precision, in place: it takes half the space in a model file, and the
+    probabilities of two networks of somites change by 0.003 at most, in the mean by 0.000003."""
     with torch.no_grad():
         for weight in network.parameters():
             weight.copy_(weight.half() + 0.0)  # no -0: files keep whole numbers apart from it

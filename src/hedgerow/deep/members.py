@@ -1,22 +1,21 @@
-"""The members of a convolutional level one by one: what each is, and what each says of an image."""
+"""The members of a convolutional level one by one: what each is, and its class probabilities."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 from hedgerow.deep.convnet import ConvNet
-from hedgerow.deep.deepstack import STACK, DeepStack
-from hedgerow.deep.fitting import ALONE, PRETRAINED, READING
+from hedgerow.deep.deepstack import DeepStack
 from hedgerow.deep.pretrained import PretrainedUNet
+from hedgerow.deep.recipe import ALONE, PRETRAINED, READING
+from hedgerow.deep.record import STACK
 from hedgerow.forest.level_input import LevelPlan
 from hedgerow.images.regions import Region
-
-TOGETHER = "together"  # among the scores of a record
 
 
 @dataclass(frozen=True)
 class Member:
-    """One that votes in a convolutional level, or was left out of it.
+    """A member of a convolutional level, or one that was tried and left out of it.
 
     weight:     how much it counts; 0: nothing
     n_networks: how many there are of it; 0: it was left out, or is the stack, whose network is the model's base
@@ -49,7 +48,7 @@ def _member(model: DeepStack, name: str) -> Member:
     nets = model.nets[name]
     network = nets[0].network
     channels = tuple(min(network.base * 2**level, network.widest) for level in range(network.n_down + 1))
-    n_weights = sum(one.numel() for net in nets for one in net.network.parameters())
+    n_weights = sum(weight.numel() for net in nets for weight in net.network.parameters())
     return Member(name, weight, len(nets), channels, n_weights, _reads(nets[0], model.base.features.n_features), dice)
 
 
@@ -60,9 +59,9 @@ def _reads(net: ConvNet, n_features: int) -> str:
     if first < end:
         what.append(f"{'all ' if end - first == n_features else ''}{end - first} features of the stack")
     if net.reads:
-        what.append("what the stack says of it")
+        what.append("the stack's class probabilities")
     if isinstance(net.network, PretrainedUNet):
-        what.append("what EfficientNet-Lite0 makes of it")
+        what.append("features of EfficientNet-Lite0")
     return what[0] if len(what) == 1 else f"{', '.join(what[:-1])} and {what[-1]}"
 
 
@@ -77,7 +76,7 @@ def levels_and_members(
     outputs: list[np.ndarray] = []
     for level in range(model.base.n_levels):
         outputs.append(model.run_level(level, plan.read(level, outputs[-1] if outputs else None)))
-    said = model.member_outputs(plan.read(model.base.n_levels, outputs[-1]))
-    outputs.append(model.joined(said))
+    by_member = model.member_outputs(plan.read(model.base.n_levels, outputs[-1]))
+    outputs.append(model.joined(by_member))
     levels = [plan.output(level, output) for level, output in enumerate(outputs)]
-    return levels, {name: plan.output(model.base.n_levels, proba) for name, proba in said.items()}
+    return levels, {name: plan.output(model.base.n_levels, proba) for name, proba in by_member.items()}

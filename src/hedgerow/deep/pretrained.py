@@ -70,12 +70,12 @@ class PretrainedUNet(UNet):
 def picture_weights(n_image: int, n_inputs: int) -> Tensor:
     """(3,M,1,1): red, green and blue are the image's channels in their order; of one or two some are repeated, and of
     more than three each is a mean of neighbours."""
-    found = torch.zeros(3, n_inputs, 1, 1)
+    weights = torch.zeros(3, n_inputs, 1, 1)
     for colour in range(3):
         first = colour * n_image // 3
         end = max((colour + 1) * n_image // 3, first + 1)
-        found[colour, first:end] = CONTRAST / (end - first)
-    return found
+        weights[colour, first:end] = CONTRAST / (end - first)
+    return weights
 
 
 def _last_stage(stride: int) -> int | None:

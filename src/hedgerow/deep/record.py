@@ -8,12 +8,14 @@ from typing import Any, Self
 
 from hedgerow.forest.history import are_numbers
 
-_HELD = {"images": "", "blocks": "blocks of ", "strokes": "strokes in "}
+STACK = "stack"  # the member of the ensemble that is not convolutional: the forests, or their network
+ENSEMBLE = "together"  # the name of the whole ensemble among the scores of a record
+_HELD_OUT_PREFIX = {"images": "", "blocks": "blocks of ", "strokes": "strokes in "}
 
 
-def held_words(held: str, n_held: int) -> str:
+def held_out_words(held: str, n_held: int) -> str:
     """What was held out, as a part of a sentence: "blocks of 2 images"."""
-    return f"{_HELD[held]}{n_held} image{'s' * (n_held != 1)}"
+    return f"{_HELD_OUT_PREFIX[held]}{n_held} image{'s' * (n_held != 1)}"
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,7 @@ class Deepening:
     """The record of a convolutional level.
 
     config:  its settings, as `DeepConfig.to_dict` returns them
-    scores:  by member, and "together": mean Dice on images, or parts of them, that the member did not see
+    scores:  by member, and for the ensemble: mean Dice on images, or parts of them, that the member did not see
     held:    what was held out: "images", "blocks" or "strokes"
     n_held:  how many images the scores come from
     """
@@ -41,6 +43,6 @@ class Deepening:
         record = cls(**values)
         is_fine = isinstance(record.config, dict) and isinstance(record.scores, dict)
         is_fine = is_fine and are_numbers(*record.scores.values()) and None not in record.scores.values()
-        if not is_fine or record.held not in _HELD or type(record.n_held) is not int:
+        if not is_fine or record.held not in _HELD_OUT_PREFIX or type(record.n_held) is not int:
             raise ValueError("not the record of a convolutional level")
         return record

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hedgerow.deep.batches import Batch
+from hedgerow.deep.crops import Batch
 from hedgerow.refinement.losses import batch_loss
 
 Step = Callable[[Batch], Tensor]
 """Leaves the gradient of a batch in the weights and returns its loss, a number."""
-FIRST = 3  # steps that are computed as they come before one is recorded: libraries choose their kernels in these
+UNRECORDED_STEPS = 3  # computed before one is recorded: libraries choose their kernels in these
 
 
 def plain_step(network: nn.Module, dice: float) -> Step:
@@ -26,8 +26,8 @@ def plain_step(network: nn.Module, dice: float) -> Step:
             weight.grad = None
         # A recorded step must not keep weights that were rounded before it.
         with torch.autocast("cuda", torch.bfloat16, enabled=is_gpu, cache_enabled=False):
-            found = network(batch.planes.contiguous(memory_format=order))
-        loss = batch_loss(found.float(), batch.target, dice)
+            scores = network(batch.planes.contiguous(memory_format=order))
+        loss = batch_loss(scores.float(), batch.target, dice)
         torch.autograd.backward(loss)
         return loss.detach()
 
@@ -49,7 +49,7 @@ class RecordedStep:
             return self._on_its_gpu(batch)
 
     def _on_its_gpu(self, batch: Batch) -> Tensor:
-        if self._n_done < FIRST:
+        if self._n_done < UNRECORDED_STEPS:
             self._n_done += 1
             return self._aside(batch)
         if self._graph is None:

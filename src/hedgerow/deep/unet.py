@@ -32,8 +32,8 @@ class ImageNorm(nn.Module):
         kernels = definition
         if planes.is_cuda and backend_for("cuda").name == "gpu":
             kernels = import_module("hedgerow.kernels.gpu.norm")
-        found: Tensor = kernels.image_norm(planes, self.weight, self.bias)
-        return found
+        normalised: Tensor = kernels.image_norm(planes, self.weight, self.bias)
+        return normalised
 
 
 NORMS: tuple[Norm, ...] = ("batch", "image")
@@ -100,15 +100,15 @@ class UNet(nn.Module):
     def forward(self, planes: Tensor) -> Tensor:
         """Class scores (N,C,H,W) of planes (N,M,H,W) of any height and width."""
         whole = padded(planes, self.stride)
-        found = self.down[0](whole)
+        features = self.down[0](whole)
         passed_by = []
         for deeper, beside in zip(self.down[1:], self.beside(whole), strict=True):
-            passed_by.append(found)
-            found = functional.max_pool2d(found, 2)
-            found = deeper(found if beside is None else torch.cat([found, beside], dim=1))
+            passed_by.append(features)
+            features = functional.max_pool2d(features, 2)
+            features = deeper(features if beside is None else torch.cat([features, beside], dim=1))
         for up, merge in zip(self.up, self.merge, strict=True):
-            found = merge(torch.cat([passed_by.pop(), up(found)], dim=1))
-        return self.class_bias + self.score(found)[..., : planes.shape[2], : planes.shape[3]]
+            features = merge(torch.cat([passed_by.pop(), up(features)], dim=1))
+        return self.class_bias + self.score(features)[..., : planes.shape[2], : planes.shape[3]]
 
 
 def _enlarging(n_inputs: int, n_outputs: int, norm: Norm) -> nn.Sequential:

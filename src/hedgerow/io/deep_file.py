@@ -7,9 +7,10 @@ import torch
 
 from hedgerow.config import ConvConfig, DeepConfig
 from hedgerow.deep.convnet import ConvNet, InputScale
-from hedgerow.deep.deepstack import STACK, DeepStack
-from hedgerow.deep.member_nets import ALONE, PRETRAINED, READING, unet_of
-from hedgerow.deep.record import Deepening
+from hedgerow.deep.deepstack import DeepStack
+from hedgerow.deep.member_nets import unet_of
+from hedgerow.deep.recipe import ALONE, PRETRAINED, READING
+from hedgerow.deep.record import STACK, Deepening
 from hedgerow.deep.unet import NORMS, UNet
 from hedgerow.errors import ModelError, refuse_unless
 from hedgerow.features.protocol import are_statistics

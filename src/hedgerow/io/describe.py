@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from hedgerow.deep.parts import parts_of
+from hedgerow.deep.any_model import parts_of
+from hedgerow.deep.record import ENSEMBLE
 from hedgerow.features.tuned import changed_of, encoder_of
 from hedgerow.forest.arrays import ForestStack
 
 if TYPE_CHECKING:
+    from hedgerow.deep.any_model import AnyModel
     from hedgerow.deep.deepstack import DeepStack
-    from hedgerow.deep.parts import AnyModel
     from hedgerow.network.stacknet import StackNet
 
 
@@ -72,11 +73,11 @@ def _network(net: StackNet) -> dict[str, Any]:
 
 def _convolutional(deep: DeepStack) -> dict[str, Any]:
     """The level on top of a network: its members and what they scored."""
-    from hedgerow.deep.members import TOGETHER, members  # needs PyTorch
+    from hedgerow.deep.members import members  # needs PyTorch
 
     return {
         "members": [dataclasses.asdict(one) for one in members(deep)],
-        "together": deep.record.scores.get(TOGETHER),
+        "together": deep.record.scores.get(ENSEMBLE),
         "held": deep.record.held,
         "n_held": deep.record.n_held,
         "receptive_field": deep.receptive_field,

@@ -18,7 +18,7 @@ from safetensors.numpy import save as to_bytes
 
 from hedgerow import extras
 from hedgerow.config import ContextConfig, StackConfig
-from hedgerow.deep.parts import parts_of
+from hedgerow.deep.any_model import parts_of
 from hedgerow.documents import read_document
 from hedgerow.errors import DAMAGED, HedgerowError, InputError, ModelError, refuse_unless
 from hedgerow.features.registry import rebuild
@@ -46,8 +46,8 @@ from hedgerow.memory import ran_out
 from hedgerow.settings import limits_of
 
 if TYPE_CHECKING:
+    from hedgerow.deep.any_model import AnyModel as AnyModel
     from hedgerow.deep.deepstack import DeepStack
-    from hedgerow.deep.parts import AnyModel as AnyModel
     from hedgerow.network.stacknet import StackNet
 
 FORMAT = "hedgerow"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from hedgerow import extras
 from hedgerow.config import RefineConfig, StackConfig
+from hedgerow.deep.record import ENSEMBLE
 from hedgerow.errors import ConfigError
 from hedgerow.features.registry import layout_of
 from hedgerow.forest.arrays import ForestStack
@@ -42,8 +43,8 @@ from hedgerow.predict.evaluate import score
 from hedgerow.progress import Report, Say, duration, quiet, reporting
 
 if TYPE_CHECKING:
-    from hedgerow.deep.adapting import Choice
     from hedgerow.deep.deepstack import DeepStack
+    from hedgerow.deep.refinement_search import RefinementChoice
     from hedgerow.network.stacknet import StackNet
 
 log = logging.getLogger("hedgerow")
@@ -203,8 +204,8 @@ class _Run:
         return Fitted(net if self.stages[-1].kept else stack, self.stages)
 
     def best(self) -> Fitted:
-        from hedgerow.deep.fitting import deepen_labelled, said_before, tasks_of
-        from hedgerow.deep.members import TOGETHER
+        from hedgerow.deep.fitting import deepen_labelled, held_out_probabilities
+        from hedgerow.deep.recipe import Recipe
 
         stack = self._stack()
         if not self._has_time():
@@ -213,24 +214,30 @@ class _Run:
         before = net if self.stages[-1].kept else stack
         begun, folder = self._begin(2), self.files.folder
         plan = deep_plan(net, self.labelled, choice.is_turned, self.device, self.config.seed)
-        said = said_before(net, self.labelled, plan, folder=folder, progress=self.report)
+        stack_proba = held_out_probabilities(net, self.labelled, plan, folder=folder, progress=self.report)
         settings = self.files.settings(
             "deep",
             lambda: deep_settings(plan, net, self.labelled, self.device, self.until, self.say, self.report),
         )
         self.say(
-            f"convolutional networks: {len(tasks_of(settings, self.labelled))} of {settings.conv.base} channels, "
+            f"convolutional networks: {len(Recipe(settings, self.labelled).tasks)} of {settings.conv.base} channels, "
             f"{settings.conv.n_steps} steps of {settings.conv.batch} crops of {settings.conv.crop} pixels"
         )
         deep = deepen_labelled(
-            net, self.labelled, settings, before=said, device=self.device, folder=folder, progress=self.report
+            net,
+            self.labelled,
+            settings,
+            stack_proba=stack_proba,
+            device=self.device,
+            folder=folder,
+            progress=self.report,
         )
         scores = deep.record.scores
-        for name in (name for name in scores if name != TOGETHER):
+        for name in (name for name in scores if name != ENSEMBLE):
             self.say(f"  {name}: {scores[name]:.3f}, weight {deep.weights.get(name, 0.0):g}")
-        is_better = bool(deep.nets) and scores[TOGETHER] > scores["stack"]
+        is_better = bool(deep.nets) and scores[ENSEMBLE] > scores["stack"]
         seconds = time.monotonic() - begun
-        self.stages.append(Stage("convolutional level", scores["stack"], scores[TOGETHER], seconds, is_better))
+        self.stages.append(Stage("convolutional level", scores["stack"], scores[ENSEMBLE], seconds, is_better))
         return Fitted(deep if is_better else before, self.stages)
 
     def _has_time(self) -> bool:
@@ -277,9 +284,9 @@ class _Run:
         self.stages.append(Stage("stack of forests", first, last, seconds))
         return stack
 
-    def _refined(self, stack: ForestStack, effort: str) -> tuple[StackNet, Choice]:
+    def _refined(self, stack: ForestStack, effort: str) -> tuple[StackNet, RefinementChoice]:
         """The network of the stack, refined if that helps."""
-        from hedgerow.deep.adapting import choose_refinement
+        from hedgerow.deep.refinement_search import choose_refinement
         from hedgerow.network.mapping import to_convnet
         from hedgerow.network.stacknet import StackNet
         from hedgerow.refinement.loop import refine_labelled

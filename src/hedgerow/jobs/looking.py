@@ -16,7 +16,7 @@ from hedgerow.jobs.inputs import checked_output
 from hedgerow.report import figures
 
 if TYPE_CHECKING:
-    from hedgerow.deep.parts import AnyModel
+    from hedgerow.deep.any_model import AnyModel
 
 
 @dataclass(frozen=True)

@@ -61,11 +61,10 @@ def stage_seconds(labelled: LabelledSet, effort: str, minutes: float | None, dev
 def seconds_for_networks(labelled: LabelledSet, device: str, stack_seconds: float) -> float:
     """What `best` needs at least, so that its networks are worth it, by how long its stack took: that is grown again
     to choose how to refine, and for every fold."""
-    from hedgerow.deep.member_nets import is_few
+    from hedgerow.deep.recipe import Recipe
 
     plan = GPU if device != "cpu" else CPU
-    n_folds = 1 if is_few(plan, labelled) else plan.n_folds
-    return (n_folds + 2) * stack_seconds + (LEAST_CPU if device == "cpu" else LEAST_GPU)
+    return (Recipe(plan, labelled).n_regrown_stacks + 2) * stack_seconds + (LEAST_CPU if device == "cpu" else LEAST_GPU)
 
 
 def allowed_seconds(labelled: LabelledSet, effort: str, minutes: float | None, device: str) -> float | None:
@@ -83,14 +82,13 @@ def deep_plan(net: StackNet, labelled: LabelledSet, is_turned: bool, device: str
 
     is_turned: images have no up, so they are turned any way, and the mean over all orientations is predicted
     """
-    from hedgerow.deep.adapting import TURNED
-    from hedgerow.deep.choosing import for_images
-    from hedgerow.deep.fitting import members_of
+    from hedgerow.deep.recipe import Recipe, for_images
+    from hedgerow.deep.refinement_search import TURNED
 
     plan = replace(GPU if device != "cpu" else CPU, seed=seed)
     if is_turned:
         plan = replace(plan, conv=replace(plan.conv, augment=TURNED, orientations=8))
-    plan = replace(plan, members=tuple(members_of(plan, labelled)))  # type: ignore[arg-type]
+    plan = replace(plan, members=tuple(Recipe(plan, labelled).members))  # type: ignore[arg-type]
     return replace(plan, conv=for_images(plan.conv, net.features.blank is not None))
 
 
@@ -108,8 +106,8 @@ def deep_settings(
 
     until: when it should be done, as `time.monotonic` counts; None, on a GPU: whenever it is
     """
-    from hedgerow.deep.choosing import SIZES, for_number, in_words, n_tried
-    from hedgerow.deep.fitting import choose_network
+    from hedgerow.deep.network_search import SIZES, choose_network, in_words, n_tried
+    from hedgerow.deep.recipe import for_number
 
     if device == "cpu":
         assert until is not None, "a CPU always has a time"
@@ -134,9 +132,10 @@ def _in_time(
 
     more: how many networks are trained beside those of the plan
     """
-    from hedgerow.deep.fitting import seconds_of_a_step, tasks_of
+    from hedgerow.deep.fitting import seconds_of_a_step
+    from hedgerow.deep.recipe import Recipe
 
-    tasks = tasks_of(plan, labelled)
+    tasks = Recipe(plan, labelled).tasks
     n_judges = sum(task.fold is not None for task in tasks)
     # On a CPU several are trained at once, but those that leave a fold out before the others.
     at_once = get_threads() if device == "cpu" else 1

@@ -71,11 +71,11 @@ def refine(request: RefineRequest, *, say: Say = quiet, progress: Report | None 
 
     The state is kept beside the output, so that an interrupted run is resumed when the same request is made again. If
     the run diverges, the last good network is written before the DivergenceError is raised. Several processes started
-    by `torchrun` refine one network together, see `refinement.together`.
+    by `torchrun` refine one network together, see `refinement.distributed`.
     """
     extras.require("torch", "refinement")
     from hedgerow.deep.deepstack import DeepStack
-    from hedgerow.refinement import together
+    from hedgerow.refinement import distributed
     from hedgerow.refinement.loop import refine_labelled
 
     check_device(request.device, is_network=True)
@@ -89,7 +89,7 @@ def refine(request: RefineRequest, *, say: Say = quiet, progress: Report | None 
     held_pairs = [] if request.validation is None else pair_files(*request.validation)
     inputs = [request.model, *files_of([*pairs, *held_pairs]), *request.keep]
     output = checked_output(request.output, inputs, overwrite=request.overwrite)
-    with locked(output) if together.is_first() else nullcontext():
+    with locked(output) if distributed.is_first() else nullcontext():
         checkpoint = _checkpoint_of(output)
         say_what_was_read([pair.image for pair in pairs], loaded.features.layout, request.pages, say)
         labelled = read_for(loaded, pairs, request.unlabelled, request.pages)
@@ -98,7 +98,7 @@ def refine(request: RefineRequest, *, say: Say = quiet, progress: Report | None 
         say(f"network of {len(net.layers()) - 1} hidden layers, {net.split} splits; sharpness {_sharpness(net)}")
         if request.restart:
             remove_state(checkpoint)
-        net = net.to(together.own_device(request.device))
+        net = net.to(distributed.own_device(request.device))
         try:
             refined = refine_labelled(
                 net, labelled, request.config, validation=held, checkpoint=checkpoint,
@@ -141,9 +141,9 @@ def _save(net: StackNet, output: Path, checkpoint: Path) -> int:
 
     Of several processes, only the first one writes.
     """
-    from hedgerow.refinement import together
+    from hedgerow.refinement import distributed
 
-    if not together.is_first():
+    if not distributed.is_first():
         return 0
     n_bytes = model_file.save(net, output)
     remove_state(checkpoint)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hedgerow.deep.parts import parts_of
+from hedgerow.deep.any_model import parts_of
 from hedgerow.files import PathLike
 from hedgerow.images.pairing import FilesSpec, pair_files
 from hedgerow.images.reading import Pages
@@ -19,7 +19,7 @@ from hedgerow.report import write_report
 from hedgerow.scale.reporting import shown_parts
 
 if TYPE_CHECKING:
-    from hedgerow.deep.parts import AnyModel
+    from hedgerow.deep.any_model import AnyModel
 
 
 MAPPED_BACK = {"weights": "MB1", "leaf_mean": "MB2", "fitted": "fitted", "soft": "soft"}

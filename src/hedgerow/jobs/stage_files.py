@@ -18,8 +18,8 @@ from hedgerow.overwrite_guard import is_state, remove_empty, remove_state
 from hedgerow.temporary import is_temporary, remove_temporaries
 
 if TYPE_CHECKING:
-    from hedgerow.deep.adapting import Choice
     from hedgerow.deep.deepstack import DeepStack
+    from hedgerow.deep.refinement_search import RefinementChoice
     from hedgerow.forest.arrays import ForestStack
     from hedgerow.network.stacknet import StackNet
 
@@ -76,13 +76,13 @@ class StageFiles:
             model_file.save(made.to("cpu"), path)
         return made
 
-    def choice(self, make: Callable[[], Choice]) -> Choice:
+    def choice(self, make: Callable[[], RefinementChoice]) -> RefinementChoice:
         """How to refine: as it was chosen, or chosen now."""
-        from hedgerow.deep.adapting import Choice
+        from hedgerow.deep.refinement_search import RefinementChoice
 
-        def rebuilt(values: dict[str, Any]) -> Choice:
+        def rebuilt(values: dict[str, Any]) -> RefinementChoice:
             tried = [(name, dice) for name, dice in values["tried"]]
-            return Choice(RefineConfig.from_dict(values["config"]), values["stack"], values["refined"], tried)
+            return RefinementChoice(RefineConfig.from_dict(values["config"]), values["stack"], values["refined"], tried)
 
         return self._kept("choice", make, lambda one: {**asdict(one), "config": one.config.to_dict()}, rebuilt)
 

@@ -33,13 +33,13 @@ from hedgerow.overwrite_guard import remove_state
 from hedgerow.predict.evaluate import labelled_for, score
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report, reporting, silent
-from hedgerow.refinement import checkpoints, together
+from hedgerow.refinement import checkpoints, distributed
 from hedgerow.refinement.checkpoints import State
 from hedgerow.refinement.losses import with_dice
+from hedgerow.refinement.sampler import Sampler, stride_of
 from hedgerow.refinement.schedules import learning_rate, make_optimiser, momentum
-from hedgerow.refinement.scoring import scoring_images
-from hedgerow.refinement.showing import Showing, stride_of
 from hedgerow.refinement.tuning import TunedNet, check_tunable
+from hedgerow.refinement.validation_split import scoring_images
 
 log = logging.getLogger("hedgerow")
 DIVERGED = 3.0  # times the first loss, plus one: a mean loss above this will not recover
@@ -81,7 +81,7 @@ def refine(
         given = listed(*validation)
         called = named(validation_names, len(given[0]), "validation image")
         held = labelled_for(net, *given, unlabelled, called)
-    with locked(Path(checkpoint)) if checkpoint is not None and together.is_first() else nullcontext():
+    with locked(Path(checkpoint)) if checkpoint is not None and distributed.is_first() else nullcontext():
         return refine_labelled(
             net, labelled, config, validation=held, checkpoint=checkpoint, keep_checkpoint=keep_checkpoint,
             progress=progress,
@@ -115,21 +115,21 @@ def refine_labelled(
     mark = fingerprint(
         settings_of(config), *_kind(net), *(tensor.detach().cpu().numpy() for tensor in net.state_dict().values()),
         *(array for image in (*train, *held) for array in (image.planes, image.target)),
-        *([together.n_processes()] if together.n_processes() > 1 else []),
+        *([distributed.n_processes()] if distributed.n_processes() > 1 else []),
     )  # fmt: skip
     path = None if checkpoint is None else Path(checkpoint)
     with (
         reporting(progress) as report,
         steady_sums(net, config.train_encoder),
-        together.joined(net.device),
-        run.showing,
+        distributed.joined(net.device),
+        run.sampler,
     ):
         run.start(path, mark, report)
-        together.wait()
+        distributed.wait()
         run.go_on(path, mark, report)
         refined = run.finish()
     reused.let_go()
-    if path is not None and not keep_checkpoint and together.is_first():
+    if path is not None and not keep_checkpoint and distributed.is_first():
         remove_state(path)
     return refined
 
@@ -167,7 +167,7 @@ class _Refinement:
         self.loss = LOSSES[config.loss].load()(targets, net.n_classes)
         self.state = State(0, {})
         self.losses: list[float] = []
-        self.showing = Showing(net, self.train, config, config.n_steps * together.n_processes())
+        self.sampler = Sampler(net, self.train, config, config.n_steps * distributed.n_processes())
 
     def start(self, path: Path | None, mark: str, report: Report) -> None:
         """Score the stack and the mapped network, and relax the network; or resume from the checkpoint."""
@@ -216,7 +216,7 @@ class _Refinement:
             self._note(mean)
             state.weights, state.moments = self._weights(), checkpoints.moments_of(self.optimiser)
             unproven = (state.average or state.weights, state.step)
-            if path is not None and together.is_first():
+            if path is not None and distributed.is_first():
                 checkpoints.save(path, state, mark)
             self.losses = []
 
@@ -247,7 +247,7 @@ class _Refinement:
     def _step(self, step: int) -> float:
         """Show the network one image, or one by each process; returns the loss."""
         config, net = self.config, self.net
-        shown = self.showing.at(together.own(step), together.n_processes())
+        shown = self.sampler.at(distributed.own(step), distributed.n_processes())
         leaf_sums: list[Tensor] | None = [] if config.leaf_l1 else None
         outputs = net(shown.source, net.grids(shown.source.extent, shown.grid), leaf_sums)
         target = torch.from_numpy(shown.target.astype(np.int64)).to(net.device)
@@ -259,7 +259,7 @@ class _Refinement:
             group["lr"] = rate * group["factor"]
             if config.optimiser == "sgd":
                 group["momentum"] = momentum(config, step)
-        return together.stepped(self.optimiser, loss)
+        return distributed.stepped(self.optimiser, loss)
 
     def _score(self, model: Model) -> float | None:
         """Mean Dice on the held-out images, at every pixel; None if that would tell nobody anything."""
@@ -278,8 +278,8 @@ class _Refinement:
             grid = lattice(height, width, stride_of(self.config, height, width))
             with torch.no_grad():
                 scores = net(net.source(image.planes), [grid] * net.n_levels)[-1]
-            target, found = grid.of(image.target), scores.argmax(0).cpu().numpy().astype(np.uint8)
-            table += confusion(np.ascontiguousarray(target), found.reshape(target.shape), net.n_classes)
+            target, predicted = grid.of(image.target), scores.argmax(0).cpu().numpy().astype(np.uint8)
+            table += confusion(np.ascontiguousarray(target), predicted.reshape(target.shape), net.n_classes)
         self._put(current)
         dice = float(Scores(net.classes, table).mean_dice)
         return None if math.isnan(dice) else dice  # no label of theirs is on the lattice
@@ -365,7 +365,7 @@ def _kind(net: StackNet) -> Iterator[Any]:
 def settings_of(config: RefineConfig) -> dict[str, Any]:
     """The settings as they are recorded: without those of the encoder if it does not train, as before it could."""
     of_encoder = ("train_encoder", "encoder_rate")
-    return {name: one for name, one in config.to_dict().items() if config.train_encoder or name not in of_encoder}
+    return {name: value for name, value in config.to_dict().items() if config.train_encoder or name not in of_encoder}
 
 
 @contextmanager

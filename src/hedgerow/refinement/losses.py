@@ -73,7 +73,7 @@ def batch_loss(scores: Tensor, target: Tensor, dice: float) -> Tensor:
     numbers = torch.arange(scores.shape[1], device=scores.device)
     truth = ((classes[:, None] == numbers[:, None, None]) & labelled[:, None]).to(scores.dtype)
     hits = torch.einsum("nchw,nhw->c", truth, of_truth.exp())
-    sums, said = truth.sum(dim=(0, 2, 3)), torch.einsum("nchw,nhw->c", logs.exp(), weight)
-    overlap = (2 * hits + 1) / (said + sums + 1)
+    sums, proba_sums = truth.sum(dim=(0, 2, 3)), torch.einsum("nchw,nhw->c", logs.exp(), weight)
+    overlap = (2 * hits + 1) / (proba_sums + sums + 1)
     present = sums > 0
     return loss + dice * ((1 - overlap) * present).sum() / present.sum().clamp(min=1)

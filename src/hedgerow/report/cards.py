@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hedgerow.deep.parts import parts_of
-from hedgerow.deep.record import held_words
+from hedgerow.deep.any_model import parts_of
+from hedgerow.deep.record import ENSEMBLE, held_out_words
 from hedgerow.forest.arrays import Forest, ForestStack
 from hedgerow.images.legend import Legend, hex_of
 from hedgerow.images.metrics import Scores
@@ -23,8 +23,8 @@ from hedgerow.report.formatting import cell, counted, setting_text
 from hedgerow.settings import Checked
 
 if TYPE_CHECKING:
+    from hedgerow.deep.any_model import AnyModel
     from hedgerow.deep.deepstack import DeepStack
-    from hedgerow.deep.parts import AnyModel
     from hedgerow.network.stacknet import StackNet
 
 MAX_CLASSES = 30  # shown with their colours; of more, only the number
@@ -111,7 +111,7 @@ def _network_facts(net: StackNet) -> list[str]:
 
 def _deep(deep: DeepStack) -> list[str]:
     """The members of the convolutional level, then the network below it."""
-    from hedgerow.deep.members import TOGETHER, members  # needs PyTorch
+    from hedgerow.deep.members import members  # needs PyTorch
 
     rows: list[list[Any]] = [
         [
@@ -124,10 +124,10 @@ def _deep(deep: DeepStack) -> list[str]:
         ]
         for member in members(deep)
     ]
-    rows.append([Html("<b>together</b>"), "", "", "", "", Bar(deep.record.scores.get(TOGETHER, math.nan))])
+    rows.append([Html("<b>together</b>"), "", "", "", "", Bar(deep.record.scores.get(ENSEMBLE, math.nan))])
     size = f"{counted(deep.n_levels, 'level')}, the last convolutional, {counted(deep.n_classes, 'class', 'classes')}"
     head = ["member", "weight", "networks", "channels", "weights", "held-out Dice"]
-    held = f"held out: {held_words(deep.record.held, deep.record.n_held)}"
+    held = f"held out: {held_out_words(deep.record.held, deep.record.n_held)}"
     return [
         _title("DeepStack", size),
         _table(head, rows, total=True),

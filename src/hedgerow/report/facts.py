@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from hedgerow.deep.parts import parts_of
+from hedgerow.deep.any_model import parts_of
 from hedgerow.report.charts import line_chart
 from hedgerow.report.formatting import duration, settings_rows, versions
 from hedgerow.report.measure import MeasuredModel

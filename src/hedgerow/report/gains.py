@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hedgerow.deep.parts import parts_of
-from hedgerow.deep.record import held_words
+from hedgerow.deep.any_model import parts_of
+from hedgerow.deep.record import ENSEMBLE, held_out_words
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.history import Check, Refinement
 from hedgerow.images.metrics import Scores
@@ -65,12 +65,12 @@ def per_member(comparison: Comparison) -> list[Section]:
 
 def members_table(model: MeasuredModel, models: Sequence[MeasuredModel]) -> ReportTable:
     """Of a deep stack: its forests, if they are among the models, its network, its members, and all together."""
-    from hedgerow.deep.members import TOGETHER, members  # needs PyTorch
+    from hedgerow.deep.members import members  # needs PyTorch
 
     deep = parts_of(model.model)[2]
     assert deep is not None
     of_level, record = members(deep), deep.record
-    together = _row("all together", model.scores, 1.0, record.scores.get(TOGETHER))
+    together = _row("all together", model.scores, 1.0, record.scores.get(ENSEMBLE))
     note = " ".join(
         [
             *(
@@ -79,7 +79,7 @@ def members_table(model: MeasuredModel, models: Sequence[MeasuredModel]) -> Repo
                 if member.n_networks
             ),
             "The weight is that of a member in the mean; the network takes part with its last level. Held-out Dice was "
-            f"measured when the model was trained, on {held_words(record.held, record.n_held)}, each predicted by "
+            f"measured when the model was trained, on {held_out_words(record.held, record.n_held)}, each predicted by "
             "networks that had not seen it.",
         ]
     )

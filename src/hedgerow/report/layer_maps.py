@@ -15,7 +15,7 @@ from hedgerow.images.labelled import LabelledImage
 from hedgerow.images.regions import Region
 
 if TYPE_CHECKING:
-    from hedgerow.deep.parts import AnyModel
+    from hedgerow.deep.any_model import AnyModel
 
 MAX_CLASSES = 8  # shown where the user names none
 MAX_SIDE = 1024  # pixels of a map in `look`: more than a panel can show

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hedgerow.deep.parts import parts_of
+from hedgerow.deep.any_model import parts_of
 from hedgerow.errors import ModelError
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.forest.arrays import Forest, ForestStack
@@ -28,7 +28,7 @@ from hedgerow.predict.run import region_outputs
 from hedgerow.report.layer_maps import LayerCrop, LayerRecorder, LevelMaps, thinning
 
 if TYPE_CHECKING:
-    from hedgerow.deep.parts import AnyModel
+    from hedgerow.deep.any_model import AnyModel
 
 N_BINS = 15  # of confidence, between 0 and 1
 MAX_SIDE = 512  # pixels of a side of a stored label map

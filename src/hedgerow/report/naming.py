@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hedgerow.deep.parts import parts_of
+from hedgerow.deep.any_model import parts_of
 from hedgerow.images.legend import Legend
 from hedgerow.report.formatting import counted
 
 if TYPE_CHECKING:
-    from hedgerow.deep.parts import AnyModel
+    from hedgerow.deep.any_model import AnyModel
 
 FOREST, NETWORK, FOREST_AGAIN, DEEP = "forest", "network", "forest again", "deep stack"
 _MAP_BACK_METHODS = {

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hedgerow import __version__, extras
-from hedgerow.deep.parts import parts_of
+from hedgerow.deep.any_model import parts_of
 from hedgerow.errors import InputError, printable
 from hedgerow.files import PathLike, atomic_path, check_folder_writable
 from hedgerow.forest.arrays import ForestStack
@@ -24,7 +24,7 @@ from hedgerow.report.naming import class_display, labelled_models
 from hedgerow.report.sections import Comparison, Curve, ReportTable
 
 if TYPE_CHECKING:
-    from hedgerow.deep.parts import AnyModel
+    from hedgerow.deep.any_model import AnyModel
 
 
 def write_report(

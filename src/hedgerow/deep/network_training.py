@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from hedgerow.config import ConvConfig
-from hedgerow.deep.batches import Sheet, draw_batch
+from hedgerow.deep.crops import Sheet, draw_batch
 from hedgerow.deep.pretrained import KNOWN
 from hedgerow.deep.steps import step_of
 from hedgerow.errors import ConfigError
@@ -24,25 +24,25 @@ from hedgerow.refinement import checkpoints
 from hedgerow.refinement.checkpoints import State
 
 log = logging.getLogger("hedgerow")
-RISING = 1 / 3  # part of the steps in which the learning rate rises
-FIRST, LAST = 1 / 25, 1e-4  # learning rates of the first and the last step, relative to the highest
+RISING_PART = 1 / 3  # part of the steps in which the learning rate rises
+FIRST_RATE, LAST_RATE = 1 / 25, 1e-4  # learning rates of the first and the last step, relative to the highest
 SLOW_MOMENTUM, FAST_MOMENTUM = 0.95, 0.85  # at the lowest and at the highest rate
 PRETRAINED_RATE = 0.1  # of pretrained weights, relative to the others
-SETTLED = 2 / 3  # part of the steps after which the rate is low enough for a network to be kept as it is
-CLEARLY = 0.02  # mean Dice; at the end the rate is low and scores hardly change, so a fall by this is no chance
+SETTLED_PART = 2 / 3  # part of the steps after which the rate is low enough for a network to be kept as it is
+MIN_DICE_FALL = 0.02  # mean Dice; at the end the rate is low and scores hardly change, so a fall by this is no chance
 Advance = Callable[[int, float | None], None]
-"""Is told the number of steps done and the latest held-out score."""
+"""Receives the number of steps done and the latest held-out score."""
 
 
 def one_cycle(config: ConvConfig, step: int) -> tuple[float, float]:
     """Learning rate and momentum of a step: the rate rises to its highest and falls again, each along a half cosine."""
-    peak = max(RISING * config.n_steps, 1.0)
+    peak = max(RISING_PART * config.n_steps, 1.0)
     if step < peak:
         part = 0.5 * (1 - math.cos(math.pi * step / peak))
-        low = FIRST
+        low = FIRST_RATE
     else:
         part = 0.5 * (1 + math.cos(math.pi * (step - peak) / max(config.n_steps - peak, 1.0)))
-        low = LAST
+        low = LAST_RATE
     rate = config.learning_rate * (low + (1 - low) * part)
     return rate, SLOW_MOMENTUM + (FAST_MOMENTUM - SLOW_MOMENTUM) * part
 
@@ -129,13 +129,13 @@ def when_to_stop(checks: Sequence[Sequence[Check]], n_steps: int) -> int:
     settled = [[check for check in each if is_settled(check.step, n_steps)] for each in checks]
     dice = np.mean([[check.mean_dice or 0.0 for check in each] for each in settled], axis=0)
     best = int(np.argmax(dice))
-    return settled[0][best].step if dice[best] > dice[-1] + CLEARLY else n_steps
+    return settled[0][best].step if dice[best] > dice[-1] + MIN_DICE_FALL else n_steps
 
 
 def is_settled(step: int, n_steps: int) -> bool:
     """Whether a network may be kept as it is after this step. Before, its rate is high and its score goes up and down
     by chance, so that the best of many scores on a few images tells little."""
-    return step >= SETTLED * n_steps
+    return step >= SETTLED_PART * n_steps
 
 
 def _check(

@@ -1,4 +1,4 @@
-"""What a long run keeps in a folder, so that it goes on where it was interrupted."""
+"""Files of a long run, from which it resumes after an interruption."""
 
 import json
 from collections.abc import Callable
@@ -14,7 +14,7 @@ FORMAT = "hedgerow-work"
 
 
 class Work:
-    """Files of a run; without a folder nothing is kept."""
+    """Files of a run; without a folder, nothing is written."""
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
@@ -26,7 +26,7 @@ class Work:
         return None if self.folder is None else self.folder / f"{name}.state"
 
     def kept(self, name: str, mark: str, make: Callable[[], np.ndarray]) -> np.ndarray:
-        """The array that was kept under this name with this mark of what decides it; or it is made now, and kept."""
+        """The array stored under this name with this mark of all that decides it; else it is made now and stored."""
         if self.folder is None:
             return make()
         path = self.folder / f"{name}.array"
@@ -34,10 +34,10 @@ class Work:
             try:
                 with safe_open(path, framework="np") as file:
                     if json.loads((file.metadata() or {})[FORMAT]) == mark:
-                        found: np.ndarray = file.get_tensor("array")
-                        return found
+                        array: np.ndarray = file.get_tensor("array")
+                        return array
             except (SafetensorError, ValueError, KeyError):
-                pass  # not a whole one: made again
+                pass  # incomplete: computed again
         made = make()
         with atomic_path(path, noted=False) as temporary:
             temporary.write_bytes(to_bytes({"array": np.ascontiguousarray(made)}, metadata={FORMAT: json.dumps(mark)}))

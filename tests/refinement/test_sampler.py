@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from hedgerow.config import AugmentConfig
 from hedgerow.network.mapping import to_convnet
-from hedgerow.refinement import showing
-from hedgerow.refinement.showing import Showing, how_many_ahead
+from hedgerow.refinement import sampler
+from hedgerow.refinement.sampler import Sampler, how_many_ahead
 from hedgerow.refinement.tuning import TunedNet
 from helpers import encoded
 from helpers.refinements import SHORT, assert_same_refinement, run
@@ -23,7 +23,7 @@ CONFIG = replace(SHORT, n_steps=6, stride=3, augment=AugmentConfig(rotation=30.0
 @pytest.fixture
 def ahead(monkeypatch):
     """Images are made ahead, as many as are given, as for a GPU."""
-    return lambda n: monkeypatch.setattr(showing, "how_many_ahead", lambda net, images: n)
+    return lambda n: monkeypatch.setattr(sampler, "how_many_ahead", lambda net, images: n)
 
 
 def test_a_network_is_the_same_with_images_made_ahead(blurred_net, example, ahead, tmp_path):
@@ -33,7 +33,7 @@ def test_a_network_is_the_same_with_images_made_ahead(blurred_net, example, ahea
         assert_same_refinement(run(blurred_net, example, CONFIG), expected, tmp_path)
 
 
-class Noting(Showing):
+class Noting(Sampler):
     """Notes which steps were made, instead of making them."""
 
     def __init__(self, net, images, config, end):
@@ -78,11 +78,11 @@ class Image:
 
 
 def test_how_many_are_made_ahead(blurred_net, monkeypatch):
-    monkeypatch.setattr(showing, "get_threads", lambda: 5)
+    monkeypatch.setattr(sampler, "get_threads", lambda: 5)
     assert how_many_ahead(blurred_net, [Image]) == 0, "a CPU has nothing else to do"
     assert how_many_ahead(OnAGpu(100), [Image]) == 5
-    monkeypatch.setattr(showing, "get_threads", lambda: 64)
-    assert how_many_ahead(OnAGpu(100), [Image]) == showing.MOST_AHEAD
+    monkeypatch.setattr(sampler, "get_threads", lambda: 64)
+    assert how_many_ahead(OnAGpu(100), [Image]) == sampler.MOST_AHEAD
     assert how_many_ahead(OnAGpu(1000), [Image]) == 2, "2 GiB of features, and no more"
     assert how_many_ahead(OnAGpu(3000), [Image]) == 0
 

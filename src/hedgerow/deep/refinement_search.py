@@ -1,4 +1,4 @@
-"""Settings of a refinement chosen by what they bring on held-out images, instead of being left to the user.
+"""Settings of a refinement chosen by their held-out scores, instead of being left to the user.
 
 How an image may be altered, how soft the splits become and how long to train decide much, and differ between data sets
 (docs/choices.md). They are tried one after the other, each on the best of those before. With a work folder, an
@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from hedgerow.config import AugmentConfig, RefineConfig, StackConfig
-from hedgerow.deep.folds import Folds, folds_of
-from hedgerow.deep.kept import Work
+from hedgerow.deep.folds import SEARCH_FOLDS, Folds, folds_of
+from hedgerow.deep.work_folder import Work
 from hedgerow.files import fingerprint
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import grow_stack
@@ -31,13 +31,12 @@ from hedgerow.refinement.loop import refine_labelled
 TURNED = AugmentConfig(rotation=180.0, flip=True, scale=0.1, shift=0.1, brightness=0.2, contrast=0.2)
 """For images that have no up: any rotation, and mirrored ones."""
 RELAXED = (0.3, 0.03)  # beside that of the settings
-LONGER = 3  # times as many steps
-TRIAL = 1 / 3  # part of the steps that alterations and softness are compared after
-N_FOLDS = 4  # a fold is held out
+LONGER_FACTOR = 3  # times as many steps
+TRIAL_PART = 1 / 3  # of the steps that alterations and softness are compared after
 
 
 @dataclass(frozen=True)
-class Choice:
+class RefinementChoice:
     """What was chosen.
 
     config: the settings that did best
@@ -85,7 +84,7 @@ class Trial:
         saved_stack: StackFile = lambda grow: grow(),
     ) -> None:
         """folder, saved_stack: as of `choose_refinement`"""
-        self.folds = folds_of(labelled, N_FOLDS, stack.seed)
+        self.folds = folds_of(labelled, SEARCH_FOLDS, stack.seed)
         self.training, self.device, self.report = self.folds.training(0), device, report
         self.work, self._measured = Work(folder), set[str]()
         self.stack = saved_stack(lambda: grow_stack(self.training, replace(stack, reserve=0.0), progress=report))
@@ -103,10 +102,10 @@ class Trial:
             seconds = time.monotonic() - begun
             return np.array([dice, seconds / max(config.n_steps - self.resumed_from, 1), seconds])
 
-        found = Outcome(*self.work.kept(name, name, measured).tolist())
+        outcome = Outcome(*self.work.kept(name, name, measured).tolist())
         if (state := self.work.state(name)) is not None:  # the outcome is safe
             remove_state(state)
-        return found, name not in self._measured
+        return outcome, name not in self._measured
 
     def dice(self, config: RefineConfig) -> float:
         """Mean Dice, on the fold, of a network refined with these settings."""
@@ -140,7 +139,7 @@ def choose_refinement(
     saved_stack: StackFile = lambda grow: grow(),
     say: Callable[[str], None] = lambda text: None,
     report: Report,
-) -> Choice:
+) -> RefinementChoice:
     """Try settings that differ from `config`.
 
     until:   as `time.monotonic` counts: ends it after the first two; None: there is time for everything
@@ -153,23 +152,23 @@ def choose_refinement(
     tried: list[tuple[str, float]] = []
     of_a_step = 0.0
 
-    def attempt(name: str, one: RefineConfig, best: tuple[float, RefineConfig]) -> tuple[float, RefineConfig]:
+    def attempt(name: str, candidate: RefineConfig, best: tuple[float, RefineConfig]) -> tuple[float, RefineConfig]:
         nonlocal of_a_step, until
         if until is not None and time.monotonic() > until and len(tried) > 1:
             return best
-        found, is_saved = trial.outcome(one)
-        of_a_step = found.step_seconds
+        outcome, is_saved = trial.outcome(candidate)
+        of_a_step = outcome.step_seconds
         if until is not None and is_saved:  # this time was spent before the interruption
-            until -= found.seconds
-        tried.append((name, found.dice))
-        say(f"  {name}: {found.dice:.3f}")
-        return (found.dice, one) if found.dice > best[0] else best
+            until -= outcome.seconds
+        tried.append((name, outcome.dice))
+        say(f"  {name}: {outcome.dice:.3f}")
+        return (outcome.dice, candidate) if outcome.dice > best[0] else best
 
     say(f"choosing how to refine, by mean Dice on held-out {_held(trial.folds)}; forests {trial.stack_dice:.3f}")
     steps = config.n_steps
     best = (-1.0, config)
     for name, augment in (("small changes", config.augment), ("any rotation, mirrored", TURNED)):
-        best = attempt(name, replace(config, augment=augment, n_steps=max(round(TRIAL * steps), 1)), best)
+        best = attempt(name, replace(config, augment=augment, n_steps=max(round(TRIAL_PART * steps), 1)), best)
     for relax in RELAXED:
         best = attempt(f"softness {relax:g}", replace(best[1], relax=relax), best)
     n_tried = len(tried)
@@ -180,9 +179,9 @@ def choose_refinement(
         # There is no time for that. All steps were better than a third of them on somites and vnc_sstem
         # (docs/results.md).
         best = (best[0], replace(best[1], n_steps=max(min(fitting, steps), best[1].n_steps)))
-    elif fitting >= LONGER * steps and best[1].n_steps == steps:
-        best = attempt(f"{LONGER * steps} steps", replace(best[1], n_steps=LONGER * steps), best)
-    return Choice(best[1], trial.stack_dice, best[0], tried)
+    elif fitting >= LONGER_FACTOR * steps and best[1].n_steps == steps:
+        best = attempt(f"{LONGER_FACTOR * steps} steps", replace(best[1], n_steps=LONGER_FACTOR * steps), best)
+    return RefinementChoice(best[1], trial.stack_dice, best[0], tried)
 
 
 def _held(folds: Folds) -> str:
@@ -195,6 +194,6 @@ def held_dice(model: Model | StackNet, folds: Folds) -> float:
     """Mean Dice on the first fold, which the model did not learn from."""
     table = np.zeros((model.n_classes,) * 2, np.int64)
     for i in folds.held(0):
-        found = predict_indices(model, folds.labelled.images[i].planes)
-        table += confusion(folds.target(i, 0), found, model.n_classes)
+        predicted = predict_indices(model, folds.labelled.images[i].planes)
+        table += confusion(folds.target(i, 0), predicted, model.n_classes)
     return float(Scores(model.classes, table).mean_dice)

@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from hedgerow.config import AugmentConfig, ConvConfig
-from hedgerow.deep.batches import Sheet, _parts, _sources, draw_batch
+from hedgerow.deep.crops import Sheet, _parts, _sources, draw_batch
 from hedgerow.images import altering
 from hedgerow.images.labelled import LabelledImage
 

@@ -8,8 +8,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from hedgerow.config import ConvConfig
-from hedgerow.deep.batches import Sheet
-from hedgerow.deep.training import one_cycle, start_at_shares, train_network, when_to_stop
+from hedgerow.deep.crops import Sheet
+from hedgerow.deep.network_training import one_cycle, start_at_shares, train_network, when_to_stop
 from hedgerow.deep.unet import UNet
 from hedgerow.errors import ConfigError, ModelError
 from hedgerow.forest.history import Check

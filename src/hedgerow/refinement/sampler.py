@@ -1,4 +1,4 @@
-"""What a step of refinement shows the network: an image, altered, its features, and the pixels to train on.
+"""The training samples of a refinement: an image, altered, its features, and the pixels to train on.
 
 For a GPU the next ones are made by threads while it computes: behind a pretrained network, features take longer than
 all the rest of a step.
@@ -26,7 +26,7 @@ MEMORY_AHEAD = 2**31  # bytes that their features may take
 
 
 @dataclass(frozen=True)
-class Shown:
+class Sample:
     """What the first level reads of an image; the grid of its pixels to train on; and their labels (h,w)."""
 
     source: Source
@@ -34,25 +34,25 @@ class Shown:
     target: np.ndarray
 
 
-class Showing:
+class Sampler:
     """What is shown at step 0, 1, ...; every image comes once before one comes again."""
 
     def __init__(self, net: StackNet, images: Sequence[LabelledImage], config: RefineConfig, end: int) -> None:
         """end: nothing is shown from there on"""
         self.net, self.images, self.config, self.end = net, images, config, end
-        self._coming: dict[int, Future[Shown]] = {}
+        self._coming: dict[int, Future[Sample]] = {}
         n_ahead = how_many_ahead(net, images)
         self._pool = ThreadPoolExecutor(n_ahead) if n_ahead else None
         self.n_ahead = n_ahead
 
-    def __enter__(self) -> "Showing":
+    def __enter__(self) -> "Sampler":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
-    def at(self, step: int, every: int = 1) -> Shown:
+    def at(self, step: int, every: int = 1) -> Sample:
         """Of a step; every: how many steps later the next one is asked for."""
         if self._pool is None:
             return self._made(step)
@@ -61,9 +61,9 @@ class Showing:
                 self._coming[each] = self._pool.submit(self._made, each)
         return self._coming.pop(step).result()
 
-    def _made(self, step: int) -> Shown:
+    def _made(self, step: int) -> Sample:
         image, grid = self._drawn(step)
-        return Shown(self.net.source(image.planes), grid, np.ascontiguousarray(grid.of(image.target)))
+        return Sample(self.net.source(image.planes), grid, np.ascontiguousarray(grid.of(image.target)))
 
     def _drawn(self, step: int) -> tuple[LabelledImage, Grid]:
         """The image of a step, altered, and the pixels of it to train on."""

@@ -11,22 +11,22 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import hedgerow as hr
-from hedgerow.refinement import together
+from hedgerow.refinement import distributed
 from helpers.files import write
 
 STEP = """
 import sys, torch
-from hedgerow.refinement import together
+from hedgerow.refinement import distributed
 torch.manual_seed(0)
 weights = [torch.nn.Parameter(torch.randn(*shape)) for shape in ((5, 3), (3,), (2,))]
 given = torch.randn(4, 7, 5)
 optimiser = torch.optim.SGD([{"params": weights[:1]}, {"params": weights[1:]}], lr=0.1)
-with together.joined(torch.device("cpu")):
+with distributed.joined(torch.device("cpu")):
     for step in range(2):
-        x = given[together.own(step)]
-        loss = (x @ weights[0] + weights[1]).square().mean() + (weights[2].sum() if together.rank() == 0 else 0)
-        print(together.stepped(optimiser, loss))
-torch.save([weight.detach() for weight in weights], sys.argv[1] + str(together.rank()))
+        x = given[distributed.own(step)]
+        loss = (x @ weights[0] + weights[1]).square().mean() + (weights[2].sum() if distributed.rank() == 0 else 0)
+        print(distributed.stepped(optimiser, loss))
+torch.save([weight.detach() for weight in weights], sys.argv[1] + str(distributed.rank()))
 """
 
 
@@ -73,15 +73,20 @@ def test_two_processes_follow_the_gradient_of_the_sum(tmp_path):
 
 
 def test_alone_everything_is_as_before():
-    assert (together.n_processes(), together.rank(), together.own(7), together.is_first()) == (1, 0, 7, True)
-    assert together.own_device("cuda") == "cuda"
+    assert (distributed.n_processes(), distributed.rank(), distributed.own(7), distributed.is_first()) == (
+        1,
+        0,
+        7,
+        True,
+    )
+    assert distributed.own_device("cuda") == "cuda"
 
 
 def test_each_process_has_its_gpu(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("LOCAL_RANK", "1")
-    assert together.own_device("cuda") == "cuda:1"
-    assert together.own_device("cpu") == "cpu"
+    assert distributed.own_device("cuda") == "cuda:1"
+    assert distributed.own_device("cpu") == "cpu"
 
 
 @pytest.mark.slow

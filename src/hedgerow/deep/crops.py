@@ -26,7 +26,7 @@ class Sheet:
               level before, by a model that did not see the image
     n_inputs: how many of the planes are the image's
     target:   (H,W) uint8 class index, UNLABELLED_INDEX where there is no label
-    n_before: how many, the last ones, are of the level before
+    n_before: how many of them, the last ones, are of the level before
     is_blank: whether there are pixels where nothing was seen (depth), all 0; then pixels are looked up, never blended,
               and the last of the image's planes is 1 where something was seen
     """
@@ -95,7 +95,7 @@ def draw_batch(sheets: Sequence[Sheet], config: ConvConfig, step: int) -> Batch:
 
 
 def _drop(before: Tensor, config: ConvConfig, step: int) -> None:
-    """Set what the level before says (N,C,h,w) to 0 in some crops, so that a network does not merely repeat it."""
+    """Set the level before's probabilities (N,C,h,w) to 0 in some crops; a network must not merely copy them."""
     gone = np.random.default_rng((config.seed, 13, step)).random(len(before)) < config.drop
     before[np.flatnonzero(gone).tolist()] = 0
 
@@ -135,8 +135,8 @@ def _parts(sheets: Sequence[Sheet], source: Tensor) -> tuple[Tensor, Tensor]:
     inside = (rows >= 0) & (rows < height) & (columns >= 0) & (columns < width)
     flat = rows.clamp(0, height - 1) * width + columns.clamp(0, width - 1)
     targets = _stacked([sheet.target for sheet in sheets]).flatten(1)
-    found = targets.gather(1, flat.flatten(1)).reshape(flat.shape)
-    target = torch.where(inside, found.long(), UNLABELLED_INDEX)
+    labels = targets.gather(1, flat.flatten(1)).reshape(flat.shape)
+    target = torch.where(inside, labels.long(), UNLABELLED_INDEX)
     planes = _stacked([sheet.planes for sheet in sheets])
     if not sheets[0].is_blank:
         return blended(planes, source), target

@@ -64,14 +64,14 @@ def stepped(optimiser: torch.optim.Optimizer, loss: Tensor) -> float:
     """Make one step by the gradient of the loss, summed over the processes; returns the mean of their losses."""
     optimiser.zero_grad()
     torch.autograd.backward(loss)
-    found = loss.detach()
+    mean_loss = loss.detach()
     if n_processes() > 1:
         sum_gradients([weight for group in optimiser.param_groups for weight in group["params"]])
-        found = found.clone()
-        dist.all_reduce(found)
-        found = found / n_processes()
+        mean_loss = mean_loss.clone()
+        dist.all_reduce(mean_loss)
+        mean_loss = mean_loss / n_processes()
     optimiser.step()
-    return float(found)
+    return float(mean_loss)
 
 
 def sum_gradients(weights: list[Tensor]) -> None:
@@ -81,9 +81,9 @@ def sum_gradients(weights: list[Tensor]) -> None:
         if weight.grad is None:  # nothing of this process's image depends on it
             weight.grad = torch.zeros_like(weight)
     grads = [weight.grad for weight in trained if weight.grad is not None]
-    together = torch.cat([grad.reshape(-1) for grad in grads])
-    dist.all_reduce(together)
+    flat = torch.cat([grad.reshape(-1) for grad in grads])
+    dist.all_reduce(flat)
     first = 0
     for grad in grads:
-        grad.copy_(together[first : first + grad.numel()].view_as(grad))
+        grad.copy_(flat[first : first + grad.numel()].view_as(grad))
         first += grad.numel()

@@ -1,4 +1,4 @@
-"""Which images score a refinement: only a score on images that nothing was trained on says anything."""
+"""Which images score a refinement: only images that nothing was trained on give a meaningful score."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from hedgerow.images.labelled import LabelledImage, LabelledSet
 
 
 @dataclass(frozen=True)
-class Split:
+class ValidationSplit:
     """The images to train on, those that score, and whether the latter are new to the forests as well."""
 
     train: list[LabelledImage]
@@ -19,7 +19,9 @@ class Split:
     is_honest: bool
 
 
-def scoring_images(known: Known, labelled: LabelledSet, validation: LabelledSet | None, config: RefineConfig) -> Split:
+def scoring_images(
+    known: Known, labelled: LabelledSet, validation: LabelledSet | None, config: RefineConfig
+) -> ValidationSplit:
     """Choose them: the validation images; else those that training reserved; else some that the forests have not seen.
 
     Where there are none, all images are trained on and there is no score. Only if the score decides something (which
@@ -29,7 +31,7 @@ def scoring_images(known: Known, labelled: LabelledSet, validation: LabelledSet 
     if validation is not None:
         held = list(validation)
         is_honest = not any(image.mark in known.seen for image in held)
-        return Split(images, held if is_honest or decides else [], is_honest)
+        return ValidationSplit(images, held if is_honest or decides else [], is_honest)
     marks = [image.mark for image in images]
     chosen = {i for i, mark in enumerate(marks) if mark in known.reserved}
     if not chosen and known.seen and config.held_out:
@@ -38,7 +40,7 @@ def scoring_images(known: Known, labelled: LabelledSet, validation: LabelledSet 
         chosen = set(np.random.default_rng((config.seed, 5)).permutation(new)[:n].tolist())
     if chosen and len(chosen) < len(images):
         train = [image for i, image in enumerate(images) if i not in chosen]
-        return Split(train, [images[i] for i in sorted(chosen)], True)
+        return ValidationSplit(train, [images[i] for i in sorted(chosen)], True)
     if decides:
-        return Split(*hold_out(labelled, config.held_out, config.seed), False)
-    return Split(images, [], False)
+        return ValidationSplit(*hold_out(labelled, config.held_out, config.seed), False)
+    return ValidationSplit(images, [], False)

@@ -1,0 +1,156 @@
+"""The recipe of a convolutional level: all that follows from its settings and the images before anything is trained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from hedgerow.config import AugmentConfig, ConvConfig, DeepConfig
+from hedgerow.deep.ensemble_weights import MANY_IMAGES, MIN_GAIN_FEW_IMAGES, MIN_GAIN_HANDICAPPED
+from hedgerow.deep.folds import Folds, folds_of
+from hedgerow.deep.record import STACK
+from hedgerow.deep.unet import Norm
+from hedgerow.forest import choosing
+from hedgerow.images.labelled import LabelledSet
+
+ALONE, READING, PRETRAINED = "alone", "reading", "pretrained"
+MAX_JUDGES_IN_MODEL = 2  # networks of a member that hold out a fold where no judges are trained beside them
+USUAL_BATCH_IMAGES: dict[Norm, int] = {"batch": 5, "image": 2}
+"""With fewer images, batches are larger and rates lower. For networks that are normalised by their training, that was
+worth 0.05 on four drawn somites, and cost 0.1 on 16; for the others it was worth 0.004 on one image of electron
+microscopy, and cost 0.006 on four (docs/deep.md)."""
+DEPTH_AUGMENT = AugmentConfig(rotation=30.0, scale=0.3, shift=0.2, brightness=0.6, contrast=0.3)
+"""How depths are altered: on 40 drawn bodies this was worth 0.029 to a U-Net of one seed (docs/deep.md)."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A network to train: its member, its number there, and the fold that it holds out; None: it sees everything."""
+
+    member: str
+    number: int
+    fold: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """Which networks are trained on which folds, what they read, and how they are judged.
+
+    config:   the settings
+    labelled: the images
+    """
+
+    config: DeepConfig
+    labelled: LabelledSet
+
+    @property
+    def has_few_images(self) -> bool:
+        """Whether there are too few images to hold any out, or to read what a stack predicts for held-out ones."""
+        return len(self.labelled) < self.config.fewest
+
+    @property
+    def members(self) -> list[str]:
+        """The convolutional members: with few images none of kind READING; without pretrained weights ALONE instead."""
+        members: list[str] = [name for name in self.config.members if name != READING or not self.has_few_images]
+        if not choosing.encoder_is_here():
+            members = [ALONE if name == PRETRAINED else name for name in members]
+        return list(dict.fromkeys(members)) or [ALONE]
+
+    def reads_stack(self, member: str) -> bool:
+        """Whether the networks of a member read the class probabilities of the stack."""
+        return member != ALONE and not self.has_few_images
+
+    @property
+    def n_regrown_stacks(self) -> int:
+        """How often the stack is grown again for held-out probabilities; with few images, only for the one judge."""
+        return 1 if self.has_few_images else self.config.n_folds
+
+    @cached_property
+    def network_folds(self) -> Folds:
+        """What networks hold out."""
+        config = self.config
+        return folds_of(self.labelled, config.n_folds if self.has_few_images else config.left_out, config.seed + 1)
+
+    @cached_property
+    def stack_folds(self) -> Folds:
+        """What the stack holds out when it is grown again."""
+        if self.has_few_images:
+            return self.network_folds
+        return folds_of(self.labelled, self.config.n_folds, self.config.seed)
+
+    @property
+    def tasks(self) -> list[Task]:
+        """The networks to train.
+
+        Those of the model see everything, and each member has judges beside them that hold out a fold, each another
+        one; their scores tell what the member is worth and when to stop. Without judges, the first networks of the
+        model hold folds out. With few images there is always one judge.
+        """
+        n_networks = self.config.n_networks
+        n_judges = 1 if self.has_few_images else self.config.judges
+        if n_judges:
+            folds = [*[None] * n_networks, *range(n_judges)]
+        else:
+            folds = [number if number < MAX_JUDGES_IN_MODEL else None for number in range(n_networks)]
+        return [Task(member, number, fold) for member in self.members for number, fold in enumerate(folds)]
+
+    @cached_property
+    def judged(self) -> list[tuple[int, int]]:
+        """The images that each member is judged on, with the fold that is held out of each."""
+        folds = dict.fromkeys(task.fold for task in self.tasks if task.fold is not None)
+        return [(i, fold) for fold in folds for i in self.network_folds.held(fold)]
+
+    @property
+    def n_judged_images(self) -> int:
+        return len({i for i, _ in self.judged})
+
+    def is_alternate(self, task: Task) -> bool:
+        """Of every two networks of a member the second is of another kind, and so is every other judge.
+
+        Both kinds err in different places, and which of them is better differs between data sets (docs/deep.md): of
+        READING, the first never drops the stack's probabilities; of PRETRAINED, only the second trains those weights.
+        """
+        return task.number % self.config.n_networks % 2 == 1
+
+    def conv_for(self, task: Task) -> ConvConfig:
+        """The settings of a network."""
+        conv = replace(for_sizes(self.config.conv, self.labelled), seed=self.config.seed * 1000 + task.number)
+        return replace(conv, drop=0.0) if task.member == READING and not self.is_alternate(task) else conv
+
+    def equal_weights(self) -> dict[str, float]:
+        """Weights with which every network counts the same. The stack counts as one of them, unless all the others
+        read its probabilities: then it counts through them (docs/deep.md)."""
+        n_stacks = 0 if all(map(self.reads_stack, self.members)) else 1
+        total = n_stacks + len(self.members) * self.config.n_networks
+        return {STACK: n_stacks / total, **dict.fromkeys(self.members, self.config.n_networks / total)}
+
+    @property
+    def min_gain(self) -> float | None:
+        """By how much other weights must be better than equal ones, see `find_weights`."""
+        if self.has_few_images:
+            return MIN_GAIN_FEW_IMAGES
+        return MIN_GAIN_HANDICAPPED if self.n_judged_images < MANY_IMAGES else None
+
+
+def for_images(conv: ConvConfig, is_depth: bool) -> ConvConfig:
+    """The settings for such images: depths are turned, scaled and shifted further than others, and made nearer and
+    farther by more than others are lit."""
+    if not is_depth:
+        return conv
+    usual = conv.augment
+    rotation = max(usual.rotation, DEPTH_AUGMENT.rotation)
+    return replace(conv, augment=replace(DEPTH_AUGMENT, rotation=rotation, flip=usual.flip))
+
+
+def for_number(conv: ConvConfig, n_images: int) -> ConvConfig:
+    """The settings for so many images."""
+    if n_images >= USUAL_BATCH_IMAGES[conv.norm]:
+        return conv
+    return replace(conv, batch=2 * conv.batch, learning_rate=conv.learning_rate / 3)
+
+
+def for_sizes(conv: ConvConfig, labelled: LabelledSet) -> ConvConfig:
+    """The settings for images of these sizes: at least two pixels remain at the coarsest scale, so that there is
+    something to normalise."""
+    shortest = min(conv.crop, *(max(image.size[axis] for image in labelled) for axis in range(2)))
+    return replace(conv, n_down=min(conv.n_down, max(shortest.bit_length() - 2, 1)))
