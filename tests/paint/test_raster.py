@@ -61,7 +61,8 @@ def test_the_parts_of_a_mask_fit_together():
     size = (3 * raster.ROWS_AT_ONCE + 7, 40)
     points = [[-3.5, 2], [size[0] + 4, 33.125]]
     found = fast(points, 2.25, size)
-    rows = [0, raster.ROWS_AT_ONCE - 1, raster.ROWS_AT_ONCE, raster.ROWS_AT_ONCE + 1, 2 * raster.ROWS_AT_ONCE, size[0] - 1]
+    n = raster.ROWS_AT_ONCE
+    rows = [0, n - 1, n, n + 1, 2 * n, size[0] - 1]
     for row in rows:
         expected = [raster.is_near(row, column, points, 2.25) for column in range(size[1])]
         assert found[row].tolist() == expected
