@@ -23,7 +23,7 @@ from hedgerow import synthetic
 from hedgerow.features.bank import Bank
 from hedgerow.features.registry import fit_features
 from hedgerow.images.writing import write_labels
-from hedgerow.paint.live import N_TREES, live_config
+from hedgerow.paint.quick_forest import QUICK_TREES, live_config
 from hedgerow.threads import set_threads
 from measure import THREADS, in_fresh_process, installed, require, table
 
@@ -212,7 +212,9 @@ def forest_seconds(side: int) -> float:
         [rng.choice(np.flatnonzero(truth.ravel() == value), PAINTED // N_CLASSES) for value in range(N_CLASSES)]
     )
     start = time.perf_counter()
-    forest = RandomForestClassifier(N_TREES, n_jobs=THREADS, random_state=0).fit(rows[painted], truth.ravel()[painted])
+    forest = RandomForestClassifier(QUICK_TREES, n_jobs=THREADS, random_state=0).fit(
+        rows[painted], truth.ravel()[painted]
+    )
     forest.predict(rows)
     return time.perf_counter() - start
 
@@ -240,7 +242,7 @@ def run(small: bool = False) -> str:
     for side in sides[:1]:
         if installed("sklearn"):
             value = f"{in_fresh_process(forest_seconds, side):.2f}"
-            rows.append([f"scikit-learn, {N_TREES} trees, the same features, {side} x {side}", value, "", ""])
+            rows.append([f"scikit-learn, {QUICK_TREES} trees, the same features, {side} x {side}", value, "", ""])
     frame_rows = [[name, *summary(values["work"]), *summary(values["apart"])] for name, values in frames.items()]
     promise = (
         f"Seconds from the end of a stroke to the overlay on the screen, over {n_strokes} strokes; promised for the "

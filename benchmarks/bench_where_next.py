@@ -22,12 +22,12 @@ from hedgerow.images.metrics import scores
 from hedgerow.images.reading import read_image
 from hedgerow.images.regions import Region
 from hedgerow.paint.image_files import image_files
-from hedgerow.paint.live import Codes
+from hedgerow.paint.memory_cache import MemoryCache
 from hedgerow.paint.project import Project
+from hedgerow.paint.quick_forest import CodeCache
 from hedgerow.paint.raster import covered
-from hedgerow.paint.segmenting import Segmenter
-from hedgerow.paint.store import Store
-from hedgerow.paint.where_next import where_next
+from hedgerow.paint.segmenter import Segmenter
+from hedgerow.paint.suggestions import where_next
 from hedgerow.threads import set_threads
 from measure import THREADS, in_fresh_process, require, table
 
@@ -41,13 +41,13 @@ Choose = Callable[["Hand"], tuple[int, int]]
 
 
 class Nobody:
-    """Is told things and has no news."""
+    """A link to no worker."""
 
-    def tell(self, message: dict[str, Any]) -> None: ...
-    def progress(self, *told: Any) -> None: ...
-    def show(self, *told: Any) -> None: ...
+    def broadcast(self, message: dict[str, Any]) -> None: ...
+    def progress(self, *values: Any) -> None: ...
+    def show(self, *values: Any) -> None: ...
     def newest(self, image: int) -> None: ...
-    def has_news(self) -> bool:
+    def has_urgent_work(self) -> bool:
         return False
 
 
@@ -58,7 +58,7 @@ class Hand:
         np.save(folder / "image.npy", image)
         self.truth, self.rng = truth, np.random.default_rng(seed)
         self.project = Project(folder / "project", image_files(folder / "image.npy")[0])
-        self.segmenter = Segmenter(self.project, Codes(self.project, Store()))
+        self.segmenter = Segmenter(self.project, CodeCache(self.project, MemoryCache()))
         values, counts = np.unique(truth[truth != 255], return_counts=True)
         self.classes = values.tolist()
         for value in values[np.argsort(-counts)[:2]]:
@@ -93,11 +93,11 @@ class Hand:
     def dice(self) -> float:
         """Mean Dice of all classes of the truth, where nothing is painted."""
         height, width = self.truth.shape
-        grown, walkable, _ = self.segmenter.forest(Nobody(), 0, 0)
-        tiles = self.segmenter.walk(Nobody(), 0, walkable, 0, Region(0, height, 0, width), {})
+        grown, packed, _ = self.segmenter.forest(Nobody(), 0, 0)
+        tiles = self.segmenter.predict(Nobody(), 0, packed, 0, Region(0, height, 0, width), {})
         found = np.empty(self.truth.shape, np.uint8)
-        for (row, column), block in tiles.items():
-            part = np.array(grown.classes, np.uint8)[block.classes]
+        for (row, column), tile in tiles.items():
+            part = np.array(grown.classes, np.uint8)[tile.classes]
             found[row * 256 : row * 256 + part.shape[0], column * 256 : column * 256 + part.shape[1]] = part
         rest = np.where(self.project.labels[0].whole() == 255, self.truth, 255)
         return float(scores([rest], [found], self.classes).mean_dice)
@@ -145,7 +145,7 @@ def bodies(seed: int) -> Labelled:
 def nerve_cord(seed: int) -> Labelled:
     """A part of an image of electron microscopy, at half resolution."""
     folder = Path(os.environ["HEDGEROW_BENCH_DATA"]) / "vnc_sstem"
-    # The constants of `suggest` were chosen on the first four images, and seeds from 100.
+    # The constants of `suggestions` were chosen on the first four images, and seeds from 100.
     path = sorted((folder / "images").iterdir())[(10 + seed) % 20]
     image = read_image(path).astype(np.float32)
     image = image.reshape(CROP, 2, CROP, 2).mean(axis=(1, 3)).round().astype(np.uint8)

@@ -173,24 +173,24 @@ def client_of(server):
 
 
 class Listener:
-    """Hears what is told."""
+    """A link to no worker: notes messages and overlays."""
 
     def __init__(self):
-        self.told, self.shown, self.is_urgent = [], [], False
+        self.messages, self.shown, self.is_urgent = [], [], False
 
-    def tell(self, message):
-        self.told.append(message)
+    def broadcast(self, message):
+        self.messages.append(message)
 
     def progress(self, job, text, done, total, began):
-        self.told.append({"say": "progress", "job": job, "done": done, "total": total})
+        self.messages.append({"say": "progress", "job": job, "done": done, "total": total})
 
-    def show(self, result, region, seconds):
-        self.shown.append(result)
+    def show(self, overlay, region, seconds):
+        self.shown.append(overlay)
 
     def newest(self, image):
         return next((one for one in reversed(self.shown) if one.image == image), None)
 
-    def has_news(self):
+    def has_urgent_work(self):
         return self.is_urgent
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from helpers.paint import Client, client_of, open_project, running, write_images  # skips where the extra is missing
 
-from hedgerow.paint.connections import Limits, QuietLoop, max_connections  # isort: skip
+from hedgerow.paint.connections import ConnectionLimits, QuietLoop, max_connections  # isort: skip
 from hedgerow.paint.server import serving  # isort: skip
 
 
@@ -45,14 +45,14 @@ def is_open(opened):
 
 
 def test_idle_connections_are_ended(tmp_path):
-    with running(open_project(tmp_path), Limits(0.3, 1000)) as server, ExitStack() as stack:
+    with running(open_project(tmp_path), ConnectionLimits(0.3, 1000)) as server, ExitStack() as stack:
         waiting = [connected(server.port, stack) for _ in range(50)]
         assert all(map(is_ended, waiting))
         assert client_of(server).get("/api/project")[0] == 200
 
 
 def test_a_header_that_never_ends_is_not_waited_for(tmp_path):
-    with running(open_project(tmp_path), Limits(0.3)) as server, ExitStack() as stack:
+    with running(open_project(tmp_path), ConnectionLimits(0.3)) as server, ExitStack() as stack:
         opened = connected(server.port, stack)
         opened.settimeout(0.02)
         opened.sendall(b"GET / HTTP/1.1\r\n")
@@ -69,7 +69,7 @@ def test_a_header_that_never_ends_is_not_waited_for(tmp_path):
 
 
 def test_after_an_answer_the_next_header_has_its_own_time(tmp_path):
-    with running(open_project(tmp_path), Limits(0.3)) as server, ExitStack() as stack:
+    with running(open_project(tmp_path), ConnectionLimits(0.3)) as server, ExitStack() as stack:
         client, opened = client_of(server), connected(server.port, stack)
         asked = f"GET /api/project HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\nCookie: {client.cookie}\r\n\r\n"
         for _ in range(3):
@@ -99,7 +99,7 @@ def test_an_answer_may_take_longer_than_a_header(tmp_path):
         await asyncio.sleep(0.5)
         await send({"type": "http.response.body", "body": b"ok"})
 
-    with serving_app(slow, Limits(0.1)) as port:
+    with serving_app(slow, ConnectionLimits(0.1)) as port:
         asking = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
         asking.request("GET", "/")
         assert asking.getresponse().read() == b"ok"
@@ -107,7 +107,7 @@ def test_an_answer_may_take_longer_than_a_header(tmp_path):
 
 
 def test_an_open_window_is_no_idle_connection(tmp_path):
-    with running(open_project(tmp_path), Limits(0.1)) as server, client_of(server).window() as window:
+    with running(open_project(tmp_path), ConnectionLimits(0.1)) as server, client_of(server).window() as window:
         window.hear("windows")
         with ExitStack() as stack:
             assert is_ended(connected(server.port, stack))  # so that much time has passed
@@ -115,7 +115,7 @@ def test_an_open_window_is_no_idle_connection(tmp_path):
 
 
 def test_many_connections_do_not_keep_the_page_out(tmp_path):
-    with running(open_project(tmp_path), Limits(60, 8)) as server, ExitStack() as stack:
+    with running(open_project(tmp_path), ConnectionLimits(60, 8)) as server, ExitStack() as stack:
         client = client_of(server)
         with client.window() as window:
             waiting = []
@@ -129,7 +129,7 @@ def test_many_connections_do_not_keep_the_page_out(tmp_path):
 
 
 def test_where_all_connections_are_in_use_a_further_one_is_ended(tmp_path):
-    with running(open_project(tmp_path), Limits(60, 2)) as server, ExitStack() as stack:
+    with running(open_project(tmp_path), ConnectionLimits(60, 2)) as server, ExitStack() as stack:
         client = client_of(server)
         windows = [stack.enter_context(client.window()) for _ in range(2)]
         assert is_ended(connected(server.port, stack))
@@ -137,7 +137,7 @@ def test_where_all_connections_are_in_use_a_further_one_is_ended(tmp_path):
 
 
 def test_what_is_refused_without_a_token_is_not_asked_again_on_that_connection(tmp_path):
-    with running(open_project(tmp_path), Limits(60)) as server, ExitStack() as stack:
+    with running(open_project(tmp_path), ConnectionLimits(60)) as server, ExitStack() as stack:
         opened = connected(server.port, stack)
         opened.sendall(f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n\r\n".encode() * 50)
         answer = b""
@@ -173,7 +173,7 @@ def test_other_errors_of_the_loop_are_reported_as_ever():
 LIMITED = """
 import os, resource, socket, sys
 from pathlib import Path
-from hedgerow.paint.connections import Limits
+from hedgerow.paint.connections import ConnectionLimits
 from hedgerow.paint.guarding import Guard
 from hedgerow.paint.image_files import image_files
 from hedgerow.paint.project import Project
@@ -183,7 +183,7 @@ project = Project(Path(sys.argv[1]), image_files(sys.argv[2])[0])
 server = Server(project)
 with socket.create_server(("127.0.0.1", 0)) as listening:
     guard = Guard(server.app, "127.0.0.1", listening.getsockname()[1])
-    served = serving(guard, Limits(float(sys.argv[3]), int(sys.argv[4])))
+    served = serving(guard, ConnectionLimits(float(sys.argv[3]), int(sys.argv[4])))
     free = os.dup(0)  # the first number that is not in use
     resource.setrlimit(resource.RLIMIT_NOFILE, (free + 20, free + 20))
     print(guard.address, flush=True)
@@ -232,7 +232,7 @@ def answers(client):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs limits on open files")
 def test_a_server_without_free_files_is_quiet_and_recovers(tmp_path):
-    with with_few_files(tmp_path, Limits(1.0, 10_000)) as (client, log), ExitStack() as stack:
+    with with_few_files(tmp_path, ConnectionLimits(1.0, 10_000)) as (client, log), ExitStack() as stack:
         wait_until(lambda: answers(client), "it began")
         begin_many(client.port, stack, 100)
         wait_until(lambda: "Too many open files" in log.read_text(), "files ran out")

@@ -59,7 +59,7 @@ def test_a_journal_that_was_cut_anywhere_keeps_every_whole_entry_and_every_byte(
         tail = whole[:cut][ends[n_lines - 1] + 1 :] if n_lines else b""
         assert path.read_bytes() == whole[: ends[max(n_lines - 1, 0)] + 1]
         assert (aside(path).read_bytes() if tail else b"") == tail
-        assert ("was not whole" in note, str(aside(path)) in note) == (bool(tail), bool(tail))
+        assert ("is incomplete" in note, str(aside(path)) in note) == (bool(tail), bool(tail))
         aside(path).unlink(missing_ok=True)
 
 
@@ -295,7 +295,7 @@ def test_it_is_on_the_disk_before_anybody_is_told(tmp_path, monkeypatch):
 
 
 def test_a_torn_line_is_said(tmp_path):
-    from hedgerow.paint.running import open_project as reopened
+    from hedgerow.paint.project import open_project as reopened
 
     project = open_project(tmp_path)
     project.paint(stroke())
@@ -303,7 +303,7 @@ def test_a_torn_line_is_said(tmp_path):
     path = tmp_path / "project" / "journal.jsonl"
     path.write_bytes(path.read_bytes() + b"12345678 {half")
     again, notes = reopened([str(tmp_path / "images")], tmp_path / "project")
-    assert "was not whole" in notes[0]
+    assert "is incomplete" in notes[0]
     assert again.n_undo == 1
     again.close()
 

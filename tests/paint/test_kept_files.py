@@ -12,10 +12,9 @@ from hedgerow.images.reading import read_image
 from hedgerow.images.writing import write_labels
 from hedgerow.io import model_file
 from hedgerow.paint.image_files import image_files
-from hedgerow.paint.label_files import check_label_maps
+from hedgerow.paint.label_maps import check_label_maps
 from hedgerow.paint.messages import Refused, parse
-from hedgerow.paint.project import Project
-from hedgerow.paint.running import open_project
+from hedgerow.paint.project import Project, open_project
 from hedgerow.paint.session import Session
 from hedgerow.progress import silent
 from hedgerow.synthetic import write_sample
@@ -29,7 +28,7 @@ class Page:
 
     def __init__(self, images, folder):
         self.project, _ = open_project([str(images)], folder)
-        self.workshop = Session(self.project, lambda message: None).workshop
+        self.long_jobs = Session(self.project, lambda message: None).long_jobs
 
     def paint(self, *values, image=0):
         for value in values:
@@ -37,7 +36,7 @@ class Page:
             self.project.paint(parse(json.dumps(given)))
 
     def export(self, *what):
-        return self.workshop.export(list(what) or ["labels"], silent)
+        return self.long_jobs.export(list(what) or ["labels"], silent)
 
     def close(self):
         self.project.close()
@@ -71,7 +70,7 @@ def test_label_maps_of_a_command_in_the_folder_of_the_project_stay(tmp_path, pag
             page.export(what)
         assert_one_sentence(problem, tmp_path / "example" / "labels", "and 2 more", "move it away", "--project")
     with pytest.raises(InputError, match="this page did not write it"):
-        page.workshop.train(silent)
+        page.long_jobs.train(silent)
     now = listing(tmp_path / "example")
     assert {name: now[name] for name in before} == before
     assert set(now) - set(before) == {"journal.jsonl", "lock", "project.json"}
@@ -191,9 +190,9 @@ def test_edited_classes_stay(tmp_path, pages):
 @pytest.mark.parametrize(
     ("name", "work"),
     [
-        ("model.hedge", lambda workshop: workshop.train(silent)),
-        ("model.hedge", lambda workshop: workshop.export(["segmentation"], silent)),
-        ("improved.hedge", lambda workshop: workshop.improve("refine", silent)),
+        ("model.hedge", lambda long_jobs: long_jobs.train(silent)),
+        ("model.hedge", lambda long_jobs: long_jobs.export(["segmentation"], silent)),
+        ("improved.hedge", lambda long_jobs: long_jobs.improve("refine", silent)),
     ],
 )
 def test_a_model_that_a_command_wrote_into_the_folder_stays(tmp_path, pages, stack, name, work):
@@ -202,7 +201,7 @@ def test_a_model_that_a_command_wrote_into_the_folder_stays(tmp_path, pages, sta
     model_file.save(stack, tmp_path / "work" / name)
     before = (tmp_path / "work" / name).read_bytes()
     with pytest.raises(InputError) as problem:
-        work(page.workshop)
+        work(page.long_jobs)
     assert_one_sentence(problem, tmp_path / "work" / name, "--project")
     assert (tmp_path / "work" / name).read_bytes() == before
     assert not (tmp_path / "work" / "labels").exists(), "all is checked before the first file is written"
@@ -212,7 +211,7 @@ def test_the_page_replaces_its_own_model(tmp_path, pages):
     page = pages(write_images(tmp_path / "images"), tmp_path / "work")
     page.paint(0, 1)
     for _ in range(2):
-        assert page.workshop.train(silent)["files"][0]["name"] == "model.hedge"
+        assert page.long_jobs.train(silent)["files"][0]["name"] == "model.hedge"
 
 
 def test_a_run_of_a_command_that_waits_to_be_resumed_is_not_discarded(tmp_path, pages):
@@ -222,7 +221,7 @@ def test_a_run_of_a_command_that_waits_to_be_resumed_is_not_discarded(tmp_path, 
     state.mkdir()
     (state / "run.txt").write_text("0" * 64 + "\n")
     with pytest.raises(InputError) as problem:
-        page.workshop.improve("refine", silent)
+        page.long_jobs.improve("refine", silent)
     assert_one_sentence(problem, state / "run.txt", "--project")
     assert (state / "run.txt").exists()
 

@@ -14,8 +14,7 @@ from hedgerow.errors import InputError
 from hedgerow.images.writing import write_labels
 from hedgerow.paint.image_files import image_files
 from hedgerow.paint.messages import Refused, parse
-from hedgerow.paint.project import Project
-from hedgerow.paint.session import default_folder
+from hedgerow.paint.project import Project, default_folder
 from helpers.paint import open_project, stroke, write_images
 
 

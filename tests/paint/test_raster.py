@@ -57,18 +57,19 @@ def test_a_point_paints_its_pixel_however_small_the_radius():
     assert fast([[2.5, 1.375]], 0, (5, 5)).nonzero() == (np.array([3]), np.array([1]))
 
 
-def test_bands_do_not_show():
-    size = (3 * raster.BAND + 7, 40)
+def test_the_parts_of_a_mask_fit_together():
+    size = (3 * raster.ROWS_AT_ONCE + 7, 40)
     points = [[-3.5, 2], [size[0] + 4, 33.125]]
     found = fast(points, 2.25, size)
-    rows = [0, raster.BAND - 1, raster.BAND, raster.BAND + 1, 2 * raster.BAND, size[0] - 1]
+    n = raster.ROWS_AT_ONCE
+    rows = [0, n - 1, n, n + 1, 2 * n, size[0] - 1]
     for row in rows:
         expected = [raster.is_near(row, column, points, 2.25) for column in range(size[1])]
         assert found[row].tolist() == expected
 
 
 def test_long_segments_are_rounded_as_in_any_language():
-    # Squares beyond 2^53 are rounded, once each: the same comparison with Python's floats.
+    # EncodedRegion beyond 2^53 are rounded, once each: the same comparison with Python's floats.
     points, radius = [[0.125, 0.5], [19999.875, 19998.25]], 3.375
     for region, mask in raster.covered(points, radius, (20000, 20000)):
         for row in (20, 9999, 15001):

@@ -324,12 +324,9 @@ def test_so_many_windows_and_no_more(server, client):
         one.__exit__(None, None, None)
 
 
-def test_a_flood_of_messages_waits_and_loses_nothing(client, monkeypatch):
-    from hedgerow.paint import server as module
-
-    monkeypatch.setattr(module, "BURST", 5)
-    monkeypatch.setattr(module, "RATE", 200)
-    with client.window() as window:
+def test_a_flood_of_messages_waits_and_loses_nothing(tmp_path):
+    opened = running(open_project(tmp_path), messages_per_second=200, message_burst=5)
+    with opened as server, client_of(server).window() as window:
         for n in range(40):
             window.say(stroke(id=f"flood {n}", points=[[n, n]]))
         answered = [window.hear("painted", id=f"flood {n}") for n in range(40)]

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from hedgerow import jobs
 from hedgerow.images.reading import read_image
-from hedgerow.paint import engine, improve, label_files, live, pyramid
+from hedgerow.paint import pyramid
 from hedgerow.paint.image_files import image_files
 from hedgerow.paint.project import Project
 from hedgerow.scale import training
-from helpers.paint import client_of, drawn, open_project, running, write_images
+from helpers import paint
+from helpers.paint import client_of, drawn, open_project, write_images
 
 SIZE = (300, 280)
 LOOK = {"do": "view", "image": 0, "level": 0, "rows": [0, SIZE[0]], "cols": [0, SIZE[1]]}
@@ -26,9 +28,9 @@ STROKES = (
 )
 
 
-@pytest.fixture(autouse=True)
-def _little_rest(monkeypatch):
-    monkeypatch.setattr(engine, "REST", 0.05)
+def running(project, **options):
+    """A server that does not wait long for a pause."""
+    return paint.running(project, pause_seconds=0.05, **options)
 
 
 @pytest.fixture
@@ -72,10 +74,11 @@ def test_tiles_of_the_image_and_of_its_levels(client):
     assert (status, headers["content-type"], max(picture.size) <= 160) == (200, "image/png", True)
 
 
-def test_reading_a_large_image_has_progress(client, monkeypatch):
-    monkeypatch.setattr(live, "LARGE", 1)
-    monkeypatch.setattr(pyramid, "BAND", 64)
-    with client.window() as window:
+def test_reading_a_large_image_has_progress(tmp_path, monkeypatch):
+    monkeypatch.setattr(pyramid, "ROWS_AT_ONCE", 64)
+    opened = running(open_project(tmp_path, 2, SIZE), slow_reading_bytes=1)
+    with opened as server, client_of(server).window() as window:
+        client = client_of(server)
         assert client.array("/api/images/1/tile/1/0/0") is not None
         first = window.hear("progress", job="pyramid")
         assert (first["part"], first["text"]) == (0, "reading a1.png")
@@ -215,7 +218,8 @@ def test_train_gives_the_same_bytes_as_the_command_line(client, server, hedgerow
 
 
 def test_images_that_are_never_held_as_a_whole(tmp_path, hedgerow, monkeypatch):
-    for module, name in ((label_files, "LARGE"), (improve, "MUCH"), (training, "MUCH"), (training, "LARGE")):
+    limits = (jobs, "LARGE_IMAGE_PIXELS"), (jobs, "MAX_PIXELS_IN_MEMORY"), (training, "MUCH"), (training, "LARGE")
+    for module, name in limits:
         monkeypatch.setattr(module, name, 1000)
     with running(open_project(tmp_path, 1, SIZE)) as server:
         client = client_of(server)

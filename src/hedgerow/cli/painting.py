@@ -11,6 +11,7 @@ import typer
 from hedgerow import extras
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.files import one_line
+from hedgerow.paint.project import open_project
 
 Files = Annotated[
     list[str], typer.Argument(metavar="IMAGES", help="Images to paint on: a folder, files, or a pattern.")
@@ -39,12 +40,12 @@ def paint(
     """
     for package in ("starlette", "uvicorn", "websockets"):
         extras.require(package, "the page to paint on")
-    from hedgerow.paint.running import open_project, run
+    from hedgerow.paint.server import run_server
 
     if not 0 <= port <= 65535:
         raise ConfigError(f"--port is {port}; give a number from 1 to 65535.")
-    opened, left_out = open_project(images, project)
-    for sentence in left_out:
+    opened, notes = open_project(images, project)
+    for sentence in notes:
         print(f"note: {sentence}")
     try:
         listening = _listening(host, port)
@@ -59,7 +60,7 @@ def paint(
         if not no_browser:
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
-    run(opened, listening, host, ready)
+    run_server(opened, listening, host, ready)
     print(f"your work is saved in {opened.folder}")
 
 

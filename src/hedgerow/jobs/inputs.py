@@ -18,6 +18,11 @@ from hedgerow.overwrite_guard import check_overwriting
 from hedgerow.predict.evaluate import labelled_for
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Say
+from hedgerow.scale.pairs import LARGE
+from hedgerow.scale.training import MUCH
+
+LARGE_IMAGE_PIXELS = LARGE  # images with more pixels are read and predicted in parts
+MAX_PIXELS_IN_MEMORY = MUCH  # of all images together that are trained on in memory
 
 
 def checked_output(

@@ -1,1 +1,1 @@
-"""A page to paint on: a server for one person on one machine, and what it keeps of what was painted."""
+"""The page to paint on: a local server for one user, the project it saves, and the worker that segments."""

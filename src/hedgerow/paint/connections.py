@@ -1,8 +1,7 @@
-"""Connections to the server of the page: how many, how long one may wait before it asks for something, and what is
-logged when there is no room for another.
+"""Limits on connections to the server: how many are open, how long one may idle, and what is logged when no more fit.
 
-Whoever runs programs on this machine can connect without the token. Such connections must neither keep the page from
-being served nor fill the disk with what is logged about them.
+Any program on this machine can connect without the token. Such connections must neither keep the page from being served
+nor fill the disk with log entries.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ if sys.platform != "win32":
 log = logging.getLogger("hedgerow")
 HEADER_SECONDS = 10.0
 MAX_CONNECTIONS = 128
-MAX_WAITING_TO_CONNECT = 32  # also: connections accepted before any of them is looked at
+MAX_WAITING_TO_CONNECT = 32  # the backlog of the listening socket
 SECONDS_BETWEEN_LOGS = 5.0
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 def max_connections() -> int:
-    """A quarter of the files that this process may have open, so that images can be read and projects written."""
+    """At most a quarter of the open files that this process may have, so that images can be read and projects saved."""
     if sys.platform == "win32":
         return MAX_CONNECTIONS
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -39,22 +38,23 @@ def max_connections() -> int:
 
 
 @dataclass
-class Limits:
-    """What connections to one server share.
+class ConnectionLimits:
+    """The limits that connections to one server share.
 
-    header_seconds: from the beginning of a connection, or the end of an answer, to the end of the next request's header
-    connections: at most this many; beyond, the one that has waited longest with no request is closed for a new one
+    header_seconds: from the start of a connection, or the end of a response, to the end of the next request's header
+    connections:    at most this many; beyond, the connection that has been idle longest is closed for a new one
+    waiting:        the idle connections, those idle longest first
     """
 
     header_seconds: float = HEADER_SECONDS
     connections: int = field(default_factory=max_connections)
-    waiting: dict[Connection, asyncio.TimerHandle] = field(default_factory=dict)  # the longest waiting first
+    waiting: dict[Connection, asyncio.TimerHandle] = field(default_factory=dict)
 
 
 class Connection(H11Protocol):
-    """A connection of HTTP that is closed if no request arrives in time, or too many are open."""
+    """An HTTP connection that is closed if no request arrives in time or too many connections are open."""
 
-    def __init__(self, limits: Limits, **options: Any) -> None:
+    def __init__(self, limits: ConnectionLimits, **options: Any) -> None:
         super().__init__(**options)
         self._limits = limits
 
@@ -87,7 +87,7 @@ class Connection(H11Protocol):
             self._limits.waiting[self] = self.loop.call_later(self._limits.header_seconds, self._abort)
 
     def _abort(self) -> None:
-        self._stop_waiting()  # at once: several may come before this connection is told that it is lost
+        self._stop_waiting()  # at once: others may connect before connection_lost is called
         self.transport.abort()
 
     def _stop_waiting(self) -> None:
@@ -97,8 +97,10 @@ class Connection(H11Protocol):
 
 
 class QuietLoop:
-    """Handles what an event loop reports: that no more connections can be accepted is logged once in some seconds, in
-    one line; asyncio tries again by itself, and would log each attempt with a traceback."""
+    """An exception handler of an event loop that logs exhausted resources in one line every few seconds.
+
+    asyncio retries accepting connections by itself, and would log each attempt with a traceback.
+    """
 
     def __init__(self, seconds: float = SECONDS_BETWEEN_LOGS, clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds, self._clock = seconds, clock
@@ -114,7 +116,7 @@ class QuietLoop:
 
 
 class PageServer(uvicorn.Server):
-    """uvicorn's server, which is quiet about connections that it cannot accept."""
+    """A uvicorn server that does not flood the log when it cannot accept connections."""
 
     async def startup(self, sockets: Any = None) -> None:
         asyncio.get_running_loop().set_exception_handler(QuietLoop())
@@ -122,5 +124,5 @@ class PageServer(uvicorn.Server):
 
 
 def is_worth_logging(record: logging.LogRecord) -> bool:
-    """Whether something that uvicorn logs is about us: a client that sends nonsense could fill the log."""
+    """False for what uvicorn logs about invalid requests: a client that sends nonsense could fill the log."""
     return not str(record.msg).startswith(("Invalid HTTP", "Invalid UTF-8", "Unsupported upgrade", "No supported"))

@@ -1,8 +1,10 @@
-"""One worker that owns the kernels: the part on the screen first, then the whole image, then, when the hand rests, all
-trees. A newer stroke replaces work that has not begun; the old overlay stays until the new one is there.
+"""The worker: the one thread that owns the kernels.
 
-Longer work (training, improving, exports) is done by the same worker; at each of its reports, strokes that wait are
-segmented in between.
+It segments the part on the screen first, then the whole image, and the whole image by the full model once the user
+pauses. A newer stroke replaces work that has not begun; the old overlay stays until the new one is ready.
+
+Longer jobs (training, improving, exporting) run in the same thread; each time a job reports progress, waiting strokes
+are segmented in between.
 """
 
 from __future__ import annotations
@@ -18,55 +20,70 @@ from typing import Any
 from hedgerow.errors import HedgerowError
 from hedgerow.images.regions import Region
 from hedgerow.kernels import reused
+from hedgerow.paint.overlays import Overlay
 from hedgerow.paint.project import Project
-from hedgerow.paint.results import Result
-from hedgerow.paint.segmenting import Segmenter, View
+from hedgerow.paint.segmenter import Segmenter, View
 
 log = logging.getLogger("hedgerow")
-REST = 1.5  # seconds without a stroke after which the hand rests
-KEPT = 2  # results of an image that tiles can be asked of
-RESULTS = 64 * 2**20  # bytes of all results; those of images that were left longest ago go first
-Tell = Callable[[dict[str, Any]], None]
+PAUSE_SECONDS = 1.5  # without a stroke, until the full model is trained
+PROGRESS_SECONDS = 0.1  # between two reports of a job
+OVERLAYS_PER_IMAGE = 2  # that tiles can be requested of
+MAX_OVERLAY_BYTES = 64 * 2**20  # of all overlays; those of the images left longest ago are dropped first
+Broadcast = Callable[[dict[str, Any]], None]
+JobReport = Callable[[str, int, int], None]  # text, done, total
 
 
 class Cancelled(Exception):
-    """Raised in a job that was called off."""
+    """Raised inside a job that was cancelled."""
 
 
 @dataclass
-class Request:
-    """Longer work that was asked for. run: is given a report function; returns what to tell, or None"""
+class QueuedJob:
+    """A longer job. run: called with a report function; returns the message to broadcast, or None"""
 
-    job: str
-    run: Callable[[Callable[[str, int, int], None]], dict[str, Any] | None]
+    name: str
+    run: Callable[[JobReport], dict[str, Any] | None]
     is_cancelled: bool = False
 
 
 class Engine:
-    """The worker. `tell` is called by its thread."""
+    """The worker of a project. `broadcast` is called by its thread.
 
-    def __init__(self, project: Project, segmenter: Segmenter, tell: Tell, clock: Callable[[], float] = time.monotonic):
-        self.project, self.segmenter, self._tell, self._clock = project, segmenter, tell, clock
+    latest: by kind, the messages that a new window gets on connecting
+    """
+
+    def __init__(
+        self,
+        project: Project,
+        segmenter: Segmenter,
+        broadcast: Broadcast,
+        clock: Callable[[], float] = time.monotonic,
+        pause_seconds: float = PAUSE_SECONDS,
+        max_overlay_bytes: int = MAX_OVERLAY_BYTES,
+    ) -> None:
+        self.project, self.segmenter = project, segmenter
+        self._broadcast, self._clock = broadcast, clock
+        self._pause_seconds, self._max_overlay_bytes = pause_seconds, max_overlay_bytes
         self.is_live = True
         self._condition = threading.Condition()
         self._view: View | None = None
-        self._visible: View | None = None  # what waits to be done
-        self._whole: int | None = None
-        self._full: tuple[float, int] | None = None  # when, and of which image
-        self._requests: deque[Request] = deque()
-        self._running: Request | None = None
-        self._ended = False
-        self._results: OrderedDict[int, deque[Result]] = OrderedDict()
-        self.latest: dict[str, dict[str, Any]] = {}  # what a new window is told again
+        self._waiting_view: View | None = None
+        self._waiting_whole: int | None = None  # an image
+        self._waiting_full: tuple[float, int] | None = None  # when it is due, and the image
+        self._jobs: deque[QueuedJob] = deque()
+        self._running: QueuedJob | None = None
+        self._is_stopped = False
+        self._overlays: OrderedDict[int, deque[Overlay]] = OrderedDict()
+        self.latest: dict[str, dict[str, Any]] = {}
         self._thread = threading.Thread(target=self._work, name="hedgerow-paint", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        """Returns when the worker has ended; work under way is called off at its next report."""
+        """Stop the worker and wait for it; a running job is cancelled at its next report."""
         with self._condition:
-            self._ended = True
+            self._is_stopped = True
             self._condition.notify_all()
         if self._thread.is_alive():
             self._thread.join()
@@ -77,205 +94,216 @@ class Engine:
         return self._view
 
     def look(self, view: View) -> None:
-        """The page shows this now."""
+        """Note what the page shows now, and segment it."""
         with self._condition:
-            is_other = self._view is None or self._view.image != view.image
+            is_other_image = self._view is None or self._view.image != view.image
             self._view = view
             if self.is_live:
-                self._visible = view
-                if is_other:
-                    self._whole = view.image
-                    self._full = self._clock() + REST, view.image
+                self._waiting_view = view
+                if is_other_image:
+                    self._request_whole(view.image)
             self._condition.notify_all()
 
     def painted(self, image: int) -> None:
-        """An image has new paint, or less."""
+        """Segment anew after the paint of an image has changed."""
         with self._condition:
             if not self.is_live:
                 return
             if self._view is not None:
                 image = self._view.image
-                self._visible = self._view
-            self._whole = image
-            self._full = self._clock() + REST, image
+                self._waiting_view = self._view
+            self._request_whole(image)
             self._condition.notify_all()
 
+    def _request_whole(self, image: int) -> None:
+        self._waiting_whole = image
+        self._waiting_full = self._clock() + self._pause_seconds, image
+
     def set_live(self, is_live: bool) -> None:
+        """Whether to segment after every stroke."""
         with self._condition:
             self.is_live = is_live
             if not is_live:
-                self._visible, self._whole, self._full = None, None, None
+                self._waiting_view, self._waiting_whole, self._waiting_full = None, None, None
         if is_live and self._view is not None:
             self.painted(self._view.image)
 
-    def ask(self, request: Request) -> bool:
-        """Do longer work; False: such work is under way or waits."""
+    def submit(self, job: QueuedJob) -> bool:
+        """Queue a job; False: a job of this name is running or queued already."""
         with self._condition:
-            waiting = [*self._requests, *([self._running] if self._running else [])]
-            if any(one.job == request.job for one in waiting):
+            if any(other.name == job.name for other in self._unfinished_jobs()):
                 return False
-            self._requests.append(request)
+            self._jobs.append(job)
             self._condition.notify_all()
             return True
 
-    def cancel(self, job: str | None) -> None:
-        """Call off work of this kind, or all of it."""
+    def cancel(self, name: str | None) -> None:
+        """Cancel the job of this name, or all jobs."""
         with self._condition:
-            for one in [*self._requests, *([self._running] if self._running else [])]:
-                if job is None or one.job == job:
-                    one.is_cancelled = True
+            for job in self._unfinished_jobs():
+                if name is None or job.name == name:
+                    job.is_cancelled = True
             self._condition.notify_all()
 
-    def result(self, image: int, id: int) -> Result | None:
-        """A result that is kept; None: a newer one has replaced it, or there never was one."""
-        with self._condition:
-            return next((one for one in self._results.get(image, ()) if one.id == id), None)
+    def _unfinished_jobs(self) -> list[QueuedJob]:
+        return [*self._jobs, *([self._running] if self._running else [])]
 
-    def newest(self, image: int) -> Result | None:
+    def overlay(self, image: int, id: int) -> Overlay | None:
+        """The overlay of this id; None: a newer one has replaced it, or there never was one."""
         with self._condition:
-            results = self._results.get(image)
-            return results[-1] if results else None
+            return next((overlay for overlay in self._overlays.get(image, ()) if overlay.id == id), None)
 
-    def show(self, result: Result, region: Region | None, seconds: float) -> None:
-        """Keep a result and tell the page. One that is known already may have become more: all of the image."""
+    def newest(self, image: int) -> Overlay | None:
+        """The latest overlay of an image."""
         with self._condition:
-            kept = self._results.setdefault(result.image, deque(maxlen=KEPT))
-            if kept and kept[-1].id == result.id:
-                kept.pop()
-            kept.append(result)
-            self._results.move_to_end(result.image)
-            self._make_room()
-        height, width = result.size
-        around = region or Region(0, height, 0, width)
-        self.tell(
+            overlays = self._overlays.get(image)
+            return overlays[-1] if overlays else None
+
+    def show(self, overlay: Overlay, region: Region | None, seconds: float) -> None:
+        """Store an overlay and announce it. An overlay with a known id replaces the former one: it has grown."""
+        with self._condition:
+            overlays = self._overlays.setdefault(overlay.image, deque(maxlen=OVERLAYS_PER_IMAGE))
+            if overlays and overlays[-1].id == overlay.id:
+                overlays.pop()
+            overlays.append(overlay)
+            self._overlays.move_to_end(overlay.image)
+            self._drop_old_overlays()
+        height, width = overlay.size
+        new = region or Region(0, height, 0, width)
+        self.broadcast(
             {
                 "say": "overlay",
-                "image": result.image,
-                "result": result.id,
-                "scope": result.scope,
-                "level": result.layers[0].level,
-                "region": [around.top, around.bottom, around.left, around.right],
+                "image": overlay.image,
+                "result": overlay.id,
+                "scope": overlay.scope,
+                "level": overlay.layers[0].level,
+                "region": [new.top, new.bottom, new.left, new.right],
                 "seconds": round(seconds, 3),
-                "model": result.model,
+                "model": overlay.model,
             }
         )
 
-    def _make_room(self) -> None:
-        sizes = {image: sum(one.nbytes for one in kept) for image, kept in self._results.items()}
-        while sum(sizes.values()) > RESULTS and len(sizes) > 1:
-            oldest = next(iter(self._results))
-            del self._results[oldest], sizes[oldest]
+    def _drop_old_overlays(self) -> None:
+        sizes = {image: sum(overlay.nbytes for overlay in overlays) for image, overlays in self._overlays.items()}
+        while sum(sizes.values()) > self._max_overlay_bytes and len(sizes) > 1:
+            oldest = next(iter(self._overlays))
+            del self._overlays[oldest], sizes[oldest]
             self.latest.pop(f"overlay {oldest}", None)
 
-    def tell(self, message: dict[str, Any]) -> None:
-        said = message["say"]
-        if said in ("overlay", "numbers"):
-            self.latest[f"{said} {message['image']}"] = message
-        elif said == "progress":
+    def broadcast(self, message: dict[str, Any]) -> None:
+        """Send a message to all windows, and note it for windows that connect later."""
+        kind = message["say"]
+        if kind in ("overlay", "numbers"):
+            self.latest[f"{kind} {message['image']}"] = message
+        elif kind == "progress":
             self.latest[f"progress {message['job']}"] = message
-        elif said in ("done", "failed"):
+        elif kind in ("done", "failed"):
             self.latest.pop(f"progress {message['job']}", None)
-        self._tell(message)
+        self._broadcast(message)
 
     def progress(self, job: str, text: str, done: int, total: int, began: float) -> None:
-        """Tell how far work is, and about how many seconds are left."""
+        """Broadcast the progress of a job, with an estimate of the seconds left."""
         part = done / total if total else 1.0
         spent = self._clock() - began
         left = None if not 0 < part < 1 else round(spent / part - spent, 1)
-        self.tell({"say": "progress", "job": job, "part": round(part, 3), "text": text, "left": left})
+        self.broadcast({"say": "progress", "job": job, "part": round(part, 3), "text": text, "left": left})
         if done >= total:
             self.latest.pop(f"progress {job}", None)
 
-    def has_news(self) -> bool:
-        """Whether something waits that comes before the whole image."""
-        return self._visible is not None or self._ended
+    def has_urgent_work(self) -> bool:
+        """Whether work is waiting that comes before the whole image."""
+        return self._waiting_view is not None or self._is_stopped
 
     def _work(self) -> None:
-        self._guarded("compile", lambda: self.segmenter.compile(self))
-        while not self._ended:
+        self._report_errors("compile", lambda: self.segmenter.compile(self))
+        while not self._is_stopped:
             with self._condition:
-                if not self._is_due():
-                    reused.let_go()  # nobody computes for a while
-                while not self._ended and not self._is_due():
-                    self._condition.wait(self._seconds_to_rest())
-                if self._ended:
+                if not self._has_work():
+                    reused.let_go()  # free buffers while idle
+                while not self._is_stopped and not self._has_work():
+                    self._condition.wait(self._seconds_until_full())
+                if self._is_stopped:
                     return
             self._do_next()
 
-    def _is_due(self) -> bool:
-        rested = self._full is not None and self._clock() >= self._full[0]
-        return self._visible is not None or self._whole is not None or bool(self._requests) or rested
+    def _has_work(self) -> bool:
+        is_waiting = self._waiting_view is not None or self._waiting_whole is not None or bool(self._jobs)
+        return is_waiting or self._is_full_due()
 
-    def _seconds_to_rest(self) -> float | None:
-        return None if self._full is None else max(self._full[0] - self._clock(), 0.0)
+    def _is_full_due(self) -> bool:
+        return self._waiting_full is not None and self._clock() >= self._waiting_full[0]
+
+    def _seconds_until_full(self) -> float | None:
+        return None if self._waiting_full is None else max(self._waiting_full[0] - self._clock(), 0.0)
 
     def _do_next(self, *, only_live: bool = False) -> None:
-        """The most urgent work that waits."""
+        """Do the most urgent work that is waiting."""
+        name, work = "segment", None
         with self._condition:
-            if self._visible is not None:
-                view, self._visible = self._visible, None
-                work: Callable[[], None] = lambda: self.segmenter.visible(self, view)  # noqa: E731
-                job = "segment"
-            elif self._whole is not None and (only_live or not self._hurries()):
-                image, self._whole = self._whole, None
-                work, job = lambda: self.segmenter.whole(self, image), "segment"
+            if self._waiting_view is not None:
+                view, self._waiting_view = self._waiting_view, None
+                work = lambda: self.segmenter.visible(self, view)  # noqa: E731
+            elif self._waiting_whole is not None and (only_live or not self._is_short_job_next()):
+                image, self._waiting_whole = self._waiting_whole, None
+                work = lambda: self.segmenter.whole(self, image)  # noqa: E731
             elif only_live:
                 return
-            elif self._requests:
-                request = self._running = self._requests.popleft()
-                work, job = lambda: self._run(request), request.job
-            elif self._full is not None and self._clock() >= self._full[0]:
-                image, self._full = self._full[1], None
-                work, job = lambda: self._rest(image), "segment"
-            else:
-                return
-        self._guarded(job, work)
+            elif self._jobs:
+                job = self._running = self._jobs.popleft()
+                name, work = job.name, lambda: self._run(job)
+            elif self._is_full_due() and self._waiting_full is not None:
+                image, self._waiting_full = self._waiting_full[1], None
+                work = lambda: self._segment_fully(image)  # noqa: E731
+        if work is not None:
+            self._report_errors(name, work)
 
-    def _rest(self, image: int) -> None:
-        """What is done when the hand rests; what was interrupted is done at the next rest."""
+    def _segment_fully(self, image: int) -> None:
+        """Segment by the full model; if that is interrupted, try again at the next pause."""
         if not self.segmenter.full(self, image):
             with self._condition:
-                if self._full is None and self.is_live:
-                    self._full = self._clock() + REST, image
+                if self._waiting_full is None and self.is_live:
+                    self._waiting_full = self._clock() + self._pause_seconds, image
 
-    def _hurries(self) -> bool:
-        """Whether a request waits that takes no time."""
-        return bool(self._requests) and self._requests[0].job == "next"
+    def _is_short_job_next(self) -> bool:
+        return bool(self._jobs) and self._jobs[0].name == "next"
 
-    def _run(self, request: Request) -> None:
+    def _run(self, job: QueuedJob) -> None:
         began = self._clock()
-        told = [0.0]
+        last_report = 0.0
 
         def report(text: str, done: int, total: int) -> None:
-            if request.is_cancelled or self._ended:
+            nonlocal last_report
+            if job.is_cancelled or self._is_stopped:
                 raise Cancelled
             now = self._clock()
-            if now - told[0] >= 0.1 or done >= total:
-                told[0] = now
-                self.progress(request.job, text, done, total, began)
-            while not self._ended and (self._visible is not None or self._whole is not None):
+            if now - last_report >= PROGRESS_SECONDS or done >= total:
+                last_report = now
+                self.progress(job.name, text, done, total, began)
+            while not self._is_stopped and (self._waiting_view is not None or self._waiting_whole is not None):
                 self._do_next(only_live=True)
 
         try:
-            answer = None if request.is_cancelled else request.run(report)
-            if request.is_cancelled:
+            message = None if job.is_cancelled else job.run(report)
+            if job.is_cancelled:
                 raise Cancelled
         except Cancelled:
-            answer = {"say": "failed", "job": request.job, "why": "it was cancelled."}
+            message = {"say": "failed", "job": job.name, "why": "it was cancelled."}
         finally:
             with self._condition:
-                self._running = None  # before anybody is told: the next one may be asked for at once
-        if answer is not None:
-            self.tell(answer)
+                self._running = None  # before the message: a window may submit the next job as soon as it arrives
+        if message is not None:
+            self.broadcast(message)
 
-    def _guarded(self, job: str, work: Callable[[], None]) -> None:
-        """Whatever goes wrong is told in one sentence, and the worker goes on."""
+    def _report_errors(self, job: str, work: Callable[[], None]) -> None:
+        """Do some work; any error is broadcast in one sentence, and the worker continues."""
         try:
             work()
+            return
         except HedgerowError as problem:
-            self.tell({"say": "failed", "job": job, "why": str(problem)})
+            why = str(problem)
         except MemoryError:
-            self.tell({"say": "failed", "job": job, "why": "there is not enough memory for this."})
+            why = "there is not enough memory for this."
         except Exception as problem:
             log.warning("paint: unexpected %s", type(problem).__name__, exc_info=True)
-            self.tell({"say": "failed", "job": job, "why": f"unexpected {type(problem).__name__}: {problem}"[:300]})
+            why = f"unexpected {type(problem).__name__}: {problem}"[:300]
+        self.broadcast({"say": "failed", "job": job, "why": why})

@@ -1,4 +1,4 @@
-"""From a project to files: the model that `hedgerow train` makes, and what a model makes of the images."""
+"""Writing files from a project: the model that `hedgerow train` would make, and predictions for the images."""
 
 from __future__ import annotations
 
@@ -14,24 +14,21 @@ from hedgerow import jobs
 from hedgerow.files import atomic_path, make_folder
 from hedgerow.images.pairing import find_files, stem_of
 from hedgerow.io import model_file
-from hedgerow.jobs.training import Trained
 from hedgerow.overwrite_guard import writing_as
-from hedgerow.paint.label_files import LEGEND, PAGE, is_large, label_file, write_label_maps
+from hedgerow.paint.label_maps import LEGEND, PAGE, is_large, label_file, write_label_maps
 from hedgerow.paint.messages import Refused
 from hedgerow.paint.project import EXPORTS, LABELS, Project
-from hedgerow.predict.batch import Predicted
 from hedgerow.progress import Report
-from hedgerow.scale.predicting import predict_large
 from hedgerow.temporary import temporary_folder
 
 MODEL, IMPROVED = "model.hedge", "improved.hedge"
-PREDICTED = ("segmentation", "probabilities", "overlays", "table")  # what is made by predicting
-OF_LARGE = {"segmentation": "labels", "probabilities": "proba"}  # of it, what can be made of large images too
-TABLES = ("objects.csv", "objects_totals.csv")
+PREDICTIONS = ("segmentation", "probabilities", "overlays", "table")  # exports that need predictions
+LARGE_PREDICTIONS = ("segmentation", "probabilities")  # those that large images have too
+TABLE_FILES = ("objects.csv", "objects_totals.csv")
 
 
-def train(project: Project, output: Path, report: Report) -> Trained:
-    """What `hedgerow train` makes of the label maps: the same file, to the last byte."""
+def train(project: Project, output: Path, report: Report) -> Any:
+    """Train on the label maps, to the same file as `hedgerow train`, byte for byte; returns what `jobs.train` does."""
     images = write_label_maps(project, [output])
     if len({value for labels in project.labels for value in labels.pixels}) < 2:
         raise Refused("only one class is painted; paint with two classes first.")
@@ -41,20 +38,20 @@ def train(project: Project, output: Path, report: Report) -> Trained:
 
 
 def commands(project: Project, model: Path) -> list[str]:
-    """What to type to do the same on the command line."""
+    """The commands that train and predict the same on the command line."""
     painted = [str(project.images[i].path) for i in project.painted_images()]
-    usual = [str(image.path) for image in project.images if not is_large(image)]
+    in_memory = [str(image.path) for image in project.images if not is_large(image)]
     predict, folder = ("hedgerow", "predict", str(model)), project.folder / "predicted"
-    found = [shlex.join(["hedgerow", "train", *_shortest(painted), str(project.folder / LABELS), "-o", str(model)])]
-    if usual:
-        found.append(shlex.join([*predict, *_shortest(usual), "-o", str(folder)]))
+    lines = [shlex.join(["hedgerow", "train", *_shortest(painted), str(project.folder / LABELS), "-o", str(model)])]
+    if in_memory:
+        lines.append(shlex.join([*predict, *_shortest(in_memory), "-o", str(folder)]))
     for image in filter(is_large, project.images):
-        found.append(shlex.join([*predict, str(image.path), "-o", f"{folder}-{stem_of(image.path)}.ome.tif"]))
-    return found
+        lines.append(shlex.join([*predict, str(image.path), "-o", f"{folder}-{stem_of(image.path)}.ome.tif"]))
+    return lines
 
 
 def _shortest(files: Sequence[str]) -> list[str]:
-    """Files, or the folder that holds them and no other image."""
+    """The files, or the folder that holds them if it holds no other image."""
     folders = {os.path.dirname(file) for file in files}
     if len(folders) == 1 and len(files) > 1:
         folder = folders.pop() or "."
@@ -64,7 +61,7 @@ def _shortest(files: Sequence[str]) -> list[str]:
 
 
 class Exports:
-    """The files that exports of this session made, by the number of the export and their names."""
+    """The files that this session has exported, by the number of the export and their names."""
 
     def __init__(self, project: Project) -> None:
         self.project = project
@@ -72,62 +69,62 @@ class Exports:
         self._last = 0
 
     def file(self, number: int, name: str) -> Path | None:
-        found = self._files.get((number, name))
-        return found if found is not None and found.is_file() else None
+        path = self._files.get((number, name))
+        return path if path is not None and path.is_file() else None
 
-    def described(self, number: int, files: Iterable[Path]) -> list[dict[str, Any]]:
-        """Files that can be fetched from now on, as a window is told of them."""
-        told = []
+    def offer(self, number: int, files: Iterable[Path]) -> list[dict[str, Any]]:
+        """Make files available for download; returns their descriptions for the page."""
+        offers = []
         for path in files:
             self._files[number, path.name] = path
             address = f"/api/exports/{number}/{path.name}"
-            told.append({"name": path.name, "address": address, "bytes": path.stat().st_size})
-        return told
+            offers.append({"name": path.name, "address": address, "bytes": path.stat().st_size})
+        return offers
 
     def new_folder(self) -> tuple[int, Path]:
-        """A folder for another export, with a number that none of this project has."""
+        """A folder for another export, with a number that this project has not used yet."""
         base = self.project.folder / EXPORTS
         make_folder(base)
-        numbers = [int(one.name) for one in base.iterdir() if one.name.isdecimal()]
+        numbers = [int(path.name) for path in base.iterdir() if path.name.isdecimal()]
         self._last = max([self._last, *numbers], default=0) + 1
         folder = base / str(self._last)
         folder.mkdir()
         return self._last, folder
 
     def write(self, what: Sequence[str], folder: Path, model: Path | None, report: Report) -> list[Path]:
-        """Write what is asked for into a folder. model: needed for all but label maps"""
-        made = []
+        """Write the requested exports into a folder. model: needed for all but label maps"""
+        written = []
         if "labels" in what:
             maps = [label_file(self.project, image) for image in write_label_maps(self.project)]
-            made.append(zipped(folder / "labels.zip", [*maps, self.project.folder / LABELS / LEGEND]))
+            written.append(zipped(folder / "labels.zip", [*maps, self.project.folder / LABELS / LEGEND]))
         if model is None:
-            return made
-        if any(one in PREDICTED for one in what):
-            usual = [image.path for image in self.project.images if not is_large(image)]
-            made += self._predicted(what, folder, model, usual, report) if usual else []
-            made += self._predicted_large(what, folder, model, report)
+            return written
+        if set(what).intersection(PREDICTIONS):
+            in_memory = [image.path for image in self.project.images if not is_large(image)]
+            written += self._predict(what, folder, model, in_memory, report) if in_memory else []
+            written += self._predict_large(what, folder, model, report)
         if "model" in what:
-            made.append(_copied(model, folder / MODEL))
+            written.append(_copy(model, folder / MODEL))
         if "report" in what:
             images = [image.path for image in write_label_maps(self.project)]
             title = f"{self.project.folder.name}: on the strokes that it was trained on"
             labels, file = self.project.folder / LABELS, folder / "report.html"
             jobs.report(jobs.ReportRequest([model], images, labels, file, title=title), progress=report)
-            made.append(file)
-        return made
+            written.append(file)
+        return written
 
-    def left_out(self, what: Sequence[str]) -> str:
-        """A sentence about what is not written of large images; empty: nothing is left out."""
+    def skipped(self, what: Sequence[str]) -> str:
+        """A sentence about what is not exported for large images; empty: nothing is skipped."""
         n_large = sum(map(is_large, self.project.images))
-        kinds = [one for one in PREDICTED if one in what and one not in OF_LARGE]
+        kinds = [kind for kind in PREDICTIONS if kind in what and kind not in LARGE_PREDICTIONS]
         if not (n_large and kinds):
             return ""
         return f"{n_large} image(s) are too large for {' and '.join(kinds)}; see the commands"
 
-    def _predicted(
+    def _predict(
         self, what: Sequence[str], folder: Path, model: Path, images: list[Path], report: Report
     ) -> list[Path]:
-        background = next((one.id for one in self.project.classes if one.name.lower() == "background"), None)
+        background = next((c.id for c in self.project.classes if c.name.lower() == "background"), None)
         known = set(model_file.load(model).classes)
         with temporary_folder(folder) as inside:
             request = jobs.PredictRequest(
@@ -139,43 +136,40 @@ class Exports:
                 measure="table" in what,
                 background=background if background in known else None,
             )
-            found = jobs.predict(request, progress=report)
-            assert isinstance(found, Predicted)
-            if len(found.failures) == found.n_images:
-                raise Refused(f"none of the images can be segmented, the first since {found.failures[0]}")
-            return self._packed(what, inside, folder, {stem_of(path) for path in images})
+            predicted = jobs.predict(request, progress=report)
+            if len(predicted.failures) == predicted.n_images:
+                raise Refused(f"none of the images can be segmented; the first error is: {predicted.failures[0]}")
+            return self._pack(what, inside, folder, {stem_of(path) for path in images})
 
-    def _packed(self, what: Sequence[str], inside: Path, folder: Path, stems: set[str]) -> list[Path]:
-        """What was predicted of images of these stems, as it can be fetched."""
+    def _pack(self, what: Sequence[str], inside: Path, folder: Path, stems: set[str]) -> list[Path]:
+        """Pack the predictions for the images with these stems into files to download."""
         kinds = {
             "segmentation": [inside / f"{stem}.png" for stem in stems],
             "probabilities": [inside / f"{stem}_proba.tif" for stem in stems],
             "overlays": [inside / f"{stem}_overlay.png" for stem in stems],
         }
-        made = [
+        written = [
             zipped(folder / f"{kind}.zip", sorted(filter(Path.is_file, files)))
             for kind, files in kinds.items()
             if kind in what
         ]
         if "table" in what:
-            for name in TABLES:
-                made.append(_copied(inside / name, folder / name))
-        return made
+            written += [_copy(inside / name, folder / name) for name in TABLE_FILES]
+        return written
 
-    def _predicted_large(self, what: Sequence[str], folder: Path, model: Path, report: Report) -> list[Path]:
-        """Labels and probabilities of images that are never held as a whole, each in a file of its own."""
-        kinds = [OF_LARGE[one] for one in PREDICTED if one in what and one in OF_LARGE]
-        made: list[Path] = []
-        if not kinds:
-            return made
-        for image in filter(is_large, self.project.images):
-            output = folder / f"{stem_of(image.path)}.ome.tif"
-            found = predict_large(model, image.path, output, what=kinds, dtype="uint8", progress=report)
-            made += [Path(path) for path in found.results.values()]
-        return made
+    def _predict_large(self, what: Sequence[str], folder: Path, model: Path, report: Report) -> list[Path]:
+        """Labels and probabilities of images too large for memory, each in a file of its own."""
+        labels, proba = (kind in what for kind in LARGE_PREDICTIONS)
+        written: list[Path] = []
+        if labels or proba:
+            for image in filter(is_large, self.project.images):
+                output = folder / f"{stem_of(image.path)}.ome.tif"
+                request = jobs.PredictRequest(model, image.path, output, labels=labels, proba=proba, dtype="uint8")
+                written += map(Path, jobs.predict(request, progress=report).results.values())
+        return written
 
 
-def _copied(source: Path, path: Path) -> Path:
+def _copy(source: Path, path: Path) -> Path:
     with atomic_path(path, noted=False) as temporary:
         shutil.copyfile(source, temporary)
     return path

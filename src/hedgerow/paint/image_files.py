@@ -1,8 +1,7 @@
-"""The images of a project: what their files say, without reading their pixels."""
+"""The images of a project, described by their files' headers alone."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,7 @@ class ImageFile:
 
     @property
     def n_bytes(self) -> int:
-        """Of its pixels."""
+        """The bytes of its pixels."""
         return self.n_channels * self.size[0] * self.size[1] * self.dtype.itemsize
 
     def described(self) -> dict[str, Any]:
@@ -40,30 +39,26 @@ class ImageFile:
 
 
 def image_files(spec: FilesSpec) -> tuple[list[ImageFile], list[str]]:
-    """The images to paint on, and a sentence for each file that cannot be: all need the channels of the first."""
-    found: list[ImageFile] = []
-    left_out: list[str] = []
-    paths = list(by_stem(find_files(spec)).values())  # two of one name could not be told apart as label maps
+    """The images to paint on, and a sentence for each file that is skipped: all need the channels of the first one."""
+    images: list[ImageFile] = []
+    skipped: list[str] = []
+    paths = list(by_stem(find_files(spec)).values())  # two images of one stem would share a label map
     if len(paths) > MAX_IMAGES:
         raise InputError(f"there are {len(paths):,} images; give at most {MAX_IMAGES:,}.")
     for path in paths:
         try:
             page = described_image(path)
         except HedgerowError as problem:
-            left_out.append(str(problem))
+            skipped.append(str(problem))
             continue
         image = ImageFile(path, (page.height, page.width), page.n_channels, page.dtype)
-        if found and image.n_channels != found[0].n_channels:
-            left_out.append(
-                f"{path} has {image.n_channels} channel(s) and {found[0].path} has {found[0].n_channels}; it is left "
-                "out, since one model reads images of one kind."
+        if images and image.n_channels != images[0].n_channels:
+            skipped.append(
+                f"{path} has {image.n_channels} channel(s) and {images[0].path} has {images[0].n_channels}; it is "
+                "skipped, since a model reads images of one kind."
             )
             continue
-        found.append(image)
-    if not found:
-        raise InputError(f"none of the images can be read: {_first(left_out)}")
-    return found, left_out
-
-
-def _first(left_out: Sequence[str]) -> str:
-    return left_out[0] if left_out else "there are none"
+        images.append(image)
+    if not images:
+        raise InputError(f"none of the images can be read: {skipped[0] if skipped else 'there are none'}")
+    return images, skipped

@@ -1,8 +1,8 @@
-"""The journal of a project: every stroke, undo and redo, one line each, on the disk before anybody is told.
+"""The journal of a project: every stroke, undo and redo, one line each, on the disk before it is confirmed.
 
-A line is a checksum of 8 digits, a space, and an entry in JSON. A program that is killed may leave half a line at the
-end, and a disk may damage what it stores: bytes after the last whole line are set aside in a file of their own before
-they are cut off. An entry that lacks only the newline behind it is whole.
+A line is a checksum of 8 digits, a space, and an entry in JSON. A killed program may leave half a line at the end, and
+a disk may corrupt data: bytes after the last intact line are saved to a separate file before they are cut off. An
+entry that lacks only its newline is intact.
 """
 
 from __future__ import annotations
@@ -20,80 +20,81 @@ from typing import Any
 from hedgerow.errors import InputError
 from hedgerow.files import atomic_path, one_line
 from hedgerow.paint.messages import Refused
-from hedgerow.paint.own_files import first_bytes, foreign
+from hedgerow.paint.project_file import first_bytes, foreign
 
 Entry = dict[str, Any]
 FIRST: Entry = {"hedgerow": "what was painted", "version": 1}
 
 
 def check_journal(path: Path) -> None:
-    """Raise InputError if there is something of this name that is not a journal of this version; changes nothing."""
+    """Raise InputError if this path exists and is not a journal of this version; changes nothing."""
     expected = _line(FIRST)
     given = first_bytes(path, len(expected)) or b""
-    if given != expected[: len(given)]:  # a journal may have been killed while its first line was written
+    if given != expected[: len(given)]:  # the program may have been killed while it wrote the first line
         raise foreign(path, "its first line is not that of a journal of this version")
 
 
 class Journal:
-    """An open journal. Each entry that is there when it is opened is given to `replay`, which raises Refused if it can
-    make nothing of it; then, and in all other cases of InputError, the file is left as it is.
+    """An open journal. Opening it passes each existing entry to `replay`, which raises Refused for an invalid entry; on
+    any InputError, the file is left unchanged.
 
-    note: a sentence about what was cut off; empty: nothing
+    note: a sentence about an entry that was cut off; empty: none was
     """
 
     def __init__(self, path: Path, replay: Callable[[Entry], None]) -> None:
         self.path, self.note = path, ""
         check_journal(path)
         try:
-            # Unbuffered: what a full disk refused must not be written later.
-            self._file = open(path, "ab+", buffering=0)  # noqa: SIM115 (kept open for as long as the project)
+            # Unbuffered: data that a full disk refused must not be written later.
+            self._file = open(path, "ab+", buffering=0)  # noqa: SIM115 (stays open as long as the project)
         except OSError as problem:
             raise InputError(f"cannot open {path}: {one_line(problem)}; check its permissions.") from problem
         try:
-            self._begin(replay)
+            self._load(replay)
         except BaseException:
             self._file.close()
             raise
 
     def append(self, entry: Entry) -> None:
-        """Returns when the entry is on the disk; if that fails, the journal is as before."""
+        """Write an entry to the disk; if that fails, the journal is as before."""
         self._write(_line(entry))
 
     def close(self) -> None:
         self._file.close()
 
-    def _begin(self, replay: Callable[[Entry], None]) -> None:
+    def _load(self, replay: Callable[[Entry], None]) -> None:
         self._file.seek(0)
         content = self._file.read()
-        self._end = len(content)  # of what is known to be whole
+        self._end = len(content)  # of the intact entries
         first = _line(FIRST)
         if len(content) < len(first):
             self._write(first[len(content) :])
             return
-        tail = _replayed(content, self.path, replay)
+        tail = _replay_all(content, self.path, replay)
         self._end -= len(tail)
-        whole = next((text for text in (tail, tail[:-1]) if _is_whole(text)), None)
-        if whole is not None:  # the newline is lost, or was turned into something else
-            _replay_line(whole, content.count(b"\n") + 1, self.path, replay)
-            self._end += len(whole)
+        intact = next((text for text in (tail, tail[:-1]) if _is_intact(text)), None)
+        if intact is not None:  # only the newline is missing or corrupt
+            _replay_line(intact, content.count(b"\n") + 1, self.path, replay)
+            self._end += len(intact)
             self._write(b"\n")
         elif tail:
-            self._set_aside(tail)
+            self._cut_off(tail)
 
-    def _set_aside(self, tail: bytes) -> None:
+    def _cut_off(self, tail: bytes) -> None:
+        """Save a damaged tail to a separate file, then remove it from the journal."""
         names = (f"{self.path.stem}.damaged-{n}{self.path.suffix}" for n in count(1))
-        aside = next(path for path in map(self.path.with_name, names) if not os.path.lexists(path))
-        with atomic_path(aside, noted=False) as temporary:
+        backup = next(path for path in map(self.path.with_name, names) if not os.path.lexists(path))
+        with atomic_path(backup, noted=False) as temporary:
             temporary.write_bytes(tail)
         with self._saving():
             self._file.truncate(self._end)
             os.fsync(self._file.fileno())
         why = (
-            "is damaged: its checksum is not right"
+            "is damaged: its checksum is wrong"
             if tail.endswith(b"\n")
-            else "was not whole, since the program was ended while it was written"
+            else "is incomplete: the program was stopped while writing it"
         )
-        self.note = f"the last entry of {self.path} {why}; it is left out, and its {len(tail):,} bytes are in {aside}."
+        self.note = f"the last entry of {self.path} {why}; it is skipped, and its {len(tail):,} bytes are in {backup}."
 
     def _write(self, line: bytes) -> None:
         try:
@@ -121,23 +122,23 @@ def _line(entry: Entry) -> bytes:
     return b"%08x %s\n" % (zlib.crc32(text), text)
 
 
-def _replayed(content: bytes, path: Path, replay: Callable[[Entry], None]) -> bytes:
-    """Replay all whole lines but the first; returns what follows them. A damaged line in the middle is refused."""
+def _replay_all(content: bytes, path: Path, replay: Callable[[Entry], None]) -> bytes:
+    """Replay all intact lines after the first; returns what follows them. A damaged line in the middle is refused."""
     *lines, rest = content.split(b"\n")
     for number, line in enumerate(lines, start=1):
-        if not _is_whole(line):
+        if not _is_intact(line):
             if number == len(lines) and not rest:
                 return line + b"\n"
             raise InputError(
-                f"line {number} of {path} is damaged, though it is not the last one; restore the file, or move it away "
-                "to begin anew (exported labels stay)."
+                f"line {number} of {path} is damaged, and it is not the last one; restore the file, or move it away "
+                "to start over (exported labels stay)."
             )
         if number > 1:
             _replay_line(line, number, path, replay)
     return rest
 
 
-def _is_whole(line: bytes) -> bool:
+def _is_intact(line: bytes) -> bool:
     return line[8:9] == b" " and line[:8] == b"%08x" % zlib.crc32(line[9:])
 
 
@@ -151,5 +152,5 @@ def _replay_line(line: bytes, number: int, path: Path, replay: Callable[[Entry],
     except Refused as problem:
         raise InputError(
             f"line {number} of {path} cannot be replayed: {str(problem).rstrip('.')}; restore the file, or move it "
-            "away to begin anew (exported labels stay)."
+            "away to start over (exported labels stay)."
         ) from problem

@@ -1,4 +1,4 @@
-"""What a page may say: every field is known, checked and bounded, and anything else is refused in one sentence."""
+"""Messages from the page: every field is known, checked and bounded; anything else is refused in one sentence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hedgerow.errors import InputError
 
 MAX_RADIUS, MAX_POINTS, MAX_CLASSES, MAX_FILL = 512, 4096, 64, 2**22
 MAX_BYTES = 2**18  # of a message
-MAX_SIDE = 200_000  # of an image, and so of a place; far beyond what can be read
+MAX_SIDE = 200_000  # pixels of an image, and so of a position; far beyond what can be read
 MAX_NAME = 60
 TOOLS = ("brush", "eraser", "line", "polygon", "fill")
 EXPORTS = ("labels", "segmentation", "probabilities", "overlays", "model", "report", "table")
@@ -21,12 +21,12 @@ LIMITS = {"radius": MAX_RADIUS, "points": MAX_POINTS, "classes": MAX_CLASSES, "f
 Check = Callable[[Any], Any]
 
 
-class _Wrong(ValueError):
-    """Says what is wrong with the fields of a message or an entry, after the words "it"."""
+class _InvalidFields(ValueError):
+    """What is wrong with a message or an entry, as the end of a sentence that begins with "it"."""
 
 
 class Refused(InputError):
-    """A message that is not obeyed; id: of the stroke it was about"""
+    """A message that is refused. id: of its stroke"""
 
     def __init__(self, why: str, id: str | None = None) -> None:
         super().__init__(why)
@@ -36,10 +36,10 @@ class Refused(InputError):
 @dataclass(frozen=True)
 class _Field:
     check: Check
-    needed: bool = True
+    is_required: bool = True
 
 
-def _whole(low: int, high: int) -> Check:
+def _integer(low: int, high: int) -> Check:
     def check(value: Any) -> int:
         if type(value) is not int or not low <= value <= high:
             raise ValueError(f"a whole number from {low} to {high}")
@@ -60,10 +60,10 @@ def _eighths(low: float, high: float) -> Check:
     return check
 
 
-def _text(most: int) -> Check:
+def _text(max_length: int) -> Check:
     def check(value: Any) -> str:
-        if not isinstance(value, str) or not 0 < len(value) <= most or not value.isprintable():
-            raise ValueError(f"1 to {most} printable characters")
+        if not isinstance(value, str) or not 0 < len(value) <= max_length or not value.isprintable():
+            raise ValueError(f"1 to {max_length} printable characters")
         return value
 
     return check
@@ -100,17 +100,17 @@ def _how(value: Any) -> str:
     return value
 
 
-def _list(check: Check, least: int, most: int) -> Check:
+def _list(check: Check, min_length: int, max_length: int) -> Check:
     def checked(value: Any) -> list[Any]:
-        if not isinstance(value, list) or not least <= len(value) <= most:
-            raise ValueError(f"a list of {least} to {most}")
-        return [check(one) for one in value]
+        if not isinstance(value, list) or not min_length <= len(value) <= max_length:
+            raise ValueError(f"a list of {min_length} to {max_length}")
+        return [check(item) for item in value]
 
     return checked
 
 
 def _span(value: Any) -> tuple[int, int]:
-    first, end = _list(_whole(-MAX_SIDE, 2 * MAX_SIDE), 2, 2)(value)
+    first, end = _list(_integer(-MAX_SIDE, 2 * MAX_SIDE), 2, 2)(value)
     if end <= first:
         raise ValueError("two whole numbers, the second one larger")
     return first, end
@@ -129,14 +129,14 @@ def _seconds(value: Any) -> float:
 
 
 _ID = _text(64)
-_IMAGE = _whole(0, 99_999)
-_CLASS = _whole(0, 254)
+_IMAGE = _integer(0, 99_999)
+_CLASS = _integer(0, 254)
 _POINT = _list(_eighths(-MAX_SIDE, 2 * MAX_SIDE), 2, 2)
 
 FIELDS: dict[str, dict[str, _Field]] = {
     "view": {
         "image": _Field(_IMAGE),
-        "level": _Field(_whole(0, 20)),
+        "level": _Field(_integer(0, 20)),
         "rows": _Field(_span),
         "cols": _Field(_span),
     },
@@ -148,7 +148,7 @@ FIELDS: dict[str, dict[str, _Field]] = {
         "radius": _Field(_or_null(_eighths(0, MAX_RADIUS)), False),
         "points": _Field(_list(_POINT, 1, MAX_POINTS)),
         "joins": _Field(_or_null(_ID), False),
-        "within": _Field(_or_null(_list(_whole(-MAX_SIDE, 2 * MAX_SIDE), 4, 4)), False),
+        "within": _Field(_or_null(_list(_integer(-MAX_SIDE, 2 * MAX_SIDE), 4, 4)), False),
     },
     "undo": {},
     "redo": {},
@@ -168,7 +168,8 @@ FIELDS: dict[str, dict[str, _Field]] = {
 }
 
 
-# An entry of the journal is a message with the name of the image, not its number, and what was known at that time.
+# An entry of the journal is a message with the name of the image instead of its number, the classes that were locked,
+# and the time.
 _ENTRY_FIELDS: dict[str, dict[str, _Field]] = {
     "paint": {
         **FIELDS["paint"],
@@ -186,7 +187,7 @@ _CLASS_FIELDS = {
 
 
 def parse(text: str | bytes) -> dict[str, Any]:
-    """A message as a dictionary that has been checked; raises Refused."""
+    """A checked message; raises Refused."""
     if isinstance(text, bytes):
         raise Refused("a message is binary, not text; reload the page.")
     if len(text) > MAX_BYTES:
@@ -198,36 +199,37 @@ def parse(text: str | bytes) -> dict[str, Any]:
     if not isinstance(message, dict):
         raise Refused("a message is not a JSON object; reload the page.")
     what = message.get("do")
-    given_id = message.get("id")
-    id = given_id if what == "paint" and isinstance(given_id, str) and len(given_id) <= 64 else None
+    id = message.get("id")
+    if what != "paint" or not isinstance(id, str) or len(id) > 64:
+        id = None
     if not isinstance(what, str) or what not in FIELDS:
-        raise Refused("a message asks for nothing that is known; reload the page.", id)
+        raise Refused("a message has no known type; reload the page.", id)
     try:
         return _checked(message, FIELDS)
-    except _Wrong as problem:
+    except _InvalidFields as problem:
         raise Refused(f"a message to {what} {problem}; reload the page.", id) from problem
 
 
 def checked_entry(entry: Any) -> dict[str, Any]:
-    """An entry of the journal; raises Refused."""
+    """A checked entry of the journal; raises Refused."""
     try:
         return _checked(entry, _ENTRY_FIELDS)
-    except _Wrong as problem:
+    except _InvalidFields as problem:
         raise Refused(f"it {problem}") from problem
 
 
 def checked_class(given: Any) -> dict[str, Any]:
-    """The fields of a class as project.json has them; raises Refused."""
+    """The checked fields of a class in project.json; raises Refused."""
     try:
         return _checked_fields(given, _CLASS_FIELDS)
-    except _Wrong as problem:
+    except _InvalidFields as problem:
         raise Refused(f"a class {problem}") from problem
 
 
 def _checked(message: Any, kinds: dict[str, dict[str, _Field]]) -> dict[str, Any]:
     what = message.get("do") if isinstance(message, dict) else None
     if not isinstance(what, str) or what not in kinds:
-        raise _Wrong("asks for nothing that is known")
+        raise _InvalidFields("has no known type")
     checked = {"do": what, **_checked_fields({k: v for k, v in message.items() if k != "do"}, kinds[what])}
     if what == "paint":
         _check_stroke(checked)
@@ -236,34 +238,34 @@ def _checked(message: Any, kinds: dict[str, dict[str, _Field]]) -> dict[str, Any
 
 def _checked_fields(given: Any, fields: dict[str, _Field]) -> dict[str, Any]:
     if not isinstance(given, dict):
-        raise _Wrong("is not a JSON object")
+        raise _InvalidFields("is not a JSON object")
     unknown = sorted(set(given) - set(fields))
     if unknown:
-        raise _Wrong(f"has the unknown field {unknown[0][:40]!r}")
-    missing = [name for name, field in fields.items() if field.needed and name not in given]
+        raise _InvalidFields(f"has the unknown field {unknown[0][:40]!r}")
+    missing = [name for name, field in fields.items() if field.is_required and name not in given]
     if missing:
-        raise _Wrong(f"has no field {missing[0]}")
+        raise _InvalidFields(f"has no field {missing[0]}")
     checked = {}
     for name in (name for name in fields if name in given):
         try:
             checked[name] = fields[name].check(given[name])
         except ValueError as problem:
-            raise _Wrong(f"has a field {name} that is not {problem}") from problem
+            raise _InvalidFields(f"has a field {name} that is not {problem}") from problem
     return checked
 
 
 def _check_stroke(stroke: dict[str, Any]) -> None:
-    """A stroke has what its tool needs, and nothing that would be forgotten."""
+    """Check that a stroke has all that its tool needs, and drop what the tool ignores."""
     tool = stroke["tool"]
     if tool == "eraser":
         stroke["class"] = None
     elif stroke.get("class") is None:
-        raise _Wrong(f"is a stroke with the tool {tool} and has no class")
+        raise _InvalidFields(f"is a stroke with the tool {tool} and has no class")
     if tool in ("polygon", "fill"):
         stroke["radius"] = None
     elif stroke.get("radius") is None:
-        raise _Wrong(f"is a stroke with the tool {tool} and has no radius")
+        raise _InvalidFields(f"is a stroke with the tool {tool} and has no radius")
     if tool == "fill" and len(stroke["points"]) != 1:
-        raise _Wrong(f"is a fill and has {len(stroke['points'])} points, not one")
+        raise _InvalidFields(f"is a fill and has {len(stroke['points'])} points, not one")
     if tool == "fill" and stroke.get("within") is None:
-        raise _Wrong("is a fill and does not say what is on the screen")
+        raise _InvalidFields("is a fill and has no field within")

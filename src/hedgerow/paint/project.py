@@ -1,11 +1,12 @@
-"""A project: a folder with what was painted on images, and the state that its journal leads to.
+"""A project: a folder with the paint on some images, and the state that results from its journal.
 
-project.json  images and classes, written whole or not at all
-journal.jsonl every stroke, undo and redo
-lock          held by the program that paints on it
-labels/       label maps as `hedgerow train` reads them, written by exports
+project.json   images and classes, written whole or not at all
+journal.jsonl  every stroke, undo and redo
+lock           held by the program that has the project open
+labels/        label maps as `hedgerow train` reads them, written by training and exports
+exports/       exported files
 
-What is not written is not done: every change goes to the disk first, and into memory when it is there.
+Every change is written to the disk first and applied in memory afterwards; a change that cannot be written is not made.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from hedgerow.images.legend import Legend
 from hedgerow.images.regions import Region
 from hedgerow.locking import Lock, check_lock
 from hedgerow.overwrite_guard import lies_in
-from hedgerow.paint.image_files import ImageFile
+from hedgerow.paint.image_files import ImageFile, image_files
 from hedgerow.paint.journal import Entry, Journal, check_journal
 from hedgerow.paint.labels import Change, Labels, Masks
 from hedgerow.paint.messages import MAX_CLASSES, MAX_FILL, Refused, checked_entry
@@ -32,13 +33,13 @@ from hedgerow.paint.project_file import COLOURS, Class, read_classes, write_proj
 from hedgerow.paint.raster import covered
 
 PROJECT, JOURNAL, LOCK = "project.json", "journal.jsonl", "lock"
-LABELS, EXPORTS = "labels", "exports"  # folders in that of a project, into which the page writes
+LABELS, EXPORTS = "labels", "exports"  # folders inside the project folder that the page writes into
 MAX_POLYGON = 2**26  # pixels around a polygon, so that one message cannot fill the memory
 
 
 @dataclass
 class _Stroke:
-    """A stroke in the history, with the parts that were sent while the hand moved."""
+    """A stroke in the history; long strokes are sent in parts while the user draws."""
 
     id: str | None
     image: int
@@ -50,12 +51,12 @@ class _Stroke:
 
 
 class Project:
-    """An open project. Its methods may be called by several threads; those that read labels must hold `lock`."""
+    """An open project. Any thread may call its methods; threads that read `labels` must hold `lock`."""
 
     def __init__(self, folder: Path, images: Sequence[ImageFile]) -> None:
         _check_place(folder, images)
         for check, name in ((check_lock, LOCK), (check_journal, JOURNAL), (read_classes, PROJECT)):
-            check(folder / name)  # before anything is created: another program's files may have these names
+            check(folder / name)  # before anything is created: other programs may use these file names
         make_folder(folder)
         self.folder = folder
         self.held = Lock(folder / LOCK)
@@ -70,10 +71,10 @@ class Project:
         self.images = list(images)
         self.classes = read_classes(folder / PROJECT)
         self.labels = [Labels(image.size) for image in self.images]
-        self._numbers = {image.name: i for i, image in enumerate(self.images)}
-        self._done: list[_Stroke] = []
-        self._undone: list[_Stroke] = []
-        self._answers: dict[str, tuple[int, int, Region | None]] = {}
+        self._image_indices = {image.name: i for i, image in enumerate(self.images)}
+        self._undoable: list[_Stroke] = []
+        self._redoable: list[_Stroke] = []
+        self._confirmed: dict[str, tuple[int, int, Region | None]] = {}
         self.n_entries = 0
         self.journal = Journal(folder / JOURNAL, self._replay)
         try:
@@ -85,74 +86,74 @@ class Project:
     @property
     def legend(self) -> Legend:
         """Names and colours of the classes."""
-        colours = {one.id: tuple(int(one.colour[i : i + 2], 16) for i in (1, 3, 5)) for one in self.classes}
-        return Legend({one.id: one.name for one in self.classes}, colours)  # type: ignore[arg-type]
+        colours = {c.id: tuple(int(c.colour[i : i + 2], 16) for i in (1, 3, 5)) for c in self.classes}
+        return Legend({c.id: c.name for c in self.classes}, colours)  # type: ignore[arg-type]
 
     @property
     def n_undo(self) -> int:
-        return len(self._done)
+        return len(self._undoable)
 
     @property
     def n_redo(self) -> int:
-        return len(self._undone)
+        return len(self._redoable)
 
     def paint(self, stroke: dict[str, Any]) -> Entry:
-        """Paint a stroke that has been checked, keep it, and say what was painted; raises Refused."""
+        """Save and apply a checked stroke; returns the `painted` message. Raises Refused."""
         with self.lock:
-            if stroke["id"] in self._answers:
-                return self._painted(stroke["id"], *self._answers[stroke["id"]])
+            if stroke["id"] in self._confirmed:
+                return self._painted(stroke["id"], *self._confirmed[stroke["id"]])
             if stroke["image"] >= len(self.images):
                 raise Refused("there is no such image; reload the page.", stroke["id"])
-            known = {one.id for one in self.classes}
+            known = {c.id for c in self.classes}
             if stroke["class"] is not None and stroke["class"] not in known:
                 raise Refused("there is no such class; reload the page.", stroke["id"])
             entry = {
                 **stroke,
                 "image": self.images[stroke["image"]].name,
-                "locked": [one.id for one in self.classes if one.locked],
+                "locked": [c.id for c in self.classes if c.locked],
                 "at": round(time.time(), 3),
             }
-            masks = self._masks(entry)  # refuses what cannot be painted, before it is kept
+            masks = self._masks(entry)  # refuses strokes that cannot be painted, before they are saved
             self.journal.append(entry)
             return self._painted(stroke["id"], *self._apply(entry, masks))
 
     def undo(self) -> Entry | None:
-        """Take back the last stroke; what was painted, or None: there is nothing to take back."""
-        return self._step("undo")
+        """Undo the last stroke; returns the `painted` message, or None if there is nothing to undo."""
+        return self._undo_or_redo("undo")
 
     def redo(self) -> Entry | None:
-        """Do again the last stroke that was taken back."""
-        return self._step("redo")
+        """Redo the stroke that was undone last; returns the `painted` message, or None if there is nothing to redo."""
+        return self._undo_or_redo("redo")
 
-    def change_class(self, asked: dict[str, Any]) -> None:
+    def change_class(self, fields: dict[str, Any]) -> None:
         """Change a class, or add one; raises Refused."""
         with self.lock:
-            changes = {name: asked[name] for name in ("name", "colour", "hidden", "locked") if name in asked}
-            if any(one.name == changes.get("name") and one.id != asked.get("id") for one in self.classes):
-                raise Refused(f"another class is called {changes['name']}; give it a name of its own.")
+            changes = {name: fields[name] for name in ("name", "colour", "hidden", "locked") if name in fields}
+            if any(c.name == changes.get("name") and c.id != fields.get("id") for c in self.classes):
+                raise Refused(f"another class is called {changes['name']}; choose another name.")
             classes = list(self.classes)
-            if asked.get("id") is None:
-                id = max((one.id for one in classes), default=-1) + 1
+            if fields.get("id") is None:
+                id = max((c.id for c in classes), default=-1) + 1
                 if len(classes) >= MAX_CLASSES or id >= UNPAINTED:
                     raise Refused(f"there are {len(classes)} classes; no more can be added.")
                 new = Class(id, f"class {id}", COLOURS[id % len(COLOURS)])
                 classes.append(replace(new, **changes))
             else:
-                place = next((i for i, one in enumerate(classes) if one.id == asked["id"]), None)
-                if place is None:
+                index = next((i for i, c in enumerate(classes) if c.id == fields["id"]), None)
+                if index is None:
                     raise Refused("there is no such class; reload the page.")
-                classes[place] = replace(classes[place], **changes)
+                classes[index] = replace(classes[index], **changes)
             write_project(self.folder / PROJECT, self.images, classes)
             self.classes = classes
 
     @property
     def stamp(self) -> tuple[int, ...]:
-        """What tells one state of the paint from another."""
+        """Identifies a state of the paint: it differs after every change."""
         with self.lock:
             return tuple(labels.n_changes for labels in self.labels)
 
     def painted_images(self) -> list[int]:
-        """The numbers of the images that have paint."""
+        """The indices of the images that have paint."""
         with self.lock:
             return [i for i, labels in enumerate(self.labels) if labels.n_painted]
 
@@ -161,58 +162,58 @@ class Project:
             self.journal.close()
             self.held.release()
 
-    def _step(self, way: str) -> Entry | None:
+    def _undo_or_redo(self, action: str) -> Entry | None:
         with self.lock:
-            if not self._can(way):
+            if not self._can(action):
                 return None
-            self.journal.append({"do": way})
-            image, region = self._turn(way)
+            self.journal.append({"do": action})
+            image, region = self._apply_history(action)
             return self._painted(None, self.n_entries, image, region)
 
-    def _can(self, way: str) -> bool:
-        return bool(self._done if way == "undo" else self._undone)
+    def _can(self, action: str) -> bool:
+        return bool(self._undoable if action == "undo" else self._redoable)
 
-    def _turn(self, way: str) -> tuple[int, Region | None]:
+    def _apply_history(self, action: str) -> tuple[int, Region | None]:
         self.n_entries += 1
-        if way == "undo":
-            stroke = self._done.pop()
-            self._undone.append(stroke)
+        if action == "undo":
+            stroke = self._undoable.pop()
+            self._redoable.append(stroke)
             for change in reversed(stroke.changes):
                 self.labels[stroke.image].revert(change)
         else:
-            stroke = self._undone.pop()
-            self._done.append(stroke)
+            stroke = self._redoable.pop()
+            self._undoable.append(stroke)
             for change in stroke.changes:
                 self.labels[stroke.image].repeat(change)
         return stroke.image, stroke.region
 
     def _apply(self, entry: Entry, masks: Masks) -> tuple[int, int, Region | None]:
         self.n_entries += 1
-        image = self._numbers[entry["image"]]
+        image = self._image_indices[entry["image"]]
         value = UNPAINTED if entry["class"] is None else entry["class"]
         change = self.labels[image].paint(masks, value, entry["locked"])
-        last = self._done[-1] if self._done else None
+        last = self._undoable[-1] if self._undoable else None
         joins = entry.get("joins")
-        if joins is not None and last is not None and not self._undone and (last.id, last.image) == (joins, image):
+        if joins is not None and last is not None and not self._redoable and (last.id, last.image) == (joins, image):
             last.changes.append(change)
         else:
-            self._done.append(_Stroke(entry["id"], image, [change]))
-        self._undone.clear()
-        self._answers[entry["id"]] = self.n_entries, image, change.region
-        return self._answers[entry["id"]]
+            self._undoable.append(_Stroke(entry["id"], image, [change]))
+        self._redoable.clear()
+        self._confirmed[entry["id"]] = self.n_entries, image, change.region
+        return self._confirmed[entry["id"]]
 
     def _masks(self, entry: Entry) -> Masks:
-        labels = self.labels[self._numbers[entry["image"]]]
+        labels = self.labels[self._image_indices[entry["image"]]]
         points, tool = entry["points"], entry["tool"]
         if tool == "fill":
-            row, column = (int(one + 0.5) for one in points[0])
+            row, column = (int(at + 0.5) for at in points[0])
             height, width = labels.size
             top, bottom, left, right = entry["within"]
             within = Region(max(top, 0), min(bottom, height), max(left, 0), min(right, width))
-            found = labels.same_area(row, column, within, MAX_FILL)
-            if found is None:
+            area = labels.same_area(row, column, within, MAX_FILL)
+            if area is None:
                 raise Refused(f"the area to fill has more than {MAX_FILL:,} pixels; zoom in.", entry["id"])
-            return [found]
+            return [area]
         if tool == "polygon":
             rows, columns = ([point[axis] for point in points] for axis in (0, 1))
             if (max(rows) - min(rows) + 2) * (max(columns) - min(columns) + 2) > MAX_POLYGON:
@@ -220,29 +221,30 @@ class Project:
         return covered(points, entry["radius"] or 0.0, labels.size, is_polygon=tool == "polygon")
 
     def _replay(self, entry: Entry) -> None:
-        """One entry of a journal that was there; strokes on images that are gone are left out; raises Refused."""
+        """Apply an entry of an existing journal, without strokes on images that are gone; raises Refused."""
         entry = checked_entry(entry)
         if entry["do"] == "paint":
-            if entry["image"] in self._numbers:
+            if entry["image"] in self._image_indices:
                 self._apply(entry, self._masks(entry))
             else:
                 self.n_entries += 1
-                self._done.append(_Stroke(entry["id"], 0))
-                self._undone.clear()
+                self._undoable.append(_Stroke(entry["id"], 0))
+                self._redoable.clear()
         elif self._can(entry["do"]):
-            self._turn(entry["do"])
+            self._apply_history(entry["do"])
         else:
             raise Refused(f"there is nothing to {entry['do']}")
 
     def _painted(self, id: str | None, n: int, image: int, region: Region | None) -> Entry:
+        """The message that confirms a change."""
         labels = self.labels[image]
-        around = (0, 0, 0, 0) if region is None else (region.top, region.bottom, region.left, region.right)
+        sides = (0, 0, 0, 0) if region is None else (region.top, region.bottom, region.left, region.right)
         return {
             "say": "painted",
             "id": id,
             "n": n,
             "image": image,
-            "region": list(around),
+            "region": list(sides),
             "labels": labels.n_changes,
             "pixels": {str(value): count for value, count in labels.pixels.items()},
             "undo": self.n_undo,
@@ -250,25 +252,40 @@ class Project:
         }
 
 
+def open_project(images: Sequence[str], folder: Path | None) -> tuple[Project, list[str]]:
+    """The project of some images, and a sentence for each image that was skipped and for a damaged journal entry."""
+    files, notes = image_files(list(images))
+    project = Project(folder or default_folder(Path(images[0])), files)
+    if project.journal.note:
+        notes.append(project.journal.note)
+    return project, notes
+
+
+def default_folder(first: Path) -> Path:
+    """The default folder of a project: FOLDER-painted beside the folder of its images."""
+    folder = (first if first.is_dir() else first.parent).resolve()
+    return folder.with_name(f"{folder.name}-painted")
+
+
 def hull(regions: Any) -> Region | None:
-    """The smallest region around some, of which None are nothing."""
-    some = [one for one in regions if one is not None]
-    if not some:
+    """The smallest region that holds all that are not None."""
+    boxes = [region for region in regions if region is not None]
+    if not boxes:
         return None
     return Region(
-        min(one.top for one in some),
-        max(one.bottom for one in some),
-        min(one.left for one in some),
-        max(one.right for one in some),
+        min(box.top for box in boxes),
+        max(box.bottom for box in boxes),
+        min(box.left for box in boxes),
+        max(box.right for box in boxes),
     )
 
 
 def _check_place(folder: Path, images: Sequence[ImageFile]) -> None:
-    """Refuse a folder in which the page would write among the images."""
-    for part, what in ((LABELS, "label maps"), (EXPORTS, "what it exports")):
-        inside = next((image for image in images if lies_in(image.path, folder / part)), None)
+    """Refuse a project folder in which the page would write among the images."""
+    for name, content in ((LABELS, "label maps"), (EXPORTS, "exported files")):
+        inside = next((image for image in images if lies_in(image.path, folder / name)), None)
         if inside is not None:
             raise InputError(
-                f"{one_path(inside.path)} lies in {folder / part}, into which the page writes {what}; give another "
+                f"{one_path(inside.path)} is in {folder / name}, into which the page writes {content}; give another "
                 "project folder (--project), or move the images."
             )

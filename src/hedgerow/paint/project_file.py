@@ -1,22 +1,26 @@
-"""project.json: the images and classes of a project, written whole or not at all."""
+"""project.json: the images and classes of a project, written whole or not at all.
+
+Another program may use the same file names, so every file of a project is recognised before anything is changed.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import stat
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from hedgerow.errors import InputError
-from hedgerow.files import write_text
+from hedgerow.files import one_line, write_text
 from hedgerow.paint.image_files import ImageFile
 from hedgerow.paint.messages import Refused, checked_class
-from hedgerow.paint.own_files import first_bytes, foreign
 
 KIND, VERSION = "a project of `hedgerow paint`", 1
 MAX_BYTES = 2**25
-# Told apart by people with any kind of colour vision, after Paul Tol's "bright" and "muted" schemes.
+# Distinguishable with any kind of colour vision: Paul Tol's "bright" and "muted" schemes.
 COLOURS = (
     *("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#332288"),
     *("#88ccee", "#44aa99", "#117733", "#999933", "#ddcc77", "#cc6677", "#882255", "#aa4499"),
@@ -35,7 +39,7 @@ class Class:
 
 
 def read_classes(path: Path) -> list[Class]:
-    """The classes of a project; of a new one, two. Raises InputError if the file is damaged or not ours."""
+    """The classes of a project; a new one has two. Raises InputError if the file is damaged or not a project file."""
     content = first_bytes(path, MAX_BYTES)
     if content is None:
         return [Class(0, "background", COLOURS[0]), Class(1, "object", COLOURS[1])]
@@ -58,8 +62,8 @@ def read_classes(path: Path) -> list[Class]:
 def _classes(given: Any) -> list[Class]:
     if not isinstance(given, list):
         raise Refused("it has no list of classes")
-    classes = [Class(**checked_class(one)) for one in given]
-    if len({one.id for one in classes}) < len(classes):
+    classes = [Class(**checked_class(fields)) for fields in given]
+    if len({a_class.id for a_class in classes}) < len(classes):
         raise Refused("two classes have the same id")
     return classes
 
@@ -69,6 +73,27 @@ def write_project(path: Path, images: Sequence[ImageFile], classes: Sequence[Cla
         "hedgerow": KIND,
         "version": VERSION,
         "images": [image.described() for image in images],
-        "classes": [asdict(one) for one in classes],
+        "classes": [asdict(a_class) for a_class in classes],
     }
     write_text(path, json.dumps(content, indent=1))
+
+
+def first_bytes(path: Path, n_bytes: int) -> bytes | None:
+    """The start of a file; None: there is no file. Pipes and devices are refused: opening one might block forever."""
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise foreign(path, "it is not a regular file")
+        with open(path, "rb") as file:
+            return file.read(n_bytes)
+    except FileNotFoundError:
+        return None
+    except OSError as problem:
+        raise InputError(f"cannot open {path}: {one_line(problem)}; check its permissions.") from problem
+
+
+def foreign(path: Path, why: str) -> InputError:
+    """The error for a file that has a name of the project but was not written by Hedgerow."""
+    return InputError(
+        f"{path} is not a file of a project to paint on, or is damaged ({why}); it is left unchanged: restore it, or "
+        "give another folder (--project)."
+    )

@@ -1,4 +1,4 @@
-"""The server of the page: static files, tiles, and one websocket for each window."""
+"""The server of the page: static files, tiles, and one websocket per window."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import asyncio
 import io
 import json
 import logging
+import socket
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -21,12 +23,19 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from hedgerow.errors import HedgerowError
-from hedgerow.paint.connections import MAX_WAITING_TO_CONNECT, Connection, Limits, PageServer, is_worth_logging
+from hedgerow.paint.connections import (
+    MAX_WAITING_TO_CONNECT,
+    Connection,
+    ConnectionLimits,
+    PageServer,
+    is_worth_logging,
+)
+from hedgerow.paint.guarding import Guard
+from hedgerow.paint.memory_cache import MemoryCache
 from hedgerow.paint.messages import MAX_BYTES, Refused, parse
 from hedgerow.paint.project import Project
 from hedgerow.paint.pyramid import Pyramid, n_levels
 from hedgerow.paint.session import Message, Session
-from hedgerow.paint.store import Store
 
 STATIC = Path(__file__).parent / "static"
 TYPES = {
@@ -37,33 +46,46 @@ TYPES = {
     ".png": "image/png",
 }
 MAX_WINDOWS = 16
-MAX_SHOWN = 8  # channels in one tile
-MAX_TILES = 32  # of an overlay in one answer
-RATE, BURST = 100, 300  # messages of a window: a second, and at once; what comes faster waits
-MAX_WAITING = 2000  # messages to a window that does not read them
+MAX_CHANNELS_PER_TILE = 8
+MAX_TILES = 32  # of an overlay in one response
+MESSAGES_PER_SECOND, MESSAGE_BURST = 100, 300  # of one window; faster messages wait
+MAX_UNREAD_MESSAGES = 2000  # to one window
 
 
-class Window:
-    """A page that is open: what waits to be said to it."""
+class PageWindow:
+    """An open page, and the messages that wait to be sent to it."""
 
-    def __init__(self, socket: WebSocket) -> None:
-        self.socket = socket
-        self.waiting: asyncio.Queue[str] = asyncio.Queue(MAX_WAITING)
+    def __init__(self, websocket: WebSocket) -> None:
+        self.websocket = websocket
+        self.unsent: asyncio.Queue[str] = asyncio.Queue(MAX_UNREAD_MESSAGES)
 
-    def say(self, text: str) -> None:
-        if self.waiting.full():
-            self.waiting.get_nowait()  # a window that sleeps is told the newest when it wakes
-        self.waiting.put_nowait(text)
+    def send(self, text: str) -> None:
+        if self.unsent.full():
+            self.unsent.get_nowait()  # a window that slept gets the newest messages when it wakes
+        self.unsent.put_nowait(text)
 
 
 class Server:
-    """The application: `app` is given to a server of ASGI. Close it when that has ended."""
+    """The application: `app` is run by an ASGI server; close this object when that has ended.
 
-    def __init__(self, project: Project, store: Store | None = None) -> None:
-        self.session = Session(project, self._tell, store)
-        self.windows: list[Window] = []
+    message_burst: how many messages of a window are handled at once; then `messages_per_second`
+    options:       of the `Session`
+    """
+
+    def __init__(
+        self,
+        project: Project,
+        cache: MemoryCache | None = None,
+        *,
+        messages_per_second: float = MESSAGES_PER_SECOND,
+        message_burst: float = MESSAGE_BURST,
+        **options: Any,
+    ) -> None:
+        self.session = Session(project, self._broadcast, cache, **options)
+        self._messages_per_second, self._message_burst = messages_per_second, message_burst
+        self.windows: list[PageWindow] = []
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._hand = ThreadPoolExecutor(1, "hedgerow-hand")  # strokes are kept one after another
+        self._message_thread = ThreadPoolExecutor(1, "hedgerow-messages")  # strokes are saved one after another
         self._files = static_files()
         self.app = Starlette(
             routes=[
@@ -75,7 +97,7 @@ class Server:
                 Route("/api/images/{image:int}/labels/{level:int}/{row:int}/{column:int}", self._labels),
                 Route("/api/images/{image:int}/overlay/{result:int}/{level:int}", self._overlay),
                 Route("/api/exports/{number:int}/{name}", self._export),
-                WebSocketRoute("/ws", self._socket),
+                WebSocketRoute("/ws", self._serve_window),
             ]
         )
 
@@ -83,18 +105,17 @@ class Server:
         self.session.start()
 
     def close(self) -> None:
-        self._hand.shutdown()
+        self._message_thread.shutdown()
         self.session.close()
 
-    def _tell(self, message: Message) -> None:
+    def _broadcast(self, message: Message) -> None:
         loop = self._loop
         if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(self._tell_all, json.dumps(message))
+            loop.call_soon_threadsafe(self._send_to_all, json.dumps(message))
 
-    def _tell_all(self, text: str, but: Window | None = None) -> None:
+    def _send_to_all(self, text: str) -> None:
         for window in self.windows:
-            if window is not but:
-                window.say(text)
+            window.send(text)
 
     def _page(self, request: Request) -> Response:
         return self._file("index.html")
@@ -103,11 +124,11 @@ class Server:
         return self._file(request.path_params["name"])
 
     def _file(self, name: str) -> Response:
-        """A file of the table; no path is ever made of a name."""
-        found = self._files.get(name)
-        if found is None:
+        """A file of the table; no path is ever built from a requested name."""
+        if name not in self._files:
             return _missing("there is no such file.")
-        return Response(found[0].read_bytes(), media_type=found[1])
+        path, media_type = self._files[name]
+        return Response(path.read_bytes(), media_type=media_type)
 
     def _project(self, request: Request) -> Response:
         return JSONResponse(self.session.described(len(self.windows)))
@@ -145,8 +166,8 @@ class Server:
             return _missing("there is no such tile.")
         shape = ",".join(map(str, tile.shape))
         content = np.ascontiguousarray(tile, "<" + pyramid.type).tobytes()
-        asked = {"X-Range": json.dumps(pyramid.contrast)} if "range" in request.query_params else {}
-        return _raw(content, {"X-Shape": shape, "X-Type": pyramid.type, **asked})
+        contrast = {"X-Range": json.dumps(pyramid.contrast)} if "range" in request.query_params else {}
+        return _raw(content, {"X-Shape": shape, "X-Type": pyramid.type, **contrast})
 
     def _labels(self, request: Request) -> Response:
         image, level, row, column = _place(request)
@@ -158,10 +179,10 @@ class Server:
         return Response(status_code=204) if tile is None else _raw(tile.tobytes(), _shape(tile))
 
     def _overlay(self, request: Request) -> Response:
-        """Some tiles of a result in one answer: a request of its own for each would take longer than its pixels."""
+        """Several tiles in one response: one request per tile would take longer than its pixels."""
         image, level = request.path_params["image"], request.path_params["level"]
-        result = self.session.engine.result(image, request.path_params["result"])
-        if result is None:
+        overlay = self.session.engine.overlay(image, request.path_params["result"])
+        if overlay is None:
             is_old = self.session.engine.newest(image) is not None
             return Response("a newer result has replaced it", 410) if is_old else _missing("there is no such result.")
         what = request.query_params.get("what", "classes")
@@ -171,9 +192,9 @@ class Server:
             return Response("what is classes, uncertainty or proba; class is a number", 400)
         if places is None:
             return Response(f"tiles are ROW.COLUMN, at most {MAX_TILES} of them", 400)
-        if level >= n_levels(result.size):
+        if level >= n_levels(overlay.size):
             return _missing("there are no such tiles.")
-        tiles = [result.tile(level, *place, what, int(value)) for place in places]
+        tiles = [overlay.tile(level, *place, what, int(value)) for place in places]
         known = "".join("0" if tile is None else "1" for tile in tiles)
         return _raw(b"".join(tile.tobytes() for tile in tiles if tile is not None), {"X-Known": known})
 
@@ -183,17 +204,17 @@ class Server:
             return _missing("there is no such file.")
         return FileResponse(path, filename=path.name, media_type="application/octet-stream")
 
-    async def _socket(self, socket: WebSocket) -> None:
+    async def _serve_window(self, websocket: WebSocket) -> None:
         self._loop = asyncio.get_running_loop()
         if len(self.windows) >= MAX_WINDOWS:
-            await socket.close(1013)
+            await websocket.close(1013)
             return
-        await socket.accept()
-        window = Window(socket)
+        await websocket.accept()
+        window = PageWindow(websocket)
         self.windows.append(window)
         for message in list(self.session.engine.latest.values()):
-            window.say(json.dumps(message))
-        self._tell_all(json.dumps({"say": "windows", "n": len(self.windows)}))
+            window.send(json.dumps(message))
+        self._send_to_all(json.dumps({"say": "windows", "n": len(self.windows)}))
         sender = asyncio.create_task(self._send(window))
         try:
             await self._receive(window)
@@ -202,50 +223,50 @@ class Server:
         finally:
             sender.cancel()
             self.windows.remove(window)
-            self._tell_all(json.dumps({"say": "windows", "n": len(self.windows)}))
+            self._send_to_all(json.dumps({"say": "windows", "n": len(self.windows)}))
 
-    async def _send(self, window: Window) -> None:
+    async def _send(self, window: PageWindow) -> None:
         while True:
-            await window.socket.send_text(await window.waiting.get())
+            await window.websocket.send_text(await window.unsent.get())
 
-    async def _receive(self, window: Window) -> None:
+    async def _receive(self, window: PageWindow) -> None:
         loop = asyncio.get_running_loop()
-        allowed, at = float(BURST), time.monotonic()
+        allowed, at = float(self._message_burst), time.monotonic()
         while True:
-            text = await _message(window.socket)
+            text = await _message(window.websocket)
             now = time.monotonic()
-            allowed, at = min(allowed + (now - at) * RATE, BURST) - 1, now
+            allowed, at = min(allowed + (now - at) * self._messages_per_second, self._message_burst) - 1, now
             if allowed < 0:
-                await asyncio.sleep(-allowed / RATE)
+                await asyncio.sleep(-allowed / self._messages_per_second)
             try:
                 message = parse(text)
-                own, to_all = await loop.run_in_executor(self._hand, self.session.handle, message)
+                reply, to_all = await loop.run_in_executor(self._message_thread, self.session.handle, message)
             except HedgerowError as problem:
                 id = problem.id if isinstance(problem, Refused) else message.get("id")
-                window.say(json.dumps({"say": "refused", "id": id, "why": str(problem)}))
+                window.send(json.dumps({"say": "refused", "id": id, "why": str(problem)}))
                 continue
-            if own is not None:
-                window.say(json.dumps(own))
+            if reply is not None:
+                window.send(json.dumps(reply))
             if to_all is not None:
-                self._tell_all(json.dumps(to_all))
+                self._send_to_all(json.dumps(to_all))
 
 
-async def _message(socket: WebSocket) -> str | bytes:
-    """The next message, which is bytes if the frame is binary."""
-    received = await socket.receive()
+async def _message(websocket: WebSocket) -> str | bytes:
+    """The next message: bytes if the frame is binary."""
+    received = await websocket.receive()
     if received["type"] == "websocket.disconnect":
         raise WebSocketDisconnect(received.get("code", 1000))
     return received["bytes"] if received.get("text") is None else received["text"]
 
 
 def static_files() -> dict[str, tuple[Path, str]]:
-    """Name -> file and type of all that the page may load: what lies in the package when the server starts."""
+    """Name -> file and media type of all that the page may load, listed when the server starts."""
     files = [path for path in sorted(STATIC.rglob("*")) if path.suffix in TYPES and path.is_file()]
     return {path.relative_to(STATIC).as_posix(): (path, TYPES[path.suffix]) for path in files}
 
 
-def serving(app: Any, limits: Limits | None = None) -> PageServer:
-    """uvicorn's server for an application, with our limits."""
+def serving(app: Any, limits: ConnectionLimits | None = None) -> PageServer:
+    """A uvicorn server for an application, with limits on connections and messages."""
     logging.getLogger("uvicorn.error").addFilter(is_worth_logging)
     config = uvicorn.Config(
         app,
@@ -254,7 +275,7 @@ def serving(app: Any, limits: Limits | None = None) -> PageServer:
         lifespan="off",
         server_header=False,
         loop="asyncio",
-        http=partial(Connection, limits or Limits()),  # type: ignore[arg-type]  # it is only ever called
+        http=partial(Connection, limits or ConnectionLimits()),  # type: ignore[arg-type]  # it is only ever called
         backlog=MAX_WAITING_TO_CONNECT,
         ws="websockets-sansio",
         ws_max_size=MAX_BYTES,
@@ -265,13 +286,29 @@ def serving(app: Any, limits: Limits | None = None) -> PageServer:
     return PageServer(config)
 
 
+def run_server(project: Project, listening: socket.socket, host: str, ready: Callable[[str], None]) -> None:
+    """Serve a project until the program is interrupted. ready: called with the address to open"""
+    server = Server(project)
+    guard = Guard(server.app, host, listening.getsockname()[1])
+    project.held.note(guard.address.partition("?")[0])
+    server.start()
+    try:
+        ready(guard.address)
+        serving(guard).run(sockets=[listening])
+    except KeyboardInterrupt:
+        pass
+    finally:
+        server.close()
+        listening.close()
+
+
 def _place(request: Request) -> tuple[int, int, int, int]:
     image, level, row, column = (request.path_params[name] for name in ("image", "level", "row", "column"))
     return image, level, row, column
 
 
 def _places(text: str) -> list[tuple[int, int]] | None:
-    """Rows and columns of tiles, "0.0,0.1"; None: that is not what it says."""
+    """Rows and columns of tiles from text like "0.0,0.1"; None: it is malformed."""
     parts = [part.split(".") for part in text.split(",")]
     if len(parts) > MAX_TILES or not all(len(part) == 2 for part in parts):
         return None
@@ -281,11 +318,11 @@ def _places(text: str) -> list[tuple[int, int]] | None:
 
 
 def _channels(text: str | None, n_channels: int) -> list[int] | None:
-    """The channels to show: those asked for, or the first; None: there are no such channels."""
+    """The requested channels, or the first ones; None: the text is malformed or there are no such channels."""
     if text is None:
         return list(range(3 if n_channels >= 3 else 1))
     parts = text.split(",")
-    if len(parts) > MAX_SHOWN or not all(part.isdecimal() and len(part) < 7 for part in parts):
+    if len(parts) > MAX_CHANNELS_PER_TILE or not all(part.isdecimal() and len(part) < 7 for part in parts):
         return None
     numbers = [int(part) for part in parts]
     return numbers if max(numbers) < n_channels else None

@@ -1,44 +1,47 @@
-"""A project that is open: what windows ask for, and what they are told. Nothing here knows how messages travel."""
+"""An open project: handles the messages of windows and describes its state, independent of how messages travel."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from hedgerow import extras
 from hedgerow.encoders.store import LITE0, place_of
 from hedgerow.images.regions import Region
-from hedgerow.paint.engine import Engine, Request
+from hedgerow.paint.engine import PAUSE_SECONDS, Engine, QueuedJob
 from hedgerow.paint.image_files import ImageFile
-from hedgerow.paint.improve import Workshop, check_how
-from hedgerow.paint.live import Codes
+from hedgerow.paint.long_jobs import IMPROVEMENT_MINUTES, LongJobs, check_how
+from hedgerow.paint.memory_cache import MemoryCache
 from hedgerow.paint.messages import LIMITS, Refused
 from hedgerow.paint.project import Project
 from hedgerow.paint.pyramid import n_levels
-from hedgerow.paint.segmenting import Segmenter, View
-from hedgerow.paint.store import Store
-from hedgerow.paint.where_next import where_next
+from hedgerow.paint.quick_forest import SLOW_READING_BYTES, CodeCache
+from hedgerow.paint.segmenter import Segmenter, View
+from hedgerow.paint.suggestions import where_next
 
 Message = dict[str, Any]
 
 
 class Session:
-    """One project and its worker. `tell` takes messages for all windows; any thread may call it."""
+    """A project and its worker. `broadcast` takes messages for all windows; any thread may call it."""
 
     def __init__(
         self,
         project: Project,
-        tell: Callable[[Message], None],
-        store: Store | None = None,
+        broadcast: Callable[[Message], None],
+        cache: MemoryCache | None = None,
+        *,
+        pause_seconds: float = PAUSE_SECONDS,
+        slow_reading_bytes: int = SLOW_READING_BYTES,
+        improvement_minutes: Mapping[str, float] = IMPROVEMENT_MINUTES,
     ) -> None:
-        self.project, self.tell = project, tell
-        self.store = store or Store()
-        self.codes = Codes(project, self.store)
+        self.project = project
+        self.codes = CodeCache(project, cache or MemoryCache(), slow_reading_bytes)
         self.segmenter = Segmenter(project, self.codes)
-        self.engine = Engine(project, self.segmenter, tell)
+        self.engine = Engine(project, self.segmenter, broadcast, pause_seconds=pause_seconds)
         self.codes.progress = self.engine.progress
-        self.workshop = Workshop(project, self.codes, self.engine, self.segmenter.next_id)
+        self.long_jobs = LongJobs(project, self.codes, self.engine, self.segmenter.next_id, improvement_minutes)
 
     def start(self) -> None:
         self.engine.start()
@@ -48,7 +51,7 @@ class Session:
         self.project.close()
 
     def handle(self, message: Message) -> tuple[Message | None, Message | None]:
-        """Obey a message that has been checked: what to say to its window, and what to say to all; raises Refused."""
+        """Handle a checked message; returns a reply to its window and a message to all windows. Raises Refused."""
         what = message["do"]
         if what == "view":
             self._look(message)
@@ -66,33 +69,33 @@ class Session:
             self.engine.set_live(message["on"])
         elif what == "cancel":
             self.engine.cancel(message.get("job"))
-        elif not self.engine.ask(self._request(message)):
-            return {"say": "failed", "job": what, "why": "this is under way already."}, None
+        elif not self.engine.submit(self._job(message)):
+            return {"say": "failed", "job": what, "why": "this job is running already."}, None
         return None, None
 
-    def _request(self, message: Message) -> Request:
-        """Longer work, for the engine; raises Refused."""
-        what, workshop = message["do"], self.workshop
+    def _job(self, message: Message) -> QueuedJob:
+        """The job that a message requests; raises Refused."""
+        what, long_jobs = message["do"], self.long_jobs
         if what == "next":
             image = message.get("image")
             if image is not None and image >= len(self.project.images):
                 raise Refused("there is no such image; reload the page.")
             view = self.engine.view
             shown = image if image is not None else 0 if view is None else view.image
-            return Request("next", lambda report: where_next(self.segmenter, self.engine, image, shown))
+            return QueuedJob("next", lambda report: where_next(self.segmenter, self.engine, image, shown))
         if what == "train":
-            return Request("train", workshop.train)
+            return QueuedJob("train", long_jobs.train)
         if what == "improve":
             check_how(message["how"], can())
-            return Request("improve", lambda report: workshop.improve(message["how"], report))
-        return Request("export", lambda report: workshop.export(message["what"], report))
+            return QueuedJob("improve", lambda report: long_jobs.improve(message["how"], report))
+        return QueuedJob("export", lambda report: long_jobs.export(message["what"], report))
 
     def exported(self, number: int, name: str) -> Path | None:
-        """A file that an export made."""
-        return self.workshop.exports.file(number, name)
+        """A file that was exported in this session."""
+        return self.long_jobs.exports.file(number, name)
 
     def described(self, n_windows: int) -> Message:
-        """The state of the project, as the page begins with it."""
+        """The state of the project that the page starts from."""
         with self.project.lock:
             images = [self._image(i, image) for i, image in enumerate(self.project.images)]
             return {
@@ -109,7 +112,7 @@ class Session:
             }
 
     def classes(self) -> list[Message]:
-        return [vars(one).copy() for one in self.project.classes]
+        return [vars(a_class).copy() for a_class in self.project.classes]
 
     def _painted(self, painted: Message) -> tuple[None, Message]:
         self.engine.painted(painted["image"])
@@ -142,11 +145,11 @@ class Session:
         }
 
     def _range(self, i: int, image: ImageFile) -> tuple[Any, Any]:
-        """The values that show as black and white at first; None: not known before the image is read, see its tiles."""
+        """The values initially shown as black and white; None: unknown until the image is read, then its tiles say."""
         if image.dtype.itemsize == 1:
             return 0, 1 if image.dtype.kind == "b" else 255
-        known = self.codes.known_pyramid(i)
-        return (None, None) if known is None else known.contrast
+        pyramid = self.codes.cached_pyramid(i)
+        return (None, None) if pyramid is None else pyramid.contrast
 
 
 def can() -> Message:
@@ -154,10 +157,3 @@ def can() -> Message:
     has_torch = extras.is_there("torch")
     names = [LITE0.name] if has_torch and place_of(LITE0) is not None else []
     return {"refine": has_torch, "deep": has_torch, "encoder": names}
-
-
-def default_folder(first: Path) -> Path:
-    """Where a project lies unless said otherwise: beside the images."""
-    folder = first if first.is_dir() else first.parent
-    folder = folder.resolve()
-    return folder.with_name(f"{folder.name}-painted")

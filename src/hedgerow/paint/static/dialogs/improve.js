@@ -21,22 +21,22 @@ export function improveDialog({ app, actions }) {
     const meter = make("progress", { max: 1, "aria-label": "Making it better" });
     if (job.part) meter.value = job.part;
     const left = job.left ? ` · about ${job.left < 90 ? `${Math.ceil(job.left)} s` : `${Math.ceil(job.left / 60)} min`} left` : "";
-    return [make("p", {}, "You can go on painting meanwhile."), meter, make("p", { class: "dim" }, `${job.text ?? ""}${left}`),
-      make("div", { class: "dialog-foot" }, make("button", { type: "button", class: "button", onclick: () => actions.cancel("improve") }, "Cancel it"))];
+    return [make("p", {}, "You can keep painting meanwhile."), meter, make("p", { class: "dim" }, `${job.text ?? ""}${left}`),
+      make("div", { class: "dialog-foot" }, make("button", { type: "button", class: "button", onclick: () => actions.cancel("improve") }, "Cancel"))];
   }
 
   function choices() {
     const found = ways(app.can);
     const here = found.filter((way) => way.here);
     if (!here.length) {
-      return [make("p", {}, "Nothing of this is installed here. ", make("code", {}, "pip install 'hedgerow[net]'"), " brings refinement.")];
+      return [make("p", {}, "None of these ways is installed. ", make("code", {}, "pip install 'hedgerow[net]'"), " installs refinement.")];
     }
     return [
-      make("p", {}, "The segmentation on the screen stays until the better one is there, and you can go on painting."),
+      make("p", {}, "The segmentation on the screen stays until the better one is ready, and you can keep painting."),
       make("ul", { class: "ways" }, ...here.map(({ how, title, text }) => make("li", {},
         make("button", { type: "button", class: "way", onclick: () => {
           if (!actions.improve(how)) return;
-          app.jobs.set("improve", { part: 0, text: "Begins", left: null });
+          app.jobs.set("improve", { part: 0, text: "Starting", left: null });
           app.emit("jobs");
         } }, icon("sparkle"), make("span", {}, make("strong", {}, title), make("span", { class: "dim" }, text)))))),
     ];

@@ -1,4 +1,4 @@
-/** Numbers that help: paint of each class, the score on paint that was held out, and how long the last update took. */
+/** Statistics: paint of each class, the score on held-out strokes, and the seconds of the last update. */
 
 import { count, icon, make, one } from "../dom.js";
 
@@ -27,7 +27,7 @@ export function numbersPanel({ app }) {
     const warnings = (numbers?.warnings ?? []).map((text) => make("li", {}, icon("warning"), make("span", {}, text)));
     root.replaceChildren(
       make("dl", { class: "facts" },
-        fact(typeof held === "number" ? held.toFixed(2) : "–", "held-out score", "Mean Dice on paint that the forest has not seen"),
+        fact(typeof held === "number" ? held.toFixed(2) : "–", "held-out score", "Mean Dice on strokes held out of training"),
         fact(typeof seconds === "number" ? `${seconds.toFixed(2)} s` : "–", "last update", "From the stroke to the segmentation"),
         fact(count(Object.values(app.image?.pixels ?? {}).reduce((sum, each) => sum + each, 0)), "pixels here",
           "Painted in the image on the screen")),

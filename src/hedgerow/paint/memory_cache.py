@@ -1,4 +1,4 @@
-"""What is computed once per image and kept while there is room: the least recently used goes first."""
+"""A cache of what is computed once per image; the least recently used items are evicted first."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any, Protocol, TypeVar
 
-MEMORY = 320 * 2**20  # bytes; a process with these, its libraries and one image at work stays below 1 GB
+DEFAULT_BYTES = 320 * 2**20  # with libraries and one image at work, the process stays below 1 GB
 
 
 class Sized(Protocol):
-    """Something that knows how much memory it takes."""
+    """Something that knows its memory use."""
 
     @property
     def nbytes(self) -> int: ...
@@ -20,13 +20,13 @@ class Sized(Protocol):
 Item = TypeVar("Item", bound=Sized)
 
 
-class Store:
-    """Items by key, together at most `memory` bytes; what is in use elsewhere lives on there."""
+class MemoryCache:
+    """Items by key, together at most `max_bytes`. Evicted items live on where they are in use."""
 
-    def __init__(self, memory: int = MEMORY) -> None:
-        self.memory = memory
+    def __init__(self, max_bytes: int = DEFAULT_BYTES) -> None:
+        self.max_bytes = max_bytes
         self._items: OrderedDict[Hashable, Any] = OrderedDict()
-        self._making: dict[Hashable, threading.Lock] = {}
+        self._key_locks: dict[Hashable, threading.Lock] = {}
         self._lock = threading.Lock()
 
     @property
@@ -39,28 +39,24 @@ class Store:
             return key in self._items
 
     def get(self, key: Hashable, make: Callable[[], Item]) -> Item:
-        """The item of this key, made by the first who asks; others who ask meanwhile wait for it."""
+        """The item of this key. The first caller makes it; other callers wait for it meanwhile."""
         with self._lock:
-            making = self._making.setdefault(key, threading.Lock())
-        with making:
+            key_lock = self._key_locks.setdefault(key, threading.Lock())
+        with key_lock:
             with self._lock:
                 if key in self._items:
                     self._items.move_to_end(key)
                     return self._items[key]
-            made = make()
+            item = make()
             with self._lock:
-                self._items[key] = made
-                self._making.pop(key, None)
-                self._make_room(key)
-            return made
+                self._items[key] = item
+                self._key_locks.pop(key, None)
+                self._evict(key)
+            return item
 
-    def forget(self, key: Hashable) -> None:
-        with self._lock:
-            self._items.pop(key, None)
-
-    def _make_room(self, newest: Hashable) -> None:
+    def _evict(self, newest: Hashable) -> None:
         total = sum(item.nbytes for item in self._items.values())
-        while total > self.memory and len(self._items) > 1:
+        while total > self.max_bytes and len(self._items) > 1:
             oldest = next(iter(self._items))
             if oldest == newest:
                 break

@@ -1,4 +1,4 @@
-"""Codes in squares, and forests that walk them."""
+"""CodeCache in squares, and forests that walk them."""
 
 import numpy as np
 import pytest
@@ -9,8 +9,8 @@ from hedgerow.forest.walk import run_forest
 from hedgerow.images.regions import Region
 from hedgerow.kernels.cpu import walk_codes
 from hedgerow.kernels.cpu.walk_codes import SQUARE
-from hedgerow.paint.live import grow_on_codes, live_config
-from hedgerow.paint.squares import Squares, Walkable
+from hedgerow.paint.packed_forest import EncodedRegion, PackedForest
+from hedgerow.paint.quick_forest import grow_on_codes, live_config
 
 EDGES = np.arange(1, 256, dtype=np.float32)[None].repeat(7, axis=0)  # the code of a whole number is that number
 
@@ -27,14 +27,14 @@ def grown(n_classes=3, n_trees=5, seed=0, n_samples=500):
 
 
 def squares_of(codes):
-    return Squares.of(np.ascontiguousarray(codes.transpose(2, 0, 1), np.float32), EDGES)
+    return EncodedRegion.of(np.ascontiguousarray(codes.transpose(2, 0, 1), np.float32), EDGES)
 
 
 @pytest.mark.parametrize(("n_classes", "n_trees", "n_samples"), [(2, 1, 500), (3, 5, 500), (5, 16, 5000)])
 def test_walking_codes_says_what_walking_planes_says(n_classes, n_trees, n_samples):
     forest, codes = grown(n_classes, n_trees, n_samples=n_samples)
     window = Region(16, 37, 32, 290)
-    found = Walkable.of(forest).walked(squares_of(codes), window)
+    found = PackedForest.of(forest).predict(squares_of(codes), window)
     planes = np.ascontiguousarray(codes.transpose(2, 0, 1))
     proba = window.of(run_forest(forest.trees, whole_input(planes))[:, 0])
     assert np.abs(found.proba - proba * 255).max() <= 0.5001
@@ -43,13 +43,13 @@ def test_walking_codes_says_what_walking_planes_says(n_classes, n_trees, n_sampl
     assert clear.mean() > 0.7
     assert np.array_equal(found.classes[clear], proba.argmax(axis=0)[clear])
     some = codes[3:20, 7:40].reshape(-1, 7)
-    whole = Walkable.of(forest).walked(squares_of(codes)).classes
-    assert np.array_equal(Walkable.of(forest).classes_of(some), whole[3:20, 7:40].ravel())
+    whole = PackedForest.of(forest).predict(squares_of(codes)).classes
+    assert np.array_equal(PackedForest.of(forest).predict_classes(some), whole[3:20, 7:40].ravel())
 
 
 def test_a_square_goes_down_a_tree_as_its_pixels_do():
     forest, codes = grown(4, 3, n_samples=3000)
-    trees, squares = Walkable.of(forest), squares_of(codes).codes
+    trees, squares = PackedForest.of(forest), squares_of(codes).codes
     shared = trees.channel, trees.cut, trees.left, trees.leaf, trees.votes
     depth = int(trees.depth.max()) + 2
     visits = []
@@ -68,7 +68,7 @@ def test_codes_in_squares_are_the_codes():
     rng = np.random.default_rng(0)
     values = rng.normal(size=(3, 50, 37)).astype(np.float32)
     edges = np.sort(rng.normal(size=(3, 255))).astype(np.float32)
-    squares, expected = Squares.of(values, edges), np.empty((3, 50, 37), np.uint8)
+    squares, expected = EncodedRegion.of(values, edges), np.empty((3, 50, 37), np.uint8)
     for plane, edge, out in zip(values, edges, expected, strict=True):
         encode(plane, edge, out)
     assert np.array_equal(squares.image().transpose(2, 0, 1), expected)

@@ -5,16 +5,15 @@ import pytest
 
 from hedgerow.images.arrays import UNLABELLED_INDEX
 from hedgerow.images.regions import Region
-from hedgerow.paint import engine as engines
 from hedgerow.paint import raster
-from hedgerow.paint.engine import Engine, Request
-from hedgerow.paint.live import BLOCK, Codes, live_config, n_codes, some_of
-from hedgerow.paint.numbers import Numbers, dealt, pieces
+from hedgerow.paint.engine import Engine, QueuedJob
+from hedgerow.paint.memory_cache import MemoryCache
+from hedgerow.paint.overlays import Overlay, OverlayLayer, OverlayTile, tiles_of, uncertainty
+from hedgerow.paint.packed_forest import EncodedRegion
+from hedgerow.paint.paint_statistics import PaintStatistics, assign_folds, connected_strokes
 from hedgerow.paint.pyramid import Pyramid, level_size, n_levels
-from hedgerow.paint.results import Block, Layer, Result, tiles_of, uncertainty
-from hedgerow.paint.segmenting import WHOLE, Segmenter, View, whole_level
-from hedgerow.paint.squares import Squares
-from hedgerow.paint.store import Store
+from hedgerow.paint.quick_forest import CODE_TILE, CodeCache, balanced_sample, live_config, n_codes
+from hedgerow.paint.segmenter import MAX_WHOLE_PIXELS, Segmenter, View, whole_level
 from helpers.paint import Listener, drawn, open_project
 from helpers.paint import paint_strokes as paint
 
@@ -27,14 +26,14 @@ def project(tmp_path):
 
 
 def test_blocks_are_parts_of_one_whole(project):
-    codes = Codes(project, Store())
-    features, edges = codes.fitted(0)
+    codes = CodeCache(project, MemoryCache())
+    features, edges = codes.bank_and_edges(0)
     height, width = project.images[0].size
     whole = features.compute(codes.pyramid(0).planes(0, Region(0, height, 0, width)))
-    expected = Squares.of(np.ascontiguousarray(whole), edges).image()
+    expected = EncodedRegion.of(np.ascontiguousarray(whole), edges).image()
     for place in ((0, 0), (1, 1)):
-        top, left = place[0] * BLOCK, place[1] * BLOCK
-        assert np.array_equal(codes.block(0, 0, place).image(), expected[top : top + BLOCK, left : left + BLOCK])
+        top, left = place[0] * CODE_TILE, place[1] * CODE_TILE
+        assert np.array_equal(codes.tile(0, 0, place).image(), expected[top : top + CODE_TILE, left : left + CODE_TILE])
 
 
 @pytest.mark.parametrize("n_channels", [1, 2, 3, 5, 8, 20])
@@ -47,26 +46,26 @@ def test_the_bytes_of_a_pixel_are_known_in_advance(n_channels):
 
 def test_a_rare_class_keeps_its_paint():
     value = np.repeat([0, 1, 2], [50_000, 10, 3000]).astype(np.uint8)
-    chosen = some_of(value, 4000)
+    chosen = balanced_sample(value, 4000)
     assert np.bincount(value[chosen]).tolist() == [1995, 10, 1995]
-    assert np.array_equal(some_of(value[:100], 4000), np.arange(100))
+    assert np.array_equal(balanced_sample(value[:100], 4000), np.arange(100))
 
 
 def test_the_screen_first_then_the_whole_then_all_trees(project):
     paint(project)
-    segmenter, listener = Segmenter(project, Codes(project, Store())), Listener()
+    segmenter, listener = Segmenter(project, CodeCache(project, MemoryCache())), Listener()
     segmenter.visible(listener, View(0, 0, Region(0, 200, 300, 500)))
     visible = listener.shown[-1]
-    assert set(visible.layers[0].blocks) == {(0, 1)}
+    assert set(visible.layers[0].tiles) == {(0, 1)}
     segmenter.whole(listener, 0)
-    assert len(listener.shown[-1].layers[0].blocks) == 9
-    assert listener.shown[-1].layers[0].blocks[0, 1] is visible.layers[0].blocks[0, 1]  # not computed again
+    assert len(listener.shown[-1].layers[0].tiles) == 9
+    assert listener.shown[-1].layers[0].tiles[0, 1] is visible.layers[0].tiles[0, 1]  # not computed again
     assert segmenter.full(listener, 0)
     assert [one.scope for one in listener.shown] == ["visible", "whole", "full"]
-    seconds = [one["seconds"] for one in listener.told if one["say"] == "numbers"]
+    seconds = [one["seconds"] for one in listener.messages if one["say"] == "numbers"]
     assert len(set(seconds)) == 1  # those from the stroke to the screen
     assert "64 trees" in listener.shown[-1].model
-    assert segmenter.numbers.held_out > 0.8
+    assert segmenter.statistics.held_out > 0.8
     truth = np.minimum(drawn(0, (600, 560))[1], 1)
     found = listener.shown[-1].tile(0, 0, 0, "classes")
     assert np.mean(found == truth[:256, :256]) > 0.95
@@ -74,15 +73,15 @@ def test_the_screen_first_then_the_whole_then_all_trees(project):
 
 def test_a_pan_keeps_what_was_there(project):
     paint(project)
-    segmenter, listener = Segmenter(project, Codes(project, Store())), Listener()
+    segmenter, listener = Segmenter(project, CodeCache(project, MemoryCache())), Listener()
     segmenter.visible(listener, View(0, 0, Region(0, 100, 0, 100)))
     segmenter.visible(listener, View(0, 0, Region(300, 400, 300, 400)))
-    assert set(listener.shown[-1].layers[0].blocks) == {(0, 0), (1, 1)}
+    assert set(listener.shown[-1].layers[0].tiles) == {(0, 0), (1, 1)}
 
 
 def test_what_the_screen_shows_of_the_whole_is_not_sent_again(project):
     paint(project)
-    segmenter, listener = Segmenter(project, Codes(project, Store())), Listener()
+    segmenter, listener = Segmenter(project, CodeCache(project, MemoryCache())), Listener()
     segmenter.visible(listener, View(0, 0, Region(0, 600, 0, 560)))
     segmenter.whole(listener, 0)
     assert [one.scope for one in listener.shown] == ["visible", "whole"]
@@ -91,7 +90,7 @@ def test_what_the_screen_shows_of_the_whole_is_not_sent_again(project):
 
 def test_a_better_model_stays_until_there_is_new_paint(project):
     paint(project)
-    segmenter, listener = Segmenter(project, Codes(project, Store())), Listener()
+    segmenter, listener = Segmenter(project, CodeCache(project, MemoryCache())), Listener()
     view = View(0, 0, Region(100, 200, 100, 200))
     assert segmenter.full(listener, 0)
     segmenter.visible(listener, view)
@@ -105,7 +104,7 @@ def test_a_better_model_stays_until_there_is_new_paint(project):
 
 def test_work_on_the_whole_gives_way_to_news(project):
     paint(project)
-    segmenter, listener = Segmenter(project, Codes(project, Store())), Listener()
+    segmenter, listener = Segmenter(project, CodeCache(project, MemoryCache())), Listener()
     listener.is_urgent = True
     segmenter.whole(listener, 0)
     assert not listener.shown
@@ -117,7 +116,7 @@ def test_where_much_is_painted_the_full_stack_is_grown(tmp_path):
     _, truth = drawn(0, (64, 80))
     project.labels[0].paint([(Region(0, 64, 0, 80), truth == 0)], 0)
     project.labels[0].paint([(Region(0, 64, 0, 80), truth == 1)], 1)
-    segmenter, listener = Segmenter(project, Codes(project, Store())), Listener()
+    segmenter, listener = Segmenter(project, CodeCache(project, MemoryCache())), Listener()
     listener.is_urgent = True
     assert segmenter.full(listener, 0) is False
     listener.is_urgent = False
@@ -127,12 +126,12 @@ def test_where_much_is_painted_the_full_stack_is_grown(tmp_path):
 
 
 def test_large_images_are_segmented_at_a_coarser_level(project):
-    segmenter = Segmenter(project, Codes(project, Store()))
-    assert whole_level((1024, 1024), segmenter.most(WHOLE)) == 0
-    assert whole_level((4096, 4096), segmenter.most(WHOLE)) == 1
-    assert whole_level((20_000, 20_000), segmenter.most(WHOLE)) == 4
-    few = Segmenter(project, Codes(project, Store(10 * 2**20)))
-    assert few.most(WHOLE) < 200_000
+    segmenter = Segmenter(project, CodeCache(project, MemoryCache()))
+    assert whole_level((1024, 1024), segmenter.max_pixels(MAX_WHOLE_PIXELS)) == 0
+    assert whole_level((4096, 4096), segmenter.max_pixels(MAX_WHOLE_PIXELS)) == 1
+    assert whole_level((20_000, 20_000), segmenter.max_pixels(MAX_WHOLE_PIXELS)) == 4
+    few = Segmenter(project, CodeCache(project, MemoryCache(10 * 2**20)))
+    assert few.max_pixels(MAX_WHOLE_PIXELS) < 200_000
 
 
 def test_levels_until_one_tile_holds_the_image():
@@ -144,7 +143,7 @@ def test_a_large_image_lies_in_a_file(project, monkeypatch):
     from hedgerow.paint import pyramid
 
     usual = Pyramid(project.images[0])
-    monkeypatch.setattr(pyramid, "IN_MEMORY", 1000)
+    monkeypatch.setattr(pyramid, "MAX_MEMORY_BYTES", 1000)
     large = Pyramid(project.images[0])
     assert large.nbytes == 0
     for level in range(large.n_levels):
@@ -155,7 +154,7 @@ def test_a_large_image_lies_in_a_file(project, monkeypatch):
 def test_tiles_of_other_levels_and_of_what_is_not_known():
     classes = np.arange(256 * 256, dtype=np.uint8).reshape(256, 256) % 2
     proba = np.stack([255 * (1 - classes), 255 * classes]).astype(np.uint8)
-    result = Result(1, 0, (600, 512), (3, 7), [Layer(0, {(0, 0): Block(classes, proba)})], "visible", "")
+    result = Overlay(1, 0, (600, 512), (3, 7), [OverlayLayer(0, {(0, 0): OverlayTile(classes, proba)})], "visible", "")
     same = result.tile(0, 0, 0, "classes")
     assert np.array_equal(same, np.where(classes == 0, 3, 7))
     half = result.tile(1, 0, 0, "classes")
@@ -164,10 +163,16 @@ def test_tiles_of_other_levels_and_of_what_is_not_known():
     assert result.tile(0, 1, 1, "classes") is None
     assert result.tile(0, 9, 9, "classes") is None
     assert np.array_equal(result.tile(0, 0, 0, "proba", 7), proba[1])
-    coarse = Result(1, 0, (600, 512), (3, 7), [Layer(1, {(0, 0): Block(classes, proba)})], "whole", "")
+    coarse = Overlay(1, 0, (600, 512), (3, 7), [OverlayLayer(1, {(0, 0): OverlayTile(classes, proba)})], "whole", "")
     assert np.array_equal(coarse.tile(0, 1, 0, "classes")[::2, ::2], np.where(classes == 0, 3, 7)[128:, :128])
-    both = Result(
-        1, 0, (600, 512), (3, 7), [Layer(0, {(0, 0): Block(1 - classes, proba)}), *coarse.layers], "whole", ""
+    both = Overlay(
+        1,
+        0,
+        (600, 512),
+        (3, 7),
+        [OverlayLayer(0, {(0, 0): OverlayTile(1 - classes, proba)}), *coarse.layers],
+        "whole",
+        "",
     )
     assert np.array_equal(both.tile(0, 0, 0, "classes"), np.where(classes == 0, 7, 3))  # the finer one is shown
     assert np.array_equal(both.tile(0, 1, 0, "classes"), coarse.tile(0, 1, 0, "classes"))
@@ -184,7 +189,7 @@ def test_tiles_nearest_to_the_middle_come_first():
 
 
 def test_the_least_recently_used_goes_first():
-    store, made = Store(100), []
+    store, made = MemoryCache(100), []
 
     def get(key, n_bytes=40):
         return store.get(key, lambda: (made.append(key), np.zeros(n_bytes, np.uint8))[1])
@@ -203,12 +208,12 @@ def test_the_least_recently_used_goes_first():
 
 def test_codes_of_many_images_stay_within_the_memory(tmp_path):
     project = open_project(tmp_path, 6, (200, 220))
-    store = Store(6 * 2**20)
-    segmenter, listener = Segmenter(project, Codes(project, store)), Listener()
+    store = MemoryCache(6 * 2**20)
+    segmenter, listener = Segmenter(project, CodeCache(project, store)), Listener()
     paint(project, 0, ((0, 40, 30), (1, 60, 120)))
     for image in range(6):
         segmenter.whole(listener, image)
-        assert store.nbytes <= store.memory
+        assert store.nbytes <= store.max_bytes
     assert {one.image for one in listener.shown} == set(range(6))
     project.close()
 
@@ -217,34 +222,34 @@ def test_pieces_are_strokes():
     row = np.array([0, 1, 2, 9, 9, 10, 0, 1])
     column = np.array([0, 1, 2, 9, 10, 11, 5, 5])
     value = np.array([1, 1, 1, 1, 1, 1, 1, 2], np.uint8)
-    found = pieces(row, column, value)
+    found = connected_strokes(row, column, value)
     assert [np.flatnonzero(found == one).tolist() for one in range(found.max() + 1)] == [[0, 1, 2], [3, 4, 5], [6], [7]]
-    assert len(pieces(row[:0], column[:0], value[:0])) == 0
+    assert len(connected_strokes(row[:0], column[:0], value[:0])) == 0
 
 
 def test_strokes_are_dealt_out_and_a_class_of_one_is_not_scored(project):
     paint(project, 0, ((0, 40, 40), (0, 300, 60), (1, 60, 300)))
-    codes = Codes(project, Store())
-    tables = [codes.table(0, 0)]
-    fold, scored = dealt(tables, tables[0].value)
+    codes = CodeCache(project, MemoryCache())
+    tables = [codes.painted_pixels(0, 0)]
+    fold, scored = assign_folds(tables, tables[0].value)
     assert scored.tolist() == [0]
     assert set(fold[tables[0].value == 0].tolist()) == {0, 1}
-    numbers = Numbers(project)
-    numbers.hold_out(codes, tables, 0)
-    assert numbers.held_out is None
+    statistics = PaintStatistics(project)
+    statistics.hold_out(codes, tables, 0)
+    assert statistics.held_out is None
 
 
 def test_warnings_about_little_paint_and_classes_that_look_alike(project):
-    numbers = Numbers(project)
-    assert "two classes" in numbers.warnings()[0]
+    statistics = PaintStatistics(project)
+    assert "two classes" in statistics.warnings()[0]
     project.labels[0].paint(raster.covered([[9, 9]], 1, (600, 560)), 1)
     same = ((0, 40, 40), (1, 120, 60), (0, 200, 40), (1, 290, 70))  # all of them on the same grey
     paint(project, 0, same)
-    codes = Codes(project, Store())
-    numbers.hold_out(codes, [codes.table(0, 0)], 0)
-    assert numbers.held_out < 0.75
-    assert any("is taken for" in one for one in numbers.warnings())
-    other = Numbers(project)
+    codes = CodeCache(project, MemoryCache())
+    statistics.hold_out(codes, [codes.painted_pixels(0, 0)], 0)
+    assert statistics.held_out < 0.75
+    assert any("is mistaken for" in one for one in statistics.warnings())
+    other = PaintStatistics(project)
     project.labels[1].paint(raster.covered([[9, 9]], 1, (600, 560)), 2)
     assert any("only 5 painted pixels" in one for one in other.warnings())
 
@@ -255,35 +260,34 @@ class FakeSegmenter:
     def __init__(self):
         self.done = []
 
-    def compile(self, teller):
+    def compile(self, link):
         self.done.append("compile")
 
-    def visible(self, teller, view):
+    def visible(self, link, view):
         self.done.append(("visible", view.image))
 
-    def whole(self, teller, image):
+    def whole(self, link, image):
         self.done.append(("whole", image))
 
-    def full(self, teller, image):
+    def full(self, link, image):
         self.done.append(("full", image))
         return True
 
 
-def worker(project, told=None):
-    told = [] if told is None else told
-    found = Engine(project, FakeSegmenter(), told.append)
-    found.told = told
-    return found
+def worker(project, **options):
+    messages = []
+    engine = Engine(project, FakeSegmenter(), messages.append, **options)
+    engine.messages = messages
+    return engine
 
 
 def drain(engine):
-    while engine._is_due():
+    while engine._has_work():
         engine._do_next()
 
 
-def test_a_newer_stroke_replaces_work_that_has_not_begun(project, monkeypatch):
-    monkeypatch.setattr(engines, "REST", 0.0)
-    engine = worker(project)
+def test_a_newer_stroke_replaces_work_that_has_not_begun(project):
+    engine = worker(project, pause_seconds=0.0)
     engine.look(View(0, 0, Region(0, 9, 0, 9)))
     for _ in range(5):
         engine.painted(0)
@@ -305,11 +309,11 @@ def test_strokes_are_served_while_longer_work_goes_on(project):
         engine.segmenter.done.append("trained")
         return {"say": "done", "job": "train"}
 
-    assert engine.ask(Request("train", long))
-    assert not engine.ask(Request("train", long))  # one at a time
+    assert engine.submit(QueuedJob("train", long))
+    assert not engine.submit(QueuedJob("train", long))  # one at a time
     engine._do_next()
     assert engine.segmenter.done == [("visible", 0), ("whole", 0), "trained"]
-    assert engine.told[-1] == {"say": "done", "job": "train"}
+    assert engine.messages[-1] == {"say": "done", "job": "train"}
     assert "progress train" not in engine.latest
 
 
@@ -321,30 +325,30 @@ def test_longer_work_can_be_called_off(project):
         report("refining", 1, 3)
         raise AssertionError("it went on")
 
-    engine.ask(Request("improve", long))
+    engine.submit(QueuedJob("improve", long))
     engine._do_next()
-    assert engine.told[-1] == {"say": "failed", "job": "improve", "why": "it was cancelled."}
+    assert engine.messages[-1] == {"say": "failed", "job": "improve", "why": "it was cancelled."}
 
 
 def test_what_goes_wrong_is_told_and_the_worker_goes_on(project):
     engine = worker(project)
-    engine.ask(Request("train", lambda report: 1 / 0))
+    engine.submit(QueuedJob("train", lambda report: 1 / 0))
     engine._do_next()
-    assert engine.told[-1]["why"].startswith("unexpected ZeroDivisionError")
+    assert engine.messages[-1]["why"].startswith("unexpected ZeroDivisionError")
     engine.painted(0)
     engine._do_next()
     assert engine.segmenter.done == [("whole", 0)]
 
 
-def test_results_of_images_left_long_ago_are_let_go(project, monkeypatch):
-    engine = worker(project)
-    block = Block(np.zeros((256, 256), np.uint8), np.zeros((2, 256, 256), np.uint8))
-    monkeypatch.setattr(engines, "RESULTS", 5 * block.nbytes)
+def test_overlays_of_images_left_long_ago_are_dropped(project):
+    tile = OverlayTile(np.zeros((256, 256), np.uint8), np.zeros((2, 256, 256), np.uint8))
+    limit = 5 * tile.nbytes
+    engine = worker(project, max_overlay_bytes=limit)
     for n in range(12):
-        engine.show(Result(n, n // 3, (256, 256), (0, 1), [Layer(0, {(0, 0): block})], "whole", ""), None, 0.0)
-    assert engine.result(3, 11) is not None
-    assert engine.result(3, 10) is not None
-    assert engine.result(3, 9) is None
+        engine.show(Overlay(n, n // 3, (256, 256), (0, 1), [OverlayLayer(0, {(0, 0): tile})], "whole", ""), None, 0.0)
+    assert engine.overlay(3, 11) is not None
+    assert engine.overlay(3, 10) is not None
+    assert engine.overlay(3, 9) is None
     assert engine.newest(0) is None
     assert "overlay 0" not in engine.latest
-    assert sum(one.nbytes for kept in engine._results.values() for one in kept) <= engines.RESULTS
+    assert sum(one.nbytes for kept in engine._overlays.values() for one in kept) <= limit

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from hedgerow.paint import predicted
+from hedgerow.paint import model_predictions
 from hedgerow.paint.pyramid import Pyramid
 from helpers.paint import open_project
 
@@ -22,14 +22,14 @@ def test_features_that_look_far_are_computed_for_more_at_once(tmp_path, monkeypa
         first = ((rows + columns) % 7 < 3).astype(np.float32)
         return [np.stack([first, 1 - first])]
 
-    monkeypatch.setattr(predicted, "region_outputs", outputs)
+    monkeypatch.setattr(model_predictions, "region_outputs", outputs)
     model = SimpleNamespace(features=SimpleNamespace(halo=halo))
     tiles = [(row, column) for row in range(3) for column in range(5)]
     told = []
-    blocks = predicted.predicted_tiles(
+    predicted = model_predictions.predict_tiles(
         model, Pyramid(project.images[0]), tiles, lambda text, done, total: told.append((done, total))
     )
     assert (len(asked), told[-1]) == (n_groups, (n_groups, n_groups))
-    assert blocks[2, 4].classes.shape == (88, 76)
+    assert predicted[2, 4].classes.shape == (88, 76)
     rows, columns = np.mgrid[512:600, 1024:1100]
-    assert np.array_equal(blocks[2, 4].classes, (rows + columns) % 7 >= 3)
+    assert np.array_equal(predicted[2, 4].classes, (rows + columns) % 7 >= 3)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hedgerow.paint import improve
+from hedgerow.paint import long_jobs
 from hedgerow.paint.messages import Refused
 from helpers.paint import client_of, open_project, running
 
@@ -13,17 +13,17 @@ def test_what_is_not_here_is_refused():
     nothing = {"refine": False, "deep": False, "encoder": []}
     for how in ("refine", "deep", "encoder:lite0"):
         with pytest.raises(Refused, match=r"install|not on this machine"):
-            improve.check_how(how, nothing)
-    improve.check_how("refine", nothing | {"refine": True})
-    improve.check_how("encoder:lite0", nothing | {"encoder": ["lite0"]})
+            long_jobs.check_how(how, nothing)
+    long_jobs.check_how("refine", nothing | {"refine": True})
+    long_jobs.check_how("encoder:lite0", nothing | {"encoder": ["lite0"]})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["refine", "deep"])
-def test_a_better_model_is_made_shown_and_called_off(tmp_path, monkeypatch, how):
+def test_a_better_model_is_made_shown_and_called_off(tmp_path, how):
     pytest.importorskip("torch")
-    monkeypatch.setattr(improve, "MINUTES", {"refine": 0.1, "deep": 0.1})
-    with running(open_project(tmp_path)) as server, client_of(server).window() as window:
+    minutes = {"refine": 0.1, "deep": 0.1}
+    with running(open_project(tmp_path), improvement_minutes=minutes) as server, client_of(server).window() as window:
         window.say(LOOK)
         for n, (value, row, column) in enumerate(((0, 10, 10), (1, 20, 60), (0, 60, 15), (1, 10, 90))):
             window.paint(id=f"s{n}", value=value, points=[[row, column], [row + 15, column + 8]])

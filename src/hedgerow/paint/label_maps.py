@@ -1,4 +1,4 @@
-"""Label maps as `hedgerow train` reads them, 255 is unpainted; of large images in tiles, never held as a whole."""
+"""Label maps as `hedgerow train` reads them, where 255 is unpainted; those of large images are written tile by tile."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from hedgerow import jobs
 from hedgerow.files import atomic_path, make_folder
 from hedgerow.images.arrays import UNLABELLED_INDEX as UNPAINTED
 from hedgerow.images.legend import write_legend
@@ -18,35 +19,36 @@ from hedgerow.paint.image_files import ImageFile
 from hedgerow.paint.labels import TILE, Labels
 from hedgerow.paint.messages import Refused
 from hedgerow.paint.project import LABELS, Project
-from hedgerow.scale.pairs import LARGE
 
 LEGEND = "classes.toml"
-PAGE = "page"  # writes label maps and models; those of commands in the same folder are not its own
+PAGE = "page"  # the writer of label maps and models; files that commands wrote into the same folder are not its own
 
 
 def is_large(image: ImageFile) -> bool:
-    return image.size[0] * image.size[1] > LARGE
+    """Whether an image is too large to be predicted in memory."""
+    n_pixels: int = image.size[0] * image.size[1]
+    return n_pixels > jobs.LARGE_IMAGE_PIXELS
 
 
 def label_file(project: Project, image: ImageFile) -> Path:
-    """Where the labels of an image are written."""
+    """The file of an image's label map."""
     return project.folder / LABELS / f"{stem_of(image.path)}.{'tif' if is_large(image) else 'png'}"
 
 
 def write_label_maps(project: Project, also: Sequence[Path] = ()) -> list[ImageFile]:
-    """Write the label maps of all images that have paint, with the names of the classes; returns those images.
+    """Write the label maps of all painted images and the names of the classes; returns those images.
 
-    also: further files that the caller is about to write; nothing is written unless all of them may be
+    also: further files that the caller is about to write; nothing is written unless all of them may be written
     """
     painted = check_label_maps(project, also)
     with project.lock:
-        legend, classes = project.legend, [one.id for one in project.classes]
+        legend, classes = project.legend, [a_class.id for a_class in project.classes]
     make_folder(project.folder / LABELS)
     with writing_as(PAGE):
         for i, image in enumerate(project.images):
             path = label_file(project, image)
             if i not in painted:
-                remove_recorded(path)  # all of its paint was taken back
+                remove_recorded(path)  # all of its paint was undone
             elif is_large(image):
                 _write_tiles(path, project, project.labels[i])
             else:
@@ -58,8 +60,8 @@ def write_label_maps(project: Project, also: Sequence[Path] = ()) -> list[ImageF
 
 
 def check_label_maps(project: Project, also: Sequence[Path] = ()) -> list[int]:
-    """The numbers of the images whose label maps may be written; raises InputError if that, or the removal of those of
-    other images, would cost a file that this page did not write."""
+    """The numbers of the painted images. Raises InputError if writing their label maps, or removing those of images
+    without paint, would overwrite or delete a file that this page did not write."""
     painted = project.painted_images()
     if not painted:
         raise Refused("nothing is painted yet; paint with two classes first.")
@@ -85,12 +87,12 @@ def _write_tiles(path: Path, project: Project, labels: Labels) -> None:
 
 
 def _tiles(project: Project, labels: Labels) -> Iterator[np.ndarray]:
-    """(TILE,TILE) of all tiles, row after row."""
+    """(TILE,TILE): all tiles, row by row."""
     height, width = labels.size
     for top in range(0, height, TILE):
         for left in range(0, width, TILE):
             with project.lock:
                 part = labels.region(Region(top, min(top + TILE, height), left, min(left + TILE, width)))
-            whole = np.full((TILE, TILE), UNPAINTED, np.uint8)
-            whole[: part.shape[0], : part.shape[1]] = part
-            yield whole
+            tile = np.full((TILE, TILE), UNPAINTED, np.uint8)
+            tile[: part.shape[0], : part.shape[1]] = part
+            yield tile

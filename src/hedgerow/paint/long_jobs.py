@@ -1,0 +1,155 @@
+"""Longer jobs of the page: training on all paint, improving a model, and exporting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hedgerow import extras, jobs
+from hedgerow.files import megabytes
+from hedgerow.images.regions import Region
+from hedgerow.io import model_file
+from hedgerow.overwrite_guard import writing_as
+from hedgerow.paint.engine import Engine
+from hedgerow.paint.exports import IMPROVED, MODEL, Exports, commands, train
+from hedgerow.paint.label_maps import PAGE, check_label_maps, write_label_maps
+from hedgerow.paint.messages import Refused
+from hedgerow.paint.model_predictions import describe_forests, predict_tiles
+from hedgerow.paint.overlays import Overlay, OverlayLayer, tiles_of
+from hedgerow.paint.project import LABELS, Project
+from hedgerow.paint.quick_forest import CodeCache
+from hedgerow.paint.segmenter import MAX_VISIBLE_PIXELS, MAX_WHOLE_PIXELS
+from hedgerow.progress import Report
+
+IMPROVEMENT_MINUTES = {"refine": 5.0, "deep": 20.0}  # at most, approximately
+EFFORTS = {"refine": "good", "deep": "best"}
+MODEL_NAMES = {"refine": "refined", "deep": "convolutional"}
+Message = dict[str, Any]
+
+
+class LongJobs:
+    """Does the longer jobs; called by the engine's thread."""
+
+    def __init__(
+        self,
+        project: Project,
+        codes: CodeCache,
+        engine: Engine,
+        next_id: Callable[[], int],
+        minutes: Mapping[str, float] = IMPROVEMENT_MINUTES,
+    ) -> None:
+        self.project, self.codes, self.engine = project, codes, engine
+        self.exports = Exports(project)
+        self._next_id, self._minutes = next_id, minutes
+        self._newest: tuple[tuple[int, ...], Path] | None = None  # the newest model, and the state of its paint
+
+    def train(self, report: Report) -> Message:
+        """Train the model that the command line would make."""
+        output, stamp = self.project.folder / MODEL, self.project.stamp
+        trained = train(self.project, output, report)
+        self._newest = stamp, output
+        is_scored = trained.held_out and trained.held_out[-1] > 0  # 0: no class has a stroke to spare
+        score = f", mean Dice {trained.held_out[-1]:.3f} on {trained.unseen} held out" if is_scored else ""
+        forests = describe_forests(trained.model.n_levels, trained.model.levels[0].n_trees)
+        self._show(output, forests, stamp, report)
+        text = f"trained on {len(self.project.painted_images())} image(s){score}; {megabytes(trained.n_bytes)}"
+        return self._done("train", text, output)
+
+    def improve(self, how: str, report: Report) -> Message:
+        """Train a better model: a refined network, convolutional levels, or features of a pretrained network."""
+        check_size(self.project)
+        output, stamp = self.project.folder / IMPROVED, self.project.stamp
+        # An interrupted run in its place is discarded: it must be a run of this page, not of a command.
+        images = write_label_maps(self.project, [output, output.with_name(output.name + ".work") / jobs.RUN])
+        request = jobs.TrainRequest([image.path for image in images], self.project.folder / LABELS, output)
+        with writing_as(PAGE):
+            text = self._train_improved(how, request, report)
+        self._newest = stamp, output
+        self._show(output, MODEL_NAMES.get(how, f"with {how}"), stamp, report)
+        return self._done("improve", text, output)
+
+    def _train_improved(self, how: str, request: Any, report: Report) -> str:
+        """Train the better model; returns a description of its gain."""
+        if how in EFFORTS:
+            effort = replace(request, effort=EFFORTS[how], minutes=self._minutes[how], device=_device(), restart=True)
+            return " ".join(map(str, jobs.train(effort, progress=report).stages))
+        features = f"bank+{how}"
+        trained = jobs.train(replace(request, changes={"features": features}), progress=report)
+        score = f": mean Dice {trained.held_out[-1]:.3f} on {trained.unseen} held out" if trained.held_out else ""
+        return f"features {features}{score}"
+
+    def export(self, what: list[str], report: Report) -> Message:
+        """Write the requested files; trains first if no model knows the present paint."""
+        model, output = self._newest_model(), self.project.folder / MODEL
+        needs_training = model is None and any(kind != "labels" for kind in what)
+        if needs_training or {"labels", "report"}.intersection(what):  # before anything is written
+            check_label_maps(self.project, [output] if needs_training else [])
+        number, folder = self.exports.new_folder()
+        if needs_training:
+            stamp = self.project.stamp
+            train(self.project, output, report)
+            self._newest, model = (stamp, output), output
+        files = self.exports.write(what, folder, model, report)
+        offers, skipped = self.exports.offer(number, files), self.exports.skipped(what)
+        return {
+            "say": "done",
+            "job": "export",
+            "text": f"{len(files)} file(s) in {folder}{f'; {skipped}' if skipped else ''}",
+            "files": offers,
+            "commands": commands(self.project, model or output),
+        }
+
+    def _newest_model(self) -> Path | None:
+        """The model of this session that knows the present paint; None: there is none."""
+        stamp, model = self._newest or ((), None)
+        return model if model is not None and stamp == self.project.stamp and model.is_file() else None
+
+    def _done(self, job: str, text: str, model: Path) -> Message:
+        lines = commands(self.project, model if job == "train" else self.project.folder / MODEL)
+        return {"say": "done", "job": job, "text": text, "files": self.exports.offer(0, [model]), "commands": lines}
+
+    def _show(self, path: Path, name: str, stamp: tuple[int, ...], report: Report) -> None:
+        """Show a model's segmentation of the image on the screen; of a large image, of the part on the screen."""
+        view = self.engine.view
+        if view is None:
+            return
+        height, width = self.project.images[view.image].size
+        region = Region(0, height, 0, width) if height * width <= MAX_WHOLE_PIXELS else view.region
+        if region.height * region.width > max(MAX_WHOLE_PIXELS, MAX_VISIBLE_PIXELS):
+            return
+        model = model_file.load(path)
+        places = tiles_of((region.top, region.bottom, region.left, region.right), (height, width))
+        layer = OverlayLayer(0, predict_tiles(model, self.codes.pyramid(view.image), places, report))
+        overlay = Overlay(self._next_id(), view.image, (height, width), model.classes, [layer], "full", name, stamp)
+        self.engine.show(overlay, region, 0.0)
+
+
+def check_size(project: Project) -> None:
+    """Raise Refused if the painted images are too large to improve a model on."""
+    n_pixels = sum(project.images[i].size[0] * project.images[i].size[1] for i in project.painted_images())
+    limit = jobs.MAX_PIXELS_IN_MEMORY
+    if n_pixels > limit:
+        raise Refused(
+            f"the painted images have {n_pixels / 1e6:,.0f} million pixels, and improving a model holds at most "
+            f"{limit / 1e6:,.0f} million in memory: cut out parts that show every class, paint on those, "
+            "and use that model for the large images (hedgerow predict). Train on all works here."
+        )
+
+
+def check_how(how: str, can: Message) -> None:
+    """Raise Refused unless this installation can improve models in this way."""
+    if how.startswith("encoder:"):
+        name = how.removeprefix("encoder:")
+        if name not in can["encoder"]:
+            raise Refused(f"the pretrained network {name} is not on this machine; see `hedgerow encoders`.")
+    elif not can[how]:
+        raise Refused("this needs PyTorch; run pip install '.[net]' in the folder of Hedgerow's source.")
+
+
+def _device() -> str:
+    extras.require("torch", "improving")
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"

@@ -1,0 +1,389 @@
+"""Segmenting what was painted, in three scopes: the part on the screen, the whole image, and the full model.
+
+visible: the part on the screen, by a quick forest that is grown after each stroke
+whole:   the whole image, by the same forest
+full:    the whole image, by more trees or a full stack, once the user pauses
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hedgerow.errors import HedgerowError
+from hedgerow.images.regions import Region
+from hedgerow.kernels import reused
+from hedgerow.paint.labels import TILE
+from hedgerow.paint.model_predictions import (
+    describe_forests,
+    grow_painted_stack,
+    is_densely_painted,
+    predict_stack_tiles,
+)
+from hedgerow.paint.overlays import (
+    Interrupted,
+    Overlay,
+    OverlayLayer,
+    OverlayTile,
+    TilePlace,
+    WorkerLink,
+    raise_if_interrupted,
+    region_at,
+    tiles_of,
+)
+from hedgerow.paint.packed_forest import PackedForest
+from hedgerow.paint.paint_statistics import PaintStatistics
+from hedgerow.paint.project import Project
+from hedgerow.paint.pyramid import level_size, n_levels
+from hedgerow.paint.quick_forest import (
+    CODE_TILE,
+    MAX_QUICK_SAMPLES,
+    WARM_UP_STEPS,
+    CodeCache,
+    PaintedPixels,
+    QuickForest,
+    grow_quick_forest,
+    live_config,
+    n_codes,
+    warm_up,
+)
+from hedgerow.threads import get_threads, map_threads
+
+MAX_VISIBLE_PIXELS = 1_700_000  # segmented of the part on the screen; beyond, a coarser level is used
+MAX_WHOLE_PIXELS = 4_300_000  # the same, of the whole image
+CACHE_SHARE = {MAX_VISIBLE_PIXELS: 0.5, MAX_WHOLE_PIXELS: 0.75}  # part of the cache that their codes may take
+FULL_TREES = 64
+MAX_FULL_SAMPLES = 100_000  # painted pixels that the forest of FULL_TREES is grown on
+
+
+@dataclass(frozen=True)
+class View:
+    """What is on a screen: a region, in pixels of the full image, shown at a level."""
+
+    image: int
+    level: int
+    region: Region
+
+
+class Segmenter:
+    """Grows forests and predicts with them; called by one thread."""
+
+    def __init__(self, project: Project, codes: CodeCache) -> None:
+        self.project, self.codes = project, codes
+        self.statistics = PaintStatistics(project)
+        self._ids = itertools.count(1)
+        self._forests: dict[int, tuple[tuple[object, ...], QuickForest, PackedForest]] = {}
+
+    def compile(self, link: WorkerLink) -> None:
+        """Compile all kernels that a stroke needs, on an image of noise."""
+        began = time.monotonic()
+        noise = np.random.default_rng(0).random((self.project.images[0].n_channels, 32, 32), np.float32)
+
+        def step(done: int) -> None:
+            link.progress("compile", "getting ready", done, WARM_UP_STEPS, began)
+
+        step(0)
+        warm_up(noise, step)
+
+    def visible(self, link: WorkerLink, view: View) -> None:
+        """Segment the part on the screen, at its resolution or a finer one."""
+        began = time.monotonic()
+        size = self.project.images[view.image].size
+        level = self._level(view)
+        if self._is_shown(link, view.image, level, view.region):
+            return
+        region = region_at(view.region, level, size)
+        forest, packed, is_new = self.forest(link, view.image, level)
+        if forest is None or packed is None:
+            self.statistics.send(link, view.image)
+            self._compute_ahead(link, view.image, level, region)
+            return
+        tiles = self.predict(link, view.image, packed, level, region, {})
+        if tiles is None:
+            return
+        before = link.newest(view.image)
+        layers = [OverlayLayer(level, tiles)]
+        if not is_new and before is not None and before.classes == forest.classes:
+            layers = _merge(layers[0], before.layers)
+        overlay = self._overlay(view.image, forest, layers, "visible", describe_forests(1, packed.n_trees))
+        seconds = time.monotonic() - began
+        link.show(overlay, _at_full(_hull_of(list(tiles)), level, size), seconds)
+        if is_new:
+            self.statistics.seconds = seconds
+            self.statistics.send(link, view.image)
+
+    def whole(self, link: WorkerLink, image: int) -> None:
+        """Segment the whole image, at full resolution if it is not too large."""
+        began = time.monotonic()
+        size = self.project.images[image].size
+        level = whole_level(size, self.max_pixels(MAX_WHOLE_PIXELS))
+        if self._is_shown(link, image, level, Region(0, size[0], 0, size[1])):
+            return
+        forest, packed, is_new = self.forest(link, image, level)
+        if forest is None or packed is None:
+            return
+        before = link.newest(image)
+        known: dict[TilePlace, OverlayTile] = {}
+        if not is_new and before is not None and before.classes == forest.classes:
+            known = next((dict(layer.tiles) for layer in before.layers if layer.level == level), {})
+        tiles = self._predict_whole(link, image, packed, level, known)
+        if tiles is None:
+            return
+        if before is not None and len(tiles) == len(known):  # the page has all of them already
+            link.show(replace(before, scope="whole"), None, time.monotonic() - began)
+            return
+        finer = [] if before is None or before.classes != forest.classes else before.layers
+        layers = _merge(OverlayLayer(level, tiles), [layer for layer in finer if layer.level < level])
+        overlay = self._overlay(image, forest, layers, "whole", describe_forests(1, packed.n_trees))
+        link.show(overlay, None, time.monotonic() - began)
+
+    def full(self, link: WorkerLink, image: int) -> bool:
+        """Segment the whole image by the full model, trained on the paint of all images, and score it on held-out
+        strokes. False: interrupted by more urgent work."""
+        began = time.monotonic()
+        size = self.project.images[image].size
+        level = whole_level(size, self.max_pixels(MAX_WHOLE_PIXELS))
+        if self._is_shown(link, image, level, Region(0, size[0], 0, size[1])):
+            return self.statistics.stamp == self.project.stamp or self._score(link, image, level)
+        if level == 0 and is_densely_painted(self.project):
+            return self._full_stack(link, image, began)
+        config, stamp = live_config(self.project.images[0].n_channels, FULL_TREES), self.project.stamp
+        try:
+            painted = self._all_painted_pixels(level, link)
+            forest = grow_quick_forest(
+                self.codes, painted, level, config, MAX_FULL_SAMPLES, lambda: raise_if_interrupted(link)
+            )
+        except Interrupted:
+            return False
+        if forest is None:
+            return True
+        tiles = self._predict_whole(link, image, PackedForest.of(forest.forest), level, {})
+        if tiles is None or link.has_urgent_work():
+            return False
+        model = describe_forests(1, FULL_TREES)
+        self._show_full(link, image, forest.classes, OverlayLayer(level, tiles), model, stamp, began)
+        return self._score(link, image, level)
+
+    def _score(self, link: WorkerLink, image: int, level: int) -> bool:
+        """Score on held-out strokes, and send the statistics. False: interrupted by more urgent work."""
+        try:
+            painted, stamp = self._all_painted_pixels(level, link), self.project.stamp
+        except Interrupted:
+            return False
+        if painted and self.statistics.hold_out(self.codes, painted, level, link.has_urgent_work):
+            self.statistics.stamp = stamp
+        self.statistics.send(link, image)
+        return True
+
+    def _is_shown(self, link: WorkerLink, image: int, level: int, region: Region) -> bool:
+        """Whether the full model of the present paint is shown there already."""
+        shown = link.newest(image)
+        return shown is not None and shown.stamp == self.project.stamp and shown.covers(level, region)
+
+    def _full_stack(self, link: WorkerLink, image: int, began: float) -> bool:
+        stamp = self.project.stamp
+        try:
+            stack = grow_painted_stack(self.project, self.codes, link)
+            tiles = predict_stack_tiles(stack, self.codes.pyramid(image), link)
+        except Interrupted:
+            return False
+        model = describe_forests(stack.n_levels, stack.levels[0].n_trees)
+        self._show_full(link, image, stack.classes, OverlayLayer(0, tiles), model, stamp, began)
+        self.statistics.held_out = stack.held_out_dice[stack.n_levels - 1] if stack.held_out_dice else None
+        self.statistics.stamp = stamp
+        self.statistics.send(link, image)
+        return True
+
+    def _show_full(
+        self, link: WorkerLink, image: int, classes: tuple[int, ...], layer: OverlayLayer, model: str,
+        stamp: tuple[int, ...], began: float,
+    ) -> None:  # fmt: skip
+        size = self.project.images[image].size
+        overlay = Overlay(self.next_id(), image, size, classes, [layer], "full", model, stamp)
+        link.show(overlay, None, time.monotonic() - began)
+
+    def _all_painted_pixels(self, level: int, link: WorkerLink) -> list[PaintedPixels]:
+        """The painted pixels of all readable images that have this level; raises Interrupted."""
+        painted = []
+        for image in self.project.painted_images():
+            raise_if_interrupted(link)
+            if self._has_level(image, level):
+                with suppress(HedgerowError):
+                    painted.append(self.codes.painted_pixels(image, level))
+        return painted
+
+    def _compute_ahead(self, link: WorkerLink, image: int, level: int, region: Region) -> None:
+        """Compute features that the first stroke will need, while nothing else is to be done."""
+        places = dict.fromkeys(map(_code_tile_of, _places_in(region, self._size(image, level))))
+        self._compute_features(link, image, level, list(places), until_urgent=True)
+
+    def _size(self, image: int, level: int) -> tuple[int, int]:
+        return level_size(self.project.images[image].size, level)
+
+    def _level(self, view: View) -> int:
+        """The finest level at which the part on the screen has few enough pixels, at most the level of the screen."""
+        size = self.project.images[view.image].size
+        coarsest = min(view.level, n_levels(size) - 1)
+        for level in range(coarsest):
+            region = region_at(view.region, level, size)
+            if region.height * region.width <= self.max_pixels(MAX_VISIBLE_PIXELS):
+                return level
+        return coarsest
+
+    def max_pixels(self, limit: int) -> int:
+        """MAX_VISIBLE_PIXELS or MAX_WHOLE_PIXELS, or fewer if their codes would not stay in the cache."""
+        n_features = n_codes(self.project.images[0].n_channels)
+        return min(limit, int(CACHE_SHARE[limit] * self.codes.cache.max_bytes / n_features))
+
+    def _has_level(self, image: int, level: int) -> bool:
+        return level < n_levels(self.project.images[image].size)
+
+    def forest(self, link: WorkerLink, image: int, level: int) -> tuple[QuickForest | None, PackedForest | None, bool]:
+        """The quick forest of the present paint at a level, the same packed, and whether it is new; None: fewer than
+        two classes are painted."""
+        used = self.training_images(image, level)
+        if image in used:
+            self._compute_features(link, image, level, self._painted_code_tiles(image, level))
+        with self.project.lock:
+            state = tuple((i, self.project.labels[i].n_changes) for i in used)
+        cached = self._forests.get(level)
+        if cached is not None and cached[0] == state:
+            return cached[1], cached[2], False
+        painted = [self.codes.painted_pixels(i, level) for i in used]
+        forest = grow_quick_forest(self.codes, painted, level, self.codes.config, MAX_QUICK_SAMPLES)
+        if forest is None:
+            return None, None, True
+        packed = PackedForest.of(forest.forest)
+        self._forests[level] = state, forest, packed
+        return forest, packed, True
+
+    def training_images(self, image: int, level: int) -> list[int]:
+        """The painted images that the quick forest learns from: this one, and those whose features are cached."""
+        painted = self.project.painted_images()
+        return [i for i in painted if i == image or (self._has_level(i, level) and self._is_cached(i, level))]
+
+    def next_id(self) -> int:
+        """The id of a new overlay."""
+        return next(self._ids)
+
+    def _is_cached(self, image: int, level: int) -> bool:
+        """Whether the codes of the painted pixels can be had without computing features."""
+        if self.codes.has_painted_pixels(image, level):
+            return True
+        return all(self.codes.has_tile(image, level, place) for place in self._painted_code_tiles(image, level))
+
+    def _painted_code_tiles(self, image: int, level: int) -> list[TilePlace]:
+        with self.project.lock:
+            rows, columns, _ = self.project.labels[image].painted(level)
+        return sorted(set(zip((rows // CODE_TILE).tolist(), (columns // CODE_TILE).tolist(), strict=True)))
+
+    def _compute_features(
+        self, link: WorkerLink, image: int, level: int, places: Sequence[TilePlace], *, until_urgent: bool = False
+    ) -> None:
+        missing = [place for place in places if not self.codes.has_tile(image, level, place)]
+        began, text = time.monotonic(), self._features_text(image)
+        if missing:
+            link.progress("features", text, 0, len(missing), began)
+        for n_done, place in enumerate(missing, start=1):
+            self.codes.tile(image, level, place)
+            link.progress("features", text, n_done, len(missing), began)
+            if until_urgent and link.has_urgent_work():
+                link.progress("features", text, len(missing), len(missing), began)
+                break
+        if missing:
+            reused.let_go()
+
+    def _features_text(self, image: int) -> str:
+        return f"features of {self.project.images[image].name}"
+
+    def _predict_whole(
+        self, link: WorkerLink, image: int, packed: PackedForest, level: int, known: dict[TilePlace, OverlayTile]
+    ) -> dict[TilePlace, OverlayTile] | None:
+        height, width = self._size(image, level)
+        return self.predict(link, image, packed, level, Region(0, height, 0, width), known)
+
+    def predict(
+        self, link: WorkerLink, image: int, packed: PackedForest, level: int, region: Region,
+        known: dict[TilePlace, OverlayTile],
+    ) -> dict[TilePlace, OverlayTile] | None:  # fmt: skip
+        """The known tiles, and those that a region of a level touches; None: interrupted by more urgent work."""
+        size = self._size(image, level)
+        wanted = [place for place in _places_in(region, size) if place not in known]
+        tiles = dict(known)
+        by_code_tile: dict[TilePlace, list[TilePlace]] = {}
+        for place in wanted:
+            by_code_tile.setdefault(_code_tile_of(place), []).append(place)
+        n_missing = sum(not self.codes.has_tile(image, level, code_place) for code_place in by_code_tile)
+        began, n_done, text = time.monotonic(), 0, self._features_text(image)
+        for code_places in _batches(list(by_code_tile), 1 if n_missing else get_threads()):
+            for code_place in code_places:
+                if not self.codes.has_tile(image, level, code_place):
+                    self.codes.tile(image, level, code_place)
+                    n_done += 1
+                    link.progress("features", text, min(n_done, n_missing), n_missing, began)
+            encoded = {code_place: self.codes.tile(image, level, code_place) for code_place in code_places}
+            pairs = [(code_place, place) for code_place in code_places for place in by_code_tile[code_place]]
+            predicted = map_threads(
+                lambda inputs: packed.predict(*inputs),
+                [(encoded[outer], _window(outer, place, encoded[outer].size)) for outer, place in pairs],
+            )
+            tiles |= {place: tile for (_, place), tile in zip(pairs, predicted, strict=True)}
+            if link.has_urgent_work() and len(tiles) < len(wanted) + len(known):
+                return None
+        return tiles
+
+    def _overlay(self, image: int, forest: QuickForest, layers: list[OverlayLayer], scope: str, model: str) -> Overlay:
+        return Overlay(self.next_id(), image, self.project.images[image].size, forest.classes, layers, scope, model)
+
+
+def whole_level(size: tuple[int, int], max_pixels: int) -> int:
+    """The finest level at which an image of this size has at most `max_pixels` pixels."""
+    last = n_levels(size) - 1
+    return next((k for k in range(last) if np.prod(level_size(size, k)) <= max_pixels), last)
+
+
+def _at_full(region: Region, level: int, size: tuple[int, int]) -> Region:
+    """A region of a level in pixels of the full image."""
+    return Region(
+        region.top << level,
+        min(region.bottom << level, size[0]),
+        region.left << level,
+        min(region.right << level, size[1]),
+    )
+
+
+def _hull_of(places: Sequence[TilePlace]) -> Region:
+    """The smallest region around whole tiles, in pixels of their level; it may reach beyond the image."""
+    rows, columns = [row for row, _ in places], [column for _, column in places]
+    return Region(min(rows) * TILE, (max(rows) + 1) * TILE, min(columns) * TILE, (max(columns) + 1) * TILE)
+
+
+def _merge(new: OverlayLayer, layers: list[OverlayLayer]) -> list[OverlayLayer]:
+    """Layers of one model: the new layer is merged into the one of its level."""
+    same = next((layer.tiles for layer in layers if layer.level == new.level), {})
+    others = [layer for layer in layers if layer.level != new.level]
+    return sorted([OverlayLayer(new.level, {**same, **new.tiles}), *others], key=lambda layer: layer.level)
+
+
+def _places_in(region: Region, size: tuple[int, int]) -> list[TilePlace]:
+    return tiles_of((region.top, region.bottom, region.left, region.right), size)
+
+
+def _code_tile_of(place: TilePlace) -> TilePlace:
+    """The tile of codes that holds a tile of the page."""
+    return place[0] * TILE // CODE_TILE, place[1] * TILE // CODE_TILE
+
+
+def _window(code_place: TilePlace, place: TilePlace, size: tuple[int, int]) -> Region:
+    """Where a tile of the page lies in its tile of codes, which has this size."""
+    top, left = place[0] * TILE - code_place[0] * CODE_TILE, place[1] * TILE - code_place[1] * CODE_TILE
+    return Region(top, min(top + TILE, size[0]), left, min(left + TILE, size[1]))
+
+
+def _batches(places: list[TilePlace], n: int) -> list[list[TilePlace]]:
+    return [places[i : i + n] for i in range(0, len(places), n)]

@@ -1,0 +1,202 @@
+"""Where to paint next: the place whose label would help the model most.
+
+The image is divided into cells. A cell scores high if the model is unsure about it, if it looks unlike all that is
+painted, and if much of the image is like it; the centre of the best cell is suggested. What a cell looks like is the
+mean of its byte codes: codes are ranks among the project's pixels, so no feature outweighs another by its scale.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import ndimage
+
+from hedgerow.paint.labels import TILE
+from hedgerow.paint.messages import Refused
+from hedgerow.paint.overlays import WorkerLink, uncertainty
+from hedgerow.paint.pyramid import level_size, n_levels
+from hedgerow.paint.quick_forest import CODE_TILE
+from hedgerow.paint.segmenter import Segmenter
+
+CELL_SIDE = 8  # pixels
+SMOOTHING_CELLS = 1.0  # standard deviation: single unsure cells, as along every edge, count less than areas
+PAINT_MARGIN_CELLS = 1  # cells this close to paint are not suggested
+MAX_PAINTED_CELLS = 1000  # painted cells that others are compared with
+# How much each part of the score counts, as powers; chosen by benchmarks/bench_where_next.py.
+UNCERTAINTY_POWER, NOVELTY_POWER, EXTENT_POWER = 1.0, 0.5, 0.5
+MAX_PIXELS_PER_IMAGE = 1_200_000  # larger images are searched at a coarser level
+MAX_SECONDS = 4.0  # after which no further image is searched
+
+assert CODE_TILE % CELL_SIDE == 0 and CODE_TILE % TILE == 0  # noqa: PT018 (cells do not cross tiles of codes)
+
+
+@dataclass(frozen=True)
+class Place:
+    """row, column: at the level that was searched; score: comparable between images; why: for the user"""
+
+    row: int
+    column: int
+    score: float
+    why: str
+
+
+def where_next(segmenter: Segmenter, link: WorkerLink, image: int | None, shown: int) -> dict[str, Any]:
+    """The message that suggests the best place in an image, or in all images that can be searched in a few seconds.
+
+    shown: the image on the screen, which is searched first
+    """
+    project = segmenter.project
+    if image is not None:
+        images = [image]
+    else:
+        others = [i for i in range(len(project.images)) if i != shown]
+        images = [shown, *sorted(others, key=lambda i: project.labels[i].n_painted > 0)]  # unpainted images first
+    began = time.monotonic()
+    candidates = []
+    for i in images:
+        candidate = _best_place(segmenter, link, i)
+        if candidate is not None:
+            candidates.append((i, *candidate))
+        if time.monotonic() - began > MAX_SECONDS:
+            break
+    if not candidates:
+        raise Refused("no place can be suggested yet; paint with two classes first.")
+    best, level, place = max(candidates, key=lambda candidate: candidate[2].score)
+    height, width = project.images[best].size
+    return {
+        "say": "next",
+        "image": best,
+        "row": min(place.row << level, height - 1),
+        "col": min(place.column << level, width - 1),
+        "why": place.why,
+    }
+
+
+def _best_place(segmenter: Segmenter, link: WorkerLink, image: int) -> tuple[int, Place] | None:
+    """The level at which an image was searched, and its best place there."""
+    size = segmenter.project.images[image].size
+    last = n_levels(size) - 1
+    level = next((k for k in range(last) if np.prod(level_size(size, k)) <= MAX_PIXELS_PER_IMAGE), last)
+    forest = segmenter.forest(link, image, level)[1]
+    if forest is None:
+        return None
+    height, width = level_size(size, level)
+    n_cells = -(-height // CELL_SIDE), -(-width // CELL_SIDE)
+    n_features = segmenter.codes.bank_and_edges(level)[0].n_features
+    unsure, looks = np.zeros(n_cells, np.float32), np.zeros((*n_cells, n_features), np.float32)
+    for row in range(-(-height // CODE_TILE)):
+        for column in range(-(-width // CODE_TILE)):
+            codes = segmenter.codes.tile(image, level, (row, column))
+            part = cell_means(uncertainty(forest.predict(codes).proba)) / 255
+            top, left = row * CODE_TILE // CELL_SIDE, column * CODE_TILE // CELL_SIDE
+            cells = slice(top, top + part.shape[0]), slice(left, left + part.shape[1])
+            unsure[cells], looks[cells] = part, cell_means(codes.image())
+    painted = np.zeros(n_cells, bool)
+    known = []
+    for i in segmenter.training_images(image, level):
+        pixels = segmenter.codes.painted_pixels(i, level)
+        known.append(painted_looks(pixels.codes, pixels.row, pixels.column))
+        if i == image:
+            painted[pixels.row // CELL_SIDE, pixels.column // CELL_SIDE] = True
+    place = suggest_place(unsure, looks, painted, np.concatenate(known))
+    return None if place is None else (level, place)
+
+
+def suggest_place(unsure: np.ndarray, looks: np.ndarray, painted: np.ndarray, known: np.ndarray) -> Place | None:
+    """The place to paint next in an image of h x w cells; None: everything is painted.
+
+    unsure:  (h,w) mean uncertainty, 0 to 1
+    looks:   (h,w,P) mean codes, 0 to 255
+    painted: (h,w) bool: the cell has paint
+    known:   (N,P) looks of painted cells, of this image and others
+    """
+    free = ~ndimage.binary_dilation(painted, iterations=PAINT_MARGIN_CELLS)
+    if not free.any():
+        free = ~painted
+    if not free.any():
+        return None
+    unlike = ndimage.gaussian_filter(novelty(looks, known), SMOOTHING_CELLS, mode="nearest")
+    unsure = ndimage.gaussian_filter(unsure.astype(np.float64), SMOOTHING_CELLS, mode="nearest")
+    base = (unsure + 0.02) ** UNCERTAINTY_POWER * (unlike + 0.02) ** NOVELTY_POWER
+    large = extent(base, free)
+    score = np.where(free, base * large**EXTENT_POWER, -1.0)
+    row, column = (int(i) for i in np.unravel_index(int(score.argmax()), score.shape))
+    return Place(
+        row * CELL_SIDE + CELL_SIDE // 2,
+        column * CELL_SIDE + CELL_SIDE // 2,
+        float(score[row, column]),
+        _reason(unsure, unlike, large, row, column),
+    )
+
+
+def novelty(looks: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """(h,w) from 0, like a painted cell, to about 1, the most unlike cells of the image."""
+    flat = looks.reshape(-1, looks.shape[-1]).astype(np.float32)
+    if not len(known):
+        return np.ones(looks.shape[:2])
+    if len(known) > MAX_PAINTED_CELLS:
+        known = known[np.random.default_rng(0).permutation(len(known))[:MAX_PAINTED_CELLS]]
+    distance = np.sqrt(_squared_distance(flat, known.astype(np.float32)))
+    farthest = max(float(np.quantile(distance, 0.99)), 1e-6)
+    return np.minimum(distance / farthest, 1.5).reshape(looks.shape[:2])
+
+
+def _squared_distance(rows: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """(M,) squared distance of each of `rows` (M,P) to the nearest of `known` (N,P)."""
+    lengths = np.einsum("np,np->n", known, known)
+    distances = []
+    for part in np.array_split(rows, -(-len(rows) // 4096)):
+        mixed = lengths[None] - 2 * (part @ known.T)
+        distances.append(np.einsum("mp,mp->m", part, part) + mixed.min(axis=1))
+    return np.maximum(np.concatenate(distances), 0)
+
+
+def extent(base: np.ndarray, free: np.ndarray) -> np.ndarray:
+    """(h,w) from 0 to 1: the relative size of the connected area of high scores that a cell belongs to."""
+    high = base >= np.quantile(base[free], 0.8)
+    areas, n = ndimage.label(high & free)
+    if not n:
+        return np.ones(base.shape)
+    sizes = np.bincount(areas.ravel(), minlength=n + 1).astype(np.float64)
+    sizes[0] = 1
+    return sizes[areas] / sizes.max()
+
+
+def cell_means(values: np.ndarray) -> np.ndarray:
+    """(h,w[,P]) float32: means over the cells of an array (H,W[,P]); cells at the edges may be smaller."""
+    height, width = values.shape[:2]
+    rows, columns = np.arange(0, height, CELL_SIDE), np.arange(0, width, CELL_SIDE)
+    sums = np.add.reduceat(np.add.reduceat(values.astype(np.float32), rows, axis=0), columns, axis=1)
+    counts = np.diff([*rows, height])[:, None] * np.diff([*columns, width])[None, :]
+    return sums / counts.reshape(*counts.shape, *[1] * (values.ndim - 2))
+
+
+def painted_looks(codes: np.ndarray, row: np.ndarray, column: np.ndarray) -> np.ndarray:
+    """(N,P): mean codes of the paint in each cell that has paint. codes: (S,P) of the painted pixels"""
+    if not len(row):
+        return np.zeros((0, codes.shape[1]), np.float32)
+    cell = (row // CELL_SIDE) * (1 + int(column.max()) // CELL_SIDE) + column // CELL_SIDE
+    order = np.argsort(cell, kind="stable")
+    first = np.flatnonzero(np.diff(cell[order], prepend=-1))
+    sums = np.add.reduceat(codes[order].astype(np.float32), first, axis=0)
+    return sums / np.diff([*first, len(order)])[:, None]
+
+
+def _reason(unsure: np.ndarray, unlike: np.ndarray, large: np.ndarray, row: int, column: int) -> str:
+    """Why a cell is suggested, by what sets it apart."""
+    reasons = []
+    if unsure[row, column] >= np.quantile(unsure, 0.75):
+        reasons.append("unsure here")
+    if unlike[row, column] >= np.quantile(unlike, 0.75):
+        reasons.append("unlike what is painted")
+    if large[row, column] >= 0.5:
+        reasons.append("much of the image is like this")
+    return _enumeration(reasons) or "less sure here than elsewhere"
+
+
+def _enumeration(parts: Sequence[str]) -> str:
+    return ", and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
