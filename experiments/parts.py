@@ -19,7 +19,7 @@ from hedgerow.config import ConvConfig, RefineConfig, StackConfig
 from hedgerow.deep.adapting import TURNED
 from hedgerow.deep.choosing import crops_for, for_images
 from hedgerow.images.labelled import LabelledSet
-from hedgerow.jobs.effort import fit_labelled
+from hedgerow.jobs.efforts import fit_labelled
 from hedgerow.network.mapping import to_convnet
 from hedgerow.refinement.loop import check_settings
 

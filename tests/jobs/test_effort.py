@@ -12,7 +12,7 @@ from hedgerow import jobs
 from hedgerow.deep import adapting, held_out
 from hedgerow.deep.adapting import choose_refinement
 from hedgerow.images.labelled import labelled_set
-from hedgerow.jobs import effort, plans
+from hedgerow.jobs import efforts, estimates
 from hedgerow.jobs.stage_files import StageFiles, forget
 from hedgerow.progress import silent
 from helpers.deep import SMALL, STACK, pictures
@@ -20,7 +20,7 @@ from helpers.efforts import FEW_STEPS, helping, make_small
 from helpers.files import write
 from helpers.refusals import assert_one_sentence
 
-CPU = plans.CPU
+CPU = estimates.CPU
 
 
 @pytest.fixture(autouse=True)
@@ -63,10 +63,10 @@ def test_best_adds_a_convolutional_level_and_keeps_it_only_if_it_helps(monkeypat
     labelled = labelled_set(*pictures())
     scores = iter([0.5, 0.5, 0.7, 0.5, 0.6, 0.5])  # of stack, reading and both, twice
     monkeypatch.setattr("hedgerow.deep.fitting.mean_dice", lambda proba, target: next(scores))
-    found = effort.fit_labelled(labelled, STACK, "best", progress=silent)
+    found = efforts.fit_labelled(labelled, STACK, "best", progress=silent)
     assert isinstance(found.model, hr.DeepStack)
     assert [stage.kept for stage in found.stages] == [True, True, True]
-    found = effort.fit_labelled(labelled, STACK, "best", progress=silent)
+    found = efforts.fit_labelled(labelled, STACK, "best", progress=silent)
     assert isinstance(found.model, hr.StackNet), "the level scored no better than the stack's network"
     assert not found.stages[-1].kept
 
@@ -147,7 +147,7 @@ def test_an_interrupted_run_goes_on_from_its_folder(tmp_path, monkeypatch):
     with pytest.raises(hr.InputError) as problem:
         jobs.train(replace(request, effort="good"), progress=silent)
     assert_one_sentence(problem, "interrupted run", "--restart")
-    monkeypatch.setattr(effort, "grow_stack", None)  # the stack is there
+    monkeypatch.setattr(efforts, "grow_stack", None)  # the stack is there
     monkeypatch.setattr("hedgerow.refinement.loop.refine_labelled", None)
     resumed = jobs.train(request, progress=silent)
     assert type(resumed.model) is type(whole.model)
@@ -158,7 +158,7 @@ def test_an_interrupted_run_goes_on_from_its_folder(tmp_path, monkeypatch):
 def test_reserved_images_are_seen_by_no_stage(monkeypatch):
     monkeypatch.setattr(adapting, "choose_refinement", helping(0.6))
     labelled, said = labelled_set(*pictures(6)), []
-    found = effort.fit_labelled(labelled, replace(STACK, reserve=0.34), "good", say=said.append, progress=silent)
+    found = efforts.fit_labelled(labelled, replace(STACK, reserve=0.34), "good", say=said.append, progress=silent)
     known = found.model.known
     assert len(known.reserved) == 2
     assert not set(known.reserved) & set(known.seen)

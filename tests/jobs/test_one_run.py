@@ -13,7 +13,7 @@ import hedgerow as hr
 from hedgerow import jobs
 from hedgerow.deep import adapting
 from hedgerow.images.labelled import labelled_set
-from hedgerow.jobs import effort, stage_files
+from hedgerow.jobs import efforts, stage_files
 from hedgerow.locking import locked
 from hedgerow.progress import quiet, silent
 from hedgerow.refinement import checkpoints
@@ -30,7 +30,7 @@ TRIED = hr.RefineConfig(n_steps=6, check_every=1, pixels=200, held_out=0.0)
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     """A folder with images and labels, and refinements of a few steps."""
-    monkeypatch.setattr(effort, "RefineConfig", lambda: TRIED)
+    monkeypatch.setattr(efforts, "RefineConfig", lambda: TRIED)
     images, labels = pictures()
     for name, some in (("images", images), ("labels", labels)):
         for k, one in enumerate(some):

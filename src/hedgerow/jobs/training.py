@@ -27,9 +27,9 @@ from hedgerow.images.paint import unlabelled_value
 from hedgerow.images.pairing import FilesSpec, Pair, in_words, pair_files
 from hedgerow.images.reading import Pages, read_input
 from hedgerow.io import model_file
-from hedgerow.jobs.effort import Effort, Stage, check_effort, fit_labelled
+from hedgerow.jobs.efforts import Effort, Stage, check_effort, fit_labelled
+from hedgerow.jobs.estimates import expected
 from hedgerow.jobs.inputs import checked_output, files_of, say_what_was_read
-from hedgerow.jobs.plans import expected
 from hedgerow.jobs.stage_files import forget
 from hedgerow.locking import locked
 from hedgerow.predict.evaluate import score
@@ -56,7 +56,7 @@ class TrainRequest:
     config:      settings of the stack; None: chosen by the amount of paint, see `settings_for`
     changes:     settings to change in it, by name
     layers:      of the encoder, to read instead of those in the settings
-    minutes:     about how long to train, for "good" and "best"; None: see `jobs.plans`
+    minutes:     about how long to train, for "good" and "best"; None: see `jobs.estimates`
     device:      where networks are trained
     restart:     discard an interrupted run of the same output; else it is resumed
     workers:     grow the forests of effort "fast": a number of processes, the address of a Dask scheduler, or a client

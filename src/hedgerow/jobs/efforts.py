@@ -26,7 +26,7 @@ from hedgerow.forest.groups import GroupsOf
 from hedgerow.forest.samples import reserve
 from hedgerow.images.labelled import Images, LabelledImage, LabelledSet, labelled_set
 from hedgerow.images.legend import Legend
-from hedgerow.jobs.plans import (
+from hedgerow.jobs.estimates import (
     EFFORTS,
     allowed_seconds,
     deep_plan,
@@ -35,8 +35,8 @@ from hedgerow.jobs.plans import (
     seconds_for_networks,
     stage_seconds,
 )
+from hedgerow.jobs.plan_progress import WholePlan
 from hedgerow.jobs.stage_files import StageFiles
-from hedgerow.jobs.whole_plan import WholePlan
 from hedgerow.predict.devices import check_device
 from hedgerow.predict.evaluate import score
 from hedgerow.progress import Report, Say, duration, quiet, reporting
