@@ -7,8 +7,8 @@ import os
 from typing import Any
 
 from hedgerow.scale import cluster
+from hedgerow.scale.shard_prediction import Job, work_on
 from hedgerow.scale.shards import Shard
-from hedgerow.scale.work import Job, work_on
 
 
 def dask_setup(worker: Any) -> None:

@@ -15,8 +15,8 @@ from hedgerow.io.model_file import file_content
 from hedgerow.scale import cluster, growing, models
 from hedgerow.scale.lazy_image import Wanted
 from hedgerow.scale.results import results_for
+from hedgerow.scale.shard_prediction import Job
 from hedgerow.scale.shards import Grid
-from hedgerow.scale.work import Job
 from helpers.files import listing, write
 from helpers.large import picture, write_zarr
 

@@ -15,8 +15,8 @@ from hedgerow.errors import ConfigError, HedgerowError, InputError
 from hedgerow.files import one_line
 from hedgerow.scale.models import loaded
 from hedgerow.scale.run import Each
+from hedgerow.scale.shard_prediction import Job, work_on
 from hedgerow.scale.shards import Shard
-from hedgerow.scale.work import Job, work_on
 
 try:
     import resource

@@ -19,8 +19,8 @@ from hedgerow.scale.lazy_image import Window
 from hedgerow.scale.models import loaded
 from hedgerow.scale.opening import opened
 from hedgerow.scale.pairs import LargePair
+from hedgerow.scale.shard_prediction import MEMORY, ahead, occupied
 from hedgerow.scale.shards import LARGEST, cut
-from hedgerow.scale.work import MEMORY, ahead, occupied
 
 Tables = Callable[[LargePair, Sequence[Region]], Iterable[np.ndarray]]
 """(an image, its parts) -> confusion (C,C) of each part"""

@@ -27,8 +27,8 @@ from hedgerow.scale.opening import opened
 from hedgerow.scale.remote import absolute, is_remote, is_there
 from hedgerow.scale.results import Result, results_for
 from hedgerow.scale.run import begin, here, record_of, run
+from hedgerow.scale.shard_prediction import MEMORY, Job
 from hedgerow.scale.shards import grid_for
-from hedgerow.scale.work import MEMORY, Job
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -15,8 +15,8 @@ from hedgerow.scale.markers import Markers
 from hedgerow.scale.opening import opened
 from hedgerow.scale.remote import is_remote, is_there
 from hedgerow.scale.results import described
+from hedgerow.scale.shard_prediction import Job, work_on
 from hedgerow.scale.shards import Shard
-from hedgerow.scale.work import Job, work_on
 
 Each = Callable[[Job, Iterable[Shard]], Iterable[str]]
 """Works on shards in any order and yields the name of each that is done."""
