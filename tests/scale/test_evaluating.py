@@ -10,7 +10,7 @@ import hedgerow as hr
 from hedgerow import jobs
 from hedgerow.errors import InputError
 from hedgerow.images.regions import Region
-from hedgerow.scale import cluster, evaluating, pairs, reporting
+from hedgerow.scale import cluster, evaluating, large_pairs, reporting
 from hedgerow.scale.models import content_of
 from helpers.large import picture, write_ome_zarr, write_zarr
 
@@ -21,7 +21,7 @@ SIZE = (150, 190)
 def there(tmp_path, monkeypatch, stack):
     """A model, an image and its labels, which count as large."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(pairs, "LARGE", 1000)
+    monkeypatch.setattr(large_pairs, "LARGE", 1000)
     hr.save(stack, "model.hedge")
     image = picture()
     truth = np.where(image > 150, 200, np.where(image > 80, 77, 3)).astype(np.uint8)
@@ -35,7 +35,7 @@ def test_scores_are_those_of_the_image_in_memory(there, stack, monkeypatch):
     image, truth = there
     expected = hr.evaluate(stack, image, truth)
     read = []
-    monkeypatch.setattr(pairs.LargePair, "target", _noting(read, pairs.LargePair.target))
+    monkeypatch.setattr(large_pairs.LargePair, "target", _noting(read, large_pairs.LargePair.target))
     monkeypatch.setattr(evaluating, "LARGEST", 64)
     found = jobs.evaluate(
         jobs.EvaluateRequest("model.hedge", "image.zarr", "labels/image.zarr", "scores.json", background=3)
@@ -59,7 +59,7 @@ def test_what_has_no_label_is_not_predicted(there, stack, monkeypatch):
 
 def test_small_and_large_images_are_scored_together(there, stack, monkeypatch):
     image, truth = there
-    monkeypatch.setattr(pairs, "LARGE", 150 * 190)
+    monkeypatch.setattr(large_pairs, "LARGE", 150 * 190)
     write_zarr("both/large.zarr", np.vstack([image] * 2))
     write_zarr("both/small.zarr", image)
     write_zarr("truth/large.zarr", np.vstack([truth] * 2))
@@ -131,6 +131,6 @@ def test_parts_are_scored_by_workers(there, stack, monkeypatch):
     client = Namespace(submit=lambda work, content, **options: work(content))
     monkeypatch.setattr(cluster, "side_by_side", side_by_side)
     who = evaluating.tables_on(client, content_of(stack), "cpu")
-    pair = pairs.large_pair(stack, "image.zarr", "labels/image.zarr")
+    pair = large_pairs.large_pair(stack, "image.zarr", "labels/image.zarr")
     tables = list(who(pair, Region(0, 150, 0, 190).cells(64)))
     np.testing.assert_array_equal(sum(tables), hr.evaluate(stack, image, truth).confusion)

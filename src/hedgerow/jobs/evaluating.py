@@ -24,8 +24,8 @@ from hedgerow.progress import Report
 from hedgerow.scale import cluster
 from hedgerow.scale.cluster import Workers
 from hedgerow.scale.evaluating import Tables, summed_table, tables_here, tables_on
+from hedgerow.scale.large_pairs import has_address, large_pair, split_by_size
 from hedgerow.scale.models import content_of
-from hedgerow.scale.pairs import has_address, large_pair, split_by_size
 
 
 @dataclass(frozen=True)

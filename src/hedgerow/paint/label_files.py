@@ -18,7 +18,7 @@ from hedgerow.paint.image_files import ImageFile
 from hedgerow.paint.labels import TILE, Labels
 from hedgerow.paint.messages import Refused
 from hedgerow.paint.project import LABELS, Project
-from hedgerow.scale.pairs import LARGE
+from hedgerow.scale.large_pairs import LARGE
 
 LEGEND = "classes.toml"
 PAGE = "page"  # writes label maps and models; those of commands in the same folder are not its own

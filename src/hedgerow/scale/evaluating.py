@@ -15,10 +15,10 @@ from hedgerow.predict.protocol import Model
 from hedgerow.predict.run import region_outputs
 from hedgerow.progress import Report, reporting
 from hedgerow.scale import cluster
+from hedgerow.scale.large_pairs import LargePair
 from hedgerow.scale.lazy_image import Window
 from hedgerow.scale.models import loaded
 from hedgerow.scale.opening import opened
-from hedgerow.scale.pairs import LargePair
 from hedgerow.scale.shard_prediction import MEMORY, ahead, occupied
 from hedgerow.scale.shards import LARGEST, cut
 

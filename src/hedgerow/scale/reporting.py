@@ -14,8 +14,8 @@ from hedgerow.images.pairing import Pair
 from hedgerow.images.reading import Pages, read_input
 from hedgerow.images.regions import Region
 from hedgerow.progress import Say
+from hedgerow.scale.large_pairs import LargePair, is_large, large_pair
 from hedgerow.scale.opening import opened
-from hedgerow.scale.pairs import LargePair, is_large, large_pair
 
 PART = 1024  # side of a part of a large image, before what the models see around it
 MOST_PARTS = 4  # of each image

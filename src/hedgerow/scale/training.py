@@ -31,9 +31,9 @@ from hedgerow.images.regions import Region
 from hedgerow.kernels import reused
 from hedgerow.progress import Report, Say, quiet, reporting
 from hedgerow.scale.costs import refuse_endless
+from hedgerow.scale.large_pairs import LARGE
 from hedgerow.scale.lazy_image import LazyImage, Wanted
 from hedgerow.scale.opening import is_lazy, open_image
-from hedgerow.scale.pairs import LARGE
 
 MUCH = 2**27  # pixels of all images together: with more, only what is needed is kept
 MOST_PAINTED = 2**28  # labelled pixels that are kept by their places
