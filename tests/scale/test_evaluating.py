@@ -10,7 +10,7 @@ import hedgerow as hr
 from hedgerow import jobs
 from hedgerow.errors import InputError
 from hedgerow.images.regions import Region
-from hedgerow.scale import cluster, evaluating, large_pairs, reporting
+from hedgerow.scale import cluster, large_pairs, large_scores, reporting
 from hedgerow.scale.models import content_of
 from helpers.large import picture, write_ome_zarr, write_zarr
 
@@ -36,7 +36,7 @@ def test_scores_are_those_of_the_image_in_memory(there, stack, monkeypatch):
     expected = hr.evaluate(stack, image, truth)
     read = []
     monkeypatch.setattr(large_pairs.LargePair, "target", _noting(read, large_pairs.LargePair.target))
-    monkeypatch.setattr(evaluating, "LARGEST", 64)
+    monkeypatch.setattr(large_scores, "LARGEST", 64)
     found = jobs.evaluate(
         jobs.EvaluateRequest("model.hedge", "image.zarr", "labels/image.zarr", "scores.json", background=3)
     )
@@ -51,8 +51,8 @@ def _noting(read, target):
 
 def test_what_has_no_label_is_not_predicted(there, stack, monkeypatch):
     predicted = []
-    outputs = evaluating.region_outputs
-    monkeypatch.setattr(evaluating, "region_outputs", lambda *given: predicted.append(given[2]) or outputs(*given))
+    outputs = large_scores.region_outputs
+    monkeypatch.setattr(large_scores, "region_outputs", lambda *given: predicted.append(given[2]) or outputs(*given))
     jobs.evaluate(jobs.EvaluateRequest("model.hedge", "image.zarr", "labels/image.zarr"))
     assert predicted == [Region(0, 150, 0, 100)]
 
@@ -130,7 +130,7 @@ def test_parts_are_scored_by_workers(there, stack, monkeypatch):
 
     client = Namespace(submit=lambda work, content, **options: work(content))
     monkeypatch.setattr(cluster, "side_by_side", side_by_side)
-    who = evaluating.tables_on(client, content_of(stack), "cpu")
+    who = large_scores.tables_on(client, content_of(stack), "cpu")
     pair = large_pairs.large_pair(stack, "image.zarr", "labels/image.zarr")
     tables = list(who(pair, Region(0, 150, 0, 190).cells(64)))
     np.testing.assert_array_equal(sum(tables), hr.evaluate(stack, image, truth).confusion)
