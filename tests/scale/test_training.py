@@ -20,7 +20,7 @@ from hedgerow.forest.thinned import Painted, thin
 from hedgerow.images.arrays import UNLABELLED_INDEX
 from hedgerow.images.labelled import labelled_set
 from hedgerow.io.model_file import file_content
-from hedgerow.scale import cluster, growing, training
+from hedgerow.scale import cluster, training, tree_tasks
 from helpers.blobs import blobs
 from helpers.files import write
 from helpers.large import write_zarr
@@ -206,7 +206,7 @@ def test_trees_grown_elsewhere_make_the_same_model(tmp_path, monkeypatch):
     )
     for config in (CONTEXT, replace(CONTEXT, held_out="trees"), replace(CONTEXT, held_out="none")):
         expected = grow_stack(labelled_set(images, labels), config)
-        found = grow_stack(labelled_set(images, labels), config, grow_all=growing.on(client))
+        found = grow_stack(labelled_set(images, labels), config, grow_all=tree_tasks.on(client))
         assert file_content(found) == file_content(expected)
     assert sent[:2] == [6, 6]  # three forests of four trees side by side, in two levels
 

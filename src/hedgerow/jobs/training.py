@@ -34,7 +34,7 @@ from hedgerow.jobs.stage_files import forget
 from hedgerow.locking import locked
 from hedgerow.predict.evaluate import score
 from hedgerow.progress import Report, Say, quiet
-from hedgerow.scale import cluster, growing
+from hedgerow.scale import cluster, tree_tasks
 from hedgerow.scale.cluster import Workers
 from hedgerow.scale.training import Files, WholeInstead, files_for, grow
 
@@ -198,7 +198,7 @@ def _growers(workers: Workers | None) -> Iterator[GrowAll | None]:
         yield None
         return
     with cluster.connected(workers) as client:
-        yield growing.on(client)
+        yield tree_tasks.on(client)
 
 
 def _level_printer(say: Say) -> Callable[[int, float, GroupsOf], None]:
