@@ -13,7 +13,7 @@ from hedgerow.images.reading import read_image
 from hedgerow.paint import engine, improve, label_files, live, pyramid
 from hedgerow.paint.image_files import image_files
 from hedgerow.paint.project import Project
-from hedgerow.scale import training
+from hedgerow.scale import sparse_growth
 from helpers.paint import client_of, drawn, open_project, running, write_images
 
 SIZE = (300, 280)
@@ -215,7 +215,7 @@ def test_train_gives_the_same_bytes_as_the_command_line(client, server, hedgerow
 
 
 def test_images_that_are_never_held_as_a_whole(tmp_path, hedgerow, monkeypatch):
-    for module, name in ((label_files, "LARGE"), (improve, "MUCH"), (training, "MUCH"), (training, "LARGE")):
+    for module, name in ((label_files, "LARGE"), (improve, "MUCH"), (sparse_growth, "MUCH"), (sparse_growth, "LARGE")):
         monkeypatch.setattr(module, name, 1000)
     with running(open_project(tmp_path, 1, SIZE)) as server:
         client = client_of(server)

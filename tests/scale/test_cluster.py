@@ -12,9 +12,9 @@ from hedgerow.errors import ConfigError, HedgerowError, InputError
 from hedgerow.forest.autocontext import grow_stack
 from hedgerow.images.labelled import labelled_set
 from hedgerow.io.model_file import file_content
-from hedgerow.scale import cluster, models, tree_tasks
+from hedgerow.scale import cluster, model_bytes, tree_tasks
+from hedgerow.scale.large_results import results_for
 from hedgerow.scale.lazy_image import Wanted
-from hedgerow.scale.results import results_for
 from hedgerow.scale.shard_prediction import Job
 from hedgerow.scale.shards import Grid
 from helpers.files import listing, write
@@ -184,7 +184,7 @@ def test_a_shard_that_is_done_is_not_computed_again(there, stack, monkeypatch):
     client = Namespace(submit=lambda work, content, **options: work(content))
     begun = []
     monkeypatch.setattr(cluster, "work_on", lambda job, model, shard: begun.append(shard.name) or shard.name)
-    content = models.content_of(stack)
+    content = model_bytes.content_of(stack)
     job = Job(Wanted(there), results_for(stack, "a.ome.zarr", ["labels"], "uint8"), Grid((150, 190), 64), None)
     job.markers.set_done("0-1-1")
     assert len(list(cluster.on(client, content, "cpu")(job, job.grid.shards(0)))) == 9
@@ -193,21 +193,21 @@ def test_a_shard_that_is_done_is_not_computed_again(there, stack, monkeypatch):
 
 
 def test_auto_uses_a_gpu_for_networks_and_encoders_alone(stack, monkeypatch):
-    assert models.resolved("cuda", stack) == "cuda"
-    assert models.resolved("auto", stack) == "cpu"
+    assert model_bytes.resolved("cuda", stack) == "cuda"
+    assert model_bytes.resolved("auto", stack) == "cpu"
     net = type("StackNet", (), {"features": stack.features})()
-    monkeypatch.setattr(models, "no_cuda", lambda: None)
-    assert models.resolved("auto", net) == "cuda"
-    assert models.resolved("auto", stack) == "cpu"
+    monkeypatch.setattr(model_bytes, "no_cuda", lambda: None)
+    assert model_bytes.resolved("auto", net) == "cuda"
+    assert model_bytes.resolved("auto", stack) == "cpu"
     encoded = type("ForestStack", (), {"features": type("F", (), {"kind": "encoder"})()})()
-    assert models.resolved("auto", encoded) == "cuda"
-    monkeypatch.setattr(models, "no_cuda", lambda: "there is none")
-    assert models.resolved("auto", net) == "cpu"
+    assert model_bytes.resolved("auto", encoded) == "cuda"
+    monkeypatch.setattr(model_bytes, "no_cuda", lambda: "there is none")
+    assert model_bytes.resolved("auto", net) == "cpu"
 
 
 def test_a_model_is_loaded_once_by_a_worker(stack):
-    content = models.content_of(stack)
-    assert models.loaded(content, "cpu") is models.loaded(content, "cpu")
+    content = model_bytes.content_of(stack)
+    assert model_bytes.loaded(content, "cpu") is model_bytes.loaded(content, "cpu")
 
 
 @pytest.mark.slow

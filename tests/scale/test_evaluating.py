@@ -11,7 +11,7 @@ from hedgerow import jobs
 from hedgerow.errors import InputError
 from hedgerow.images.regions import Region
 from hedgerow.scale import cluster, large_pairs, large_report, large_scores
-from hedgerow.scale.models import content_of
+from hedgerow.scale.model_bytes import content_of
 from helpers.large import picture, write_ome_zarr, write_zarr
 
 SIZE = (150, 190)

@@ -20,7 +20,7 @@ from hedgerow.forest.thinned import Painted, thin
 from hedgerow.images.arrays import UNLABELLED_INDEX
 from hedgerow.images.labelled import labelled_set
 from hedgerow.io.model_file import file_content
-from hedgerow.scale import cluster, training, tree_tasks
+from hedgerow.scale import cluster, sparse_growth, tree_tasks
 from helpers.blobs import blobs
 from helpers.files import write
 from helpers.large import write_zarr
@@ -61,8 +61,8 @@ def write_set(folder, images, labels):
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
-    monkeypatch.setattr(training, "MUCH", 1000)
-    monkeypatch.setattr(training, "WORTH", 10.0)
+    monkeypatch.setattr(sparse_growth, "MUCH", 1000)
+    monkeypatch.setattr(sparse_growth, "WORTH", 10.0)
     monkeypatch.setattr(protocol, "CELL", 64)
     monkeypatch.setattr("hedgerow.features.at_places.CELL", 64)
     monkeypatch.setattr(thinned, "LEAST_CELL", 32)
@@ -127,8 +127,8 @@ def test_own_channels(tmp_path):
 
 def test_whether_zero_is_unlabelled_is_asked_where_there_is_paint(tmp_path, monkeypatch):
     """A large label map is read in parts, of which the first may have no paint."""
-    monkeypatch.setattr(training, "_BAND", 50)
-    monkeypatch.setattr(training, "LARGE", 100)
+    monkeypatch.setattr(sparse_growth, "_BAND", 50)
+    monkeypatch.setattr(sparse_growth, "LARGE", 100)
     images = blobs(2, 0, (120, 160))[0]
     labels = [np.zeros(image.shape, np.uint8) for image in images]
     for label in labels:
@@ -182,7 +182,7 @@ def test_settings_that_need_whole_images_get_them(tmp_path, monkeypatch):
     )
     assert file_content(found.model) == file_content(hr.fit_stack(images, labels, config))
     assert any("whole images are kept: parts of images are not enough for altered copies" in one for one in said)
-    monkeypatch.setattr(training, "WORTH", 0.001)
+    monkeypatch.setattr(sparse_growth, "WORTH", 0.001)
     jobs.train(
         jobs.TrainRequest(*write_set(tmp_path, images, labels), tmp_path / "b.hedge", config=STROKES), say=said.append
     )

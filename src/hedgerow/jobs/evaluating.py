@@ -25,7 +25,7 @@ from hedgerow.scale import cluster
 from hedgerow.scale.cluster import Workers
 from hedgerow.scale.large_pairs import has_address, large_pair, split_by_size
 from hedgerow.scale.large_scores import Tables, summed_table, tables_here, tables_on
-from hedgerow.scale.models import content_of
+from hedgerow.scale.model_bytes import content_of
 
 
 @dataclass(frozen=True)

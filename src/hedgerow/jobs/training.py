@@ -36,7 +36,7 @@ from hedgerow.predict.evaluate import score
 from hedgerow.progress import Report, Say, quiet
 from hedgerow.scale import cluster, tree_tasks
 from hedgerow.scale.cluster import Workers
-from hedgerow.scale.training import Files, WholeInstead, files_for, grow
+from hedgerow.scale.sparse_growth import Files, WholeInstead, files_for, grow
 
 if TYPE_CHECKING:
     from hedgerow.deep.deepstack import DeepStack

@@ -25,7 +25,7 @@ from hedgerow.paint.results import Layer, Result, tiles_of
 from hedgerow.paint.segmenting import VISIBLE, WHOLE
 from hedgerow.paint.stacks import described
 from hedgerow.progress import Report
-from hedgerow.scale.training import MUCH
+from hedgerow.scale.sparse_growth import MUCH
 
 MINUTES = {"refine": 5.0, "deep": 20.0}  # about, of which less may be taken
 EFFORTS = {"refine": "good", "deep": "best"}

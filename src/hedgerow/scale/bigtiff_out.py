@@ -11,8 +11,8 @@ from hedgerow.images.pixel_size import PixelSize
 from hedgerow.images.writing import colour_tag
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report
+from hedgerow.scale.large_results import Result
 from hedgerow.scale.ome_zarr_out import array_of
-from hedgerow.scale.results import Result
 from hedgerow.scale.shards import CHUNK, Grid
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from hedgerow import extras
 from hedgerow.errors import ConfigError, HedgerowError, InputError
 from hedgerow.files import one_line
-from hedgerow.scale.models import loaded
+from hedgerow.scale.model_bytes import loaded
 from hedgerow.scale.run import Each
 from hedgerow.scale.shard_prediction import Job, work_on
 from hedgerow.scale.shards import Shard

@@ -8,7 +8,7 @@ from typing import Any
 from hedgerow.errors import HedgerowError
 from hedgerow.predict.batch import Done, EachFile, OneFile, predict_file
 from hedgerow.scale import cluster
-from hedgerow.scale.models import loaded
+from hedgerow.scale.model_bytes import loaded
 
 
 def on(client: Any, content: bytes, device: str) -> EachFile:

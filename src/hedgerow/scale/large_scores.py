@@ -17,7 +17,7 @@ from hedgerow.progress import Report, reporting
 from hedgerow.scale import cluster
 from hedgerow.scale.large_pairs import LargePair
 from hedgerow.scale.lazy_image import Window
-from hedgerow.scale.models import loaded
+from hedgerow.scale.model_bytes import loaded
 from hedgerow.scale.opening import opened
 from hedgerow.scale.shard_prediction import MEMORY, ahead, occupied
 from hedgerow.scale.shards import LARGEST, cut

@@ -14,9 +14,9 @@ from hedgerow.images.pixel_size import PixelSize
 from hedgerow.images.places import has_zarr_metadata
 from hedgerow.images.regions import Region
 from hedgerow.overwrite_guard import ELSEWHERE, check_removable, remove_folder
+from hedgerow.scale.large_results import Result
 from hedgerow.scale.markers import MARK, Markers
 from hedgerow.scale.remote import file_system, is_remote, is_there, patiently, store_of
-from hedgerow.scale.results import Result
 from hedgerow.scale.shards import CHUNK, Grid, Shard
 
 

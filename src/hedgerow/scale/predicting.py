@@ -19,13 +19,13 @@ from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report
 from hedgerow.scale import cluster
 from hedgerow.scale.costs import refuse_endless
+from hedgerow.scale.large_results import Result, results_for
 from hedgerow.scale.lazy_image import LazyImage, Wanted
 from hedgerow.scale.markers import Markers
 from hedgerow.scale.masks import mask_of, region_of
-from hedgerow.scale.models import content_of, digest_of, loaded
+from hedgerow.scale.model_bytes import content_of, digest_of, loaded
 from hedgerow.scale.opening import opened
 from hedgerow.scale.remote import absolute, is_remote, is_there
-from hedgerow.scale.results import Result, results_for
 from hedgerow.scale.run import begin, here, record_of, run
 from hedgerow.scale.shard_prediction import MEMORY, Job
 from hedgerow.scale.shards import grid_for

@@ -11,10 +11,10 @@ from hedgerow.overwrite_guard import note_written
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report, reporting
 from hedgerow.scale import bigtiff_out, ome_zarr_out
+from hedgerow.scale.large_results import described
 from hedgerow.scale.markers import Markers
 from hedgerow.scale.opening import opened
 from hedgerow.scale.remote import is_remote, is_there
-from hedgerow.scale.results import described
 from hedgerow.scale.shard_prediction import Job, work_on
 from hedgerow.scale.shards import Shard
 

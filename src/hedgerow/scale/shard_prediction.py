@@ -17,11 +17,11 @@ from hedgerow.kernels import reused
 from hedgerow.predict.protocol import Model
 from hedgerow.predict.run import region_outputs
 from hedgerow.scale import ome_zarr_out
+from hedgerow.scale.large_results import Result, parts
 from hedgerow.scale.lazy_image import LazyImage, Wanted, Window
 from hedgerow.scale.markers import Markers
 from hedgerow.scale.masks import Mask
 from hedgerow.scale.opening import opened
-from hedgerow.scale.results import Result, parts
 from hedgerow.scale.shards import Grid, Shard, cut
 
 MEMORY = 3 * 2**27  # bytes that the work on one tile may take
