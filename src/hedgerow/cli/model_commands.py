@@ -20,7 +20,7 @@ from hedgerow.cli.large import (
     Workers,
     workers_of,
 )
-from hedgerow.cli.measuring import Background, Connectivity, FillHoles, MinSize, Split
+from hedgerow.cli.measure_command import Background, Connectivity, FillHoles, MinSize, Split
 from hedgerow.cli.parts import Cache, Device, Images, Labels, Model, Overwrite, Pages, Unlabelled, output_option
 from hedgerow.cli.usage import MORE, OBJECTS
 from hedgerow.files import megabytes
