@@ -11,7 +11,7 @@ import typer
 
 import hedgerow as hr
 from hedgerow import jobs, memory
-from hedgerow.cli import encoding, measure_command, model_commands, painting, showing, train_commands
+from hedgerow.cli import encoding, measure_command, model_commands, painting, report_commands, train_commands
 from hedgerow.cli.common import LOG_LINES, AsJson, Asked, Debug, Quiet, Result, Threads, Verbose, common
 from hedgerow.cli.parts import Overwrite, output_option
 from hedgerow.cli.usage import Command, Program, in_short
@@ -108,7 +108,7 @@ for command in (
     painting.paint,
     *(train_commands.train, train_commands.refine, train_commands.back),
     *(model_commands.predict, measure_command.measure, model_commands.evaluate, model_commands.export),
-    *(showing.report, showing.look, showing.info),
+    *(report_commands.report, report_commands.look, report_commands.info),
     *(encoding.encoders, settings, sample, demo),
 ):
     app.command(cls=Command, short_help=in_short(command))(common(command))
