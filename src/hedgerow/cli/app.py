@@ -11,7 +11,7 @@ import typer
 
 import hedgerow as hr
 from hedgerow import jobs, memory
-from hedgerow.cli import encoding, measure_command, model_commands, painting, report_commands, train_commands
+from hedgerow.cli import encoding, measure_command, model_commands, paint_command, report_commands, train_commands
 from hedgerow.cli.common import LOG_LINES, AsJson, Asked, Debug, Quiet, Result, Threads, Verbose, common
 from hedgerow.cli.parts import Overwrite, output_option
 from hedgerow.cli.usage import Command, Program, in_short
@@ -105,7 +105,7 @@ def demo(
 
 
 for command in (
-    painting.paint,
+    paint_command.paint,
     *(train_commands.train, train_commands.refine, train_commands.back),
     *(model_commands.predict, measure_command.measure, model_commands.evaluate, model_commands.export),
     *(report_commands.report, report_commands.look, report_commands.info),
