@@ -13,7 +13,7 @@ import hedgerow as hr
 from hedgerow import jobs, memory
 from hedgerow.cli import encoding, measure_command, model_commands, paint_command, report_commands, train_commands
 from hedgerow.cli.common import LOG_LINES, AsJson, Asked, Debug, Quiet, Result, Threads, Verbose, common
-from hedgerow.cli.parts import Overwrite, output_option
+from hedgerow.cli.options import Overwrite, output_option
 from hedgerow.cli.usage import Command, Program, in_short
 from hedgerow.config import RefineConfig, StackConfig
 from hedgerow.errors import HedgerowError, QuestionError, printable

@@ -21,7 +21,7 @@ from hedgerow.cli.large import (
     workers_of,
 )
 from hedgerow.cli.measure_command import Background, Connectivity, FillHoles, MinSize, Split
-from hedgerow.cli.parts import Cache, Device, Images, Labels, Model, Overwrite, Pages, Unlabelled, output_option
+from hedgerow.cli.options import Cache, Device, Images, Labels, Model, Overwrite, Pages, Unlabelled, output_option
 from hedgerow.cli.usage import MORE, OBJECTS
 from hedgerow.files import megabytes
 from hedgerow.images.pairing import told_apart

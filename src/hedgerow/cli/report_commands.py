@@ -7,7 +7,7 @@ import typer
 
 from hedgerow import jobs
 from hedgerow.cli.common import Result
-from hedgerow.cli.parts import Images, Labels, Model, Overwrite, Pages, output_option
+from hedgerow.cli.options import Images, Labels, Model, Overwrite, Pages, output_option
 from hedgerow.deep.record import held_words
 from hedgerow.errors import InputError
 from hedgerow.files import megabytes

@@ -9,7 +9,7 @@ import typer
 from hedgerow import jobs
 from hedgerow.cli.common import Result
 from hedgerow.cli.large import Cluster, Workers, workers_of
-from hedgerow.cli.parts import (
+from hedgerow.cli.options import (
     Cache,
     Device,
     Images,
