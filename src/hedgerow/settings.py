@@ -12,11 +12,11 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from hedgerow.answers import Shown
 from hedgerow.choices import Choice, described
 from hedgerow.documents import read_user_document
 from hedgerow.errors import ConfigError
 from hedgerow.files import atomic_path, one_line
+from hedgerow.model_methods import Shown
 
 Config = TypeVar("Config", bound="Checked")
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.answers import Answers
 from hedgerow.deep.convnet import ConvNet
 from hedgerow.deep.image_features import WithImage, with_image
 from hedgerow.deep.record import Deepening
@@ -19,6 +18,7 @@ from hedgerow.forest.history import Known, Refinement
 from hedgerow.forest.level_input import LevelInput
 from hedgerow.images.legend import Legend
 from hedgerow.images.regions import Region
+from hedgerow.model_methods import Answers
 from hedgerow.network.stacknet import StackNet
 from hedgerow.predict.devices import check_device
 from hedgerow.threads import map_threads

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.answers import Answers, Shown
 from hedgerow.config import ContextConfig, StackConfig
 from hedgerow.errors import refuse_unless
 from hedgerow.features.protocol import FeatureSet
@@ -20,6 +19,7 @@ from hedgerow.forest.history import Known, Refinement
 from hedgerow.images.classes import is_label
 from hedgerow.images.legend import Legend
 from hedgerow.kernels.constants import LEAF
+from hedgerow.model_methods import Answers, Shown
 from hedgerow.settings import limits_of
 
 # Deeper than any tree grown here, since scikit-learn's may be; memory to walk soft splits grows with the depth.

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hedgerow.answers import Shown
 from hedgerow.errors import InputError
 from hedgerow.images.arrays import UNLABELLED_INDEX, encode_labels
+from hedgerow.model_methods import Shown
 
 
 def confusion(truth: np.ndarray, predicted: np.ndarray, n_classes: int) -> np.ndarray:

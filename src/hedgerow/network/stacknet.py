@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hedgerow.answers import Answers
 from hedgerow.errors import ConfigError
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.forest.arrays import ForestStack
@@ -21,6 +20,7 @@ from hedgerow.forest.level_input import LevelInput
 from hedgerow.images.legend import Legend
 from hedgerow.kernels.cpu.level_work import in_stored_order
 from hedgerow.kernels.definition import level as definition
+from hedgerow.model_methods import Answers
 from hedgerow.network.layout import Grid, Source, region_grid
 from hedgerow.network.levels import Layer, LevelNet
 from hedgerow.network.soft_levels import is_walked, run_walked

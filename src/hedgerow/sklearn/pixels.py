@@ -11,12 +11,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from hedgerow.answers import Shown
 from hedgerow.config import AugmentConfig, ContextConfig, RefineConfig, SamplingConfig, StackConfig
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.forest.autocontext import fit_stack
 from hedgerow.images.labelled import Images, listed_for
 from hedgerow.images.legend import Legend
+from hedgerow.model_methods import Shown
 from hedgerow.predict.evaluate import evaluate
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report
