@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from bench_large import drawn
+from hedgerow import jobs
 from hedgerow.images.regions import Region
 from hedgerow.progress import silent
 from hedgerow.scale import sparse_growth
@@ -70,9 +71,8 @@ def train_on(folder: str, n_images: int, side: int) -> Outcome:
     images, labels = ([str(Path(folder, kind, name)) for name in names] for kind in ("images", "labels"))
     sparse_growth.MUCH = 0  # few images are trained on in the same way
     changes = {"features": "bank"}
-    cost, _ = measure(
-        lambda: sparse_growth.train(images, labels, Path(folder, "model.hedge"), changes=changes, progress=silent)
-    )
+    request = jobs.TrainRequest(images, labels, Path(folder, "model.hedge"), changes=changes)
+    cost, _ = measure(lambda: jobs.train(request, progress=silent))
     return Outcome(n_images, side, cost)
 
 

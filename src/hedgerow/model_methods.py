@@ -1,8 +1,7 @@
-"""The methods that every model has: shorthands for functions in `predict/`, looked up when they are called; and how
-models, scores and settings show themselves in a notebook.
+"""The methods of every model, which call functions of `predict/`, and the card of an object in a notebook.
 
-A model is data and sits below `predict/` and `report/` in the table of rooms. So that `model.predict(image)` works all
-the same, this module names the ones that answer instead of importing them.
+Models stand below `predict/` and `report/` in the table of packages, so the modules are named in strings and imported
+when a method is called.
 """
 
 from importlib import import_module
@@ -11,34 +10,34 @@ from typing import Any, Self
 import numpy as np
 
 
-class Shown:
-    """What Jupyter shows as a small table; `report/cards.py` draws it."""
+class NotebookCard:
+    """Jupyter shows the object as a small table, see `report/cards.py`."""
 
     def _repr_html_(self) -> str:
-        found: str = import_module("hedgerow.report.cards").card(self)
-        return found
+        html: str = import_module("hedgerow.report.cards").card(self)
+        return html
 
 
-class Answers(Shown):
+class ModelMethods(NotebookCard):
     """The methods shared by stacks and networks."""
 
     def predict(self, image: np.ndarray, **options: Any) -> np.ndarray:
         """(H,W) class values of an image (H,W[,C]); options as in `predict.tiling.predict`."""
-        found: np.ndarray = import_module("hedgerow.predict.tiling").predict(self, image, **options)
-        return found
+        labels: np.ndarray = import_module("hedgerow.predict.tiling").predict(self, image, **options)
+        return labels
 
     def predict_proba(self, image: np.ndarray, **options: Any) -> np.ndarray:
         """(C,H,W) float32 class probabilities of an image (H,W[,C])."""
-        found: np.ndarray = import_module("hedgerow.predict.tiling").predict_proba(self, image, **options)
-        return found
+        proba: np.ndarray = import_module("hedgerow.predict.tiling").predict_proba(self, image, **options)
+        return proba
 
     def level_outputs(self, image: np.ndarray, **options: Any) -> list[np.ndarray]:
         """(C,H,W) float32 class probabilities after each level."""
-        found: list[np.ndarray] = import_module("hedgerow.predict.tiling").level_outputs(self, image, **options)
-        return found
+        outputs: list[np.ndarray] = import_module("hedgerow.predict.tiling").level_outputs(self, image, **options)
+        return outputs
 
     def level_cell(self, level: int) -> int:
-        """A level computes whole squares of this side, in a grid from the image's corner: 1, unless it says more."""
+        """Side in pixels of the square cells, aligned to the image's corner, that a level computes as a whole."""
         return 1
 
     def to(self, device: str) -> Self:

@@ -24,7 +24,7 @@ from hedgerow.cli.measure_command import Background, Connectivity, FillHoles, Mi
 from hedgerow.cli.options import Cache, Device, Images, Labels, Model, Overwrite, Pages, Unlabelled, output_option
 from hedgerow.cli.usage import MORE, OBJECTS
 from hedgerow.files import megabytes
-from hedgerow.images.pairing import told_apart
+from hedgerow.images.pairing import split_images_and_labels
 from hedgerow.predict.batch import Predicted
 from hedgerow.scale.predicting import PredictedLarge
 
@@ -160,9 +160,9 @@ def evaluate(
     Example: hedgerow evaluate model.hedge test_photos/ test_painted/
     """
     request = jobs.EvaluateRequest(
-        model, *told_apart([*images, labels]), json_file, csv=csv_file, background=background, unlabelled=unlabelled,
-        pages=pages, level=level, pixel_size=pixel_size, device=device, workers=workers_of(workers, cluster),
-        overwrite=overwrite,
+        model, *split_images_and_labels([*images, labels]), json_file, csv=csv_file, background=background,
+        unlabelled=unlabelled, pages=pages, level=level, pixel_size=pixel_size, device=device,
+        workers=workers_of(workers, cluster), overwrite=overwrite,
     )  # fmt: skip
     found = jobs.evaluate(request)
     scores = found.scores

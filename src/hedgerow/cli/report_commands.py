@@ -11,7 +11,7 @@ from hedgerow.cli.options import Images, Labels, Model, Overwrite, Pages, output
 from hedgerow.deep.record import held_words
 from hedgerow.errors import InputError
 from hedgerow.files import megabytes
-from hedgerow.images.pairing import told_apart
+from hedgerow.images.pairing import split_images_and_labels
 from hedgerow.io import model_file
 from hedgerow.io.describe import description
 from hedgerow.predict.devices import system as system_description
@@ -40,7 +40,7 @@ def report(
     """
     models = [model, *(also or [])]
     request = jobs.ReportRequest(
-        models, *told_apart([*images, labels]), output, background=background, title=title, pages=pages,
+        models, *split_images_and_labels([*images, labels]), output, background=background, title=title, pages=pages,
         overwrite=overwrite,
     )  # fmt: skip
     n_images = jobs.report(request, say=print)

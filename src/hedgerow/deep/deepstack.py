@@ -18,7 +18,7 @@ from hedgerow.forest.history import Known, Refinement
 from hedgerow.forest.level_input import LevelInput
 from hedgerow.images.legend import Legend
 from hedgerow.images.regions import Region
-from hedgerow.model_methods import Answers
+from hedgerow.model_methods import ModelMethods
 from hedgerow.network.stacknet import StackNet
 from hedgerow.predict.devices import check_device
 from hedgerow.threads import map_threads
@@ -32,7 +32,7 @@ STACK = "stack"  # the member that is not convolutional
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DeepStack(Answers):
+class DeepStack(ModelMethods):
     """The network of a stack, and one more level: convolutional networks, whose class probabilities join its own.
 
     base:    the network of the stack, refined or not

@@ -20,13 +20,13 @@ from hedgerow.forest.level_input import LevelInput
 from hedgerow.images.legend import Legend
 from hedgerow.kernels.cpu.level_work import in_stored_order
 from hedgerow.kernels.definition import level as definition
-from hedgerow.model_methods import Answers
+from hedgerow.model_methods import ModelMethods
 from hedgerow.network.layout import Grid, Source, region_grid
 from hedgerow.network.levels import Layer, LevelNet
 from hedgerow.network.soft_levels import is_walked, run_walked
 
 
-class StackNet(Answers, nn.Module):  # type: ignore[misc]  # in this order, so that `to` is that of `Answers`
+class StackNet(ModelMethods, nn.Module):  # type: ignore[misc]  # in this order, so that `to` is that of `ModelMethods`
     """The network of a stack of forests, with 3K-1 hidden layers.
 
     stack:       the forests that it was mapped from

@@ -22,7 +22,7 @@ from hedgerow.forest.thinned import Painted, held_by, only_whole, thin
 from hedgerow.images.arrays import encode_labels, to_labels
 from hedgerow.images.classes import ClassTable, table_of
 from hedgerow.images.label_files import read_labels
-from hedgerow.images.labelled import WhenAsked
+from hedgerow.images.labelled import LazySequence
 from hedgerow.images.legend import Legend, found_legend
 from hedgerow.images.paint import UNLABELLED
 from hedgerow.images.pairing import Pair
@@ -74,7 +74,7 @@ class Files:
 
     @property
     def planes(self) -> Sequence[Any]:
-        return WhenAsked(len(self.pairs), lambda i: LazyPlanes(self.image(i)))
+        return LazySequence(len(self.pairs), lambda i: LazyPlanes(self.image(i)))
 
     def labels(self, i: int) -> Sequence[tuple[Region, np.ndarray]]:
         """Parts of a label map and their class values (h,w) int32, row after row."""
@@ -84,7 +84,7 @@ class Files:
             return [(Region(0, values.shape[0], 0, values.shape[1]), values)]
         lazy = _affordable(open_image(Wanted(str(path))))
         parts = lazy.whole.cells(_BAND)
-        return WhenAsked(len(parts), lambda k: (parts[k], to_labels(lazy.read(parts[k]), name)))
+        return LazySequence(len(parts), lambda k: (parts[k], to_labels(lazy.read(parts[k]), name)))
 
     def is_much(self) -> bool:
         """Whether all images together have more pixels than are kept as a whole."""
