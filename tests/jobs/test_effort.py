@@ -13,8 +13,8 @@ from hedgerow.deep import adapting, held_out
 from hedgerow.deep.adapting import choose_refinement
 from hedgerow.images.labelled import labelled_set
 from hedgerow.jobs import efforts, estimates
-from hedgerow.jobs.stage_files import StageFiles, forget
 from hedgerow.progress import silent
+from hedgerow.work_folder import WorkFolder, remove_work_folder
 from helpers.deep import SMALL, STACK, pictures
 from helpers.efforts import FEW_STEPS, helping, make_small
 from helpers.files import write
@@ -36,6 +36,10 @@ def fitted(which, images=None, said=None, **options):
     return hr.fit(images, labels, which, STACK, say=say, progress=silent, **options)
 
 
+def work_folder(folder, labelled, device="cpu"):
+    return WorkFolder(folder, efforts.run_fingerprint("best", None, device, STACK, labelled))
+
+
 def test_fast_is_the_stack():
     images, labels = pictures()
     said = []
@@ -54,7 +58,7 @@ def test_good_refines_with_what_was_chosen_and_keeps_it_only_if_it_helps(monkeyp
     monkeypatch.setattr(adapting, "choose_refinement", helping(0.4))
     said = []
     assert isinstance(fitted("good", said=said), hr.ForestStack)
-    assert "it does not help, so the model is that of before" in said[-2]
+    assert "no gain on held-out images; stage discarded" in said[-2]
 
 
 def test_best_adds_a_convolutional_level_and_keeps_it_only_if_it_helps(monkeypatch):
@@ -198,9 +202,9 @@ def test_somebody_elses_folder_is_left_alone(tmp_path):
 )
 def test_a_file_that_is_only_named_like_one_of_a_run_stays(tmp_path, name, text):
     labelled, folder = labelled_set(*pictures(2)), tmp_path / "work"
-    StageFiles(folder, "best", None, "cpu", STACK, labelled)
+    work_folder(folder, labelled)
     (folder / name).write_text(text)
-    for refuse in (lambda: StageFiles(folder, "best", None, "cpu", STACK, labelled), lambda: forget(folder)):
+    for refuse in (lambda: work_folder(folder, labelled), lambda: remove_work_folder(folder)):
         with pytest.raises(hr.InputError) as problem:
             refuse()
         assert_one_sentence(problem, folder, "move it away")
@@ -208,17 +212,17 @@ def test_a_file_that_is_only_named_like_one_of_a_run_stays(tmp_path, name, text)
     assert (folder / "run.txt").exists()
 
 
-def test_all_of_a_run_is_forgotten_but_the_notes_of_others(tmp_path):
+def test_all_of_a_run_is_removed_but_the_notes_of_others(tmp_path):
     labelled, folder = labelled_set(*pictures(2)), tmp_path / "work"
-    files = StageFiles(folder, "best", None, "cpu", STACK, labelled)
+    files = work_folder(folder, labelled)
     files.seconds("stack", 70.0)
-    files.model("stack", lambda: hr.fit_stack(*pictures(2), STACK))
+    hr.save(hr.fit_stack(*pictures(2), STACK), files.path("stack.hedge"))
     (folder / "notes.txt").write_text("theirs")
-    forget(folder)
+    remove_work_folder(folder)
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
     (folder / "notes.txt").unlink()
-    StageFiles(folder, "best", None, "cpu", STACK, labelled)
-    forget(folder)
+    work_folder(folder, labelled)
+    remove_work_folder(folder)
     assert not folder.exists()
 
 
@@ -236,14 +240,14 @@ def test_every_stage_tells_how_far_all_is(monkeypatch):
 
 def test_how_long_a_stage_took_is_remembered(tmp_path):
     labelled = labelled_set(*pictures(2))
-    files = StageFiles(tmp_path / "a.work", "best", None, "cpu", STACK, labelled)
+    files = work_folder(tmp_path / "a.work", labelled)
     assert files.seconds("stack", 70.0) == 70.0
     assert files.seconds("stack", 0.1) == 70.0, "the second time it was only read"
 
 
 def test_a_run_on_another_device_is_another_run(tmp_path):
     labelled = labelled_set(*pictures(2))
-    StageFiles(tmp_path / "work", "best", None, "cpu", STACK, labelled)
-    StageFiles(tmp_path / "work", "best", None, "cpu", STACK, labelled)
+    work_folder(tmp_path / "work", labelled)
+    work_folder(tmp_path / "work", labelled)
     with pytest.raises(hr.InputError, match="another effort, time or device"):
-        StageFiles(tmp_path / "work", "best", None, "cuda", STACK, labelled)
+        work_folder(tmp_path / "work", labelled, "cuda")

@@ -10,10 +10,10 @@ import pytest
 pytest.importorskip("torch")
 
 import hedgerow as hr
-from hedgerow import jobs
+from hedgerow import jobs, work_folder
 from hedgerow.deep import adapting
 from hedgerow.images.labelled import labelled_set
-from hedgerow.jobs import efforts, stage_files
+from hedgerow.jobs import efforts
 from hedgerow.locking import locked
 from hedgerow.progress import quiet, silent
 from hedgerow.refinement import checkpoints
@@ -135,10 +135,10 @@ def test_what_shows_that_a_folder_is_ours_is_removed_last(place, monkeypatch):
     with pytest.raises(Stopped):
         train(place, progress=stop_when("refining"))
     folder, removed = place / "model.hedge.work", []
-    remove = stage_files.remove_state
-    monkeypatch.setattr(stage_files, "remove_state", lambda path: (removed.append(path.name), remove(path)))
-    stage_files.forget(folder)
-    assert removed[-1] == stage_files.RUN
+    remove = work_folder.remove_state
+    monkeypatch.setattr(work_folder, "remove_state", lambda path: (removed.append(path.name), remove(path)))
+    work_folder.remove_work_folder(folder)
+    assert removed[-1] == work_folder.RUN_FILE
     assert len(removed) > 3
     assert not folder.exists()
 

@@ -16,9 +16,9 @@ from hedgerow.forest import choosing
 from hedgerow.images.labelled import labelled_set
 from hedgerow.jobs import efforts, estimates
 from hedgerow.jobs.plan_progress import WholePlan
-from hedgerow.jobs.stage_files import StageFiles
 from hedgerow.progress import Progress, silent
 from hedgerow.threads import threads
+from hedgerow.work_folder import WorkFolder
 from helpers.deep import SMALL, STACK, pictures
 from helpers.efforts import helping, make_small
 
@@ -252,7 +252,7 @@ def test_few_images_are_planned_for_in_two_rounds(monkeypatch):
 @pytest.fixture
 def slow(monkeypatch):
     """A machine on which a stack takes 100 s, and refinements and networks 60."""
-    monkeypatch.setattr(StageFiles, "seconds", lambda files, name, taken: 100.0)
+    monkeypatch.setattr(WorkFolder, "seconds", lambda files, name, taken: 100.0)
     monkeypatch.setattr(estimates, "LEAST_CPU", 60.0)
 
 

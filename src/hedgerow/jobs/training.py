@@ -30,13 +30,13 @@ from hedgerow.io import model_file
 from hedgerow.jobs.efforts import Effort, Stage, check_effort, fit_labelled
 from hedgerow.jobs.estimates import expected
 from hedgerow.jobs.inputs import checked_output, files_of, say_what_was_read
-from hedgerow.jobs.stage_files import forget
 from hedgerow.locking import locked
 from hedgerow.predict.evaluate import score
 from hedgerow.progress import Report, Say, quiet
 from hedgerow.scale import cluster, tree_tasks
 from hedgerow.scale.cluster import Workers
 from hedgerow.scale.sparse_growth import Files, WholeInstead, files_for, grow
+from hedgerow.work_folder import remove_work_folder
 
 if TYPE_CHECKING:
     from hedgerow.deep.deepstack import DeepStack
@@ -181,13 +181,13 @@ def _with_effort(
     """The state is kept in a folder beside the output until the model is safe."""
     folder = output.with_name(output.name + ".work")
     if request.restart:
-        forget(folder)
+        remove_work_folder(folder)
     fitted = fit_labelled(
         labelled, config, request.effort, minutes=request.minutes, device=request.device, folder=folder, say=say,
         progress=progress,
     )  # fmt: skip
     n_bytes = model_file.save(fitted.model.to("cpu"), output)
-    forget(folder)
+    remove_work_folder(folder)
     return Trained(fitted.model, n_bytes, tuple(fitted.stages))
 
 

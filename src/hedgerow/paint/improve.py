@@ -12,7 +12,6 @@ from hedgerow.files import megabytes
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.images.regions import Region
 from hedgerow.io import model_file
-from hedgerow.jobs.stage_files import RUN
 from hedgerow.overwrite_guard import writing_as
 from hedgerow.paint.engine import Engine
 from hedgerow.paint.exports import IMPROVED, MODEL, Exports, commands, train
@@ -26,6 +25,7 @@ from hedgerow.paint.segmenting import VISIBLE, WHOLE
 from hedgerow.paint.stacks import described
 from hedgerow.progress import Report
 from hedgerow.scale.sparse_growth import MUCH
+from hedgerow.work_folder import RUN_FILE
 
 MINUTES = {"refine": 5.0, "deep": 20.0}  # about, of which less may be taken
 EFFORTS = {"refine": "good", "deep": "best"}
@@ -59,7 +59,7 @@ class Workshop:
         check_size(self.project)
         output, stamp = self.project.folder / IMPROVED, self.project.stamp
         # An interrupted run in its place is discarded: it must be one of this page, not of a command.
-        written = write_label_maps(self.project, [output, output.with_name(output.name + ".work") / RUN])
+        written = write_label_maps(self.project, [output, output.with_name(output.name + ".work") / RUN_FILE])
         request = jobs.TrainRequest([image.path for image in written], self.project.folder / LABELS, output)
         with writing_as(PAGE):
             text = self._improved(how, request, report)
