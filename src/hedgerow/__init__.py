@@ -38,7 +38,7 @@ _HOMES = {
     "load": "io.model_file",
     "look": "report.figures",
     "measure": "images.objects",
-    "predict_large": "scale.predicting",
+    "predict_large": "scale.large_prediction",
     "read_image": "images.reading",
     "read_labels": "images.label_files",
     "refine": "refinement.loop",

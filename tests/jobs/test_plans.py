@@ -279,7 +279,7 @@ def test_just_enough_time_is_enough(monkeypatch, slow):
 
 
 def test_if_no_time_is_given_there_is_enough(monkeypatch, slow):
-    """A run that goes on decides as before, since it is kept how long the stack took."""
+    """A resumed run makes the same decision, since the duration of the stack is recorded."""
     said, until = [], []
     monkeypatch.setattr(adapting, "choose_refinement", helping(0.6))
     monkeypatch.setattr(estimates, "BEST_MINUTES", 0.1)
@@ -289,7 +289,7 @@ def test_if_no_time_is_given_there_is_enough(monkeypatch, slow):
     found = efforts.fit_labelled(labelled_set(*pictures()), STACK, "best", say=said.append, progress=silent)
     assert [stage.name for stage in found.stages][2:] == ["convolutional level"]
     assert until[0] == pytest.approx(begun + 460, abs=5)
-    assert any("all takes about 7 min 40 s" in line for line in said)
+    assert any("the whole run now takes about 7 min 40 s" in line for line in said)
 
 
 def test_what_best_needs_depends_on_its_folds(slow):

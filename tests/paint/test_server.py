@@ -215,7 +215,12 @@ def test_train_gives_the_same_bytes_as_the_command_line(client, server, hedgerow
 
 
 def test_images_that_are_never_held_as_a_whole(tmp_path, hedgerow, monkeypatch):
-    for module, name in ((label_files, "LARGE"), (improve, "MUCH"), (sparse_growth, "MUCH"), (sparse_growth, "LARGE")):
+    for module, name in (
+        (label_files, "LARGE_PIXELS"),
+        (improve, "MUCH"),
+        (sparse_growth, "MUCH"),
+        (sparse_growth, "LARGE_PIXELS"),
+    ):
         monkeypatch.setattr(module, name, 1000)
     with running(open_project(tmp_path, 1, SIZE)) as server:
         client = client_of(server)

@@ -15,7 +15,7 @@ from hedgerow.io.model_file import file_content
 from hedgerow.scale import cluster, model_bytes, tree_tasks
 from hedgerow.scale.large_results import results_for
 from hedgerow.scale.lazy_image import Wanted
-from hedgerow.scale.shard_prediction import Job
+from hedgerow.scale.shard_prediction import Job, on_workers
 from hedgerow.scale.shards import Grid
 from helpers.files import listing, write
 from helpers.large import picture, write_zarr
@@ -187,7 +187,7 @@ def test_a_shard_that_is_done_is_not_computed_again(there, stack, monkeypatch):
     content = model_bytes.content_of(stack)
     job = Job(Wanted(there), results_for(stack, "a.ome.zarr", ["labels"], "uint8"), Grid((150, 190), 64), None)
     job.markers.set_done("0-1-1")
-    assert len(list(cluster.on(client, content, "cpu")(job, job.grid.shards(0)))) == 9
+    assert len(list(on_workers(client, content, "cpu")(job, job.grid.shards(0)))) == 9
     assert len(begun) == 8
     assert "0-1-1" not in begun
 

@@ -21,7 +21,7 @@ SIZE = (150, 190)
 def there(tmp_path, monkeypatch, stack):
     """A model, an image and its labels, which count as large."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(large_pairs, "LARGE", 1000)
+    monkeypatch.setattr(large_pairs, "LARGE_PIXELS", 1000)
     hr.save(stack, "model.hedge")
     image = picture()
     truth = np.where(image > 150, 200, np.where(image > 80, 77, 3)).astype(np.uint8)
@@ -59,7 +59,7 @@ def test_what_has_no_label_is_not_predicted(there, stack, monkeypatch):
 
 def test_small_and_large_images_are_scored_together(there, stack, monkeypatch):
     image, truth = there
-    monkeypatch.setattr(large_pairs, "LARGE", 150 * 190)
+    monkeypatch.setattr(large_pairs, "LARGE_PIXELS", 150 * 190)
     write_zarr("both/large.zarr", np.vstack([image] * 2))
     write_zarr("both/small.zarr", image)
     write_zarr("truth/large.zarr", np.vstack([truth] * 2))

@@ -11,7 +11,7 @@ import zarr
 
 import hedgerow as hr
 from hedgerow.errors import InputError
-from hedgerow.scale import ome_zarr_out, run, shard_prediction
+from hedgerow.scale import large_prediction, ome_zarr_out, shard_prediction
 from hedgerow.scale.markers import UNFINISHED, Markers
 from helpers.files import listing, write
 from helpers.large import levels_of, picture, write_zarr
@@ -142,8 +142,8 @@ def test_what_a_replaced_run_still_computes_is_not_written(there, stack, monkeyp
     write_zarr("other.zarr", picture(seed=5))
     old = []
     with monkeypatch.context() as patch:
-        patch.setattr(run, "work_on", lambda job, model, shard: old.append((job, model, shard)) or "")
-        patch.setattr(run, "finish", lambda *given: None)
+        patch.setattr(shard_prediction, "work_on", lambda job, model, shard: old.append((job, model, shard)) or "")
+        patch.setattr(large_prediction, "finish", lambda *given: None)
         hr.predict_large(stack, there, "a.ome.zarr", shard=64)
     with monkeypatch.context() as patch:
         stopping_after(1, patch)

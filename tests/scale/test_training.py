@@ -128,7 +128,7 @@ def test_own_channels(tmp_path):
 def test_whether_zero_is_unlabelled_is_asked_where_there_is_paint(tmp_path, monkeypatch):
     """A large label map is read in parts, of which the first may have no paint."""
     monkeypatch.setattr(sparse_growth, "_BAND", 50)
-    monkeypatch.setattr(sparse_growth, "LARGE", 100)
+    monkeypatch.setattr(sparse_growth, "LARGE_PIXELS", 100)
     images = blobs(2, 0, (120, 160))[0]
     labels = [np.zeros(image.shape, np.uint8) for image in images]
     for label in labels:

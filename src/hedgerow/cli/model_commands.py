@@ -26,7 +26,7 @@ from hedgerow.cli.usage import MORE, OBJECTS
 from hedgerow.files import megabytes
 from hedgerow.images.pairing import split_images_and_labels
 from hedgerow.predict.batch import Predicted
-from hedgerow.scale.predicting import PredictedLarge
+from hedgerow.scale.large_prediction import PredictedLarge
 
 
 def predict(

@@ -19,9 +19,9 @@ from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report, Say, quiet
 from hedgerow.scale import cluster, file_tasks
 from hedgerow.scale.cluster import Workers
+from hedgerow.scale.large_prediction import PredictedLarge, predict_large
 from hedgerow.scale.model_bytes import content_of, resolved
 from hedgerow.scale.names import is_large_result
-from hedgerow.scale.predicting import PredictedLarge, predict_large
 
 LARGEST_IN_PNG = 65535
 

@@ -21,7 +21,7 @@ from hedgerow.paint.messages import Refused
 from hedgerow.paint.project import EXPORTS, LABELS, Project
 from hedgerow.predict.batch import Predicted
 from hedgerow.progress import Report
-from hedgerow.scale.predicting import predict_large
+from hedgerow.scale.large_prediction import predict_large
 from hedgerow.temporary import temporary_folder
 
 MODEL, IMPROVED = "model.hedge", "improved.hedge"

@@ -18,14 +18,14 @@ from hedgerow.paint.image_files import ImageFile
 from hedgerow.paint.labels import TILE, Labels
 from hedgerow.paint.messages import Refused
 from hedgerow.paint.project import LABELS, Project
-from hedgerow.scale.large_pairs import LARGE
+from hedgerow.scale.lazy_image import LARGE_PIXELS
 
 LEGEND = "classes.toml"
 PAGE = "page"  # writes label maps and models; those of commands in the same folder are not its own
 
 
 def is_large(image: ImageFile) -> bool:
-    return image.size[0] * image.size[1] > LARGE
+    return image.size[0] * image.size[1] > LARGE_PIXELS
 
 
 def label_file(project: Project, image: ImageFile) -> Path:

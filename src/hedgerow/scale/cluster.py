@@ -13,10 +13,6 @@ from typing import Any, TypeVar
 from hedgerow import extras
 from hedgerow.errors import ConfigError, HedgerowError, InputError
 from hedgerow.files import one_line
-from hedgerow.scale.model_bytes import loaded
-from hedgerow.scale.run import Each
-from hedgerow.scale.shard_prediction import Job, work_on
-from hedgerow.scale.shards import Shard
 
 try:
     import resource
@@ -157,26 +153,6 @@ def carried(client: Client, content: bytes) -> Any:
 
 def _itself(content: bytes) -> bytes:
     return content
-
-
-def on(client: Client, content: bytes, device: str) -> Each:
-    """Works on shards with the workers of a client; the model travels to each of them once."""
-    model = carried(client, content)
-
-    def each(job: Job, shards: Iterable[Shard]) -> Iterator[str]:
-        for _, name in side_by_side(client, _shard, shards, job, model, device):
-            if isinstance(name, HedgerowError):
-                raise name
-            yield name
-
-    return each
-
-
-def _shard(shard: Shard, job: Job, content: bytes, device: str) -> str:
-    """Work on a shard, unless it is done: the worker that did it may have died before it could say so."""
-    if job.markers.is_done(shard.name):
-        return shard.name
-    return work_on(job, loaded(content, device), shard)
 
 
 def side_by_side(

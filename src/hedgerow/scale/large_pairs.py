@@ -14,12 +14,9 @@ from hedgerow.images.reading import Pages
 from hedgerow.images.regions import Region
 from hedgerow.predict.protocol import Model
 from hedgerow.scale.costs import refuse_endless
-from hedgerow.scale.lazy_image import LazyImage, Wanted
+from hedgerow.scale.lazy_image import LARGE_PIXELS, LazyImage, Wanted, wanted_image
 from hedgerow.scale.opening import is_lazy, open_image, opened
-from hedgerow.scale.predicting import wanted_image
 from hedgerow.scale.remote import absolute, is_remote
-
-LARGE = 2**26  # pixels: an image that has more is read in parts
 
 
 @dataclass(frozen=True)
@@ -44,7 +41,7 @@ def is_large(pair: Pair) -> bool:
         return False
     with suppress(HedgerowError):  # whoever reads it tells
         height, width = open_image(Wanted(str(pair.image), pages="all")).size
-        return height * width > LARGE
+        return height * width > LARGE_PIXELS
     return False
 
 
@@ -59,7 +56,7 @@ def large_pair(
     stamp: str = "",
 ) -> LargePair:
     """An image with labels of the same size; of labels with a pyramid, the level that fits is read."""
-    wanted = wanted_image(model, image, pages, level, pixel_size, stamp)
+    wanted = wanted_image(image, model.features.layout, pages, level, pixel_size, stamp)
     lazy = opened(wanted)
     if lazy.shape[0] != model.features.n_inputs:
         raise InputError(

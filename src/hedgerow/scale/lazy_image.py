@@ -8,11 +8,15 @@ from typing import Any
 import numpy as np
 
 from hedgerow.errors import ConfigError, InputError
+from hedgerow.files import PathLike
 from hedgerow.images.arrays import Layout, to_planes
 from hedgerow.images.pixel_size import PixelSize
+from hedgerow.images.reading import Pages
 from hedgerow.images.regions import Region
 from hedgerow.images.stored import CHANNELS, channels_first, stack_axes
+from hedgerow.scale.remote import absolute
 
+LARGE_PIXELS = 2**26  # an image with more is read in parts
 Read = Callable[[Region], np.ndarray]
 """Reads (C,h,w) in the number type of the file."""
 
@@ -34,6 +38,19 @@ class Wanted:
     level: int = 0
     sought: float | None = None
     stamp: str = ""
+
+
+def wanted_image(
+    image: PathLike,
+    layout: Layout,
+    pages: Pages = None,
+    level: int = 0,
+    pixel_size: float | None = None,
+    stamp: str = "",
+) -> Wanted:
+    """`Wanted` with an absolute path, as workers in other folders need it."""
+    numbers = pages if pages is None or isinstance(pages, str | int) else tuple(pages)
+    return Wanted(absolute(image), layout, numbers, level, pixel_size, stamp)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,11 +16,12 @@ from hedgerow.images.regions import Region
 from hedgerow.kernels import reused
 from hedgerow.predict.protocol import Model
 from hedgerow.predict.run import region_outputs
-from hedgerow.scale import ome_zarr_out
+from hedgerow.scale import cluster, ome_zarr_out
 from hedgerow.scale.large_results import Result, parts
 from hedgerow.scale.lazy_image import LazyImage, Wanted, Window
 from hedgerow.scale.markers import Markers
 from hedgerow.scale.masks import Mask
+from hedgerow.scale.model_bytes import loaded
 from hedgerow.scale.opening import opened
 from hedgerow.scale.shards import Grid, Shard, cut
 
@@ -153,3 +154,37 @@ def ahead(make: Callable[[Item], Made], items: Iterable[Item]) -> Iterator[tuple
             waiting = coming
         if waiting is not None:
             yield waiting[0], waiting[1].result()
+
+
+Each = Callable[[Job, Iterable[Shard]], Iterable[str]]
+"""Works on shards in any order and yields the name of each that is done."""
+
+
+def here(model: Model) -> Each:
+    """One shard after another in this process."""
+
+    def each(job: Job, shards: Iterable[Shard]) -> Iterator[str]:
+        for shard in shards:
+            yield work_on(job, model, shard)
+
+    return each
+
+
+def on_workers(client: Any, content: bytes, device: str) -> Each:
+    """Works on shards with the workers of a client; the model travels to each of them once."""
+    model = cluster.carried(client, content)
+
+    def each(job: Job, shards: Iterable[Shard]) -> Iterator[str]:
+        for _, name in cluster.side_by_side(client, _shard, shards, job, model, device):
+            if isinstance(name, HedgerowError):
+                raise name
+            yield name
+
+    return each
+
+
+def _shard(shard: Shard, job: Job, content: bytes, device: str) -> str:
+    """Work on a shard, unless it is done: the worker that did it may have died before it could say so."""
+    if job.markers.is_done(shard.name):
+        return shard.name
+    return work_on(job, loaded(content, device), shard)

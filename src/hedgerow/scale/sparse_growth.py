@@ -31,8 +31,7 @@ from hedgerow.images.regions import Region
 from hedgerow.kernels import reused
 from hedgerow.progress import Report, Say, quiet, reporting
 from hedgerow.scale.costs import refuse_endless
-from hedgerow.scale.large_pairs import LARGE
-from hedgerow.scale.lazy_image import LazyImage, Wanted
+from hedgerow.scale.lazy_image import LARGE_PIXELS, LazyImage, Wanted
 from hedgerow.scale.opening import is_lazy, open_image
 
 MUCH = 2**27  # pixels of all images together: with more, only what is needed is kept
@@ -79,7 +78,7 @@ class Files:
     def labels(self, i: int) -> Sequence[tuple[Region, np.ndarray]]:
         """Parts of a label map and their class values (h,w) int32, row after row."""
         path, name = self.pairs[i].label, f"the label map of {self.pairs[i].image}"
-        if not (is_lazy(str(path)) and _n_pixels(open_image(Wanted(str(path), pages="all"))) > LARGE):
+        if not (is_lazy(str(path)) and _n_pixels(open_image(Wanted(str(path), pages="all"))) > LARGE_PIXELS):
             values = to_labels(read_labels(path), name)
             return [(Region(0, values.shape[0], 0, values.shape[1]), values)]
         lazy = _affordable(open_image(Wanted(str(path))))

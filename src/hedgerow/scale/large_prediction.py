@@ -10,24 +10,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from hedgerow.errors import InputError
+from hedgerow import __version__
+from hedgerow.errors import InputError, masked
 from hedgerow.files import PathLike, check_folder_writable, fingerprint
 from hedgerow.images.reading import Pages
 from hedgerow.locking import locked
-from hedgerow.overwrite_guard import check_overwriting
+from hedgerow.overwrite_guard import check_overwriting, note_written
 from hedgerow.predict.protocol import Model
-from hedgerow.progress import Report
-from hedgerow.scale import cluster
+from hedgerow.progress import Report, reporting
+from hedgerow.scale import bigtiff_out, cluster, ome_zarr_out
 from hedgerow.scale.costs import refuse_endless
-from hedgerow.scale.large_results import Result, results_for
-from hedgerow.scale.lazy_image import LazyImage, Wanted
+from hedgerow.scale.large_results import Result, described, results_for
+from hedgerow.scale.lazy_image import LazyImage, wanted_image
 from hedgerow.scale.markers import Markers
 from hedgerow.scale.masks import mask_of, region_of
 from hedgerow.scale.model_bytes import content_of, digest_of, loaded
 from hedgerow.scale.opening import opened
 from hedgerow.scale.remote import absolute, is_remote, is_there
-from hedgerow.scale.run import begin, here, record_of, run
-from hedgerow.scale.shard_prediction import MEMORY, Job
+from hedgerow.scale.shard_prediction import MEMORY, Each, Job, here, on_workers
 from hedgerow.scale.shards import grid_for
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def predict_large(
     """
     content = content_of(model)
     own, stamp = loaded(content, "cpu"), uuid4().hex
-    wanted = wanted_image(own, image, pages, level, pixel_size, stamp)
+    wanted = wanted_image(image, own.features.layout, pages, level, pixel_size, stamp)
     lazy = opened(wanted)
     check_image(own, lazy, say)
     part = region_of(region, lazy.size)
@@ -114,22 +114,9 @@ def predict_large(
         if client is None:
             each = here(loaded(content, device))
         else:
-            each = cluster.on(rooms.enter_context(cluster.connected(client)), content, device)
-        run(job, own, each, progress)
+            each = on_workers(rooms.enter_context(cluster.connected(client)), content, device)
+        run_shards(job, own, each, progress)
     return PredictedLarge({one.what: one.path for one in results}, grid.size, grid.n_shards, n_done)
-
-
-def wanted_image(
-    model: Model,
-    image: PathLike,
-    pages: Pages = None,
-    level: int = 0,
-    pixel_size: float | None = None,
-    stamp: str = "",
-) -> Wanted:
-    """The image as the model takes it."""
-    numbers = pages if pages is None or isinstance(pages, str | int) else tuple(pages)
-    return Wanted(absolute(image), model.features.layout, numbers, level, pixel_size, stamp)
 
 
 def check_image(model: Model, image: LazyImage, say: Any) -> None:
@@ -188,3 +175,82 @@ def _check_kind(result: Result) -> None:
         raise InputError(f"cannot write {path}: nothing is written to web addresses; give a folder, or s3://.")
     if result.is_tiff:
         raise InputError(f"cannot write {path}: only OME-Zarr is written there; give a name in .ome.zarr.")
+
+
+def record_of(job: Job, model_digest: str, device: str) -> dict[str, Any]:
+    """All that the pixels of the results depend on: a run goes on only with the same."""
+    return {
+        "hedgerow": __version__,
+        "model": model_digest,
+        "image": dict(opened(job.wanted).identity),
+        "level": opened(job.wanted).level,
+        "results": described(job.results),
+        "size": list(job.grid.size),
+        "side": job.grid.side,
+        "region": [job.region.top, job.region.bottom, job.region.left, job.region.right],
+        "mask": None if job.mask is None else job.mask.identity,
+        "device": device,
+    }
+
+
+def begin(job: Job, record: dict[str, Any], overwrite: bool) -> int:
+    """Make the empty results, or go on with those of an earlier run; returns how many shards are done."""
+    found = [Markers(result.store).read_record() for result in job.results]
+    # The first one's record is written last and goes last: the others may be finished.
+    if found[0] == record and all(
+        one == record or is_there(result.path) for one, result in zip(found, job.results, strict=True)
+    ):
+        return len(job.markers.done())
+    other = next((one for one in found if one is not None and one != record), None)
+    if other is not None and not overwrite:
+        what = ", ".join(name for name in record if other.get(name) != record[name]) or "results"
+        raise InputError(
+            f"{job.results[0].path} is the unfinished result of another run: it differs in {what}; give the same "
+            "command as then to go on with it, or add --overwrite to begin anew."
+        )
+    for result in job.results:
+        ome_zarr_out.check_result_removable(result, overwrite)
+    for result in job.results:
+        ome_zarr_out.remove(result, overwrite)
+    for result in job.results[::-1]:  # the first one's record comes last: with it, all are there
+        Markers(result.store).claim()
+        ome_zarr_out.create(result, job.grid)
+        Markers(result.store).begin(record)
+    return 0
+
+
+def run_shards(job: Job, model: Model, each: Each, progress: Report | None = None) -> int:
+    """Compute all shards that are not done, level after level, and finish; returns how many were computed."""
+    done, n_computed = job.markers.done(), 0
+    with reporting(progress) as report:
+        n_done, total = len(done), job.grid.n_shards
+        report("shards", n_done, total)
+        for level in range(job.grid.n_levels):
+            left = (shard for shard in job.grid.shards(level) if shard.name not in done)
+            for _ in each(job, left):
+                n_done += 1
+                n_computed += 1
+                report("shards", n_done, total)
+        finish(job, model, report)
+    return n_computed
+
+
+def finish(job: Job, model: Model, report: Report) -> None:
+    """Write the metadata of every result, or the TIFF it becomes, and remove what says that it is unfinished."""
+    image = opened(job.wanted)
+    corner = (job.region.top, job.region.left)
+    for result in job.results:
+        if Markers(result.store).read_record() is None:
+            continue  # finished before the run was stopped
+        name = f"{result.what} of {Path(masked(job.wanted.path).rstrip('/')).name}"
+        ome_zarr_out.finish(result, job.grid, image.pixel, corner, name, model.legend)
+        if result.is_tiff:
+            bigtiff_out.write(result, job.grid, image.pixel, model, report)
+    for result in job.results[::-1]:  # the first one's record goes last: with it, the run can be gone on with
+        if result.is_tiff:
+            ome_zarr_out.remove(result)
+            continue
+        if not is_remote(result.path):  # before it is finished: a run that is killed in between must find it to be ours
+            final = Path(os.path.realpath(result.path))
+            note_written(final, final)
+        Markers(result.store).finish()
