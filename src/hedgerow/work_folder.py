@@ -52,9 +52,9 @@ class WorkFolder:
         return self.path(f"{name}.state")
 
     def file(
-        self, name: str, make: Callable[[], Item], save: Callable[[Item, Path], Any], load: Callable[[Path], Item]
+        self, name: str, make: Callable[[], Item], store: Callable[[Item, Path], Any], load: Callable[[Path], Item]
     ) -> Item:
-        """The content of the file, or what `make` returns, saved to it. A damaged file is made again."""
+        """The content of the file, or what `make` returns, stored in it. A damaged file is made again."""
         path = self.path(name)
         if path is None:
             return make()
@@ -64,7 +64,7 @@ class WorkFolder:
             except (HedgerowError, ValueError, KeyError, TypeError):
                 pass
         made = make()
-        save(made, path)
+        store(made, path)
         return made
 
     def record(
@@ -76,7 +76,7 @@ class WorkFolder:
     ) -> Item:
         """`file` for an object that is stored as JSON."""
 
-        def save(item: Item, path: Path) -> None:
+        def store(item: Item, path: Path) -> None:
             write_text(path, json.dumps({"hedgerow": "the state of a run", **to_dict(item)}))
 
         def load(path: Path) -> Item:
@@ -84,7 +84,7 @@ class WorkFolder:
             del values["hedgerow"]
             return from_dict(values)
 
-        return self.file(f"{name}.json", make, save, load)
+        return self.file(f"{name}.json", make, store, load)
 
     def seconds(self, name: str, measured: float) -> float:
         """The duration recorded by the run that first measured it, so that a resumed run makes the same decisions."""
@@ -98,7 +98,7 @@ class WorkFolder:
     def array(self, name: str, key: str, make: Callable[[], np.ndarray]) -> np.ndarray:
         """`file` for an array. key: everything that determines it; an array with another key is made again"""
 
-        def save(array: np.ndarray, path: Path) -> None:
+        def store(array: np.ndarray, path: Path) -> None:
             metadata = {ARRAY_KEY: json.dumps(key)}
             with atomic_path(path, noted=False) as temporary:
                 temporary.write_bytes(to_bytes({"array": np.ascontiguousarray(array)}, metadata=metadata))
@@ -113,7 +113,7 @@ class WorkFolder:
             except SafetensorError as problem:
                 raise ValueError("damaged") from problem
 
-        return self.file(f"{name}.array", make, save, load)
+        return self.file(f"{name}.array", make, store, load)
 
 
 def remove_work_folder(folder: Path) -> None:

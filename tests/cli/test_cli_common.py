@@ -194,7 +194,7 @@ def test_quiet_keeps_warnings_back_and_shows_no_progress(hedgerow, model_file, l
         logging.getLogger("hedgerow").warning("beware")
         return {"classes": []}
 
-    monkeypatch.setattr("hedgerow.cli.report_commands.description", warn)
+    monkeypatch.setattr("hedgerow.jobs.describing.description", warn)
     monkeypatch.setattr("hedgerow.cli.report_commands._print_forests", lambda values: None)
     assert hedgerow("info", model_file).err == "beware\n"
     assert hedgerow("info", model_file, "-q").err == ""

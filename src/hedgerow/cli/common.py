@@ -22,7 +22,7 @@ import hedgerow as hr
 from hedgerow.cli.usage import COMMON, Misuse
 from hedgerow.errors import InputError
 from hedgerow.progress import duration, shown_as
-from hedgerow.scale.names import is_large_result
+from hedgerow.scale.result_names import is_large_result
 
 LONG = 10  # seconds after which a command says how long it took
 RESUMED = ("refine", "experiment")  # commands that go on where they were interrupted

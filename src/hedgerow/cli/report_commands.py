@@ -12,9 +12,6 @@ from hedgerow.deep.record import held_words
 from hedgerow.errors import InputError
 from hedgerow.files import megabytes
 from hedgerow.images.pairing import split_images_and_labels
-from hedgerow.io import model_file
-from hedgerow.io.describe import description
-from hedgerow.predict.devices import system as system_description
 
 
 def report(
@@ -80,7 +77,7 @@ def info(
     """
     if system == (model is not None):
         raise InputError("give either a model file, or --system to see which devices are available.")
-    values: dict[str, Any] = system_description() if model is None else description(model_file.load(model))
+    values: dict[str, Any] = jobs.describe_system() if model is None else jobs.describe(model)
     if model is None:
         print("\n".join(f"{name}: {text}" for name, text in values.items()))
     else:

@@ -8,9 +8,9 @@ import typer
 
 from hedgerow import jobs
 from hedgerow.cli.common import Result
-from hedgerow.cli.large import Cluster, Workers, workers_of
 from hedgerow.cli.options import (
     Cache,
+    Cluster,
     Device,
     Images,
     Labels,
@@ -18,9 +18,11 @@ from hedgerow.cli.options import (
     Overwrite,
     Pages,
     Unlabelled,
+    Workers,
     given,
     output_option,
     read_settings,
+    workers_of,
 )
 from hedgerow.cli.usage import MORE, READING
 from hedgerow.config import RefineConfig, Sharpness, StackConfig

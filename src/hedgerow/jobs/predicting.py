@@ -21,7 +21,7 @@ from hedgerow.scale import cluster, file_tasks
 from hedgerow.scale.cluster import Workers
 from hedgerow.scale.large_prediction import PredictedLarge, predict_large
 from hedgerow.scale.model_bytes import content_of, resolved
-from hedgerow.scale.names import is_large_result
+from hedgerow.scale.result_names import is_large_result
 
 LARGEST_IN_PNG = 65535
 

@@ -12,8 +12,8 @@ from hedgerow.images.writing import scaled
 from hedgerow.predict.outputs import MAPS
 from hedgerow.predict.protocol import Model
 from hedgerow.predict.tiling import class_values
-from hedgerow.scale.names import split_ending
 from hedgerow.scale.remote import absolute, is_remote
+from hedgerow.scale.result_names import split_ending
 
 WHATS = ("labels", *MAPS)
 
