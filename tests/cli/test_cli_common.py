@@ -266,10 +266,10 @@ def test_after_an_interrupt_what_can_be_resumed_says_so(hedgerow, place, model_f
         monkeypatch.setattr(jobs, job, interrupt, raising=False)
     data = (place / "images", place / "labels", "-o", place / "m.hedge")
     calls = {
-        ("refine", model_file, *data): "give the same command again to go on where it stopped",
+        ("refine", model_file, *data): "rerun the same command to resume",
         ("train", *data): "nothing was left half-written",
         ("predict", model_file, place / "images", "-o", place / "out"): "nothing was left half-written",
-        ("predict", model_file, "a.npy", "-o", "a.ome.zarr"): "give the same command again to go on where it stopped",
+        ("predict", model_file, "a.npy", "-o", "a.ome.zarr"): "rerun the same command to resume",
     }
     for arguments, told in calls.items():
         finished = hedgerow(*arguments)

@@ -46,7 +46,7 @@ def test_fast_is_the_stack():
     found = fitted("fast", said=said)
     assert isinstance(found, hr.ForestStack)
     np.testing.assert_array_equal(found.predict(images[0]), hr.fit_stack(images, labels, STACK).predict(images[0]))
-    assert "effort fast: expected to take about" in said[0]
+    assert "effort fast: estimated time" in said[0]
     assert any(line.startswith("stack of forests: held-out mean Dice 0.") for line in said[-2].splitlines())
 
 

@@ -240,7 +240,7 @@ def test_images_that_are_never_held_as_a_whole(tmp_path, hedgerow, monkeypatch):
     train, predict = (line.split() for line in done["commands"])
     finished = hedgerow(*train[1:-1], str(tmp_path / "typed.hedge"))
     assert finished.code == 0, finished.err
-    assert "of their pixels are kept" in finished.out
+    assert "of their pixels are loaded" in finished.out
     assert (tmp_path / "typed.hedge").read_bytes() == page
     assert [one["name"] for one in exported["files"]] == ["labels.zip", "a0.ome.tif"]
     assert "1 image(s) are too large for overlays" in exported["text"]

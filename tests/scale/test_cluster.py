@@ -12,7 +12,7 @@ from hedgerow.errors import ConfigError, HedgerowError, InputError
 from hedgerow.forest.autocontext import grow_stack
 from hedgerow.images.labelled import labelled_set
 from hedgerow.io.model_file import file_content
-from hedgerow.scale import cluster, model_bytes, tree_tasks
+from hedgerow.scale import cluster, model_bytes, shard_prediction, tree_tasks
 from hedgerow.scale.large_results import results_for
 from hedgerow.scale.lazy_image import Wanted
 from hedgerow.scale.shard_prediction import Job, on_workers
@@ -183,7 +183,7 @@ def test_a_shard_that_is_done_is_not_computed_again(there, stack, monkeypatch):
     )
     client = Namespace(submit=lambda work, content, **options: work(content))
     begun = []
-    monkeypatch.setattr(cluster, "work_on", lambda job, model, shard: begun.append(shard.name) or shard.name)
+    monkeypatch.setattr(shard_prediction, "work_on", lambda job, model, shard: begun.append(shard.name) or shard.name)
     content = model_bytes.content_of(stack)
     job = Job(Wanted(there), results_for(stack, "a.ome.zarr", ["labels"], "uint8"), Grid((150, 190), 64), None)
     job.markers.set_done("0-1-1")

@@ -232,5 +232,5 @@ def test_a_damaged_record(there, stack, monkeypatch, tmp_path):
         with pytest.raises(Stopped):
             hr.predict_large(stack, there, "a.ome.zarr", shard=64)
     (tmp_path / "a.ome.zarr" / UNFINISHED / "run.json").write_text("{")
-    with pytest.raises(InputError, match=r"is damaged, so the run in .* cannot go on; remove"):
+    with pytest.raises(InputError, match=r"is damaged, so the run in .* cannot be resumed; remove"):
         hr.predict_large(stack, there, "a.ome.zarr", shard=64)

@@ -80,7 +80,7 @@ def test_the_same_model(tmp_path, n_images, config):
         jobs.TrainRequest(*write_set(tmp_path, images, labels), tmp_path / "a.hedge", config=config), say=said.append
     )
     assert file_content(found.model) == file_content(expected)
-    assert any("of their pixels are kept" in one for one in said)
+    assert any("of their pixels are loaded" in one for one in said)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_pictures_count_as_much_too(tmp_path, monkeypatch):
         jobs.TrainRequest(str(tmp_path / "images"), str(tmp_path / "labels"), tmp_path / "a.hedge", config=STROKES),
         say=said.append,
     )
-    assert any("of their pixels are kept" in one for one in said)
+    assert any("of their pixels are loaded" in one for one in said)
 
 
 def test_only_what_is_needed_is_read(tmp_path, monkeypatch):
@@ -181,7 +181,7 @@ def test_settings_that_need_whole_images_get_them(tmp_path, monkeypatch):
         jobs.TrainRequest(*write_set(tmp_path, images, labels), tmp_path / "a.hedge", config=config), say=said.append
     )
     assert file_content(found.model) == file_content(hr.fit_stack(images, labels, config))
-    assert any("whole images are kept: parts of images are not enough for altered copies" in one for one in said)
+    assert any("loading whole images: parts of images do not suffice for altered copies" in one for one in said)
     monkeypatch.setattr(sparse_growth, "WORTH", 0.001)
     jobs.train(
         jobs.TrainRequest(*write_set(tmp_path, images, labels), tmp_path / "b.hedge", config=STROKES), say=said.append

@@ -1,4 +1,4 @@
-"""The command line: each command parses, calls the library once, and prints a short table."""
+"""The command line: each command parses its arguments, calls one job, and prints the result."""
 
 import io
 import logging
@@ -155,7 +155,9 @@ def run_program(program: typer.Typer, name: str) -> None:
     """Run a command; bad input exits with 2 and one sentence, and a bug shows its traceback only with --debug."""
     debug = "--debug" in sys.argv[1:]
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a name need not be text that the terminal has letters for
+        sys.stdout.reconfigure(
+            errors="backslashreplace"
+        )  # file names may contain characters that the terminal cannot show
     logging.basicConfig(handlers=[LOG_LINES], format="%(message)s", level=logging.WARNING)
     asked = Asked()
     try:
@@ -177,7 +179,7 @@ def run_program(program: typer.Typer, name: str) -> None:
             raise
         if memory.ran_out(error):
             print(
-                "hedgerow: there is not enough memory for this; use smaller images, or end other programs.",
+                "hedgerow: not enough memory; use smaller images or close other programs.",
                 file=sys.stderr,
             )
             sys.exit(2)

@@ -36,10 +36,10 @@ class LargePair:
 
 
 def is_large(pair: Pair) -> bool:
-    """Whether an image is better read in parts."""
+    """Whether an image is read in parts."""
     if not is_lazy(str(pair.image)) or not is_lazy(str(pair.label)):
         return False
-    with suppress(HedgerowError):  # whoever reads it tells
+    with suppress(HedgerowError):  # the reader reports the error
         height, width = open_image(Wanted(str(pair.image), pages="all")).size
         return height * width > LARGE_PIXELS
     return False
@@ -89,11 +89,11 @@ def _fitting(image: LazyImage, labels: str, stamp: str) -> Wanted:
 
 
 def split_by_size(pairs: Sequence[Pair]) -> tuple[list[Pair], list[Pair]]:
-    """Those that fit in memory, and the large ones."""
+    """Pairs that are read whole, and large ones."""
     large = [pair for pair in pairs if is_large(pair)]
     return [pair for pair in pairs if pair not in large], large
 
 
 def has_address(*given: object) -> bool:
-    """Whether one of the names is that of something on another machine."""
-    return any(isinstance(one, str) and is_remote(one) for one in given)
+    """Whether any argument is an address."""
+    return any(isinstance(name, str) and is_remote(name) for name in given)

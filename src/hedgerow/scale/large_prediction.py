@@ -1,4 +1,4 @@
-"""Predicting one image of any size, here or on many machines."""
+"""Prediction of one image of any size, in this process or on the workers of a cluster."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PredictedLarge:
-    """The results by what they hold; of n_shards, some were already done by an earlier run."""
+    """Paths of the results by content; n_resumed of n_shards were done by an earlier run."""
 
     results: dict[str, str]
     size: tuple[int, int]
@@ -69,7 +69,7 @@ def predict_large(
 
     model:  a model, or the name of its file
     image:  a file or an address (s3://, https://); what can be read in parts is
-    output: ends in .ome.zarr or .ome.tif; an unfinished one of the same call is gone on with
+    output: ends in .ome.zarr or .ome.tif; an unfinished one of the same call is resumed
     what:   "labels", "proba", "confidence", "entropy"; further ones are named output_proba and so on
     dtype:  of all but labels: "float32", "uint8" or "uint16"
     level, pixel_size: which level of a pyramid, by number or by micrometres
@@ -104,17 +104,17 @@ def predict_large(
     _check_places(results, inputs, overwrite)
     record = record_of(job, digest_of(content), device)
     job = replace(job, run=fingerprint(record))
-    with ExitStack() as rooms:
+    with ExitStack() as exits:
         for one in results:
             if not is_remote(one.path):  # an object store has no locks
-                rooms.enter_context(locked(Path(one.path)))
+                exits.enter_context(locked(Path(one.path)))
         n_done = begin(job, record, overwrite)
         if n_done:
-            say(f"going on where the last run stopped: {n_done:,} of {grid.n_shards:,} shards are done")
+            say(f"resuming: {n_done:,} of {grid.n_shards:,} shards are done")
         if client is None:
             each = here(loaded(content, device))
         else:
-            each = on_workers(rooms.enter_context(cluster.connected(client)), content, device)
+            each = on_workers(exits.enter_context(cluster.connected(client)), content, device)
         run_shards(job, own, each, progress)
     return PredictedLarge({one.what: one.path for one in results}, grid.size, grid.n_shards, n_done)
 
@@ -149,12 +149,12 @@ def _check_places(results: Sequence[Result], inputs: Sequence[str], overwrite: b
         for read in inputs:
             if _overlap(absolute(one.path), absolute(read)):
                 raise InputError(f"{one.path} would be overwritten, but {read} is to be read; choose another name.")
-    # An unfinished folder is ours, and gone on with or refused later.
+    # An unfinished folder is ours; `begin` resumes or refuses it.
     begun = [Markers(one.store).read_record() is not None or Markers(one.store).are_there() for one in results]
     left = [one for one, is_begun in zip(results, begun, strict=True) if one.is_tiff or not is_begun]
     local = [Path(one.path) for one in left if not is_remote(one.path)]
     check_overwriting(local, [one for one in inputs if not is_remote(one)], overwrite)
-    for one in left:  # on another machine nobody remembers who wrote what
+    for one in left:  # there is no record of files written to other machines
         if is_remote(one.path) and not overwrite and is_there(one.path):
             raise InputError(
                 f"{one.path} would be overwritten; choose another place, or add --overwrite (in Python overwrite=True)."
@@ -178,7 +178,7 @@ def _check_kind(result: Result) -> None:
 
 
 def record_of(job: Job, model_digest: str, device: str) -> dict[str, Any]:
-    """All that the pixels of the results depend on: a run goes on only with the same."""
+    """Everything that determines the pixels of the results: only an identical run resumes."""
     return {
         "hedgerow": __version__,
         "model": model_digest,
@@ -194,7 +194,7 @@ def record_of(job: Job, model_digest: str, device: str) -> dict[str, Any]:
 
 
 def begin(job: Job, record: dict[str, Any], overwrite: bool) -> int:
-    """Make the empty results, or go on with those of an earlier run; returns how many shards are done."""
+    """Create empty results, or resume those of an earlier run; returns the number of shards that are done."""
     found = [Markers(result.store).read_record() for result in job.results]
     # The first one's record is written last and goes last: the others may be finished.
     if found[0] == record and all(
@@ -205,8 +205,8 @@ def begin(job: Job, record: dict[str, Any], overwrite: bool) -> int:
     if other is not None and not overwrite:
         what = ", ".join(name for name in record if other.get(name) != record[name]) or "results"
         raise InputError(
-            f"{job.results[0].path} is the unfinished result of another run: it differs in {what}; give the same "
-            "command as then to go on with it, or add --overwrite to begin anew."
+            f"{job.results[0].path} is the unfinished result of another run: it differs in {what}; rerun the "
+            "original command to resume it, or add --overwrite to start over."
         )
     for result in job.results:
         ome_zarr_out.check_result_removable(result, overwrite)
@@ -246,7 +246,7 @@ def finish(job: Job, model: Model, report: Report) -> None:
         ome_zarr_out.finish(result, job.grid, image.pixel, corner, name, model.legend)
         if result.is_tiff:
             bigtiff_out.write(result, job.grid, image.pixel, model, report)
-    for result in job.results[::-1]:  # the first one's record goes last: with it, the run can be gone on with
+    for result in job.results[::-1]:  # the first record is removed last: with it, the run can be resumed
         if result.is_tiff:
             ome_zarr_out.remove(result)
             continue

@@ -1,4 +1,4 @@
-"""What is computed for a large image: labels, probabilities, confidence, entropy, each a result of its own."""
+"""The results of a large prediction: labels, probabilities, confidence and entropy, each with its own path."""
 
 import os
 from collections.abc import Sequence
@@ -84,7 +84,7 @@ def _dtype(model: Model, what: str, dtype: str) -> str:
         return dtype
     low, high = min(*model.classes, model.unlabelled), max(*model.classes, model.unlabelled)
     candidates = ("uint8", "uint16", "uint32", "int32", "int64")
-    return next(one for one in candidates if np.iinfo(one).min <= low and high <= np.iinfo(one).max)
+    return next(kind for kind in candidates if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max)
 
 
 def parts(results: Sequence[Result], proba: np.ndarray, model: Model) -> dict[str, np.ndarray]:

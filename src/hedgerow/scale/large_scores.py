@@ -1,4 +1,4 @@
-"""Evaluating on images of any size: only where there are labels is anything read and predicted."""
+"""Scores on images of any size; only labelled tiles are read and predicted."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -66,7 +66,7 @@ def table_of(pair: LargePair, model: Model, place: Region) -> np.ndarray:
 
 def tables_on(client: Any, content: bytes, device: str) -> Tables:
     """`tables_here` on the workers of a client; content: of the model file"""
-    model = cluster.carried(client, content)
+    model = cluster.broadcast(client, content)
 
     def each(pair: LargePair, parts: Sequence[Region]) -> Iterator[np.ndarray]:
         for _, table in cluster.side_by_side(client, _part, parts, pair, model, device):

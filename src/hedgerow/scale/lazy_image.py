@@ -1,4 +1,4 @@
-"""`LazyImage`: an image of which only the parts that are asked for are read."""
+"""`LazyImage`: an image whose regions are read on request."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -62,7 +62,7 @@ class LazyImage:
     fill:     the value of pixels that are not stored; None: all are
     level:    which of the n_levels of a pyramid it is
     pixel:    how large a pixel is, if known
-    identity: what tells this image from another one, without reading it
+    identity: identifies the image without reading its pixels
     words:    how a file of several pages or channels was understood, "" for a plain picture
     """
 

@@ -21,7 +21,7 @@ from hedgerow.scale.shards import CHUNK, Grid, Shard
 
 
 def create(result: Result, grid: Grid) -> None:
-    """Empty arrays for every level; without metadata nobody takes them for an image."""
+    """Empty arrays for every level; without metadata they are not recognised as an image."""
     import zarr
 
     def make() -> None:

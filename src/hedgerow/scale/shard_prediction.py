@@ -59,7 +59,7 @@ def work_on(job: Job, model: Model, shard: Shard) -> str:
     """Compute and write a shard of every result; returns its name."""
     try:
         found = None if shard.level else predicted(job, model, shard)
-        if fingerprint(job.markers.read_record()) != job.run:  # a worker does not hear at once that a run was ended
+        if fingerprint(job.markers.read_record()) != job.run:  # a worker may not know yet that the run has ended
             raise InputError(f"the run that made {job.results[0].path} was replaced by another.")
         for result in job.results:
             values = ome_zarr_out.shrunk(result, shard) if found is None else found[result.what]
@@ -71,7 +71,7 @@ def work_on(job: Job, model: Model, shard: Shard) -> str:
         key = ome_zarr_out.keys_of(job.results[0], shard)[0]
         raise InputError(
             f"cannot make {key} of {job.results[0].path}: {one_line(problem)}; check permissions and free space, then "
-            "give the same command again to go on"
+            "rerun the same command to resume"
         ) from problem
     finally:
         reused.let_go()
@@ -79,7 +79,7 @@ def work_on(job: Job, model: Model, shard: Shard) -> str:
 
 
 def predicted(job: Job, model: Model, shard: Shard) -> dict[str, np.ndarray]:
-    """By result, what it holds in a shard: (h,w) or (C,h,w)."""
+    """The content of each result in a shard, (h,w) or (C,h,w)."""
     image, region = opened(job.wanted), shard.region
     place = Region(
         region.top + job.region.top,
@@ -103,7 +103,7 @@ def predicted(job: Job, model: Model, shard: Shard) -> dict[str, np.ndarray]:
 
 
 def _proba(model: Model, image: LazyImage, window: Window, tile: Region) -> np.ndarray:
-    """(C,h,w) class probabilities of a tile. Where there is nothing as far as the model looks, all pixels are alike."""
+    """(C,h,w) class probabilities of a tile; if its window holds only the fill value, one pixel stands for all."""
     empty = image.fill is not None and is_alike(model) and bool((window.values == np.float32(image.fill)).all())
     if not empty:
         return region_outputs(model, window, tile)[-1]  # type: ignore[arg-type]
@@ -113,7 +113,7 @@ def _proba(model: Model, image: LazyImage, window: Window, tile: Region) -> np.n
 
 
 def is_alike(model: Model) -> bool:
-    """Whether a model says the same of every pixel of an image without contrast."""
+    """Whether a model predicts the same for every pixel of a constant image."""
     kinds = model.features.members if isinstance(model.features, Joined) else (model.features,)
     return all(_is_plain(kind) for kind in kinds) and all(model.level_cell(i) == 1 for i in range(model.n_levels))
 
@@ -144,7 +144,7 @@ def occupied(tile: Region, place: Region, allowed: np.ndarray | None) -> Region 
 
 
 def ahead(make: Callable[[Item], Made], items: Iterable[Item]) -> Iterator[tuple[Item, Made]]:
-    """Each item and what is made of it, the next one while the caller works on the last: reading overlaps computing."""
+    """Each item and `make(item)`, computed one item ahead of the caller: reading overlaps computing."""
     with ThreadPoolExecutor(1) as pool:
         waiting = None
         for item in items:
@@ -172,7 +172,7 @@ def here(model: Model) -> Each:
 
 def on_workers(client: Any, content: bytes, device: str) -> Each:
     """Works on shards with the workers of a client; the model travels to each of them once."""
-    model = cluster.carried(client, content)
+    model = cluster.broadcast(client, content)
 
     def each(job: Job, shards: Iterable[Shard]) -> Iterator[str]:
         for _, name in cluster.side_by_side(client, _shard, shards, job, model, device):
@@ -184,7 +184,7 @@ def on_workers(client: Any, content: bytes, device: str) -> Each:
 
 
 def _shard(shard: Shard, job: Job, content: bytes, device: str) -> str:
-    """Work on a shard, unless it is done: the worker that did it may have died before it could say so."""
+    """Work on a shard unless it is done: the worker that did it may have died before it reported."""
     if job.markers.is_done(shard.name):
         return shard.name
     return work_on(job, loaded(content, device), shard)
