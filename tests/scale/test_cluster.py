@@ -16,7 +16,7 @@ from hedgerow.scale import cluster, model_bytes, shard_prediction, tree_tasks
 from hedgerow.scale.large_results import results_for
 from hedgerow.scale.lazy_image import Wanted
 from hedgerow.scale.shard_prediction import Job, on_workers
-from hedgerow.scale.shards import Grid
+from hedgerow.scale.shards import ShardGrid
 from helpers.files import listing, write
 from helpers.large import picture, write_zarr
 
@@ -167,7 +167,7 @@ def test_without_dask(monkeypatch):
 
 def test_one_task_owns_one_shard():
     """No two shards share a pixel of any level, and all are there: what two tasks write to is lost in part."""
-    grid = Grid((2500, 3300), 512)
+    grid = ShardGrid((2500, 3300), 512)
     for level in range(grid.n_levels):
         seen = np.zeros(grid.level_size(level), int)
         for shard in grid.shards(level):
@@ -185,7 +185,7 @@ def test_a_shard_that_is_done_is_not_computed_again(there, stack, monkeypatch):
     begun = []
     monkeypatch.setattr(shard_prediction, "work_on", lambda job, model, shard: begun.append(shard.name) or shard.name)
     content = model_bytes.content_of(stack)
-    job = Job(Wanted(there), results_for(stack, "a.ome.zarr", ["labels"], "uint8"), Grid((150, 190), 64), None)
+    job = Job(Wanted(there), results_for(stack, "a.ome.zarr", ["labels"], "uint8"), ShardGrid((150, 190), 64), None)
     job.markers.set_done("0-1-1")
     assert len(list(on_workers(client, content, "cpu")(job, job.grid.shards(0)))) == 9
     assert len(begun) == 8

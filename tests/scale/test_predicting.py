@@ -11,7 +11,7 @@ from hedgerow.images.regions import Region
 from hedgerow.images.writing import scaled
 from hedgerow.predict.outputs import relative_entropy
 from hedgerow.scale import shard_prediction
-from hedgerow.scale.shards import Grid, cut, grid_for
+from hedgerow.scale.shards import ShardGrid, cut, grid_for
 from helpers.files import write
 from helpers.large import levels_of, picture, write_ome_zarr, write_zarr
 
@@ -102,7 +102,7 @@ def test_a_pyramid_by_nearest_neighbours(tmp_path, stack):
 
 
 def test_sizes_of_shards():
-    assert grid_for((100_000, 100_000), 1) == Grid((100_000, 100_000), 2048)
+    assert grid_for((100_000, 100_000), 1) == ShardGrid((100_000, 100_000), 2048)
     assert grid_for((100_000, 100_000), 1).n_shards == 2401 + 625 + 169 + 49 + 16 + 4 + 1 + 1
     assert grid_for((9000, 9000), 22 * 4).side == 1536  # all classes of a shard are in memory at once
     assert grid_for((9000, 9000), 4 * 255).side == 512

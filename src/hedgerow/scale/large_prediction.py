@@ -20,7 +20,7 @@ from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report, reporting
 from hedgerow.scale import bigtiff_out, cluster, ome_zarr_out
 from hedgerow.scale.costs import refuse_endless
-from hedgerow.scale.large_results import Result, described, results_for
+from hedgerow.scale.large_results import LargeResult, described, results_for
 from hedgerow.scale.lazy_image import LazyImage, wanted_image
 from hedgerow.scale.markers import Markers
 from hedgerow.scale.masks import mask_of, region_of
@@ -137,7 +137,7 @@ def check_image(model: Model, image: LazyImage, say: Any) -> None:
         )
 
 
-def _check_places(results: Sequence[Result], inputs: Sequence[str], overwrite: bool) -> None:
+def _check_places(results: Sequence[LargeResult], inputs: Sequence[str], overwrite: bool) -> None:
     """Refuse to overwrite what is read, or what Hedgerow did not write; an unfinished result is looked at later."""
     for one in results:
         if is_remote(one.path):
@@ -168,7 +168,7 @@ def _overlap(one: str, other: str) -> bool:
     return first.startswith(second) or second.startswith(first)
 
 
-def _check_kind(result: Result) -> None:
+def _check_kind(result: LargeResult) -> None:
     """Refuse what cannot be written to another machine."""
     path = result.path
     if path.startswith(("http://", "https://")):

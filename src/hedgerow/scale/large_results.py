@@ -19,7 +19,7 @@ WHATS = ("labels", *MAPS)
 
 
 @dataclass(frozen=True)
-class Result:
+class LargeResult:
     """One of the results.
 
     path:   where it ends up, as it was given; store: the Zarr that it is computed into
@@ -58,7 +58,9 @@ class Result:
         return scaled(MAPS[self.what](proba), self.dtype)
 
 
-def results_for(model: Model, output: str, whats: Sequence[str], dtype: str, stamp: str = "") -> tuple[Result, ...]:
+def results_for(
+    model: Model, output: str, whats: Sequence[str], dtype: str, stamp: str = ""
+) -> tuple[LargeResult, ...]:
     """The results that are asked for: labels under the name itself, others as name_proba and so on."""
     unknown = [what for what in whats if what not in WHATS]
     if unknown or not whats:
@@ -74,7 +76,7 @@ def results_for(model: Model, output: str, whats: Sequence[str], dtype: str, sta
         names = tuple(model.legend.spoken(value) for value in model.classes) if what == "proba" else ()
         n_channels = model.n_classes if what == "proba" else None
         fill = model.unlabelled if what == "labels" else 0
-        found.append(Result(what, path, store, _dtype(model, what, dtype), n_channels, names, fill, stamp))
+        found.append(LargeResult(what, path, store, _dtype(model, what, dtype), n_channels, names, fill, stamp))
     return tuple(found)
 
 
@@ -87,12 +89,12 @@ def _dtype(model: Model, what: str, dtype: str) -> str:
     return next(kind for kind in candidates if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max)
 
 
-def parts(results: Sequence[Result], proba: np.ndarray, model: Model) -> dict[str, np.ndarray]:
+def parts(results: Sequence[LargeResult], proba: np.ndarray, model: Model) -> dict[str, np.ndarray]:
     """By result, what is stored."""
     values = class_values(model)
     return {result.what: result.part(proba, values) for result in results}
 
 
-def described(results: Sequence[Result]) -> list[dict[str, Any]]:
+def described(results: Sequence[LargeResult]) -> list[dict[str, Any]]:
     """For the record of a run."""
     return [{"what": one.what, "path": absolute(one.path), "dtype": one.dtype, "fill": one.fill} for one in results]

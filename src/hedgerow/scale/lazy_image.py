@@ -102,7 +102,7 @@ class LazyImage:
         return to_planes(self.read(region), name, "planes")
 
 
-class Window:
+class ImageWindow:
     """A part of an image (C,H,W) in memory, that answers to the image's own coordinates.
 
     Models take it for the image: they read parts of it by their place, and see where the image ends. What lies outside

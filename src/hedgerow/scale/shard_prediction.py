@@ -17,13 +17,13 @@ from hedgerow.kernels import reused
 from hedgerow.predict.protocol import Model
 from hedgerow.predict.run import region_outputs
 from hedgerow.scale import cluster, ome_zarr_out
-from hedgerow.scale.large_results import Result, parts
-from hedgerow.scale.lazy_image import LazyImage, Wanted, Window
+from hedgerow.scale.large_results import LargeResult, parts
+from hedgerow.scale.lazy_image import ImageWindow, LazyImage, Wanted
 from hedgerow.scale.markers import Markers
 from hedgerow.scale.masks import Mask
 from hedgerow.scale.model_bytes import loaded
 from hedgerow.scale.opening import opened
-from hedgerow.scale.shards import Grid, Shard, cut
+from hedgerow.scale.shards import Shard, ShardGrid, cut
 
 MEMORY = 3 * 2**27  # bytes that the work on one tile may take
 _EVERYWHERE_ALIKE = ("bank", "channels")  # features that do not depend on where in the image a pixel is
@@ -41,8 +41,8 @@ class Job:
     """
 
     wanted: Wanted
-    results: tuple[Result, ...]
-    grid: Grid
+    results: tuple[LargeResult, ...]
+    grid: ShardGrid
     region: Region
     mask: Mask | None = None
     tile: int | None = None
@@ -91,7 +91,7 @@ def predicted(job: Job, model: Model, shard: Shard) -> dict[str, np.ndarray]:
     found = {one.what: np.full(one.shape(size), one.fill, one.dtype) for one in job.results}
     allowed = None if job.mask is None else job.mask.allowed(image, place)
     tiles = (one for tile in _tiles(job, model, place) if (one := occupied(tile, place, allowed)) is not None)
-    for tile, window in ahead(lambda tile: Window(image, needed(model, image.size, tile)), tiles):
+    for tile, window in ahead(lambda tile: ImageWindow(image, needed(model, image.size, tile)), tiles):
         inside = tile.within(place)
         here = None if allowed is None else inside.of(allowed)
         for what, part in parts(job.results, _proba(model, image, window, tile), model).items():
@@ -102,7 +102,7 @@ def predicted(job: Job, model: Model, shard: Shard) -> dict[str, np.ndarray]:
     return found
 
 
-def _proba(model: Model, image: LazyImage, window: Window, tile: Region) -> np.ndarray:
+def _proba(model: Model, image: LazyImage, window: ImageWindow, tile: Region) -> np.ndarray:
     """(C,h,w) class probabilities of a tile; if its window holds only the fill value, one pixel stands for all."""
     empty = image.fill is not None and is_alike(model) and bool((window.values == np.float32(image.fill)).all())
     if not empty:
