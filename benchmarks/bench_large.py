@@ -26,7 +26,7 @@ import hedgerow as hr
 from hedgerow.images.regions import Region
 from hedgerow.predict.run import region_outputs
 from hedgerow.progress import silent
-from hedgerow.scale.lazy_image import Wanted, Window
+from hedgerow.scale.lazy_image import ImageWindow, Wanted
 from hedgerow.scale.opening import open_image
 from measure import in_fresh_process, require, table
 
@@ -128,7 +128,7 @@ def check_crops(model: Any, image: Path, output: Path, side: int, n: int) -> Non
     for _ in range(n):
         top, left = (int(rng.integers(0, side - CROP)) for _ in range(2))
         crop = Region(top, top + CROP, left, left + CROP)
-        around = Window(lazy, crop.grown(model.receptive_field, lazy.whole))
+        around = ImageWindow(lazy, crop.grown(model.receptive_field, lazy.whole))
         expected = values[region_outputs(model, around, crop)[-1].argmax(axis=0)]
         require(np.array_equal(result.read(crop)[0], expected), f"a crop at {top}, {left} differs from one process.")
 

@@ -18,9 +18,10 @@ from pathlib import Path
 import numpy as np
 
 from bench_large import drawn
+from hedgerow import jobs
 from hedgerow.images.regions import Region
 from hedgerow.progress import silent
-from hedgerow.scale import training
+from hedgerow.scale import sparse_growth
 from hedgerow.threads import set_threads
 from measure import Cost, exponent, in_fresh_process, measure, table
 
@@ -68,11 +69,10 @@ def train_on(folder: str, n_images: int, side: int) -> Outcome:
     set_threads(1)
     names = [f"{i:04}.npy" for i in range(n_images)]
     images, labels = ([str(Path(folder, kind, name)) for name in names] for kind in ("images", "labels"))
-    training.MUCH = 0  # few images are trained on in the same way
+    sparse_growth.MUCH = 0  # few images are trained on in the same way
     changes = {"features": "bank"}
-    cost, _ = measure(
-        lambda: training.train(images, labels, Path(folder, "model.hedge"), changes=changes, progress=silent)
-    )
+    request = jobs.TrainRequest(images, labels, Path(folder, "model.hedge"), changes=changes)
+    cost, _ = measure(lambda: jobs.train(request, progress=silent))
     return Outcome(n_images, side, cost)
 
 

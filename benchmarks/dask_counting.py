@@ -6,13 +6,13 @@ So those that are computed twice can be counted.
 import os
 from typing import Any
 
-from hedgerow.scale import cluster
+from hedgerow.scale import shard_prediction
+from hedgerow.scale.shard_prediction import Job, work_on
 from hedgerow.scale.shards import Shard
-from hedgerow.scale.work import Job, work_on
 
 
 def dask_setup(worker: Any) -> None:
-    cluster.work_on = _noted
+    shard_prediction.work_on = _noted
 
 
 def _noted(job: Job, model: Any, shard: Shard) -> str:

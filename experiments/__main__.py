@@ -8,7 +8,7 @@ import typer
 from hedgerow import extras
 from hedgerow.cli.app import run_program
 from hedgerow.cli.common import Result, common
-from hedgerow.cli.parts import Overwrite, output_option
+from hedgerow.cli.options import Overwrite, output_option
 from hedgerow.cli.usage import Command
 from hedgerow.config import RefineConfig
 from hedgerow.files import megabytes

@@ -53,7 +53,7 @@ READERS = ("PIL", "tifffile", "imagecodecs", "roifile", "zarr", "rich")  # each 
 # Modules that are named in a string and found at run time, and why.
 NAMED = {
     "hedgerow.lazy": "public names load their modules when they are first used",
-    "hedgerow.answers": "a model's methods call predict/, and report/ for notebooks, which stand above it",
+    "hedgerow.model_methods": "the methods of a model call predict/ and report/, which stand above it",
     "hedgerow.choices": "what is chosen by name is loaded when it is used",
     "hedgerow.extras": "packages of others",
     "hedgerow.network.levels": "the kernels of a device",

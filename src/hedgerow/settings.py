@@ -12,11 +12,11 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from hedgerow.answers import Shown
 from hedgerow.choices import Choice, described
 from hedgerow.documents import read_user_document
 from hedgerow.errors import ConfigError
 from hedgerow.files import atomic_path, one_line
+from hedgerow.model_methods import NotebookCard
 
 Config = TypeVar("Config", bound="Checked")
 
@@ -50,7 +50,7 @@ def limits_of(settings: type[Checked], name: str) -> tuple[Any, Any]:
     return metadata["low"], metadata["high"]
 
 
-class Checked(Shown):
+class Checked(NotebookCard):
     """Checks every field against its annotation and limits when a settings object is made.
 
     Settings are dataclasses with repr=False, so that they have the short one of this class.

@@ -194,8 +194,8 @@ def test_quiet_keeps_warnings_back_and_shows_no_progress(hedgerow, model_file, l
         logging.getLogger("hedgerow").warning("beware")
         return {"classes": []}
 
-    monkeypatch.setattr("hedgerow.cli.showing.description", warn)
-    monkeypatch.setattr("hedgerow.cli.showing._print_forests", lambda values: None)
+    monkeypatch.setattr("hedgerow.jobs.describing.description", warn)
+    monkeypatch.setattr("hedgerow.cli.report_commands._print_forests", lambda values: None)
     assert hedgerow("info", model_file).err == "beware\n"
     assert hedgerow("info", model_file, "-q").err == ""
     assert shown == ["bar or lines", "nothing"]
@@ -266,10 +266,10 @@ def test_after_an_interrupt_what_can_be_resumed_says_so(hedgerow, place, model_f
         monkeypatch.setattr(jobs, job, interrupt, raising=False)
     data = (place / "images", place / "labels", "-o", place / "m.hedge")
     calls = {
-        ("refine", model_file, *data): "give the same command again to go on where it stopped",
+        ("refine", model_file, *data): "rerun the same command to resume",
         ("train", *data): "nothing was left half-written",
         ("predict", model_file, place / "images", "-o", place / "out"): "nothing was left half-written",
-        ("predict", model_file, "a.npy", "-o", "a.ome.zarr"): "give the same command again to go on where it stopped",
+        ("predict", model_file, "a.npy", "-o", "a.ome.zarr"): "rerun the same command to resume",
     }
     for arguments, told in calls.items():
         finished = hedgerow(*arguments)

@@ -58,7 +58,7 @@ def test_reserved_images_give_three_scores_and_the_network_is_written(train, run
         assert re.search(rf"^  {name} +{scores[what]:.3f}$", finished.out, re.MULTILINE), finished.out
     assert "on 1 image(s) that neither the forests nor the refinement saw" in finished.out
     info = hedgerow("info", place / "net.hedge").out
-    assert f"mean Dice on 1 unseen image(s): stack {scores['stack']:.3f}" in info
+    assert f"mean Dice on 1 held-out image(s): stack {scores['stack']:.3f}" in info
     assert "on 1 reserved image(s)" in info
     assert str(place / "net.hedge") in finished.out
     assert set(os.listdir(place)) == {*before, "net.hedge"}, "the checkpoint is gone"

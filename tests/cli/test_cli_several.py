@@ -78,6 +78,6 @@ def test_scores_come_level_by_level(train, place):
     """Each is printed when it is known, before the next level grows: here, before the last line."""
     lines = train().out.splitlines()
     scores = [score["mean_dice"] for score in hr.load(place / "model.hedge").settings["held_out"]]
-    told = [f"level {k}: mean Dice {score:.3f} on blocks of the training images it did not see"
+    told = [f"level {k}: mean Dice {score:.3f} on held-out blocks of the training images"
             for k, score in enumerate(scores, start=1)]  # fmt: skip
     assert lines[-3:-1] == told

@@ -325,7 +325,7 @@ def test_an_interrupted_experiment_says_that_it_resumes(experiment, tmp_path, mo
     monkeypatch.setattr(runner, "run_experiment", interrupt)
     finished = experiment("zebrafish", "-o", tmp_path / "z")
     assert finished.code == 130
-    assert "give the same command again to go on where it stopped" in finished.err
+    assert "rerun the same command to resume" in finished.err
 
 
 def interrupt(*arguments, **options):

@@ -6,7 +6,7 @@ import pytest
 import hedgerow as hr
 from hedgerow.errors import InputError
 from hedgerow.images import labelled as module
-from hedgerow.images.labelled import WhenAsked, labelled_set
+from hedgerow.images.labelled import LazySequence, labelled_set
 from hedgerow.images.metrics import scores
 from hedgerow.predict.evaluate import labelled_for
 from hedgerow.progress import silent
@@ -37,7 +37,7 @@ def test_a_map_without_labels_is_named():
 
 def test_items_are_made_when_they_are_asked_for():
     made = []
-    items = WhenAsked(5, lambda i: made.append(i) or 10 * i)
+    items = LazySequence(5, lambda i: made.append(i) or 10 * i)
     some = items[1:4]
     assert not made
     assert (len(items), len(some), some[-1], list(some)) == (5, 3, 30, [10, 20, 30])

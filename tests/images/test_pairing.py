@@ -5,7 +5,7 @@ import os
 import pytest
 
 from hedgerow.errors import InputError
-from hedgerow.images.pairing import in_words, told_apart
+from hedgerow.images.pairing import in_words, split_images_and_labels
 from helpers.files import touch
 from helpers.refusals import assert_one_sentence
 
@@ -42,8 +42,8 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("names", "images", "labels"), ROWS)
-def test_images_and_labels_are_told_apart(here, names, images, labels):
-    assert told_apart(names) == (images, labels)
+def test_images_and_labels_are_split(here, names, images, labels):
+    assert split_images_and_labels(names) == (images, labels)
 
 
 @pytest.mark.parametrize("folder", ["", "day1"])
@@ -51,7 +51,7 @@ def test_files_of_one_folder_are_not_guessed_at(here, monkeypatch, folder):
     if not folder:
         monkeypatch.chdir(here / "day1")
     with pytest.raises(InputError) as problem:
-        told_apart([os.path.join(folder, f"{name}.png") for name in "abc"])
+        split_images_and_labels([os.path.join(folder, f"{name}.png") for name in "abc"])
     assert_one_sentence(problem, "3 files", f'"{os.path.join(folder, "*.png")}" labels/')
 
 

@@ -46,7 +46,7 @@ def test_models_refuse_it_before_an_image_is_read(stack, value, model_file, plac
     def unread(i):
         raise AssertionError("it was read")
 
-    given = stack, labelled.WhenAsked(1, unread), labelled.WhenAsked(1, unread)
+    given = stack, labelled.LazySequence(1, unread), labelled.LazySequence(1, unread)
     assert_refuses(labelled_for, *given, value)
     assert_refuses(hr.evaluate, *given, unlabelled=value)
     (place / "images" / "a0.png").write_bytes(b"not an image")

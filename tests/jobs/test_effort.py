@@ -12,15 +12,15 @@ from hedgerow import jobs
 from hedgerow.deep import fitting, refinement_search
 from hedgerow.deep.refinement_search import choose_refinement
 from hedgerow.images.labelled import labelled_set
-from hedgerow.jobs import effort, plans
-from hedgerow.jobs.stage_files import StageFiles, forget
+from hedgerow.jobs import efforts, estimates
 from hedgerow.progress import silent
+from hedgerow.work_folder import WorkFolder, remove_work_folder
 from helpers.deep import SMALL, STACK, pictures
 from helpers.efforts import FEW_STEPS, helping, make_small
 from helpers.files import write
 from helpers.refusals import assert_one_sentence
 
-CPU = plans.CPU
+CPU = estimates.CPU
 
 
 @pytest.fixture(autouse=True)
@@ -36,13 +36,17 @@ def fitted(which, images=None, said=None, **options):
     return hr.fit(images, labels, which, STACK, say=say, progress=silent, **options)
 
 
+def work_folder(folder, labelled, device="cpu"):
+    return WorkFolder(folder, efforts.run_fingerprint("best", None, device, STACK, labelled))
+
+
 def test_fast_is_the_stack():
     images, labels = pictures()
     said = []
     found = fitted("fast", said=said)
     assert isinstance(found, hr.ForestStack)
     np.testing.assert_array_equal(found.predict(images[0]), hr.fit_stack(images, labels, STACK).predict(images[0]))
-    assert "effort fast: expected to take about" in said[0]
+    assert "effort fast: estimated time" in said[0]
     assert any(line.startswith("stack of forests: held-out mean Dice 0.") for line in said[-2].splitlines())
 
 
@@ -54,7 +58,7 @@ def test_good_refines_with_what_was_chosen_and_keeps_it_only_if_it_helps(monkeyp
     monkeypatch.setattr(refinement_search, "choose_refinement", helping(0.4))
     said = []
     assert isinstance(fitted("good", said=said), hr.ForestStack)
-    assert "it does not help, so the model is that of before" in said[-2]
+    assert "no gain on held-out images; stage discarded" in said[-2]
 
 
 def test_best_adds_a_convolutional_level_and_keeps_it_only_if_it_helps(monkeypatch):
@@ -63,10 +67,10 @@ def test_best_adds_a_convolutional_level_and_keeps_it_only_if_it_helps(monkeypat
     labelled = labelled_set(*pictures())
     scores = iter([0.5, 0.5, 0.7, 0.5, 0.6, 0.5])  # of stack, reading and both, twice
     monkeypatch.setattr("hedgerow.deep.fitting.mean_dice", lambda proba, target: next(scores))
-    found = effort.fit_labelled(labelled, STACK, "best", progress=silent)
+    found = efforts.fit_labelled(labelled, STACK, "best", progress=silent)
     assert isinstance(found.model, hr.DeepStack)
     assert [stage.kept for stage in found.stages] == [True, True, True]
-    found = effort.fit_labelled(labelled, STACK, "best", progress=silent)
+    found = efforts.fit_labelled(labelled, STACK, "best", progress=silent)
     assert isinstance(found.model, hr.StackNet), "the level scored no better than the stack's network"
     assert not found.stages[-1].kept
 
@@ -147,7 +151,7 @@ def test_an_interrupted_run_goes_on_from_its_folder(tmp_path, monkeypatch):
     with pytest.raises(hr.InputError) as problem:
         jobs.train(replace(request, effort="good"), progress=silent)
     assert_one_sentence(problem, "interrupted run", "--restart")
-    monkeypatch.setattr(effort, "grow_stack", None)  # the stack is there
+    monkeypatch.setattr(efforts, "grow_stack", None)  # the stack is there
     monkeypatch.setattr("hedgerow.refinement.loop.refine_labelled", None)
     resumed = jobs.train(request, progress=silent)
     assert type(resumed.model) is type(whole.model)
@@ -158,7 +162,7 @@ def test_an_interrupted_run_goes_on_from_its_folder(tmp_path, monkeypatch):
 def test_reserved_images_are_seen_by_no_stage(monkeypatch):
     monkeypatch.setattr(refinement_search, "choose_refinement", helping(0.6))
     labelled, said = labelled_set(*pictures(6)), []
-    found = effort.fit_labelled(labelled, replace(STACK, reserve=0.34), "good", say=said.append, progress=silent)
+    found = efforts.fit_labelled(labelled, replace(STACK, reserve=0.34), "good", say=said.append, progress=silent)
     known = found.model.known
     assert len(known.reserved) == 2
     assert not set(known.reserved) & set(known.seen)
@@ -198,9 +202,9 @@ def test_somebody_elses_folder_is_left_alone(tmp_path):
 )
 def test_a_file_that_is_only_named_like_one_of_a_run_stays(tmp_path, name, text):
     labelled, folder = labelled_set(*pictures(2)), tmp_path / "work"
-    StageFiles(folder, "best", None, "cpu", STACK, labelled)
+    work_folder(folder, labelled)
     (folder / name).write_text(text)
-    for refuse in (lambda: StageFiles(folder, "best", None, "cpu", STACK, labelled), lambda: forget(folder)):
+    for refuse in (lambda: work_folder(folder, labelled), lambda: remove_work_folder(folder)):
         with pytest.raises(hr.InputError) as problem:
             refuse()
         assert_one_sentence(problem, folder, "move it away")
@@ -208,17 +212,17 @@ def test_a_file_that_is_only_named_like_one_of_a_run_stays(tmp_path, name, text)
     assert (folder / "run.txt").exists()
 
 
-def test_all_of_a_run_is_forgotten_but_the_notes_of_others(tmp_path):
+def test_all_of_a_run_is_removed_but_the_notes_of_others(tmp_path):
     labelled, folder = labelled_set(*pictures(2)), tmp_path / "work"
-    files = StageFiles(folder, "best", None, "cpu", STACK, labelled)
+    files = work_folder(folder, labelled)
     files.seconds("stack", 70.0)
-    files.model("stack", lambda: hr.fit_stack(*pictures(2), STACK))
+    hr.save(hr.fit_stack(*pictures(2), STACK), files.path("stack.hedge"))
     (folder / "notes.txt").write_text("theirs")
-    forget(folder)
+    remove_work_folder(folder)
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
     (folder / "notes.txt").unlink()
-    StageFiles(folder, "best", None, "cpu", STACK, labelled)
-    forget(folder)
+    work_folder(folder, labelled)
+    remove_work_folder(folder)
     assert not folder.exists()
 
 
@@ -236,14 +240,14 @@ def test_every_stage_tells_how_far_all_is(monkeypatch):
 
 def test_how_long_a_stage_took_is_remembered(tmp_path):
     labelled = labelled_set(*pictures(2))
-    files = StageFiles(tmp_path / "a.work", "best", None, "cpu", STACK, labelled)
+    files = work_folder(tmp_path / "a.work", labelled)
     assert files.seconds("stack", 70.0) == 70.0
     assert files.seconds("stack", 0.1) == 70.0, "the second time it was only read"
 
 
 def test_a_run_on_another_device_is_another_run(tmp_path):
     labelled = labelled_set(*pictures(2))
-    StageFiles(tmp_path / "work", "best", None, "cpu", STACK, labelled)
-    StageFiles(tmp_path / "work", "best", None, "cpu", STACK, labelled)
+    work_folder(tmp_path / "work", labelled)
+    work_folder(tmp_path / "work", labelled)
     with pytest.raises(hr.InputError, match="another effort, time or device"):
-        StageFiles(tmp_path / "work", "best", None, "cuda", STACK, labelled)
+        work_folder(tmp_path / "work", labelled, "cuda")

@@ -60,10 +60,9 @@ def test_training_says_what_it_read_and_returns_what_it_grew(place, example, tin
     assert found.n_bytes == (place / "model.hedge").stat().st_size
     assert found.held_out == [score["mean_dice"] for score in hr.load(place / "model.hedge").settings["held_out"]]
     assert found.unseen == "blocks of the training images"
-    assert said[2].startswith("effort fast: expected to take about ")
+    assert said[2].startswith("effort fast: estimated time ")
     assert said[3:] == [
-        f"level {k}: mean Dice {score:.3f} on {found.unseen} it did not see"
-        for k, score in enumerate(found.held_out, 1)
+        f"level {k}: mean Dice {score:.3f} on held-out {found.unseen}" for k, score in enumerate(found.held_out, 1)
     ]
 
 

@@ -10,10 +10,10 @@ import pytest
 pytest.importorskip("torch")
 
 import hedgerow as hr
-from hedgerow import jobs
+from hedgerow import jobs, work_folder
 from hedgerow.deep import refinement_search
 from hedgerow.images.labelled import labelled_set
-from hedgerow.jobs import effort, stage_files
+from hedgerow.jobs import efforts
 from hedgerow.locking import locked
 from hedgerow.progress import quiet, silent
 from hedgerow.refinement import checkpoints
@@ -30,7 +30,7 @@ TRIED = hr.RefineConfig(n_steps=6, check_every=1, pixels=200, held_out=0.0)
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     """A folder with images and labels, and refinements of a few steps."""
-    monkeypatch.setattr(effort, "RefineConfig", lambda: TRIED)
+    monkeypatch.setattr(efforts, "RefineConfig", lambda: TRIED)
     images, labels = pictures()
     for name, some in (("images", images), ("labels", labels)):
         for k, one in enumerate(some):
@@ -110,7 +110,7 @@ def test_no_other_command_writes_what_a_run_holds(place, stack, monkeypatch):
 
 
 def test_large_training_is_locked_too(place, monkeypatch):
-    monkeypatch.setattr("hedgerow.scale.training.MUCH", 100)
+    monkeypatch.setattr("hedgerow.scale.sparse_growth.MUCH", 100)
     with locked(place / "model.hedge"), pytest.raises(hr.InputError, match=f"process {os.getpid()} on "):
         train(place, which="fast")
     train(place, which="fast")
@@ -135,10 +135,10 @@ def test_what_shows_that_a_folder_is_ours_is_removed_last(place, monkeypatch):
     with pytest.raises(Stopped):
         train(place, progress=stop_when("refining"))
     folder, removed = place / "model.hedge.work", []
-    remove = stage_files.remove_state
-    monkeypatch.setattr(stage_files, "remove_state", lambda path: (removed.append(path.name), remove(path)))
-    stage_files.forget(folder)
-    assert removed[-1] == stage_files.RUN
+    remove = work_folder.remove_state
+    monkeypatch.setattr(work_folder, "remove_state", lambda path: (removed.append(path.name), remove(path)))
+    work_folder.remove_work_folder(folder)
+    assert removed[-1] == work_folder.RUN_FILE
     assert len(removed) > 3
     assert not folder.exists()
 

@@ -14,15 +14,15 @@ from hedgerow.deep.network_search import n_tried
 from hedgerow.deep.recipe import Recipe
 from hedgerow.forest import choosing
 from hedgerow.images.labelled import labelled_set
-from hedgerow.jobs import effort, plans
-from hedgerow.jobs.stage_files import StageFiles
-from hedgerow.jobs.whole_plan import WholePlan
+from hedgerow.jobs import efforts, estimates
+from hedgerow.jobs.plan_progress import WholePlan
 from hedgerow.progress import Progress, silent
 from hedgerow.threads import threads
+from hedgerow.work_folder import WorkFolder
 from helpers.deep import SMALL, STACK, pictures
 from helpers.efforts import helping, make_small
 
-CPU = plans.CPU
+CPU = estimates.CPU
 
 
 @pytest.fixture(autouse=True)
@@ -36,9 +36,9 @@ def small(monkeypatch):
 def test_on_a_cpu_pretrained_networks_take_the_place_of_those_alone(monkeypatch, is_here, members):
     images, labels = pictures()
     net = hr.to_convnet(hr.fit_stack(images, labels, STACK))
-    monkeypatch.setattr(plans, "CPU", CPU)
+    monkeypatch.setattr(estimates, "CPU", CPU)
     monkeypatch.setattr(choosing, "encoder_is_here", lambda: is_here)
-    assert plans.deep_plan(net, labelled_set(images, labels), False, "cpu", 0).members == members
+    assert estimates.deep_plan(net, labelled_set(images, labels), False, "cpu", 0).members == members
 
 
 def test_the_plan_for_a_cpu_fits_the_time(monkeypatch):
@@ -46,23 +46,23 @@ def test_the_plan_for_a_cpu_fits_the_time(monkeypatch):
     labelled = labelled_set(images, labels)
     net = hr.to_convnet(hr.fit_stack(images, labels, STACK))
     monkeypatch.setattr("hedgerow.deep.fitting.seconds_of_a_step", lambda *given: 0.5)
-    monkeypatch.setattr(plans, "MOST_STEPS", 10**6)
+    monkeypatch.setattr(estimates, "MOST_STEPS", 10**6)
     with threads(1):
-        plan = plans.deep_plan(net, labelled, True, "cpu", 7)
-        found = plans.deep_settings(plan, net, labelled, "cpu", time.monotonic() + 1000)
-    assert found.conv.n_steps == pytest.approx(plans.SPARE * 1000 / 0.5, abs=3), "one network, one thread"
+        plan = estimates.deep_plan(net, labelled, True, "cpu", 7)
+        found = estimates.deep_settings(plan, net, labelled, "cpu", time.monotonic() + 1000)
+    assert found.conv.n_steps == pytest.approx(estimates.SPARE * 1000 / 0.5, abs=3), "one network, one thread"
     assert found.conv.augment == refinement_search.TURNED
     assert found.conv.orientations == 8
     assert found.seed == 7
     four = replace(labelled, images=labelled.images[:4])
-    few = plans.deep_settings(plan, net, four, "cpu", time.monotonic() + 1000)
+    few = estimates.deep_settings(plan, net, four, "cpu", time.monotonic() + 1000)
     assert (few.conv.batch, few.conv.learning_rate) == (2 * found.conv.batch, found.conv.learning_rate / 3)
-    hurried = plans.deep_settings(plan, net, labelled, "cpu", time.monotonic())
-    assert hurried.conv.n_steps == plans.FEWEST_STEPS
+    hurried = estimates.deep_settings(plan, net, labelled, "cpu", time.monotonic())
+    assert hurried.conv.n_steps == estimates.FEWEST_STEPS
 
 
 def test_steps_are_planned_when_it_is_known_what_the_folds_took(monkeypatch):
-    order, again, planned = [], fitting.held_out_probabilities, plans.deep_settings
+    order, again, planned = [], fitting.held_out_probabilities, estimates.deep_settings
 
     def noted(name, function):
         def call(*given, **options):
@@ -72,7 +72,7 @@ def test_steps_are_planned_when_it_is_known_what_the_folds_took(monkeypatch):
         return call
 
     monkeypatch.setattr("hedgerow.deep.fitting.held_out_probabilities", noted("folds", again))
-    monkeypatch.setattr(effort, "deep_settings", noted("plan", planned))
+    monkeypatch.setattr(efforts, "deep_settings", noted("plan", planned))
     hr.fit(*pictures(), "best", STACK, progress=silent)
     assert order == ["folds", "plan"], "and the folds are made once"
 
@@ -89,20 +89,20 @@ def test_a_gpu_trains_the_networks_that_do_best_on_what_they_did_not_see(monkeyp
         return replace(plan, conv=replace(plan.conv, base=32, norm="image", crop=512)), tried
 
     monkeypatch.setattr("hedgerow.deep.network_search.choose_network", chosen)
-    plan = plans.deep_plan(net, labelled, False, "cuda", 0)
-    found = plans.deep_settings(plan, net, labelled, "cuda", None, said.append)
+    plan = estimates.deep_plan(net, labelled, False, "cuda", 0)
+    found = estimates.deep_settings(plan, net, labelled, "cuda", None, said.append)
     members = ("alone", "reading")  # there are no pretrained weights here
-    chosen_conv = replace(plans.GPU.conv, base=32, norm="image", crop=512)
-    assert found == replace(plans.GPU, members=members, conv=chosen_conv)
+    chosen_conv = replace(estimates.GPU.conv, base=32, norm="image", crop=512)
+    assert found == replace(estimates.GPU, members=members, conv=chosen_conv)
     assert "32 channels normalised over each image in crops of 512 pixels 0.200" in said[-1]
 
     def seconds(net, labelled, plan, device):
         return 0.5 * (plan.conv.base / 32) * (plan.conv.crop / 256) ** 2
 
     monkeypatch.setattr("hedgerow.deep.fitting.seconds_of_a_step", seconds)
-    monkeypatch.setattr(plans, "MOST_STEPS", 10**6)
-    found = plans.deep_settings(plan, net, labelled, "cuda", time.monotonic() + 1000)
-    n_networks, affordable = len(Recipe(plans.GPU, labelled).tasks), plans.SPARE * 1000 / 0.5
+    monkeypatch.setattr(estimates, "MOST_STEPS", 10**6)
+    found = estimates.deep_settings(plan, net, labelled, "cuda", time.monotonic() + 1000)
+    n_networks, affordable = len(Recipe(estimates.GPU, labelled).tasks), estimates.SPARE * 1000 / 0.5
     assert steps[-1] == pytest.approx(affordable / (n_networks + n_tried(plan.conv, labelled)), abs=3)
     assert found.conv.n_steps == pytest.approx(affordable / 4 / n_networks, abs=3), "what is left is planned anew"
 
@@ -112,20 +112,20 @@ def test_smaller_networks_are_planned_where_larger_ones_could_not_be_trained_lon
     labelled = labelled_set(images, labels)
     net = hr.to_convnet(hr.fit_stack(images, labels, STACK))
     monkeypatch.setattr(
-        plans, "CPU", hr.DeepConfig(n_networks=1, judges=0, members=("reading",), conv=hr.ConvConfig(base=16))
+        estimates, "CPU", hr.DeepConfig(n_networks=1, judges=0, members=("reading",), conv=hr.ConvConfig(base=16))
     )
-    monkeypatch.setattr(plans, "MOST_STEPS", 10**6)
+    monkeypatch.setattr(estimates, "MOST_STEPS", 10**6)
     monkeypatch.setattr("hedgerow.deep.fitting.seconds_of_a_step", lambda net, labelled, plan, device: plan.conv.base)
 
     def planned(steps):
-        plan, left = plans.deep_plan(net, labelled, False, "cpu", 7), 16 * steps / plans.SPARE
+        plan, left = estimates.deep_plan(net, labelled, False, "cpu", 7), 16 * steps / estimates.SPARE
         with threads(1):
-            return plans.deep_settings(plan, net, labelled, "cpu", time.monotonic() + left).conv
+            return estimates.deep_settings(plan, net, labelled, "cpu", time.monotonic() + left).conv
 
-    assert planned(plans.ENOUGH + 5).base == 16
-    few = planned(plans.ENOUGH - 200)
-    assert few.base == plans.SMALLER
-    assert few.n_steps == pytest.approx(2 * (plans.ENOUGH - 200), abs=3)
+    assert planned(estimates.ENOUGH + 5).base == 16
+    few = planned(estimates.ENOUGH - 200)
+    assert few.base == estimates.SMALLER
+    assert few.n_steps == pytest.approx(2 * (estimates.ENOUGH - 200), abs=3)
 
 
 class Simulated:
@@ -239,28 +239,30 @@ def test_few_images_are_planned_for_in_two_rounds(monkeypatch):
     images, labels = pictures(2)
     labelled = labelled_set(images, labels)
     net = hr.to_convnet(hr.fit_stack(images, labels, STACK))
-    monkeypatch.setattr(plans, "MOST_STEPS", 10**6)
+    monkeypatch.setattr(estimates, "MOST_STEPS", 10**6)
     monkeypatch.setattr("hedgerow.deep.fitting.seconds_of_a_step", lambda *given: 1.0)
-    plan = replace(plans.deep_plan(net, labelled, False, "cpu", 0), members=("alone",))
+    plan = replace(estimates.deep_plan(net, labelled, False, "cpu", 0), members=("alone",))
     with threads(2):
-        steps = plans.deep_settings(plan, net, labelled, "cpu", time.monotonic() + 4000 / plans.SPARE).conv.n_steps
+        steps = estimates.deep_settings(
+            plan, net, labelled, "cpu", time.monotonic() + 4000 / estimates.SPARE
+        ).conv.n_steps
     assert steps == pytest.approx(2000, abs=3)
 
 
 @pytest.fixture
 def slow(monkeypatch):
     """A machine on which a stack takes 100 s, and refinements and networks 60."""
-    monkeypatch.setattr(StageFiles, "seconds", lambda files, name, taken: 100.0)
-    monkeypatch.setattr(plans, "LEAST_CPU", 60.0)
+    monkeypatch.setattr(WorkFolder, "seconds", lambda files, name, taken: 100.0)
+    monkeypatch.setattr(estimates, "LEAST_CPU", 60.0)
 
 
 def test_too_little_time_for_networks_is_spent_on_refinement(monkeypatch, caplog, slow):
     """Half-trained networks after folds that took all the time would help nobody."""
     labelled, told = labelled_set(*pictures()), []
     monkeypatch.setattr(refinement_search, "choose_refinement", helping(0.6))
-    monkeypatch.setattr(effort, "deep_settings", None)
+    monkeypatch.setattr(efforts, "deep_settings", None)
     job = {"minutes": 7, "progress": lambda *report: told.append(report)}
-    found = effort.fit_labelled(labelled, STACK, "best", **job)
+    found = efforts.fit_labelled(labelled, STACK, "best", **job)
     assert isinstance(found.model, hr.StackNet)
     assert [stage.name for stage in found.stages] == ["stack of forests", "refinement"]
     assert "7 min 0 s is too short for convolutional networks" in caplog.text
@@ -272,33 +274,33 @@ def test_too_little_time_for_networks_is_spent_on_refinement(monkeypatch, caplog
 
 def test_just_enough_time_is_enough(monkeypatch, slow):
     monkeypatch.setattr(refinement_search, "choose_refinement", helping(0.6))
-    found = effort.fit_labelled(labelled_set(*pictures()), STACK, "best", minutes=460 / 60, progress=silent)
+    found = efforts.fit_labelled(labelled_set(*pictures()), STACK, "best", minutes=460 / 60, progress=silent)
     assert [stage.name for stage in found.stages][2:] == ["convolutional level"]
 
 
 def test_if_no_time_is_given_there_is_enough(monkeypatch, slow):
-    """A run that goes on decides as before, since it is kept how long the stack took."""
+    """A resumed run makes the same decision, since the duration of the stack is recorded."""
     said, until = [], []
     monkeypatch.setattr(refinement_search, "choose_refinement", helping(0.6))
-    monkeypatch.setattr(plans, "BEST_MINUTES", 0.1)
-    planned = plans.deep_settings
-    monkeypatch.setattr(effort, "deep_settings", lambda *given: until.append(given[4]) or planned(*given))
+    monkeypatch.setattr(estimates, "BEST_MINUTES", 0.1)
+    planned = estimates.deep_settings
+    monkeypatch.setattr(efforts, "deep_settings", lambda *given: until.append(given[4]) or planned(*given))
     begun = time.monotonic()
-    found = effort.fit_labelled(labelled_set(*pictures()), STACK, "best", say=said.append, progress=silent)
+    found = efforts.fit_labelled(labelled_set(*pictures()), STACK, "best", say=said.append, progress=silent)
     assert [stage.name for stage in found.stages][2:] == ["convolutional level"]
     assert until[0] == pytest.approx(begun + 460, abs=5)
-    assert any("all takes about 7 min 40 s" in line for line in said)
+    assert any("the whole run now takes about 7 min 40 s" in line for line in said)
 
 
 def test_what_best_needs_depends_on_its_folds(slow):
     many, few = (labelled_set(*pictures(n)) for n in (8, 2))
-    assert plans.seconds_for_networks(many, "cpu", 100) - plans.LEAST_CPU == (plans.CPU.n_folds + 2) * 100
-    assert plans.seconds_for_networks(few, "cpu", 100) - plans.LEAST_CPU == 3 * 100
-    assert plans.seconds_for_networks(many, "cuda", 100) == (plans.GPU.n_folds + 2) * 100 + plans.LEAST_GPU
-    assert plans.allowed_seconds(many, "best", 3, "cuda") == 180
-    assert plans.allowed_seconds(many, "best", None, "cuda") is None
-    assert plans.allowed_seconds(many, "good", None, "cpu") is None
-    assert plans.allowed_seconds(many, "best", None, "cpu") == 60 * plans.BEST_MINUTES
+    assert estimates.seconds_for_networks(many, "cpu", 100) - estimates.LEAST_CPU == (estimates.CPU.n_folds + 2) * 100
+    assert estimates.seconds_for_networks(few, "cpu", 100) - estimates.LEAST_CPU == 3 * 100
+    assert estimates.seconds_for_networks(many, "cuda", 100) == (estimates.GPU.n_folds + 2) * 100 + estimates.LEAST_GPU
+    assert estimates.allowed_seconds(many, "best", 3, "cuda") == 180
+    assert estimates.allowed_seconds(many, "best", None, "cuda") is None
+    assert estimates.allowed_seconds(many, "good", None, "cpu") is None
+    assert estimates.allowed_seconds(many, "best", None, "cpu") == 60 * estimates.BEST_MINUTES
 
 
 @pytest.mark.parametrize(("n_stages", "seconds", "part"), [(2, 25.0, 700), (3, 80.0, 219), (2, 5.0, 962)])

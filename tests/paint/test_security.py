@@ -343,7 +343,7 @@ def test_listening_on_all_addresses_takes_numbers_and_no_names():
 
 def test_it_listens_on_this_machine_alone(server):
     assert server.listening.getsockname()[0] == "127.0.0.1"
-    from hedgerow.cli.painting import _listening
+    from hedgerow.cli.paint_command import _listening
 
     with _listening("127.0.0.1", 0) as listening:
         assert listening.getsockname()[0] == "127.0.0.1"

@@ -14,7 +14,7 @@ from hedgerow.images.reading import read_image
 from hedgerow.paint import pyramid
 from hedgerow.paint.image_files import image_files
 from hedgerow.paint.project import Project
-from hedgerow.scale import training
+from hedgerow.scale import sparse_growth
 from helpers import paint
 from helpers.paint import client_of, drawn, open_project, write_images
 
@@ -218,7 +218,10 @@ def test_train_gives_the_same_bytes_as_the_command_line(client, server, hedgerow
 
 
 def test_images_that_are_never_held_as_a_whole(tmp_path, hedgerow, monkeypatch):
-    limits = (jobs, "LARGE_IMAGE_PIXELS"), (jobs, "MAX_PIXELS_IN_MEMORY"), (training, "MUCH"), (training, "LARGE")
+    limits = (
+        *((jobs, "LARGE_IMAGE_PIXELS"), (jobs, "MAX_PIXELS_IN_MEMORY")),
+        *((sparse_growth, "MUCH"), (sparse_growth, "LARGE_PIXELS")),
+    )
     for module, name in limits:
         monkeypatch.setattr(module, name, 1000)
     with running(open_project(tmp_path, 1, SIZE)) as server:
@@ -239,7 +242,7 @@ def test_images_that_are_never_held_as_a_whole(tmp_path, hedgerow, monkeypatch):
     train, predict = (line.split() for line in done["commands"])
     finished = hedgerow(*train[1:-1], str(tmp_path / "typed.hedge"))
     assert finished.code == 0, finished.err
-    assert "of their pixels are kept" in finished.out
+    assert "of their pixels are loaded" in finished.out
     assert (tmp_path / "typed.hedge").read_bytes() == page
     assert [one["name"] for one in exported["files"]] == ["labels.zip", "a0.ome.tif"]
     assert "1 image(s) are too large for overlays" in exported["text"]

@@ -12,12 +12,12 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton", reason="Triton is not installed")
 
-from hedgerow.answers import Answers
 from hedgerow.errors import ConfigError
 from hedgerow.forest.level_input import LevelInput
 from hedgerow.forest.walk import run_forest
 from hedgerow.images.regions import Region
 from hedgerow.kernels import backends
+from hedgerow.model_methods import ModelMethods
 from hedgerow.network.mapping import to_convnet, to_forest
 from hedgerow.predict import devices, gpu_forest
 from helpers.forests import GROWN, grown_stack, random_forest
@@ -34,7 +34,7 @@ def there(stack, gpu):
     if gpu == "cuda":
         return stack.to("cuda")
 
-    class Interpreted(Answers):
+    class Interpreted(ModelMethods):
         """A model that runs itself, as those that are no forests do."""
 
         def __getattr__(self, name):

@@ -12,11 +12,11 @@ from hedgerow.errors import ConfigError, HedgerowError, InputError
 from hedgerow.forest.autocontext import grow_stack
 from hedgerow.images.labelled import labelled_set
 from hedgerow.io.model_file import file_content
-from hedgerow.scale import cluster, growing, models
+from hedgerow.scale import cluster, model_bytes, shard_prediction, tree_tasks
+from hedgerow.scale.large_results import results_for
 from hedgerow.scale.lazy_image import Wanted
-from hedgerow.scale.results import results_for
-from hedgerow.scale.shards import Grid
-from hedgerow.scale.work import Job
+from hedgerow.scale.shard_prediction import Job, on_workers
+from hedgerow.scale.shards import ShardGrid
 from helpers.files import listing, write
 from helpers.large import picture, write_zarr
 
@@ -78,7 +78,7 @@ def test_workers_that_are_killed_lose_nothing(two, there, stack, tmp_path, n_kil
 def test_workers_grow_the_same_model(two, example, tiny_config, tmp_path):
     labelled = labelled_set(example.images, example.labels)
     expected = grow_stack(labelled, tiny_config)
-    assert file_content(grow_stack(labelled, tiny_config, grow_all=growing.on(two))) == file_content(expected)
+    assert file_content(grow_stack(labelled, tiny_config, grow_all=tree_tasks.on(two))) == file_content(expected)
 
 
 def test_the_graph_stays_small(two):
@@ -130,7 +130,7 @@ def test_a_cluster_that_starts_workers_when_there_is_work(there, stack, example,
     quiet = {"dashboard_address": "127.0.0.1:0", "processes": False, "threads_per_worker": 1, "silence_logs": 50}
     for work in (
         lambda client: hr.predict_large(stack, there, "a.ome.zarr", shard=64, client=client),
-        lambda client: grow_stack(labelled, tiny_config, grow_all=growing.on(client)),
+        lambda client: grow_stack(labelled, tiny_config, grow_all=tree_tasks.on(client)),
     ):
         with distributed.LocalCluster(n_workers=0, **quiet) as some:
             some.adapt(minimum=0, maximum=1, interval="20ms")
@@ -167,7 +167,7 @@ def test_without_dask(monkeypatch):
 
 def test_one_task_owns_one_shard():
     """No two shards share a pixel of any level, and all are there: what two tasks write to is lost in part."""
-    grid = Grid((2500, 3300), 512)
+    grid = ShardGrid((2500, 3300), 512)
     for level in range(grid.n_levels):
         seen = np.zeros(grid.level_size(level), int)
         for shard in grid.shards(level):
@@ -183,31 +183,31 @@ def test_a_shard_that_is_done_is_not_computed_again(there, stack, monkeypatch):
     )
     client = Namespace(submit=lambda work, content, **options: work(content))
     begun = []
-    monkeypatch.setattr(cluster, "work_on", lambda job, model, shard: begun.append(shard.name) or shard.name)
-    content = models.content_of(stack)
-    job = Job(Wanted(there), results_for(stack, "a.ome.zarr", ["labels"], "uint8"), Grid((150, 190), 64), None)
+    monkeypatch.setattr(shard_prediction, "work_on", lambda job, model, shard: begun.append(shard.name) or shard.name)
+    content = model_bytes.content_of(stack)
+    job = Job(Wanted(there), results_for(stack, "a.ome.zarr", ["labels"], "uint8"), ShardGrid((150, 190), 64), None)
     job.markers.set_done("0-1-1")
-    assert len(list(cluster.on(client, content, "cpu")(job, job.grid.shards(0)))) == 9
+    assert len(list(on_workers(client, content, "cpu")(job, job.grid.shards(0)))) == 9
     assert len(begun) == 8
     assert "0-1-1" not in begun
 
 
 def test_auto_uses_a_gpu_for_networks_and_encoders_alone(stack, monkeypatch):
-    assert models.resolved("cuda", stack) == "cuda"
-    assert models.resolved("auto", stack) == "cpu"
+    assert model_bytes.resolved("cuda", stack) == "cuda"
+    assert model_bytes.resolved("auto", stack) == "cpu"
     net = type("StackNet", (), {"features": stack.features})()
-    monkeypatch.setattr(models, "no_cuda", lambda: None)
-    assert models.resolved("auto", net) == "cuda"
-    assert models.resolved("auto", stack) == "cpu"
+    monkeypatch.setattr(model_bytes, "no_cuda", lambda: None)
+    assert model_bytes.resolved("auto", net) == "cuda"
+    assert model_bytes.resolved("auto", stack) == "cpu"
     encoded = type("ForestStack", (), {"features": type("F", (), {"kind": "encoder"})()})()
-    assert models.resolved("auto", encoded) == "cuda"
-    monkeypatch.setattr(models, "no_cuda", lambda: "there is none")
-    assert models.resolved("auto", net) == "cpu"
+    assert model_bytes.resolved("auto", encoded) == "cuda"
+    monkeypatch.setattr(model_bytes, "no_cuda", lambda: "there is none")
+    assert model_bytes.resolved("auto", net) == "cpu"
 
 
 def test_a_model_is_loaded_once_by_a_worker(stack):
-    content = models.content_of(stack)
-    assert models.loaded(content, "cpu") is models.loaded(content, "cpu")
+    content = model_bytes.content_of(stack)
+    assert model_bytes.loaded(content, "cpu") is model_bytes.loaded(content, "cpu")
 
 
 @pytest.mark.slow

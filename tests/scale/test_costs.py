@@ -15,7 +15,7 @@ from hedgerow.images.regions import Region
 from hedgerow.scale import costs, zarr_in
 from hedgerow.scale.lazy_image import Wanted
 from hedgerow.scale.opening import open_image
-from hedgerow.scale.shards import Grid, cut
+from hedgerow.scale.shards import ShardGrid, cut
 from helpers.files import random_array, write
 from helpers.large import write_zarr
 from helpers.refusals import assert_one_sentence
@@ -60,7 +60,7 @@ def test_squares_are_made_on_request():
 
 
 def test_shards_and_tiles_are_generated():
-    grid = Grid((HUGE, HUGE), 2048)
+    grid = ShardGrid((HUGE, HUGE), 2048)
     assert grid.n_shards > 3e11
     assert next(grid.shards(0)).region == Region(0, 2048, 0, 2048)
     for cell in (1, 64):

@@ -10,8 +10,8 @@ import hedgerow as hr
 from hedgerow import jobs
 from hedgerow.errors import InputError
 from hedgerow.images.regions import Region
-from hedgerow.scale import cluster, evaluating, pairs, reporting
-from hedgerow.scale.models import content_of
+from hedgerow.scale import cluster, large_pairs, large_report, large_scores
+from hedgerow.scale.model_bytes import content_of
 from helpers.large import picture, write_ome_zarr, write_zarr
 
 SIZE = (150, 190)
@@ -21,7 +21,7 @@ SIZE = (150, 190)
 def there(tmp_path, monkeypatch, stack):
     """A model, an image and its labels, which count as large."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(pairs, "LARGE", 1000)
+    monkeypatch.setattr(large_pairs, "LARGE_PIXELS", 1000)
     hr.save(stack, "model.hedge")
     image = picture()
     truth = np.where(image > 150, 200, np.where(image > 80, 77, 3)).astype(np.uint8)
@@ -35,8 +35,8 @@ def test_scores_are_those_of_the_image_in_memory(there, stack, monkeypatch):
     image, truth = there
     expected = hr.evaluate(stack, image, truth)
     read = []
-    monkeypatch.setattr(pairs.LargePair, "target", _noting(read, pairs.LargePair.target))
-    monkeypatch.setattr(evaluating, "LARGEST", 64)
+    monkeypatch.setattr(large_pairs.LargePair, "target", _noting(read, large_pairs.LargePair.target))
+    monkeypatch.setattr(large_scores, "LARGEST", 64)
     found = jobs.evaluate(
         jobs.EvaluateRequest("model.hedge", "image.zarr", "labels/image.zarr", "scores.json", background=3)
     )
@@ -51,15 +51,15 @@ def _noting(read, target):
 
 def test_what_has_no_label_is_not_predicted(there, stack, monkeypatch):
     predicted = []
-    outputs = evaluating.region_outputs
-    monkeypatch.setattr(evaluating, "region_outputs", lambda *given: predicted.append(given[2]) or outputs(*given))
+    outputs = large_scores.region_outputs
+    monkeypatch.setattr(large_scores, "region_outputs", lambda *given: predicted.append(given[2]) or outputs(*given))
     jobs.evaluate(jobs.EvaluateRequest("model.hedge", "image.zarr", "labels/image.zarr"))
     assert predicted == [Region(0, 150, 0, 100)]
 
 
 def test_small_and_large_images_are_scored_together(there, stack, monkeypatch):
     image, truth = there
-    monkeypatch.setattr(pairs, "LARGE", 150 * 190)
+    monkeypatch.setattr(large_pairs, "LARGE_PIXELS", 150 * 190)
     write_zarr("both/large.zarr", np.vstack([image] * 2))
     write_zarr("both/small.zarr", image)
     write_zarr("truth/large.zarr", np.vstack([truth] * 2))
@@ -105,7 +105,7 @@ def test_the_command_line(there, stack, hedgerow):
 def test_a_report_shows_the_parts_with_the_most_labels(there, stack, hedgerow, monkeypatch):
     pytest.importorskip("matplotlib")
     image, truth = there
-    monkeypatch.setattr(reporting, "PART", 40)
+    monkeypatch.setattr(large_report, "PART", 40)
     truth[:] = 255
     truth[80:120, 40:80] = np.where(image > 80, 77, 3)[80:120, 40:80]
     truth[0:5, 0:5] = 3
@@ -130,7 +130,7 @@ def test_parts_are_scored_by_workers(there, stack, monkeypatch):
 
     client = Namespace(submit=lambda work, content, **options: work(content))
     monkeypatch.setattr(cluster, "side_by_side", side_by_side)
-    who = evaluating.tables_on(client, content_of(stack), "cpu")
-    pair = pairs.large_pair(stack, "image.zarr", "labels/image.zarr")
+    who = large_scores.tables_on(client, content_of(stack), "cpu")
+    pair = large_pairs.large_pair(stack, "image.zarr", "labels/image.zarr")
     tables = list(who(pair, Region(0, 150, 0, 190).tiles(64)))
     np.testing.assert_array_equal(sum(tables), hr.evaluate(stack, image, truth).confusion)

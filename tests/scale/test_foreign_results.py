@@ -6,7 +6,7 @@ import pytest
 
 import hedgerow as hr
 from hedgerow.errors import InputError
-from hedgerow.scale import ome_zarr_out, run
+from hedgerow.scale import large_prediction, ome_zarr_out
 from hedgerow.scale.markers import UNFINISHED, Markers
 from helpers.files import listing
 from helpers.large import picture, write_zarr
@@ -85,11 +85,9 @@ def test_a_tiff_of_others_that_came_while_a_run_was_stopped_stays(there, stack, 
 
 
 @pytest.mark.parametrize("ending", ["ome.zarr", "ome.tif"])
-@pytest.mark.parametrize("at", [(ome_zarr_out, "create"), (Markers, "begin"), (run, "run")])
+@pytest.mark.parametrize("at", [(ome_zarr_out, "create"), (Markers, "begin"), (large_prediction, "run_shards")])
 def test_what_a_run_left_that_was_killed_at_its_beginning_is_ours(there, stack, monkeypatch, tmp_path, ending, at):
-    from hedgerow.scale import predicting
-
-    module, name = (predicting, "run") if at[1] == "run" else at
+    module, name = at
     with monkeypatch.context() as patch:
         stopping(patch, module, name)
         with pytest.raises(Stopped):

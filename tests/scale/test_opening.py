@@ -8,7 +8,7 @@ import zarr
 import hedgerow as hr
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.images.regions import Region
-from hedgerow.scale.lazy_image import LazyImage, Wanted, Window
+from hedgerow.scale.lazy_image import ImageWindow, LazyImage, Wanted
 from hedgerow.scale.opening import open_image
 from helpers.files import random_array, write
 from helpers.large import write_ome_zarr, write_zarr
@@ -198,7 +198,7 @@ def test_a_window_answers_to_the_images_coordinates():
         reads.append(region)
         return region.of(planes)
 
-    window = Window(LazyImage("an image", planes.shape, planes.dtype, read), Region(10, 40, 20, 50))
+    window = ImageWindow(LazyImage("an image", planes.shape, planes.dtype, read), Region(10, 40, 20, 50))
     inside, outside = Region(12, 30, 20, 50), Region(5, 30, 20, 50)
     np.testing.assert_array_equal(inside.of(window), inside.of(planes))
     assert len(reads) == 1

@@ -10,8 +10,8 @@ from hedgerow.errors import ConfigError, InputError
 from hedgerow.images.regions import Region
 from hedgerow.images.writing import scaled
 from hedgerow.predict.outputs import relative_entropy
-from hedgerow.scale import work
-from hedgerow.scale.shards import Grid, cut, grid_for
+from hedgerow.scale import shard_prediction
+from hedgerow.scale.shards import ShardGrid, cut, grid_for
 from helpers.files import write
 from helpers.large import levels_of, picture, write_ome_zarr, write_zarr
 
@@ -102,7 +102,7 @@ def test_a_pyramid_by_nearest_neighbours(tmp_path, stack):
 
 
 def test_sizes_of_shards():
-    assert grid_for((100_000, 100_000), 1) == Grid((100_000, 100_000), 2048)
+    assert grid_for((100_000, 100_000), 1) == ShardGrid((100_000, 100_000), 2048)
     assert grid_for((100_000, 100_000), 1).n_shards == 2401 + 625 + 169 + 49 + 16 + 4 + 1 + 1
     assert grid_for((9000, 9000), 22 * 4).side == 1536  # all classes of a shard are in memory at once
     assert grid_for((9000, 9000), 4 * 255).side == 512
@@ -173,8 +173,8 @@ def test_a_mask(there, stack, image, tmp_path, shrinkage, monkeypatch):
     mask[20:60, 30:100] = mask[22:30, 140:160] = 255
     write(tmp_path / "mask.png", mask[::shrinkage, ::shrinkage])
     computed = []
-    outputs = work.region_outputs
-    monkeypatch.setattr(work, "region_outputs", lambda *given: computed.append(given[2]) or outputs(*given))
+    outputs = shard_prediction.region_outputs
+    monkeypatch.setattr(shard_prediction, "region_outputs", lambda *given: computed.append(given[2]) or outputs(*given))
     hr.predict_large(stack, there, "a.ome.zarr", mask="mask.png", shard=64)
     np.testing.assert_array_equal(
         levels_of("a.ome.zarr")[0], np.where(mask > 0, stack.predict(image), stack.unlabelled)
@@ -208,8 +208,8 @@ def test_where_there_is_nothing_nothing_is_computed(there, stack, tmp_path, monk
     image[:50, :50] = picture((50, 50))
     path = write_zarr("sparse.zarr", image, chunks=(50, 50), fill_value=7)
     computed = []
-    outputs = work.region_outputs
-    monkeypatch.setattr(work, "region_outputs", lambda *given: computed.append(given[2]) or outputs(*given))
+    outputs = shard_prediction.region_outputs
+    monkeypatch.setattr(shard_prediction, "region_outputs", lambda *given: computed.append(given[2]) or outputs(*given))
     hr.predict_large(stack, path, "a.ome.zarr", what=["labels", "proba"], tile=50)
     np.testing.assert_array_equal(levels_of("a_proba.ome.zarr")[0], stack.predict_proba(image))
     assert sum(one.height * one.width for one in computed) < 4 * 2500 + 40
@@ -257,7 +257,7 @@ def test_nothing_that_is_read_is_overwritten(there, stack, tmp_path):
 
 def test_the_next_one_is_read_while_the_last_is_computed():
     begun = []
-    items = work.ahead(lambda i: begun.append(i) or i, range(4))
+    items = shard_prediction.ahead(lambda i: begun.append(i) or i, range(4))
     assert next(items) == (0, 0)
     assert next(items) == (1, 1)
     assert begun[:2] == [0, 1]

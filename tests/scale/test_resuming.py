@@ -11,7 +11,7 @@ import zarr
 
 import hedgerow as hr
 from hedgerow.errors import InputError
-from hedgerow.scale import ome_zarr_out, run, work
+from hedgerow.scale import large_prediction, ome_zarr_out, shard_prediction
 from hedgerow.scale.markers import UNFINISHED, Markers
 from helpers.files import listing, write
 from helpers.large import levels_of, picture, write_zarr
@@ -142,8 +142,8 @@ def test_what_a_replaced_run_still_computes_is_not_written(there, stack, monkeyp
     write_zarr("other.zarr", picture(seed=5))
     old = []
     with monkeypatch.context() as patch:
-        patch.setattr(run, "work_on", lambda job, model, shard: old.append((job, model, shard)) or "")
-        patch.setattr(run, "finish", lambda *given: None)
+        patch.setattr(shard_prediction, "work_on", lambda job, model, shard: old.append((job, model, shard)) or "")
+        patch.setattr(large_prediction, "finish", lambda *given: None)
         hr.predict_large(stack, there, "a.ome.zarr", shard=64)
     with monkeypatch.context() as patch:
         stopping_after(1, patch)
@@ -151,7 +151,7 @@ def test_what_a_replaced_run_still_computes_is_not_written(there, stack, monkeyp
             hr.predict_large(stack, "other.zarr", "a.ome.zarr", shard=64, overwrite=True)
     before = listing(tmp_path / "a.ome.zarr")
     with pytest.raises(InputError, match=r"the run that made a\.ome\.zarr was replaced by another"):
-        work.work_on(*old[5])
+        shard_prediction.work_on(*old[5])
     assert listing(tmp_path / "a.ome.zarr") == before
 
 
@@ -221,7 +221,7 @@ def test_a_shard_is_written_before_its_marker(there, stack, monkeypatch):
     order = []
     monkeypatch.setattr(ome_zarr_out, "write_shard", lambda *given: order.append("data"))
     monkeypatch.setattr(Markers, "set_done", lambda *given: order.append("marker"))
-    monkeypatch.setattr(work, "predicted", lambda *given: {"labels": None})
+    monkeypatch.setattr(shard_prediction, "predicted", lambda *given: {"labels": None})
     hr.predict_large(stack, there, "a.ome.zarr", shard=64)
     assert order == ["data", "marker"] * 9
 
@@ -232,5 +232,5 @@ def test_a_damaged_record(there, stack, monkeypatch, tmp_path):
         with pytest.raises(Stopped):
             hr.predict_large(stack, there, "a.ome.zarr", shard=64)
     (tmp_path / "a.ome.zarr" / UNFINISHED / "run.json").write_text("{")
-    with pytest.raises(InputError, match=r"is damaged, so the run in .* cannot go on; remove"):
+    with pytest.raises(InputError, match=r"is damaged, so the run in .* cannot be resumed; remove"):
         hr.predict_large(stack, there, "a.ome.zarr", shard=64)

@@ -20,7 +20,7 @@ from hedgerow.forest.thinned import Painted, thin
 from hedgerow.images.arrays import UNLABELLED_INDEX
 from hedgerow.images.labelled import labelled_set
 from hedgerow.io.model_file import file_content
-from hedgerow.scale import cluster, growing, training
+from hedgerow.scale import cluster, sparse_growth, tree_tasks
 from helpers.blobs import blobs
 from helpers.files import write
 from helpers.large import write_zarr
@@ -61,8 +61,8 @@ def write_set(folder, images, labels):
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
-    monkeypatch.setattr(training, "MUCH", 1000)
-    monkeypatch.setattr(training, "WORTH", 10.0)
+    monkeypatch.setattr(sparse_growth, "MUCH", 1000)
+    monkeypatch.setattr(sparse_growth, "WORTH", 10.0)
     monkeypatch.setattr(protocol, "TILE", 64)
     monkeypatch.setattr("hedgerow.features.at_places.TILE", 64)
     monkeypatch.setattr(thinned, "LEAST_TILE", 32)
@@ -80,7 +80,7 @@ def test_the_same_model(tmp_path, n_images, config):
         jobs.TrainRequest(*write_set(tmp_path, images, labels), tmp_path / "a.hedge", config=config), say=said.append
     )
     assert file_content(found.model) == file_content(expected)
-    assert any("of their pixels are kept" in one for one in said)
+    assert any("of their pixels are loaded" in one for one in said)
 
 
 @pytest.mark.parametrize(
@@ -127,8 +127,8 @@ def test_own_channels(tmp_path):
 
 def test_whether_zero_is_unlabelled_is_asked_where_there_is_paint(tmp_path, monkeypatch):
     """A large label map is read in parts, of which the first may have no paint."""
-    monkeypatch.setattr(training, "_BAND", 50)
-    monkeypatch.setattr(training, "LARGE", 100)
+    monkeypatch.setattr(sparse_growth, "_BAND", 50)
+    monkeypatch.setattr(sparse_growth, "LARGE_PIXELS", 100)
     images = blobs(2, 0, (120, 160))[0]
     labels = [np.zeros(image.shape, np.uint8) for image in images]
     for label in labels:
@@ -156,7 +156,7 @@ def test_pictures_count_as_much_too(tmp_path, monkeypatch):
         jobs.TrainRequest(str(tmp_path / "images"), str(tmp_path / "labels"), tmp_path / "a.hedge", config=STROKES),
         say=said.append,
     )
-    assert any("of their pixels are kept" in one for one in said)
+    assert any("of their pixels are loaded" in one for one in said)
 
 
 def test_only_what_is_needed_is_read(tmp_path, monkeypatch):
@@ -181,8 +181,8 @@ def test_settings_that_need_whole_images_get_them(tmp_path, monkeypatch):
         jobs.TrainRequest(*write_set(tmp_path, images, labels), tmp_path / "a.hedge", config=config), say=said.append
     )
     assert file_content(found.model) == file_content(hr.fit_stack(images, labels, config))
-    assert any("whole images are kept: parts of images are not enough for altered copies" in one for one in said)
-    monkeypatch.setattr(training, "WORTH", 0.001)
+    assert any("loading whole images: parts of images do not suffice for altered copies" in one for one in said)
+    monkeypatch.setattr(sparse_growth, "WORTH", 0.001)
     jobs.train(
         jobs.TrainRequest(*write_set(tmp_path, images, labels), tmp_path / "b.hedge", config=STROKES), say=said.append
     )
@@ -206,7 +206,7 @@ def test_trees_grown_elsewhere_make_the_same_model(tmp_path, monkeypatch):
     )
     for config in (CONTEXT, replace(CONTEXT, held_out="trees"), replace(CONTEXT, held_out="none")):
         expected = grow_stack(labelled_set(images, labels), config)
-        found = grow_stack(labelled_set(images, labels), config, grow_all=growing.on(client))
+        found = grow_stack(labelled_set(images, labels), config, grow_all=tree_tasks.on(client))
         assert file_content(found) == file_content(expected)
     assert sent[:2] == [6, 6]  # three forests of four trees side by side, in two levels
 

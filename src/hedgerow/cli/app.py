@@ -1,4 +1,4 @@
-"""The command line: each command parses, calls the library once, and prints a short table."""
+"""The command line: each command parses its arguments, calls one job, and prints the result."""
 
 import io
 import logging
@@ -11,13 +11,13 @@ import typer
 
 import hedgerow as hr
 from hedgerow import jobs, memory
-from hedgerow.cli import encoding, measuring, painting, showing, training, using
+from hedgerow.cli import measure_command, model_commands, paint_command, report_commands, train_commands
 from hedgerow.cli.common import LOG_LINES, AsJson, Asked, Debug, Quiet, Result, Threads, Verbose, common
-from hedgerow.cli.parts import Overwrite, output_option
+from hedgerow.cli.options import Overwrite, output_option
 from hedgerow.cli.usage import Command, Program, in_short
 from hedgerow.config import RefineConfig, StackConfig
-from hedgerow.errors import HedgerowError, QuestionError, printable
-from hedgerow.files import one_line
+from hedgerow.errors import ConfigError, HedgerowError, QuestionError, printable
+from hedgerow.files import megabytes, one_line
 from hedgerow.progress import heeding_interrupts
 from hedgerow.settings import documented_toml
 
@@ -92,6 +92,38 @@ def sample(
     return {"images": str(output / "images"), "labels": str(output / "labels"), "n_images": n_images}
 
 
+def encoders(
+    action: Annotated[
+        Literal["add"] | None, typer.Argument(metavar="add", help="Store the weights of an encoder on this machine.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Name of the encoder: mobilesam or NAME.onnx.")
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", readable=False, help="The weights as published, or the ONNX file.")
+    ] = None,
+) -> Result:
+    """List the pretrained networks for --features encoder:NAME, or add the weights of one.
+
+    Example: hedgerow encoders add mobilesam mobile_sam.pt
+    """
+    if action is None:
+        known = jobs.encoders()
+        for encoder in known:
+            size = megabytes(encoder.n_bytes)
+            print(f"{encoder.name}: {encoder.title}; {size}, {encoder.licence}, sha256 {encoder.sha256}")
+            print(f"  {'here: ' + str(encoder.place) if encoder.place is not None else 'not here: ' + encoder.source}")
+            print(f"  layers: {', '.join(encoder.layers)}")
+        print("timm:NAME: a network of timm, if timm is installed and the weights are on this machine")
+        print("PATH.onnx: your own network, with --layers NAME,NAME")
+        return {"encoders": [encoder.described() for encoder in known]}
+    if name is None or file is None:
+        raise ConfigError("give a name and a file: hedgerow encoders add mobilesam mobile_sam.pt")
+    place = jobs.add_encoder(name, file)
+    print(f"{name} is stored in {place}; use it with --features encoder:{name}")
+    return {"name": name, "file": str(place)}
+
+
 def demo(
     output: Annotated[Path, output_option("Folder for the models, pictures and report.")] = Path("demo-output"),
     kind: Annotated[Demo, typer.Option("--data", help="Built-in generator of the images.")] = "somites",
@@ -105,11 +137,11 @@ def demo(
 
 
 for command in (
-    painting.paint,
-    *(training.train, training.refine, training.back),
-    *(using.predict, measuring.measure, using.evaluate, using.export),
-    *(showing.report, showing.look, showing.info),
-    *(encoding.encoders, settings, sample, demo),
+    paint_command.paint,
+    *(train_commands.train, train_commands.refine, train_commands.back),
+    *(model_commands.predict, measure_command.measure, model_commands.evaluate, model_commands.export),
+    *(report_commands.report, report_commands.look, report_commands.info),
+    *(encoders, settings, sample, demo),
 ):
     app.command(cls=Command, short_help=in_short(command))(common(command))
 
@@ -123,7 +155,9 @@ def run_program(program: typer.Typer, name: str) -> None:
     """Run a command; bad input exits with 2 and one sentence, and a bug shows its traceback only with --debug."""
     debug = "--debug" in sys.argv[1:]
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a name need not be text that the terminal has letters for
+        sys.stdout.reconfigure(
+            errors="backslashreplace"
+        )  # file names may contain characters that the terminal cannot show
     logging.basicConfig(handlers=[LOG_LINES], format="%(message)s", level=logging.WARNING)
     asked = Asked()
     try:
@@ -145,7 +179,7 @@ def run_program(program: typer.Typer, name: str) -> None:
             raise
         if memory.ran_out(error):
             print(
-                "hedgerow: there is not enough memory for this; use smaller images, or end other programs.",
+                "hedgerow: not enough memory; use smaller images or close other programs.",
                 file=sys.stderr,
             )
             sys.exit(2)

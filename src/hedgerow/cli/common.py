@@ -1,6 +1,6 @@
-"""What all commands have in common: --json, --quiet, --verbose, --threads, --debug, and the time they took.
+"""Options and behaviour shared by all commands: --json, --quiet, --verbose, --threads, --debug, and the run time.
 
-A command prints for people and returns what --json prints; or a text, its product, which is printed in any case.
+A command prints for people and returns what --json prints; a returned text is the product and is always printed.
 """
 
 import functools
@@ -22,10 +22,10 @@ import hedgerow as hr
 from hedgerow.cli.usage import COMMON, Misuse
 from hedgerow.errors import InputError
 from hedgerow.progress import duration, shown_as
-from hedgerow.scale.names import is_large_result
+from hedgerow.scale.result_names import is_large_result
 
-LONG = 10  # seconds after which a command says how long it took
-RESUMED = ("refine", "experiment")  # commands that go on where they were interrupted
+LONG_SECONDS = 10  # a command that takes longer prints its run time
+RESUMED = ("refine", "experiment")  # commands that resume after an interruption
 Result = dict[str, Any]
 clock = time.monotonic
 log = logging.getLogger("hedgerow")
@@ -44,7 +44,7 @@ OPTIONS = {"as_json": AsJson, "quiet": Quiet, "verbose": Verbose, "threads": Thr
 
 
 class Unfinished(InputError):
-    """A command that did a part of its work: `result` is what it did."""
+    """A command completed only a part of its work, `result`."""
 
     def __init__(self, message: str, result: Result) -> None:
         super().__init__(message)
@@ -52,15 +52,15 @@ class Unfinished(InputError):
 
 
 class LogLines(logging.Handler):
-    """Writes to the error stream of the moment, which a progress bar may have replaced."""
+    """Writes to the current error stream, which a progress bar may have replaced."""
 
-    since: float | None = None  # when the command began, if that is to be told
+    since: float | None = None  # start time of the command; None: lines carry no time
 
     def emit(self, record: logging.LogRecord) -> None:
         if sys.stderr is None:
             return
-        time_told = "" if self.since is None else f"{clock() - self.since:7.1f} s  "
-        print(time_told + self.format(record), file=sys.stderr)
+        elapsed = "" if self.since is None else f"{clock() - self.since:7.1f} s  "
+        print(elapsed + self.format(record), file=sys.stderr)
 
 
 LOG_LINES = LogLines()
@@ -68,14 +68,14 @@ LOG_LINES = LogLines()
 
 @dataclass
 class Asked:
-    """The options that were given, before or after the command's name, and that name."""
+    """The options shared by all commands, given before or after the command's name, and that name."""
 
     as_json: bool = False
     quiet: bool = False
     verbose: bool = False
     threads: int | None = None
     command: str = ""
-    goes_on: bool = False  # an interrupted command goes on where it stopped
+    is_resumable: bool = False  # rerunning the command resumes an interrupted run
 
     def add(
         self, as_json: bool = False, quiet: bool = False, verbose: bool = False, threads: int | None = None
@@ -87,11 +87,14 @@ class Asked:
 
     @contextmanager
     def in_force(self) -> Iterator[None]:
-        """While the command runs."""
+        """Apply the options within the block."""
         if self.quiet and self.verbose:
             raise Misuse("--quiet and --verbose were both given; give one of them.")
         if "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("RANK", "0") != "0":
-            self.quiet, self.verbose = True, False  # of processes that work together, the first one speaks
+            self.quiet, self.verbose = (
+                True,
+                False,
+            )  # of several processes that refine together, only the first one prints
         if self.threads is not None:
             hr.set_threads(self.threads)
         level, shown, since = log.level, LOG_LINES.level, LOG_LINES.since
@@ -115,14 +118,14 @@ class Asked:
 
     @property
     def farewell(self) -> str:
-        """What to say after an interrupt."""
-        if self.goes_on:
-            return "interrupted; give the same command again to go on where it stopped."
+        """The message after an interrupt."""
+        if self.is_resumable:
+            return "interrupted; rerun the same command to resume."
         return "interrupted; nothing was left half-written."
 
 
 def common(command: Callable[..., Result | str | None]) -> Callable[..., None]:
-    """The command with the options of all commands; --json only if it returns something to print."""
+    """The command with the shared options; --json only if it returns a result."""
     own = inspect.signature(command, eval_str=True)
     has_json = own.return_annotation is not None and own.return_annotation is not str
     named = [name for name in OPTIONS if name != "as_json" or (has_json and "json_file" not in own.parameters)]
@@ -131,8 +134,8 @@ def common(command: Callable[..., Result | str | None]) -> Callable[..., None]:
     def run(ctx: typer.Context, **given: Any) -> None:
         asked = ctx.ensure_object(Asked)
         asked.command = command.__name__
-        asked.goes_on = asked.command in RESUMED or is_large_result(given.get("output") or "")
-        given.pop("debug")  # `main` sees to it
+        asked.is_resumable = asked.command in RESUMED or is_large_result(given.get("output") or "")
+        given.pop("debug")  # handled by `main`
         asked.add(**{name: given.pop(name) for name in named if name != "debug"})
         if given.get("json_file") == "-":
             asked.as_json, given["json_file"] = True, None
@@ -148,7 +151,7 @@ def common(command: Callable[..., Result | str | None]) -> Callable[..., None]:
             else:
                 problem = None
             seconds = clock() - begun
-            if seconds >= LONG:
+            if seconds >= LONG_SECONDS:
                 print(f"done in {duration(seconds)}")
         if isinstance(result, str):
             print(result, end="")
@@ -162,18 +165,18 @@ def common(command: Callable[..., Result | str | None]) -> Callable[..., None]:
         inspect.Parameter(name, keyword, annotation=OPTIONS[name], default=None if name == "threads" else False)
         for name in named
     ]
-    mine = [one.replace(kind=keyword) for one in own.parameters.values()]
+    mine = [parameter.replace(kind=keyword) for parameter in own.parameters.values()]
     context = inspect.Parameter("ctx", keyword, annotation=typer.Context)
     signature = own.replace(parameters=[context, *mine, *added], return_annotation=None)
     run.__signature__ = signature  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in signature.parameters.values()}
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in signature.parameters.values()}
     return run
 
 
 def _finite(value: Any) -> Any:
-    """JSON has no NaN: null stands for it."""
+    """The value with null in place of NaN and infinity, which JSON does not have."""
     if isinstance(value, dict):
-        return {name: _finite(one) for name, one in value.items()}
+        return {name: _finite(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
+        return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.answers import Answers
 from hedgerow.deep.convnet import ConvNet
 from hedgerow.deep.image_features import WithImage, with_image
 from hedgerow.deep.record import STACK, Deepening
@@ -19,6 +18,7 @@ from hedgerow.forest.history import Known, Refinement
 from hedgerow.forest.level_input import LevelInput
 from hedgerow.images.legend import Legend
 from hedgerow.images.regions import Region
+from hedgerow.model_methods import ModelMethods
 from hedgerow.network.stacknet import StackNet
 from hedgerow.predict.devices import check_device
 from hedgerow.threads import map_threads
@@ -31,7 +31,7 @@ What surrounds a tile is the same whatever region is asked for, so the predictio
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DeepStack(Answers):
+class DeepStack(ModelMethods):
     """The network of a stack, and one more level: convolutional networks, whose class probabilities join its own.
 
     base:    the network of the stack, refined or not

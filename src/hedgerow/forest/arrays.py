@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.answers import Answers, Shown
 from hedgerow.config import ContextConfig, StackConfig
 from hedgerow.errors import refuse_unless
 from hedgerow.features.protocol import FeatureSet
@@ -20,6 +19,7 @@ from hedgerow.forest.history import Known, Refinement
 from hedgerow.images.classes import is_label
 from hedgerow.images.legend import Legend
 from hedgerow.kernels.constants import LEAF
+from hedgerow.model_methods import ModelMethods, NotebookCard
 from hedgerow.settings import limits_of
 
 # Deeper than any tree grown here, since scikit-learn's may be; memory to walk soft splits grows with the depth.
@@ -43,7 +43,7 @@ class LeafPaths:
 
 
 @dataclass(frozen=True)
-class Forest(Shown):
+class Forest(NotebookCard):
     """T trees with N nodes and L leaves in all, over M input channels and C classes; a split has J probes.
 
     root:       (T,) int32, ascending, root[0] = 0; the nodes of tree t lie between root[t] and root[t+1]
@@ -229,7 +229,7 @@ OUTPUTS = ("normalise", "softmax")
 
 
 @dataclass(frozen=True)
-class ForestStack(Answers):
+class ForestStack(ModelMethods):
     """K forests: level k reads the features and, from the second level on, the class probabilities of level k-1.
 
     classes:     (C,) class values as given in the user's labels

@@ -88,7 +88,7 @@ def grow_stack(
 
     ready:  the features of those that are trained on, if already computed
     scored: is told the number of each level, its mean Dice, and on what that was held out, as soon as it is known
-    grow_all: who grows the forests, `scale.growing` for many machines; None: this process
+    grow_all: who grows the forests, `scale.tree_tasks` for many machines; None: this process
     """
     log.info("classes\n%s", labelled.table)
     trained, reserved = reserve(labelled, config.reserve, config.seed)

@@ -56,7 +56,7 @@ class LabelledImage:
         return self.target.shape[0], self.target.shape[1]
 
 
-class WhenAsked(Sequence[Item]):
+class LazySequence(Sequence[Item]):
     """n items, each made on request, so that only one at a time is in memory."""
 
     def __init__(self, n: int, make: Callable[[int], Item]) -> None:
@@ -72,7 +72,7 @@ class WhenAsked(Sequence[Item]):
     def __getitem__(self, i: int | slice) -> Item | Sequence[Item]:
         if isinstance(i, slice):
             places = range(self._n)[i]
-            return WhenAsked(len(places), lambda k: self._make(places[k]))
+            return LazySequence(len(places), lambda k: self._make(places[k]))
         return self._make(range(self._n)[i])
 
 

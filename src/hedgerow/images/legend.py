@@ -9,13 +9,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from hedgerow.answers import Shown
 from hedgerow.documents import read_user_document
 from hedgerow.errors import InputError
 from hedgerow.files import PathLike, one_line, write_text
 from hedgerow.images.classes import is_label
 from hedgerow.images.pictures import class_palette
 from hedgerow.images.png_jpeg import png_palette
+from hedgerow.model_methods import NotebookCard
 from hedgerow.settings import shown
 
 FILE = "classes.toml"
@@ -25,7 +25,7 @@ _HEX = re.compile(r"#[0-9a-fA-F]{6}")
 
 
 @dataclass(frozen=True)
-class Legend(Shown):
+class Legend(NotebookCard):
     """Names and colours of class values; a class without them goes by its number, in a colour of the rainbow.
 
     names:   class value -> name

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hedgerow.answers import Shown
 from hedgerow.errors import InputError
 from hedgerow.images.arrays import UNLABELLED_INDEX, encode_labels
+from hedgerow.model_methods import NotebookCard
 
 
 def confusion(truth: np.ndarray, predicted: np.ndarray, n_classes: int) -> np.ndarray:
@@ -31,7 +31,7 @@ def confusion(truth: np.ndarray, predicted: np.ndarray, n_classes: int) -> np.nd
 
 
 @dataclass(frozen=True, eq=False)
-class Scores(Shown):
+class Scores(NotebookCard):
     """Measures of agreement over the labelled pixels of one or many images, pooled.
 
     classes: the class values in the order of every per-class array.

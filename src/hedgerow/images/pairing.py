@@ -98,7 +98,7 @@ def in_words(spec: FilesSpec) -> str:
     return one_path(specs[0]) + more
 
 
-def told_apart(names: Sequence[str]) -> tuple[FilesSpec, FilesSpec]:
+def split_images_and_labels(names: Sequence[str]) -> tuple[FilesSpec, FilesSpec]:
     """Images and labels from names in one row, as a shell leaves them that has expanded patterns.
 
     The labels are the last name or, if that is one of several files, the last files that lie in one folder.

@@ -1,7 +1,7 @@
-"""Jobs: from files to files, as the command line, the page and workers do them. None of them prints.
+"""Jobs read files and write files, for the command line, the page and workers. They do not print.
 
-Each job is a function of one request, a frozen dataclass that holds everything the job needs. What takes long reports
-through `progress` (None: a bar on the terminal); what is worth knowing at once goes to `say`.
+Each job is a function of one request, a frozen dataclass that holds everything the job needs. Long work reports
+through `progress` (None: a bar on the terminal); messages go to `say`.
 """
 
 from hedgerow.lazy import attach
@@ -16,12 +16,14 @@ _HOMES = {
     "MAX_PIXELS_IN_MEMORY": "inputs",
     "MeasureRequest": "measuring",
     "PredictRequest": "predicting",
-    "RUN": "stage_files",
+    "PredictedLarge": "predicting",
     "RefineRequest": "refining",
     "ReportRequest": "reporting",
     "TrainRequest": "training",
     "add_encoder": "encoding",
     "back": "mapping_back",
+    "describe": "describing",
+    "describe_system": "describing",
     "encoders": "encoding",
     "evaluate": "evaluating",
     "export": "exporting",

@@ -15,7 +15,7 @@ from hedgerow.forest.autocontext import grow_stack
 from hedgerow.images.labelled import LabelledSet, labelled_set
 from hedgerow.images.pictures import grey_picture, label_picture, save_sheet
 from hedgerow.io import model_file
-from hedgerow.jobs.plans import BEST_MINUTES
+from hedgerow.jobs.estimates import BEST_MINUTES
 from hedgerow.overwrite_guard import check_overwriting
 from hedgerow.predict.tiling import predict_indices
 from hedgerow.progress import silent

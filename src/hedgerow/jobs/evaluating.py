@@ -23,9 +23,9 @@ from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report
 from hedgerow.scale import cluster
 from hedgerow.scale.cluster import Workers
-from hedgerow.scale.evaluating import Tables, summed_table, tables_here, tables_on
-from hedgerow.scale.models import content_of
-from hedgerow.scale.pairs import has_address, large_pair, split_by_size
+from hedgerow.scale.large_pairs import has_address, large_pair, split_by_size
+from hedgerow.scale.large_scores import Tables, summed_table, tables_here, tables_on
+from hedgerow.scale.model_bytes import content_of
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def _checked_outputs(
 def _table(images: Sequence[str], each: Sequence[Scores], all_images: Scores) -> list[list[object]]:
     """A row for each image, below the names of the columns."""
     names = [all_images.names.get(value, str(value)) for value in all_images.classes]
-    # Two classes of one name are told apart by their values.
+    # Classes of the same name are distinguished by their values.
     columns = [
         f"dice_{name}" if names.count(name) == 1 else f"dice_{name}_{value}"
         for name, value in zip(names, all_images.classes, strict=True)

@@ -10,7 +10,7 @@ from hedgerow.errors import InputError
 from hedgerow.files import PathLike, check_folder_writable, destination
 from hedgerow.images.arrays import Layout
 from hedgerow.images.label_files import read_labels
-from hedgerow.images.labelled import LabelledSet, WhenAsked
+from hedgerow.images.labelled import LabelledSet, LazySequence
 from hedgerow.images.legend import Legend
 from hedgerow.images.pairing import Pair
 from hedgerow.images.reading import Pages, read_input, what_was_read
@@ -18,10 +18,10 @@ from hedgerow.overwrite_guard import check_overwriting
 from hedgerow.predict.evaluate import labelled_for
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Say
-from hedgerow.scale.pairs import LARGE
-from hedgerow.scale.training import MUCH
+from hedgerow.scale.lazy_image import LARGE_PIXELS
+from hedgerow.scale.sparse_growth import MUCH
 
-LARGE_IMAGE_PIXELS = LARGE  # images with more pixels are read and predicted in parts
+LARGE_IMAGE_PIXELS = LARGE_PIXELS  # images with more pixels are read and predicted in parts
 MAX_PIXELS_IN_MEMORY = MUCH  # of all images together that are trained on in memory
 
 
@@ -50,7 +50,7 @@ def files_of(pairs: Iterable[Pair]) -> list[Path]:
 def images_for(model: Model, files: Sequence[Path], pages: Pages = None) -> Sequence[np.ndarray]:
     """The images as the model takes them; each is read when it is asked for."""
     model.features.check_here()  # one refusal, not one for each image
-    return WhenAsked(len(files), lambda i: read_input(files[i], model.features.layout, pages))
+    return LazySequence(len(files), lambda i: read_input(files[i], model.features.layout, pages))
 
 
 def say_what_was_read(files: Sequence[Path], layout: Layout, pages: Pages, say: Say) -> None:
@@ -66,7 +66,7 @@ def say_what_was_read(files: Sequence[Path], layout: Layout, pages: Pages, say: 
 
 def labels_of(pairs: Sequence[Pair], legend: Legend) -> Sequence[np.ndarray]:
     """Label maps (H,W); each is read when it is asked for, its colours by a model's legend."""
-    return WhenAsked(len(pairs), lambda i: read_labels(pairs[i].label, legend=legend or None))
+    return LazySequence(len(pairs), lambda i: read_labels(pairs[i].label, legend=legend or None))
 
 
 def read_for(model: Model, pairs: Sequence[Pair], unlabelled: int | None = None, pages: Pages = None) -> LabelledSet:

@@ -17,11 +17,11 @@ from hedgerow.predict.batch import Predicted, predict_files
 from hedgerow.predict.outputs import OUTLINES, Outputs
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report, Say, quiet
-from hedgerow.scale import batches, cluster
+from hedgerow.scale import cluster, file_tasks
 from hedgerow.scale.cluster import Workers
-from hedgerow.scale.models import content_of, resolved
-from hedgerow.scale.names import is_large_result
-from hedgerow.scale.predicting import PredictedLarge, predict_large
+from hedgerow.scale.large_prediction import PredictedLarge, predict_large
+from hedgerow.scale.model_bytes import content_of, resolved
+from hedgerow.scale.result_names import is_large_result
 
 LARGEST_IN_PNG = 65535
 
@@ -141,7 +141,7 @@ def _folder(request: PredictRequest, say: Say, progress: Report | None) -> Predi
             model = model.to(resolved(request.device, model))
         else:
             client = stack.enter_context(cluster.connected(request.workers))
-            each = batches.on(client, content_of(request.model), request.device)
+            each = file_tasks.on(client, content_of(request.model), request.device)
         model.features.check_here()  # one refusal, not one for each image
         return predict_files(
             model, request.images, Path(request.output), _outputs(request, model), inputs=[request.model],

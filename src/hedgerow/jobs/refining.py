@@ -137,7 +137,7 @@ def _sharpness(net: StackNet) -> str:
 
 
 def _save(net: StackNet, output: Path, checkpoint: Path) -> int:
-    """The checkpoint goes once the network is safe: a disk that is full must not cost the run.
+    """The checkpoint is removed after the network is saved: a full disk must not lose the run.
 
     Of several processes, only the first one writes.
     """

@@ -16,7 +16,7 @@ from hedgerow.io import model_file
 from hedgerow.jobs.inputs import checked_output, files_of
 from hedgerow.progress import Report, Say, quiet
 from hedgerow.report import write_report
-from hedgerow.scale.reporting import shown_parts
+from hedgerow.scale.large_report import shown_parts
 
 if TYPE_CHECKING:
     from hedgerow.deep.any_model import AnyModel

@@ -1,4 +1,4 @@
-"""Training: a model from files with labels, by how much effort it is worth."""
+"""Training: a model from files with labels, with effort "fast", "good" or "best"."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from hedgerow.images.paint import unlabelled_value
 from hedgerow.images.pairing import FilesSpec, Pair, in_words, pair_files
 from hedgerow.images.reading import Pages, read_input
 from hedgerow.io import model_file
-from hedgerow.jobs.effort import Effort, Stage, check_effort, fit_labelled
+from hedgerow.jobs.efforts import Effort, Stage, check_effort, fit_labelled
+from hedgerow.jobs.estimates import expected
 from hedgerow.jobs.inputs import checked_output, files_of, say_what_was_read
-from hedgerow.jobs.plans import expected
-from hedgerow.jobs.stage_files import forget
 from hedgerow.locking import locked
 from hedgerow.predict.evaluate import score
 from hedgerow.progress import Report, Say, quiet
-from hedgerow.scale import cluster, growing
+from hedgerow.scale import cluster, tree_tasks
 from hedgerow.scale.cluster import Workers
-from hedgerow.scale.training import Files, WholeInstead, files_for, grow
+from hedgerow.scale.sparse_growth import Files, WholeInstead, files_for, grow
+from hedgerow.work_folder import remove_work_folder
 
 if TYPE_CHECKING:
     from hedgerow.deep.deepstack import DeepStack
     from hedgerow.network.stacknet import StackNet
 
 UNSEEN = {"images": "training images", "blocks": "blocks of the training images", "strokes": "strokes"}
-N_KINDS = 3  # different sizes and number types that are named
+N_KINDS = 3  # sizes and number types that are printed
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class TrainRequest:
     config:      settings of the stack; None: chosen by the amount of paint, see `settings_for`
     changes:     settings to change in it, by name
     layers:      of the encoder, to read instead of those in the settings
-    minutes:     about how long to train, for "good" and "best"; None: see `jobs.plans`
+    minutes:     about how long to train, for "good" and "best"; None: see `jobs.estimates`
     device:      where networks are trained
     restart:     discard an interrupted run of the same output; else it is resumed
     workers:     grow the forests of effort "fast": a number of processes, the address of a Dask scheduler, or a client
@@ -118,8 +118,8 @@ class Trained:
 
     @property
     def held_out(self) -> list[float]:
-        """Mean Dice of each level of forests on what it did not see; empty where nothing was held out. Levels beyond
-        those of the stack were left out, because they did not help."""
+        """Held-out mean Dice of each level of forests; empty if nothing was held out. Levels beyond those of the stack
+        were discarded, because they did not improve it."""
         return [score["mean_dice"] for score in self.model.settings["held_out"]]
 
     @property
@@ -140,7 +140,7 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
     for memory, effort "fast" reads only what training needs; the model is the same.
     """
     unlabelled, config = request.unlabelled_value, request.configured(request.config or StackConfig())
-    allow(config.encoder.name)  # a resumed run may find its stack made
+    allow(config.encoder.name)  # a resumed run may load its stack from the work folder
     pairs = pair_files(request.images, request.labels)
     output = checked_output(request.output, [*files_of(pairs), *request.keep], overwrite=request.overwrite)
     with locked(output):
@@ -159,7 +159,7 @@ def _forests(
     say: Say,
     progress: Report | None,
 ) -> Trained:
-    """A stack, grown on parts of the images where there is too much of them, and where parts will do."""
+    """A stack, grown on parts of the images if they exceed the memory and the settings allow it."""
     with _growers(request.workers) as grow_all:
         files = files_for(pairs, config, request.pages)
         if not request.layers and files.is_much():
@@ -167,7 +167,7 @@ def _forests(
                 stack = _sparsely_grown(request, files, unlabelled, grow_all, say, progress)
                 return Trained(stack, model_file.save(stack, output))
             except WholeInstead as reason:
-                say(f"whole images are kept: {reason}")
+                say(f"loading whole images: {reason}")
         labelled, config = _read(request, pairs, config, unlabelled, say)
         say(f"effort fast: {expected(labelled, 'fast', None, 'cpu')}")
         grown = grow_stack(labelled, config, progress=progress, scored=_level_printer(say), grow_all=grow_all)
@@ -178,34 +178,34 @@ def _forests(
 def _with_effort(
     request: TrainRequest, labelled: LabelledSet, config: StackConfig, output: Path, say: Say, progress: Report | None
 ) -> Trained:
-    """The state is kept in a folder beside the output until the model is safe."""
+    """A model of effort "good" or "best"; a work folder beside the output holds its state until the model is saved."""
     folder = output.with_name(output.name + ".work")
     if request.restart:
-        forget(folder)
+        remove_work_folder(folder)
     fitted = fit_labelled(
         labelled, config, request.effort, minutes=request.minutes, device=request.device, folder=folder, say=say,
         progress=progress,
     )  # fmt: skip
     n_bytes = model_file.save(fitted.model.to("cpu"), output)
-    forget(folder)
+    remove_work_folder(folder)
     return Trained(fitted.model, n_bytes, tuple(fitted.stages))
 
 
 @contextmanager
 def _growers(workers: Workers | None) -> Iterator[GrowAll | None]:
-    """Who grows the forests; None: this process."""
+    """The function that grows forests on workers; None: this process grows them."""
     if workers is None:
         yield None
         return
     with cluster.connected(workers) as client:
-        yield growing.on(client)
+        yield tree_tasks.on(client)
 
 
 def _level_printer(say: Say) -> Callable[[int, float, GroupsOf], None]:
-    """Says the score of each level."""
+    """Prints the score of each level."""
 
     def scored(level: int, dice: float, held: GroupsOf) -> None:
-        say(f"level {level}: mean Dice {dice:.3f} on {UNSEEN[held]} it did not see")
+        say(f"level {level}: mean Dice {dice:.3f} on held-out {UNSEEN[held]}")
 
     return scored
 

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hedgerow.answers import Answers
 from hedgerow.errors import ConfigError
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.forest.arrays import ForestStack
@@ -23,12 +22,13 @@ from hedgerow.images.legend import Legend
 from hedgerow.images.regions import Region
 from hedgerow.kernels.cpu.level_work import in_stored_order
 from hedgerow.kernels.definition import level as definition
+from hedgerow.model_methods import ModelMethods
 from hedgerow.network.layout import Grid, Source, region_grid
 from hedgerow.network.levels import Layer, LevelNet
 from hedgerow.network.soft_levels import is_walked, run_walked
 
 
-class StackNet(Answers, nn.Module):  # type: ignore[misc]  # in this order, so that `to` is that of `Answers`
+class StackNet(ModelMethods, nn.Module):  # type: ignore[misc]  # in this order, so that `to` is that of `ModelMethods`
     """The network of a stack of forests, with 3K-1 hidden layers.
 
     stack:       the forests that it was mapped from

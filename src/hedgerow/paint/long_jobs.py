@@ -22,6 +22,7 @@ from hedgerow.paint.project import LABELS, Project
 from hedgerow.paint.quick_forest import CodeCache
 from hedgerow.paint.segmenter import MAX_VISIBLE_PIXELS, MAX_WHOLE_PIXELS
 from hedgerow.progress import Report
+from hedgerow.work_folder import RUN_FILE
 
 IMPROVEMENT_MINUTES = {"refine": 5.0, "deep": 20.0}  # at most, approximately
 EFFORTS = {"refine": "good", "deep": "best"}
@@ -62,7 +63,7 @@ class LongJobs:
         check_size(self.project)
         output, stamp = self.project.folder / IMPROVED, self.project.stamp
         # An interrupted run in its place is discarded: it must be a run of this page, not of a command.
-        images = write_label_maps(self.project, [output, output.with_name(output.name + ".work") / jobs.RUN])
+        images = write_label_maps(self.project, [output, output.with_name(output.name + ".work") / RUN_FILE])
         request = jobs.TrainRequest([image.path for image in images], self.project.folder / LABELS, output)
         with writing_as(PAGE):
             text = self._train_improved(how, request, report)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hedgerow.images.labelled import Images, LabelledSet, WhenAsked, check_count, labelled_image, listed, named
+from hedgerow.images.labelled import Images, LabelledSet, LazySequence, check_count, labelled_image, listed, named
 from hedgerow.images.metrics import Scores, confusion
 from hedgerow.kernels import reused
 from hedgerow.predict.protocol import Model
@@ -27,7 +27,7 @@ def labelled_for(
     check_count(images, labels)
     called, ignored = named(names, len(images)), model.unlabelled if unlabelled is None else unlabelled
     features = model.features
-    made = WhenAsked(
+    made = LazySequence(
         len(images),
         lambda i: labelled_image(
             images[i], labels[i], model.classes, ignored, features.n_inputs, features.layout, called[i]

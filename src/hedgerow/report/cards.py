@@ -42,7 +42,7 @@ CELL = "padding:2px 16px 2px 0;border:none;vertical-align:middle;background:none
 
 
 def card(shown: Any) -> str:
-    """The HTML of anything that has a card: see `answers.Shown`."""
+    """The HTML of anything that has a card: see `model_methods.NotebookCard`."""
     if isinstance(shown, Forest):
         return _framed(_forest(shown))
     if isinstance(shown, Scores):

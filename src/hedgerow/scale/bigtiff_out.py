@@ -11,12 +11,12 @@ from hedgerow.images.pixel_size import PixelSize
 from hedgerow.images.writing import colour_tag
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report
+from hedgerow.scale.large_results import LargeResult
 from hedgerow.scale.ome_zarr_out import array_of
-from hedgerow.scale.results import Result
-from hedgerow.scale.shards import CHUNK, Grid
+from hedgerow.scale.shards import CHUNK, ShardGrid
 
 
-def write(result: Result, grid: Grid, pixel: PixelSize | None, model: Model, report: Report) -> None:
+def write(result: LargeResult, grid: ShardGrid, pixel: PixelSize | None, model: Model, report: Report) -> None:
     """Write the levels of a result's Zarr as one file, whole or not at all."""
     import tifffile
 
@@ -41,7 +41,7 @@ def write(result: Result, grid: Grid, pixel: PixelSize | None, model: Model, rep
             report("writing TIFF", level + 1, grid.n_levels)
 
 
-def _metadata(result: Result, pixel: PixelSize | None) -> dict[str, Any]:
+def _metadata(result: LargeResult, pixel: PixelSize | None) -> dict[str, Any]:
     found: dict[str, Any] = {"axes": "YX" if result.n_channels is None else "CYX"}
     if result.names:
         found["Channel"] = {"Name": list(result.names)}

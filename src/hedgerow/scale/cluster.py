@@ -1,5 +1,4 @@
-"""Work on many machines through Dask: one task owns one shard, and only a few more tasks than workers are known to the
-scheduler at any time, however large the image is."""
+"""Connections to Dask and tasks on its workers. The scheduler knows only a few tasks per worker at any time."""
 
 import logging
 import os
@@ -13,25 +12,21 @@ from typing import Any, TypeVar
 from hedgerow import extras
 from hedgerow.errors import ConfigError, HedgerowError, InputError
 from hedgerow.files import one_line
-from hedgerow.scale.models import loaded
-from hedgerow.scale.run import Each
-from hedgerow.scale.shards import Shard
-from hedgerow.scale.work import Job, work_on
 
 try:
     import resource
 except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
-AHEAD = 2  # tasks for each thread of a worker that the scheduler knows
+TASKS_PER_THREAD = 2  # that the scheduler knows at any time
 PATIENCE = 20  # seconds for a scheduler to answer
-GIVEN_UP = 5  # times that Dask may give a task up, each after workers died over it, before we do
+MAX_DEATHS = 5  # times that Dask may report a task as killing its workers before the run stops
 TLS = "DASK_DISTRIBUTED__COMM__TLS__"  # begins the names of the variables that Dask takes certificates from
 FILES, FILES_PER_WORKER = 32, 12  # that are open in this process beside those of the work
 Item = TypeVar("Item")
 Client = Any  # of `dask.distributed`, which has no types
 Workers = Client | str | int
-"""Who does the work: a client, the address of a Dask scheduler, or a number of processes on this machine."""
+"""A Dask client, the address of a Dask scheduler, or a number of processes on this machine."""
 
 
 @contextmanager
@@ -64,8 +59,8 @@ def connected(to: Workers) -> Iterator[Client]:
 def _local_cluster(n_workers: int) -> Any:
     """Processes of one thread each.
 
-    Whoever reaches a scheduler runs code in its workers, so these get new certificates, which nobody else has: another
-    user of this machine cannot connect.
+    A client of a scheduler can run any code in its workers. These require new certificates, so that other users of this
+    machine cannot connect.
     """
     import distributed
 
@@ -94,7 +89,7 @@ def _local_cluster(n_workers: int) -> Any:
 
 
 def _refuse_too_few_files(n_workers: int) -> None:
-    """Dask would wait for its workers for half a minute, and then say no more than that they failed."""
+    """Raise InputError before Dask waits half a minute for workers that cannot start."""
     if resource is None:
         return
     limit, needed = resource.getrlimit(resource.RLIMIT_NOFILE)[0], FILES + FILES_PER_WORKER * n_workers
@@ -111,7 +106,7 @@ def _client_of(address: str) -> Client:
 
     dask: Any = distributed
     try:
-        # A client that fails for lack of them would keep this process for most of a minute.
+        # Without certificates, a client would block this process for most of a minute.
         shown = dask.Security().get_connection_args("client")["ssl_context"]
         if address.startswith("tls://") and shown is None:
             raise ValueError("there are no certificates to show to it")
@@ -129,7 +124,7 @@ def _client_of(address: str) -> Client:
 
 
 def _check_address(address: str) -> None:
-    """Refuse what Dask would try for a long time."""
+    """Refuse an address without a port, which Dask would try for a long time."""
     kind, _, place = address.rpartition("://")
     if kind in ("", "tcp", "tls") and not re.fullmatch(r".+:[0-9]+/?", place):
         raise ConfigError(
@@ -139,16 +134,16 @@ def _check_address(address: str) -> None:
 
 
 def _keep_quiet() -> None:
-    """Dask tells each step of its processes; what goes wrong is told by whoever needs them."""
+    """Switch off the log of Dask; errors are raised by the callers."""
     for name in list(logging.root.manager.loggerDict):
         if name.partition(".")[0] == "distributed":
             logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
-def carried(client: Client, content: bytes) -> Any:
-    """What tasks take for `content`, which travels to each worker once.
+def broadcast(client: Client, content: bytes) -> Any:
+    """An argument of tasks that stands for `content`, which is sent to each worker once.
 
-    A task makes it: so it waits for workers to come, and is made again if those that hold it are gone.
+    It is the result of a task, so Dask waits for workers, and repeats the task if the workers that hold it are gone.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sending large graph")
@@ -159,31 +154,13 @@ def _itself(content: bytes) -> bytes:
     return content
 
 
-def on(client: Client, content: bytes, device: str) -> Each:
-    """Works on shards with the workers of a client; the model travels to each of them once."""
-    model = carried(client, content)
-
-    def each(job: Job, shards: Iterable[Shard]) -> Iterator[str]:
-        for _, name in side_by_side(client, _shard, shards, job, model, device):
-            if isinstance(name, HedgerowError):
-                raise name
-            yield name
-
-    return each
-
-
-def _shard(shard: Shard, job: Job, content: bytes, device: str) -> str:
-    """Work on a shard, unless it is done: the worker that did it may have died before it could say so."""
-    if job.markers.is_done(shard.name):
-        return shard.name
-    return work_on(job, loaded(content, device), shard)
-
-
 def side_by_side(
     client: Client, work: Callable[..., Any], items: Iterable[Item], *others: Any
 ) -> Iterator[tuple[Item, Any]]:
-    """Each item with what `work(item, *others)` returned on some worker, as they are done; an error that Hedgerow tells
-    is returned in place of it. A task whose worker died is given to another one."""
+    """Each item with the result of `work(item, *others)`, or its HedgerowError, in the order of completion.
+
+    A task whose worker died is repeated on another one.
+    """
     import distributed
 
     dask: Any = distributed
@@ -198,7 +175,7 @@ def side_by_side(
 
     def fill() -> None:
         """As many tasks as the workers of this moment have use for: they may come and go."""
-        room = max(AHEAD * _n_threads(client), 1) - len(of)
+        room = max(TASKS_PER_THREAD * _n_threads(client), 1) - len(of)
         for number, item in islice(left, max(room, 0)):
             submit(number, item)
 
@@ -207,22 +184,22 @@ def side_by_side(
         for future in waiting:
             number, item = of.pop(future.key)
             try:
-                found = future.result()
+                result: Any = future.result()
             except HedgerowError as problem:
-                found = problem
+                result = problem
             except dask.KilledWorker as problem:
                 deaths[number] = deaths.get(number, 0) + 1
-                if deaths[number] == GIVEN_UP:
+                if deaths[number] == MAX_DEATHS:
                     raise InputError(
-                        "workers died again and again on the same task, perhaps for lack of memory; give them more, or "
-                        "a smaller --tile, and the same command again to go on."
+                        "several workers died on the same task, perhaps for lack of memory; give them more memory or "
+                        "choose a smaller --tile, then rerun the same command to resume."
                     ) from problem
                 submit(number, item)
                 continue
             except (dask.CancelledError, OSError, TimeoutError) as problem:
                 raise _lost(problem) from problem
             fill()
-            yield item, found
+            yield item, result
         if client.status != "running":
             raise _lost(None)
     finally:
@@ -233,8 +210,8 @@ def side_by_side(
 def _lost(problem: BaseException | None) -> InputError:
     why = f" ({one_line(problem)})" if isinstance(problem, Exception) else ""
     return InputError(
-        f"the connection to the Dask scheduler was lost{why}; what is done is kept: start scheduler and workers again,"
-        " and give the same command to go on."
+        f"the connection to the Dask scheduler was lost{why}; finished work is kept: restart scheduler and workers,"
+        " then rerun the same command to resume."
     )
 
 

@@ -1,4 +1,4 @@
-"""`LazyImage`: an image of which only the parts that are asked for are read."""
+"""`LazyImage`: an image whose regions are read on request."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,11 +8,15 @@ from typing import Any
 import numpy as np
 
 from hedgerow.errors import ConfigError, InputError
+from hedgerow.files import PathLike
 from hedgerow.images.arrays import Layout, to_planes
 from hedgerow.images.pixel_size import PixelSize
+from hedgerow.images.reading import Pages
 from hedgerow.images.regions import Region
 from hedgerow.images.stored import CHANNELS, channels_first, stack_axes
+from hedgerow.scale.remote import absolute
 
+LARGE_PIXELS = 2**26  # an image with more is read in parts
 Read = Callable[[Region], np.ndarray]
 """Reads (C,h,w) in the number type of the file."""
 
@@ -36,6 +40,19 @@ class Wanted:
     stamp: str = ""
 
 
+def wanted_image(
+    image: PathLike,
+    layout: Layout,
+    pages: Pages = None,
+    level: int = 0,
+    pixel_size: float | None = None,
+    stamp: str = "",
+) -> Wanted:
+    """`Wanted` with an absolute path, as workers in other folders need it."""
+    numbers = pages if pages is None or isinstance(pages, str | int) else tuple(pages)
+    return Wanted(absolute(image), layout, numbers, level, pixel_size, stamp)
+
+
 @dataclass(frozen=True)
 class LazyImage:
     """An image (C,H,W) in a file.
@@ -45,7 +62,7 @@ class LazyImage:
     fill:     the value of pixels that are not stored; None: all are
     level:    which of the n_levels of a pyramid it is
     pixel:    how large a pixel is, if known
-    identity: what tells this image from another one, without reading it
+    identity: identifies the image without reading its pixels
     words:    how a file of several pages or channels was understood, "" for a plain picture
     """
 
@@ -85,7 +102,7 @@ class LazyImage:
         return to_planes(self.read(region), name, "planes")
 
 
-class Window:
+class ImageWindow:
     """A part of an image (C,H,W) in memory, that answers to the image's own coordinates.
 
     Models take it for the image: they read parts of it by their place, and see where the image ends. What lies outside

@@ -1,8 +1,8 @@
-"""What tells an unfinished result from a finished one, and which of its shards are done.
+"""The folder that marks a result as unfinished and records which of its shards are done.
 
 While a result is being computed it holds a folder of the name UNFINISHED: a record of the run, and an empty file for
-each shard that is done, made after the shard's data. A chunk that is not there says nothing, since chunks of the fill
-value are not written.
+each shard that is done, made after the shard's data. A missing chunk does not show that a shard is
+missing, since chunks of the fill value are not written.
 """
 
 import json
@@ -39,21 +39,21 @@ class Markers:
         return is_state(Path(self.result, MARK))
 
     def read_record(self) -> dict[str, Any] | None:
-        """What the run was asked for; None if there is no unfinished run, or only a claim."""
+        """The record of the unfinished run; None if there is none, or only a claim."""
         try:
             content = self._read(RECORD)
         except (FileNotFoundError, NotADirectoryError):
             return None
         try:
-            found: dict[str, Any] = json.loads(content)
+            record: dict[str, Any] = json.loads(content)
         except ValueError as problem:
             raise InputError(
-                f"{self.folder} is damaged, so the run in {self.result} cannot go on; remove {self.result}."
+                f"{self.folder} is damaged, so the run in {self.result} cannot be resumed; remove {self.result}."
             ) from problem
-        return found if len(found) > 1 else None
+        return record if len(record) > 1 else None
 
     def claim(self) -> None:
-        """Before anything else is made: the result is ours, to be removed if the run is killed at once."""
+        """Mark the result as ours before anything is created, so that a killed run can be removed."""
         self._write(RECORD, json.dumps({"hedgerow": __version__}).encode())
 
     def begin(self, record: dict[str, Any]) -> None:
@@ -71,7 +71,7 @@ class Markers:
         return {name.removeprefix("done-") for name in self._names() if name.startswith("done-")}
 
     def finish(self) -> None:
-        """The result is complete: nothing says any more that it is not. The record goes last."""
+        """Remove the markers of a complete result, the record last."""
         if not is_remote(self.folder):
             if self.are_there():
                 remove_folder(Path(self.folder), RECORD)
@@ -119,6 +119,6 @@ class Markers:
 
 
 def refuse_unfinished(path: str) -> None:
-    """Raise InputError if a result is not complete. A web page cannot be asked what lies in a folder."""
+    """Raise InputError if a result is not complete. Web servers cannot list folders."""
     if not path.startswith(("http://", "https://")) and Markers(path).read_record() is not None:
         raise InputError(unfinished(path))

@@ -14,14 +14,14 @@ from hedgerow.images.pixel_size import PixelSize
 from hedgerow.images.places import has_zarr_metadata
 from hedgerow.images.regions import Region
 from hedgerow.overwrite_guard import ELSEWHERE, check_removable, remove_folder
+from hedgerow.scale.large_results import LargeResult
 from hedgerow.scale.markers import MARK, Markers
 from hedgerow.scale.remote import file_system, is_remote, is_there, patiently, store_of
-from hedgerow.scale.results import Result
-from hedgerow.scale.shards import CHUNK, Grid, Shard
+from hedgerow.scale.shards import CHUNK, Shard, ShardGrid
 
 
-def create(result: Result, grid: Grid) -> None:
-    """Empty arrays for every level; without metadata nobody takes them for an image."""
+def create(result: LargeResult, grid: ShardGrid) -> None:
+    """Empty arrays for every level; without metadata they are not recognised as an image."""
     import zarr
 
     def make() -> None:
@@ -45,7 +45,7 @@ def create(result: Result, grid: Grid) -> None:
 
 
 @lru_cache(maxsize=64)
-def array_of(result: Result, level: int) -> Any:
+def array_of(result: LargeResult, level: int) -> Any:
     """The array of a level, opened for writing."""
     import zarr
 
@@ -56,7 +56,7 @@ def array_of(result: Result, level: int) -> Any:
     )
 
 
-def write_shard(result: Result, shard: Shard, values: np.ndarray) -> None:
+def write_shard(result: LargeResult, shard: Shard, values: np.ndarray) -> None:
     """Write a whole shard, (h,w) or (C,h,w), of which the caller is the only owner."""
     array, region = array_of(result, shard.level), shard.region
     place = (slice(region.top, region.bottom), slice(region.left, region.right))
@@ -74,13 +74,13 @@ def write_shard(result: Result, shard: Shard, values: np.ndarray) -> None:
         _flush(result, shard)
 
 
-def keys_of(result: Result, shard: Shard) -> list[str]:
+def keys_of(result: LargeResult, shard: Shard) -> list[str]:
     """The files of a shard, one for each channel, from the store's folder on."""
     leading = [""] if result.n_channels is None else [f"{c}/" for c in range(result.n_channels)]
     return [f"{shard.level}/c/{c}{shard.row}/{shard.column}" for c in leading]
 
 
-def _flush(result: Result, shard: Shard) -> None:
+def _flush(result: LargeResult, shard: Shard) -> None:
     """Have the system put a shard onto the disk: its marker must not come first."""
     for key in keys_of(result, shard):
         path = Path(result.store, key)
@@ -88,7 +88,7 @@ def _flush(result: Result, shard: Shard) -> None:
             flush(path)
 
 
-def shrunk(result: Result, shard: Shard) -> np.ndarray:
+def shrunk(result: LargeResult, shard: Shard) -> np.ndarray:
     """What a shard of a further level holds: every second pixel of the level above it, in both directions."""
     array = array_of(result, shard.level - 1)
     region = shard.region
@@ -115,7 +115,7 @@ def shrunk(result: Result, shard: Shard) -> np.ndarray:
 
 
 def finish(
-    result: Result, grid: Grid, pixel: PixelSize | None, corner: tuple[int, int], name: str, legend: Legend
+    result: LargeResult, grid: ShardGrid, pixel: PixelSize | None, corner: tuple[int, int], name: str, legend: Legend
 ) -> None:
     """Write the metadata, with which the result is an image.
 
@@ -134,7 +134,7 @@ def finish(
 
 
 def ome_attributes(
-    result: Result, grid: Grid, pixel: PixelSize | None, corner: tuple[int, int], name: str
+    result: LargeResult, grid: ShardGrid, pixel: PixelSize | None, corner: tuple[int, int], name: str
 ) -> dict[str, Any]:
     """The attribute "ome" of a group."""
     height, width = (1.0, 1.0) if pixel is None else (pixel.height, pixel.width)
@@ -162,7 +162,7 @@ def _channels(names: Sequence[str], dtype: str) -> list[dict[str, Any]]:
     return [{"label": name, "color": "FFFFFF", "window": window, "active": i == 0} for i, name in enumerate(names)]
 
 
-def check_result_removable(result: Result, overwrite: bool) -> None:
+def check_result_removable(result: LargeResult, overwrite: bool) -> None:
     """Refuse to remove what is not ours in the place of a result; `overwrite`: a Zarr folder of that name may go."""
     store = result.store
     if not is_remote(store):
@@ -171,7 +171,7 @@ def check_result_removable(result: Result, overwrite: bool) -> None:
         raise InputError(f"{store} would be overwritten; {ELSEWHERE}")
 
 
-def remove(result: Result, overwrite: bool = False) -> None:
+def remove(result: LargeResult, overwrite: bool = False) -> None:
     """Remove a result, if it is there and ours."""
     check_result_removable(result, overwrite)
     store = result.store
@@ -188,6 +188,6 @@ def remove(result: Result, overwrite: bool = False) -> None:
     patiently(work, f"cannot write {store}")
 
 
-def _is_asked(result: Result, overwrite: bool) -> bool:
+def _is_asked(result: LargeResult, overwrite: bool) -> bool:
     """Whether the user asked to overwrite this very folder: not that beside a TIFF, nor anything but an image."""
     return overwrite and not result.is_tiff and has_zarr_metadata(result.store)

@@ -27,7 +27,7 @@ class Shard:
 
 
 @dataclass(frozen=True)
-class Grid:
+class ShardGrid:
     """A result of this size (H,W), cut into shards of this side, which hold chunks.
 
     Each further level of the pyramid is half as large, rounded up, and cut into shards of the same side.
@@ -65,17 +65,17 @@ class Grid:
         return n
 
 
-def grid_for(size: tuple[int, int], bytes_per_pixel: int, side: int | None = None) -> Grid:
+def grid_for(size: tuple[int, int], bytes_per_pixel: int, side: int | None = None) -> ShardGrid:
     """Shards of a side that is asked for, or as large as fits, of whole chunks."""
     if side is not None:
         chunk = min(side, CHUNK)
         if side < 1 or side % chunk:
             raise ConfigError(f"the side of a shard is {side}; it must be a multiple of {CHUNK}.")
-        return Grid(size, side, chunk)
+        return ShardGrid(size, side, chunk)
     side = LARGEST
     while side > CHUNK and side * side * bytes_per_pixel > SHARD_BYTES:
         side -= CHUNK
-    return Grid(size, side)
+    return ShardGrid(size, side)
 
 
 def cut(place: Region, tile: int, cell: int) -> Iterator[Region]:

@@ -11,12 +11,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from hedgerow.answers import Shown
 from hedgerow.config import AugmentConfig, ContextConfig, RefineConfig, SamplingConfig, StackConfig
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.forest.autocontext import fit_stack
 from hedgerow.images.labelled import Images, listed_for
 from hedgerow.images.legend import Legend
+from hedgerow.model_methods import NotebookCard
 from hedgerow.predict.evaluate import evaluate
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report
@@ -25,7 +25,7 @@ _STACK = ("n_levels", "n_trees", "max_depth", "features", "balance", "seed")
 _NESTED = ("context", "sampling", "augment")
 
 
-class PixelClassifier(Shown):
+class PixelClassifier(NotebookCard):
     """Segments images, pixel by pixel: a stack of forests, or with `refine` the network refined from it.
 
     n_levels, n_trees, max_depth, features, balance, seed: as in `StackConfig`

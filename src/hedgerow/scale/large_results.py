@@ -1,4 +1,4 @@
-"""What is computed for a large image: labels, probabilities, confidence, entropy, each a result of its own."""
+"""The results of a large prediction: labels, probabilities, confidence and entropy, each with its own path."""
 
 import os
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ from hedgerow.images.writing import scaled
 from hedgerow.predict.outputs import MAPS
 from hedgerow.predict.protocol import Model
 from hedgerow.predict.tiling import class_values
-from hedgerow.scale.names import split_ending
 from hedgerow.scale.remote import absolute, is_remote
+from hedgerow.scale.result_names import split_ending
 
 WHATS = ("labels", *MAPS)
 
 
 @dataclass(frozen=True)
-class Result:
+class LargeResult:
     """One of the results.
 
     path:   where it ends up, as it was given; store: the Zarr that it is computed into
@@ -58,7 +58,9 @@ class Result:
         return scaled(MAPS[self.what](proba), self.dtype)
 
 
-def results_for(model: Model, output: str, whats: Sequence[str], dtype: str, stamp: str = "") -> tuple[Result, ...]:
+def results_for(
+    model: Model, output: str, whats: Sequence[str], dtype: str, stamp: str = ""
+) -> tuple[LargeResult, ...]:
     """The results that are asked for: labels under the name itself, others as name_proba and so on."""
     unknown = [what for what in whats if what not in WHATS]
     if unknown or not whats:
@@ -74,7 +76,7 @@ def results_for(model: Model, output: str, whats: Sequence[str], dtype: str, sta
         names = tuple(model.legend.spoken(value) for value in model.classes) if what == "proba" else ()
         n_channels = model.n_classes if what == "proba" else None
         fill = model.unlabelled if what == "labels" else 0
-        found.append(Result(what, path, store, _dtype(model, what, dtype), n_channels, names, fill, stamp))
+        found.append(LargeResult(what, path, store, _dtype(model, what, dtype), n_channels, names, fill, stamp))
     return tuple(found)
 
 
@@ -84,15 +86,15 @@ def _dtype(model: Model, what: str, dtype: str) -> str:
         return dtype
     low, high = min(*model.classes, model.unlabelled), max(*model.classes, model.unlabelled)
     candidates = ("uint8", "uint16", "uint32", "int32", "int64")
-    return next(one for one in candidates if np.iinfo(one).min <= low and high <= np.iinfo(one).max)
+    return next(kind for kind in candidates if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max)
 
 
-def parts(results: Sequence[Result], proba: np.ndarray, model: Model) -> dict[str, np.ndarray]:
+def parts(results: Sequence[LargeResult], proba: np.ndarray, model: Model) -> dict[str, np.ndarray]:
     """By result, what is stored."""
     values = class_values(model)
     return {result.what: result.part(proba, values) for result in results}
 
 
-def described(results: Sequence[Result]) -> list[dict[str, Any]]:
+def described(results: Sequence[LargeResult]) -> list[dict[str, Any]]:
     """For the record of a run."""
     return [{"what": one.what, "path": absolute(one.path), "dtype": one.dtype, "fill": one.fill} for one in results]

@@ -1,8 +1,7 @@
-"""One knob: how much effort a model is worth. Fast is a stack of forests; good refines it; best adds a convolutional
-level and its members.
+"""Training by effort: "fast" grows a stack of forests, "good" refines it, "best" adds a convolutional level.
 
-Each stage is kept only if it helps on images that it did not see. What a run has done lies in a folder until its end,
-so one that was interrupted goes on where it stopped.
+Each stage is kept only if it improves the score on held-out images. A work folder stores finished stages until the end
+of the run, so that an interrupted run resumes.
 """
 
 from __future__ import annotations
@@ -11,15 +10,16 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from hedgerow import extras
-from hedgerow.config import RefineConfig, StackConfig
+from hedgerow.config import DeepConfig, RefineConfig, StackConfig
 from hedgerow.deep.record import ENSEMBLE
 from hedgerow.errors import ConfigError
 from hedgerow.features.registry import layout_of
+from hedgerow.files import fingerprint
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import grow_stack
 from hedgerow.forest.choosing import settings_for
@@ -27,7 +27,8 @@ from hedgerow.forest.groups import GroupsOf
 from hedgerow.forest.samples import reserve
 from hedgerow.images.labelled import Images, LabelledImage, LabelledSet, labelled_set
 from hedgerow.images.legend import Legend
-from hedgerow.jobs.plans import (
+from hedgerow.io import model_file
+from hedgerow.jobs.estimates import (
     EFFORTS,
     allowed_seconds,
     deep_plan,
@@ -36,33 +37,35 @@ from hedgerow.jobs.plans import (
     seconds_for_networks,
     stage_seconds,
 )
-from hedgerow.jobs.stage_files import StageFiles
-from hedgerow.jobs.whole_plan import WholePlan
+from hedgerow.jobs.plan_progress import WholePlan
 from hedgerow.predict.devices import check_device
 from hedgerow.predict.evaluate import score
 from hedgerow.progress import Report, Say, duration, quiet, reporting
+from hedgerow.work_folder import WorkFolder
 
 if TYPE_CHECKING:
     from hedgerow.deep.deepstack import DeepStack
     from hedgerow.deep.refinement_search import RefinementChoice
     from hedgerow.network.stacknet import StackNet
 
+    AnyModel = ForestStack | StackNet | DeepStack
+
 log = logging.getLogger("hedgerow")
 Effort = Literal["fast", "good", "best"]
 BEST_PIXELS, BEST_PIXELS_CPU = 2**14, 2**12
-"""Per step of a refinement that a convolutional level follows: the network is then made again for every fold. On a CPU,
-half the usual pixels leave more time for networks (docs/deep.md); what fewer cost on a GPU was not measured."""
-CHOOSING = {"good": 0.25, "best": 0.15}  # part of the minutes that may go into choosing how to refine
-REFINING = {"good": 0.5, "best": 0.1}  # and into a refinement; `best` makes it again for each fold
+"""Pixels per step of a refinement before a convolutional level, which repeats the refinement for every fold. On a CPU,
+half the usual number leaves more time for networks (docs/deep.md); the effect on a GPU was not measured."""
+SEARCH_FRACTION = {"good": 0.25, "best": 0.15}  # of the time allowed: search for the settings of the refinement
+REFINE_FRACTION = {"good": 0.5, "best": 0.1}  # of the time allowed: one refinement; "best" repeats it for each fold
 
 
 @dataclass(frozen=True)
 class Stage:
-    """What a stage brought.
+    """The outcome of a stage.
 
-    before, after: mean Dice of the model without and with it, on images, or parts of them, that neither saw; None:
-                   nothing was held out
-    kept:          whether the model has it
+    before, after: mean Dice without and with the stage, on held-out images or parts of images; None: nothing was held
+                   out
+    kept:          whether the model includes the stage
     """
 
     name: str
@@ -72,16 +75,16 @@ class Stage:
     kept: bool = True
 
     def __str__(self) -> str:
-        taken = duration(self.seconds)
+        time_taken = duration(self.seconds)
         if self.before is None or self.after is None:
-            return f"{self.name}: nothing was held out to score it ({taken})"
-        helps = "" if self.kept else "; it does not help, so the model is that of before"
-        return f"{self.name}: held-out mean Dice {self.before:.3f} -> {self.after:.3f} ({taken}){helps}"
+            return f"{self.name}: not scored, since nothing was held out ({time_taken})"
+        verdict = "" if self.kept else "; no gain on held-out images; stage discarded"
+        return f"{self.name}: held-out mean Dice {self.before:.3f} -> {self.after:.3f} ({time_taken}){verdict}"
 
 
 @dataclass
 class Fitted:
-    """The model, and what each stage brought."""
+    """The model, and the outcome of each stage."""
 
     model: ForestStack | StackNet | DeepStack
     stages: list[Stage] = field(default_factory=list)
@@ -101,13 +104,12 @@ def fit(
     say: Say = log.info,
     progress: Report | None = None,
 ) -> ForestStack | StackNet | DeepStack:
-    """A model from images (H,W[,C]) and labels (H,W), by how much effort it is worth; `fit_stack`, `refine` and
-    `deepen` are its stages.
+    """Train a model on images (H,W[,C]) and labels (H,W); `fit_stack`, `refine` and `deepen` are its stages.
 
-    config:  of the stack; None: chosen by how much is painted
-    minutes: for all of it, about; too few for "best" make a model of effort "good", and a warning. None: as long as it
-             takes, see `allowed_seconds` for "best" on a CPU
-    say:     is told what each stage is expected to take, what was chosen, and what it brought
+    config:  of the stack; None: chosen by the fraction of labelled pixels
+    minutes: approximate time limit of the whole run; if it is too short for "best", a warning is logged and the run
+             continues as "good". None: no limit; for "best" on a CPU see `allowed_seconds`
+    say:     receives the time estimate, the settings chosen, and the gain of each stage
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
     >>> hr.fit(images, labels, "fast", hr.StackConfig(n_levels=1, n_trees=2)).n_classes
@@ -130,7 +132,7 @@ def fit_labelled(
     say: Say = quiet,
     progress: Report | None = None,
 ) -> Fitted:
-    """`fit` on labelled images. folder: keeps what was done; the caller removes it once the model is safe"""
+    """`fit` on labelled images. folder: work folder, which the caller removes once the model is saved"""
     check_effort(effort, minutes)
     if effort != "fast":
         extras.require("torch", f"effort {effort}")
@@ -143,7 +145,8 @@ def fit_labelled(
         labelled, config = replace(labelled, images=trained), replace(config, reserve=0.0)
     allowed = allowed_seconds(labelled, effort, minutes, device)
     with reporting(progress) as report:
-        files = StageFiles(folder, effort, minutes, device, config, labelled)
+        run_id = None if folder is None else run_fingerprint(effort, minutes, device, config, labelled)
+        files = WorkFolder(folder, run_id)
         plan = WholePlan(stage_seconds(labelled, effort, minutes, device), report)
         marks = tuple(image.mark for image in reserved)
         run = _Run(labelled, config, marks, device, begun, allowed, minutes is not None, files, say, plan)
@@ -152,24 +155,31 @@ def fit_labelled(
     if reserved:
         dice = score(fitted.model, replace(labelled, images=reserved), progress).mean_dice
         say(f"mean Dice {dice:.3f} on {len(reserved)} reserved image(s)")
-    say(f"in all {duration(time.monotonic() - begun)}")
+    say(f"total time {duration(time.monotonic() - begun)}")
     return fitted
 
 
 def check_effort(effort: str, minutes: float | None) -> None:
-    """Raise a ConfigError unless there is such an effort, and such a time."""
+    """Raise ConfigError unless the effort exists and the time limit is positive."""
     if effort not in EFFORTS:
         raise ConfigError(f"the effort is {effort!r}; choose one of {', '.join(EFFORTS)}.")
     if minutes is not None and not 0 < minutes <= 10**6:
         raise ConfigError(f"the time is {minutes:g} minutes; give a positive number.")
 
 
+def run_fingerprint(effort: str, minutes: float | None, device: str, config: StackConfig, labelled: LabelledSet) -> str:
+    """Of everything that determines the model: only an identical run resumes."""
+    arrays = [array for image in labelled for array in (image.planes, image.target)]
+    return fingerprint(effort, minutes, device, config.to_dict(), list(labelled.classes), *arrays)
+
+
 @dataclass
 class _Run:
     """A fit in progress.
 
-    begun:    when, as `time.monotonic` counts
-    allowed:  seconds for all of it; None: as many as it takes; is_given: by the user
+    begun:    start time, by `time.monotonic`
+    allowed:  time limit in seconds; None: no limit
+    is_given: whether the user set the limit
     """
 
     labelled: LabelledSet
@@ -179,14 +189,14 @@ class _Run:
     begun: float
     allowed: float | None
     is_given: bool
-    files: StageFiles
+    files: WorkFolder
     say: Say
     plan: WholePlan
     stages: list[Stage] = field(default_factory=list)
 
     @property
     def until(self) -> float | None:
-        """When it should be done."""
+        """The deadline, by `time.monotonic`."""
         return None if self.allowed is None else self.begun + self.allowed
 
     @property
@@ -215,9 +225,12 @@ class _Run:
         begun, folder = self._begin(2), self.files.folder
         plan = deep_plan(net, self.labelled, choice.is_turned, self.device, self.config.seed)
         stack_proba = held_out_probabilities(net, self.labelled, plan, folder=folder, progress=self.report)
-        settings = self.files.settings(
+        # Recorded, since they depend on the speed of this machine.
+        settings = self.files.record(
             "deep",
             lambda: deep_settings(plan, net, self.labelled, self.device, self.until, self.say, self.report),
+            DeepConfig.to_dict,
+            DeepConfig.from_dict,
         )
         self.say(
             f"convolutional networks: {len(Recipe(settings, self.labelled).tasks)} of {settings.conv.base} channels, "
@@ -241,16 +254,16 @@ class _Run:
         return Fitted(deep if is_better else before, self.stages)
 
     def _has_time(self) -> bool:
-        """Whether the time is long enough for a convolutional level. If none was given it is made long enough."""
-        # How long the stack took is kept, so a run that goes on decides as it did before.
+        """Whether the time limit allows a convolutional level. A limit that the user did not set is extended."""
+        # The recorded duration of the stack is used, so that a resumed run makes the same decision.
         needed = seconds_for_networks(self.labelled, self.device, self.stages[0].seconds)
         if self.allowed is None or needed <= self.allowed:
             return True
         if self.is_given:
             minutes = math.ceil(1.1 * needed / 60)
             log.warning(
-                "%s is too short for convolutional networks, so this becomes effort good; with them it takes about %d "
-                "minutes in all",
+                "%s is too short for convolutional networks, so the run continues as effort good; effort best takes "
+                "about %d minutes in all",
                 duration(self.allowed),
                 minutes,
             )
@@ -258,11 +271,11 @@ class _Run:
             return False
         self.allowed = needed
         self.plan.change(3, needed)
-        self.say(f"forests took longer than expected, so all takes about {duration(needed)}")
+        self.say(f"forests took longer than estimated; the whole run now takes about {duration(needed)}")
         return True
 
     def _begin(self, stage: int) -> float:
-        """When it begins."""
+        """Begin a stage; returns its start time."""
         self.plan.begin(stage)
         return time.monotonic()
 
@@ -276,7 +289,7 @@ class _Run:
             stack = grow_stack(self.labelled, self.config, progress=self.report, scored=scored)
             return replace(stack, known=replace(stack.known, reserved=self.reserved))
 
-        stack = self.files.model("stack", grown)
+        stack = self._model("stack", grown)
         assert isinstance(stack, ForestStack)
         dice = stack.held_out_dice[: stack.n_levels]
         first, last = (dice[0], dice[-1]) if dice else (None, None)
@@ -285,37 +298,38 @@ class _Run:
         return stack
 
     def _refined(self, stack: ForestStack, effort: str) -> tuple[StackNet, RefinementChoice]:
-        """The network of the stack, refined if that helps."""
+        """The network of the stack, refined if that improves the held-out score."""
         from hedgerow.deep.refinement_search import choose_refinement
         from hedgerow.network.mapping import to_convnet
         from hedgerow.network.stacknet import StackNet
         from hedgerow.refinement.loop import refine_labelled
 
         begun = self._begin(1)
-        # The time that was left the first time: a run that is resumed decides as it did before.
+        # The time left is recorded, so that a resumed run makes the same decisions.
         left = self.files.seconds("left", 0.0 if self.until is None else max(self.until - begun, 0))
-        until = None if self.until is None else begun + CHOOSING[effort] * left
+        until = None if self.until is None else begun + SEARCH_FRACTION[effort] * left
         first = replace(RefineConfig(), seed=self.config.seed, held_out=0.0)
         if effort == "best":
             first = replace(first, pixels=BEST_PIXELS if self.device != "cpu" else BEST_PIXELS_CPU)
-        choice = self.files.choice(
+        choice = self._choice(
+            first,
             lambda: choose_refinement(
                 self.labelled,
                 self.config,
                 first,
                 until=until,
-                seconds=REFINING[effort] * left,
+                seconds=REFINE_FRACTION[effort] * left,
                 device=self.device,
                 folder=self.files.folder,
                 saved_stack=self._held_out_stack,
                 say=self.say,
                 report=self.report,
-            )
+            ),
         )
         net = to_convnet(stack).to(self.device)
         helps = choice.refined > choice.stack
         if helps:
-            refined = self.files.model(
+            refined = self._model(
                 "refined",
                 lambda: refine_labelled(
                     net,
@@ -331,7 +345,26 @@ class _Run:
         return net, choice
 
     def _held_out_stack(self, grow: Callable[[], ForestStack]) -> ForestStack:
-        """The forests that refinements are tried on, saved like those of a stage."""
-        stack = self.files.model("held-out-stack", grow)
+        """The stack on which settings of the refinement are compared, saved like a stage."""
+        stack = self._model("held-out-stack", grow)
         assert isinstance(stack, ForestStack)
         return stack
+
+    def _model(self, name: str, make: Callable[[], AnyModel]) -> AnyModel:
+        """The model of a stage, from the work folder or made now."""
+
+        def save(model: AnyModel, path: Path) -> None:
+            model_file.save(model.to("cpu"), path)
+
+        return self.files.file(f"{name}.hedge", make, save, model_file.load)
+
+    def _choice(self, first: RefineConfig, make: Callable[[], RefinementChoice]) -> RefinementChoice:
+        """The settings of the refinement, from the work folder or chosen now, beginning with `first`."""
+
+        def from_dict(values: dict[str, Any]) -> RefinementChoice:
+            tried = [(name, dice) for name, dice in values["tried"]]
+            return RefinementChoice(first.from_dict(values["config"]), values["stack"], values["refined"], tried)
+
+        return self.files.record(
+            "choice", make, lambda choice: {**asdict(choice), "config": choice.config.to_dict()}, from_dict
+        )

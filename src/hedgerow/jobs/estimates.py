@@ -1,4 +1,4 @@
-"""What an effort is expected to take, and convolutional networks as large and trained as long as the time allows.
+"""Time estimates of an effort, and the size and training time of the convolutional networks that fit into it.
 
 The figures were measured on two cores (benchmarks/RESULTS.md, docs/deep.md) and are rough elsewhere.
 """
@@ -40,27 +40,29 @@ ENOUGH = 1000
 
 
 def expected(labelled: LabelledSet, effort: str, minutes: float | None, device: str) -> str:
-    """In words: what it is expected to take."""
+    """The time estimate in words."""
     if minutes is not None:
-        return f"about {duration(60 * minutes)}, as asked for"
-    return f"expected to take about {duration(sum(stage_seconds(labelled, effort, minutes, device)))}"
+        return f"limited to about {duration(60 * minutes)}"
+    return f"estimated time {duration(sum(stage_seconds(labelled, effort, minutes, device)))}"
 
 
 def stage_seconds(labelled: LabelledSet, effort: str, minutes: float | None, device: str) -> list[float]:
-    """What each stage of an effort is expected to take: the forests, their refinement, the convolutional level."""
+    """Estimated seconds of each stage of an effort: forests, refinement, convolutional level."""
     stack, step = _stack_seconds(labelled), REFINE_SECONDS / get_threads()
     seconds = [stack, stack + TRIED * step, GPU.n_folds * (stack + REFINED * step) + GPU_SECONDS]
     seconds = seconds[: EFFORTS.index(effort) + 1]
     allowed = allowed_seconds(labelled, effort, minutes, device)
     if allowed is not None:
-        # The last stage has the time that is left. Little time shortens the refinement too, by no one knows how much.
+        # The last stage gets the remaining time. A short limit also shortens the refinement, by an unknown amount.
         seconds[-1] = max(allowed - sum(seconds[:-1]), seconds[-1] / 10)
     return seconds
 
 
 def seconds_for_networks(labelled: LabelledSet, device: str, stack_seconds: float) -> float:
-    """What `best` needs at least, so that its networks are worth it, by how long its stack took: that is grown again
-    to choose how to refine, and for every fold."""
+    """Minimal seconds for "best" to gain from its networks.
+
+    stack_seconds: duration of its stack, which is grown again for the search of settings and for every fold
+    """
     from hedgerow.deep.recipe import Recipe
 
     plan = GPU if device != "cpu" else CPU
@@ -68,8 +70,8 @@ def seconds_for_networks(labelled: LabelledSet, device: str, stack_seconds: floa
 
 
 def allowed_seconds(labelled: LabelledSet, effort: str, minutes: float | None, device: str) -> float | None:
-    """For all of an effort: those given; None: as many as it takes. Of `best` on a CPU, whose networks could be trained
-    for ever, BEST_MINUTES, or more if so many are needed."""
+    """The time limit of an effort; None: no limit. "best" on a CPU, whose networks could be trained for any time, has
+    BEST_MINUTES, or more if its networks need more."""
     if minutes is not None:
         return 60 * minutes
     if effort != "best" or device != "cpu":

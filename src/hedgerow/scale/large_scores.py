@@ -1,4 +1,4 @@
-"""Evaluating on images of any size: only where there are labels is anything read and predicted."""
+"""Scores on images of any size; only labelled tiles are read and predicted."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -15,12 +15,12 @@ from hedgerow.predict.protocol import Model
 from hedgerow.predict.run import region_outputs
 from hedgerow.progress import Report, reporting
 from hedgerow.scale import cluster
-from hedgerow.scale.lazy_image import Window
-from hedgerow.scale.models import loaded
+from hedgerow.scale.large_pairs import LargePair
+from hedgerow.scale.lazy_image import ImageWindow
+from hedgerow.scale.model_bytes import loaded
 from hedgerow.scale.opening import opened
-from hedgerow.scale.pairs import LargePair
+from hedgerow.scale.shard_prediction import MEMORY, ahead, occupied
 from hedgerow.scale.shards import LARGEST, cut
-from hedgerow.scale.work import MEMORY, ahead, occupied
 
 Tables = Callable[[LargePair, Sequence[Region]], Iterable[np.ndarray]]
 """(an image, its parts) -> confusion (C,C) of each part"""
@@ -57,7 +57,7 @@ def table_of(pair: LargePair, model: Model, place: Region) -> np.ndarray:
         for tile in cut(place, fitting_tile(model, MEMORY), cell)
         if (one := occupied(tile, place, target != UNLABELLED_INDEX)) is not None
     )
-    for tile, window in ahead(lambda tile: Window(image, needed(model, image.size, tile)), tiles):
+    for tile, window in ahead(lambda tile: ImageWindow(image, needed(model, image.size, tile)), tiles):
         found = region_outputs(model, window, tile)[-1].argmax(axis=0)  # type: ignore[arg-type]
         table += confusion(tile.within(place).of(target), found, model.n_classes)
     reused.let_go()
@@ -66,7 +66,7 @@ def table_of(pair: LargePair, model: Model, place: Region) -> np.ndarray:
 
 def tables_on(client: Any, content: bytes, device: str) -> Tables:
     """`tables_here` on the workers of a client; content: of the model file"""
-    model = cluster.carried(client, content)
+    model = cluster.broadcast(client, content)
 
     def each(pair: LargePair, parts: Sequence[Region]) -> Iterator[np.ndarray]:
         for _, table in cluster.side_by_side(client, _part, parts, pair, model, device):

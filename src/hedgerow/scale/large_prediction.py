@@ -1,4 +1,4 @@
-"""Predicting one image of any size, here or on many machines."""
+"""Prediction of one image of any size, in this process or on the workers of a cluster."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from hedgerow.errors import InputError
+from hedgerow import __version__
+from hedgerow.errors import InputError, masked
 from hedgerow.files import PathLike, check_folder_writable, fingerprint
 from hedgerow.images.reading import Pages
 from hedgerow.locking import locked
-from hedgerow.overwrite_guard import check_overwriting
+from hedgerow.overwrite_guard import check_overwriting, note_written
 from hedgerow.predict.protocol import Model
-from hedgerow.progress import Report
-from hedgerow.scale import cluster
+from hedgerow.progress import Report, reporting
+from hedgerow.scale import bigtiff_out, cluster, ome_zarr_out
 from hedgerow.scale.costs import refuse_endless
-from hedgerow.scale.lazy_image import LazyImage, Wanted
+from hedgerow.scale.large_results import LargeResult, described, results_for
+from hedgerow.scale.lazy_image import LazyImage, wanted_image
 from hedgerow.scale.markers import Markers
 from hedgerow.scale.masks import mask_of, region_of
-from hedgerow.scale.models import content_of, digest_of, loaded
+from hedgerow.scale.model_bytes import content_of, digest_of, loaded
 from hedgerow.scale.opening import opened
 from hedgerow.scale.remote import absolute, is_remote, is_there
-from hedgerow.scale.results import Result, results_for
-from hedgerow.scale.run import begin, here, record_of, run
+from hedgerow.scale.shard_prediction import MEMORY, Each, Job, here, on_workers
 from hedgerow.scale.shards import grid_for
-from hedgerow.scale.work import MEMORY, Job
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PredictedLarge:
-    """The results by what they hold; of n_shards, some were already done by an earlier run."""
+    """Paths of the results by content; n_resumed of n_shards were done by an earlier run."""
 
     results: dict[str, str]
     size: tuple[int, int]
@@ -69,7 +69,7 @@ def predict_large(
 
     model:  a model, or the name of its file
     image:  a file or an address (s3://, https://); what can be read in parts is
-    output: ends in .ome.zarr or .ome.tif; an unfinished one of the same call is gone on with
+    output: ends in .ome.zarr or .ome.tif; an unfinished one of the same call is resumed
     what:   "labels", "proba", "confidence", "entropy"; further ones are named output_proba and so on
     dtype:  of all but labels: "float32", "uint8" or "uint16"
     level, pixel_size: which level of a pyramid, by number or by micrometres
@@ -88,7 +88,7 @@ def predict_large(
     """
     content = content_of(model)
     own, stamp = loaded(content, "cpu"), uuid4().hex
-    wanted = wanted_image(own, image, pages, level, pixel_size, stamp)
+    wanted = wanted_image(image, own.features.layout, pages, level, pixel_size, stamp)
     lazy = opened(wanted)
     check_image(own, lazy, say)
     part = region_of(region, lazy.size)
@@ -104,32 +104,19 @@ def predict_large(
     _check_places(results, inputs, overwrite)
     record = record_of(job, digest_of(content), device)
     job = replace(job, run=fingerprint(record))
-    with ExitStack() as rooms:
+    with ExitStack() as exits:
         for one in results:
             if not is_remote(one.path):  # an object store has no locks
-                rooms.enter_context(locked(Path(one.path)))
+                exits.enter_context(locked(Path(one.path)))
         n_done = begin(job, record, overwrite)
         if n_done:
-            say(f"going on where the last run stopped: {n_done:,} of {grid.n_shards:,} shards are done")
+            say(f"resuming: {n_done:,} of {grid.n_shards:,} shards are done")
         if client is None:
             each = here(loaded(content, device))
         else:
-            each = cluster.on(rooms.enter_context(cluster.connected(client)), content, device)
-        run(job, own, each, progress)
+            each = on_workers(exits.enter_context(cluster.connected(client)), content, device)
+        run_shards(job, own, each, progress)
     return PredictedLarge({one.what: one.path for one in results}, grid.size, grid.n_shards, n_done)
-
-
-def wanted_image(
-    model: Model,
-    image: PathLike,
-    pages: Pages = None,
-    level: int = 0,
-    pixel_size: float | None = None,
-    stamp: str = "",
-) -> Wanted:
-    """The image as the model takes it."""
-    numbers = pages if pages is None or isinstance(pages, str | int) else tuple(pages)
-    return Wanted(absolute(image), model.features.layout, numbers, level, pixel_size, stamp)
 
 
 def check_image(model: Model, image: LazyImage, say: Any) -> None:
@@ -150,7 +137,7 @@ def check_image(model: Model, image: LazyImage, say: Any) -> None:
         )
 
 
-def _check_places(results: Sequence[Result], inputs: Sequence[str], overwrite: bool) -> None:
+def _check_places(results: Sequence[LargeResult], inputs: Sequence[str], overwrite: bool) -> None:
     """Refuse to overwrite what is read, or what Hedgerow did not write; an unfinished result is looked at later."""
     for one in results:
         if is_remote(one.path):
@@ -162,12 +149,12 @@ def _check_places(results: Sequence[Result], inputs: Sequence[str], overwrite: b
         for read in inputs:
             if _overlap(absolute(one.path), absolute(read)):
                 raise InputError(f"{one.path} would be overwritten, but {read} is to be read; choose another name.")
-    # An unfinished folder is ours, and gone on with or refused later.
+    # An unfinished folder is ours; `begin` resumes or refuses it.
     begun = [Markers(one.store).read_record() is not None or Markers(one.store).are_there() for one in results]
     left = [one for one, is_begun in zip(results, begun, strict=True) if one.is_tiff or not is_begun]
     local = [Path(one.path) for one in left if not is_remote(one.path)]
     check_overwriting(local, [one for one in inputs if not is_remote(one)], overwrite)
-    for one in left:  # on another machine nobody remembers who wrote what
+    for one in left:  # there is no record of files written to other machines
         if is_remote(one.path) and not overwrite and is_there(one.path):
             raise InputError(
                 f"{one.path} would be overwritten; choose another place, or add --overwrite (in Python overwrite=True)."
@@ -181,10 +168,89 @@ def _overlap(one: str, other: str) -> bool:
     return first.startswith(second) or second.startswith(first)
 
 
-def _check_kind(result: Result) -> None:
+def _check_kind(result: LargeResult) -> None:
     """Refuse what cannot be written to another machine."""
     path = result.path
     if path.startswith(("http://", "https://")):
         raise InputError(f"cannot write {path}: nothing is written to web addresses; give a folder, or s3://.")
     if result.is_tiff:
         raise InputError(f"cannot write {path}: only OME-Zarr is written there; give a name in .ome.zarr.")
+
+
+def record_of(job: Job, model_digest: str, device: str) -> dict[str, Any]:
+    """Everything that determines the pixels of the results: only an identical run resumes."""
+    return {
+        "hedgerow": __version__,
+        "model": model_digest,
+        "image": dict(opened(job.wanted).identity),
+        "level": opened(job.wanted).level,
+        "results": described(job.results),
+        "size": list(job.grid.size),
+        "side": job.grid.side,
+        "region": [job.region.top, job.region.bottom, job.region.left, job.region.right],
+        "mask": None if job.mask is None else job.mask.identity,
+        "device": device,
+    }
+
+
+def begin(job: Job, record: dict[str, Any], overwrite: bool) -> int:
+    """Create empty results, or resume those of an earlier run; returns the number of shards that are done."""
+    found = [Markers(result.store).read_record() for result in job.results]
+    # The first one's record is written last and goes last: the others may be finished.
+    if found[0] == record and all(
+        one == record or is_there(result.path) for one, result in zip(found, job.results, strict=True)
+    ):
+        return len(job.markers.done())
+    other = next((one for one in found if one is not None and one != record), None)
+    if other is not None and not overwrite:
+        what = ", ".join(name for name in record if other.get(name) != record[name]) or "results"
+        raise InputError(
+            f"{job.results[0].path} is the unfinished result of another run: it differs in {what}; rerun the "
+            "original command to resume it, or add --overwrite to start over."
+        )
+    for result in job.results:
+        ome_zarr_out.check_result_removable(result, overwrite)
+    for result in job.results:
+        ome_zarr_out.remove(result, overwrite)
+    for result in job.results[::-1]:  # the first one's record comes last: with it, all are there
+        Markers(result.store).claim()
+        ome_zarr_out.create(result, job.grid)
+        Markers(result.store).begin(record)
+    return 0
+
+
+def run_shards(job: Job, model: Model, each: Each, progress: Report | None = None) -> int:
+    """Compute all shards that are not done, level after level, and finish; returns how many were computed."""
+    done, n_computed = job.markers.done(), 0
+    with reporting(progress) as report:
+        n_done, total = len(done), job.grid.n_shards
+        report("shards", n_done, total)
+        for level in range(job.grid.n_levels):
+            left = (shard for shard in job.grid.shards(level) if shard.name not in done)
+            for _ in each(job, left):
+                n_done += 1
+                n_computed += 1
+                report("shards", n_done, total)
+        finish(job, model, report)
+    return n_computed
+
+
+def finish(job: Job, model: Model, report: Report) -> None:
+    """Write the metadata of every result, or the TIFF it becomes, and remove what says that it is unfinished."""
+    image = opened(job.wanted)
+    corner = (job.region.top, job.region.left)
+    for result in job.results:
+        if Markers(result.store).read_record() is None:
+            continue  # finished before the run was stopped
+        name = f"{result.what} of {Path(masked(job.wanted.path).rstrip('/')).name}"
+        ome_zarr_out.finish(result, job.grid, image.pixel, corner, name, model.legend)
+        if result.is_tiff:
+            bigtiff_out.write(result, job.grid, image.pixel, model, report)
+    for result in job.results[::-1]:  # the first record is removed last: with it, the run can be resumed
+        if result.is_tiff:
+            ome_zarr_out.remove(result)
+            continue
+        if not is_remote(result.path):  # before it is finished: a run that is killed in between must find it to be ours
+            final = Path(os.path.realpath(result.path))
+            note_written(final, final)
+        Markers(result.store).finish()

@@ -1,4 +1,4 @@
-"""Progress over a plan of several stages, whose lengths are only expected."""
+"""Progress over a plan of several stages whose durations are estimates."""
 
 import logging
 import math
@@ -8,15 +8,15 @@ from collections.abc import Callable, Sequence
 from hedgerow.progress import Pace, Report, Timed
 
 PERMILLE = 1000
-OVERDUE = 0.25  # of a stage that took as long as planned, the part that it is expected to take beyond that
-NEAR_END = 0.9  # part of the whole from which on a time left that rises is not shown
-WORK = "training"  # all stages are one work to whoever shows it, and its clock runs on
+OVERDUE = 0.25  # additional time expected of a stage that has used its estimate, as a fraction of it
+NEAR_END = 0.9  # fraction done after which a rising time left is not shown
+WORK = "training"  # one name for all stages, so that the clock of the progress bar runs on
 
 log = logging.getLogger("hedgerow")
 
 
 class WholePlan:
-    """Tells, with every report of a stage's work, how far the whole plan is.
+    """Reports the progress of the whole plan with every report of a stage.
 
     The part that is done and the time left follow from one estimate: the part is the time spent over the time that all
     should take. An estimate that turns out too short is replaced before it runs out, so that the part does not come
@@ -33,18 +33,18 @@ class WholePlan:
         self._works: dict[str, Pace | None] = {}
 
     def begin(self, stage: int) -> None:
-        """The stage of this number, from 0, begins; those before it have ended."""
+        """Begin a stage, counted from 0; the earlier stages have ended."""
         self._stage, self._stage_begun = stage, self._clock()
         self._works.clear()
         log.info("stage %d of %d", stage + 1, len(self._expected))
 
     def change(self, n_stages: int, seconds: float) -> None:
-        """There are so many stages, of which the last has what is left of the seconds for all."""
+        """Change the number of stages; the last one gets the rest of `seconds`, which are for all stages."""
         del self._expected[n_stages:]
         self._expected[-1] = max(seconds - sum(self._expected[:-1]), 1.0)
 
     def report(self, what: str, done: int, total: int) -> None:
-        """What is being done in this stage, and how much of that."""
+        """A report of the current stage."""
         n = len(self._expected)
         if n == 1:
             self._report(what, done, total)
@@ -59,7 +59,7 @@ class WholePlan:
         self._report(Timed(words, self._left_to_show(left)), part, PERMILLE)
 
     def _note(self, work: str, now: float, done: int, total: int) -> None:
-        """How fast a work of this stage advances, from its second report on: much is compiled before that."""
+        """Update the pace of a task, from its second report on: before it, kernels are compiled."""
         pace = self._works.get(work)
         if work not in self._works:
             self._works[work] = None
@@ -75,8 +75,8 @@ class WholePlan:
         return left
 
     def _stage_left(self, now: float) -> float:
-        """Seconds until this stage ends: what is left of the plan, or what its works still need if that is more, or, as
-        the plan runs out and they do not tell, a time that grows, but more slowly than the time spent."""
+        """Seconds until this stage ends: the largest of the rest of its estimate, the time left of its tasks, and a
+        share of the time spent that grows more slowly than that."""
         spent, planned = now - self._stage_begun, self._expected[self._stage]
         of_works = [pace.left(now) or 0.0 for pace in self._works.values() if pace is not None]
         return max(planned - spent, OVERDUE * (spent * planned) ** 0.5, *of_works)

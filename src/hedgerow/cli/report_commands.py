@@ -1,4 +1,4 @@
-"""The commands that show models and their results: report, look, info."""
+"""The commands that describe models: report, look, info."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -7,14 +7,11 @@ import typer
 
 from hedgerow import jobs
 from hedgerow.cli.common import Result
-from hedgerow.cli.parts import Images, Labels, Model, Overwrite, Pages, output_option
+from hedgerow.cli.options import Images, Labels, Model, Overwrite, Pages, output_option
 from hedgerow.deep.record import held_out_words
 from hedgerow.errors import InputError
 from hedgerow.files import megabytes
-from hedgerow.images.pairing import told_apart
-from hedgerow.io import model_file
-from hedgerow.io.describe import description
-from hedgerow.predict.devices import system as system_description
+from hedgerow.images.pairing import split_images_and_labels
 
 
 def report(
@@ -40,7 +37,7 @@ def report(
     """
     models = [model, *(also or [])]
     request = jobs.ReportRequest(
-        models, *told_apart([*images, labels]), output, background=background, title=title, pages=pages,
+        models, *split_images_and_labels([*images, labels]), output, background=background, title=title, pages=pages,
         overwrite=overwrite,
     )  # fmt: skip
     n_images = jobs.report(request, say=print)
@@ -80,7 +77,7 @@ def info(
     """
     if system == (model is not None):
         raise InputError("give either a model file, or --system to see which devices are available.")
-    values: dict[str, Any] = system_description() if model is None else description(model_file.load(model))
+    values: dict[str, Any] = jobs.describe_system() if model is None else jobs.describe(model)
     if model is None:
         print("\n".join(f"{name}: {text}" for name, text in values.items()))
     else:
@@ -114,28 +111,32 @@ def _print_forests(values: dict[str, Any]) -> None:
 
 
 def _print_network(values: dict[str, Any]) -> None:
-    """The layers of a network, and how it was refined."""
+    """The layers of a network and its refinements."""
     print(f"network: {values['split']} splits, {len(values['layers']) - 1} hidden layers")
     for layer in values["layers"]:
         print(f"  {layer['name']:<7} {layer['neurons']:>9,} neurons  {layer['weights']:>11,} weights  {layer['about']}")
-    for number, one in enumerate(values["sharpness"], start=1):
-        print(f"  sharpness of level {number}: split {one['split']:g}, leaf {one['leaf']:g}, vote {one['vote']:g}")
+    for number, alpha in enumerate(values["sharpness"], start=1):
+        print(
+            f"  sharpness of level {number}: split {alpha['split']:g}, leaf {alpha['leaf']:g}, vote {alpha['vote']:g}"
+        )
     for record in values["refined"]:
         text = ", ".join(f"{what} {score:.3f}" for what, score in record["scores"].items())
-        told = f"; mean Dice on {record['n_scored']} unseen image(s): {text}" if text else ""
-        print(f"refined for {record['history'][-1]['step']} steps{told}")
+        scores = f"; mean Dice on {record['n_scored']} held-out image(s): {text}" if text else ""
+        print(f"refined for {record['history'][-1]['step']} steps{scores}")
     if "tuned_encoder" in values:
         name, n_weights = (values["tuned_encoder"][key] for key in ("name", "weights"))
         print(f"the last layers of the encoder {name} were trained with the network: {n_weights:,} weights")
 
 
 def _print_convolutional(level: dict[str, Any]) -> None:
-    """The members of a convolutional level, and what they scored on what they did not see."""
-    looks = f"receptive field: {level['receptive_field']} px"
-    n_members = sum(one["weight"] > 0 for one in level["members"])
-    print(f"convolutional level: {n_members} member(s), averaged by their weights; {looks}")
-    for one in level["members"]:
-        print(f"  {one['name']:<8} {_scored(one['dice'])}  weight {one['weight']:.3f}  {_network_words(one)}")
+    """The members of a convolutional level and their held-out scores."""
+    receptive_field = f"receptive field: {level['receptive_field']} px"
+    n_members = sum(member["weight"] > 0 for member in level["members"])
+    print(f"convolutional level: {n_members} member(s), averaged by their weights; {receptive_field}")
+    for member in level["members"]:
+        print(
+            f"  {member['name']:<8} {_scored(member['dice'])}  weight {member['weight']:.3f}  {_network_words(member)}"
+        )
     print(f"  {'together':<8} {_scored(level['together'])}")
     where = held_out_words(level["held"], level["n_held"])
     print(f"  held out: {where}, each predicted by networks that did not see it")
@@ -146,11 +147,11 @@ def _scored(dice: float | None) -> str:
 
 
 def _network_words(member: dict[str, Any]) -> str:
-    """What a member is."""
+    """A member in words: its networks, and the images they read."""
     if not member["n_networks"]:
         if member["name"] != "stack":
-            return "left out: the others do better without it"
-        return "the network above" + ("" if member["weight"] else ", which counts nothing beside the others")
+            return "left out: the others score better without it"
+        return "the network above" + ("" if member["weight"] else ", which has weight 0")
     widths = "-".join(map(str, member["channels"]))
     size = f"{member['n_networks']} U-Net(s) of {len(member['channels'])} scales, channels {widths}"
     return f"{size}, {member['n_weights']:,} weights in all; they read {member['reads']}"

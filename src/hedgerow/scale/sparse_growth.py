@@ -1,4 +1,4 @@
-"""Training on much: images are read in parts, and only labelled pixels with their surroundings are kept."""
+"""Forests for more images than fit in memory: only labelled pixels and their surroundings are loaded."""
 
 import hashlib
 from collections import Counter
@@ -22,7 +22,7 @@ from hedgerow.forest.thinned import Painted, held_by, only_whole, thin
 from hedgerow.images.arrays import encode_labels, to_labels
 from hedgerow.images.classes import ClassTable, table_of
 from hedgerow.images.label_files import read_labels
-from hedgerow.images.labelled import WhenAsked
+from hedgerow.images.labelled import LazySequence
 from hedgerow.images.legend import Legend, found_legend
 from hedgerow.images.paint import UNLABELLED
 from hedgerow.images.pairing import Pair
@@ -31,23 +31,22 @@ from hedgerow.images.regions import Region
 from hedgerow.kernels import reused
 from hedgerow.progress import Report, Say, quiet, reporting
 from hedgerow.scale.costs import refuse_endless
-from hedgerow.scale.lazy_image import LazyImage, Wanted
+from hedgerow.scale.lazy_image import LARGE_PIXELS, LazyImage, Wanted
 from hedgerow.scale.opening import is_lazy, open_image
-from hedgerow.scale.pairs import LARGE
 
-MUCH = 2**27  # pixels of all images together: with more, only what is needed is kept
-MOST_PAINTED = 2**28  # labelled pixels that are kept by their places
-LOOKED_AT = 4  # label maps of which it is asked whether 0 means that nothing was painted
-WORTH = 0.5  # of the pixels: if training needs more of them, all are kept
+MUCH = 2**27  # pixels of all images; with more, only labelled pixels and their surroundings are loaded
+MOST_PAINTED = 2**28  # labelled pixels whose coordinates are stored
+LOOKED_AT = 4  # label maps that decide whether 0 means unlabelled
+WORTH = 0.5  # fraction of pixels needed above which whole images are loaded
 _BAND = 1024
 
 
 class WholeInstead(HedgerowError):
-    """Parts of images will not do, or are no less than all of them; the text says why."""
+    """Whole images must be loaded; the message gives the reason."""
 
 
-class LazyPlanes:
-    """An image (C,H,W) of which parts are read as they are asked for, as float32."""
+class FilePlanes:
+    """An image (C,H,W) whose regions are read from its file on request, as float32."""
 
     ndim, dtype = 3, np.dtype(np.float32)
 
@@ -74,17 +73,17 @@ class Files:
 
     @property
     def planes(self) -> Sequence[Any]:
-        return WhenAsked(len(self.pairs), lambda i: LazyPlanes(self.image(i)))
+        return LazySequence(len(self.pairs), lambda i: FilePlanes(self.image(i)))
 
     def labels(self, i: int) -> Sequence[tuple[Region, np.ndarray]]:
         """Parts of a label map and their class values (h,w) int32, row after row."""
         path, name = self.pairs[i].label, f"the label map of {self.pairs[i].image}"
-        if not (is_lazy(str(path)) and _n_pixels(open_image(Wanted(str(path), pages="all"))) > LARGE):
+        if not (is_lazy(str(path)) and _n_pixels(open_image(Wanted(str(path), pages="all"))) > LARGE_PIXELS):
             values = to_labels(read_labels(path), name)
             return [(Region(0, values.shape[0], 0, values.shape[1]), values)]
         lazy = _affordable(open_image(Wanted(str(path))))
         parts = lazy.whole.tiles(_BAND)
-        return WhenAsked(len(parts), lambda k: (parts[k], to_labels(lazy.read(parts[k]), name)))
+        return LazySequence(len(parts), lambda k: (parts[k], to_labels(lazy.read(parts[k]), name)))
 
     def is_much(self) -> bool:
         """Whether all images together have more pixels than are kept as a whole."""
@@ -93,7 +92,7 @@ class Files:
             try:
                 total += _n_pixels(open_image(self.wanted(pair))) if is_lazy(str(pair.image)) else _declared(pair.image)
             except HedgerowError:
-                return False  # whoever reads it tells
+                return False  # the reader reports the error
             if total > MUCH:
                 return True
         return False
@@ -103,7 +102,7 @@ class Files:
         return [part for i in range(min(len(self.pairs), LOOKED_AT)) for part in _some_paint(self.labels(i))]
 
     def mark(self, i: int) -> str:
-        """16 digits that tell this image from any other, as `LabelledImage.mark`, read band by band."""
+        """A fingerprint of 16 digits, as `labelledimage.mark`, read band by band."""
         image = self.image(i)
         found = hashlib.sha256(f"{np.dtype(np.float32).str} {image.shape}".encode())
         for c in range(image.shape[0]):
@@ -175,12 +174,12 @@ def grow(
         changed = replace(changed, **(changes or {}))
         held = held_by(len(painted), part < SPARSE)
         if reasons := only_whole(changed, held):
-            raise WholeInstead(f"parts of images are not enough for {', '.join(reasons)}")
+            raise WholeInstead(f"parts of images do not suffice for {', '.join(reasons)}")
         thinned = thin(painted, held, changed)
         n_pixels = sum(one.target.size for one in thinned.parts)
         if n_pixels > WORTH * (sum(table.pixels) + table.unlabelled):
             raise WholeInstead("labels and their surroundings are most of the pixels")
-        say(f"{len(painted)} image(s): {n_pixels:,} of their pixels are kept")
+        say(f"{len(painted)} image(s): {n_pixels:,} of their pixels are loaded")
         report("features", 0, 2)
         features, kept = fit_features_at(files.planes, thinned.places, changed)
         features.validate()

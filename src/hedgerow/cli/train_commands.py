@@ -8,9 +8,9 @@ import typer
 
 from hedgerow import jobs
 from hedgerow.cli.common import Result
-from hedgerow.cli.large import Cluster, Workers, workers_of
-from hedgerow.cli.parts import (
+from hedgerow.cli.options import (
     Cache,
+    Cluster,
     Device,
     Images,
     Labels,
@@ -18,16 +18,18 @@ from hedgerow.cli.parts import (
     Overwrite,
     Pages,
     Unlabelled,
+    Workers,
     given,
     output_option,
     read_settings,
+    workers_of,
 )
 from hedgerow.cli.usage import MORE, READING
 from hedgerow.config import RefineConfig, Sharpness, StackConfig
 from hedgerow.errors import ConfigError
 from hedgerow.files import megabytes
 from hedgerow.forest.history import Refinement
-from hedgerow.images.pairing import told_apart
+from hedgerow.images.pairing import split_images_and_labels
 
 PRESETS: dict[str, Any] = {
     "default": RefineConfig,
@@ -92,7 +94,7 @@ def train(
     """
     changes = {"n_levels": levels, "n_trees": trees, "features": features, "reserve": reserve, "seed": seed}
     request = jobs.TrainRequest(
-        *told_apart([*images, labels]), output, effort,
+        *split_images_and_labels([*images, labels]), output, effort,
         config=None if config is None else StackConfig.read(config), changes=given(changes), layers=_names(layers),
         minutes=minutes, device=device, restart=restart, workers=workers_of(workers, cluster),
         unlabelled=_unlabelled(unlabelled), max_classes=max_classes, pages=pages,
@@ -197,9 +199,9 @@ def refine(
         config, PRESETS[preset](), n_steps=steps, stride=stride, seed=seed, train_encoder=train_encoder or None
     )
     request = jobs.RefineRequest(
-        model, *told_apart([*images, labels]), output, settings, split=split, sharpness=_sharpness(sharpness),
-        validation=validation, unlabelled=unlabelled, pages=pages, device=device, restart=restart, overwrite=overwrite,
-        keep=[] if config is None else [config],
+        model, *split_images_and_labels([*images, labels]), output, settings, split=split,
+        sharpness=_sharpness(sharpness), validation=validation, unlabelled=unlabelled, pages=pages, device=device,
+        restart=restart, overwrite=overwrite, keep=[] if config is None else [config],
     )  # fmt: skip
     refined = jobs.refine(request, say=print)
     record = refined.net.refinements[-1]

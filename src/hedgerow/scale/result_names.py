@@ -1,4 +1,4 @@
-"""Names of large results: a name with such an ending is one result, any other one a folder for many."""
+"""Names of large results: these endings name one result; any other name is a folder for many."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ ENDINGS = (".ome.zarr", ".zarr", ".ome.tiff", ".ome.tif", ".tiff", ".tif")
 
 def split_ending(output: str) -> tuple[str, str]:
     """A name and its ending; refuses one that is no kind of large result."""
-    ending = next((one for one in ENDINGS if output.rstrip("/").lower().endswith(one)), None)
+    ending = next((name for name in ENDINGS if output.rstrip("/").lower().endswith(name)), None)
     if ending is None:
         raise InputError(f"cannot write {output}: a large result is {', '.join(ENDINGS)}; give such a name.")
     whole = output.rstrip("/")
@@ -17,5 +17,5 @@ def split_ending(output: str) -> tuple[str, str]:
 
 
 def is_large_result(output: str | Path) -> bool:
-    """Whether a name is that of one large result, and not that of a folder for many."""
-    return any(str(output).rstrip("/").lower().endswith(one) for one in ENDINGS)
+    """Whether the name is one large result rather than a folder."""
+    return str(output).rstrip("/").lower().endswith(ENDINGS)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 
-from hedgerow.cli.usage import MORE, READING
+from hedgerow.cli.usage import LARGE, MORE, READING, Misuse
 from hedgerow.errors import InputError
 from hedgerow.features.layer_cache import cache_features
 from hedgerow.settings import Checked
@@ -18,7 +18,7 @@ Images = Annotated[list[str], typer.Argument(metavar="IMAGES", help="Images: a f
 Labels = Annotated[
     str, typer.Argument(metavar="LABELS", help="Label maps named like their images: a folder, files, or a pattern.")
 ]
-# Whether a file can be read is said by whoever reads it.
+# The reader refuses files that cannot be read, so typer does not check.
 Model = Annotated[Path, typer.Argument(metavar="MODEL", readable=False, help="Model file.")]
 Device = Annotated[Literal["cpu", "cuda"], typer.Option(help="Device to compute on; see `hedgerow info --system`.")]
 Unlabelled = Annotated[
@@ -36,9 +36,7 @@ Cache = Annotated[
     Path | None,
     typer.Option(
         metavar="FOLDER",
-        callback=lambda folder: cache_features(
-            folder
-        ),  # every command begins with the folder that it was given, or none
+        callback=lambda folder: cache_features(folder),  # None switches the cache off
         help="Cache encoder features in this folder.",
         rich_help_panel=MORE,
     ),
@@ -53,24 +51,66 @@ Overwrite = Annotated[
 ]
 
 
+def _large_option(*names: str, help: str, **more: Any) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=LARGE, **more)
+
+
+# Large images and many machines.
+Level = Annotated[int, _large_option("--level", min=0, help="Pyramid level to read; 0 is the full resolution.")]
+PixelSize = Annotated[
+    float | None,
+    _large_option("--pixel-size", help="Read the pyramid level whose pixel size is closest to this, in micrometres."),
+]
+Region = Annotated[
+    str | None,
+    _large_option("--region", metavar="T:B,L:R", help="Predict only these rows and columns, e.g. 0:4096,512:1024."),
+]
+Mask = Annotated[
+    str | None,
+    _large_option(
+        "--mask",
+        metavar="FILE|'> V'|'< V'",
+        help="Predict only where this mask is not 0, or where the image passes a threshold.",
+    ),
+]
+NoLabels = Annotated[bool, _large_option("--no-labels", help="Do not write labels, only the other maps requested.")]
+Workers = Annotated[int | None, _large_option("--workers", min=1, help="Number of worker processes.")]
+Cluster = Annotated[
+    str | None,
+    _large_option("--cluster", metavar="ADDRESS", help="Address of a Dask scheduler to run on, e.g. tcp://host:8786."),
+]
+
+AnyDevice = Annotated[
+    Literal["cpu", "cuda", "auto"],
+    typer.Option(help="Device to compute on; auto: networks and encoders on a GPU if the worker has one."),
+]
+
+
+def workers_of(workers: int | None, cluster: str | None) -> str | int | None:
+    """The field `workers` of a request."""
+    if workers is not None and cluster is not None:
+        raise Misuse("--workers and --cluster were both given; give one of them.")
+    return workers if cluster is None else cluster
+
+
 def output_option(about: str, kind: type = Path) -> Any:
-    """The option --output of a command. kind: `str` where it may be an address, which a path would spoil"""
+    """The option --output of a command. kind: `str` where addresses are allowed, which `Path` would change"""
     return typer.Option("--output", "-o", metavar="PATH", parser=partial(_output, kind), help=about)
 
 
 def _output(kind: type, text: str) -> Any:
-    """The name that was given; an empty one is not the current folder."""
+    """The name, which must not be empty: `Path("")` would be the current folder."""
     if not text:
         raise InputError("--output is empty; give a name, or . for the current folder.")
     return kind(text)
 
 
 def read_settings(file: Path | None, default: Config, **options: Any) -> Config:
-    """The settings of a file, or the default ones, with the options that were given in place of theirs."""
+    """The settings of a file, or the defaults, overridden by the options that were given."""
     settings = default if file is None else type(default).read(file)
     return replace(settings, **given(options))  # type: ignore[type-var]
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:
-    """Those of the options that were given."""
+    """The options that are not None."""
     return {name: value for name, value in options.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Forests grown on many machines: a group of trees is a task, and all folds of a level go side by side.
+"""Growth of forests on the workers of a cluster: a task grows several trees; the folds of a level grow in parallel.
 
 A tree depends on its seed and on what all trees read, not on where it is grown: the model is the same, to the last
 byte, as the one that a single process grows.
@@ -17,11 +17,11 @@ from hedgerow.forest.planes import PlaneForest, TrainingPlanes
 from hedgerow.forest.samples import Samples
 from hedgerow.scale import cluster
 
-TASKS_PER_THREAD = 4  # so that those who are quicker can do more
+TASKS_PER_THREAD = 4  # so that faster workers can take more tasks
 
 
 def on(client: Any) -> GrowAll:
-    """Grows forests with the workers of a client; what trees read travels to each of them once for a level."""
+    """A function that grows forests on the workers of a client; the training planes are sent to each once per level."""
 
     def grow_all(
         planes: TrainingPlanes,
@@ -37,20 +37,20 @@ def on(client: Any) -> GrowAll:
             for seed, forest in zip(seeds, forests, strict=True)
             for t, skipped in enumerate(forest)
         ]
-        client.submit(int, pure=False).result()  # there is a worker: nothing can be sent before
+        client.submit(int, pure=False).result()  # wait for a worker: before, nothing can be sent
         read = client.scatter((planes, samples), broadcast=True, hash=False)
         groups = _groups(len(tasks), TASKS_PER_THREAD * sum(client.nthreads().values()))
-        found: dict[int, Any] = {}
+        grown_trees: dict[int, Any] = {}
         given = [(numbers, [tasks[k] for k in numbers]) for numbers in groups]
         for (numbers, _), trees in cluster.side_by_side(client, _grow, given, read, n_classes, config):
             if isinstance(trees, HedgerowError):
                 raise trees
             for k, tree in zip(numbers, trees, strict=True):
-                found[k] = tree
+                grown_trees[k] = tree
                 advance()
         grown, first = [], 0
         for forest in forests:
-            grown.append(assembled([found[k] for k in range(first, first + len(forest))], planes))
+            grown.append(assembled([grown_trees[k] for k in range(first, first + len(forest))], planes))
             first += len(forest)
         return grown
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,13 +16,14 @@ from hedgerow.images.regions import Region
 from hedgerow.kernels import reused
 from hedgerow.predict.protocol import Model
 from hedgerow.predict.run import region_outputs
-from hedgerow.scale import ome_zarr_out
-from hedgerow.scale.lazy_image import LazyImage, Wanted, Window
+from hedgerow.scale import cluster, ome_zarr_out
+from hedgerow.scale.large_results import LargeResult, parts
+from hedgerow.scale.lazy_image import ImageWindow, LazyImage, Wanted
 from hedgerow.scale.markers import Markers
 from hedgerow.scale.masks import Mask
+from hedgerow.scale.model_bytes import loaded
 from hedgerow.scale.opening import opened
-from hedgerow.scale.results import Result, parts
-from hedgerow.scale.shards import Grid, Shard, cut
+from hedgerow.scale.shards import Shard, ShardGrid, cut
 
 MEMORY = 3 * 2**27  # bytes that the work on one tile may take
 _EVERYWHERE_ALIKE = ("bank", "channels")  # features that do not depend on where in the image a pixel is
@@ -40,8 +41,8 @@ class Job:
     """
 
     wanted: Wanted
-    results: tuple[Result, ...]
-    grid: Grid
+    results: tuple[LargeResult, ...]
+    grid: ShardGrid
     region: Region
     mask: Mask | None = None
     tile: int | None = None
@@ -58,7 +59,7 @@ def work_on(job: Job, model: Model, shard: Shard) -> str:
     """Compute and write a shard of every result; returns its name."""
     try:
         found = None if shard.level else predicted(job, model, shard)
-        if fingerprint(job.markers.read_record()) != job.run:  # a worker does not hear at once that a run was ended
+        if fingerprint(job.markers.read_record()) != job.run:  # a worker may not know yet that the run has ended
             raise InputError(f"the run that made {job.results[0].path} was replaced by another.")
         for result in job.results:
             values = ome_zarr_out.shrunk(result, shard) if found is None else found[result.what]
@@ -70,7 +71,7 @@ def work_on(job: Job, model: Model, shard: Shard) -> str:
         key = ome_zarr_out.keys_of(job.results[0], shard)[0]
         raise InputError(
             f"cannot make {key} of {job.results[0].path}: {one_line(problem)}; check permissions and free space, then "
-            "give the same command again to go on"
+            "rerun the same command to resume"
         ) from problem
     finally:
         reused.let_go()
@@ -78,7 +79,7 @@ def work_on(job: Job, model: Model, shard: Shard) -> str:
 
 
 def predicted(job: Job, model: Model, shard: Shard) -> dict[str, np.ndarray]:
-    """By result, what it holds in a shard: (h,w) or (C,h,w)."""
+    """The content of each result in a shard, (h,w) or (C,h,w)."""
     image, region = opened(job.wanted), shard.region
     place = Region(
         region.top + job.region.top,
@@ -90,7 +91,7 @@ def predicted(job: Job, model: Model, shard: Shard) -> dict[str, np.ndarray]:
     found = {one.what: np.full(one.shape(size), one.fill, one.dtype) for one in job.results}
     allowed = None if job.mask is None else job.mask.allowed(image, place)
     tiles = (one for tile in _tiles(job, model, place) if (one := occupied(tile, place, allowed)) is not None)
-    for tile, window in ahead(lambda tile: Window(image, needed(model, image.size, tile)), tiles):
+    for tile, window in ahead(lambda tile: ImageWindow(image, needed(model, image.size, tile)), tiles):
         inside = tile.within(place)
         here = None if allowed is None else inside.of(allowed)
         for what, part in parts(job.results, _proba(model, image, window, tile), model).items():
@@ -101,8 +102,8 @@ def predicted(job: Job, model: Model, shard: Shard) -> dict[str, np.ndarray]:
     return found
 
 
-def _proba(model: Model, image: LazyImage, window: Window, tile: Region) -> np.ndarray:
-    """(C,h,w) class probabilities of a tile. Where there is nothing as far as the model looks, all pixels are alike."""
+def _proba(model: Model, image: LazyImage, window: ImageWindow, tile: Region) -> np.ndarray:
+    """(C,h,w) class probabilities of a tile; if its window holds only the fill value, one pixel stands for all."""
     empty = image.fill is not None and is_alike(model) and bool((window.values == np.float32(image.fill)).all())
     if not empty:
         return region_outputs(model, window, tile)[-1]  # type: ignore[arg-type]
@@ -112,7 +113,7 @@ def _proba(model: Model, image: LazyImage, window: Window, tile: Region) -> np.n
 
 
 def is_alike(model: Model) -> bool:
-    """Whether a model says the same of every pixel of an image without contrast."""
+    """Whether a model predicts the same for every pixel of a constant image."""
     kinds = model.features.members if isinstance(model.features, Joined) else (model.features,)
     return all(_is_plain(kind) for kind in kinds) and all(model.level_tile(i) == 1 for i in range(model.n_levels))
 
@@ -143,7 +144,7 @@ def occupied(tile: Region, place: Region, allowed: np.ndarray | None) -> Region 
 
 
 def ahead(make: Callable[[Item], Made], items: Iterable[Item]) -> Iterator[tuple[Item, Made]]:
-    """Each item and what is made of it, the next one while the caller works on the last: reading overlaps computing."""
+    """Each item and `make(item)`, computed one item ahead of the caller: reading overlaps computing."""
     with ThreadPoolExecutor(1) as pool:
         waiting = None
         for item in items:
@@ -153,3 +154,37 @@ def ahead(make: Callable[[Item], Made], items: Iterable[Item]) -> Iterator[tuple
             waiting = coming
         if waiting is not None:
             yield waiting[0], waiting[1].result()
+
+
+Each = Callable[[Job, Iterable[Shard]], Iterable[str]]
+"""Works on shards in any order and yields the name of each that is done."""
+
+
+def here(model: Model) -> Each:
+    """One shard after another in this process."""
+
+    def each(job: Job, shards: Iterable[Shard]) -> Iterator[str]:
+        for shard in shards:
+            yield work_on(job, model, shard)
+
+    return each
+
+
+def on_workers(client: Any, content: bytes, device: str) -> Each:
+    """Works on shards with the workers of a client; the model travels to each of them once."""
+    model = cluster.broadcast(client, content)
+
+    def each(job: Job, shards: Iterable[Shard]) -> Iterator[str]:
+        for _, name in cluster.side_by_side(client, _shard, shards, job, model, device):
+            if isinstance(name, HedgerowError):
+                raise name
+            yield name
+
+    return each
+
+
+def _shard(shard: Shard, job: Job, content: bytes, device: str) -> str:
+    """Work on a shard unless it is done: the worker that did it may have died before it reported."""
+    if job.markers.is_done(shard.name):
+        return shard.name
+    return work_on(job, loaded(content, device), shard)

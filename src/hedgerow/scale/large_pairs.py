@@ -14,12 +14,9 @@ from hedgerow.images.reading import Pages
 from hedgerow.images.regions import Region
 from hedgerow.predict.protocol import Model
 from hedgerow.scale.costs import refuse_endless
-from hedgerow.scale.lazy_image import LazyImage, Wanted
+from hedgerow.scale.lazy_image import LARGE_PIXELS, LazyImage, Wanted, wanted_image
 from hedgerow.scale.opening import is_lazy, open_image, opened
-from hedgerow.scale.predicting import wanted_image
 from hedgerow.scale.remote import absolute, is_remote
-
-LARGE = 2**26  # pixels: an image that has more is read in parts
 
 
 @dataclass(frozen=True)
@@ -39,12 +36,12 @@ class LargePair:
 
 
 def is_large(pair: Pair) -> bool:
-    """Whether an image is better read in parts."""
+    """Whether an image is read in parts."""
     if not is_lazy(str(pair.image)) or not is_lazy(str(pair.label)):
         return False
-    with suppress(HedgerowError):  # whoever reads it tells
+    with suppress(HedgerowError):  # the reader reports the error
         height, width = open_image(Wanted(str(pair.image), pages="all")).size
-        return height * width > LARGE
+        return height * width > LARGE_PIXELS
     return False
 
 
@@ -59,7 +56,7 @@ def large_pair(
     stamp: str = "",
 ) -> LargePair:
     """An image with labels of the same size; of labels with a pyramid, the level that fits is read."""
-    wanted = wanted_image(model, image, pages, level, pixel_size, stamp)
+    wanted = wanted_image(image, model.features.layout, pages, level, pixel_size, stamp)
     lazy = opened(wanted)
     if lazy.shape[0] != model.features.n_inputs:
         raise InputError(
@@ -92,11 +89,11 @@ def _fitting(image: LazyImage, labels: str, stamp: str) -> Wanted:
 
 
 def split_by_size(pairs: Sequence[Pair]) -> tuple[list[Pair], list[Pair]]:
-    """Those that fit in memory, and the large ones."""
+    """Pairs that are read whole, and large ones."""
     large = [pair for pair in pairs if is_large(pair)]
     return [pair for pair in pairs if pair not in large], large
 
 
 def has_address(*given: object) -> bool:
-    """Whether one of the names is that of something on another machine."""
-    return any(isinstance(one, str) and is_remote(one) for one in given)
+    """Whether any argument is an address."""
+    return any(isinstance(name, str) and is_remote(name) for name in given)

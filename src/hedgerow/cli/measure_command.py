@@ -7,7 +7,7 @@ import typer
 
 from hedgerow import jobs
 from hedgerow.cli.common import Result
-from hedgerow.cli.parts import Overwrite, Pages, output_option
+from hedgerow.cli.options import Overwrite, Pages, output_option
 from hedgerow.cli.usage import OBJECTS
 
 Background = Annotated[

@@ -1,4 +1,4 @@
-"""Batches of many files on many machines: a file a task, with the failures named at the end."""
+"""Prediction of many files on the workers of a cluster, one task per file."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -8,12 +8,12 @@ from typing import Any
 from hedgerow.errors import HedgerowError
 from hedgerow.predict.batch import Done, EachFile, OneFile, predict_file
 from hedgerow.scale import cluster
-from hedgerow.scale.models import loaded
+from hedgerow.scale.model_bytes import loaded
 
 
 def on(client: Any, content: bytes, device: str) -> EachFile:
-    """Predicts files with the workers of a client; content: of the model file"""
-    model = cluster.carried(client, content)
+    """A function that predicts files on the workers of a client; content: of the model file"""
+    model = cluster.broadcast(client, content)
 
     def each(files: Sequence[Path], how: OneFile) -> Iterator[tuple[Path, Done]]:
         there = replace(how, folder=how.folder.absolute())  # workers may run in other folders
@@ -30,6 +30,6 @@ def _file(file: Path, how: OneFile, content: bytes, device: str) -> Done:
 
 
 def _as_named(done: Done, path: Path, file: Path) -> Done:
-    """What was said of a path, with the name that the user gave."""
+    """The outcome with the name that the user gave in place of the absolute path."""
     failure = None if done.failure is None else done.failure.replace(str(path), str(file))
     return replace(done, note=done.note.replace(str(path), str(file)), failure=failure)

@@ -9,20 +9,20 @@ import numpy as np
 
 from hedgerow.images.arrays import UNLABELLED_INDEX
 from hedgerow.images.label_files import read_labels
-from hedgerow.images.labelled import WhenAsked
+from hedgerow.images.labelled import LazySequence
 from hedgerow.images.pairing import Pair
 from hedgerow.images.reading import Pages, read_input
 from hedgerow.images.regions import Region
 from hedgerow.progress import Say
+from hedgerow.scale.large_pairs import LargePair, is_large, large_pair
 from hedgerow.scale.opening import opened
-from hedgerow.scale.pairs import LargePair, is_large, large_pair
 
 PART = 1024  # side of a part of a large image, before what the models see around it
 MOST_PARTS = 4  # of each image
 
 
 @dataclass(frozen=True)
-class Shown:
+class ReportImages:
     """What a page is about: images, each as the models take it, their labels (H,W), and names."""
 
     images: Sequence[np.ndarray]
@@ -30,7 +30,7 @@ class Shown:
     names: Sequence[str]
 
 
-def shown_parts(models: Sequence[Any], pairs: Sequence[Pair], pages: Pages, say: Say) -> Shown:
+def shown_parts(models: Sequence[Any], pairs: Sequence[Pair], pages: Pages, say: Say) -> ReportImages:
     """Images with labels; of a large image, MOST_PARTS squares of PART pixels stand for all of it."""
     model = models[0]
     model.features.check_here()  # one refusal, not one for each image
@@ -72,7 +72,7 @@ def shown_parts(models: Sequence[Any], pairs: Sequence[Pair], pages: Pages, say:
         pair.image.name + (f", rows {part.top}-{part.bottom}, columns {part.left}-{part.right}" if part else "")
         for pair, _, part in items
     ]
-    return Shown(WhenAsked(len(items), image), WhenAsked(len(items), labels), names)
+    return ReportImages(LazySequence(len(items), image), LazySequence(len(items), labels), names)
 
 
 def _most_labelled(pair: LargePair) -> list[Region]:

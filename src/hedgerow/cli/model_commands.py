@@ -2,31 +2,41 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from hedgerow import jobs
 from hedgerow.choices import EXPORTS, described
 from hedgerow.cli.common import Result, Unfinished
-from hedgerow.cli.large import (
+from hedgerow.cli.measure_command import Background, Connectivity, FillHoles, MinSize, Split
+from hedgerow.cli.options import (
     AnyDevice,
+    Cache,
     Cluster,
+    Device,
+    Images,
+    Labels,
     Level,
     Mask,
+    Model,
     NoLabels,
+    Overwrite,
+    Pages,
     PixelSize,
     Region,
+    Unlabelled,
     Workers,
+    output_option,
     workers_of,
 )
-from hedgerow.cli.measuring import Background, Connectivity, FillHoles, MinSize, Split
-from hedgerow.cli.parts import Cache, Device, Images, Labels, Model, Overwrite, Pages, Unlabelled, output_option
 from hedgerow.cli.usage import MORE, OBJECTS
 from hedgerow.files import megabytes
-from hedgerow.images.pairing import told_apart
-from hedgerow.predict.batch import Predicted
-from hedgerow.scale.predicting import PredictedLarge
+from hedgerow.images.pairing import split_images_and_labels
+
+if TYPE_CHECKING:
+    from hedgerow.predict.batch import Predicted
+    from hedgerow.scale.large_prediction import PredictedLarge
 
 
 def predict(
@@ -106,24 +116,24 @@ def predict(
         connectivity=4 if connectivity == "4" else 8, level=level, pixel_size=pixel_size, region=region, mask=mask,
     )  # fmt: skip
     predicted = jobs.predict(request, say=print)
-    if isinstance(predicted, PredictedLarge):
+    if isinstance(predicted, jobs.PredictedLarge):
         return _large_result(predicted)
     return _folder_result(predicted, output)
 
 
-def _large_result(found: PredictedLarge) -> Result:
-    resumed = f", {found.n_resumed:,} of {found.n_shards:,} shards by an earlier run" if found.n_resumed else ""
-    print(f"{found.size[0]:,} x {found.size[1]:,} pixels predicted into {', '.join(found.results.values())}{resumed}")
-    return {"results": found.results, "size": list(found.size), "shards": found.n_shards, "resumed": found.n_resumed}
+def _large_result(large: "PredictedLarge") -> Result:
+    resumed = f", {large.n_resumed:,} of {large.n_shards:,} shards from an earlier run" if large.n_resumed else ""
+    print(f"{large.size[0]:,} x {large.size[1]:,} pixels predicted into {', '.join(large.results.values())}{resumed}")
+    return {"results": large.results, "size": list(large.size), "shards": large.n_shards, "resumed": large.n_resumed}
 
 
-def _folder_result(found: Predicted, output: str) -> Result:
-    failures = found.failures
-    result: Result = {"output": output, "images": found.n_images, "failures": list(failures)}
-    if found.n_objects is not None:
-        result["objects"] = found.n_objects
-    objects = "" if found.n_objects is None else f", {found.n_objects:,} object(s) measured"
-    print(f"{found.n_images - len(failures)} of {found.n_images} image(s) predicted into {output}{objects}")
+def _folder_result(predicted: "Predicted", output: str) -> Result:
+    failures = predicted.failures
+    result: Result = {"output": output, "images": predicted.n_images, "failures": list(failures)}
+    if predicted.n_objects is not None:
+        result["objects"] = predicted.n_objects
+    objects = "" if predicted.n_objects is None else f", {predicted.n_objects:,} object(s) measured"
+    print(f"{predicted.n_images - len(failures)} of {predicted.n_images} image(s) predicted into {output}{objects}")
     for failure in failures:
         print(f"failed: {failure}", file=sys.stderr)
     if failures:
@@ -160,9 +170,9 @@ def evaluate(
     Example: hedgerow evaluate model.hedge test_photos/ test_painted/
     """
     request = jobs.EvaluateRequest(
-        model, *told_apart([*images, labels]), json_file, csv=csv_file, background=background, unlabelled=unlabelled,
-        pages=pages, level=level, pixel_size=pixel_size, device=device, workers=workers_of(workers, cluster),
-        overwrite=overwrite,
+        model, *split_images_and_labels([*images, labels]), json_file, csv=csv_file, background=background,
+        unlabelled=unlabelled, pages=pages, level=level, pixel_size=pixel_size, device=device,
+        workers=workers_of(workers, cluster), overwrite=overwrite,
     )  # fmt: skip
     found = jobs.evaluate(request)
     scores = found.scores

@@ -1,0 +1,46 @@
+"""The methods of every model, which call functions of `predict/`, and the card of an object in a notebook.
+
+Models stand below `predict/` and `report/` in the table of packages, so the modules are named in strings and imported
+when a method is called.
+"""
+
+from importlib import import_module
+from typing import Any, Self
+
+import numpy as np
+
+
+class NotebookCard:
+    """Jupyter shows the object as a small table, see `report/cards.py`."""
+
+    def _repr_html_(self) -> str:
+        html: str = import_module("hedgerow.report.cards").card(self)
+        return html
+
+
+class ModelMethods(NotebookCard):
+    """The methods shared by stacks and networks."""
+
+    def predict(self, image: np.ndarray, **options: Any) -> np.ndarray:
+        """(H,W) class values of an image (H,W[,C]); options as in `predict.tiling.predict`."""
+        labels: np.ndarray = import_module("hedgerow.predict.tiling").predict(self, image, **options)
+        return labels
+
+    def predict_proba(self, image: np.ndarray, **options: Any) -> np.ndarray:
+        """(C,H,W) float32 class probabilities of an image (H,W[,C])."""
+        proba: np.ndarray = import_module("hedgerow.predict.tiling").predict_proba(self, image, **options)
+        return proba
+
+    def level_outputs(self, image: np.ndarray, **options: Any) -> list[np.ndarray]:
+        """(C,H,W) float32 class probabilities after each level."""
+        outputs: list[np.ndarray] = import_module("hedgerow.predict.tiling").level_outputs(self, image, **options)
+        return outputs
+
+    def level_tile(self, level: int) -> int:
+        """Side in pixels of the tiles, aligned to the image's corner, that a level computes as a whole."""
+        return 1
+
+    def to(self, device: str) -> Self:
+        """A new copy of the model on another device, "cpu" or "cuda", whatever kind of model it is."""
+        moved: Self = import_module("hedgerow.predict.devices").moved(self, device)
+        return moved
