@@ -33,7 +33,7 @@ from hedgerow.images.stored import (
     stack_axes,
 )
 from hedgerow.images.tiff_metadata import planes_missing, refuse_false_metadata
-from hedgerow.images.tiff_tiles import bound_decoding
+from hedgerow.images.tiff_tiles import bound_decoding, refuse_false_places
 
 # tifffile's names for the kinds of metadata that say how the pages of a file belong together.
 _KINDS = (
@@ -156,6 +156,7 @@ def _of_page(tiff: Any, page: Any, with_colours: bool) -> _Image:
         return pages_of(page.asarray(), axes, chosen)
 
     if page.dtype is not None:
+        refuse_false_places([page])
         bound_decoding(page)
     colours = _palette(page) if with_colours and page.axes == "YX" else None
     lazy = None if colours is not None or page.treeindex[1:] else _lazily(tiff.filehandle.path, key=page.index)
@@ -176,6 +177,10 @@ def _of_series(tiff: Any, series: Any, path: Path, with_colours: bool) -> _Image
         refuse_cut(tiff, series.dataoffset, series.nbytes)
     elif n_planes > len(series):
         raise planes_missing(str(path), n_planes - len(series), n_planes)
+    elif n_planes < len(series):
+        raise ValueError(f"its metadata declare {n_planes:,} planes and it has {len(series):,}")
+    else:
+        refuse_false_places(series)
 
     def read(axes: str, chosen: Sequence[int]) -> np.ndarray:
         if chosen == range(prod(stack_axes(axes, shape).values())):

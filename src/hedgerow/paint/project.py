@@ -128,20 +128,20 @@ class Project:
         """Change a class, or add one; raises Refused."""
         with self.lock:
             changes = {name: asked[name] for name in ("name", "colour", "hidden", "locked") if name in asked}
-            if any(one.name == changes.get("name") and one.id != asked.get("id") for one in self.classes):
-                raise Refused(f"another class is called {changes['name']}; give it a name of its own.")
             classes = list(self.classes)
             if asked.get("id") is None:
                 id = max((one.id for one in classes), default=-1) + 1
                 if len(classes) >= MAX_CLASSES or id >= UNPAINTED:
                     raise Refused(f"there are {len(classes)} classes; no more can be added.")
-                new = Class(id, f"class {id}", COLOURS[id % len(COLOURS)])
-                classes.append(replace(new, **changes))
+                changed = replace(Class(id, f"class {id}", COLOURS[id % len(COLOURS)]), **changes)
+                classes.append(changed)
             else:
                 place = next((i for i, one in enumerate(classes) if one.id == asked["id"]), None)
                 if place is None:
                     raise Refused("there is no such class; reload the page.")
-                classes[place] = replace(classes[place], **changes)
+                changed = classes[place] = replace(classes[place], **changes)
+            if any(one.name == changed.name and one.id != changed.id for one in classes):
+                raise Refused(f"another class is called {changed.name}; give it a name of its own.")
             write_project(self.folder / PROJECT, self.images, classes)
             self.classes = classes
 

@@ -61,6 +61,8 @@ def _classes(given: Any) -> list[Class]:
     classes = [Class(**checked_class(one)) for one in given]
     if len({one.id for one in classes}) < len(classes):
         raise Refused("two classes have the same id")
+    if len({one.name for one in classes}) < len(classes):
+        raise Refused("two classes have the same name")
     return classes
 
 

@@ -24,7 +24,7 @@ from hedgerow.images.tiff import (
     tifffile_errors,
 )
 from hedgerow.images.tiff_metadata import refuse_false_metadata
-from hedgerow.images.tiff_tiles import bound_decoding, refuse_long_block
+from hedgerow.images.tiff_tiles import bound_decoding, refuse_false_places, refuse_long_block
 from hedgerow.scale.costs import refuse_large_blocks
 from hedgerow.scale.lazy_image import LazyImage, Wanted, chosen_level, n_channels, part_of
 from hedgerow.scale.remote import file_system, identity_of_file, is_remote, patiently
@@ -92,6 +92,7 @@ class _Pages:
         self.name, self.pages, self.axes, self.shape, self.is_unnamed = name, pages, axes, tuple(shape), is_unnamed
         self.key = pages[0].keyframe
         self.dtype = np.dtype(self.key.dtype)
+        refuse_false_places(pages)
         bound_decoding(self.key)
         self.n_leading = len(self.shape) - len(self.key.shape)
         self.numbers = np.arange(len(pages)).reshape(self.shape[: self.n_leading])
