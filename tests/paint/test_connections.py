@@ -146,6 +146,18 @@ def test_what_is_refused_without_a_token_is_not_asked_again_on_that_connection(t
         assert answer.count(b"HTTP/1.1 403") == 1
 
 
+def test_a_request_whose_body_is_nonsense_is_answered_once_and_not_logged(tmp_path, caplog):
+    with running(open_project(tmp_path)) as server, ExitStack() as stack:
+        opened = connected(server.port, stack)
+        head = f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nTransfer-Encoding: chunked\r\n\r\n"
+        opened.sendall(head.encode() + b"nonsense\r\n")
+        answer = b"".join(iter(lambda: opened.recv(2**16), b""))
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert answer.count(b"HTTP/1.1 ") == 1
+        assert client_of(server).get("/api/project")[0] == 200
+    assert not [record for record in caplog.records if record.exc_info]
+
+
 def test_that_nothing_can_be_accepted_is_logged_now_and_then(caplog):
     now = [100.0]
     quiet = QuietLoop(5.0, clock=lambda: now[0])

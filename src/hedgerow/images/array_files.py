@@ -48,7 +48,7 @@ def refuse_false_header(path: str, shape: tuple[int, ...], dtype: np.dtype, held
     declared = prod(shape) * dtype.itemsize
     if min(shape, default=0) < 0 or declared > held:
         raise InputError(
-            f"cannot read {path}: its header declares an array of {dtype} and of shape {shape_text(shape)}, but the file"
+            f"cannot read {path}: its header declares {dtype} values of shape {shape_text(shape)}, but the file"
             f" holds {held:,} bytes; copy or save it again"
         )
 

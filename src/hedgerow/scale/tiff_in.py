@@ -141,7 +141,7 @@ class _Pages:
         """Rows and columns of a page, with the axes of the page."""
         key, (n_planes, _, _, _, n_samples) = self.key, self.key.shaped
         if self.is_mapped:
-            refuse_cut(page.parent, page.dataoffsets[0], key.nbytes)
+            self._refuse_cut(page)
             flat = page.parent.filehandle.memmap_array(
                 page.parent.byteorder + key.dtype.char, (n_planes, *self.size, n_samples), page.dataoffsets[0]
             )
@@ -162,6 +162,12 @@ class _Pages:
                     into = found[plane, t - rows.start : b - rows.start, w - columns.start : e - columns.start]
                     into[...] = block[t - top : b - top, w - left : e - left]
         return self._shaped(found)
+
+    def _refuse_cut(self, page: Any) -> None:
+        try:
+            refuse_cut(page.parent, page.dataoffsets[0], self.key.nbytes)
+        except ValueError as problem:
+            raise InputError(f"cannot read {self.name}: {problem}; copy or save the image again") from problem
 
     def _shaped(self, found: np.ndarray) -> np.ndarray:
         """(planes,h,w,samples) with the axes of a page."""
