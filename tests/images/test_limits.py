@@ -173,6 +173,17 @@ def test_the_header_of_an_npy_is_not_repeated_at_length(tmp_path):
         assert len(str(problem.value)) < 600
 
 
+@pytest.mark.parametrize("kind", [b"IDAT", b"tEXt"])
+def test_a_chunk_of_a_png_that_is_longer_than_the_file(tmp_path, kind):
+    path = tmp_path / "a.png"
+    Image.fromarray(random_array((20, 30, 3), "u1")).save(path)
+    content = path.read_bytes()
+    at = content.index(b"IDAT") - 4
+    path.write_bytes(content[:at] + struct.pack(">I", 0xFF7F0000) + kind + content[at + 8 :])
+    for read in (read_image, read_labels, what_was_read):
+        refused(path, "one of its chunks should have 4,286,513,152 bytes, more than the file", read=read)
+
+
 @pytest.mark.parametrize("shape", [(2**63, 1), (2**32, 2**32), (2**70, 2**70)])
 def test_more_pixels_than_can_be_counted(tmp_path, shape):
     path = tmp_path / "a.zarr"
