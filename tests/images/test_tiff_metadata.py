@@ -204,4 +204,4 @@ def test_pages_that_share_the_values_of_a_tag_are_not_all_read(tmp_path):
     for _ in range(399):
         file += struct.pack("<I", len(file) + 4) + page
     path.write_bytes(file + bytes(4))
-    refused(path, "its tags have more values than the file holds", "save it again")
+    refused(path, "its tags have more values than an image of its size needs", "save it again")
