@@ -1,10 +1,11 @@
 """JSON texts of files that may have been made to deceive."""
 
 import json
+import os
 
 import pytest
 
-from hedgerow.documents import MAX_NESTING, MAX_TEXT, read_document
+from hedgerow.documents import MAX_NESTING, MAX_TEXT, read_document, read_user_document
 
 
 def test_what_hedgerow_writes_is_read_as_it_is():
@@ -46,3 +47,16 @@ def test_anything_else_is_refused_in_a_few_plain_words(text, words):
 def test_the_limits_themselves_are_allowed():
     read_document("[" * MAX_NESTING + "]" * MAX_NESTING)
     read_document(json.dumps("x" * MAX_TEXT))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes on Windows")
+@pytest.mark.parametrize("name", ["settings.json", "classes.toml"])
+def test_a_pipe_is_not_opened(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(ValueError, match="a pipe or a device, expected a file"):
+        read_user_document(tmp_path / name)
+
+
+def test_a_folder_is_refused_by_the_system(tmp_path):
+    with pytest.raises(IsADirectoryError if os.name == "posix" else PermissionError):
+        read_user_document(tmp_path)

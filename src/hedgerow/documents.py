@@ -2,7 +2,9 @@
 
 import json
 import math
+import os
 import re
+import stat
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -39,6 +41,9 @@ def read_document(text: str) -> Any:
 def read_user_document(path: Path) -> Any:
     """What a .json file, or else a TOML file, holds that somebody wrote; OSError, or a ValueError that says what is
     wrong with it, without repeating more of it than fits in a sentence."""
+    kind = os.stat(path).st_mode
+    if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):  # to open a pipe waits for another program; a folder fails
+        raise ValueError("it is a pipe or a device, expected a file")
     with open(path, "rb") as file:
         content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:

@@ -1,6 +1,5 @@
 """Zarr folders whose metadata or chunks say or hold something else than they should."""
 
-import copy
 import json
 import struct
 import zlib
@@ -157,13 +156,13 @@ def _change_table(file, path, rng):
     text = file.read_text()
     try:
         tree = json.loads(text)
+        if rng.random() < 0.1:
+            text, done = pick(rng, TEXTUAL)(text, tree)
+        else:
+            done = change(tree, rng, WORDS)
+            text = json.dumps(tree)
     except (ValueError, RecursionError):  # it was changed before
         return "nothing"
-    if rng.random() < 0.1:
-        text, done = pick(rng, TEXTUAL)(text, copy.deepcopy(tree))
-    else:
-        done = change(tree, rng, WORDS)
-        text = json.dumps(tree)
     file.write_bytes(text.encode("utf-8", "surrogatepass"))
     return f"{file.relative_to(path)}: {done}"
 

@@ -1,6 +1,7 @@
 """Images that are too large: refused by what their files declare, before anything is decoded or allocated."""
 
 import io
+import json
 import struct
 import subprocess
 import sys
@@ -19,6 +20,8 @@ from hedgerow.images.arrays import to_labels, to_planes
 from hedgerow.images.label_files import read_labels
 from hedgerow.images.limits import VARIABLE
 from hedgerow.images.reading import read_channels, read_image, what_was_read
+from hedgerow.scale.lazy_image import Wanted
+from hedgerow.scale.opening import open_image
 from helpers.files import random_array, write
 from helpers.refusals import assert_one_sentence
 
@@ -158,6 +161,37 @@ def test_an_npy_must_hold_what_its_header_declares(tmp_path, shape, monkeypatch)
             file.write(bytes(1000))
         for read in (read_image, read_channels, read_labels, what_was_read):
             refused(path, "its header declares", "the file holds 1,000", read=read)
+
+
+def test_the_header_of_an_npy_is_not_repeated_at_length(tmp_path):
+    with open(tmp_path / "a.npy", "wb") as file:
+        header = {"descr": "|u1", "fortran_order": False, "shape": (10**3000, 5)}
+        np.lib.format.write_array_header_2_0(file, header)
+    for read in (read_image, lambda path: open_image(Wanted(str(path)))):
+        with pytest.raises(InputError) as problem:
+            read(tmp_path / "a.npy")
+        assert len(str(problem.value)) < 600
+
+
+@pytest.mark.parametrize("kind", [b"IDAT", b"tEXt"])
+def test_a_chunk_of_a_png_that_is_longer_than_the_file(tmp_path, kind):
+    path = tmp_path / "a.png"
+    Image.fromarray(random_array((20, 30, 3), "u1")).save(path)
+    content = path.read_bytes()
+    at = content.index(b"IDAT") - 4
+    path.write_bytes(content[:at] + struct.pack(">I", 0xFF7F0000) + kind + content[at + 8 :])
+    for read in (read_image, read_labels, what_was_read):
+        refused(path, "one of its chunks should have 4,286,513,152 bytes, more than the file", read=read)
+
+
+@pytest.mark.parametrize("shape", [(2**63, 1), (2**32, 2**32), (2**70, 2**70)])
+def test_more_pixels_than_can_be_counted(tmp_path, shape):
+    path = tmp_path / "a.zarr"
+    zarr.create_array(path, shape=(4, 5), dtype="u1", chunks=(4, 5))
+    metadata = path / "zarr.json"
+    metadata.write_text(json.dumps(json.loads(metadata.read_text()) | {"shape": shape}))
+    for read in (read_image, lambda path: open_image(Wanted(str(path)))):
+        refused(path, "which no file can hold; save it again", read=read)
 
 
 @pytest.mark.parametrize("length", [30_000, 2**31, 2**32 - 1])

@@ -1,5 +1,6 @@
 """TIFF metadata that declare more than the file holds: refused before lists are made of it."""
 
+import struct
 import tracemalloc
 
 import numpy as np
@@ -142,3 +143,65 @@ def test_honest_metadata_are_believed(tmp_path):
     assert MOST_PLANES > 100_000
     with pytest.raises(InputError, match="expected one image"):
         read_image(tmp_path / "c.ome.tif")
+
+
+def test_metadata_that_declare_fewer_planes_than_there_are(tmp_path):
+    path = tmp_path / "a.tif"
+    with tifffile.TiffWriter(path) as tiff:
+        for i in range(5):
+            text = "ImageJ=1.11a\nimages=3\nchannels=3\nhyperstack=true\n" if i == 0 else None
+            tiff.write(PLANES[0], metadata=None, description=text, compression="zlib", photometric="minisblack")
+    for read in (read_image, what_was_read):
+        with pytest.raises(InputError) as problem:
+            read(path)
+        assert_one_sentence(problem, f"cannot read {path}: its metadata declare 3 planes and it has 5", "save it again")
+
+
+@pytest.mark.parametrize("shape", ["[16.0, 9]", "[2.0, 8, 9]"])
+def test_a_shape_of_fractions_is_refused(tmp_path, shape):
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(
+        path, PLANES.reshape(16, 9) if shape.count(",") == 1 else PLANES, metadata=None, photometric="minisblack",
+        description=f'{{"shape": {shape}}}', compression="zlib",
+    )  # fmt: skip
+    refused(path)
+
+
+def directory(path, tags):
+    """A TIFF whose only directory has some more tags: (tag, type, bytes of all values, number of values)."""
+    tifffile.imwrite(path, PLANES[0], metadata=None, photometric="minisblack")
+    with tifffile.TiffFile(path) as tiff:
+        at, n_tags = tiff.pages.first.offset, len(tiff.pages.first.tags)
+    content = path.read_bytes()
+    entries = [content[at + 2 + 12 * i : at + 14 + 12 * i] for i in range(n_tags)]
+    entries = [one for one in entries if struct.unpack("<H", one[:2])[0] not in [tag for tag, *_ in tags]]
+    for tag, kind, values, n_values in tags:
+        entries.append(struct.pack("<HHII", tag, kind, n_values, len(content)))
+        content += values
+    entries.sort(key=lambda one: struct.unpack("<H", one[:2]))
+    content = content[:4] + struct.pack("<I", len(content)) + content[8:]
+    path.write_bytes(content + struct.pack("<H", len(entries)) + b"".join(entries) + bytes(4))
+    return path
+
+
+def test_a_width_of_several_values_is_refused(tmp_path):
+    path = directory(tmp_path / "a.tif", [(256, 4, struct.pack("<I", 9) * 1000, 1000)])
+    refused(path, "its tag 256 has 1,000 values, expected one", "save it again")
+
+
+def test_more_levels_than_a_pyramid_has_are_refused(tmp_path):
+    path = directory(tmp_path / "a.tif", [(330, 4, struct.pack("<I", 8) * 1000, 1000)])
+    refused(path, "a page of it has 1,000 smaller images, expected at most 100", "save it again")
+
+
+def test_pages_that_share_the_values_of_a_tag_are_not_all_read(tmp_path):
+    """400 directories, each of which says that its strips are at the same 50,000 places."""
+    path = directory(tmp_path / "a.tif", [(273, 4, struct.pack("<I", 8) * 50_000, 50_000)])
+    content = path.read_bytes()
+    (at,) = struct.unpack_from("<I", content, 4)
+    page = content[at:-4]
+    file = content[:-4]
+    for _ in range(399):
+        file += struct.pack("<I", len(file) + 4) + page
+    path.write_bytes(file + bytes(4))
+    refused(path, "its tags have more values than an image of its size needs", "save it again")

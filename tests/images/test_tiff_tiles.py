@@ -112,3 +112,68 @@ def test_a_page_is_bounded_once(tmp_path):
         once = page.decode
         bound_decoding(page)
         assert page.decode is once
+
+
+def strips(path, changes, n_pages=1, description=None, compression="zlib"):
+    """A TIFF of strips of 25 rows, of which some tags were changed: name -> (value, type)."""
+    images = random_array((n_pages, 100, 130), "uint8")
+    tifffile.imwrite(
+        path, images, rowsperstrip=25, compression=compression, metadata=None, description=description,
+        photometric="minisblack",
+    )  # fmt: skip
+    with tifffile.TiffFile(path, mode="r+") as tiff:
+        for name, (value, kind) in changes.items():
+            tiff.pages.first.tags[name].overwrite(value, dtype=kind)
+    return path
+
+
+@pytest.mark.parametrize("read", READS)
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"StripOffsets": (8, "I")}, "it says where 1 of its 4 tiles or strips are"),
+        ({"RowsPerStrip": (1, "H")}, "it says where 4 of its 100 tiles or strips are"),
+        ({"StripOffsets": ((1.5, 2.5, 3.5, 4.5), "d")}, "by numbers of bytes"),
+        ({"StripOffsets": ("text", "s")}, "by numbers of bytes"),
+        ({"StripOffsets": ((8, -9, 8, 8), "i")}, "by numbers of bytes"),
+        ({"StripByteCounts": ((9, 9, 2**31, 9), "I")}, "more bytes than the file"),
+    ],
+    ids=["one-offset", "low-strips", "fractions", "text", "negative", "long"],
+)
+def test_places_of_strips_that_cannot_be_are_refused(tmp_path, read, changes, words):
+    path = strips(tmp_path / "a.tif", changes)
+    with pytest.raises(InputError) as problem:
+        read(path)
+    assert_one_sentence(problem, f"cannot read {path}: ", words, "save it again")
+
+
+@pytest.mark.parametrize("read", READS)
+@pytest.mark.parametrize("offset", [(1.5, "d"), ("text", "s")], ids=["fraction", "text"])
+def test_a_place_of_all_pixels_that_cannot_be_is_refused(tmp_path, read, offset):
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, IMAGE, metadata=None, photometric="minisblack")
+    with tifffile.TiffFile(path, mode="r+") as tiff:
+        tiff.pages.first.tags["StripOffsets"].overwrite(offset[0], dtype=offset[1])
+    with pytest.raises(InputError) as problem:
+        read(path)
+    assert_one_sentence(problem, f"cannot read {path}: ")
+
+
+def test_strips_whose_sizes_do_not_divide_the_image_are_all_there(tmp_path):
+    path = tmp_path / "a.tif"
+    for options in ({"rowsperstrip": 33}, {"tile": (48, 64)}, {"rowsperstrip": 33, "planarconfig": "separate"}):
+        image = np.moveaxis(COLOUR, 2, 0) if "planarconfig" in options else COLOUR
+        tifffile.imwrite(path, image, metadata=None, photometric="rgb", compression="zlib", **options)
+        assert np.array_equal(whole(path), COLOUR), options
+        assert np.array_equal(lazily(path), np.moveaxis(COLOUR, 2, 0)), options
+
+
+def test_pixels_that_a_file_ends_before_are_refused_however_they_are_read(tmp_path):
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, IMAGE, metadata=None, photometric="minisblack")
+    with tifffile.TiffFile(path, mode="r+") as tiff:
+        tiff.pages.first.tags["StripOffsets"].overwrite(path.stat().st_size - 100, dtype="I")
+    for read in (whole, lazily):
+        with pytest.raises(InputError) as problem:
+            read(path)
+        assert_one_sentence(problem, f"cannot read {path}: ", "it should hold 13,000 bytes of pixels but ends before")

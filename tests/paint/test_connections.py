@@ -4,6 +4,7 @@ import asyncio
 import errno
 import http.client
 import json
+import logging
 import socket
 import subprocess
 import sys
@@ -144,6 +145,20 @@ def test_what_is_refused_without_a_token_is_not_asked_again_on_that_connection(t
         while part := opened.recv(2**16):
             answer += part
         assert answer.count(b"HTTP/1.1 403") == 1
+
+
+def test_a_request_whose_body_is_nonsense_is_answered_once_and_not_logged(tmp_path, caplog):
+    with running(open_project(tmp_path)) as server, ExitStack() as stack:
+        stack.callback(logging.getLogger("uvicorn.error").removeHandler, caplog.handler)
+        logging.getLogger("uvicorn.error").addHandler(caplog.handler)  # uvicorn keeps its records from the root's
+        opened = connected(server.port, stack)
+        head = f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nTransfer-Encoding: chunked\r\n\r\n"
+        opened.sendall(head.encode() + b"nonsense\r\n")
+        answer = b"".join(iter(lambda: opened.recv(2**16), b""))
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert answer.count(b"HTTP/1.1 ") == 1
+        assert client_of(server).get("/api/project")[0] == 200
+    assert "Exception in ASGI application" not in caplog.text
 
 
 def test_that_nothing_can_be_accepted_is_logged_now_and_then(caplog):

@@ -107,6 +107,24 @@ def test_no_two_classes_have_one_name(project):
     project.change_class({"id": first.id, "name": first.name, "colour": "#123456"})  # its own name
 
 
+def test_a_new_class_without_a_name_takes_none_of_another_one(project):
+    project.change_class({"id": 0, "name": "class 2"})
+    with pytest.raises(Refused, match="another class is called class 2"):
+        project.change_class({"id": None})
+    assert len(project.classes) == 2
+
+
+def test_a_project_with_two_classes_of_one_name_is_refused(project):
+    project.change_class({"id": 0, "name": "glia"})
+    project.close()
+    path = project.folder / "project.json"
+    content = json.loads(path.read_text())
+    content["classes"][1]["name"] = "glia"
+    path.write_text(json.dumps(content))
+    with pytest.raises(InputError, match="two classes have the same name; restore the file"):
+        Project(project.folder, project.images)
+
+
 def test_classes_are_added_changed_and_kept(project):
     project.change_class({"id": None, "name": "glia", "colour": "#010203"})
     project.change_class({"id": 0, "hidden": True})

@@ -12,7 +12,7 @@ import numpy as np
 
 from hedgerow.errors import InputError
 from hedgerow.images.pixel_size import PixelSize, of_multiscale
-from hedgerow.images.stored import Role, Stored, array_axes, stored_array
+from hedgerow.images.stored import Role, Stored, array_axes, shape_text, stored_array
 
 UNFINISHED = ".hedgerow-unfinished"  # a folder in a result that is still being computed
 # The third version of the format differs only for arrays of records.
@@ -48,8 +48,8 @@ def refuse_false_header(path: str, shape: tuple[int, ...], dtype: np.dtype, held
     declared = prod(shape) * dtype.itemsize
     if min(shape, default=0) < 0 or declared > held:
         raise InputError(
-            f"cannot read {path}: its header declares an array of shape {shape}, {declared:,} bytes, but the file"
-            f" holds {held:,}; copy or save it again"
+            f"cannot read {path}: its header declares {dtype} values of shape {shape_text(shape)}, but the file"
+            f" holds {held:,} bytes; copy or save it again"
         )
 
 

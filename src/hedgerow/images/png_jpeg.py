@@ -1,5 +1,6 @@
 """PNG and JPEG files, read by Pillow."""
 
+import os
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from hedgerow.errors import InputError
 from hedgerow.images.pixel_size import PixelSize, from_density
 from hedgerow.images.stored import Page, Role, Stored
 
+_PNG_SIGNATURE = 8  # bytes, before the first chunk
 _ORIENTATION, _ON_ITS_SIDE = 0x0112, (5, 6, 7, 8)  # of EXIF: the tag, and its values that exchange height and width
 
 
@@ -22,7 +24,7 @@ def opened_png(path: Path, role: Role) -> Iterator[Stored]:
     from PIL.PngImagePlugin import PngImageFile
 
     # Not Image.open: it refuses large images by a process-wide setting; the limit here is our own.
-    with open(path, "rb") as file, PngImageFile(file) as image:
+    with _png_file(path) as file, PngImageFile(file) as image:
         pixels = _png_pixels(file)
         # Pillow would quietly keep only the upper 8 of these bits.
         if pixels.bit_depth == 16 and image.mode not in ("I", "I;16", "I;16B"):
@@ -56,6 +58,21 @@ class _PngPixels:
     is_palette: bool
 
 
+@contextmanager
+def _png_file(path: Path) -> Iterator[BinaryIO]:
+    """The open file; ValueError if a chunk should be longer than all of it: Pillow takes memory for each chunk."""
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(_PNG_SIGNATURE)
+        while len(head := file.read(8)) == 8 and head[4:] != b"IEND":
+            (length,) = struct.unpack(">I", head[:4])
+            if length > size:
+                raise ValueError(f"one of its chunks should have {length:,} bytes, more than the file")
+            file.seek(length + 4, os.SEEK_CUR)  # behind the checksum
+        file.seek(0)
+        yield file
+
+
 def _png_pixels(file: BinaryIO) -> _PngPixels:
     position = file.tell()
     file.seek(24)  # the header chunk always comes first
@@ -74,7 +91,7 @@ def png_palette(path: Path) -> dict[int, tuple[int, int, int]]:
     colours."""
     from PIL.PngImagePlugin import PngImageFile
 
-    with open(path, "rb") as file, PngImageFile(file) as image:
+    with _png_file(path) as file, PngImageFile(file) as image:
         flat = image.getpalette() if image.mode == "P" else None
     colours = np.array(flat or [], np.int64).reshape(-1, 3)
     if not (colours[:, :1] != colours[:, 1:]).any():

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ Role = Literal["picture", "planes", "labels"]
 
 CHANNELS = "CS"  # letters of axes that are channels: channels, and samples of a colour
 UNKNOWN = "IQ"  # letters of axes of which a file says nothing: pages, and axes of an array
+MOST_VALUES = 2**63 - 1  # of an array, which Python and NumPy can count
 COLOURS = (3, 4)  # samples of a pixel in colour
 
 
@@ -107,17 +109,27 @@ def array_axes(shape: Sequence[int]) -> str:
     return unnamed_axes(shape).replace("C", "Q") if len(shape) in (2, 3) else ""
 
 
+def shape_text(shape: Sequence[int]) -> str:
+    """A shape as part of a sentence: a false one may have thousands of digits."""
+    text = str(tuple(shape))
+    return text if len(text) <= 200 else f"{text[:197]}..."
+
+
 def refuse_shape(path: Path, shape: Sequence[int], axes: str) -> None:
     """Raise InputError unless an array with these axis letters can hold an image."""
+    lengths = shape_text(shape)
+    if not all(isinstance(length, Integral) for length in shape) or prod(shape) > MOST_VALUES:
+        raise InputError(
+            f"cannot read {path}: it declares an array of shape {lengths}, which no file can hold; save it again"
+        )
     if len(axes) != len(shape) or axes.count("Y") != 1 or axes.count("X") != 1:
         raise InputError(
-            f"cannot read {path}: found an array of shape {tuple(shape)}, expected one 2-D image, (H,W),"
+            f"cannot read {path}: found an array of shape {lengths}, expected one 2-D image, (H,W),"
             " (H,W,C) or (C,H,W); save one image per file"
         )
     if min(shape) < 1:
         raise InputError(
-            f"cannot read {path}: found an array of shape {tuple(shape)}, so it has no pixels; leave it out or save"
-            " it again"
+            f"cannot read {path}: found an array of shape {lengths}, so it has no pixels; leave it out or save it again"
         )
 
 

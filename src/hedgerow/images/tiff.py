@@ -32,8 +32,8 @@ from hedgerow.images.stored import (
     side_by_side,
     stack_axes,
 )
-from hedgerow.images.tiff_metadata import planes_missing, refuse_false_metadata
-from hedgerow.images.tiff_tiles import bound_decoding
+from hedgerow.images.tiff_metadata import bytes_of_tags, planes_missing, refuse_false_metadata, refuse_many_levels
+from hedgerow.images.tiff_tiles import bound_decoding, refuse_false_places
 
 # tifffile's names for the kinds of metadata that say how the pages of a file belong together.
 _KINDS = (
@@ -43,6 +43,8 @@ _KINDS = (
 _SCANNERS = ("svs", "scn", "qpi", "ndpi", "bif", "avs", "philips")
 _BESIDE = ("thumbnail", "label", "macro", "map")  # what slide scanners store beside the image
 PALETTE = 3  # in PhotometricInterpretation
+_TAG_BYTES = 2**24  # of all tags of a file, beside a quarter of its size
+_MOST_TAGS = 4096  # of a page: tifffile refuses more
 REDUCED_OR_MASK = 0b101  # in NewSubfileType: a smaller version of another page, or its mask
 
 
@@ -121,8 +123,11 @@ def _without_smaller(series: Sequence[Any]) -> Sequence[Any]:
 
 
 def refuse_circles(tiff: Any, path: Path) -> None:
-    """Refuse pages of which a later one leads back to an earlier one: tifffile would read them without end."""
-    form, file, seen = tiff.tiff, tiff.filehandle, set[int]()
+    """Refuse pages of which a later one leads back to an earlier one: tifffile would read them without end.
+
+    Also tags that make it take much time or memory: it reads all values of each, which several pages may share.
+    """
+    form, file, seen, n_bytes = tiff.tiff, tiff.filehandle, set[int](), 0
     file.seek(form.offsetsize)  # of the first page: 4 in a TIFF, 8 in a BigTIFF
     while offset := _number(file.read(form.offsetsize), form.offsetformat):
         if offset in seen:
@@ -130,6 +135,9 @@ def refuse_circles(tiff: Any, path: Path) -> None:
         seen.add(offset)
         file.seek(offset)
         n_tags = _number(file.read(form.tagnosize), form.tagnoformat)
+        n_bytes += bytes_of_tags(file.read(min(n_tags, _MOST_TAGS) * form.tagsize), form)
+        if n_bytes > _TAG_BYTES + file.size // 4:
+            raise ValueError("its tags have more values than an image of its size needs")
         file.seek(offset + form.tagnosize + n_tags * form.tagsize)
 
 
@@ -142,6 +150,7 @@ def plain_pages(tiff: Any) -> list[Any]:
     """The pages that are images of their own."""
     found = []
     for page in (one.aspage() for one in tiff.pages):
+        refuse_many_levels(page)
         found.append(page)
         for inner in (one.aspage() for one in page.pages or ()):
             if inner.imagelength >= page.imagelength or inner.imagewidth >= page.imagewidth:
@@ -156,6 +165,7 @@ def _of_page(tiff: Any, page: Any, with_colours: bool) -> _Image:
         return pages_of(page.asarray(), axes, chosen)
 
     if page.dtype is not None:
+        refuse_false_places([page])
         bound_decoding(page)
     colours = _palette(page) if with_colours and page.axes == "YX" else None
     lazy = None if colours is not None or page.treeindex[1:] else _lazily(tiff.filehandle.path, key=page.index)
@@ -176,6 +186,10 @@ def _of_series(tiff: Any, series: Any, path: Path, with_colours: bool) -> _Image
         refuse_cut(tiff, series.dataoffset, series.nbytes)
     elif n_planes > len(series):
         raise planes_missing(str(path), n_planes - len(series), n_planes)
+    elif n_planes < len(series):
+        raise ValueError(f"its metadata declare {n_planes:,} planes and it has {len(series):,}")
+    else:
+        refuse_false_places(series)
 
     def read(axes: str, chosen: Sequence[int]) -> np.ndarray:
         if chosen == range(prod(stack_axes(axes, shape).values())):

@@ -1,5 +1,6 @@
 """What the metadata of a TIFF declare, compared with what is in the file before tifffile builds lists of pages."""
 
+import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf, prod
@@ -13,7 +14,12 @@ from hedgerow.errors import InputError
 MOST_PLANES = 1_000_000  # of a stack, over all its files: tifffile lists them
 MOST_TEXT = 2**26  # bytes of metadata
 MOST_DEPTH = 100  # of elements inside elements; OME needs about 10
+MOST_LEVELS = 100  # of a pyramid; usual are about 10
 _LARGE_NUMBER = 2**63
+_BIG_TAG = 20  # bytes of a directory's entry in a BigTIFF
+# Width, length, meaning of the values, samples, rows of a strip, planes; width and length of a tile.
+_SINGLE = (256, 257, 262, 277, 278, 284, 322, 323)
+_VALUE_BYTES = {3: 2, 4: 4, 5: 8, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8, 17: 8, 18: 8}  # by type
 
 
 def refuse_false_metadata(tiff: Any, path: str) -> None:
@@ -24,10 +30,30 @@ def refuse_false_metadata(tiff: Any, path: str) -> None:
             f"cannot read {path}: its metadata have {description.count:,} bytes, expected at most {MOST_TEXT:,};"
             " save it again without them"
         )
+    refuse_many_levels(tiff.pages.first)
     if tiff.is_ome:
         _check_ome(tiff, path)
     elif tiff.is_micromanager:
         _check_micromanager(tiff, path)
+
+
+def refuse_many_levels(page: Any) -> None:
+    """Raise ValueError if a page has more smaller images of its own than a pyramid: each is read at once."""
+    n_levels = len(page.subifds or ())
+    if n_levels > MOST_LEVELS:
+        raise ValueError(f"a page of it has {n_levels:,} smaller images, expected at most {MOST_LEVELS}")
+
+
+def bytes_of_tags(table: bytes, form: Any) -> int:
+    """How many bytes the values of the tags in a directory have; ValueError where one has several and needs one."""
+    count = "Q" if form.tagsize == _BIG_TAG else "I"
+    entry = struct.Struct(f"{form.byteorder}HH{count}{form.tagsize - 4 - struct.calcsize('=' + count)}x")
+    n_bytes = 0
+    for tag, kind, n_values in entry.iter_unpack(table[: len(table) // entry.size * entry.size]):
+        if tag in _SINGLE and n_values != 1:
+            raise ValueError(f"its tag {tag} has {n_values:,} values, expected one")
+        n_bytes += n_values * _VALUE_BYTES.get(kind, 1)
+    return n_bytes
 
 
 def _check_ome(tiff: Any, path: str) -> None:

@@ -1,6 +1,6 @@
 """Tiles and strips of a TIFF that are pictures themselves, whose headers may declare more pixels than the TIFF does."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from math import prod
 from typing import Any
 
@@ -19,6 +19,28 @@ def bound_decoding(page: Any) -> None:
     decode = key.decode
     if not hasattr(decode, "most"):
         key.decode = _Bounded(decode, prod(key.chunks[:2]), prod(key.chunks) * np.dtype(key.dtype or "u1").itemsize)
+
+
+def refuse_false_places(pages: Iterable[Any]) -> None:
+    """Raise ValueError unless pages say, by numbers, where each of their tiles or strips is and how long it is."""
+    for page in pages:
+        key, offsets, counts = page.keyframe, page.dataoffsets, page.databytecounts
+        n_blocks = 1 if key.is_contiguous else _n_blocks(key)
+        n_placed = min(len(offsets), len(counts))
+        if n_placed < n_blocks:
+            raise ValueError(f"it says where {n_placed:,} of its {n_blocks:,} tiles or strips are")
+        for values in (offsets, counts):
+            if not all(issubclass(kind, int | np.integer) for kind in set(map(type, values))) or min(values) < 0:
+                raise ValueError("it does not say where its tiles or strips are by numbers of bytes")
+        if max(counts) > page.parent.filehandle.size:
+            raise ValueError("one of its tiles or strips should have more bytes than the file")
+
+
+def _n_blocks(key: Any) -> int:
+    """How many tiles or strips a page should have."""
+    n_planes, _, height, width, _ = key.shaped
+    sides = (key.tilelength, key.tilewidth) if key.is_tiled else (key.rowsperstrip, width)
+    return n_planes * prod(-(-length // max(side, 1)) for length, side in zip((height, width), sides, strict=True))
 
 
 def refuse_long_block(n_bytes: int, block: int) -> None:

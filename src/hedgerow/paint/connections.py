@@ -77,6 +77,11 @@ class Connection(H11Protocol):
         self._stop_waiting()
         super().handle_websocket_upgrade(event)
 
+    def send_400_response(self, msg: str) -> None:
+        super().send_400_response(msg)
+        if self.cycle is not None:
+            self.cycle.disconnected = True  # the request before the nonsense can no longer be answered
+
     def on_response_complete(self) -> None:
         self._wait()
         super().on_response_complete()

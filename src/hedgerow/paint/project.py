@@ -129,20 +129,20 @@ class Project:
         """Change a class, or add one; raises Refused."""
         with self.lock:
             changes = {name: fields[name] for name in ("name", "colour", "hidden", "locked") if name in fields}
-            if any(c.name == changes.get("name") and c.id != fields.get("id") for c in self.classes):
-                raise Refused(f"another class is called {changes['name']}; choose another name.")
             classes = list(self.classes)
             if fields.get("id") is None:
                 id = max((c.id for c in classes), default=-1) + 1
                 if len(classes) >= MAX_CLASSES or id >= UNPAINTED:
                     raise Refused(f"there are {len(classes)} classes; no more can be added.")
-                new = Class(id, f"class {id}", COLOURS[id % len(COLOURS)])
-                classes.append(replace(new, **changes))
+                changed = replace(Class(id, f"class {id}", COLOURS[id % len(COLOURS)]), **changes)
+                classes.append(changed)
             else:
                 index = next((i for i, c in enumerate(classes) if c.id == fields["id"]), None)
                 if index is None:
                     raise Refused("there is no such class; reload the page.")
-                classes[index] = replace(classes[index], **changes)
+                changed = classes[index] = replace(classes[index], **changes)
+            if any(c.name == changed.name and c.id != changed.id for c in classes):
+                raise Refused(f"another class is called {changed.name}; choose another name.")
             write_project(self.folder / PROJECT, self.images, classes)
             self.classes = classes
 

@@ -65,6 +65,8 @@ def _classes(given: Any) -> list[Class]:
     classes = [Class(**checked_class(fields)) for fields in given]
     if len({a_class.id for a_class in classes}) < len(classes):
         raise Refused("two classes have the same id")
+    if len({one.name for one in classes}) < len(classes):
+        raise Refused("two classes have the same name")
     return classes
 
 

@@ -24,7 +24,7 @@ from hedgerow.images.tiff import (
     tifffile_errors,
 )
 from hedgerow.images.tiff_metadata import refuse_false_metadata
-from hedgerow.images.tiff_tiles import bound_decoding, refuse_long_block
+from hedgerow.images.tiff_tiles import bound_decoding, refuse_false_places, refuse_long_block
 from hedgerow.scale.costs import refuse_large_blocks
 from hedgerow.scale.lazy_image import LazyImage, Wanted, chosen_level, n_channels, part_of
 from hedgerow.scale.remote import file_system, identity_of_file, is_remote, patiently
@@ -92,6 +92,7 @@ class _Pages:
         self.name, self.pages, self.axes, self.shape, self.is_unnamed = name, pages, axes, tuple(shape), is_unnamed
         self.key = pages[0].keyframe
         self.dtype = np.dtype(self.key.dtype)
+        refuse_false_places(pages)
         bound_decoding(self.key)
         self.n_leading = len(self.shape) - len(self.key.shape)
         self.numbers = np.arange(len(pages)).reshape(self.shape[: self.n_leading])
@@ -140,7 +141,7 @@ class _Pages:
         """Rows and columns of a page, with the axes of the page."""
         key, (n_planes, _, _, _, n_samples) = self.key, self.key.shaped
         if self.is_mapped:
-            refuse_cut(page.parent, page.dataoffsets[0], key.nbytes)
+            self._refuse_cut(page)
             flat = page.parent.filehandle.memmap_array(
                 page.parent.byteorder + key.dtype.char, (n_planes, *self.size, n_samples), page.dataoffsets[0]
             )
@@ -161,6 +162,12 @@ class _Pages:
                     into = found[plane, t - rows.start : b - rows.start, w - columns.start : e - columns.start]
                     into[...] = block[t - top : b - top, w - left : e - left]
         return self._shaped(found)
+
+    def _refuse_cut(self, page: Any) -> None:
+        try:
+            refuse_cut(page.parent, page.dataoffsets[0], self.key.nbytes)
+        except ValueError as problem:
+            raise InputError(f"cannot read {self.name}: {problem}; copy or save the image again") from problem
 
     def _shaped(self, found: np.ndarray) -> np.ndarray:
         """(planes,h,w,samples) with the axes of a page."""
