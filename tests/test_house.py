@@ -225,3 +225,39 @@ def test_forests_need_no_extra(module):
 def test_no_file_has_more_than_400_lines():
     long = {str(path.name): n for path in MODULES.values() if (n := len(path.read_text().splitlines())) > 400}
     assert not long
+
+
+# What a name may mean twice, and why. Kernels have the same names in each of their packages, by design.
+SHARED_MODULES = {
+    "protocol": "what everything in its package must offer",
+    "bank": "the kernel's definition, and the features computed by it",
+    "codes": "the kernel, and its only caller",
+    "grow": "the kernel, and its only caller",
+    "soft_walk": "the kernel, and its only caller",
+    "walk": "the kernels, and their only caller",
+    "strokes": "the kernel that paints them, and the generator of them",
+}
+SHARED_CLASSES: dict[str, str] = {}
+
+
+def used_twice(names):
+    """Name -> the packages that use it, of those that several use. names: (name, module) of each"""
+    packages = {}
+    for name, module in names:
+        packages.setdefault(name, set()).add(room(module))
+    return {name: sorted(where) for name, where in packages.items() if len(where) > 1}
+
+
+def test_no_two_packages_have_modules_of_the_same_name():
+    names = [(module.rsplit(".", 1)[1], module) for module, path in MODULES.items() if path.name != "__init__.py"]
+    assert {name: where for name, where in used_twice(names).items() if name not in SHARED_MODULES} == {}
+
+
+def test_no_two_packages_have_classes_of_the_same_name():
+    names = [
+        (node.name, module)
+        for module, tree in TREES.items()
+        for node in tree.body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    ]
+    assert {name: where for name, where in used_twice(names).items() if name not in SHARED_CLASSES} == {}

@@ -171,7 +171,7 @@ def test_a_command_without_memory_says_so_and_leaves_with_2(hedgerow, model_file
     def refuse(*arguments, **options):
         raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate") if by_torch else MemoryError
 
-    monkeypatch.setattr("hedgerow.predict.outputs.predict_tiles", refuse)
+    monkeypatch.setattr("hedgerow.predict.file_outputs.predict_tiles", refuse)
     ended = hedgerow("predict", model_file, place / "images", "-o", place / "out")
     assert ended.code == 2
     assert "a0.png: it does not fit in memory" in ended.err

@@ -13,10 +13,10 @@ import hedgerow as hr
 from hedgerow.deep import deepstack, ensemble_weights, fitting, member_nets, recipe
 from hedgerow.deep.folds import folds_of
 from hedgerow.deep.recipe import Recipe, Task
-from hedgerow.deep.work_folder import Work
 from hedgerow.images.labelled import labelled_set
 from hedgerow.io.checks import narrowest
 from hedgerow.threads import threads
+from hedgerow.work_folder import WorkFolder
 from helpers import encoded
 from helpers.deep import SMALL, STACK, equal_weights, pictures, small_deep, small_net
 from helpers.refusals import assert_one_sentence
@@ -231,7 +231,7 @@ def test_networks_are_judged_as_the_model_computes_them(monkeypatch):
     config = hr.DeepConfig(n_networks=1, conv=replace(SMALL, norm="image", n_steps=2))
     nothing = [np.zeros((net.n_classes, *image.size), np.float16) for image in labelled]
     left_out = folds_of(labelled, 5, 0)
-    nets = member_nets.MemberNets(net, Recipe(config, labelled), nothing, Work(None), "cpu", left_out)
+    nets = member_nets.MemberNets(net, Recipe(config, labelled), nothing, WorkFolder(None), "cpu", left_out)
     one = nets.train([Task("alone", 0, 0)], lambda *report: None)[0]
     (i,) = left_out.held(0)
     deep = deepstack.DeepStack(net, {"alone": (one.net,)}, {"alone": 1.0})

@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from hedgerow.encoders.devices import full_precision
+from hedgerow.encoders.torch_devices import full_precision
 
 
 def allows_less():

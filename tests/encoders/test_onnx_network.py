@@ -14,7 +14,7 @@ from scipy import ndimage
 
 from hedgerow.encoders import onnx_network
 from hedgerow.encoders.onnx_network import OnnxNetwork
-from hedgerow.encoders.protocol import Layer
+from hedgerow.encoders.protocol import EncoderLayer
 from hedgerow.errors import ConfigError, HedgerowError, InputError
 from helpers.refusals import assert_one_sentence
 
@@ -68,7 +68,7 @@ def test_layers_are_found_and_read_by_name(saved):
     encoder = OnnxNetwork(path, ["half/pool", "first"])
     assert encoder.name == str(path)
     assert encoder.checksum == hashlib.sha256(path.read_bytes()).hexdigest()
-    assert encoder.layers == (Layer("first", 2, 4), Layer("half/pool", 4, 4))  # fine ones first
+    assert encoder.layers == (EncoderLayer("first", 2, 4), EncoderLayer("half/pool", 4, 4))  # fine ones first
     assert encoder.usual == ("first", "half/pool")
     picture = np.random.default_rng(0).uniform(0, 255, (3, 64, 96)).astype(np.float32)
     pooled, first = encoder.run(picture, ["half/pool", "first"])
@@ -88,7 +88,7 @@ def test_the_same_picture_gives_the_same_bits(saved):
 
 @pytest.mark.parametrize("batch", ["batch", None])
 def test_the_batch_may_be_free(saved, batch):
-    assert OnnxNetwork(saved(network((batch, 3, None, None))), ["second"]).layers == (Layer("second", 2, 4),)
+    assert OnnxNetwork(saved(network((batch, 3, None, None))), ["second"]).layers == (EncoderLayer("second", 2, 4),)
 
 
 def test_inputs_must_be_multiples_of_the_coarsest_stride(saved):

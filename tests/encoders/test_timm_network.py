@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 from torch import nn
 
-from hedgerow.encoders.protocol import Layer
+from hedgerow.encoders.protocol import EncoderLayer
 from hedgerow.encoders.timm_network import TimmNetwork
 from hedgerow.errors import ConfigError, HedgerowError
 from helpers.refusals import assert_one_sentence
@@ -101,7 +101,7 @@ def picture(height=64, width=128):
 def test_layers_strides_and_channels_are_those_of_timm():
     encoder = TimmNetwork("small")
     assert encoder.name == "timm:small"
-    assert encoder.layers == (Layer("f0", 2, 4), Layer("f1", 64, 6))
+    assert encoder.layers == (EncoderLayer("f0", 2, 4), EncoderLayer("f1", 64, 6))
     assert encoder.usual == ("f0", "f1")
     assert encoder.multiple == 64
 

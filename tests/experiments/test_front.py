@@ -9,7 +9,7 @@ import hedgerow as hr
 from experiments.front import FrontedNet
 from hedgerow.config import UNALTERED
 from hedgerow.errors import InputError, ModelError
-from hedgerow.images.arrays import to_planes
+from hedgerow.images.array_checks import to_planes
 from hedgerow.network.layout import Grid
 from hedgerow.progress import silent
 from helpers.net_stacks import random_stack

@@ -13,7 +13,7 @@ import pytest
 from hedgerow.errors import InputError, ModelError
 from hedgerow.export import c as module
 from hedgerow.export.c import export_c
-from hedgerow.images.arrays import to_planes
+from hedgerow.images.array_checks import to_planes
 from hedgerow.progress import silent
 from helpers.c_models import CASES, STRICT, build, compile_c, compiler, picture, pointer, stack_of
 from helpers.forests import grown_stack

@@ -17,7 +17,7 @@ from hedgerow.export.onnx_features import image_features
 from hedgerow.export.onnx_graph import REAL, Graph
 from hedgerow.export.onnx_model import build, export_onnx
 from hedgerow.forest.arrays import ForestStack
-from hedgerow.images.arrays import to_planes
+from hedgerow.images.array_checks import to_planes
 from helpers.forests import grown_stack, random_forest
 from helpers.refusals import assert_one_sentence
 

@@ -17,7 +17,7 @@ from hedgerow.export import onnx_deep
 from hedgerow.export.c import export_c
 from hedgerow.export.onnx_model import build, export_onnx
 from hedgerow.forest import choosing
-from hedgerow.images.arrays import to_planes
+from hedgerow.images.array_checks import to_planes
 from helpers import encoded
 from helpers.deep import SMALL, STACK, equal_weights, pictures, small_deep, small_net
 from helpers.refusals import assert_one_sentence, assert_refused

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hedgerow.features.pictures import groups_of, shades, to_pictures
+from hedgerow.features.encoder_pictures import groups_of, shades, to_pictures
 from hedgerow.features.resizing import doubled, halved
 
 

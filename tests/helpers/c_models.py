@@ -16,7 +16,7 @@ import pytest
 from hedgerow.export.c import export_c
 from hedgerow.features.channels import Channels
 from hedgerow.forest.arrays import ForestStack
-from hedgerow.images.arrays import to_planes
+from hedgerow.images.array_checks import to_planes
 from helpers.forests import GROWN, grown_stack, random_forest
 
 STRICT = ("-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off")

@@ -7,7 +7,7 @@ import pytest
 import zarr
 
 from hedgerow.errors import InputError
-from hedgerow.images.arrays import UNLABELLED_INDEX, check_pair, encode_labels, to_labels, to_planes
+from hedgerow.images.array_checks import UNLABELLED_INDEX, check_pair, encode_labels, to_labels, to_planes
 from hedgerow.images.classes import class_table
 from hedgerow.images.pairing import Pair, find_files, pair_files, stem_of
 from helpers.files import assert_same, random_array, touch

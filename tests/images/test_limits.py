@@ -16,7 +16,7 @@ from PIL import Image
 
 from hedgerow import memory
 from hedgerow.errors import ConfigError, InputError
-from hedgerow.images.arrays import to_labels, to_planes
+from hedgerow.images.array_checks import to_labels, to_planes
 from hedgerow.images.label_files import read_labels
 from hedgerow.images.limits import VARIABLE
 from hedgerow.images.reading import read_channels, read_image, what_was_read

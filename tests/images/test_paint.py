@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hedgerow import synthetic
-from hedgerow.images.paint import unpainted_value
+from hedgerow.images.unlabelled import unpainted_value
 
 rows, columns = np.mgrid[:300, :400]
 

@@ -11,7 +11,7 @@ import hedgerow as hr
 from hedgerow import synthetic
 from hedgerow.forest.level_input import whole_input
 from hedgerow.forest.walk import reached_leaves
-from hedgerow.images.arrays import to_planes
+from hedgerow.images.array_checks import to_planes
 from hedgerow.network import mapback
 from hedgerow.network.layout import lattice
 from hedgerow.network.mapping import to_convnet, to_forest

@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from hedgerow.forest import level_input
-from hedgerow.images.arrays import to_planes
+from hedgerow.images.array_checks import to_planes
 from hedgerow.images.regions import Region
 from hedgerow.kernels.definition.outputs import softmax
 from hedgerow.network import mapback, vote_fit

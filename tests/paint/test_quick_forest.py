@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hedgerow.images.arrays import UNLABELLED_INDEX
+from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.regions import Region
 from hedgerow.paint import raster
 from hedgerow.paint.engine import Engine, QueuedJob

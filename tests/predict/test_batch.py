@@ -12,9 +12,9 @@ from hypothesis.extra import numpy as st_numpy
 from hedgerow import temporary
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.images.label_files import read_labels
-from hedgerow.predict import batch, outputs, scratch
+from hedgerow.predict import batch, file_outputs, scratch
 from hedgerow.predict.batch import Predicted, predict_files
-from hedgerow.predict.outputs import Outputs, relative_entropy
+from hedgerow.predict.file_outputs import Outputs, relative_entropy
 from helpers.files import listing
 
 
@@ -50,10 +50,10 @@ def test_a_folder_is_predicted(folder, stack, example):
 def test_one_failure_does_not_stop_the_batch(folder, stack, monkeypatch, problem):
     write = batch.write_outputs
 
-    def fail_on_b(model, image, outputs, paths, *rest):
+    def fail_on_b(model, image, file_outputs, paths, *rest):
         if paths["labels"].stem == "b":
             raise problem
-        write(model, image, outputs, paths, *rest)
+        write(model, image, file_outputs, paths, *rest)
 
     monkeypatch.setattr(batch, "write_outputs", fail_on_b)
     failures = predict_files(stack, folder / "images", folder / "out", Outputs()).failures
@@ -90,7 +90,7 @@ def test_the_label_map_comes_last(folder, stack, monkeypatch):
     """Where a label map exists, the other files of its image do too."""
     written = []
     for name in ("write_labels", "write_scaled"):
-        monkeypatch.setattr(outputs, name, lambda path, *_: written.append(path.name))
+        monkeypatch.setattr(file_outputs, name, lambda path, *_: written.append(path.name))
     everything = Outputs(proba=True, confidence=True, entropy=True)
     predict_files(stack, folder / "images" / "a.npy", folder / "out", everything)
     assert written == ["a_proba.tif", "a_confidence.tif", "a_entropy.tif", "a.png"]
@@ -153,7 +153,7 @@ def test_maps_too_large_for_memory_are_the_same(folder, stack, monkeypatch, endi
 
 def test_label_maps_are_held_in_their_own_type(folder, stack, monkeypatch):
     held = []
-    monkeypatch.setattr(outputs, "write_labels", lambda path, labels, *_: held.append(labels.dtype))
+    monkeypatch.setattr(file_outputs, "write_labels", lambda path, labels, *_: held.append(labels.dtype))
     predict_files(stack, folder / "images" / "a.npy", folder / "out", Outputs())
     assert held == [np.uint8]
 

@@ -5,7 +5,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from hedgerow.images.arrays import UNLABELLED_INDEX
+from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.refinement.losses import class_weights, cross_entropy, weighted, with_dice
 
 N_CLASSES, N_PIXELS = 4, 37

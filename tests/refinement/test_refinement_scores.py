@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 import hedgerow as hr
 from conftest import draw
 from hedgerow.config import RefineConfig
-from hedgerow.images.arrays import to_planes
+from hedgerow.images.array_checks import to_planes
 from hedgerow.images.labelled import LabelledImage
 from hedgerow.progress import silent
 from hedgerow.refinement import loop

@@ -14,7 +14,7 @@ import hedgerow as hr
 from hedgerow.forest.arrays import LEAF, Forest
 from hedgerow.forest.history import Check, Refinement
 from hedgerow.images import pictures
-from hedgerow.images.arrays import to_planes
+from hedgerow.images.array_checks import to_planes
 from hedgerow.images.labelled import LabelledImage, LabelledSet
 from hedgerow.images.metrics import Scores
 from hedgerow.progress import silent

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tifffile
 import zarr
+from hedgerow.scale.results import results_for
 
 import hedgerow as hr
 from hedgerow.errors import HedgerowError, InputError
@@ -15,7 +16,6 @@ from hedgerow.scale import ome_zarr_out, remote
 from hedgerow.scale.lazy_image import Wanted
 from hedgerow.scale.markers import Markers
 from hedgerow.scale.opening import open_image, opened
-from hedgerow.scale.results import results_for
 from hedgerow.scale.shards import Grid
 from helpers.large import picture, write_ome_zarr, write_zarr
 from helpers.servers import flaky, s3, web

@@ -17,7 +17,7 @@ from hedgerow.forest.autocontext import grow_stack
 from hedgerow.forest.groups import strokes, with_groups
 from hedgerow.forest.samples import choose_pixels, draw_samples
 from hedgerow.forest.thinned import Painted, thin
-from hedgerow.images.arrays import UNLABELLED_INDEX
+from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.labelled import labelled_set
 from hedgerow.io.model_file import file_content
 from hedgerow.scale import cluster, sparse_growth, tree_tasks

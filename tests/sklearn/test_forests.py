@@ -11,7 +11,7 @@ from hedgerow.features.registry import fit_features
 from hedgerow.forest.arrays import MAX_DEPTH, Forest
 from hedgerow.forest.level_input import whole_input
 from hedgerow.forest.walk import run_forest
-from hedgerow.images.arrays import to_planes
+from hedgerow.images.array_checks import to_planes
 from hedgerow.sklearn import forests
 from hedgerow.sklearn.forests import table_channels
 from helpers.forests import random_forest

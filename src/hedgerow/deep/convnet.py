@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hedgerow.deep.crops import Sheet
 from hedgerow.deep.unet import UNet, padded
-from hedgerow.encoders.devices import full_precision
+from hedgerow.encoders.torch_devices import full_precision
 from hedgerow.images.labelled import LabelledImage
 
 

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from hedgerow.config import ConvConfig
 from hedgerow.images.altering import Move, drawn_light, drawn_move, still
-from hedgerow.images.arrays import UNLABELLED_INDEX
+from hedgerow.images.array_checks import UNLABELLED_INDEX
 
 
 @dataclass(frozen=True, eq=False)

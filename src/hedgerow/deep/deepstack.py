@@ -11,7 +11,7 @@ import numpy as np
 from hedgerow.deep.convnet import ConvNet
 from hedgerow.deep.image_features import WithImage, with_image
 from hedgerow.deep.record import STACK, Deepening
-from hedgerow.encoders.devices import OneThread
+from hedgerow.encoders.torch_devices import OneThread
 from hedgerow.errors import ModelError
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.history import Known, Refinement

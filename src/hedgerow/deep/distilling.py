@@ -11,7 +11,7 @@ from hedgerow.errors import InputError
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.level_input import level_input
 from hedgerow.forest.walk import reached_leaves, run_level
-from hedgerow.images.arrays import to_planes
+from hedgerow.images.array_checks import to_planes
 from hedgerow.images.labelled import Images, listed_for
 from hedgerow.images.regions import Region
 from hedgerow.kernels import reused

@@ -19,9 +19,8 @@ from hedgerow.deep.ensemble_weights import find_weights, mean_dice
 from hedgerow.deep.member_nets import MemberNets, TrainedNetwork
 from hedgerow.deep.recipe import Recipe
 from hedgerow.deep.record import ENSEMBLE, STACK, Deepening
-from hedgerow.deep.work_folder import Work
-from hedgerow.encoders.devices import OneThread
 from hedgerow.encoders.known import allowed
+from hedgerow.encoders.torch_devices import OneThread
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.files import fingerprint
 from hedgerow.forest.autocontext import grow_stack
@@ -33,6 +32,7 @@ from hedgerow.predict.evaluate import labelled_for
 from hedgerow.predict.tiling import proba_of
 from hedgerow.progress import Report, reporting
 from hedgerow.refinement.loop import refine_labelled
+from hedgerow.work_folder import WorkFolder
 
 
 def deepen(
@@ -114,7 +114,7 @@ def held_out_probabilities(
                 proba = [proba_of(again, labelled.images[i].planes)[:, mask] for i, mask in masks.items()]
                 return np.concatenate(proba, axis=1).astype(np.float16)
 
-            values, start = work.kept(f"stack-{fold}", mark, predicted), 0
+            values, start = work.array(f"stack-{fold}", mark, predicted), 0
             for i, mask in masks.items():
                 end = start + int(mask.sum())
                 probabilities[i][:, mask] = values[:, start:end]
@@ -140,11 +140,11 @@ def seconds_of_a_step(net: StackNet, labelled: LabelledSet, config: DeepConfig, 
     recipe = Recipe(config, labelled)
     nothing = [np.zeros((net.n_classes, *image.size), np.float16) for image in labelled]
     with OneThread():
-        return MemberNets(net, recipe, nothing, Work(None), device).seconds_of_a_step(recipe.tasks)
+        return MemberNets(net, recipe, nothing, WorkFolder(None), device).seconds_of_a_step(recipe.tasks)
 
 
-def _work(folder: str | Path | None) -> Work:
-    return Work(None if folder is None else Path(folder))
+def _work(folder: str | Path | None) -> WorkFolder:
+    return WorkFolder(None if folder is None else Path(folder))
 
 
 def _ensemble(nets: MemberNets, trained: Sequence[TrainedNetwork]) -> DeepStack:

@@ -13,7 +13,7 @@ from scipy import ndimage
 
 from hedgerow.errors import InputError
 from hedgerow.forest.groups import BLOCKS, blocks, groups_of, strokes
-from hedgerow.images.arrays import UNLABELLED_INDEX
+from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledImage, LabelledSet
 
 SEARCH_FOLDS = 4  # a search for settings holds out one fold in so many, and scores on it

@@ -7,7 +7,7 @@ import numpy as np
 
 from hedgerow.features.protocol import Arrays, FeatureSet
 from hedgerow.forest.level_input import LevelInput
-from hedgerow.images.arrays import Layout
+from hedgerow.images.array_checks import Layout
 from hedgerow.images.regions import Region
 
 

@@ -19,7 +19,6 @@ from hedgerow.deep.pretrained import PretrainedUNet
 from hedgerow.deep.recipe import PRETRAINED, Recipe, Task
 from hedgerow.deep.steps import UNRECORDED_STEPS
 from hedgerow.deep.unet import UNet
-from hedgerow.deep.work_folder import Work
 from hedgerow.encoders.known import find
 from hedgerow.encoders.protocol import TorchEncoder
 from hedgerow.encoders.store import LITE0
@@ -27,11 +26,12 @@ from hedgerow.features.encoder import EncoderFeatures
 from hedgerow.features.joined import Joined
 from hedgerow.files import fingerprint
 from hedgerow.forest.history import Check
-from hedgerow.images.arrays import UNLABELLED_INDEX
+from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.metrics import Scores, confusion
 from hedgerow.network.stacknet import StackNet
 from hedgerow.progress import Report
 from hedgerow.threads import get_threads, map_threads
+from hedgerow.work_folder import WorkFolder
 
 MAX_JUDGED_PIXELS = 2**18  # held-out pixels, over all images, that members are weighed by
 TIMED_STEPS = 3
@@ -59,7 +59,7 @@ class MemberNets:
         net: StackNet,
         recipe: Recipe,
         stack_proba: Sequence[np.ndarray],
-        work: Work,
+        work: WorkFolder,
         device: str,
         folds: Folds | None = None,
     ) -> None:

@@ -15,12 +15,12 @@ from hedgerow.deep.folds import SEARCH_FOLDS, folds_of
 from hedgerow.deep.member_nets import MemberNets
 from hedgerow.deep.recipe import ALONE, Recipe, Task, for_number
 from hedgerow.deep.unet import NORMS, Norm
-from hedgerow.deep.work_folder import Work
-from hedgerow.encoders.devices import OneThread
+from hedgerow.encoders.torch_devices import OneThread
 from hedgerow.images.labelled import LabelledSet
 from hedgerow.memory import ran_out
 from hedgerow.network.stacknet import StackNet
 from hedgerow.progress import Report, reporting
+from hedgerow.work_folder import WorkFolder
 
 SIZES = (16, 32)  # channels at full resolution that are tried
 LARGE_IMAGE_CROPS = 1.5  # an image whose shorter side is at least this many crops is worth larger crops
@@ -86,7 +86,7 @@ def choose_network(
     nothing = [np.zeros((net.n_classes, *image.size), np.float16) for image in labelled]
 
     def nets_of(conv: ConvConfig) -> MemberNets:
-        return MemberNets(net, Recipe(replace(config, conv=conv), labelled), nothing, Work(None), device, folds)
+        return MemberNets(net, Recipe(replace(config, conv=conv), labelled), nothing, WorkFolder(None), device, folds)
 
     def dice(conv: ConvConfig) -> float | None:
         times = (conv.crop // config.conv.crop) ** 2

@@ -19,7 +19,7 @@ from hedgerow.deep.pretrained import KNOWN
 from hedgerow.deep.steps import step_of
 from hedgerow.errors import ConfigError
 from hedgerow.forest.history import Check
-from hedgerow.images.arrays import UNLABELLED_INDEX
+from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.refinement import checkpoints
 from hedgerow.refinement.checkpoints import State
 

@@ -14,7 +14,6 @@ import numpy as np
 
 from hedgerow.config import AugmentConfig, RefineConfig, StackConfig
 from hedgerow.deep.folds import SEARCH_FOLDS, Folds, folds_of
-from hedgerow.deep.work_folder import Work
 from hedgerow.files import fingerprint
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import grow_stack
@@ -27,6 +26,7 @@ from hedgerow.predict.protocol import Model
 from hedgerow.predict.tiling import predict_indices
 from hedgerow.progress import Report
 from hedgerow.refinement.loop import refine_labelled
+from hedgerow.work_folder import WorkFolder
 
 TURNED = AugmentConfig(rotation=180.0, flip=True, scale=0.1, shift=0.1, brightness=0.2, contrast=0.2)
 """For images that have no up: any rotation, and mirrored ones."""
@@ -86,7 +86,7 @@ class Trial:
         """folder, saved_stack: as of `choose_refinement`"""
         self.folds = folds_of(labelled, SEARCH_FOLDS, stack.seed)
         self.training, self.device, self.report = self.folds.training(0), device, report
-        self.work, self._measured = Work(folder), set[str]()
+        self.work, self._measured = WorkFolder(folder), set[str]()
         self.stack = saved_stack(lambda: grow_stack(self.training, replace(stack, reserve=0.0), progress=report))
         self.stack_dice = held_dice(self.stack, self.folds)
         self.resumed_from = 0
@@ -102,7 +102,7 @@ class Trial:
             seconds = time.monotonic() - begun
             return np.array([dice, seconds / max(config.n_steps - self.resumed_from, 1), seconds])
 
-        outcome = Outcome(*self.work.kept(name, name, measured).tolist())
+        outcome = Outcome(*self.work.array(name, name, measured).tolist())
         if (state := self.work.state(name)) is not None:  # the outcome is safe
             remove_state(state)
         return outcome, name not in self._measured

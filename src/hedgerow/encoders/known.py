@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hedgerow.encoders import store
 from hedgerow.encoders.onnx_network import OnnxNetwork, onnx_content
-from hedgerow.encoders.protocol import Encoder, Layer
+from hedgerow.encoders.protocol import Encoder, EncoderLayer
 from hedgerow.errors import ConfigError, ModelError, one_path, refuse_unless
 from hedgerow.extras import require
 
@@ -92,7 +92,7 @@ def _timm(name: str) -> Encoder:
     return TimmNetwork(name)
 
 
-def find_again(name: str, layers: Sequence[Layer], checksum: str) -> Encoder:
+def find_again(name: str, layers: Sequence[EncoderLayer], checksum: str) -> Encoder:
     """The encoder that a model was trained with; other weights of the same name are refused."""
     encoder = find(allowed(name), [layer.name for layer in layers])
     if encoder.checksum != checksum:

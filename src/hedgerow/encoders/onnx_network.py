@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hedgerow.encoders.protocol import MAX_STRIDE, Encoder, Layer
+from hedgerow.encoders.protocol import MAX_STRIDE, Encoder, EncoderLayer
 from hedgerow.errors import ConfigError, InputError, one_path
 from hedgerow.extras import is_there, require
 from hedgerow.files import megabytes, one_line
@@ -49,7 +49,7 @@ class OnnxNetwork(Encoder):
         scaled = (picture[None] - np.float32(CENTRE)) / np.float32(SPREAD)
         return [found[0] for found in self._session.run(list(names), {self._input: scaled})]
 
-    def _measured(self, path: Path, names: Sequence[str]) -> tuple[Layer, ...]:
+    def _measured(self, path: Path, names: Sequence[str]) -> tuple[EncoderLayer, ...]:
         """The layers of these names with their strides and channels, fine ones first, found by running once."""
         # Twice as wide as high: what is of one size whatever the picture, such as a mean over it, is noticed.
         size = (4 * MULTIPLE, 8 * MULTIPLE)
@@ -224,14 +224,14 @@ def _providers() -> list[str]:
 
     found = ["CPUExecutionProvider"]
     if "CUDAExecutionProvider" in onnxruntime.get_available_providers() and is_there("torch"):
-        from hedgerow.encoders.devices import device
+        from hedgerow.encoders.torch_devices import device
 
         if device().type == "cuda":
             found.insert(0, "CUDAExecutionProvider")
     return found
 
 
-def _layer(path: Path, name: str, output: Any, size: tuple[int, int]) -> Layer:
+def _layer(path: Path, name: str, output: Any, size: tuple[int, int]) -> EncoderLayer:
     """The layer whose output for a picture of this size is given, if its stride is the same both ways."""
     if not isinstance(output, np.ndarray) or output.dtype != np.float32 or output.ndim != 4 or 0 in output.shape:
         shape = f"{output.dtype} of shape {output.shape}" if isinstance(output, np.ndarray) else "no tensor"
@@ -246,7 +246,7 @@ def _layer(path: Path, name: str, output: Any, size: tuple[int, int]) -> Layer:
             f"has {sides[0]} x {sides[1]} values for {size[0]} x {size[1]} pixels, expected one for every 1, 2, 4, ... "
             f"or {MAX_STRIDE} pixels each way",
         )
-    return Layer(name, int(stride), channels)
+    return EncoderLayer(name, int(stride), channels)
 
 
 def _not_a_layer(path: Path, name: str, problem: str) -> ConfigError:

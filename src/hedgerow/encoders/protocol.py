@@ -16,7 +16,7 @@ MAX_STRIDE = 128
 
 
 @dataclass(frozen=True)
-class Layer:
+class EncoderLayer:
     """An inner layer: its output has one value per `stride` rows and columns of the input, in `n_channels` channels."""
 
     name: str
@@ -36,7 +36,7 @@ class Encoder(Protocol):
 
     name: str
     checksum: str
-    layers: tuple[Layer, ...]
+    layers: tuple[EncoderLayer, ...]
     usual: tuple[str, ...]
     multiple: int
 
@@ -61,7 +61,7 @@ class TorchEncoder(Encoder, Protocol):
         return other
 
 
-def chosen_layers(encoder: Encoder, names: Sequence[str]) -> tuple[Layer, ...]:
+def chosen_layers(encoder: Encoder, names: Sequence[str]) -> tuple[EncoderLayer, ...]:
     """The layers of these names, fine ones first; none: the usual ones."""
     known = {layer.name: layer for layer in encoder.layers}
     for name in names:

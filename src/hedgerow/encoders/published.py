@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hedgerow.encoders.devices import OneThread, device, full_precision
 from hedgerow.encoders.protocol import TorchEncoder
+from hedgerow.encoders.torch_devices import OneThread, device, full_precision
 
 
 class PublishedEncoder(TorchEncoder):

@@ -5,7 +5,7 @@ A model may hold changed weights of the last stage that it reads; what a file sa
 
 from collections.abc import Sequence
 
-from hedgerow.encoders.protocol import Layer
+from hedgerow.encoders.protocol import EncoderLayer
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -19,19 +19,19 @@ MOBILESAM_WIDENING = 4
 NECK = 256  # channels
 
 
-def _lite0_layers() -> tuple[Layer, ...]:
+def _lite0_layers() -> tuple[EncoderLayer, ...]:
     found, stride = [], 2  # that of the stem
     for number, (_, _, first, _, channels) in enumerate(LITE0, 1):
         stride *= first
-        found.append(Layer(f"s{number}", stride, channels))
+        found.append(EncoderLayer(f"s{number}", stride, channels))
     return tuple(found)
 
 
 LAYERS = {
     "lite0": _lite0_layers(),
     "mobilesam": (
-        *(Layer(f"l{number}", stride, channels) for number, (_, stride, channels, _, _) in enumerate(MOBILESAM)),
-        Layer("neck", MOBILESAM[-1][1], NECK),
+        *(EncoderLayer(f"l{number}", stride, channels) for number, (_, stride, channels, _, _) in enumerate(MOBILESAM)),
+        EncoderLayer("neck", MOBILESAM[-1][1], NECK),
     ),
 }
 """The layers of each encoder that can be read."""

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from hedgerow.encoders.devices import OneThread, device, full_precision
-from hedgerow.encoders.protocol import MAX_STRIDE, Layer, TorchEncoder
+from hedgerow.encoders.protocol import MAX_STRIDE, EncoderLayer, TorchEncoder
 from hedgerow.encoders.store import tensors_checksum
+from hedgerow.encoders.torch_devices import OneThread, device, full_precision
 from hedgerow.errors import ConfigError
 from hedgerow.extras import require
 from hedgerow.files import one_line
@@ -36,7 +36,7 @@ class TimmNetwork(TorchEncoder):
         self._mean, self._std = settings["mean"], settings["std"]  # of values from 0 to 1
         info = self._network.feature_info
         self.layers = tuple(
-            Layer(f"f{number}", stride, channels)
+            EncoderLayer(f"f{number}", stride, channels)
             for number, (stride, channels) in enumerate(zip(info.reduction(), info.channels(), strict=True))
         )
         self.usual = tuple(layer.name for layer in self.layers)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hedgerow.errors import InputError
-from hedgerow.export.c_features import PARTS, Part
+from hedgerow.export.c_features import PARTS, FeatureCode
 from hedgerow.export.c_tables import Tables, add_forests, initialiser, real
 from hedgerow.export.kinds import Exported, entry_of, is_stretched, parts_of, refuse_volumes
 from hedgerow.files import PathLike, atomic_path
@@ -82,7 +82,7 @@ def write(model: AnyModel, path: Path, filters: bool, name: str | None) -> Expor
     return Exported(files, f"{COMPILE} -c {shlex.quote(str(path))}")
 
 
-def _memory(model: ForestStack, tables: Tables, part: Part | None) -> dict[str, int | str]:
+def _memory(model: ForestStack, tables: Tables, part: FeatureCode | None) -> dict[str, int | str]:
     """What the workspace holds: planes of an image's size, and lines of its width and twice the margin."""
     feature_planes = 0 if part is None else model.features.n_features + is_stretched(model.features)
     held = int(tables.constants["KEPT"]) * model.n_classes + int(tables.constants["MOST_BOXES"])
@@ -125,7 +125,7 @@ def _text(file: str, words: dict[str, str]) -> str:
     return re.sub(r"@(\w+)@", lambda match: words[match[1]], text)
 
 
-def _source(model: ForestStack, tables: Tables, words: dict[str, str], header: str, part: Part | None) -> str:
+def _source(model: ForestStack, tables: Tables, words: dict[str, str], header: str, part: FeatureCode | None) -> str:
     values = initialiser([int(value) for value in model.classes])
     has_smoothing = tables.constants["BOXES"] or (part and part.smooths)
     texts = [

@@ -9,7 +9,7 @@ from hedgerow.features.depth import Depth
 
 
 @dataclass(frozen=True)
-class Part:
+class FeatureCode:
     """A kind of feature in C.
 
     file:     the text of c_source/ that has `compute_features`
@@ -47,7 +47,7 @@ def _depth_words(features: Depth) -> dict[str, str]:
 
 
 PARTS = {
-    "bank": Part("bank.c.in", tables=_bank_tables, smooths=True, n_planes=3, n_lines=6),
-    "channels": Part("channels.c.in"),
-    "depth": Part("depth.c.in", words=_depth_words),
+    "bank": FeatureCode("bank.c.in", tables=_bank_tables, smooths=True, n_planes=3, n_lines=6),
+    "channels": FeatureCode("channels.c.in"),
+    "depth": FeatureCode("depth.c.in", words=_depth_words),
 }

@@ -15,8 +15,8 @@ from hedgerow.errors import InputError
 from hedgerow.export.kinds import NETWORKS
 from hedgerow.export.onnx_graph import Graph
 from hedgerow.features.encoder import EncoderFeatures
+from hedgerow.features.encoder_pictures import groups_of
 from hedgerow.features.patches import CORE
-from hedgerow.features.pictures import groups_of
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.features.tuned import encoder_of
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from hedgerow.export.onnx_features import Scene
 from hedgerow.export.onnx_graph import INT, Graph
-from hedgerow.export.onnx_reads import Pick, Reads, reads_of
+from hedgerow.export.onnx_reads import OnnxReads, Pick, reads_of
 from hedgerow.forest.arrays import Forest
 from hedgerow.kernels.definition.outputs import CANCELLED, SMALLEST_SUM
 
@@ -85,7 +85,9 @@ def _in_blocks(graph: Graph, scene: Scene, n_classes: int, most: int, scores: Sc
     return node("Reshape", planes, node("Concat", [n_classes], *size_of_image, axis=0))
 
 
-def _split_value(graph: Graph, forest: Forest, reads: Reads, pick: Pick, weight: str, block: tuple[str, ...]) -> str:
+def _split_value(
+    graph: Graph, forest: Forest, reads: OnnxReads, pick: Pick, weight: str, block: tuple[str, ...]
+) -> str:
     """The weighted sum of the probes, in the order of the forest's own code: a hard decision must not differ."""
     values = reads.values(graph, pick, block)
     if forest.weight.shape[1] > 1 or (forest.weight[forest.is_split] != 1).any():
@@ -93,7 +95,7 @@ def _split_value(graph: Graph, forest: Forest, reads: Reads, pick: Pick, weight:
     return graph.sum_in_order(values, forest.weight.shape[1])
 
 
-def _walk(graph: Graph, forest: Forest, reads: Reads) -> Scores:
+def _walk(graph: Graph, forest: Forest, reads: OnnxReads) -> Scores:
     # A leaf is its own left child, and nothing is >= NaN: whatever a pixel holds, it stays there.
     nodes = np.arange(forest.n_nodes)
     left = graph.table(np.where(forest.is_split, forest.left_child, nodes))
@@ -149,7 +151,7 @@ def _generations(forest: Forest) -> list[_Generation]:
     return generations
 
 
-def _carry(level: Level, splits: np.ndarray, reads: Reads) -> Scores:
+def _carry(level: Level, splits: np.ndarray, reads: OnnxReads) -> Scores:
     forest, generations = level.forest, _generations(level.forest)
     weight = np.ascontiguousarray(forest.weight[splits].T)
     leaves = np.concatenate([generation.leaves for generation in generations])

@@ -19,7 +19,7 @@ Pick = Callable[[str], str]
 """From a table (J,N) to what goes with a block: (J,T,B), columns for every tree and pixel, or (J,N,1), all of them."""
 
 
-class Reads(Protocol):
+class OnnxReads(Protocol):
     def of_block(self, graph: Graph, pixel: str) -> tuple[str, ...]:
         """What `values` needs to know of pixels, given their numbers (B,)."""
 
@@ -27,7 +27,7 @@ class Reads(Protocol):
         """What the probes read, of the shape that `pick` gives."""
 
 
-def reads_of(graph: Graph, scene: Scene, channels: str, forest: Forest, nodes: np.ndarray) -> Reads:
+def reads_of(graph: Graph, scene: Scene, channels: str, forest: Forest, nodes: np.ndarray) -> OnnxReads:
     """Where the probes of these nodes of a forest read the channels (M,H,W)."""
     used = ((forest.weight != 0) & forest.is_split[:, None])[nodes].T
     channel, radius = forest.channel[nodes].T, forest.radius[nodes].T

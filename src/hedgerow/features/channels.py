@@ -8,7 +8,7 @@ import numpy as np
 
 from hedgerow.config import StackConfig
 from hedgerow.features.protocol import FeatureSet, check_features, unfitted
-from hedgerow.images.arrays import Layout
+from hedgerow.images.array_checks import Layout
 
 
 @dataclass(frozen=True)

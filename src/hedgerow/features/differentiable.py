@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from hedgerow.encoders.devices import OneThread, device, full_precision
 from hedgerow.encoders.protocol import TorchEncoder
+from hedgerow.encoders.torch_devices import OneThread, device, full_precision
 from hedgerow.features.encoder import EncoderFeatures
+from hedgerow.features.encoder_pictures import to_pictures
 from hedgerow.features.joined import Joined
 from hedgerow.features.patches import Patch, network_input, own_part, patches, summed
-from hedgerow.features.pictures import to_pictures
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.images.regions import Region
 

@@ -9,12 +9,12 @@ import numpy as np
 
 from hedgerow.config import EncoderConfig, StackConfig
 from hedgerow.encoders.known import ONNX, TIMM, find, find_again
-from hedgerow.encoders.protocol import MAX_STRIDE, Encoder, Layer, TorchEncoder, chosen_layers
+from hedgerow.encoders.protocol import MAX_STRIDE, Encoder, EncoderLayer, TorchEncoder, chosen_layers
 from hedgerow.encoders.stages import LAYERS, last_weights
 from hedgerow.errors import refuse_unless
+from hedgerow.features.encoder_pictures import groups_of, shades, to_pictures
 from hedgerow.features.layer_cache import Layers, key_of, remembered
 from hedgerow.features.patches import SCALES, Patch, at_pixels, farthest, network_input, own_part, patches, summed
-from hedgerow.features.pictures import groups_of, shades, to_pictures
 from hedgerow.features.projection import principal_components
 from hedgerow.features.protocol import Arrays, FeatureSet, check_features, unfitted
 from hedgerow.features.resizing import doubled, halved
@@ -30,7 +30,7 @@ CHANGED = "changed."  # before the names of changed weights in a file
 
 
 @dataclass(frozen=True)
-class Source:
+class EncoderSource:
     """Which layers of which network are read, and how it is shown an image.
 
     encoder, checksum: its name, and that of its weights
@@ -41,7 +41,7 @@ class Source:
 
     encoder: str
     checksum: str
-    layers: tuple[Layer, ...]
+    layers: tuple[EncoderLayer, ...]
     scale: float
     channels: str
 
@@ -70,7 +70,7 @@ class EncoderFeatures(FeatureSet):
     kind: ClassVar[str] = "encoder"
 
     n_inputs: int
-    source: Source
+    source: EncoderSource
     low: np.ndarray
     high: np.ndarray
     projection: np.ndarray
@@ -83,7 +83,7 @@ class EncoderFeatures(FeatureSet):
         wanted = config.encoder
         encoder = find(wanted.name, wanted.layers)
         layers = chosen_layers(encoder, wanted.layers)
-        source = Source(encoder.name, encoder.checksum, layers, wanted.scale, wanted.channels)
+        source = EncoderSource(encoder.name, encoder.checksum, layers, wanted.scale, wanted.channels)
         n_inputs = len(images[0])
         mean, std = unfitted(0).values()
         begun = cls(n_inputs, source, *shades(images), np.zeros((0, 0), np.float32), mean, std)
@@ -228,7 +228,7 @@ class EncoderFeatures(FeatureSet):
             and 1 <= len(described) <= MAX_LAYERS
             and all(isinstance(layer, list) and len(layer) == 3 for layer in described)
         )
-        source = Source(**own, layers=tuple(Layer(*layer) for layer in described))
+        source = EncoderSource(**own, layers=tuple(EncoderLayer(*layer) for layer in described))
         plain = {name: array for name, array in arrays.items() if not name.startswith(CHANGED)}
         changed = {name.removeprefix(CHANGED): array for name, array in arrays.items() if name.startswith(CHANGED)}
         return cls(settings["n_inputs"], source, **plain, changed=changed)
@@ -270,7 +270,7 @@ class EncoderFeatures(FeatureSet):
         refuse_unless(fits or not self.changed, "its changed weights are not those of its encoder's last layers")
 
 
-def _has_layers(encoder: str, layers: tuple[Layer, ...]) -> bool:
+def _has_layers(encoder: str, layers: tuple[EncoderLayer, ...]) -> bool:
     """Whether an encoder can have these layers, each read once and fine ones first. Layers that are known only when a
     network is opened are compared by `find_again`."""
     if encoder in LAYERS:

@@ -7,7 +7,7 @@ import numpy as np
 
 from hedgerow.errors import ConfigError
 from hedgerow.features.protocol import Arrays, FeatureSet, unfitted
-from hedgerow.images.arrays import Layout
+from hedgerow.images.array_checks import Layout
 from hedgerow.images.regions import Region
 
 

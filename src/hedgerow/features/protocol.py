@@ -11,7 +11,7 @@ import numpy as np
 
 from hedgerow.config import StackConfig
 from hedgerow.errors import ConfigError, InputError, refuse_unless
-from hedgerow.images.arrays import Layout
+from hedgerow.images.array_checks import Layout
 from hedgerow.images.labelled import MAX_INPUTS
 from hedgerow.images.regions import Region
 from hedgerow.kernels.cpu import filters as kernels

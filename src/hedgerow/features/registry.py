@@ -14,7 +14,7 @@ from hedgerow.features.encoder import EncoderFeatures
 from hedgerow.features.joined import Joined, can_be_joined, joined, joint_layout
 from hedgerow.features.kept import KeptFeatures
 from hedgerow.features.protocol import Arrays, FeatureSet, Statistics, check_features, sampled_tiles
-from hedgerow.images.arrays import Layout
+from hedgerow.images.array_checks import Layout
 from hedgerow.settings import shown
 
 KINDS: dict[str, type[FeatureSet]] = {kind.kind: kind for kind in (Bank, Channels, Depth, EncoderFeatures)}

@@ -24,7 +24,7 @@ from hedgerow.forest.grow import grow_forest
 from hedgerow.forest.history import Known
 from hedgerow.forest.planes import PlaneForest, TrainingPlanes, build_planes
 from hedgerow.forest.samples import Samples, draw_samples, reserve
-from hedgerow.images.arrays import as_volume
+from hedgerow.images.array_checks import as_volume
 from hedgerow.images.labelled import Images, LabelledImage, LabelledSet, labelled_set
 from hedgerow.images.legend import Legend
 from hedgerow.images.metrics import Scores, confusion

@@ -11,7 +11,7 @@ import numpy as np
 from hedgerow.config import StackConfig
 from hedgerow.encoders.store import LITE0, place_of
 from hedgerow.extras import is_there
-from hedgerow.images.arrays import UNLABELLED_INDEX
+from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledSet
 
 SPARSE = 0.1  # of all pixels: with less paint than this, labels are strokes

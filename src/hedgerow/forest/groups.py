@@ -13,7 +13,7 @@ from scipy import ndimage
 from hedgerow.config import StackConfig
 from hedgerow.forest.choosing import is_sparse
 from hedgerow.images.altering import augmented_copy
-from hedgerow.images.arrays import UNLABELLED_INDEX as UNLABELLED
+from hedgerow.images.array_checks import UNLABELLED_INDEX as UNLABELLED
 from hedgerow.images.labelled import LabelledImage, LabelledSet
 
 FEW_IMAGES = 4  # with fewer, groups are parts of images

@@ -14,7 +14,7 @@ import numpy as np
 
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.features.protocol import FeatureSet
-from hedgerow.images.arrays import as_volumes
+from hedgerow.images.array_checks import as_volumes
 from hedgerow.images.regions import Region, Tiles
 
 

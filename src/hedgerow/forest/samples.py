@@ -8,8 +8,8 @@ import numpy as np
 from hedgerow.config import SamplingConfig, StackConfig
 from hedgerow.errors import InputError
 from hedgerow.forest.groups import BLOCKS, FEW_IMAGES, blocks
-from hedgerow.images.arrays import UNLABELLED_INDEX as UNLABELLED
-from hedgerow.images.arrays import as_volume
+from hedgerow.images.array_checks import UNLABELLED_INDEX as UNLABELLED
+from hedgerow.images.array_checks import as_volume
 from hedgerow.images.labelled import LabelledImage, LabelledSet
 
 WIDE = 2**31  # pixels, from which on their numbers take eight bytes

@@ -16,7 +16,7 @@ from hedgerow.features.at_places import Places
 from hedgerow.features.registry import kinds_of
 from hedgerow.forest.groups import BLOCKS, FEW_IMAGES, GroupsOf
 from hedgerow.forest.samples import Samples, limited, number_type
-from hedgerow.images.arrays import UNLABELLED_INDEX as UNLABELLED
+from hedgerow.images.array_checks import UNLABELLED_INDEX as UNLABELLED
 from hedgerow.images.labelled import LabelledImage
 
 LEAST_TILE = 256  # side of the tiles of an image whose labelled pixels make one part, unless context reaches farther

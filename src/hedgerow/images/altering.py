@@ -6,7 +6,7 @@ import numpy as np
 
 from hedgerow.config import UNALTERED, AugmentConfig
 from hedgerow.errors import InputError
-from hedgerow.images.arrays import UNLABELLED_INDEX as UNLABELLED
+from hedgerow.images.array_checks import UNLABELLED_INDEX as UNLABELLED
 from hedgerow.images.labelled import LabelledImage
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hedgerow.errors import InputError
-from hedgerow.images.arrays import MAX_CLASSES, filled_labels, to_labels
+from hedgerow.images.array_checks import MAX_CLASSES, filled_labels, to_labels
 
 _BINCOUNT_RANGE = 2**16  # values within such a range are counted without sorting the pixels
 _INT32 = np.iinfo(np.int32)

@@ -8,7 +8,7 @@ import numpy as np
 
 from hedgerow.errors import InputError
 from hedgerow.files import PathLike
-from hedgerow.images.arrays import to_labels
+from hedgerow.images.array_checks import to_labels
 from hedgerow.images.colour_labels import class_values, colours_found, has_only
 from hedgerow.images.legend import Legend, found_legend
 from hedgerow.images.places import ending_of

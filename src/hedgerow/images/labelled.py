@@ -11,7 +11,7 @@ import numpy as np
 
 from hedgerow.errors import InputError
 from hedgerow.files import fingerprint
-from hedgerow.images.arrays import (
+from hedgerow.images.array_checks import (
     UNLABELLED_INDEX,
     Layout,
     check_pair,

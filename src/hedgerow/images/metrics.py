@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hedgerow.errors import InputError
-from hedgerow.images.arrays import UNLABELLED_INDEX, encode_labels
+from hedgerow.images.array_checks import UNLABELLED_INDEX, encode_labels
 from hedgerow.model_methods import NotebookCard
 
 

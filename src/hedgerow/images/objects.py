@@ -8,7 +8,7 @@ import numpy as np
 from scipy import ndimage
 
 from hedgerow.errors import ConfigError, InputError
-from hedgerow.images.arrays import check_pair, to_labels, to_planes
+from hedgerow.images.array_checks import check_pair, to_labels, to_planes
 from hedgerow.images.cleaning import cleaned
 from hedgerow.images.components import Connectivity, components
 from hedgerow.images.legend import Legend

@@ -14,8 +14,8 @@ import numpy as np
 
 from hedgerow.errors import HedgerowError, InputError
 from hedgerow.files import PathLike, one_line
+from hedgerow.images.array_checks import Layout
 from hedgerow.images.array_files import opened_npy, opened_zarr
-from hedgerow.images.arrays import Layout
 from hedgerow.images.limits import refuse_oversized
 from hedgerow.images.pages import Pages, choose, page_numbers, words
 from hedgerow.images.pixel_size import PixelSize

@@ -12,7 +12,7 @@ import numpy as np
 
 from hedgerow.errors import InputError, printable
 from hedgerow.files import PathLike, atomic_path
-from hedgerow.images.arrays import Layout, check_pair, to_labels, to_planes
+from hedgerow.images.array_checks import Layout, check_pair, to_labels, to_planes
 from hedgerow.images.legend import Legend
 from hedgerow.images.pictures import grey_picture, overlay
 

@@ -25,7 +25,7 @@ from hedgerow.features.registry import rebuild
 from hedgerow.files import PathLike, atomic_path, digest, one_line
 from hedgerow.forest.arrays import OUTPUTS, Forest, ForestStack
 from hedgerow.forest.history import are_numbers
-from hedgerow.images.arrays import MAX_CLASSES
+from hedgerow.images.array_checks import MAX_CLASSES
 from hedgerow.images.legend import Legend
 from hedgerow.io import older_versions
 from hedgerow.io.checks import (

@@ -8,7 +8,7 @@ import numpy as np
 
 from hedgerow.errors import InputError
 from hedgerow.files import PathLike, check_folder_writable, destination
-from hedgerow.images.arrays import Layout
+from hedgerow.images.array_checks import Layout
 from hedgerow.images.label_files import read_labels
 from hedgerow.images.labelled import LabelledSet, LazySequence
 from hedgerow.images.legend import Legend

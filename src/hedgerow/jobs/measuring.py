@@ -8,7 +8,7 @@ import numpy as np
 
 from hedgerow.errors import InputError
 from hedgerow.files import PathLike
-from hedgerow.images.arrays import to_labels, to_planes
+from hedgerow.images.array_checks import to_labels, to_planes
 from hedgerow.images.components import Connectivity
 from hedgerow.images.label_files import read_labels
 from hedgerow.images.legend import Legend, found_legend, read_legend
@@ -19,7 +19,7 @@ from hedgerow.images.reading import Pages, read_image, read_pixel_size
 from hedgerow.images.writing import ROUNDING_SLACK
 from hedgerow.io import model_file
 from hedgerow.jobs.inputs import checked_output
-from hedgerow.predict.outputs import MAPS
+from hedgerow.predict.file_outputs import MAPS
 from hedgerow.progress import Report, reporting
 
 _BESIDE = (*MAPS, "overlay")  # what `predict` writes beside a label map

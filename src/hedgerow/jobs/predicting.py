@@ -14,7 +14,7 @@ from hedgerow.images.pairing import FilesSpec
 from hedgerow.images.reading import Pages
 from hedgerow.io import model_file
 from hedgerow.predict.batch import Predicted, predict_files
-from hedgerow.predict.outputs import OUTLINES, Outputs
+from hedgerow.predict.file_outputs import OUTLINES, Outputs
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report, Say, quiet
 from hedgerow.scale import cluster, file_tasks

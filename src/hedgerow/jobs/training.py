@@ -19,13 +19,13 @@ from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import GrowAll, grow_stack
 from hedgerow.forest.choosing import settings_for
 from hedgerow.forest.groups import GroupsOf
-from hedgerow.images.arrays import Layout, to_labels
+from hedgerow.images.array_checks import Layout, to_labels
 from hedgerow.images.classes import check_unlabelled
 from hedgerow.images.label_files import read_label_set
 from hedgerow.images.labelled import LabelledSet, labelled_set
-from hedgerow.images.paint import unlabelled_value
 from hedgerow.images.pairing import FilesSpec, Pair, in_words, pair_files
 from hedgerow.images.reading import Pages, read_input
+from hedgerow.images.unlabelled import unlabelled_value
 from hedgerow.io import model_file
 from hedgerow.jobs.efforts import Effort, Stage, check_effort, fit_labelled
 from hedgerow.jobs.estimates import expected

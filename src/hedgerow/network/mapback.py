@@ -13,7 +13,7 @@ import torch
 from hedgerow.forest.arrays import Forest, ForestStack
 from hedgerow.forest.level_input import LevelInput, level_input, tiles
 from hedgerow.forest.walk import reached_leaves, run_level
-from hedgerow.images.arrays import to_planes
+from hedgerow.images.array_checks import to_planes
 from hedgerow.images.regions import Region
 from hedgerow.kernels import reused
 from hedgerow.kernels.definition.outputs import normalise, softmax

@@ -17,7 +17,7 @@ from hedgerow.features.protocol import FeatureSet
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.history import Known, Refinement
 from hedgerow.forest.level_input import LevelInput
-from hedgerow.images.arrays import as_volumes
+from hedgerow.images.array_checks import as_volumes
 from hedgerow.images.legend import Legend
 from hedgerow.images.regions import Region
 from hedgerow.kernels.cpu.level_work import in_stored_order

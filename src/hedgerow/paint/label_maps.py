@@ -9,7 +9,7 @@ import numpy as np
 
 from hedgerow import jobs
 from hedgerow.files import atomic_path, make_folder
-from hedgerow.images.arrays import UNLABELLED_INDEX as UNPAINTED
+from hedgerow.images.array_checks import UNLABELLED_INDEX as UNPAINTED
 from hedgerow.images.legend import write_legend
 from hedgerow.images.pairing import stem_of
 from hedgerow.images.regions import Region

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import ndimage
 
-from hedgerow.images.arrays import UNLABELLED_INDEX as UNPAINTED
+from hedgerow.images.array_checks import UNLABELLED_INDEX as UNPAINTED
 from hedgerow.images.regions import Region
 
 TILE = 256

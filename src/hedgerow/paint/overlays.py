@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hedgerow.images.arrays import UNLABELLED_INDEX as NO_CLASS
+from hedgerow.images.array_checks import UNLABELLED_INDEX as NO_CLASS
 from hedgerow.images.regions import Region
 from hedgerow.paint.labels import TILE
 from hedgerow.paint.pyramid import level_size

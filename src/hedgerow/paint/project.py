@@ -20,7 +20,7 @@ from typing import Any
 
 from hedgerow.errors import InputError, one_path
 from hedgerow.files import make_folder
-from hedgerow.images.arrays import UNLABELLED_INDEX as UNPAINTED
+from hedgerow.images.array_checks import UNLABELLED_INDEX as UNPAINTED
 from hedgerow.images.legend import Legend
 from hedgerow.images.regions import Region
 from hedgerow.locking import Lock, check_lock

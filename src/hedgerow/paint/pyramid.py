@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hedgerow.errors import InputError
-from hedgerow.images.arrays import MAX_VALUE
+from hedgerow.images.array_checks import MAX_VALUE
 from hedgerow.images.by_region import ByRegion, open_by_region
 from hedgerow.images.reading import read_image
 from hedgerow.images.regions import Region

@@ -16,7 +16,7 @@ from hedgerow.images.objects import Measured
 from hedgerow.images.pairing import FilesSpec, find_files, stem_of
 from hedgerow.images.reading import Pages, ending_of, read_input, read_pixel_size, what_was_read
 from hedgerow.overwrite_guard import check_overwriting
-from hedgerow.predict.outputs import Outputs, write_outputs
+from hedgerow.predict.file_outputs import Outputs, write_outputs
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report, reporting, silent
 

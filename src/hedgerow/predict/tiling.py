@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from hedgerow.forest.level_input import tiles
-from hedgerow.images.arrays import to_planes
+from hedgerow.images.array_checks import to_planes
 from hedgerow.images.regions import Region
 from hedgerow.kernels import reused
 from hedgerow.predict.protocol import Model

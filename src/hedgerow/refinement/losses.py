@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from hedgerow.images.arrays import UNLABELLED_INDEX
+from hedgerow.images.array_checks import UNLABELLED_INDEX
 
 PixelLoss = Callable[[Tensor, Tensor], Tensor]
 """The loss of scores (C,S) against target (S,), of which UNLABELLED_INDEX does not count."""

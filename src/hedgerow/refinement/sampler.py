@@ -14,7 +14,7 @@ import numpy as np
 
 from hedgerow.config import RefineConfig
 from hedgerow.images.altering import altered, labelled_corner
-from hedgerow.images.arrays import UNLABELLED_INDEX
+from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledImage
 from hedgerow.network.layout import Grid, Source, lattice
 from hedgerow.network.stacknet import StackNet

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hedgerow.images.arrays import UNLABELLED_INDEX
+from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.legend import hex_of
 from hedgerow.images.pictures import grey_picture, painted
 from hedgerow.report.embed import EmbeddedImage, embed_png

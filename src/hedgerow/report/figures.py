@@ -14,7 +14,7 @@ from hedgerow import extras
 from hedgerow.deep.any_model import parts_of
 from hedgerow.errors import InputError
 from hedgerow.files import PathLike, atomic_path, check_folder_writable
-from hedgerow.images.arrays import check_pair, to_labels, to_planes
+from hedgerow.images.array_checks import check_pair, to_labels, to_planes
 from hedgerow.images.pictures import grey_picture, painted
 from hedgerow.report.layer_maps import Row, level_maps, most_frequent, plan_rows
 from hedgerow.report.naming import class_display

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hedgerow.errors import ModelError
-from hedgerow.images.arrays import UNLABELLED_INDEX
+from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledImage
 from hedgerow.images.regions import Region
 

@@ -19,7 +19,7 @@ from hedgerow.errors import ModelError
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.forest.arrays import Forest, ForestStack
 from hedgerow.forest.level_input import Layered, LevelPlan, tiles
-from hedgerow.images.arrays import UNLABELLED_INDEX
+from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledImage, LabelledSet
 from hedgerow.images.metrics import Scores, confusion, ratio
 from hedgerow.images.regions import Region

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from hedgerow.errors import HedgerowError, InputError
-from hedgerow.images.arrays import encode_labels, to_labels
+from hedgerow.images.array_checks import encode_labels, to_labels
 from hedgerow.images.pairing import Pair
 from hedgerow.images.reading import Pages
 from hedgerow.images.regions import Region

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.images.arrays import UNLABELLED_INDEX
+from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.label_files import read_labels
 from hedgerow.images.labelled import LazySequence
 from hedgerow.images.pairing import Pair

@@ -9,7 +9,7 @@ import numpy as np
 
 from hedgerow.errors import InputError
 from hedgerow.images.writing import scaled
-from hedgerow.predict.outputs import MAPS
+from hedgerow.predict.file_outputs import MAPS
 from hedgerow.predict.protocol import Model
 from hedgerow.predict.tiling import class_values
 from hedgerow.scale.remote import absolute, is_remote

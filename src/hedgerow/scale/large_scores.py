@@ -7,7 +7,7 @@ import numpy as np
 
 from hedgerow.errors import HedgerowError, InputError
 from hedgerow.forest.level_input import fitting_tile, needed
-from hedgerow.images.arrays import UNLABELLED_INDEX
+from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.metrics import confusion
 from hedgerow.images.regions import Region
 from hedgerow.kernels import reused

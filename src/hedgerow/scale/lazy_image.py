@@ -9,7 +9,7 @@ import numpy as np
 
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.files import PathLike
-from hedgerow.images.arrays import Layout, to_planes
+from hedgerow.images.array_checks import Layout, to_planes
 from hedgerow.images.pixel_size import PixelSize
 from hedgerow.images.reading import Pages
 from hedgerow.images.regions import Region

@@ -10,7 +10,7 @@ import numpy as np
 
 from hedgerow.errors import HedgerowError, InputError
 from hedgerow.files import one_line
-from hedgerow.images.arrays import to_planes
+from hedgerow.images.array_checks import to_planes
 from hedgerow.images.places import ENDINGS, ending_of, refuse_unreadable, what_is_wrong
 from hedgerow.images.reading import naming_missing_package, read_input, read_pixel_size, what_was_read
 from hedgerow.scale.lazy_image import LazyImage, Wanted, chosen_level

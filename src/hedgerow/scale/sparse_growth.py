@@ -19,15 +19,15 @@ from hedgerow.forest.choosing import SPARSE, settings_for_part
 from hedgerow.forest.groups import GroupsOf
 from hedgerow.forest.history import Known
 from hedgerow.forest.thinned import Painted, held_by, only_whole, thin
-from hedgerow.images.arrays import encode_labels, to_labels
+from hedgerow.images.array_checks import encode_labels, to_labels
 from hedgerow.images.classes import ClassTable, table_of
 from hedgerow.images.label_files import read_labels
 from hedgerow.images.labelled import LazySequence
 from hedgerow.images.legend import Legend, found_legend
-from hedgerow.images.paint import UNLABELLED
 from hedgerow.images.pairing import Pair
 from hedgerow.images.reading import Pages, described_image
 from hedgerow.images.regions import Region
+from hedgerow.images.unlabelled import UNLABELLED
 from hedgerow.kernels import reused
 from hedgerow.progress import Report, Say, quiet, reporting
 from hedgerow.scale.costs import refuse_endless

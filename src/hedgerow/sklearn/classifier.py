@@ -25,7 +25,7 @@ from hedgerow.config import RefineConfig, Sharpness, StackConfig
 from hedgerow.features.registry import fit_features
 from hedgerow.forest.arrays import Forest, ForestStack
 from hedgerow.forest.level_input import whole_input
-from hedgerow.images.arrays import MAX_VALUE, as_volumes
+from hedgerow.images.array_checks import MAX_VALUE, as_volumes
 from hedgerow.images.regions import Region
 from hedgerow.kernels.cpu.blocks import COLUMNS
 from hedgerow.network.layout import Source, region_grid

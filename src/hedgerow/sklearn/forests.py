@@ -12,7 +12,7 @@ from hedgerow import extras
 from hedgerow.errors import InputError, ModelError
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.forest.arrays import MAX_DEPTH, MAX_TREES, Forest, ForestStack
-from hedgerow.images.arrays import MAX_CLASSES
+from hedgerow.images.array_checks import MAX_CLASSES
 from hedgerow.images.classes import is_label
 from hedgerow.kernels.constants import LEAF
 

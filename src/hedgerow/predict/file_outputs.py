@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hedgerow.images.arrays import to_planes
+from hedgerow.images.array_checks import to_planes
 from hedgerow.images.objects import Measured, Rules, measured
 from hedgerow.images.outline_files import ObjectType, write_geojson, write_rois
 from hedgerow.images.pictures import grey_picture, overlay, write_picture
