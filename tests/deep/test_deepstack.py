@@ -13,7 +13,9 @@ import hedgerow as hr
 from hedgerow.deep import deepstack, ensemble_weights, fitting, member_nets, recipe
 from hedgerow.deep.folds import folds_of
 from hedgerow.deep.recipe import Recipe, Task
+from hedgerow.forest.level_input import LevelPlan, whole_input
 from hedgerow.images.labelled import labelled_set
+from hedgerow.images.regions import Region
 from hedgerow.io.checks import narrowest
 from hedgerow.threads import threads
 from hedgerow.work_folder import WorkFolder
@@ -56,6 +58,20 @@ def test_the_members_are_averaged_by_their_weights(deep):
     features = deep.base.features.compute(image[None])
     means = [np.mean([net.proba(image[None], features, base) for net in nets], axis=0) for nets in deep.nets.values()]
     np.testing.assert_allclose(deep.predict_proba(image), np.mean([base, *means], axis=0), atol=1e-6)
+
+
+def test_slices_of_a_volume_are_computed_one_by_one(deep):
+    """The stack below may look at other slices; the networks on top do not."""
+    level = deep.base.n_levels
+    assert deep.level_reach_z(level) == 0
+    inputs = []
+    for image in pictures(3, (29, 37), seed=5)[0]:
+        plan = LevelPlan(deep, image[None], Region(0, 29, 0, 37), level + 1)
+        before = deep.base.predict_proba(image)[:, None]
+        inputs.append(plan.read(level, before))
+    volume = whole_input(np.stack([np.concatenate(list(one.channels)) for one in inputs], axis=1))
+    expected = np.concatenate([deep.run_level(level, one) for one in inputs], axis=1)
+    np.testing.assert_array_equal(deep.run_level(level, volume), expected)
 
 
 @pytest.fixture(scope="module")

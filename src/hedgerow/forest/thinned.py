@@ -18,6 +18,7 @@ from hedgerow.forest.groups import BLOCKS, FEW_IMAGES, GroupsOf
 from hedgerow.forest.samples import Samples, limited, number_type
 from hedgerow.images.array_checks import UNLABELLED_INDEX as UNLABELLED
 from hedgerow.images.labelled import LabelledImage
+from hedgerow.images.regions import Region
 
 LEAST_TILE = 256  # side of the tiles of an image whose labelled pixels make one part, unless context reaches farther
 
@@ -221,17 +222,17 @@ def _tiles(i: int, painted: Painted, group: np.ndarray, reach: int, held: Groups
     for tile in np.unique(key):
         own = np.flatnonzero(key == tile)
         row, column = painted.row[own], painted.column[own]
-        top, left = max(int(row.min()) - reach, 0), max(int(column.min()) - reach, 0)
-        bottom = min(int(row.max()) + 1 + reach, painted.size[0])
-        right = min(int(column.max()) + 1 + reach, painted.size[1])
-        target = np.full((bottom - top, right - left), UNLABELLED, np.uint8)
-        target[row - top, column - left] = painted.target[own]
-        rows, columns = (one.ravel() for one in np.mgrid[top:bottom, left:right])
+        labelled = Region(int(row.min()), int(row.max()) + 1, int(column.min()), int(column.max()) + 1)
+        seen = labelled.grown(reach, Region.whole(painted.size))
+        target = np.full((seen.height, seen.width), UNLABELLED, np.uint8)
+        inner = row - seen.top, column - seen.left
+        target[inner] = painted.target[own]
+        rows, columns = (one.ravel() for one in np.mgrid[seen.top : seen.bottom, seen.left : seen.right])
         # The groups of blocks begin where those of the image do.
         first_group = int(group[own[0]]) - int(_blocks(painted.size, held, row[:1], column[:1])[0])
         around = (first_group + _blocks(painted.size, held, rows, columns)).reshape(target.shape)
-        around[row - top, column - left] = group[own]
+        around[inner] = group[own]
         part = Part(i, first, target, around)
-        found.append(_Cut(part, rows, columns, own, row - top, column - left))
+        found.append(_Cut(part, rows, columns, own, *inner))
         first += target.size
     return found
