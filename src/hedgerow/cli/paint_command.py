@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from hedgerow import extras
+from hedgerow import paint as page
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.files import one_line
-from hedgerow.paint.project import open_project
 
 Files = Annotated[
     list[str], typer.Argument(metavar="IMAGES", help="Images to paint on: a folder, files, or a pattern.")
@@ -40,11 +40,9 @@ def paint(
     """
     for package in ("starlette", "uvicorn", "websockets"):
         extras.require(package, "the page to paint on")
-    from hedgerow.paint.server import run_server
-
     if not 0 <= port <= 65535:
         raise ConfigError(f"--port is {port}; give a number from 1 to 65535.")
-    opened, notes = open_project(images, project)
+    opened, notes = page.open_project(images, project)
     for sentence in notes:
         print(f"note: {sentence}")
     try:
@@ -60,7 +58,7 @@ def paint(
         if not no_browser:
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
-    run_server(opened, listening, host, ready)
+    page.run_server(opened, listening, host, ready)
     print(f"your work is saved in {opened.folder}")
 
 
