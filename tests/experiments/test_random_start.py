@@ -136,7 +136,7 @@ def test_a_random_network_answers_nearly_the_same_for_every_class(connections):
     net = random_start(stack, connections, 0)
     scores = scores_of(net, image)[-1].detach().numpy()
     expected = 0.5 * net.level(1).vote_weight.detach().numpy().sum(axis=0)
-    np.testing.assert_allclose(scores, np.broadcast_to(expected[:, None, None], scores.shape), atol=0.02)
+    np.testing.assert_allclose(scores, np.broadcast_to(expected[:, None, None, None], scores.shape), atol=0.02)
     np.testing.assert_allclose(net.predict_proba(image), 1 / 3, atol=0.1)
 
 

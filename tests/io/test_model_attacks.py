@@ -174,6 +174,13 @@ def test_arrays_that_would_mislead_a_kernel_are_refused(contents, tmp_path, name
     refused(tmp_path / "deceit.hedge")
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_offsets_in_slices_are_refused_in_a_version_that_had_none(contents, tmp_path, version):
+    contents.version = version
+    contents.write(tmp_path / "deceit.hedge")
+    refused(tmp_path / "deceit.hedge")
+
+
 def test_missing_and_further_arrays_are_refused(contents, tmp_path):
     path = tmp_path / "deceit.hedge"
     for name in list(contents.arrays):

@@ -126,6 +126,14 @@ def test_trees_by_themselves(gpu, monkeypatch, split, activation, together):
         np.testing.assert_array_equal(found.cpu(), level_scores("triton", alone, split, activation).cpu())
 
 
+def test_trees_of_a_volume_by_themselves(gpu):
+    level = moved(level_case(size=(3, 2, 5), n_trees=3, max_depth=4, reach_z=1, sharpness=8.0), gpu)
+    given = level.split_weight, level.split_bias, level.vote_weight, "soft", "exp", 1.0, 0.0
+    trees = list(gpu_level.tree_scores(level.values, level.reads, level.wiring, *given))
+    whole = level_scores("triton", level, "soft", "exp")
+    np.testing.assert_allclose(sum(trees).cpu(), whole.cpu(), atol=8 * EPS * float(whole.abs().max()))
+
+
 @pytest.mark.parametrize(("split", "activation"), SMOOTH)
 def test_a_pixel_does_not_depend_on_its_tile(gpu, split, activation):
     level = level_case(size=(9, 40), n_trees=2, max_depth=5, sharpness=8.0)
@@ -136,9 +144,10 @@ def test_a_pixel_does_not_depend_on_its_tile(gpu, split, activation):
         np.testing.assert_array_equal(part.reshape(3, height, width).cpu(), expected.cpu())
 
 
+@pytest.mark.parametrize("case", [SMALL, {"size": (3, 3, 5), "n_trees": 2, "reach_z": 1}], ids=["image", "volume"])
 @pytest.mark.parametrize(("split", "activation"), first(SMOOTH))
-def test_deterministic_gradients_are_the_same_twice_and_right(gpu, split, activation):
-    level = level_case(**SMALL).with_features
+def test_deterministic_gradients_are_the_same_twice_and_right(gpu, split, activation, case):
+    level = level_case(**case).with_features
     slope = slope_of(level)
     _, expected = gradients("reference", precise(level), split, activation, slope)
     torch.use_deterministic_algorithms(True)

@@ -16,7 +16,7 @@ from hedgerow.scale import ome_zarr_out, remote
 from hedgerow.scale.lazy_image import Wanted
 from hedgerow.scale.markers import Markers
 from hedgerow.scale.opening import open_image, opened
-from hedgerow.scale.shards import Grid
+from hedgerow.scale.shards import ShardGrid
 from helpers.large import picture, write_ome_zarr, write_zarr
 from helpers.servers import flaky, s3, web
 
@@ -111,7 +111,7 @@ def test_a_bucket_that_answers_errors_now_and_then(bucket, stack, monkeypatch):
 def test_creating_a_result_again_after_its_answer_was_lost(bucket, stack):
     result = results_for(stack, f"{bucket}/again.ome.zarr", ("labels",), "float32", "")[0]
     for _ in range(2):
-        ome_zarr_out.create(result, Grid((100, 120), 512))
+        ome_zarr_out.create(result, ShardGrid((100, 120), 512))
     assert ome_zarr_out.array_of(result, 0).shape == (100, 120)
 
 
