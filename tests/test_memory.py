@@ -176,5 +176,5 @@ def test_a_command_without_memory_says_so_and_leaves_with_2(hedgerow, model_file
     assert ended.code == 2
     assert "a0.png: it does not fit in memory" in ended.err
     assert "a1.png" in ended.err, "the other images go on"
-    monkeypatch.setattr("hedgerow.scale.large_scores.score_each", refuse)
+    monkeypatch.setattr("hedgerow.jobs.evaluating.score_each", refuse)
     assert_refused(hedgerow("evaluate", model_file, place / "images", place / "labels"), "not enough memory")

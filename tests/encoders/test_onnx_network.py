@@ -261,10 +261,10 @@ def test_a_gpu_is_used_where_onnxruntime_and_pytorch_have_one(monkeypatch):
     torch = pytest.importorskip("torch")
     import onnxruntime
 
-    from hedgerow.encoders import devices
+    from hedgerow.encoders import torch_devices
 
     both = ["CUDAExecutionProvider", "CPUExecutionProvider"]
     for offered, device, wanted in ((both, "cuda", both), (both, "cpu", both[1:]), (both[1:], "cuda", both[1:])):
         monkeypatch.setattr(onnxruntime, "get_available_providers", lambda offered=offered: offered)
-        monkeypatch.setattr(devices, "device", lambda device=device: torch.device(device))
+        monkeypatch.setattr(torch_devices, "device", lambda device=device: torch.device(device))
         assert onnx_network._providers() == wanted

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import tifffile
 import zarr
-from hedgerow.scale.results import results_for
 
 import hedgerow as hr
 from hedgerow.errors import HedgerowError, InputError
 from hedgerow.scale import ome_zarr_out, remote
+from hedgerow.scale.large_results import results_for
 from hedgerow.scale.lazy_image import Wanted
 from hedgerow.scale.markers import Markers
 from hedgerow.scale.opening import open_image, opened

@@ -360,10 +360,12 @@ class _Run:
 
     def _choice(self, first: RefineConfig, make: Callable[[], RefinementChoice]) -> RefinementChoice:
         """The settings of the refinement, from the work folder or chosen now, beginning with `first`."""
+        from hedgerow.deep import refinement_search  # loads PyTorch
 
         def from_dict(values: dict[str, Any]) -> RefinementChoice:
             tried = [(name, dice) for name, dice in values["tried"]]
-            return RefinementChoice(first.from_dict(values["config"]), values["stack"], values["refined"], tried)
+            config = first.from_dict(values["config"])
+            return refinement_search.RefinementChoice(config, values["stack"], values["refined"], tried)
 
         return self.files.record(
             "choice", make, lambda choice: {**asdict(choice), "config": choice.config.to_dict()}, from_dict
