@@ -10,7 +10,7 @@ from hedgerow.images.metrics import Scores, confusion
 WEIGHT_STEPS = 10  # weights are multiples of 1 / WEIGHT_STEPS
 MIN_GAIN = 0.002  # part of a mean Dice: by less than this, other weights are no better than equal ones
 MIN_GAIN_FEW_IMAGES = 0.2
-"""The same with few images: gains of 0.03 of 0.4 arose by chance, and lost 0.03 on other images (docs/deep.md)."""
+"""The same with few images: gains of 0.03 of 0.4 arose by chance, and lost 0.03 on other images (docs/measurements)."""
 MANY_IMAGES = 10  # with as many judged images, MIN_GAIN decides
 MIN_GAIN_HANDICAPPED = 0.3
 """The same, where few images judge networks that read the stack. What they read comes from stacks of fewer images than

@@ -18,9 +18,9 @@ MAX_JUDGES_IN_MODEL = 2  # networks of a member that hold out a fold where no ju
 USUAL_BATCH_IMAGES: dict[Norm, int] = {"batch": 5, "image": 2}
 """With fewer images, batches are larger and rates lower. For networks that are normalised by their training, that was
 worth 0.05 on four drawn somites, and cost 0.1 on 16; for the others it was worth 0.004 on one image of electron
-microscopy, and cost 0.006 on four (docs/deep.md)."""
+microscopy, and cost 0.006 on four (docs/measurements)."""
 DEPTH_AUGMENT = AugmentConfig(rotation=30.0, scale=0.3, shift=0.2, brightness=0.6, contrast=0.3)
-"""How depths are altered: on 40 drawn bodies this was worth 0.029 to a U-Net of one seed (docs/deep.md)."""
+"""How depths are altered: on 40 drawn bodies this was worth 0.029 to a U-Net of one seed (docs/measurements)."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,9 @@ class Recipe:
     def is_alternate(self, task: Task) -> bool:
         """Of every two networks of a member the second is of another kind, and so is every other judge.
 
-        Both kinds err in different places, and which of them is better differs between data sets (docs/deep.md): of
-        READING, the first never drops the stack's probabilities; of PRETRAINED, only the second trains those weights.
+        Both kinds err in different places, and which of them is better differs between data sets
+        (docs/measurements): of READING, the first never drops the stack's probabilities; of PRETRAINED, only the second
+        trains those weights.
         """
         return task.number % self.config.n_networks % 2 == 1
 
@@ -119,7 +120,7 @@ class Recipe:
 
     def equal_weights(self) -> dict[str, float]:
         """Weights with which every network counts the same. The stack counts as one of them, unless all the others
-        read its probabilities: then it counts through them (docs/deep.md)."""
+        read its probabilities: then it counts through them (docs/measurements)."""
         n_stacks = 0 if all(map(self.reads_stack, self.members)) else 1
         total = n_stacks + len(self.members) * self.config.n_networks
         return {STACK: n_stacks / total, **dict.fromkeys(self.members, self.config.n_networks / total)}

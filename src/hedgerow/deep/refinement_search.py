@@ -1,7 +1,7 @@
 """Settings of a refinement chosen by their held-out scores, instead of being left to the user.
 
 How an image may be altered, how soft the splits become and how long to train decide much, and differ between data sets
-(docs/choices.md). They are tried one after the other, each on the best of those before. With a work folder, an
+(docs/measurements). They are tried one after the other, each on the best of those before. With a work folder, an
 interrupted search resumes: finished trials are read back, and a trial resumes from its checkpoint.
 """
 

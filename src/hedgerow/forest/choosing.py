@@ -23,7 +23,7 @@ WITHOUT = "--features bank makes a model that needs no PyTorch"
 def settings_for(
     labelled: LabelledSet, say: Callable[[str], None] = lambda text: None, *, has_features: bool = False
 ) -> StackConfig:
-    """The default settings for labelled images, chosen by how much of them is painted; measured in docs/choices.md.
+    """The default settings for labelled images, chosen by how much of them is painted; measured in docs/measurements.
 
     Strokes are few pixels: all of them train, trees are grown to the end, and more of them vote. Context would be what
     happens to lie around the strokes, so there is none: one level, without offsets. Where the extra `pretrained` is

@@ -54,7 +54,7 @@ log = logging.getLogger("hedgerow")
 Effort = Literal["fast", "good", "best"]
 BEST_PIXELS, BEST_PIXELS_CPU = 2**14, 2**12
 """Pixels per step of a refinement before a convolutional level, which repeats the refinement for every fold. On a CPU,
-half the usual number leaves more time for networks (docs/deep.md); the effect on a GPU was not measured."""
+half the usual number leaves more time for networks (docs/measurements); the effect on a GPU was not measured."""
 SEARCH_FRACTION = {"good": 0.25, "best": 0.15}  # of the time allowed: search for the settings of the refinement
 REFINE_FRACTION = {"good": 0.5, "best": 0.1}  # of the time allowed: one refinement; "best" repeats it for each fold
 

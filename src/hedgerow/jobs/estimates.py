@@ -1,6 +1,6 @@
 """Time estimates of an effort, and the size and training time of the convolutional networks that fit into it.
 
-The figures were measured on two cores (benchmarks/RESULTS.md, docs/deep.md) and are rough elsewhere.
+The figures were measured on two cores (benchmarks/RESULTS.md, docs/measurements) and are rough elsewhere.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FEWEST_STEPS, MOST_STEPS = 40, 1500
 LEAST_CPU, LEAST_GPU = 600.0, 300.0
 GPU = DeepConfig(conv=ConvConfig(n_down=5))
 CPU = DeepConfig(
-    # Of few steps, none may be spent on judges, or on a third member (docs/deep.md).
+    # Of few steps, none may be spent on judges, or on a third member (docs/measurements).
     members=("reading", "pretrained"), n_folds=3, n_networks=1, judges=0,
     conv=ConvConfig(n_down=5, widest=256),
 )  # fmt: skip

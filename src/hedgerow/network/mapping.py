@@ -16,7 +16,7 @@ from hedgerow.network.stacknet import StackNet
 from hedgerow.network.vote_fit import FitSamples
 from hedgerow.progress import Report
 
-# The sharpness of soft splits was chosen by measurement (docs/choices.md), and crelu uses the same; tanh needs a leaf
+# The sharpness of soft splits was chosen by measurement (docs/measurements), and crelu uses the same; tanh needs a leaf
 # sharpness that gives the true leaf most of a tree's activation. A step has no sharpness; its votes stay as they are.
 DEFAULT_SHARPNESS = {
     "hard": Sharpness(1.0, 1.0, 1.0),

@@ -3,7 +3,7 @@
 Map Back 2 gives a leaf the mean of what its own tree says there. A mean is flatter than the values it averages, and in
 all trees at once: the sum falls short of the network where it should be high, and rare classes are outvoted. Here the
 trees take turns: each corrects the votes of its leaves by what the sum of all trees still lacks there. The levels below
-keep their means: when fitted too, they gave the last level less to tell classes apart by (docs/choices.md).
+keep their means: when fitted too, they gave the last level less to tell classes apart by (docs/measurements).
 """
 
 import math

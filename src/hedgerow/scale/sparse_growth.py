@@ -102,7 +102,7 @@ class Files:
         return [part for i in range(min(len(self.pairs), LOOKED_AT)) for part in _some_paint(self.labels(i))]
 
     def mark(self, i: int) -> str:
-        """A fingerprint of 16 digits, as `labelledimage.mark`, read band by band."""
+        """A fingerprint of 16 digits, as `LabelledImage.mark`, read band by band."""
         image = self.image(i)
         found = hashlib.sha256(f"{np.dtype(np.float32).str} {image.shape}".encode())
         for c in range(image.shape[0]):
