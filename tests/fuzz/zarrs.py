@@ -191,12 +191,18 @@ def _huge(text, tree):
     """A shape and chunks that fit each other, and nothing else."""
     for table in (tree, *(one for one in tree.values() if isinstance(one, dict))):
         if "shape" in table:
-            table["shape"] = [2**31 for _ in table["shape"]]
+            table["shape"] = _all_sides(table["shape"], 2**31)
         if "chunks" in table:
-            table["chunks"] = [1 for _ in table["chunks"]]
-    if "chunk_grid" in tree:
-        tree["chunk_grid"]["configuration"]["chunk_shape"] = [1 for _ in tree["shape"]]
+            table["chunks"] = _all_sides(table["chunks"], 1)
+    grid = tree.get("chunk_grid")
+    if isinstance(grid, dict) and isinstance(grid.get("configuration"), dict):
+        grid["configuration"]["chunk_shape"] = _all_sides(tree.get("shape"), 1)
     return json.dumps(tree), "huge, in chunks of one pixel"
+
+
+def _all_sides(given, side):
+    """The same number of sides, each of this length; what an earlier change put in their place stays."""
+    return [side for _ in given] if isinstance(given, list) else given
 
 
 TEXTUAL = (_nested, _deep, _digits, _long, _marked, _huge)
