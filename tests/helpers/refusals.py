@@ -1,5 +1,24 @@
 """What every refusal must be: one sentence that names what is wrong."""
 
+import tracemalloc
+
+import pytest
+
+from hedgerow.errors import InputError
+
+
+def assert_refused_cheaply(read, path, max_bytes, *words):
+    """Reading is refused in one sentence that holds the words, and takes no more memory than this."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError) as problem:
+            read(path)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < max_bytes
+    assert_one_sentence(problem, "cannot read ", *words)
+
 
 def assert_one_sentence(problem, *words):
     """The exception that pytest.raises caught holds the words, on one line."""

@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 import zarr
 
-from hedgerow.errors import InputError
 from hedgerow.images.decompressing import BOUNDED, decompressed
 from hedgerow.images.reading import read_image
 from hedgerow.scale.costs import refuse_endless
 from hedgerow.scale.lazy_image import Wanted
 from hedgerow.scale.opening import open_image
 from helpers.files import random_array
-from helpers.refusals import assert_one_sentence
+from helpers.refusals import assert_refused_cheaply
 
 CODECS = {
     "blosc": numcodecs.Blosc(),
@@ -42,15 +41,8 @@ READS = [read_image, read_lazily]
 
 def refused(read, path, *words):
     """In one sentence, and without the memory that the image asks for."""
-    tracemalloc.start()
-    try:
-        with pytest.raises(InputError) as problem:
-            read(path)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 0.8 * LARGE  # half of it may be the readers, if these are the first images that a process reads
-    assert_one_sentence(problem, "cannot read ", *words)
+    # Half of it may be the readers, if these are the first images that a process reads.
+    assert_refused_cheaply(read, path, 0.8 * LARGE, *words)
 
 
 def edit(path, change):

@@ -137,8 +137,9 @@ def strips(path, changes, n_pages=1, description=None, compression="zlib"):
         ({"StripOffsets": ("text", "s")}, "by numbers of bytes"),
         ({"StripOffsets": ((8, -9, 8, 8), "i")}, "by numbers of bytes"),
         ({"StripByteCounts": ((9, 9, 2**31, 9), "I")}, "more bytes than the file"),
+        ({"StripOffsets": ((9, 0, 9, 9), "I")}, "begin in the header"),
     ],
-    ids=["one-offset", "low-strips", "fractions", "text", "negative", "long"],
+    ids=["one-offset", "low-strips", "fractions", "text", "negative", "long", "in-the-header"],
 )
 def test_places_of_strips_that_cannot_be_are_refused(tmp_path, read, changes, words):
     path = strips(tmp_path / "a.tif", changes)

@@ -23,9 +23,10 @@ from hedgerow.images.array_checks import (
 from hedgerow.images.classes import ClassTable, check_unlabelled, count_classes
 from hedgerow.images.legend import Legend, check_names_differ
 from hedgerow.images.metrics import Scores, confusion
+from hedgerow.images.stored import MAX_CHANNELS
 
 Item = TypeVar("Item")
-MAX_INPUTS = 100_000  # channels of an image
+MAX_INPUTS = MAX_CHANNELS
 
 
 @dataclass(frozen=True)

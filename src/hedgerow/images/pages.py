@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from hedgerow.errors import ConfigError, InputError
-from hedgerow.images.stored import UNKNOWN, Page, Role, Stored
+from hedgerow.images.stored import MAX_CHANNELS, UNKNOWN, Page, Role, Stored
 
 Pages = str | int | Sequence[int] | None
 """Which pages of a file to read: None, for files with one; "all"; or numbers from 1, as 3, "3", "1,3-5" or [1, 3]."""
@@ -76,6 +76,17 @@ def _short(pages: object) -> str:
 
 def choose(path: Path, stored: Stored, pages: Pages, role: Role) -> Sequence[int]:
     """Indices, from 0, of the pages to read; refuses what is not there, what is ambiguous and what does not fit."""
+    chosen = _chosen(path, stored, pages, role)
+    n_channels = stored.n_channels(chosen)
+    if n_channels > MAX_CHANNELS:
+        raise InputError(
+            f"cannot read {path}: it has {n_channels:,} channels, expected at most {MAX_CHANNELS:,}; choose some of its"
+            " pages (--pages), or save an image with fewer channels"
+        )
+    return chosen
+
+
+def _chosen(path: Path, stored: Stored, pages: Pages, role: Role) -> Sequence[int]:
     asked, n_pages = page_numbers(pages), stored.n_pages
     chosen: Sequence[int]
     if asked is None:

@@ -18,6 +18,7 @@ Role = Literal["picture", "planes", "labels"]
 CHANNELS = "CS"  # letters of axes that are channels: channels, and samples of a colour
 UNKNOWN = "IQ"  # letters of axes of which a file says nothing: pages, and axes of an array
 MOST_VALUES = 2**63 - 1  # of an array, which Python and NumPy can count
+MAX_CHANNELS = 100_000  # of an image
 COLOURS = (3, 4)  # samples of a pixel in colour
 
 

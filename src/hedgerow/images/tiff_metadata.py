@@ -19,7 +19,21 @@ _LARGE_NUMBER = 2**63
 _BIG_TAG = 20  # bytes of a directory's entry in a BigTIFF
 # Width, length, meaning of the values, samples, rows of a strip, planes; width and length of a tile.
 _SINGLE = (256, 257, 262, 277, 278, 284, 322, 323)
-_VALUE_BYTES = {3: 2, 4: 4, 5: 8, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8, 17: 8, 18: 8}  # by type
+_VALUE_BYTES = {
+    6: 1,
+    3: 2,
+    4: 4,
+    5: 8,
+    8: 2,
+    9: 4,
+    10: 8,
+    11: 4,
+    12: 8,
+    13: 4,
+    16: 8,
+    17: 8,
+    18: 8,
+}  # by type of number
 
 
 def refuse_false_metadata(tiff: Any, path: str) -> None:
@@ -45,14 +59,15 @@ def refuse_many_levels(page: Any) -> None:
 
 
 def bytes_of_tags(table: bytes, form: Any) -> int:
-    """How many bytes the values of the tags in a directory have; ValueError where one has several and needs one."""
+    """How many bytes the values of the tags in a directory have, a sixteenth of them for texts, which are read as one
+    value; ValueError where a tag has several values and needs one."""
     count = "Q" if form.tagsize == _BIG_TAG else "I"
     entry = struct.Struct(f"{form.byteorder}HH{count}{form.tagsize - 4 - struct.calcsize('=' + count)}x")
     n_bytes = 0
     for tag, kind, n_values in entry.iter_unpack(table[: len(table) // entry.size * entry.size]):
         if tag in _SINGLE and n_values != 1:
             raise ValueError(f"its tag {tag} has {n_values:,} values, expected one")
-        n_bytes += n_values * _VALUE_BYTES.get(kind, 1)
+        n_bytes += n_values * _VALUE_BYTES[kind] if kind in _VALUE_BYTES else n_values // 16
     return n_bytes
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from hedgerow.files import megabytes
 
+HEADER_BYTES = 8  # of a TIFF
 SLACK = 2**16  # bytes or pixels: pictures are cut to the tile, and may have headers of their own
 _NO_LENGTH = {0x01, *range(0xD0, 0xDA)}  # markers of JPEG without a segment
 _SIZES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # markers of JPEG with the size of the picture
@@ -32,6 +33,8 @@ def refuse_false_places(pages: Iterable[Any]) -> None:
         for values in (offsets, counts):
             if not all(issubclass(kind, int | np.integer) for kind in set(map(type, values))) or min(values) < 0:
                 raise ValueError("it does not say where its tiles or strips are by numbers of bytes")
+        if any(offset < HEADER_BYTES and count for offset, count in zip(offsets, counts, strict=False)):
+            raise ValueError("one of its tiles or strips should begin in the header of the file")
         if max(counts) > page.parent.filehandle.size:
             raise ValueError("one of its tiles or strips should have more bytes than the file")
 
