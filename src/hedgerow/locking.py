@@ -63,7 +63,7 @@ def check_lock(path: Path) -> None:
 
 
 def _foreign(path: Path, why: str) -> InputError:
-    return InputError(f"{path} is not a lock of Hedgerow ({why}); move it away, or give another folder or output.")
+    return InputError(f"{path} is not a Hedgerow lock file ({why}); move it away, or give another folder or output.")
 
 
 class Lock:
@@ -141,7 +141,8 @@ def locked(output: Path) -> Iterator[None]:
 
     Whatever a run keeps beside its output, a work folder or a checkpoint, is covered by the lock of the output.
     """
-    lock = Lock(output.with_name(f".hedgerow-{output.name}.lock"), os.fspath(output), WRITTEN)
+    place = Path(os.path.realpath(output))  # what a link points to is written, under whatever name
+    lock = Lock(place.with_name(f".hedgerow-{place.name}.lock"), os.fspath(output), WRITTEN)
     try:
         yield
     finally:

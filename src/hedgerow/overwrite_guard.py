@@ -66,8 +66,8 @@ def note_written(written: Path, final: Path) -> None:
     except OSError as problem:
         if problem.errno in _DISK_FULL:
             raise InputError(
-                f"cannot write {one_path(final)}: what Hedgerow wrote is noted in {one_path(listed.parent)}, and there "
-                f"is no room for that ({problem.strerror}); free some, or let XDG_STATE_HOME name another folder."
+                f"cannot write {one_path(final)}: the record of written files in {one_path(listed.parent)} "
+                f"cannot be updated ({problem.strerror}); free some space, or set XDG_STATE_HOME to another folder."
             ) from problem
 
 

@@ -96,7 +96,7 @@ def test_a_network_is_kept_once_and_read_from_then_on(hedgerow, trained, example
     np.testing.assert_array_equal(hr.read_labels("out/a0.png"), trained[1])
     assert hedgerow("encoders", "add", "tiny.onnx", "nets/tiny.onnx").code == 0
     Path("other.onnx").write_bytes(network(seed=1))
-    assert_refused(hedgerow("encoders", "add", "tiny.onnx", "other.onnx"), "kept already", "HEDGEROW_ENCODERS")
+    assert_refused(hedgerow("encoders", "add", "tiny.onnx", "other.onnx"), "already stored", "HEDGEROW_ENCODERS")
     assert_refused(hedgerow("encoders", "add", "a/tiny.onnx", "other.onnx"), "plain name")
     assert_refused(hedgerow("encoders", "add", "some.onnx", "images/a0.png"), "not an ONNX file")
     known.add("other.onnx", Path("other.onnx"))

@@ -172,7 +172,7 @@ def test_a_chunk_of_a_png_that_is_longer_than_the_file(tmp_path, kind):
     at = content.index(b"IDAT") - 4
     path.write_bytes(content[:at] + struct.pack(">I", 0xFF7F0000) + kind + content[at + 8 :])
     for read in (read_image, read_labels, what_was_read):
-        refused(path, "one of its chunks should have 4,286,513,152 bytes, more than the file", read=read)
+        refused(path, "one of its chunks declares 4,286,513,152 bytes, more than the file has", read=read)
 
 
 @pytest.mark.parametrize("shape", [(2**63, 1), (2**32, 2**32), (2**70, 2**70)])

@@ -82,7 +82,7 @@ def test_a_silent_server_is_asked_three_times_and_each_time_is_told(name, monkey
         open_image(Wanted(f"{address}/{name}"))
     assert_one_sentence(problem, f"cannot read {address}/{name}", "did not answer in time", "3 times in a row")
     told = [record.getMessage() for record in caplog.records if record.name == "hedgerow"]
-    assert [text.rpartition("; ")[2] for text in told] == ["asking again, 2 of 3", "asking again, 3 of 3"]
+    assert [text.rpartition("; ")[2] for text in told] == ["retrying, attempt 2 of 3", "retrying, attempt 3 of 3"]
 
 
 def test_a_bucket_that_is_silent(monkeypatch):
@@ -113,7 +113,7 @@ def test_a_refusal_is_not_asked_for_again():
 
     with answering(answer) as server, pytest.raises(InputError) as problem:
         open_image(Wanted(f"{server.address}/image.npy"))
-    assert_one_sentence(problem, "its server refuses it", "403", "check the address and your access")
+    assert_one_sentence(problem, "the server refused the request", "403", "check the address and your access")
     assert len(server.asked) < 4
 
 
@@ -174,7 +174,7 @@ def test_a_redirect_to_another_host_is_not_followed(tmp_path, name):
         there = other.address.replace("127.0.0.1", "localhost")
         with answering(redirect(lambda path: there + path)) as server, pytest.raises(InputError) as problem:
             open_image(Wanted(f"{server.address}/{name}"))
-        assert_one_sentence(problem, "to another host", there, "give the address there, if you trust it")
+        assert_one_sentence(problem, "to another host", there, "use that address if you trust it")
         assert other.n_asked == 0
 
 

@@ -156,12 +156,15 @@ def keep_onnx(name: str, path: Path, content: bytes) -> Path:
     if FOLDERS.search(name):
         raise ConfigError(f"the name {one_path(name)} has folders in it; give a plain name, e.g. my_model.onnx.")
     place = folder() / name
-    if place.is_file() and place.read_bytes() != content:
+    if place.is_file():
+        if place.read_bytes() == content:
+            return place
         raise InputError(
-            f"another network called {one_path(name)} is kept already, {one_path(place)}; remove that one, or let "
+            f"a different network named {one_path(name)} is already stored at {one_path(place)}; remove it, or let "
             f"HEDGEROW_ENCODERS name another folder for {one_path(path)}."
         )
     make_folder(place.parent)
+    check_overwriting([place], [path], overwrite=False, remedy="move it away first.")
     with atomic_path(place) as temporary:
         temporary.write_bytes(content)
     return place

@@ -130,12 +130,13 @@ class LabelledSet:
 
     def with_classes_of(self, train: LabelledSet) -> LabelledSet:
         """The same images with the classes of the training images, which must have all of them, and their channels."""
+        same = replace(self, unlabelled=train.unlabelled)  # `target` says where it is
         n_inputs, known = len(train.images[0].planes), (train.classes, train.unlabelled)
         images = [
-            labelled_image(image.planes, self.truth(i), *known, n_inputs, "planes", image.name)
+            labelled_image(image.planes, same.truth(i), *known, n_inputs, "planes", image.name)
             for i, image in enumerate(self)
         ]
-        return replace(self, images=images, classes=train.classes)
+        return replace(same, images=images, classes=train.classes)
 
 
 def named(names: Sequence[str] | None, n: int, what: str = "image") -> list[str]:

@@ -67,7 +67,7 @@ def _png_file(path: Path) -> Iterator[BinaryIO]:
         while len(head := file.read(8)) == 8 and head[4:] != b"IEND":
             (length,) = struct.unpack(">I", head[:4])
             if length > size:
-                raise ValueError(f"one of its chunks should have {length:,} bytes, more than the file")
+                raise ValueError(f"one of its chunks declares {length:,} bytes, more than the file has")
             file.seek(length + 4, os.SEEK_CUR)  # behind the checksum
         file.seek(0)
         yield file

@@ -215,8 +215,12 @@ def _lazily(path: PathLike, **which: Any) -> Callable[[], Any]:
         import zarr
 
         tiff = tifffile.TiffFile(path)
-        bound_decoding(tiff.pages[which["key"]].aspage() if "key" in which else tiff.series[which["series"]])
-        array = zarr.open(tiff.aszarr(**which), mode="r")
+        try:
+            bound_decoding(tiff.pages[which["key"]].aspage() if "key" in which else tiff.series[which["series"]])
+            array = zarr.open(tiff.aszarr(**which), mode="r")
+        except BaseException:
+            tiff.close()
+            raise
         weakref.finalize(array, tiff.close)  # the file is open for as long as somebody reads it
         return array
 

@@ -11,7 +11,7 @@ from hedgerow import extras, jobs
 from hedgerow.files import megabytes
 from hedgerow.images.regions import Region
 from hedgerow.io import model_file
-from hedgerow.overwrite_guard import writing_as
+from hedgerow.overwrite_guard import remove_empty, writing_as
 from hedgerow.paint.engine import Engine
 from hedgerow.paint.exports import IMPROVED, MODEL, Exports, commands, train
 from hedgerow.paint.label_maps import PAGE, check_label_maps, write_label_maps
@@ -20,7 +20,7 @@ from hedgerow.paint.model_predictions import describe_forests, predict_tiles
 from hedgerow.paint.overlays import Overlay, OverlayLayer, tiles_of
 from hedgerow.paint.project import LABELS, Project
 from hedgerow.paint.quick_forest import CodeCache
-from hedgerow.paint.segmenter import MAX_VISIBLE_PIXELS, MAX_WHOLE_PIXELS
+from hedgerow.paint.segmenter import MAX_WHOLE_PIXELS
 from hedgerow.progress import Report
 from hedgerow.work_folder import RUN_FILE
 
@@ -88,11 +88,14 @@ class LongJobs:
         if needs_training or {"labels", "report"}.intersection(what):  # before anything is written
             check_label_maps(self.project, [output] if needs_training else [])
         number, folder = self.exports.new_folder()
-        if needs_training:
-            stamp = self.project.stamp
-            train(self.project, output, report)
-            self._newest, model = (stamp, output), output
-        files = self.exports.write(what, folder, model, report)
+        try:
+            if needs_training:
+                stamp = self.project.stamp
+                train(self.project, output, report)
+                self._newest, model = (stamp, output), output
+            files = self.exports.write(what, folder, model, report)
+        finally:
+            remove_empty(folder)  # nothing was exported
         offers, skipped = self.exports.offer(number, files), self.exports.skipped(what)
         return {
             "say": "done",
@@ -118,7 +121,7 @@ class LongJobs:
             return
         height, width = self.project.images[view.image].size
         region = Region(0, height, 0, width) if height * width <= MAX_WHOLE_PIXELS else view.region
-        if region.height * region.width > max(MAX_WHOLE_PIXELS, MAX_VISIBLE_PIXELS):
+        if region.height * region.width > MAX_WHOLE_PIXELS:
             return
         model = model_file.load(path)
         places = tiles_of((region.top, region.bottom, region.left, region.right), (height, width))

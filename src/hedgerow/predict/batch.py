@@ -155,4 +155,7 @@ def _check_names(files: list[Path], folder: Path, outputs: Outputs) -> list[Path
 def _note_other_dtype(model: Model, image: np.ndarray, file: Path) -> str:
     if not model.image_dtype or str(image.dtype) == model.image_dtype:
         return ""
-    return f"note: {file} is {image.dtype} but the model learned from {model.image_dtype}; values must mean the same"
+    return (
+        f"note: {file} is {image.dtype} but the model learned from {model.image_dtype}; check that the pixel values "
+        "have the same meaning"
+    )

@@ -132,8 +132,8 @@ def check_image(model: Model, image: LazyImage, say: Any) -> None:
         say(f"{image.name}: level {image.level} of {image.n_levels}, {image.size[0]} x {image.size[1]} pixels")
     if model.image_dtype and str(image.dtype) != model.image_dtype:
         say(
-            f"note: {image.name} is {image.dtype} but the model learned from {model.image_dtype}; values must mean the "
-            "same"
+            f"note: {image.name} is {image.dtype} but the model learned from {model.image_dtype}; check that "
+            "the pixel values have the same meaning"
         )
 
 

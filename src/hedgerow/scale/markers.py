@@ -46,6 +46,8 @@ class Markers:
             return None
         try:
             record: dict[str, Any] = json.loads(content)
+            if not isinstance(record, dict):
+                raise ValueError("it is not an object")
         except ValueError as problem:
             raise InputError(
                 f"{self.folder} is damaged, so the run in {self.result} cannot be resumed; remove {self.result}."

@@ -50,7 +50,9 @@ class _RemoteArray:
         def header() -> tuple[tuple[int, ...], bool, np.dtype, int]:
             with self.system.open(self.inside, "rb") as file:
                 if np.lib.format.read_magic(file) != (1, 0):
-                    raise InputError(f"cannot read {path}: it is of a kind that is only read from a disk; copy it")
+                    raise InputError(
+                        f"cannot read {path}: this version of NPY can only be read from a local disk; download it first"
+                    )
                 shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(file)
                 refuse_false_header(path, shape, dtype, file.size - file.tell())
                 return shape, is_fortran, dtype, file.tell()

@@ -50,7 +50,7 @@ def check_address(path: str) -> None:
         )
     if protocol == "s3" and "@" in path.partition("://")[2].partition("/")[0]:
         raise InputError(
-            f"cannot read {path}: keys do not belong into an address, where they would be kept and shown; set"
+            f"cannot read {path}: do not put keys in an address, where they would be stored and shown; set"
             " AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or log in as your provider says."
         )
     for package in ("fsspec", PROTOCOLS[protocol]):
@@ -158,7 +158,7 @@ def patiently(work: Callable[[], Found], what: str, *, is_asked: bool = True) ->
             if attempt >= most:
                 # Not "from" an error that a library raised about an address: it would show a password in a traceback.
                 raise InputError(f"{what}: {_words(last)}, {attempt} times in a row; try again later.") from None
-        log.warning("%s: %s; asking again, %d of %d", masked(what), _words(last), attempt + 1, most)
+        log.warning("%s: %s; retrying, attempt %d of %d", masked(what), _words(last), attempt + 1, most)
         time.sleep(pause)
         pause *= 2
 
@@ -188,4 +188,6 @@ def _refuse_final(problem: Exception, what: str) -> None:
         ) from None
     status = getattr(problem, "status", None)
     if status in REFUSED and status not in PASSED:
-        raise InputError(f"{what}: its server refuses it ({one_line(problem)}); check the address and your access.")
+        raise InputError(
+            f"{what}: the server refused the request ({one_line(problem)}); check the address and your access."
+        )

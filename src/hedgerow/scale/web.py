@@ -32,8 +32,8 @@ async def _refuse_other_host(
     is_safer = given.url.scheme == "http" and there.scheme == "https" and there.is_default_port()
     if there.host != given.url.host or (there.origin() != given.url.origin() and not is_safer):
         raise InputError(
-            f"cannot read {given.url}: its server sends readers on to another host, {there.origin()}, where Hedgerow"
-            " does not follow; give the address there, if you trust it"
+            f"cannot read {given.url}: its server redirects to another host, {there.origin()}, which Hedgerow"
+            " does not follow; use that address if you trust it"
         )
 
 

@@ -102,7 +102,7 @@ class _Reader:
         except MemoryError:
             raise
         except HedgerowError as problem:
-            raise InputError(f"{problem} (near {self._first_bad(region)})") from problem
+            raise InputError(f"in chunk {self._first_bad(region)}: {problem}") from problem
         except Exception as problem:
             raise InputError(
                 f"cannot read {self.path}: its chunk {self._first_bad(region)} is damaged ({one_line(problem)}); copy "
