@@ -20,9 +20,12 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # where the package `experiments` is
 
 from experiments.data import load_set, recounted, shrunk
 from hedgerow.config import ConvConfig, DeepConfig, RefineConfig, StackConfig

@@ -79,10 +79,10 @@ def timed(kind: str, batch: Batch, n_steps: int) -> tuple[float, float]:
     """Milliseconds of a step, and its loss."""
     import torch
 
-    from hedgerow.deep.steps import FIRST, step_of
+    from hedgerow.deep.steps import UNRECORDED_STEPS, step_of
 
     step = step_of(network(kind), 1.0)
-    for _ in range(FIRST + 2):
+    for _ in range(UNRECORDED_STEPS + 2):
         loss = step(batch)
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     torch.cuda.synchronize()

@@ -1,7 +1,10 @@
 """What the benchmarks claim: fits that are right, nothing timed that is wrong, pages that say how they were made."""
 
 import math
+import os
+import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,6 +21,14 @@ import run
 from measure import CheckFailed, Cost
 
 PAGE = "# Benchmarks\n\n- date: long ago\n\n## Old\n\nold numbers\n\n## Gone\n\nof a benchmark that is no more\n"
+
+
+def test_the_program_starts_by_its_name_alone():
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    program = Path(run.__file__)
+    shown = subprocess.run([sys.executable, program, "--help"], capture_output=True, text=True, env=environment)
+    assert shown.returncode == 0, shown.stderr
+    assert "--only" in shown.stdout
 
 
 def grown_forest(n_classes, n_features=6):

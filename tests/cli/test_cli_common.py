@@ -268,6 +268,7 @@ def test_after_an_interrupt_what_can_be_resumed_says_so(hedgerow, place, model_f
     calls = {
         ("refine", model_file, *data): "rerun the same command to resume",
         ("train", *data): "nothing was left half-written",
+        ("train", *data, "--effort", "good"): "rerun the same command to resume",
         ("predict", model_file, place / "images", "-o", place / "out"): "nothing was left half-written",
         ("predict", model_file, "a.npy", "-o", "a.ome.zarr"): "rerun the same command to resume",
     }

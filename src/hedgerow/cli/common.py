@@ -26,6 +26,7 @@ from hedgerow.scale.result_names import is_large_result
 
 LONG_SECONDS = 10  # a command that takes longer prints its run time
 RESUMED = ("refine", "experiment")  # commands that resume after an interruption
+RESUMED_EFFORTS = ("good", "best")
 Result = dict[str, Any]
 clock = time.monotonic
 log = logging.getLogger("hedgerow")
@@ -134,7 +135,11 @@ def common(command: Callable[..., Result | str | None]) -> Callable[..., None]:
     def run(ctx: typer.Context, **given: Any) -> None:
         asked = ctx.ensure_object(Asked)
         asked.command = command.__name__
-        asked.is_resumable = asked.command in RESUMED or is_large_result(given.get("output") or "")
+        asked.is_resumable = (
+            asked.command in RESUMED
+            or given.get("effort") in RESUMED_EFFORTS
+            or is_large_result(given.get("output") or "")
+        )
         given.pop("debug")  # handled by `main`
         asked.add(**{name: given.pop(name) for name in named if name != "debug"})
         if given.get("json_file") == "-":
