@@ -16,6 +16,7 @@ from hedgerow.images.label_files import read_labels
 from hedgerow.images.labelled import LabelledImage, LabelledSet, labelled_set
 from hedgerow.images.pairing import pair_files
 from hedgerow.images.reading import read_image
+from hedgerow.images.unlabelled import UNLABELLED
 
 Item = TypeVar("Item")
 DRAWN: dict[str, Callable[..., synthetic.ImagesAndLabels]] = {
@@ -35,7 +36,8 @@ def load_set(data: str, part: str, n: int | None = None, size: tuple[int, int] |
     """
     if data in DRAWN:
         sized = {} if size is None else {"size": size}
-        return labelled_set(*DRAWN[data](n or N_DRAWN, seed=SEEDS[part], **sized))
+        images, labels = DRAWN[data](n or N_DRAWN, seed=SEEDS[part], **sized)
+        return labelled_set(images, measured(images, labels) if data == "bodies" else labels)
     folder, stems = Path(data), _listed(Path(data), part)
     pairs = {pair.stem: pair for pair in pair_files(folder / "images", folder / "labels")}
     missing = [stem for stem in stems if stem not in pairs]
@@ -46,6 +48,18 @@ def load_set(data: str, part: str, n: int | None = None, size: tuple[int, int] |
     chosen = [pairs[stem] for stem in spread(stems, n)]
     images, labels = [read_image(pair.image) for pair in chosen], [read_labels(pair.label) for pair in chosen]
     return labelled_set(images, labels, names=[str(pair.image) for pair in chosen])
+
+
+def measured(depths: Sequence[np.ndarray], labels: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The labels of depth images, without those of body parts where the sensor saw nothing.
+
+    The background has no depth either, so that no method can tell which such pixels are of a body.
+    """
+    background = synthetic.BODY_PART_NAMES.index("background")
+    return [
+        np.where((depth == 0) & (label != background), UNLABELLED, label).astype(label.dtype)
+        for depth, label in zip(depths, labels, strict=True)
+    ]
 
 
 def _listed(folder: Path, part: str) -> list[str]:

@@ -13,7 +13,7 @@ from experiments.bench import SOFT_TOLERANCE, Bench, Row, timed
 from experiments.choices import VARIANTS, choice
 from experiments.data import present, recounted
 from experiments.front import front, front_none
-from experiments.protocols import CURVE, PAPER_SHARPNESS, Protocol, Scale
+from experiments.protocols import CURVE, PAPER_SHARPNESS, READINGS, Protocol, Scale
 from experiments.random_start import random_start, schedule
 from hedgerow.config import ConvConfig, RefineConfig, StackConfig
 from hedgerow.deep.network_search import crops_for
@@ -35,8 +35,17 @@ Part = Callable[[Bench], list[Row]]
 
 def paper(bench: Bench) -> list[Row]:
     """The paper's way: its forests, tanh splits, its sharpness, its schedule; edges of the trees keep their weights."""
-    stack, grown = bench.grown("paper", bench.protocol.stack, bench.paper_train)
-    return bench.all_models("paper", stack, grown, "tanh", bench.paper_train, bench.protocol.refine, PAPER_SHARPNESS)
+    return _as_read("paper", bench, bench.protocol)
+
+
+def _as_read(part: str, bench: Bench, protocol: Protocol) -> list[Row]:
+    stack, grown = bench.grown(f"paper-{protocol.reading.votes}", protocol.stack, bench.paper_train)
+    return bench.all_models(part, stack, grown, "tanh", bench.paper_train, protocol.refine, protocol.reading.sharpness)
+
+
+def _reading(name: str) -> Part:
+    """The paper's way, read otherwise where it leaves a choice."""
+    return lambda bench: _as_read(f"reading-{name}", bench, bench.protocol.read_as(READINGS[name]))
 
 
 def paper_sparse(bench: Bench) -> list[Row]:
@@ -44,14 +53,14 @@ def paper_sparse(bench: Bench) -> list[Row]:
 
     No fused kernel can do that, so it is slow, and what it leaves is no tree to map back to.
     """
-    stack, grown = bench.grown("paper", bench.protocol.stack, bench.paper_train)
-    net = to_convnet(stack, "tanh", PAPER_SHARPNESS, connections="sparse")
+    stack, grown = bench.grown(f"paper-{bench.protocol.reading.votes}", bench.protocol.stack, bench.paper_train)
+    net = to_convnet(stack, "tanh", bench.protocol.reading.sharpness, connections="sparse")
     return [bench.refined("paper-sparse", "ConvNet", net, bench.paper_train, bench.protocol.refine, grown)]
 
 
 def sharpness(bench: Bench) -> list[Row]:
     """The paper's network before any training, as sharp as in the paper and otherwise: what its softness costs."""
-    stack, grown = bench.grown("paper", bench.protocol.stack, bench.paper_train)
+    stack, grown = bench.grown(f"paper-{bench.protocol.reading.votes}", bench.protocol.stack, bench.paper_train)
 
     def mapped(split: float, leaf: float) -> Row:
         as_sharp = replace(PAPER_SHARPNESS, split=split, leaf=leaf)
@@ -187,6 +196,7 @@ SLOW: dict[str, Part] = {"paper-sparse": paper_sparse}
 # Questions that were settled once; at any scale they must be asked for.
 ON_REQUEST: dict[str, Part] = {
     "sharpness": sharpness,
+    **{f"reading-{name}": _reading(name) for name in READINGS},
     "front": front,
     "front-none": front_none,
     **{f"stride-{n}": _stride(n) for n in STRIDES},

@@ -3,8 +3,9 @@
 "zebrafish" and "kinect" have the parameters of the paper as it gives them, on drawn images where no folder is named;
 "siblings" has embryos that are more alike, and "vnc" takes the zebrafish settings to a folder of real images. Beside
 each stand Hedgerow's own settings.
-A scale makes an experiment smaller: fewer trees, images and steps, with schedules shortened by the same factor. The
-medium one has Hedgerow's default settings on images of moderate size: choices are made there.
+A scale makes an experiment smaller: fewer and smaller images, fewer trees and steps. The rates and momenta of the paper
+are the same at every scale; a schedule that is shortened in proportion hardly trains at all. The medium scale has
+Hedgerow's default settings on images of moderate size: choices are made there.
 """
 
 from __future__ import annotations
@@ -16,6 +17,34 @@ from typing import Any, Literal
 from hedgerow.config import PIXELS, RefineConfig, Sharpness, StackConfig
 
 PAPER_SHARPNESS = Sharpness(100.0, 1.0, 0.1)  # alpha_1, alpha_2, alpha_3 of every level
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the paper is read where it can be read in two ways.
+
+    leaf:  of the activation of a leaf: 1 is the sigmoid of z, 2 is (1 + tanh z) / 2, the sigmoid of 2 z
+    votes: y of a leaf and class: the "shares" of its samples, or their "counts"
+    loss:  of a class-balanced cross-entropy: "balanced", the mean over pixels with weights, or "class_sum", the sum of
+           the means of each class; a protocol whose loss is not balanced has no choice
+    """
+
+    leaf: float
+    votes: Literal["shares", "counts"]
+    loss: Literal["balanced", "class_sum"]
+
+    @property
+    def sharpness(self) -> Sharpness:
+        return replace(PAPER_SHARPNESS, leaf=self.leaf)
+
+
+READINGS = {
+    f"{leaf}-{votes}-{loss}": Reading(sharpness, votes, of_loss)
+    for leaf, sharpness in (("sigmoid", 1.0), ("tanh", 2.0))
+    for votes in ("shares", "counts")
+    for loss, of_loss in (("mean", "balanced"), ("sum", "class_sum"))
+}
+LITERAL = READINGS["sigmoid-shares-mean"]
 OWN_REFINE = RefineConfig(pixels=PIXELS)  # as many on a GPU, so that seeds of both can be averaged
 CURVE = (1, 2, 4, 8, 16)  # training images
 
@@ -60,6 +89,7 @@ class Protocol:
     own_stack, own_refine: Hedgerow's
     measure:    the paper's score: "mean_dice", or "foreground_accuracy" (recall, its mean without the background)
     reported:   the paper's own figures by model
+    reading:    how the paper is read, see `Reading`; chosen on training images alone (docs/measurements/readings.md)
     """
 
     name: str
@@ -76,22 +106,26 @@ class Protocol:
     reported: Mapping[str, float]
     scales: Mapping[str, Scale]
     rotation: float = 180.0
+    reading: Reading = LITERAL
+
+    def read_as(self, reading: Reading) -> Protocol:
+        """With the paper's settings as this reading has them."""
+        loss = self.refine.loss if self.refine.loss == "cross_entropy" else reading.loss
+        return replace(
+            self,
+            reading=reading,
+            stack=replace(self.stack, votes=reading.votes),
+            refine=replace(self.refine, loss=loss),
+        )
 
     def scaled(self, scale: Scale) -> Protocol:
         """With no more trees and steps than the scale has."""
         n_trees = min(self.stack.n_trees, scale.n_trees)
-        part = scale.paper_steps / self.refine.n_steps
-        shorter = replace(
-            self.refine,
-            n_steps=scale.paper_steps,
-            halving_steps=self.refine.halving_steps * part,
-            momentum_steps=round(self.refine.momentum_steps * part),
-        )
         return replace(
             self,
             stack=replace(self.stack, n_trees=n_trees),
             own_stack=replace(self.own_stack, n_trees=n_trees),
-            refine=shorter,
+            refine=replace(self.refine, n_steps=scale.paper_steps),
             own_refine=replace(self.own_refine, n_steps=scale.steps),
         )
 
@@ -101,7 +135,7 @@ class Protocol:
             **{name: getattr(self, name) for name in ("name", "data", "background", "copies", "measure", "rotation")},
             "paper": {"stack": self.stack.to_dict(), "refine": self.refine.to_dict(), "reported": dict(self.reported)},
             "hedgerow": {"stack": self.own_stack.to_dict(), "refine": self.own_refine.to_dict()},
-            "sharpness": asdict(PAPER_SHARPNESS),
+            "sharpness": asdict(self.reading.sharpness),
         }
 
 
@@ -115,7 +149,7 @@ SMALL = Scale(
     size=(192, 192),
     shrink=1,
     n_trees=8,
-    paper_steps=96,
+    paper_steps=2000,
     steps=100,
     random_steps=100,
     network_steps=1000,
@@ -171,9 +205,9 @@ KINECT = Protocol(
     reported={"DF": 0.82, "ConvNet": 0.91, "MB1": 0.74, "MB2": 0.85},
     scales={
         "small": replace(
-            SMALL, n_train=40, n_test=20, size=(120, 160), shrink=2, n_trees=10, paper_steps=200, steps=150
+            SMALL, n_train=40, n_test=20, size=(120, 160), shrink=2, n_trees=10, paper_steps=1600, steps=150
         ),
-        "medium": replace(FULL, n_train=100, n_test=100, size=(240, 320), n_trees=10, paper_steps=800),
+        "medium": replace(FULL, n_train=100, n_test=100, size=(240, 320), n_trees=10, paper_steps=3200),
         # Of so many images networks learn for longer: as long as the paper's.
         "full": replace(
             FULL, n_train=2000, n_test=500, size=(240, 320), n_trees=10, paper_steps=8000, network_steps=8000
@@ -188,7 +222,7 @@ SIBLINGS = replace(
     name="siblings",
     data="siblings",
     rotation=10.0,
-    scales={"small": replace(SMALL, paper_steps=2000), "full": replace(FULL, paper_steps=4000)},
+    scales={"small": SMALL, "full": replace(FULL, paper_steps=4000)},
 )
 VNC = replace(
     ZEBRAFISH,

@@ -6,6 +6,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 
+import hypothesis
 import numpy as np
 import pytest
 
@@ -17,6 +18,9 @@ from helpers.forests import GROWN, grown_stack
 
 CLASSES = (3, 77, 200)
 SIZE = (24, 32)
+# A busy machine must not fail a test.
+hypothesis.settings.register_profile("no deadline", deadline=None)
+hypothesis.settings.load_profile("no deadline")
 
 
 def pytest_addoption(parser):

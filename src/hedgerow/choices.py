@@ -24,6 +24,10 @@ class Choice:
 LOSSES: Mapping[str, Choice] = {
     "cross_entropy": Choice("the mean over labelled pixels", "refinement.losses:cross_entropy"),
     "balanced": Choice("all classes carry the same weight", "refinement.losses:balanced"),
+    "class_sum": Choice(
+        "the sum of the means of each class in the image: a gradient as many times as steep",
+        "refinement.losses:class_sum",
+    ),
 }
 EXPORTS: Mapping[str, Choice] = {
     "c": Choice("C99 source, for forests", "export.c:write"),

@@ -135,6 +135,11 @@ class StackConfig(Checked):
     drop_levels: bool = setting(True, about="leave out the levels after the one with the best held-out score")
     skip: float = setting(0.34, 0.01, 0.9, "held_out=trees: fraction of the images that each tree skips")
     n_folds: int = setting(2, 2, 100, "held_out=folds: number of folds")
+    votes: Literal["shares", "counts"] = setting(
+        "shares",
+        about="what a leaf holds for each class: its share of the leaf's samples, or their number, so that larger "
+        "leaves weigh more",
+    )
     features: str | tuple[str, ...] = setting(
         "bank",
         about="bank (filters), encoder (a pretrained network), channels (the image's own), depth (scale-invariant), "

@@ -34,6 +34,7 @@ def test_a_folder_is_read_as_its_list_says(listed_place, example):
 def test_drawn_images_are_as_many_and_as_large_as_asked_for(part):
     found = data.load_set("bodies", part, 2, (24, 32))
     images, labels = hr.synthetic.bodies(2, (24, 32), seed={"train": 0, "test": 1000}[part])
+    labels = data.measured(images, labels)
     for i, image in enumerate(found):
         np.testing.assert_array_equal(image.planes[0], images[i])
         np.testing.assert_array_equal(found.truth(i), labels[i])
@@ -147,3 +148,16 @@ def test_pictures_are_what_users_hand_in(example):
     coloured = [np.stack([image, 255 - image], axis=-1) for image in example.images]
     for found, given in zip(labelled_set(coloured, example.labels).pictures(), coloured, strict=True):
         np.testing.assert_array_equal(found, given)
+
+
+def test_parts_that_the_sensor_did_not_see_have_no_label():
+    images, labels = hr.synthetic.bodies(3, (60, 80), seed=5)
+    found = data.load_set("bodies", "test", 3, (60, 80))
+    drawn, _ = hr.synthetic.bodies(3, (60, 80), seed=data.SEEDS["test"])
+    hidden = [(depth == 0) & (label < 19) for depth, label in zip(images, labels, strict=True)]
+    assert any(pixels.any() for pixels in hidden)
+    for label, kept, pixels in zip(labels, data.measured(images, labels), hidden, strict=True):
+        assert (kept[pixels] == 255).all()
+        np.testing.assert_array_equal(kept[~pixels], label[~pixels])
+    for depth, i in zip(drawn, range(3), strict=True):
+        assert set(np.unique(found.truth(i)[depth == 0])) <= {19, 255}

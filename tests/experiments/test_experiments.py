@@ -101,6 +101,23 @@ def test_the_parameters_are_those_of_the_paper():
     assert body.scaled(body.scales["full"]).refine == body.refine
 
 
+@pytest.mark.parametrize("protocol", protocols.PROTOCOLS.values(), ids=protocols.PROTOCOLS)
+def test_a_smaller_scale_keeps_the_papers_rates_and_momenta(protocol):
+    for scale in protocol.scales.values():
+        smaller = protocol.scaled(scale).refine
+        assert smaller == replace(protocol.refine, n_steps=scale.paper_steps)
+        assert scale.paper_steps > smaller.momentum_steps if smaller.first_momentum is not None else True
+        assert scale.paper_steps >= 2 * smaller.halving_steps
+
+
+def test_a_reading_changes_the_papers_settings_alone():
+    counts = protocols.ZEBRAFISH.read_as(protocols.READINGS["tanh-counts-sum"])
+    assert (counts.stack.votes, counts.refine.loss, counts.reading.sharpness.leaf) == ("counts", "class_sum", 2)
+    assert replace(counts.stack, votes="shares") == protocols.ZEBRAFISH.stack
+    assert (counts.own_stack, counts.own_refine) == (protocols.ZEBRAFISH.own_stack, protocols.ZEBRAFISH.own_refine)
+    assert protocols.KINECT.read_as(protocols.READINGS["tanh-counts-sum"]).refine.loss == "cross_entropy"
+
+
 def test_an_experiment_runs_end_to_end_and_tells_all(tiny, tmp_path):
     found = run(tmp_path / "out", seeds=(3,))
     written = json.loads((tmp_path / "out" / "results.json").read_text())

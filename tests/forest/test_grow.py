@@ -131,7 +131,7 @@ def _depth(forest, node):
     return depth
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     seed=st.integers(0, 10**6),
     n=st.integers(2, 300),
@@ -277,7 +277,7 @@ def test_values_are_summed_as_the_definition_says(constant):
         assert found[i] == expected
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.floats(-(2.0**100), 2.0**100, width=32), min_size=1, max_size=400))
 def test_codes_say_what_thresholds_say(numbers):
     """code >= k iff value >= edges[k-1]: training and prediction send a pixel the same way."""
@@ -339,3 +339,19 @@ def test_skipped_groups_are_not_seen():
         votes = part.votes[part.leaf_index[part.left_child == LEAF]]
         assert (votes[:, absent] == 0).all()
         assert (votes.sum(axis=0) > 0).sum() == 2
+
+
+def test_votes_are_shares_or_numbers_of_samples(example, tiny_config):
+    config = replace(tiny_config, n_levels=1, held_out="none", bootstrap=False)
+    shares, counts = (
+        hr.fit_stack(example.images, example.labels, replace(config, votes=votes)) for votes in ("shares", "counts")
+    )
+    (first,), (second,) = shares.levels, counts.levels
+    np.testing.assert_array_equal(first.threshold, second.threshold)
+    n_samples = second.votes.sum(axis=1)
+    assert (second.votes == np.rint(second.votes)).all()
+    assert len(np.unique(n_samples)) > 3
+    np.testing.assert_allclose(first.votes, second.votes / n_samples[:, None], rtol=1e-3, atol=1e-6)
+    trees = [second.votes[second.leaf_index[a:b][second.leaf_index[a:b] >= 0]].sum() for a, b in
+             zip(second.root, [*second.root[1:], second.n_nodes], strict=True)]  # fmt: skip
+    assert len(set(trees)) == 1  # without bootstrap every tree sees every sample

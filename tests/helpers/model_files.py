@@ -14,7 +14,7 @@ from hedgerow.errors import ModelError
 from hedgerow.io.model_file import load
 from helpers.refusals import assert_one_sentence
 
-FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @dataclasses.dataclass

@@ -289,7 +289,7 @@ def seeds():
 SEEDS = seeds()
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(ending=st.sampled_from(ENDINGS), content=st.binary(max_size=200), start=st.booleans())
 def test_garbage_is_an_input_error(tmp_path, ending, content, start):
     path = tmp_path / f"garbage{ending}"
@@ -300,7 +300,7 @@ def test_garbage_is_an_input_error(tmp_path, ending, content, start):
         assert_one_sentence(problem, path)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(sorted(SEEDS)), st.integers(0, 10**4), st.integers(0, 255), st.booleans())
 def test_damaged_files_are_read_or_refused(tmp_path, ending, position, byte, cut):
     content = bytearray(SEEDS[ending])

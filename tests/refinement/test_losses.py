@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from hedgerow.images.array_checks import UNLABELLED_INDEX
-from hedgerow.refinement.losses import class_weights, cross_entropy, weighted, with_dice
+from hedgerow.refinement.losses import class_sum, class_weights, cross_entropy, weighted, with_dice
 
 N_CLASSES, N_PIXELS = 4, 37
 
@@ -127,3 +127,19 @@ def test_the_loss_of_huge_scores_is_a_number(drawn, size):
     loss.backward()
     assert torch.isfinite(loss)
     assert torch.isfinite(scores.grad).all()
+
+
+def test_a_sum_over_classes_is_the_mean_of_each_ones_pixels(drawn):
+    scores, target = drawn
+    expected = sum(expected_loss(scores, np.where(target == c, c, UNLABELLED_INDEX)) for c in range(N_CLASSES - 1))
+    of_image = class_sum([target], N_CLASSES)
+    assert float(of_image(torch.as_tensor(scores), torch.as_tensor(target))) == pytest.approx(expected, rel=1e-10)
+
+
+def test_a_sum_over_classes_of_nothing_is_zero_with_a_gradient():
+    scores = torch.zeros(N_CLASSES, 3, requires_grad=True)
+    nothing = torch.full((3,), UNLABELLED_INDEX)
+    loss = class_sum([], N_CLASSES)(scores, nothing)
+    loss.backward()
+    assert loss.item() == 0
+    assert not scores.grad.any()

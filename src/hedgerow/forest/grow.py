@@ -33,7 +33,7 @@ def grow_forest(
     for tree in map_threads(lambda task: grow_tree(task, planes, samples, n_classes, config), tasks):
         trees.append(tree)
         advance()
-    return assembled(trees, planes)
+    return assembled(trees, planes, config)
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,9 @@ def grow_tree(
     return _grow_tree(planes, samples, usable[count > 0], count[count > 0], n_classes, config, rng)
 
 
-def assembled(trees: list[kernels.Grown], planes: TrainingPlanes) -> PlaneForest:
+def assembled(trees: list[kernels.Grown], planes: TrainingPlanes, config: StackConfig) -> PlaneForest:
     """The forest of these trees."""
-    return PlaneForest(_assemble(trees, len(planes.array)))
+    return PlaneForest(_assemble(trees, len(planes.array), config))
 
 
 def _grow_tree(
@@ -131,7 +131,7 @@ def _by_slice(planes: TrainingPlanes) -> tuple[np.ndarray, kernels.Planes]:
     )
 
 
-def _assemble(trees: list[kernels.Grown], n_planes: int) -> Forest:
+def _assemble(trees: list[kernels.Grown], n_planes: int, config: StackConfig) -> Forest:
     sizes = [len(tree.left_child) for tree in trees]
     root = np.cumsum([0, *sizes[:-1]]).astype(np.int32)
     left_child = np.concatenate(
@@ -140,8 +140,10 @@ def _assemble(trees: list[kernels.Grown], n_planes: int) -> Forest:
     is_leaf = left_child == LEAF
     leaf_index = np.where(is_leaf, np.cumsum(is_leaf) - 1, LEAF).astype(np.int32)
     weighted = np.concatenate([t.counts for t in trees])[is_leaf]
-    # Half precision is finer than a leaf's counts warrant, and halves the model file.
-    votes = (weighted / weighted.sum(axis=1, keepdims=True)).astype(np.float16).astype(np.float32)
+    votes = weighted.astype(np.float32)
+    if config.votes == "shares":
+        # Half precision is finer than a leaf's counts warrant, and halves the model file.
+        votes = (weighted / weighted.sum(axis=1, keepdims=True)).astype(np.float16).astype(np.float32)
     plane = np.concatenate([t.plane for t in trees])
     return Forest(
         root=root,

@@ -1,6 +1,7 @@
 """The losses that refinement minimises."""
 
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import numpy as np
 import torch
@@ -21,6 +22,20 @@ def cross_entropy(targets: Sequence[np.ndarray], n_classes: int) -> PixelLoss:
 def balanced(targets: Sequence[np.ndarray], n_classes: int) -> PixelLoss:
     """Cross-entropy with weights that make every class of the targets count the same."""
     return weighted(class_weights(targets, n_classes))
+
+
+def class_sum(targets: Sequence[np.ndarray], n_classes: int) -> PixelLoss:
+    """Cross-entropy as a sum over the classes of an image, of the mean over each one's pixels: balanced as `balanced`
+    is, and as many times as large as there are classes."""
+
+    def loss(scores: Tensor, target: Tensor) -> Tensor:
+        count = torch.bincount(target[target != UNLABELLED_INDEX], minlength=n_classes).to(scores.dtype)
+        total = functional.cross_entropy(
+            scores.T, target, 1 / count.clamp(min=1), ignore_index=UNLABELLED_INDEX, reduction="sum"
+        )
+        return cast(Tensor, total)
+
+    return loss
 
 
 def weighted(weight: Tensor | None) -> PixelLoss:

@@ -50,7 +50,7 @@ def on(client: Any) -> GrowAll:
                 advance()
         grown, first = [], 0
         for forest in forests:
-            grown.append(assembled([grown_trees[k] for k in range(first, first + len(forest))], planes))
+            grown.append(assembled([grown_trees[k] for k in range(first, first + len(forest))], planes, config))
             first += len(forest)
         return grown
 
