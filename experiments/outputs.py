@@ -14,12 +14,20 @@ from hedgerow.images.pictures import grey_picture, label_picture, save_sheet
 from hedgerow.io.model_file import load
 from hedgerow.predict.tiling import predict_indices
 from hedgerow.progress import Report
+from hedgerow.report.figures import look
 from hedgerow.report.page import write_report
 from hedgerow.report.sections import Curve
 from hedgerow.synthetic import CLASS_NAMES
 
 MOST_IMAGES = 100  # that the report predicts once more, for its pictures and its own scores
-WRITTEN = ("results.json", "tables.md", "report.html", "figures/comparison.png", "figures/learning_curve.png")
+WRITTEN = (
+    "results.json",
+    "tables.md",
+    "report.html",
+    "figures/comparison.png",
+    "figures/learning_curve.png",
+    "figures/inner-layers.png",
+)
 SHOWN = ("DF", "ConvNet", "MB1", "MB2", "fitted", "soft")
 
 
@@ -30,6 +38,9 @@ def write_outputs(folder: Path, results: dict[str, Any], test: LabelledSet, prog
     make_folder(folder / "figures")
     for curve in curves:
         draw_curve(curve, folder / "figures" / "learning_curve.png")
+    inner = folder / "models" / file_name("paper", "ConvNet", results["seeds"][0])
+    if inner.exists() and any(row["part"] == "inner" for row in results["rows"]):
+        look(load(inner), test.pictures()[0], folder / "figures" / "inner-layers.png", truth=test.truth(0))
     models = _models(folder, results)
     if not models:
         return

@@ -13,6 +13,7 @@ from experiments.bench import SOFT_TOLERANCE, Bench, Row, timed
 from experiments.choices import VARIANTS, choice
 from experiments.data import present, recounted
 from experiments.front import front, front_none
+from experiments.inner import inner
 from experiments.protocols import CURVE, PAPER_SHARPNESS, READINGS, Protocol, Scale
 from experiments.random_start import random_start, schedule
 from hedgerow.config import ConvConfig, RefineConfig, StackConfig
@@ -180,6 +181,7 @@ def _random(connections: str) -> Part:
 
 USUAL: dict[str, Part] = {
     "paper": paper,
+    "inner": inner,
     "own": _own("own", "soft"),
     "tanh": _own("tanh", "tanh"),
     "crelu": _own("crelu", "crelu"),

@@ -7,6 +7,7 @@ from typing import Any
 
 from experiments.choices import VARIANTS
 from experiments.parts import LEAVES_TRIED, LEVELS, SPLITS_TRIED, STRIDES, sharpness_name
+from experiments.protocols import READINGS
 from hedgerow.report import Curve, Table
 
 PAPERS = ("DF", "ConvNet", "MB1", "MB2")
@@ -64,7 +65,7 @@ class Findings:
 def tables(results: dict[str, Any]) -> list[Table]:
     """All tables for which there are rows."""
     found = Findings(results)
-    makers = (_papers_table, _costs, _splits, _sharpness, _levels, _strides, _choices, _others)
+    makers = (_papers_table, _costs, _splits, _readings, _inner, _sharpness, _levels, _strides, _choices, _others)
     return [table for table in (make(found) for make in makers) if table is not None]
 
 
@@ -82,8 +83,7 @@ def _papers_table(found: Findings) -> Table | None:
     rows: list[tuple[str | None, ...]] = []
     if reported:
         rows.append(("in the paper, on its data", *(f"{reported[m]:.2f}" if m in reported else None for m in MODELS)))
-    shortened = "" if found.results["settings"]["scale"] == "full" else ", shortened"
-    for part, name in (("paper", f"here, the paper's settings{shortened}"), ("own", "here, Hedgerow's settings")):
+    for part, name in (("paper", "here, the paper's settings"), ("own", "here, Hedgerow's settings")):
         if found.value(part, "DF") is None:
             continue
         rows.append((name, *(found.text(part, model) for model in MODELS)))
@@ -170,6 +170,44 @@ def _sharpness(found: Findings) -> Table | None:
         f"it was mapped from, by the sharpness of splits and leaves; the paper has 100 and 1. {_seeds(found)}"
     )
     return Table("Sharpness", columns, rows, note)
+
+
+def _readings(found: Findings) -> Table | None:
+    models = ("DF", "mapped", "ConvNet", "MB1", "MB2")
+    rows = [
+        (name, *(found.text(f"reading-{name}", model) for model in models), found.gain(f"reading-{name}", "ConvNet"))
+        for name in READINGS
+        if found.value(f"reading-{name}", "DF") is not None
+    ]
+    if not rows:
+        return None
+    note = (
+        f"{WORDS[found.measure]} on {found.results['settings']['scored on']}. A leaf's activation is the sigmoid of z "
+        "or (1 + tanh z) / 2; votes are shares of a leaf's samples or their counts; balanced cross-entropy is a mean or a "
+        f"sum over classes. {_seeds(found)}"
+    )
+    return Table("Readings of the paper", ("leaf, votes, balance", *models, "gain of the ConvNet"), tuple(rows), note)
+
+
+def _inner(found: Findings) -> Table | None:
+    columns = {
+        "Dice of the strongest class": "mean_dice",
+        "correlation of neighbours": "neighbour_correlation",
+        "share of the strongest class": "strongest_share",
+        "negative values": "negative_share",
+        "response one class away": "response_1",
+        "two classes away": "response_2",
+    }
+    layers = list(dict.fromkeys(row["model"] for row in found.rows if row["part"] == "inner"))
+    rows = [(layer, *(found.text("inner", layer, measure) for measure in columns.values())) for layer in layers]
+    if not rows:
+        return None
+    note = (
+        "Of the forests' levels and the layers of the network refined from them, with the paper's settings, on "
+        f"{found.results['settings']['scored on']}. Responses are relative to that on a class's own pixels; one class "
+        f"away: on pixels of the classes that touch it. {_seeds(found)}"
+    )
+    return Table("Inner layers", ("", *columns), tuple(rows), note)
 
 
 def _levels(found: Findings) -> Table | None:
