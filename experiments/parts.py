@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
 
+from experiments.alternating import alternating
 from experiments.baselines import BaselineConfig, fit_baseline
 from experiments.bench import SOFT_TOLERANCE, Bench, Row, timed
 from experiments.choices import VARIANTS, choice
@@ -190,6 +191,7 @@ USUAL: dict[str, Part] = {
     "unet": lambda bench: _network("unet", "unet", bench),
     "fcn": lambda bench: _network("fcn", "fcn", bench),
     **{f"images-{n}": _images(n) for n in CURVE},
+    "alternating": alternating,
     "random-sparse": _random("sparse"),
     "random-full": _random("full"),
 }

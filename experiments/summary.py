@@ -183,8 +183,8 @@ def _readings(found: Findings) -> Table | None:
         return None
     note = (
         f"{WORDS[found.measure]} on {found.results['settings']['scored on']}. A leaf's activation is the sigmoid of z "
-        "or (1 + tanh z) / 2; votes are shares of a leaf's samples or their counts; balanced cross-entropy is a mean or a "
-        f"sum over classes. {_seeds(found)}"
+        "or (1 + tanh z) / 2; votes are shares of a leaf's samples or their counts; balanced cross-entropy is a mean "
+        f"or a sum over classes. {_seeds(found)}"
     )
     return Table("Readings of the paper", ("leaf, votes, balance", *models, "gain of the ConvNet"), tuple(rows), note)
 
@@ -255,6 +255,7 @@ def _others(found: Findings) -> Table | None:
     reported = found.results["settings"]["paper"]["reported"]
     parts = (
         ("own", "DF"), ("own", "ConvNet"), ("best", "best"), ("unet", "U-Net"), ("fcn", "FCN"),
+        ("alternating", "splits and votes in turn"),
         ("random-sparse", "random start, sparse"), ("random-full", "random start, full"),
     )  # fmt: skip
     rows: list[tuple[str | None, ...]] = []
