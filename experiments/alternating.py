@@ -42,7 +42,7 @@ class MixtureNet(StackNet):
             votes = self.level(number).vote_weight
             votes.requires_grad_(False)
             with torch.no_grad():
-                votes /= votes.sum(dim=1, keepdim=True).clamp(min=LEAST)
+                votes.div_(votes.sum(dim=1, keepdim=True).clamp(min=LEAST))
 
     def forward(self, source: Source, grids: Sequence[Grid], leaf_sums: list[Tensor] | None = None) -> list[Tensor]:
         """As of any network, but with the last level's log-probabilities: their softmax is the mixture."""

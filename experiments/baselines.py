@@ -1,4 +1,5 @@
-"""The two convolutional networks of the comparison, FCN and U-Net, trained from scratch on the same few images.
+"""The convolutional networks of the comparison: FCN and U-Net, trained from scratch on the same few images, and an FCN
+that begins with VGG16's pretrained weights.
 
 They are here to be beaten fairly: trained as the convolutional level is (batches, one-cycle, Dice beside cross-entropy,
 every step newly altered images), in the size and with the normalisation that do best on held-out images, and then on
@@ -11,8 +12,10 @@ from typing import Literal, cast
 
 import numpy as np
 import torch
+from torch import nn
 
 from experiments.networks import NETWORKS
+from experiments.vgg_fcn import VggFCN, find_weights, read_arrays, train_as_the_paper
 from hedgerow.config import ConvConfig
 from hedgerow.deep.convnet import ConvNet, fit_scale
 from hedgerow.deep.folds import SEARCH_FOLDS, Folds, folds_of
@@ -33,7 +36,8 @@ log = logging.getLogger("hedgerow")
 class BaselineConfig(Checked):
     """A network and how it is trained."""
 
-    network: Literal["unet", "fcn"] = setting("unet", about="which of the two")
+    network: Literal["unet", "fcn", "vgg"] = setting("unet", about="which of them; vgg has one size and no norm")
+    recipe: Literal["own", "paper"] = setting("own", about="of the convolutional level, or of the paper's FCN")
     sizes: tuple[int, ...] = setting(
         (16,), about="channels at full resolution, instead of conv.base; of several, the best on held-out images"
     )
@@ -114,14 +118,21 @@ def _trained(labelled: LabelledSet, config: BaselineConfig, conv: ConvConfig, de
     scale = fit_scale(labelled.images, 0.0 if config.images == "depth" else None)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(conv.seed)
-        network = NETWORKS[config.network](
-            scale.n_outputs, labelled.n_classes, conv.base, n_down, conv.widest, conv.norm
-        )
+        network: nn.Module
+        if config.network == "vgg":
+            network = VggFCN(read_arrays(find_weights()), scale.n_outputs, labelled.n_classes)
+        else:
+            network = NETWORKS[config.network](
+                scale.n_outputs, labelled.n_classes, conv.base, n_down, conv.widest, conv.norm
+            )
     network.to(device)
     net = ConvNet(
         cast(UNet, network), scale, orientations=conv.orientations
     )  # an FCN does all that is asked of it here
     sheets = [net.sheet(image, None, None) for image in labelled]
+    if config.recipe == "paper":
+        train_as_the_paper(network, sheets, conv.n_steps, conv.seed)
+        return Baseline(net, labelled.classes, conv, [], {})
     start_at_shares(network.class_bias, sheets)
     name = f"{config.network} of {conv.base} channels"
     checks = train_network(

@@ -35,12 +35,12 @@ class FCN(nn.Module):
         total: Tensor | None = None
         for score in reversed(self.score):
             here = score(found.pop())
-            total = here if total is None else here + _enlarged(total, here)
+            total = here if total is None else here + enlarged(total, here)
         assert total is not None
-        return self.class_bias + _enlarged(total, whole)[..., : planes.shape[2], : planes.shape[3]]
+        return self.class_bias + enlarged(total, whole)[..., : planes.shape[2], : planes.shape[3]]
 
 
-def _enlarged(class_scores: Tensor, like: Tensor) -> Tensor:
+def enlarged(class_scores: Tensor, like: Tensor) -> Tensor:
     """Blended between pixels, to the height and width of the other."""
     return functional.interpolate(class_scores, size=like.shape[2:], mode="bilinear", align_corners=False)
 

@@ -17,6 +17,7 @@ from experiments.front import front, front_none
 from experiments.inner import inner
 from experiments.protocols import CURVE, PAPER_SHARPNESS, READINGS, Protocol, Scale
 from experiments.random_start import random_start, schedule
+from experiments.vgg_fcn import find_weights
 from hedgerow.config import ConvConfig, RefineConfig, StackConfig
 from hedgerow.deep.network_search import crops_for
 from hedgerow.deep.recipe import for_images
@@ -32,6 +33,7 @@ LEVELS = (1, 2, 3)
 SPLITS_TRIED, LEAVES_TRIED = (10.0, 100.0, 1000.0), (1.0, 2.0, 3.0, 5.0)  # sharpness; the paper's are 100 and 1
 STRIDES = (1, 3, 9)  # rows and columns that a refinement is trained on; the paper's is 9, since more took too long
 SETTINGS = {"soft tolerance": SOFT_TOLERANCE, "random start of": SMALL_STACK}
+VGG_RATE = 1e-3  # of its new weights; those that are pretrained learn at a tenth of it
 Part = Callable[[Bench], list[Row]]
 
 
@@ -153,6 +155,23 @@ def _network(kind: Literal["unet", "fcn"], part: str, bench: Bench, **more: Any)
     return [bench.score(part, name, lambda: timed(trained), **more)]
 
 
+def _vgg(recipe: Literal["own", "paper"]) -> Part:
+    """The paper's FCN: VGG16's pretrained convolutions, trained on."""
+
+    def run(bench: Bench) -> list[Row]:
+        find_weights()  # before anything takes long
+        config = baseline_config(bench.protocol, bench.scale, bench.seed)
+        conv = replace(config.conv, learning_rate=VGG_RATE)
+        config = replace(config, network="vgg", recipe=recipe, sizes=(conv.base,), norms=(conv.norm,), conv=conv)
+
+        def trained() -> Any:
+            return fit_baseline(bench.train, config, device=bench.device, progress=bench.progress)
+
+        return [bench.score(f"vgg-{recipe}", f"FCN of VGG16, {recipe} recipe", lambda: timed(trained))]
+
+    return run
+
+
 def _best(part: str, bench: Bench, **more: Any) -> Row:
     """What `hedgerow train --effort best` makes: a stack, refined, with a convolutional level and its members."""
     config = replace(bench.protocol.own_stack, seed=bench.seed)
@@ -199,6 +218,8 @@ USUAL: dict[str, Part] = {
 SLOW: dict[str, Part] = {"paper-sparse": paper_sparse}
 # Questions that were settled once; at any scale they must be asked for.
 ON_REQUEST: dict[str, Part] = {
+    "vgg-own": _vgg("own"),
+    "vgg-paper": _vgg("paper"),
     "sharpness": sharpness,
     **{f"reading-{name}": _reading(name) for name in READINGS},
     "front": front,

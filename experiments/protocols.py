@@ -39,10 +39,14 @@ class Reading:
 
 
 READINGS = {
-    f"{leaf}-{votes}-{loss}": Reading(sharpness, votes, of_loss)
-    for leaf, sharpness in (("sigmoid", 1.0), ("tanh", 2.0))
-    for votes in ("shares", "counts")
-    for loss, of_loss in (("mean", "balanced"), ("sum", "class_sum"))
+    "sigmoid-shares-mean": Reading(1.0, "shares", "balanced"),
+    "sigmoid-shares-sum": Reading(1.0, "shares", "class_sum"),
+    "sigmoid-counts-mean": Reading(1.0, "counts", "balanced"),
+    "sigmoid-counts-sum": Reading(1.0, "counts", "class_sum"),
+    "tanh-shares-mean": Reading(2.0, "shares", "balanced"),
+    "tanh-shares-sum": Reading(2.0, "shares", "class_sum"),
+    "tanh-counts-mean": Reading(2.0, "counts", "balanced"),
+    "tanh-counts-sum": Reading(2.0, "counts", "class_sum"),
 }
 LITERAL = READINGS["sigmoid-shares-mean"]
 OWN_REFINE = RefineConfig(pixels=PIXELS)  # as many on a GPU, so that seeds of both can be averaged

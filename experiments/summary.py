@@ -255,6 +255,7 @@ def _others(found: Findings) -> Table | None:
     reported = found.results["settings"]["paper"]["reported"]
     parts = (
         ("own", "DF"), ("own", "ConvNet"), ("best", "best"), ("unet", "U-Net"), ("fcn", "FCN"),
+        ("vgg-own", "FCN of VGG16, own recipe"), ("vgg-paper", "FCN of VGG16, paper recipe"),
         ("alternating", "splits and votes in turn"),
         ("random-sparse", "random start, sparse"), ("random-full", "random start, full"),
     )  # fmt: skip

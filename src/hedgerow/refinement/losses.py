@@ -1,7 +1,6 @@
 """The losses that refinement minimises."""
 
 from collections.abc import Callable, Sequence
-from typing import cast
 
 import numpy as np
 import torch
@@ -30,10 +29,8 @@ def class_sum(targets: Sequence[np.ndarray], n_classes: int) -> PixelLoss:
 
     def loss(scores: Tensor, target: Tensor) -> Tensor:
         count = torch.bincount(target[target != UNLABELLED_INDEX], minlength=n_classes).to(scores.dtype)
-        total = functional.cross_entropy(
-            scores.T, target, 1 / count.clamp(min=1), ignore_index=UNLABELLED_INDEX, reduction="sum"
-        )
-        return cast(Tensor, total)
+        weight = 1 / count.clamp(min=1)
+        return functional.cross_entropy(scores.T, target, weight, ignore_index=UNLABELLED_INDEX, reduction="sum")
 
     return loss
 
