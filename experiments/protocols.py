@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from hedgerow.config import PIXELS, RefineConfig, Sharpness, StackConfig
+from hedgerow.config import PIXELS, ContextConfig, RefineConfig, Sharpness, StackConfig
 
 PAPER_SHARPNESS = Sharpness(100.0, 1.0, 0.1)  # alpha_1, alpha_2, alpha_3 of every level
 
@@ -203,7 +203,7 @@ KINECT = Protocol(
     stack=StackConfig.kinect(),
     refine=RefineConfig.kinect(),
     copies=0,
-    own_stack=StackConfig.kinect(held_out="folds", drop_levels=False),
+    own_stack=StackConfig.kinect(held_out="folds", drop_levels=False, context=ContextConfig(n_candidates=100)),
     own_refine=OWN_REFINE,
     measure="foreground_accuracy",
     reported={"DF": 0.82, "ConvNet": 0.91, "MB1": 0.74, "MB2": 0.85},

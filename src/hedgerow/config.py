@@ -33,6 +33,13 @@ class ContextConfig(Checked):
     n_channels: int | None = setting(None, 1, 100_000, "channels drawn at each node; if unset, the square root of all")
     n_offsets: int = setting(10, 0, 10_000, "additional random offsets tried for each drawn channel")
     n_candidates: int | None = setting(None, 1, 1_000_000, "total number of candidates per node, instead of n_offsets")
+    depth_candidates: int | None = setting(
+        None,
+        1,
+        1_000_000,
+        "depth features: candidates per node that compare depths, beside n_candidates on probabilities; if unset, all "
+        "channels share n_candidates",
+    )
     radii: tuple[int, ...] = setting((0,), 0, 256, "box radii a probe may average over; 0 is one pixel")
     n_probes: int = setting(1, 1, 16, "probes per split; more than one makes splits oblique")
     offset_sigma: float = setting(50.0, 1e-3, 1e5, "depth features: standard deviation of offsets, pixels x metres")
@@ -193,7 +200,7 @@ class StackConfig(Checked):
             features="depth",
             held_out="none",
             search_samples=10**9,
-            context=ContextConfig(n_candidates=100),
+            context=ContextConfig(n_candidates=100, depth_candidates=100),
             sampling=SamplingConfig(kind="per_class", per_class=20, max_samples=10**9),
             augment=AugmentConfig(copies=0),
         )

@@ -355,3 +355,17 @@ def test_votes_are_shares_or_numbers_of_samples(example, tiny_config):
     trees = [second.votes[second.leaf_index[a:b][second.leaf_index[a:b] >= 0]].sum() for a, b in
              zip(second.root, [*second.root[1:], second.n_nodes], strict=True)]  # fmt: skip
     assert len(set(trees)) == 1  # without bootstrap every tree sees every sample
+
+
+def test_the_papers_candidates_compare_depths_alone_and_those_on_probabilities_come_on_top():
+    images, labels = hr.synthetic.bodies(4, (60, 80), seed=3)
+    stack = hr.fit_stack(images, labels, hr.StackConfig.kinect(n_trees=6, max_depth=8))
+    first, second = stack.levels
+    assert set(np.unique(first.channel[first.is_split, 0])) == {0}
+    read = second.channel[second.is_split, 0]
+    assert (read == 0).any()
+    assert (read >= 2).any()
+    assert not (read == 1).any()  # whether anything was seen is no feature of the paper's
+    shared = replace(hr.ContextConfig(), n_candidates=100)
+    ours = hr.fit_stack(images, labels, hr.StackConfig.kinect(n_trees=6, max_depth=8, context=shared))
+    assert (ours.levels[0].channel[ours.levels[0].is_split, 0] == 1).any()

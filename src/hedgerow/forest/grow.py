@@ -86,14 +86,16 @@ def _grow_tree(
     recipe = draw.DEPTH if is_depth else draw.OBLIQUE if context.n_probes > 1 else draw.OFFSET
     n_probes = 2 if is_depth else context.n_probes
     n_channels, n_radii = planes.n_channels, len(planes.radii)
-    n_drawn = min(context.n_channels or int(np.ceil(np.sqrt(n_channels))), n_channels)
+    n_depth = (context.depth_candidates or 0) if is_depth else 0
+    n_others = n_channels - draw.N_DEPTH_CHANNELS if n_depth else n_channels
+    n_drawn = min(context.n_channels or int(np.ceil(np.sqrt(n_others))), n_others)
     # No farther than a volume extends, so that a forest grown on images reads one slice.
     half_depth = min(context.window_z // 2, int(planes.depth.max()) - 1)
     # With nothing to vary, further candidates on a channel would all equal the first.
     varied = is_depth or context.window > 1 or half_depth > 0 or context.n_probes > 1 or n_radii > 1
     n_offsets = context.n_offsets if varied else 0
     if varied and context.n_candidates is not None:
-        n_offsets = max(context.n_candidates // n_drawn - 1, 0)
+        n_offsets = max(context.n_candidates // max(n_drawn, 1) - 1, 0)
 
     # A split needs two samples, so there are fewer splits than samples.
     room = min(2 ** (config.max_depth + 1) - 1, 2 * len(count) - 1)
@@ -109,7 +111,7 @@ def _grow_tree(
         config.max_depth, config.min_split, config.min_leaf, config.search_samples, config.criterion == "entropy"
     )
     proposals = draw.Proposals(
-        recipe, n_channels, n_radii, n_drawn, n_offsets, context.window // 2, half_depth, context.offset_sigma
+        recipe, n_channels, n_radii, n_drawn, n_offsets, context.window // 2, half_depth, context.offset_sigma, n_depth
     )
     state = rng.integers(0, 2**63, 1, dtype=np.uint64)
     n_nodes = kernels.grow_tree(read, table, place, class_weight, limits, proposals, state, grown)

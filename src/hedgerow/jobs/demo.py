@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hedgerow import extras, synthetic
-from hedgerow.config import RefineConfig, StackConfig
+from hedgerow.config import ContextConfig, RefineConfig, StackConfig
 from hedgerow.files import make_folder
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import grow_stack
@@ -23,7 +23,10 @@ from hedgerow.report.page import write_report
 from hedgerow.synthetic import write_sample
 
 Say = Callable[[str], None]
-CONFIGS = {"somites": StackConfig(), "bodies": StackConfig.kinect(held_out="folds")}
+CONFIGS = {
+    "somites": StackConfig(),
+    "bodies": StackConfig.kinect(held_out="folds", context=ContextConfig(n_candidates=100)),
+}
 STEPS = {"somites": 120, "bodies": 120}  # fewer than the default, for people who watch
 BACKGROUND = {"somites": 0, "bodies": 19}
 N_TRAIN, N_TEST = 16, 8

@@ -8,6 +8,7 @@ import numpy as np
 from hedgerow.kernels.compiling import kernel_part
 
 OFFSET, DEPTH, OBLIQUE = 0, 1, 2  # recipes for candidates
+N_DEPTH_CHANNELS = 2  # the first channels of depth images: depth, and whether anything was seen
 
 
 class Proposals(NamedTuple):
@@ -17,6 +18,7 @@ class Proposals(NamedTuple):
     at the pixel itself; planes are numbered channel by channel, n_radii of each
     half_window: of the offsets in rows and columns, half_depth: in slices; or sigma: float64, their standard deviation
     in rows and columns (DEPTH)
+    n_depth: candidates that compare depths at every node (DEPTH); then neither of the depth features is drawn from
     """
 
     recipe: int
@@ -27,6 +29,7 @@ class Proposals(NamedTuple):
     half_window: int
     half_depth: int
     sigma: float
+    n_depth: int = 0
 
 
 @kernel_part

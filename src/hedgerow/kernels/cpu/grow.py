@@ -12,7 +12,7 @@ import numpy as np
 
 from hedgerow.kernels.compiling import kernel, kernel_part
 from hedgerow.kernels.constants import LEAF
-from hedgerow.kernels.cpu.draw import draw_candidate, random_below
+from hedgerow.kernels.cpu.draw import N_DEPTH_CHANNELS, draw_candidate, random_below
 from hedgerow.kernels.cpu.walk import Probes, probe_sum
 
 MAX_BINS = 256
@@ -304,7 +304,7 @@ def grow_tree(planes, samples, place, class_weight, limits, proposals, state, gr
     thin, thin_counts = np.empty((6, min(search_samples, n_samples)), samples.dtype), np.zeros(n_classes, np.int64)
     edges, best_edges = np.empty(SAMPLED_VALUES, np.float32), np.empty(SAMPLED_VALUES, np.float32)
     work = np.empty(MAX_BINS * n_classes + MAX_BINS + n_samples, np.int32)
-    channels = np.arange(n_channels)
+    channels = np.arange(N_DEPTH_CHANNELS if proposals.n_depth > 0 else 0, n_channels)
     probes = Probes(grown.plane, grown.offset, grown.weight)
     candidate = Probes(
         np.zeros((1, n_probes), np.int32), np.zeros((1, n_probes, 3), np.float32), np.zeros((1, n_probes), np.float32)
@@ -335,13 +335,16 @@ def grow_tree(planes, samples, place, class_weight, limits, proposals, state, gr
             least = max(1, limits.min_leaf * search_samples // n)
         whole = node_quality(seen_counts, class_weight, entropy)
         best = whole + 1e-9 * abs(whole)
-        best_bin, drawn = 0, 0
+        best_bin, drawn = 0, -1 if proposals.n_depth > 0 else 0
         # Draw channels without replacement; where none of them splits the node, go on with the others.
-        while drawn < n_channels and (drawn < proposals.n_drawn or best_bin == 0):
-            pick = drawn + random_below(state, n_channels - drawn)
-            channels[drawn], channels[pick] = channels[pick], channels[drawn]
-            for o in range(proposals.n_offsets + 1):
-                draw_candidate(state, proposals, channels[drawn], o == 0, candidate)
+        while drawn < len(channels) and (drawn < proposals.n_drawn or best_bin == 0):
+            channel, n_tried = 0, proposals.n_depth
+            if drawn >= 0:
+                pick = drawn + random_below(state, len(channels) - drawn)
+                channels[drawn], channels[pick] = channels[pick], channels[drawn]
+                channel, n_tried = channels[drawn], proposals.n_offsets + 1
+            for o in range(n_tried):
+                draw_candidate(state, proposals, channel, o == 0, candidate)
                 n_bins = MAX_BINS
                 if coded:
                     fill_codes(planes, seen, seen_begin, seen_n, candidate, 0, place, bins)
