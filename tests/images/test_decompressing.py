@@ -10,10 +10,9 @@ import pytest
 import zarr
 
 from hedgerow.images.decompressing import BOUNDED, decompressed
-from hedgerow.images.reading import read_image
+from hedgerow.images.reading import open_by_region, read_image
+from hedgerow.images.source import ImageSpec
 from hedgerow.scale.costs import refuse_endless
-from hedgerow.scale.lazy_image import Wanted
-from hedgerow.scale.opening import open_image
 from helpers.files import random_array
 from helpers.refusals import assert_refused_cheaply
 
@@ -31,7 +30,7 @@ IMAGE = random_array((40, 50), "uint8")
 
 
 def read_lazily(path):
-    image = open_image(Wanted(str(path)))
+    image = open_by_region(ImageSpec(str(path)))
     refuse_endless(image, image.whole)
     return image.read(image.whole)
 

@@ -7,15 +7,14 @@ import pytest
 import tifffile
 
 from hedgerow.errors import InputError
-from hedgerow.images.reading import read_image, what_was_read
+from hedgerow.images.reading import open_by_region, read_image, what_was_read
+from hedgerow.images.source import ImageSpec
 from hedgerow.images.tiff_metadata import MOST_PLANES, MOST_TEXT
-from hedgerow.scale.lazy_image import Wanted
-from hedgerow.scale.opening import open_image
 from helpers.refusals import assert_one_sentence, assert_refused_cheaply
 
 BIG = 10**8
 PLANES = np.arange(2 * 8 * 9, dtype=np.uint8).reshape(2, 8, 9)
-READS = (read_image, what_was_read, lambda path: open_image(Wanted(str(path))))
+READS = (read_image, what_was_read, lambda path: open_by_region(ImageSpec(str(path))))
 
 
 def ome(path, change, planes=PLANES):

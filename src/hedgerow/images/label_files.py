@@ -11,8 +11,8 @@ from hedgerow.files import PathLike
 from hedgerow.images.array_checks import to_labels
 from hedgerow.images.colour_labels import class_values, colours_found, has_only
 from hedgerow.images.legend import Legend, found_legend
-from hedgerow.images.places import ending_of
-from hedgerow.images.reading import Pages, read_stored
+from hedgerow.images.pages import Pages
+from hedgerow.images.reading import ending_of, read_input
 
 
 def read_labels(path: PathLike, pages: Pages = None, legend: Legend | None = None) -> np.ndarray:
@@ -50,7 +50,7 @@ def _read(path: Path, pages: Pages = None) -> np.ndarray:
         raise InputError(
             f"cannot use {path} as labels: JPEG compression changes class values; save the labels as PNG or TIFF"
         )
-    labels = read_stored(path, "labels", pages)
+    labels = read_input(path, "labels", pages)
     if labels.ndim == 2:
         return labels
     colours = labels[..., :3]

@@ -10,9 +10,9 @@ import numpy as np
 
 from hedgerow.errors import InputError
 from hedgerow.files import PathLike, atomic_path, write_text
+from hedgerow.images.file_checks import naming_missing_package
 from hedgerow.images.objects import Measured, MeasuredObject
 from hedgerow.images.outlines import Polygon, outlines
-from hedgerow.images.reading import naming_missing_package
 
 ObjectType = Literal["annotation", "detection"]
 """What QuPath takes an outline for: a region that somebody drew, or one of many things that were found."""

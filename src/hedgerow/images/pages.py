@@ -5,7 +5,6 @@ import reprlib
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import index
-from pathlib import Path
 
 import numpy as np
 
@@ -74,7 +73,7 @@ def _short(pages: object) -> str:
         return "a number of too many digits"
 
 
-def choose(path: Path, stored: Stored, pages: Pages, role: Role) -> Sequence[int]:
+def choose(path: str, stored: Stored, pages: Pages, role: Role) -> Sequence[int]:
     """Indices, from 0, of the pages to read; refuses what is not there, what is ambiguous and what does not fit."""
     chosen = _chosen(path, stored, pages, role)
     n_channels = stored.n_channels(chosen)
@@ -86,7 +85,7 @@ def choose(path: Path, stored: Stored, pages: Pages, role: Role) -> Sequence[int
     return chosen
 
 
-def _chosen(path: Path, stored: Stored, pages: Pages, role: Role) -> Sequence[int]:
+def _chosen(path: str, stored: Stored, pages: Pages, role: Role) -> Sequence[int]:
     asked, n_pages = page_numbers(pages), stored.n_pages
     chosen: Sequence[int]
     if asked is None:

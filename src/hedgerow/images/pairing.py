@@ -10,7 +10,8 @@ from pathlib import Path
 
 from hedgerow.errors import InputError, one_path
 from hedgerow.files import PathLike
-from hedgerow.images.places import ENDINGS, ending_of, is_zarr_folder, what_is_wrong
+from hedgerow.images.file_checks import is_zarr_folder, what_is_wrong
+from hedgerow.images.reading import ENDINGS, ending_of
 
 FilesSpec = PathLike | Sequence[PathLike]
 _LABEL_SUFFIX = re.compile(r"[ ._-](labels?|masks?|seg|segmentation|annotations?|gt)$", re.IGNORECASE)

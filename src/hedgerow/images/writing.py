@@ -8,9 +8,8 @@ import numpy as np
 
 from hedgerow.errors import InputError
 from hedgerow.files import PathLike, atomic_path
+from hedgerow.images.file_checks import has_zarr_metadata, naming_missing_package
 from hedgerow.images.pixel_size import PixelSize
-from hedgerow.images.places import has_zarr_metadata
-from hedgerow.images.reading import naming_missing_package
 
 _IMAGEJ_DTYPES = ("uint8", "uint16", "float32")
 _IMAGEJ_MAX_BYTES = 2**32 - 2**25  # ImageJ files have 32-bit offsets; leave room for the headers

@@ -9,6 +9,7 @@ from hedgerow.errors import HedgerowError, InputError
 from hedgerow.forest.level_input import fitting_tile, needed
 from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.metrics import confusion
+from hedgerow.images.reading import opened
 from hedgerow.images.regions import Region
 from hedgerow.kernels import reused
 from hedgerow.predict.protocol import Model
@@ -16,9 +17,7 @@ from hedgerow.predict.run import region_outputs
 from hedgerow.progress import Report, reporting
 from hedgerow.scale import cluster
 from hedgerow.scale.large_pairs import LargePair
-from hedgerow.scale.lazy_image import ImageWindow
 from hedgerow.scale.model_bytes import loaded
-from hedgerow.scale.opening import opened
 from hedgerow.scale.shard_prediction import MEMORY, ahead, occupied
 from hedgerow.scale.shards import LARGEST, cut
 
@@ -57,7 +56,7 @@ def table_of(pair: LargePair, model: Model, place: Region) -> np.ndarray:
         for tile in cut(place, fitting_tile(model, MEMORY), cell)
         if (one := occupied(tile, place, target != UNLABELLED_INDEX)) is not None
     )
-    for tile, window in ahead(lambda tile: ImageWindow(image, needed(model, image.size, tile)), tiles):
+    for tile, window in ahead(lambda tile: image.window(needed(model, image.size, tile)), tiles):
         found = region_outputs(model, window, tile)[-1].argmax(axis=0)  # type: ignore[arg-type]
         table += confusion(tile.within(place).of(target), found, model.n_classes)
     reused.let_go()

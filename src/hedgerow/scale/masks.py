@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from hedgerow.errors import InputError
+from hedgerow.images.reading import opened
 from hedgerow.images.regions import Region
+from hedgerow.images.remote import absolute
+from hedgerow.images.source import ImageSource, ImageSpec
 from hedgerow.scale.costs import refuse_endless
-from hedgerow.scale.lazy_image import LazyImage, Wanted
-from hedgerow.scale.opening import opened
-from hedgerow.scale.remote import absolute
 
 CELL = 64
 """A threshold decides for squares of this side, in a grid from the image's corner: single pixels would be noise."""
@@ -22,7 +22,7 @@ class Mask:
     """The pixels to compute.
 
     path:       an image of the same proportions, smaller or not: they are those where it is not 0; "": none
-    stamp:      of a run, as in `Wanted`
+    stamp:      of a run, as in `ImageSpec`
     sign, bound: "<" or ">" a value: squares in which a pixel has such a value in some channel
     """
 
@@ -31,11 +31,11 @@ class Mask:
     bound: float = 0.0
     stamp: str = ""
 
-    def allowed(self, image: LazyImage, place: Region) -> np.ndarray:
+    def allowed(self, image: ImageSource, place: Region) -> np.ndarray:
         """(h,w) bool of a region of the image."""
         return self._of_file(image, place) if self.path else self._of_values(image, place)
 
-    def _of_values(self, image: LazyImage, place: Region) -> np.ndarray:
+    def _of_values(self, image: ImageSource, place: Region) -> np.ndarray:
         whole = place.aligned(CELL, image.whole)
         values = image.read(whole)
         passes = ((values > self.bound) if self.sign == ">" else (values < self.bound)).any(axis=0)
@@ -46,19 +46,19 @@ class Mask:
         spread = cells.repeat(CELL, axis=0).repeat(CELL, axis=1)
         return np.ascontiguousarray(place.within(whole).of(spread))
 
-    def _of_file(self, image: LazyImage, place: Region) -> np.ndarray:
-        mask = opened(Wanted(self.path, stamp=self.stamp))
+    def _of_file(self, image: ImageSource, place: Region) -> np.ndarray:
+        mask = opened(ImageSpec(self.path, stamp=self.stamp))
         rows = _nearest(np.arange(place.top, place.bottom), mask.size[0], image.size[0])
         columns = _nearest(np.arange(place.left, place.right), mask.size[1], image.size[1])
         part = Region(int(rows[0]), int(rows[-1]) + 1, int(columns[0]), int(columns[-1]) + 1)
         values = (mask.read(part) != 0).any(axis=0)
         return np.ascontiguousarray(values[np.ix_(rows - part.top, columns - part.left)])
 
-    def check(self, image: LazyImage) -> None:
+    def check(self, image: ImageSource) -> None:
         """Refuse a mask of other proportions."""
         if not self.path:
             return
-        mask = opened(Wanted(self.path, stamp=self.stamp))
+        mask = opened(ImageSpec(self.path, stamp=self.stamp))
         refuse_endless(mask, mask.whole)
         shrinkage = [a / b for a, b in zip(image.size, mask.size, strict=True)]
         slack = max(1 / min(mask.size), 0.01)
@@ -70,7 +70,7 @@ class Mask:
 
     @property
     def identity(self) -> dict[str, object]:
-        file = dict(opened(Wanted(self.path, stamp=self.stamp)).identity) if self.path else {}
+        file = dict(opened(ImageSpec(self.path, stamp=self.stamp)).identity) if self.path else {}
         return {"file": file, "sign": self.sign, "bound": self.bound}
 
 

@@ -12,17 +12,17 @@ from hedgerow.features.joined import Joined
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.files import fingerprint, one_line
 from hedgerow.forest.level_input import fitting_tile, needed
+from hedgerow.images.reading import opened
 from hedgerow.images.regions import Region
+from hedgerow.images.source import ImageSource, ImageSpec, SourcePlanes
 from hedgerow.kernels import reused
 from hedgerow.predict.protocol import Model
 from hedgerow.predict.run import region_outputs
 from hedgerow.scale import cluster, ome_zarr_out
 from hedgerow.scale.large_results import LargeResult, parts
-from hedgerow.scale.lazy_image import ImageWindow, LazyImage, Wanted
 from hedgerow.scale.markers import Markers
 from hedgerow.scale.masks import Mask
 from hedgerow.scale.model_bytes import loaded
-from hedgerow.scale.opening import opened
 from hedgerow.scale.shards import Shard, ShardGrid, cut
 
 MEMORY = 3 * 2**27  # bytes that the work on one tile may take
@@ -40,7 +40,7 @@ class Job:
     tile:   side of a tile in pixels; None: as large as fits in `memory` bytes
     """
 
-    wanted: Wanted
+    wanted: ImageSpec
     results: tuple[LargeResult, ...]
     grid: ShardGrid
     region: Region
@@ -91,7 +91,7 @@ def predicted(job: Job, model: Model, shard: Shard) -> dict[str, np.ndarray]:
     found = {one.what: np.full(one.shape(size), one.fill, one.dtype) for one in job.results}
     allowed = None if job.mask is None else job.mask.allowed(image, place)
     tiles = (one for tile in _tiles(job, model, place) if (one := occupied(tile, place, allowed)) is not None)
-    for tile, window in ahead(lambda tile: ImageWindow(image, needed(model, image.size, tile)), tiles):
+    for tile, window in ahead(lambda tile: image.window(needed(model, image.size, tile)), tiles):
         inside = tile.within(place)
         here = None if allowed is None else inside.of(allowed)
         for what, part in parts(job.results, _proba(model, image, window, tile), model).items():
@@ -102,10 +102,10 @@ def predicted(job: Job, model: Model, shard: Shard) -> dict[str, np.ndarray]:
     return found
 
 
-def _proba(model: Model, image: LazyImage, window: ImageWindow, tile: Region) -> np.ndarray:
+def _proba(model: Model, image: ImageSource, window: SourcePlanes, tile: Region) -> np.ndarray:
     """(C,h,w) class probabilities of a tile; if its window holds only the fill value, one pixel stands for all."""
-    empty = image.fill is not None and is_alike(model) and bool((window.values == np.float32(image.fill)).all())
-    if not empty:
+    is_empty = image.fill is not None and bool(np.all(window.values == np.float32(image.fill))) and is_alike(model)
+    if not is_empty:
         return region_outputs(model, window, tile)[-1]  # type: ignore[arg-type]
     one = Region(tile.top, tile.top + 1, tile.left, tile.left + 1)
     pixel = region_outputs(model, window, one)[-1]  # type: ignore[arg-type]

@@ -79,10 +79,11 @@ def file_system(path: str, **options: Any) -> tuple[Any, str]:
     return system, inside
 
 
-async def _session(**options: Any) -> Any:
-    from hedgerow.scale.web import session
+def _session(**options: Any) -> Any:
+    """What fsspec awaits for a connection."""
+    from hedgerow.images.web import session
 
-    return await session(**options)
+    return session(**options)
 
 
 def _for_the_web(path: str, seconds: float) -> tuple[str, dict[str, Any]]:
@@ -107,6 +108,14 @@ def identity_of_file(path: str) -> dict[str, Any]:
     system, inside = file_system(path)
     told = patiently(lambda: system.info(inside), f"cannot read {path}")
     return {"size": told.get("size"), "changed": str(told.get("ETag", told.get("LastModified", "")))}
+
+
+def open_file(path: str) -> Any:
+    """A file, here or at an address, to be read in any order."""
+    if not is_remote(path):
+        return open(path, "rb")
+    system, inside = file_system(path)
+    return patiently(lambda: system.open(inside, "rb"), f"cannot read {path}")
 
 
 def is_there(path: str) -> bool:

@@ -5,9 +5,7 @@ import pytest
 import tifffile
 import zarr
 
-from hedgerow.images import by_region
-from hedgerow.images.by_region import open_by_region
-from hedgerow.images.reading import described_image, read_image
+from hedgerow.images.reading import open_image, read_image
 from hedgerow.images.regions import Region
 
 GREY = np.random.default_rng(0).integers(0, 255, (130, 170)).astype(np.uint8)
@@ -46,31 +44,33 @@ def test_a_region_is_that_of_the_whole(tmp_path, name):
     WRITTEN[name](path)
     whole = read_image(path)
     planes = whole[None] if whole.ndim == 2 else np.moveaxis(whole, 2, 0)
-    found = open_by_region(path)
-    assert (found.shape, found.dtype) == (planes.shape, planes.dtype)
+    source = open_image(path)
+    assert source.by_region
+    assert (source.shape, source.dtype) == (planes.shape, planes.dtype)
     for region in (Region(0, 130, 0, 170), Region(17, 90, 65, 66), Region(129, 130, 169, 170)):
-        assert np.array_equal(found.read(region), region.of(planes))
-        assert found.read(region).dtype == planes.dtype
+        assert np.array_equal(source.read(region), region.of(planes))
+        assert source.read(region).dtype == planes.dtype
+    assert np.array_equal(source.read(), planes)
 
 
-def test_what_must_be_read_whole_is_not_read_by_regions(tmp_path, monkeypatch):
+def test_what_can_only_be_read_whole(tmp_path):
     from PIL import Image
 
     Image.fromarray(GREY).save(tmp_path / "a.png")
-    assert open_by_region(tmp_path / "a.png") is None
+    source, inside = open_image(tmp_path / "a.png"), Region(17, 90, 65, 66)
+    assert not source.by_region
+    assert np.array_equal(source.read(inside)[0], inside.of(GREY))
+    assert np.array_equal(source.read(source.whole)[0], GREY)
     tifffile.imwrite(
         tmp_path / "pages.tif", np.stack([GREY[:60], GREY[60:120]]), photometric="minisblack", metadata=None
     )
-    assert open_by_region(tmp_path / "pages.tif") is None or read_image(tmp_path / "pages.tif").ndim == 3
-    WRITTEN["strips.tif"](tmp_path / "one.tif")
-    monkeypatch.setattr(by_region, "MOST_AT_ONCE", 100)
-    assert open_by_region(tmp_path / "one.tif") is None
+    assert not open_image(tmp_path / "pages.tif", pages="all").by_region
 
 
 def test_an_image_is_described_without_its_pixels(tmp_path):
     np.save(tmp_path / "c.npy", COLOUR)
-    page = described_image(tmp_path / "c.npy")
-    assert (page.height, page.width, page.n_channels, page.dtype) == (130, 170, 3, np.dtype(np.uint16))
+    source = open_image(tmp_path / "c.npy")
+    assert (source.shape, source.dtype) == ((3, 130, 170), np.dtype(np.uint16))
 
 
 @pytest.mark.parametrize("orientation", [1, 3, 6, 8])
@@ -81,5 +81,5 @@ def test_a_photograph_on_its_side_is_described_as_it_is_read(tmp_path, orientati
     exif = picture.getexif()
     exif[0x0112] = orientation
     picture.save(tmp_path / "p.jpg", exif=exif)
-    page = described_image(tmp_path / "p.jpg")
-    assert (page.height, page.width, page.n_channels) == read_image(tmp_path / "p.jpg").shape
+    with open_image(tmp_path / "p.jpg") as source:
+        assert (*source.size, source.shape[0]) == read_image(tmp_path / "p.jpg").shape
