@@ -100,7 +100,7 @@ class Tiffs:
 
     def use(self, path):
         """Read whole and in parts, a page and all pages; and its size alone, and its size of a pixel."""
-        image, _, _, in_parts, stack, stack_in_parts, page, _ = attempted(
+        image, _, _, in_parts, stack, stack_in_parts, source, _ = attempted(
             *whole_reads(path), partial(read_in_parts, path), partial(read_stack, path),
             partial(read_in_parts, path, pages="all"), partial(open_image, path), partial(read_pixel_size, path),
         )  # fmt: skip
@@ -108,9 +108,8 @@ class Tiffs:
         is_imagej = path.is_file() and b"ImageJ=" in path.read_bytes()
         require_same(image, in_parts, values=not is_imagej)
         require_same(stack, stack_in_parts, values=not is_imagej)
-        if image is not None and page is not None:
-            described = (page.n_channels, page.height, page.width)
-            require(image.shape == described, f"{image.shape} read, {described} described")
+        if image is not None and source is not None:
+            require(image.shape == source.shape, f"{image.shape} read, {source.shape} described")
 
 
 def _bases():
