@@ -19,7 +19,7 @@ from hedgerow.forest.groups import GroupsOf
 from hedgerow.forest.history import Known
 from hedgerow.forest.thinned import Painted, held_by, only_whole, thin
 from hedgerow.images.array_checks import encode_labels, to_labels
-from hedgerow.images.classes import ClassTable, table_of
+from hedgerow.images.classes import ClassTable, check_n_classes, table_of
 from hedgerow.images.label_files import read_labels
 from hedgerow.images.labelled import LazySequence
 from hedgerow.images.legend import Legend, found_legend
@@ -139,12 +139,7 @@ def grow(
     """A stack grown on parts of the images of files: the same as `grow_stack` grows on the whole."""
     with reporting(progress) as report:
         table, painted = read_painted(files, unlabelled, report)
-        if len(table.values) > max_classes:
-            raise InputError(
-                f"the labels have {len(table.values)} different values and at most {max_classes} classes were "
-                "expected: are the folders swapped, or the labels smoothed at their edges? If not, raise max_classes "
-                "(--max-classes)."
-            )
+        check_n_classes(len(table.values), max_classes)
         legend = (found_legend([pair.label for pair in files.pairs]) or Legend()).only(table.values)
         say(table.text(legend.names))
         part = sum(table.pixels) / (sum(table.pixels) + table.unlabelled)
