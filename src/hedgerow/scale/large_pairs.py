@@ -58,15 +58,15 @@ def large_pair(
 ) -> LargePair:
     """An image with labels of the same size; of labels with a pyramid, the level that fits is read."""
     wanted = ImageSpec(str(image), model.features.layout, pages, level, pixel_size, stamp).for_workers()
-    lazy = opened(wanted)
-    if lazy.shape[0] != model.features.n_inputs:
+    source = opened(wanted)
+    if source.shape[0] != model.features.n_inputs:
         raise InputError(
-            f"{image} has {lazy.shape[0]} channel(s) but the model was trained on {model.features.n_inputs}; give "
+            f"{image} has {source.shape[0]} channel(s) but the model was trained on {model.features.n_inputs}; give "
             "images of the same kind."
         )
-    refuse_endless(lazy, lazy.whole)
+    refuse_endless(source, source.whole)
     ignored = model.unlabelled if unlabelled is None else unlabelled
-    return LargePair(wanted, _fitting(lazy, absolute(labels), stamp), model.classes, ignored)
+    return LargePair(wanted, _fitting(source, absolute(labels), stamp), model.classes, ignored)
 
 
 def _fitting(image: ImageSource, labels: str, stamp: str) -> ImageSpec:
@@ -74,14 +74,14 @@ def _fitting(image: ImageSource, labels: str, stamp: str) -> ImageSpec:
     first = opened(ImageSpec(labels, stamp=stamp))
     for level in range(first.n_levels):
         wanted = ImageSpec(labels, level=level, stamp=stamp)
-        found = opened(wanted)
-        if found.shape[0] != 1:
+        candidate = opened(wanted)
+        if candidate.shape[0] != 1:
             raise InputError(
-                f"cannot use {labels} as labels of a large image: found {found.shape[0]} channels, expected one class "
-                "value per pixel; save class numbers"
+                f"cannot use {labels} as labels of a large image: found {candidate.shape[0]} channels, expected one "
+                "class value per pixel; save class numbers"
             )
-        if found.size == image.size:
-            refuse_endless(found, found.whole)
+        if candidate.size == image.size:
+            refuse_endless(candidate, candidate.whole)
             return wanted
     raise InputError(
         f"{image.name}: the image has {image.size[0]} rows x {image.size[1]} columns and its labels {first.size[0]} "
@@ -95,6 +95,6 @@ def split_by_size(pairs: Sequence[Pair]) -> tuple[list[Pair], list[Pair]]:
     return [pair for pair in pairs if pair not in large], large
 
 
-def has_address(*given: object) -> bool:
+def has_address(*names: object) -> bool:
     """Whether any argument is an address."""
-    return any(isinstance(name, str) and is_remote(name) for name in given)
+    return any(isinstance(name, str) and is_remote(name) for name in names)

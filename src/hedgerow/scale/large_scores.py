@@ -30,8 +30,8 @@ def summed_table(pair: LargePair, model: Model, tables: Tables, progress: Report
     parts = opened(pair.image).whole.tiles(LARGEST)
     table = np.zeros((model.n_classes, model.n_classes), np.int64)
     with reporting(progress) as report:
-        for done, one in enumerate(tables(pair, parts)):
-            table += one
+        for done, part in enumerate(tables(pair, parts)):
+            table += part
             report("evaluating", done + 1, len(parts))
     if not table.any():
         raise InputError(
@@ -46,19 +46,15 @@ def tables_here(model: Model, pair: LargePair, parts: Sequence[Region]) -> Itera
     return (table_of(pair, model, part) for part in parts)
 
 
-def table_of(pair: LargePair, model: Model, place: Region) -> np.ndarray:
+def table_of(pair: LargePair, model: Model, part: Region) -> np.ndarray:
     """Confusion (C,C) in a part of an image; what has no label is neither read nor predicted."""
-    image, target = opened(pair.image), pair.target(place)
+    image, target = opened(pair.image), pair.target(part)
     table = np.zeros((model.n_classes, model.n_classes), np.int64)
     cell = max(model.level_tile(level) for level in range(model.n_levels))
-    tiles = (
-        one
-        for tile in cut(place, fitting_tile(model, MEMORY), cell)
-        if (one := occupied(tile, place, target != UNLABELLED_INDEX)) is not None
-    )
-    for tile, window in ahead(lambda tile: image.window(needed(model, image.size, tile)), tiles):
-        found = region_outputs(model, window, tile)[-1].argmax(axis=0)  # type: ignore[arg-type]
-        table += confusion(tile.within(place).of(target), found, model.n_classes)
+    tiles = (occupied(tile, part, target != UNLABELLED_INDEX) for tile in cut(part, fitting_tile(model, MEMORY), cell))
+    for tile, window in ahead(lambda tile: image.window(needed(model, image.size, tile)), filter(None, tiles)):
+        predicted = region_outputs(model, window, tile)[-1].argmax(axis=0)  # type: ignore[arg-type]
+        table += confusion(tile.within(part).of(target), predicted, model.n_classes)
     reused.let_go()
     return table
 
@@ -76,5 +72,5 @@ def tables_on(client: Any, content: bytes, device: str) -> Tables:
     return each
 
 
-def _part(place: Region, pair: LargePair, content: bytes, device: str) -> np.ndarray:
-    return table_of(pair, loaded(content, device), place)
+def _part(part: Region, pair: LargePair, content: bytes, device: str) -> np.ndarray:
+    return table_of(pair, loaded(content, device), part)
