@@ -5,7 +5,7 @@ import numpy as np
 from fuzz.outcomes import require
 from hedgerow.images.reading import open_by_region
 from hedgerow.images.regions import Region
-from hedgerow.images.source import ImageSpec
+from hedgerow.images.stored import ImageSpec
 from hedgerow.scale.shards import grid_for
 
 HIGH, WIDE = 40, 50  # of the parts that are read, larger than the whole files that cases begin with

@@ -9,7 +9,8 @@ import hedgerow as hr
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.images.reading import open_by_region
 from hedgerow.images.regions import Region
-from hedgerow.images.source import ImageSpec, SourcePlanes
+from hedgerow.images.source import SourcePlanes
+from hedgerow.images.stored import ImageSpec
 from helpers.files import random_array, write
 from helpers.large import write_ome_zarr, write_zarr
 

@@ -11,7 +11,7 @@ import zarr
 
 from hedgerow.images.decompressing import BOUNDED, decompressed
 from hedgerow.images.reading import open_by_region, read_image
-from hedgerow.images.source import ImageSpec
+from hedgerow.images.stored import ImageSpec
 from hedgerow.scale.costs import refuse_endless
 from helpers.files import random_array
 from helpers.refusals import assert_refused_cheaply

@@ -19,7 +19,7 @@ from hedgerow.images.array_checks import to_labels, to_planes
 from hedgerow.images.label_files import read_labels
 from hedgerow.images.limits import VARIABLE
 from hedgerow.images.reading import open_by_region, read_channels, read_image, what_was_read
-from hedgerow.images.source import ImageSpec
+from hedgerow.images.stored import ImageSpec
 from helpers.files import random_array, write
 from helpers.refusals import assert_one_sentence, assert_refused_cheaply
 

@@ -8,7 +8,7 @@ import tifffile
 
 from hedgerow.errors import InputError
 from hedgerow.images.reading import open_by_region, read_image, what_was_read
-from hedgerow.images.source import ImageSpec
+from hedgerow.images.stored import ImageSpec
 from hedgerow.images.tiff_metadata import MOST_PLANES, MOST_TEXT
 from helpers.refusals import assert_one_sentence, assert_refused_cheaply
 

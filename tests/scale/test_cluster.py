@@ -11,7 +11,7 @@ from hedgerow import jobs
 from hedgerow.errors import ConfigError, HedgerowError, InputError
 from hedgerow.forest.autocontext import grow_stack
 from hedgerow.images.labelled import labelled_set
-from hedgerow.images.source import ImageSpec
+from hedgerow.images.stored import ImageSpec
 from hedgerow.io.model_file import file_content
 from hedgerow.scale import cluster, model_bytes, shard_prediction, tree_tasks
 from hedgerow.scale.large_results import results_for

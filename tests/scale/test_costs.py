@@ -14,7 +14,7 @@ from hedgerow.features.protocol import MAX_TILES, TILE, sampled_tiles
 from hedgerow.images import zarr_files
 from hedgerow.images.reading import open_by_region
 from hedgerow.images.regions import Region
-from hedgerow.images.source import ImageSpec
+from hedgerow.images.stored import ImageSpec
 from hedgerow.scale import costs
 from hedgerow.scale.shards import ShardGrid, cut
 from helpers.files import random_array, write

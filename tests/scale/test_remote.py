@@ -13,7 +13,7 @@ import hedgerow as hr
 from hedgerow.errors import HedgerowError, InputError
 from hedgerow.images import remote
 from hedgerow.images.reading import open_by_region, opened
-from hedgerow.images.source import ImageSpec
+from hedgerow.images.stored import ImageSpec
 from hedgerow.scale import ome_zarr_out
 from hedgerow.scale.large_results import results_for
 from hedgerow.scale.markers import Markers

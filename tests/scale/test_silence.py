@@ -13,7 +13,7 @@ import hedgerow as hr
 from hedgerow.errors import ConfigError, InputError, masked
 from hedgerow.images import remote, zarr_reading
 from hedgerow.images.reading import open_by_region
-from hedgerow.images.source import ImageSpec
+from hedgerow.images.stored import ImageSpec
 from hedgerow.scale.markers import Markers
 from helpers.large import picture, write_ome_zarr, write_zarr
 from helpers.refusals import assert_one_sentence

@@ -11,8 +11,8 @@ from hedgerow.files import PathLike
 from hedgerow.images.array_checks import to_labels
 from hedgerow.images.colour_labels import class_values, colours_found, has_only
 from hedgerow.images.legend import Legend, found_legend
-from hedgerow.images.pages import Pages
 from hedgerow.images.reading import ending_of, read_input
+from hedgerow.images.stored import Pages
 
 
 def read_labels(path: PathLike, pages: Pages = None, legend: Legend | None = None) -> np.ndarray:

@@ -11,8 +11,7 @@ import numpy as np
 
 from hedgerow.errors import InputError
 from hedgerow.images.remote import file_system, is_remote, open_file, patiently
-from hedgerow.images.source import ImageSpec
-from hedgerow.images.stored import Stored, array_axes, array_in_file, pages_of, refuse_shape, shape_text
+from hedgerow.images.stored import ImageSpec, Stored, array_axes, array_in_file, pages_of, refuse_shape, shape_text
 
 # The third version of the format differs only for arrays of records.
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}

@@ -9,10 +9,7 @@ from operator import index
 import numpy as np
 
 from hedgerow.errors import ConfigError, InputError
-from hedgerow.images.stored import MAX_CHANNELS, UNKNOWN, Page, Role, Stored
-
-Pages = str | int | Sequence[int] | None
-"""Which pages of a file to read: None, for files with one; "all"; or numbers from 1, as 3, "3", "1,3-5" or [1, 3]."""
+from hedgerow.images.stored import MAX_CHANNELS, UNKNOWN, Page, Pages, Role, Stored
 
 MOST_PAGES = 1_000_000  # that can be asked for by their numbers
 _LARGEST = 10**9

@@ -12,9 +12,7 @@ import numpy as np
 
 from hedgerow.errors import InputError
 from hedgerow.images.pixel_size import PixelSize, from_density
-from hedgerow.images.remote import open_file
-from hedgerow.images.source import ImageSpec
-from hedgerow.images.stored import Page, Stored, from_picture
+from hedgerow.images.stored import ImageSpec, Page, Stored, from_picture
 
 _PNG_SIGNATURE = 8  # bytes, before the first chunk
 _ORIENTATION, _ON_ITS_SIDE = 0x0112, (5, 6, 7, 8)  # of EXIF: the tag, and its values that exchange height and width
@@ -108,7 +106,7 @@ def open_jpeg(spec: ImageSpec, files: ExitStack) -> Stored:
     from PIL.ImageOps import exif_transpose
     from PIL.JpegImagePlugin import JpegImageFile
 
-    image = JpegImageFile(files.enter_context(open_file(spec.path)))
+    image = JpegImageFile(spec.path)
     files.callback(image.close)
 
     def load(chosen: Sequence[int]) -> np.ndarray:

@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,12 +21,12 @@ from hedgerow.errors import InputError
 from hedgerow.files import PathLike
 from hedgerow.images.file_checks import is_zarr_folder, refuse_unreadable
 from hedgerow.images.npy_files import open_npy
-from hedgerow.images.pages import Pages, choose
+from hedgerow.images.pages import choose
 from hedgerow.images.pixel_size import PixelSize
 from hedgerow.images.png_jpeg import open_jpeg, open_png
-from hedgerow.images.remote import is_remote
-from hedgerow.images.source import ImageSource, ImageSpec, naming_file
-from hedgerow.images.stored import Role, Stored
+from hedgerow.images.remote import absolute, is_remote
+from hedgerow.images.source import ImageSource, naming_file
+from hedgerow.images.stored import ImageSpec, Pages, Role, Stored
 from hedgerow.images.tiff import open_tiff
 from hedgerow.images.zarr_files import open_zarr
 
@@ -44,6 +45,7 @@ __all__ = [
     "read_input",
     "read_pixel_size",
     "reads_regions",
+    "spec_for_workers",
     "what_was_read",
 ]
 
@@ -116,6 +118,12 @@ def open_spec(spec: ImageSpec) -> ImageSource:
         weakref.finalize(source, files.close)
         undo.pop_all()
         return source
+
+
+def spec_for_workers(path: PathLike, layout: Role, pages: Pages = None, **more: Any) -> ImageSpec:
+    """Which image to open, for processes in other folders, in a form that can be a key; more: fields of `ImageSpec`"""
+    numbers = pages if pages is None or isinstance(pages, str | int) else tuple(pages)
+    return ImageSpec(absolute(path), layout, numbers, **more)
 
 
 def open_by_region(spec: ImageSpec) -> ImageSource:

@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from pathlib import Path
@@ -15,60 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.errors import ConfigError, HedgerowError, InputError, masked
+from hedgerow.errors import HedgerowError, InputError, masked
 from hedgerow.files import PathLike, one_line
 from hedgerow.images.array_checks import to_planes
 from hedgerow.images.file_checks import naming_missing_package, what_is_wrong
 from hedgerow.images.limits import refuse_large_blocks, refuse_oversized
-from hedgerow.images.pages import Pages, words
+from hedgerow.images.pages import words
 from hedgerow.images.pixel_size import PixelSize
 from hedgerow.images.regions import Region
-from hedgerow.images.remote import absolute, identity_of_file, is_remote
-from hedgerow.images.stored import Role, Stored, as_picture, pages_of
-
-
-@dataclass(frozen=True)
-class ImageSpec:
-    """Which image of a file to open, and as what; small, so that it can travel to other machines.
-
-    path:       a file or folder, or an address such as s3://bucket/image.ome.zarr
-    pages:      as in `read_image`
-    level:      of a pyramid, 0 the largest
-    pixel_size: in micrometres: the level that comes nearest is read, in place of a number
-    stamp:      of a run: what a worker has opened for one run is not taken for another one
-    """
-
-    path: str
-    layout: Role = "picture"
-    pages: Pages = None
-    level: int = 0
-    pixel_size: float | None = None
-    stamp: str = ""
-
-    def for_workers(self) -> ImageSpec:
-        """The same image for processes in other folders, in a form that can be a key."""
-        pages = self.pages if self.pages is None or isinstance(self.pages, str | int) else tuple(self.pages)
-        return replace(self, path=absolute(self.path), pages=pages)
-
-    def level_of(self, sizes: Sequence[PixelSize | None]) -> int:
-        """Which level of a pyramid to read; sizes: of a pixel at each level."""
-        if self.pixel_size is None:
-            if not 0 <= self.level < len(sizes):
-                raise InputError(
-                    f"cannot read level {self.level} of {self.path}: it has {len(sizes)}, numbered from 0, the "
-                    "largest; give another --level."
-                )
-            return self.level
-        if not 0 < self.pixel_size < np.inf:
-            raise ConfigError(f"the pixel size is {self.pixel_size:g} micrometres; it must be larger than 0.")
-        known = {i: size.area for i, size in enumerate(sizes) if size is not None}
-        if not known:
-            raise InputError(
-                f"{self.path} does not say how large a pixel is, and a size of {self.pixel_size:g} micrometres was "
-                "asked for; give the number of a --level instead."
-            )
-        sought = 2 * np.log(self.pixel_size)
-        return min(known, key=lambda i: abs(np.log(known[i]) - sought))
+from hedgerow.images.remote import identity_of_file, is_remote
+from hedgerow.images.stored import ImageSpec, Stored, as_picture, pages_of
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""What an image file holds, as its reader describes it, before its pixels are read."""
+"""Which image of a file to open, and what the file holds, as its reader describes it before its pixels are read."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,18 +8,60 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hedgerow.errors import InputError
+from hedgerow.errors import ConfigError, InputError
 from hedgerow.images.pixel_size import PixelSize
 from hedgerow.images.regions import Region
 
 Role = Literal["picture", "planes", "labels"]
 """What a file is read as: a picture, a user's own channels, or a label map."""
 
+Pages = str | int | Sequence[int] | None
+"""Which pages of a file to read: None, for files with one; "all"; or numbers from 1, as 3, "3", "1,3-5" or [1, 3]."""
+
 CHANNELS = "CS"  # letters of axes that are channels: channels, and samples of a colour
 UNKNOWN = "IQ"  # letters of axes of which a file says nothing: pages, and axes of an array
 MOST_VALUES = 2**63 - 1  # of an array, which Python and NumPy can count
 MAX_CHANNELS = 100_000  # of an image
 COLOURS = (3, 4)  # samples of a pixel in colour
+
+
+@dataclass(frozen=True)
+class ImageSpec:
+    """Which image of a file to open, and as what; small, so that it can travel to other machines.
+
+    path:       a file or folder, or an address such as s3://bucket/image.ome.zarr
+    pages:      as in `read_image`
+    level:      of a pyramid, 0 the largest
+    pixel_size: in micrometres: the level that comes nearest is read, in place of a number
+    stamp:      of a run: what a worker has opened for one run is not taken for another one
+    """
+
+    path: str
+    layout: Role = "picture"
+    pages: Pages = None
+    level: int = 0
+    pixel_size: float | None = None
+    stamp: str = ""
+
+    def level_of(self, sizes: Sequence[PixelSize | None]) -> int:
+        """Which level of a pyramid to read; sizes: of a pixel at each level."""
+        if self.pixel_size is None:
+            if not 0 <= self.level < len(sizes):
+                raise InputError(
+                    f"cannot read level {self.level} of {self.path}: it has {len(sizes)}, numbered from 0, the "
+                    "largest; give another --level."
+                )
+            return self.level
+        if not 0 < self.pixel_size < np.inf:
+            raise ConfigError(f"the pixel size is {self.pixel_size:g} micrometres; it must be larger than 0.")
+        known = {i: size.area for i, size in enumerate(sizes) if size is not None}
+        if not known:
+            raise InputError(
+                f"{self.path} does not say how large a pixel is, and a size of {self.pixel_size:g} micrometres was "
+                "asked for; give the number of a --level instead."
+            )
+        sought = 2 * np.log(self.pixel_size)
+        return min(known, key=lambda i: abs(np.log(known[i]) - sought))
 
 
 @dataclass(frozen=True)

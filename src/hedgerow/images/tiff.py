@@ -19,8 +19,17 @@ from hedgerow.errors import InputError
 from hedgerow.images.file_checks import refuse_unreadable
 from hedgerow.images.pixel_size import PixelSize, of_tiff
 from hedgerow.images.remote import is_remote, open_file
-from hedgerow.images.source import ImageSpec
-from hedgerow.images.stored import Load, Page, Stored, array_axes, page_of, pages_of, refuse_shape, stack_axes
+from hedgerow.images.stored import (
+    ImageSpec,
+    Load,
+    Page,
+    Stored,
+    array_axes,
+    page_of,
+    pages_of,
+    refuse_shape,
+    stack_axes,
+)
 from hedgerow.images.tiff_metadata import bytes_of_tags, planes_missing, refuse_false_metadata, refuse_many_levels
 from hedgerow.images.tiff_tiles import TiffArray, bound_decoding, refuse_cut, refuse_false_places
 

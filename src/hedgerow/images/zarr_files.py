@@ -13,8 +13,7 @@ from hedgerow.errors import HedgerowError, InputError
 from hedgerow.files import fingerprint, one_line
 from hedgerow.images.pixel_size import PixelSize, of_multiscale
 from hedgerow.images.remote import is_remote, is_there, patiently, store_of
-from hedgerow.images.source import ImageSpec
-from hedgerow.images.stored import Stored, array_axes, array_in_file
+from hedgerow.images.stored import ImageSpec, Stored, array_axes, array_in_file
 
 MAX_CHUNKS_AT_ONCE = 4096  # zarr takes some kB for each, however small it is
 UNFINISHED = ".hedgerow-unfinished"  # a folder in a result that is still being computed

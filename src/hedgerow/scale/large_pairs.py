@@ -10,12 +10,12 @@ import numpy as np
 from hedgerow.errors import HedgerowError, InputError
 from hedgerow.images.array_checks import encode_labels, to_labels
 from hedgerow.images.limits import LARGE_PIXELS
-from hedgerow.images.pages import Pages
 from hedgerow.images.pairing import Pair
-from hedgerow.images.reading import open_by_region, opened, reads_regions
+from hedgerow.images.reading import open_by_region, opened, reads_regions, spec_for_workers
 from hedgerow.images.regions import Region
 from hedgerow.images.remote import absolute, is_remote
-from hedgerow.images.source import ImageSource, ImageSpec
+from hedgerow.images.source import ImageSource
+from hedgerow.images.stored import ImageSpec, Pages
 from hedgerow.predict.protocol import Model
 from hedgerow.scale.costs import refuse_endless
 
@@ -57,7 +57,7 @@ def large_pair(
     stamp: str = "",
 ) -> LargePair:
     """An image with labels of the same size; of labels with a pyramid, the level that fits is read."""
-    wanted = ImageSpec(str(image), model.features.layout, pages, level, pixel_size, stamp).for_workers()
+    wanted = spec_for_workers(image, model.features.layout, pages, level=level, pixel_size=pixel_size, stamp=stamp)
     source = opened(wanted)
     if source.shape[0] != model.features.n_inputs:
         raise InputError(

@@ -13,10 +13,10 @@ from uuid import uuid4
 from hedgerow import __version__
 from hedgerow.errors import InputError, masked
 from hedgerow.files import PathLike, check_folder_writable, fingerprint
-from hedgerow.images.pages import Pages
-from hedgerow.images.reading import opened
+from hedgerow.images.reading import opened, spec_for_workers
 from hedgerow.images.remote import absolute, is_remote, is_there
-from hedgerow.images.source import ImageSource, ImageSpec
+from hedgerow.images.source import ImageSource
+from hedgerow.images.stored import Pages
 from hedgerow.locking import locked
 from hedgerow.overwrite_guard import check_overwriting, note_written
 from hedgerow.predict.protocol import Model
@@ -88,7 +88,7 @@ def predict_large(
     """
     content = content_of(model)
     own, stamp = loaded(content, "cpu"), uuid4().hex
-    wanted = ImageSpec(os.fspath(image), own.features.layout, pages, level, pixel_size, stamp).for_workers()
+    wanted = spec_for_workers(image, own.features.layout, pages, level=level, pixel_size=pixel_size, stamp=stamp)
     lazy = opened(wanted)
     check_image(own, lazy, say)
     part = region_of(region, lazy.size)

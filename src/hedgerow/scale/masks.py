@@ -9,7 +9,8 @@ from hedgerow.errors import InputError
 from hedgerow.images.reading import opened
 from hedgerow.images.regions import Region
 from hedgerow.images.remote import absolute
-from hedgerow.images.source import ImageSource, ImageSpec
+from hedgerow.images.source import ImageSource
+from hedgerow.images.stored import ImageSpec
 from hedgerow.scale.costs import refuse_endless
 
 CELL = 64

@@ -14,7 +14,8 @@ from hedgerow.files import fingerprint, one_line
 from hedgerow.forest.level_input import fitting_tile, needed
 from hedgerow.images.reading import opened
 from hedgerow.images.regions import Region
-from hedgerow.images.source import ImageSource, ImageSpec, SourcePlanes
+from hedgerow.images.source import ImageSource, SourcePlanes
+from hedgerow.images.stored import ImageSpec
 from hedgerow.kernels import reused
 from hedgerow.predict.protocol import Model
 from hedgerow.predict.run import region_outputs

@@ -24,11 +24,11 @@ from hedgerow.images.label_files import read_labels
 from hedgerow.images.labelled import LazySequence
 from hedgerow.images.legend import Legend, found_legend
 from hedgerow.images.limits import LARGE_PIXELS
-from hedgerow.images.pages import Pages
 from hedgerow.images.pairing import Pair
 from hedgerow.images.reading import open_by_region, open_spec, reads_regions
 from hedgerow.images.regions import Region
-from hedgerow.images.source import ImageSource, ImageSpec
+from hedgerow.images.source import ImageSource
+from hedgerow.images.stored import ImageSpec, Pages
 from hedgerow.images.unlabelled import UNLABELLED
 from hedgerow.kernels import reused
 from hedgerow.progress import Report, Say, quiet, reporting
