@@ -71,9 +71,9 @@ def large_pair(
 
 def _fitting(image: ImageSource, labels: str, stamp: str) -> ImageSpec:
     """The labels, at the size of the image."""
-    first = opened(ImageSpec(labels, stamp=stamp))
+    first = opened(ImageSpec(labels, "labels", stamp=stamp))
     for level in range(first.n_levels):
-        wanted = ImageSpec(labels, level=level, stamp=stamp)
+        wanted = ImageSpec(labels, "labels", level=level, stamp=stamp)
         candidate = opened(wanted)
         if candidate.shape[0] != 1:
             raise InputError(

@@ -62,10 +62,10 @@ class Files:
     def labels(self, i: int) -> Sequence[tuple[Region, np.ndarray]]:
         """Parts of a label map and their class values (h,w) int32, row after row."""
         path, name = self.pairs[i].label, f"the label map of {self.pairs[i].image}"
-        if not (reads_regions(path) and _n_pixels(open_by_region(ImageSpec(str(path), pages="all"))) > LARGE_PIXELS):
+        if not (reads_regions(path) and _n_pixels(open_by_region(ImageSpec(str(path), "labels", "all"))) > LARGE_PIXELS):
             values = to_labels(read_labels(path), name)
             return [(Region(0, values.shape[0], 0, values.shape[1]), values)]
-        lazy = _affordable(open_by_region(ImageSpec(str(path))))
+        lazy = _affordable(open_by_region(ImageSpec(str(path), "labels")))
         parts = lazy.whole.tiles(_BAND)
         return LazySequence(len(parts), lambda k: (parts[k], to_labels(lazy.read(parts[k]), name)))
 
