@@ -47,7 +47,7 @@ def test_scores_are_those_of_the_image_in_memory(there, stack, monkeypatch):
 
 
 def test_labels_with_a_table_of_colours_are_class_values(there, stack):
-    image, truth = there
+    truth = there[1]
     colours = np.arange(3 * 256).reshape(3, 256).astype(np.uint16)
     tifffile.imwrite("labels/image.tif", truth, photometric="palette", colormap=colours, tile=(64, 64))
     pair = large_pairs.large_pair(stack, "image.zarr", "labels/image.tif")

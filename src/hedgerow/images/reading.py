@@ -175,7 +175,7 @@ def read_channels(path: PathLike, pages: Pages = None) -> np.ndarray:
 def read_input(path: PathLike, layout: Role, pages: Pages = None) -> np.ndarray:
     """Read an image as planes (F,H,W), the user's own channels, or as a picture or labels, (H,W) or (H,W,C)."""
     with open_image(path, layout, pages) as source:
-        return source.read() if layout == "planes" else source.picture()
+        return source.array()
 
 
 def what_was_read(path: PathLike, layout: Role = "picture", pages: Pages = None) -> str:

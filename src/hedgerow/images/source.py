@@ -154,9 +154,10 @@ class ImageSource:
                     part = self.stored.load(self.chosen)
             return part.astype(part.dtype.newbyteorder("="), copy=False)
 
-    def picture(self) -> np.ndarray:
-        """(H,W) or (H,W,C): the whole image."""
-        return as_picture(self.read())
+    def array(self) -> np.ndarray:
+        """The whole image as a user passes it: own channels (F,H,W), or (H,W) or (H,W,C)."""
+        planes = self.read()
+        return planes if self.spec.layout == "planes" else as_picture(planes)
 
     def planes(self, region: Region) -> np.ndarray:
         """(C,h,w) float32 of a region, checked as every image is."""

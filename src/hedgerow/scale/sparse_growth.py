@@ -25,7 +25,7 @@ from hedgerow.images.labelled import LazySequence
 from hedgerow.images.legend import Legend, found_legend
 from hedgerow.images.limits import LARGE_PIXELS
 from hedgerow.images.pairing import Pair
-from hedgerow.images.reading import open_by_region, open_spec, reads_regions
+from hedgerow.images.reading import open_by_region, open_image, open_spec
 from hedgerow.images.regions import Region
 from hedgerow.images.source import ImageSource
 from hedgerow.images.stored import ImageSpec, Pages
@@ -62,9 +62,11 @@ class Files:
     def labels(self, i: int) -> Sequence[tuple[Region, np.ndarray]]:
         """Parts of a label map and their class values (h,w) int32, row after row."""
         path, name = self.pairs[i].label, f"the label map of {self.pairs[i].image}"
-        if not (reads_regions(path) and _n_pixels(open_by_region(ImageSpec(str(path), "labels", "all"))) > LARGE_PIXELS):
+        with open_image(path, "labels", "all") as source:
+            is_large = source.by_region and _n_pixels(source) > LARGE_PIXELS
+        if not is_large:
             values = to_labels(read_labels(path), name)
-            return [(Region(0, values.shape[0], 0, values.shape[1]), values)]
+            return [(Region.whole(values.shape), values)]
         lazy = _affordable(open_by_region(ImageSpec(str(path), "labels")))
         parts = lazy.whole.tiles(_BAND)
         return LazySequence(len(parts), lambda k: (parts[k], to_labels(lazy.read(parts[k]), name)))
