@@ -24,9 +24,9 @@ def check_unlabelled(value: Any) -> int:
     """The label value that means "no label"; InputError unless a label map can hold it."""
     if is_label(value):
         return int(value)
-    given = "a number of too many digits" if isinstance(value, int) and abs(value) > 10**20 else repr(value)[:40]
+    text = "a number of too many digits" if isinstance(value, int) and abs(value) > 10**20 else repr(value)[:40]
     raise InputError(
-        f"the unlabelled value is {given}; it must be a whole number from {_INT32.min} to {_INT32.max}, e.g. 255 or -1."
+        f"the unlabelled value is {text}; it must be a whole number from {_INT32.min} to {_INT32.max}, e.g. 255 or -1."
     )
 
 

@@ -17,7 +17,7 @@ def colour_codes(labels: np.ndarray) -> np.ndarray:
     return (parts[..., 0] << 16) | (parts[..., 1] << 8) | parts[..., 2]
 
 
-def colours_found(maps: Iterable[np.ndarray], what: str) -> Legend:
+def legend_of_colours(maps: Iterable[np.ndarray], what: str) -> Legend:
     """The legend of coloured label maps (H,W,3): black is 0 if it is there, the others follow in order of frequency.
 
     what: the label maps, for messages
@@ -52,8 +52,8 @@ def class_values(labels: np.ndarray, legend: Legend, name: str) -> np.ndarray:
             " classes.toml with value and colour of each class beside the labels, or save them as class numbers"
         )
     codes = colour_codes(labels)
-    found = np.unique(codes)
-    unknown = [code for code in found.tolist() if code not in by_code]
+    present = np.unique(codes)
+    unknown = [code for code in present.tolist() if code not in by_code]
     if unknown:
         known = [hex_of(colour) for colour in legend.colours.values()]
         expected = ", ".join(known[:MOST_NAMED]) + (" ..." if len(known) > MOST_NAMED else "")
@@ -61,8 +61,8 @@ def class_values(labels: np.ndarray, legend: Legend, name: str) -> np.ndarray:
             f"{name} has {len(unknown)} colour(s) that are no class, the first {hex_of(_parts(unknown[0]))}; expected"
             f" {expected}"
         )
-    values = np.array([by_code[code] for code in found.tolist()], np.int32)
-    return values[np.searchsorted(found, codes)]
+    values = np.array([by_code[code] for code in present.tolist()], np.int32)
+    return values[np.searchsorted(present, codes)]
 
 
 def _by_code(legend: Legend) -> dict[int, int]:

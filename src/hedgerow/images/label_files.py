@@ -9,8 +9,8 @@ import numpy as np
 from hedgerow.errors import InputError
 from hedgerow.files import PathLike
 from hedgerow.images.array_checks import to_labels
-from hedgerow.images.colour_labels import class_values, colours_found, has_only
-from hedgerow.images.legend import Legend, found_legend
+from hedgerow.images.colour_labels import class_values, has_only, legend_of_colours
+from hedgerow.images.legend import Legend, legend_of_files
 from hedgerow.images.reading import ending_of, read_input
 from hedgerow.images.stored import Pages
 
@@ -26,7 +26,7 @@ def read_labels(path: PathLike, pages: Pages = None, legend: Legend | None = Non
     dtype('int32')
     """
     path = Path(path)
-    return _values(_read(path, pages), found_legend([path]) if legend is None else legend, path)
+    return _values(_read(path, pages), legend_of_files([path]) if legend is None else legend, path)
 
 
 def read_label_set(paths: Sequence[Path]) -> tuple[list[np.ndarray], Legend]:
@@ -34,13 +34,13 @@ def read_label_set(paths: Sequence[Path]) -> tuple[list[np.ndarray], Legend]:
 
     Colours that no `classes.toml` explains are numbered: black is 0, the others follow by frequency.
     """
-    legend, maps = found_legend(paths), [_read(path) for path in paths]
+    legend, maps = legend_of_files(paths), [_read(path) for path in paths]
     pictures = [labels for labels in maps if labels.ndim == 3]
     if pictures and not all(map(_is_grey, pictures)):
         if len(pictures) < len(maps):
             first, plain = (next(p for m, p in zip(maps, paths, strict=True) if m.ndim == n) for n in (3, 2))
             raise InputError(f"{first} holds colours, but {plain} holds class numbers; save all labels in the same way")
-        legend = legend or colours_found(pictures, f"the labels in {paths[0].parent}")
+        legend = legend or legend_of_colours(pictures, f"the labels in {paths[0].parent}")
     return [_values(labels, legend, path) for labels, path in zip(maps, paths, strict=True)], legend
 
 

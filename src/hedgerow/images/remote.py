@@ -90,24 +90,24 @@ def _for_the_web(path: str, seconds: float) -> tuple[str, dict[str, Any]]:
     """An address without user and password, and what aiohttp is given for it."""
     import aiohttp
 
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "timeout": aiohttp.ClientTimeout(seconds * WHOLE_ANSWER, sock_connect=seconds, sock_read=seconds)
     }
     match = re.fullmatch(r"(https?://)([^/?#]*)@([^/?#@]+.*)", path, re.IGNORECASE)
     if match is None:
-        return path, given
+        return path, options
     user, _, password = match[2].partition(":")
-    return match[1] + match[3], given | {"auth": aiohttp.BasicAuth(unquote(user), unquote(password))}
+    return match[1] + match[3], options | {"auth": aiohttp.BasicAuth(unquote(user), unquote(password))}
 
 
 def identity_of_file(path: str) -> dict[str, Any]:
     """What changes with a file: its size, and when it was written or what its server says of it."""
     if not is_remote(path):
-        found = os.stat(path)
-        return {"size": found.st_size, "changed": found.st_mtime_ns}
+        status = os.stat(path)
+        return {"size": status.st_size, "changed": status.st_mtime_ns}
     system, inside = file_system(path)
-    told = patiently(lambda: system.info(inside), f"cannot read {path}")
-    return {"size": told.get("size"), "changed": str(told.get("ETag", told.get("LastModified", "")))}
+    info = patiently(lambda: system.info(inside), f"cannot read {path}")
+    return {"size": info.get("size"), "changed": str(info.get("ETag", info.get("LastModified", "")))}
 
 
 def open_file(path: str) -> Any:

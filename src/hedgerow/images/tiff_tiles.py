@@ -184,13 +184,13 @@ class _Bounded:
     def __init__(self, decode: Callable[..., Any], n_pixels: int, n_bytes: int) -> None:
         self.decode, self.most, self.block = decode, 4 * n_pixels + SLACK, n_bytes
 
-    def __call__(self, data: bytes | None, *given: Any, **options: Any) -> Any:
+    def __call__(self, data: bytes | None, *arguments: Any, **options: Any) -> Any:
         if data is not None:
             refuse_long_block(len(data), self.block)
             for height, width in _sizes(bytes(data)):
                 if height * width > self.most:
                     raise ValueError(f"a tile or strip is a picture of {height:,} x {width:,} pixels, too large for it")
-        return self.decode(data, *given, **options)
+        return self.decode(data, *arguments, **options)
 
 
 def _sizes(data: bytes) -> Iterator[tuple[int, int]]:

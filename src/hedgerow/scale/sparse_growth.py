@@ -22,7 +22,7 @@ from hedgerow.images.array_checks import encode_labels, to_labels
 from hedgerow.images.classes import ClassTable, check_n_classes, table_of
 from hedgerow.images.label_files import read_labels
 from hedgerow.images.labelled import LazySequence
-from hedgerow.images.legend import Legend, found_legend
+from hedgerow.images.legend import Legend, legend_of_files
 from hedgerow.images.limits import LARGE_PIXELS
 from hedgerow.images.pairing import Pair
 from hedgerow.images.reading import open_by_region, open_image, open_spec
@@ -142,7 +142,7 @@ def grow(
     with reporting(progress) as report:
         table, painted = read_painted(files, unlabelled, report)
         check_n_classes(len(table.values), max_classes)
-        legend = (found_legend([pair.label for pair in files.pairs]) or Legend()).only(table.values)
+        legend = (legend_of_files([pair.label for pair in files.pairs]) or Legend()).only(table.values)
         say(table.text(legend.names))
         part = sum(table.pixels) / (sum(table.pixels) + table.unlabelled)
         changed = config or settings_for_part(part, say, has_features="features" in (changes or {}))
