@@ -15,7 +15,7 @@ from hedgerow.images.limits import METADATA_BYTES, number_from_environment
 
 log = logging.getLogger("hedgerow")
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 ATTEMPTS = 6
 ATTEMPTS_IN_SILENCE = 3
 TIMEOUT = "HEDGEROW_TIMEOUT"
@@ -106,8 +106,8 @@ def identity_of_file(path: str) -> dict[str, Any]:
         status = os.stat(path)
         return {"size": status.st_size, "changed": status.st_mtime_ns}
     system, inside = file_system(path)
-    info = patiently(lambda: system.info(inside), f"cannot read {path}")
-    return {"size": info.get("size"), "changed": str(info.get("ETag", info.get("LastModified", "")))}
+    answer = patiently(lambda: system.info(inside), f"cannot read {path}")
+    return {"size": answer.get("size"), "changed": str(answer.get("ETag", answer.get("LastModified", "")))}
 
 
 def open_file(path: str) -> Any:
@@ -143,10 +143,10 @@ def start_of_file(path: str) -> bytes:
     return bytes(patiently(lambda: system.cat_file(inside, start=0, end=METADATA_BYTES), f"cannot read {path}"))
 
 
-def patiently(work: Callable[[], Found], what: str, *, is_asked: bool = True) -> Found:
+def patiently(work: Callable[[], Result], failure: str, *, is_asked: bool = True) -> Result:
     """What `work` returns; on another machine, asked again a few times if it fails, which is logged.
 
-    what:     for the sentence, if it fails to the end
+    failure:  for the sentence, if it fails to the end
     is_asked: whether to ask again; a local disk that fails will fail again
     """
     if not is_asked:
@@ -163,11 +163,11 @@ def patiently(work: Callable[[], Found], what: str, *, is_asked: bool = True) ->
             if isinstance(last, (HedgerowError, *NOT_THERE)):
                 raise last from None
             most = ATTEMPTS_IN_SILENCE if _is_silence(last) else ATTEMPTS
-            _refuse_final(last, what)
+            _refuse_final(last, failure)
             if attempt >= most:
                 # Not "from" an error that a library raised about an address: it would show a password in a traceback.
-                raise InputError(f"{what}: {_words(last)}, {attempt} times in a row; try again later.") from None
-        log.warning("%s: %s; retrying, attempt %d of %d", masked(what), _words(last), attempt + 1, most)
+                raise InputError(f"{failure}: {_words(last)}, {attempt} times in a row; try again later.") from None
+        log.warning("%s: %s; retrying, attempt %d of %d", masked(failure), _words(last), attempt + 1, most)
         time.sleep(pause)
         pause *= 2
 
@@ -188,15 +188,15 @@ def _words(problem: Exception) -> str:
     return f"its server did not answer in time ({TIMEOUT})" if _is_silence(problem) else one_line(problem)
 
 
-def _refuse_final(problem: Exception, what: str) -> None:
+def _refuse_final(problem: Exception, failure: str) -> None:
     """Raise InputError for a failure that would be the same next time."""
     if type(problem).__name__ in NO_KEYS:
         raise InputError(
-            f"{what}: {one_line(problem)}; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or log in as your "
+            f"{failure}: {one_line(problem)}; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or log in as your "
             "provider says."
         ) from None
     status = getattr(problem, "status", None)
     if status in REFUSED and status not in PASSED:
         raise InputError(
-            f"{what}: the server refused the request ({one_line(problem)}); check the address and your access."
+            f"{failure}: the server refused the request ({one_line(problem)}); check the address and your access."
         )
