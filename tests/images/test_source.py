@@ -83,3 +83,13 @@ def test_a_photograph_on_its_side_is_described_as_it_is_read(tmp_path, orientati
     picture.save(tmp_path / "p.jpg", exif=exif)
     with open_image(tmp_path / "p.jpg") as source:
         assert (*source.size, source.shape[0]) == read_image(tmp_path / "p.jpg").shape
+
+
+def test_the_planes_of_a_long_stack_are_not_listed(tmp_path, monkeypatch):
+    """tifffile takes much time for each page that is asked for."""
+    planes = np.random.default_rng(2).integers(0, 255, (500, 6, 8)).astype(np.uint8)
+    tifffile.imwrite(tmp_path / "a.tif", planes, imagej=True, metadata={"axes": "ZYX"})
+    monkeypatch.setattr(tifffile.TiffPageSeries, "__iter__", lambda series: pytest.fail("pages are listed"))
+    source, inside = open_image(tmp_path / "a.tif", pages="3,400"), Region(1, 5, 2, 7)
+    assert np.array_equal(source.read(inside), inside.of(planes[[2, 399]]))
+    assert np.array_equal(source.read(), planes[[2, 399]])

@@ -31,7 +31,7 @@ from hedgerow.images.stored import (
     stack_axes,
 )
 from hedgerow.images.tiff_metadata import bytes_of_tags, planes_missing, refuse_false_metadata, refuse_many_levels
-from hedgerow.images.tiff_tiles import TiffArray, bound_decoding, refuse_cut, refuse_false_places
+from hedgerow.images.tiff_tiles import MappedArray, TiffArray, bound_decoding, refuse_cut, refuse_false_places
 
 # tifffile's names for the kinds of metadata that say how the pages of a file belong together.
 _KINDS = (
@@ -83,7 +83,7 @@ class _Image:
     read: Load
     colours: np.ndarray | None = None
     is_array: bool = False
-    levels: Sequence[TiffArray] = ()
+    levels: Sequence[TiffArray | MappedArray] = ()
 
     @property
     def page(self) -> Page:
@@ -171,12 +171,12 @@ def _of_page(tiff: Any, page: Any, path: str, with_colours: bool, has_levels: bo
         refuse_false_places([page])
         bound_decoding(page)
     colours = _palette(page) if with_colours and page.axes == "YX" else None
-    pages = [page]
-    if has_levels:
+    levels: list[TiffArray] = []
+    if has_levels and colours is None:
         others = [other.aspage() for other in (*tiff.pages, *(page.pages or ()))]
         smaller = [o for o in others if o.subfiletype & _REDUCED and o.dtype == page.dtype and o.axes == page.axes]
-        pages += sorted(smaller, key=lambda level: -level.imagelength)
-    levels = _arrays(path, [([level], level.shape) for level in pages], page.axes) if colours is None else []
+        pages = [page, *sorted(smaller, key=lambda level: -level.imagelength)]
+        levels = _arrays(path, [([level], level.shape) for level in pages], page.axes)
     return _Image(page.axes, tuple(page.shape), _dtype(page), _block(page), read, colours, levels=levels)
 
 
@@ -201,17 +201,16 @@ def _of_series(tiff: Any, series: Any, path: str, with_colours: bool) -> _Image:
     key = series.keyframe
     bound_decoding(key)
     colours = _palette(key) if with_colours and series.axes == "YX" else None
-    levels: Sequence[TiffArray] = []
+    levels: Sequence[TiffArray | MappedArray] = []
     if colours is None and not any(level.transform is not None for level in series.levels):
-        levels = _arrays(path, [(list(level), level.shape) for level in series.levels], series.axes)
+        if is_one_block and len(series.levels) == 1 and not is_remote(path):
+            levels = [MappedArray(tiff, series)]
+        else:
+            levels = _arrays(path, [(list(level), level.shape) for level in series.levels], series.axes)
 
     def read(chosen: Sequence[int]) -> np.ndarray:
-        if chosen == range(prod(stack_axes(axes, shape).values())):
-            return pages_of(series.asarray(), axes, chosen)
-        if is_one_block:
-            dtype = tiff.byteorder + series.dtype.char
-            return np.array(pages_of(tiff.filehandle.memmap_array(dtype, shape, series.dataoffset), axes, chosen))
-        return pages_of(levels[0] if levels else series.asarray(), axes, chosen)
+        is_all = chosen == range(prod(stack_axes(axes, shape).values()))
+        return pages_of(levels[0] if levels and not is_all else series.asarray(), axes, chosen)
 
     return _Image(axes, shape, _dtype(series), _block(key), read, colours, is_array, levels)
 
@@ -247,7 +246,7 @@ def _alone(image: _Image, tiff: Any, spec: ImageSpec) -> Stored:
     )  # fmt: skip
 
 
-def _pixel_sizes(full: PixelSize | None, levels: Sequence[TiffArray]) -> list[PixelSize | None]:
+def _pixel_sizes(full: PixelSize | None, levels: Sequence[TiffArray | MappedArray]) -> list[PixelSize | None]:
     """Of each level."""
     height, width = levels[0].size
     return [full and PixelSize(full.height * height / h, full.width * width / w) for h, w in (x.size for x in levels)]

@@ -127,6 +127,25 @@ class TiffArray:
         return np.asarray(decoded[0])
 
 
+class MappedArray:
+    """The array of a series of pages whose pixels lie behind each other in the file, as they are in memory.
+
+    Unlike `TiffArray` it needs no list of the pages, of which there may be many thousands.
+    """
+
+    chunks = ()
+
+    def __init__(self, tiff: Any, series: Any) -> None:
+        self.tiff, self.series, self.shape = tiff, series, tuple(series.shape)
+        self.dtype = np.dtype(series.dtype)
+        self.size: tuple[int, int] = (series.keyframe.shaped[2], series.keyframe.shaped[3])
+
+    def __getitem__(self, place: tuple[int | slice, ...]) -> np.ndarray:
+        refuse_cut(self.tiff, self.series.dataoffset, self.series.nbytes)
+        dtype = self.tiff.byteorder + self.dtype.char
+        return np.array(self.tiff.filehandle.memmap_array(dtype, self.shape, self.series.dataoffset)[place])
+
+
 def _sides(key: Any) -> tuple[int, int]:
     """(h,w) of a tile, or of a strip."""
     if key.is_tiled:
