@@ -8,8 +8,7 @@ from PIL import Image
 
 import hedgerow as hr
 from hedgerow.errors import InputError, ModelError
-from hedgerow.images.colour_labels import MAX_COLOURS
-from hedgerow.images.label_files import read_label_set, read_labels
+from hedgerow.images.label_files import MAX_COLOURS, read_label_set, read_labels
 from hedgerow.images.legend import Legend, legend_of_files, read_legend, write_legend
 from hedgerow.images.pictures import class_palette
 from helpers.files import write
