@@ -61,6 +61,7 @@ def test_what_can_only_be_read_whole(tmp_path):
     assert not source.by_region
     assert np.array_equal(source.read(inside)[0], inside.of(GREY))
     assert np.array_equal(source.read(source.whole)[0], GREY)
+    assert np.array_equal(source.array(), GREY)
     tifffile.imwrite(
         tmp_path / "pages.tif", np.stack([GREY[:60], GREY[60:120]]), photometric="minisblack", metadata=None
     )

@@ -142,11 +142,13 @@ class ImageSource:
 
     def read(self, region: Region | None = None) -> np.ndarray:
         """(C,h,w) of a region, or (C,H,W) of the whole image, in the number type of the file."""
+        if not self.by_region and region is not None:
+            return np.ascontiguousarray(region.of(self._decoded))
+        if "_decoded" in vars(self):
+            return self._decoded
         with naming_file(self.path, self.ending):
-            if region is not None and self.by_region:
+            if region is not None:
                 part = pages_of(self.stored.array, self.stored.axes, self.chosen, region)
-            elif region is not None:
-                return np.ascontiguousarray(region.of(self._decoded))
             else:
                 refuse_oversized(self.path, self.stored, self.chosen)
                 with warnings.catch_warnings():
