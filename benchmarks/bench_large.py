@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 
 import hedgerow as hr
+from hedgerow.images.reading import open_by_region
 from hedgerow.images.regions import Region
+from hedgerow.images.stored import ImageSpec
 from hedgerow.predict.run import region_outputs
 from hedgerow.progress import silent
-from hedgerow.scale.lazy_image import ImageWindow, Wanted
-from hedgerow.scale.opening import open_image
 from measure import in_fresh_process, require, table
 
 TITLE = "Large images"
@@ -122,13 +122,13 @@ def run_large(folder: str, side: int, workers: int, n_crops: int) -> Outcome:
 
 
 def check_crops(model: Any, image: Path, output: Path, side: int, n: int) -> None:
-    lazy, result = open_image(Wanted(str(image))), open_image(Wanted(str(output)))
+    lazy, result = open_by_region(ImageSpec(str(image))), open_by_region(ImageSpec(str(output)))
     rng = np.random.default_rng(side)
     values = np.array(model.classes)
     for _ in range(n):
         top, left = (int(rng.integers(0, side - CROP)) for _ in range(2))
         crop = Region(top, top + CROP, left, left + CROP)
-        around = ImageWindow(lazy, crop.grown(model.receptive_field, lazy.whole))
+        around = lazy.window(crop.grown(model.receptive_field, lazy.whole))
         expected = values[region_outputs(model, around, crop)[-1].argmax(axis=0)]
         require(np.array_equal(result.read(crop)[0], expected), f"a crop at {top}, {left} differs from one process.")
 

@@ -11,7 +11,7 @@ import pytest
 from hedgerow import overwrite_guard
 from hedgerow.errors import InputError
 from hedgerow.files import atomic_path, write_text
-from hedgerow.images.writing import write_labels, write_planes
+from hedgerow.images.writing import write_labels, write_scaled
 from hedgerow.overwrite_guard import (
     check_overwriting,
     is_ours,
@@ -58,7 +58,7 @@ def test_a_model_is_ours_wherever_it_is_moved(tmp_path, model_file):
 
 
 def test_nothing_is_left_in_the_folder_beside_the_file(tmp_path):
-    write_planes(tmp_path / "a.tif", np.zeros((2, 3, 4), np.float32))
+    write_scaled(tmp_path / "a.tif", np.zeros((2, 3, 4), np.float32))
     assert os.listdir(tmp_path) == ["a.tif"]
 
 

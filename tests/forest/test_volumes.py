@@ -12,8 +12,9 @@ from hedgerow.features.protocol import unfitted
 from hedgerow.forest.autocontext import Prepared, grow_levels
 from hedgerow.forest.level_input import whole_input
 from hedgerow.forest.planes import build_planes
-from hedgerow.forest.samples import UNLABELLED, choose_pixels, draw_samples
+from hedgerow.forest.samples import choose_pixels, draw_samples
 from hedgerow.forest.walk import run_forest
+from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledImage
 from hedgerow.progress import silent
 
@@ -125,7 +126,7 @@ def run_box(plane):
 
 def test_a_lattice_of_pixels_is_one_of_every_slice():
     target = np.random.default_rng(0).integers(0, 3, (4, 21, 22)).astype(np.uint8)
-    target[2] = UNLABELLED
+    target[2] = UNLABELLED_INDEX
     z, rows, columns = choose_pixels(target, hr.SamplingConfig(step=3), np.random.default_rng(1))
     assert set(z.tolist()) == {0, 1, 3}
     assert np.bincount(z).tolist() == [7 * 8, 7 * 8, 0, 7 * 8]

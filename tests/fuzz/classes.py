@@ -8,7 +8,7 @@ from fuzz.outcomes import check_text, require
 from fuzz.special import exchange
 from fuzz.tomls import change_toml, key_of, value_of
 from fuzz.values import change
-from hedgerow.images.legend import FILE, Legend, found_legend, read_legend, write_legend
+from hedgerow.images.legend import FILE, Legend, legend_of_files, read_legend, write_legend
 
 TREE = {
     "class": [
@@ -68,7 +68,7 @@ class Classes:
     def use(self, path):
         """Read, directly and as labels' companion; what was read is the same after it is written."""
         legend = read_legend(path)
-        require(found_legend([path.with_name("a.png")]) == legend, "other classes beside labels")
+        require(legend_of_files([path.with_name("a.png")]) == legend, "other classes beside labels")
         again = path.with_name("again.toml")
         write_legend(again, legend)
         require(read_legend(again) == legend, "other classes after writing them")

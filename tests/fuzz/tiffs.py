@@ -17,7 +17,7 @@ from fuzz.pictures import values
 from fuzz.special import exchange
 from fuzz.values import NUMBERS, TEXTS, change, pick
 from fuzz.xmls import change_xml
-from hedgerow.images.reading import described_image, read_pixel_size
+from hedgerow.images.reading import open_image, read_pixel_size
 
 DESCRIPTION, SOFTWARE = 270, 305
 SIZES = (0, 1, 2, 3, 8, 15, 16, 22, 24, 255, 4096, 65535, 10**5, 2 * 10**6, 2**24, 2**31 - 1, 2**31, 2**32 - 1)
@@ -100,17 +100,16 @@ class Tiffs:
 
     def use(self, path):
         """Read whole and in parts, a page and all pages; and its size alone, and its size of a pixel."""
-        image, _, _, in_parts, stack, stack_in_parts, page, _ = attempted(
+        image, _, _, in_parts, stack, stack_in_parts, source, _ = attempted(
             *whole_reads(path), partial(read_in_parts, path), partial(read_stack, path),
-            partial(read_in_parts, path, pages="all"), partial(described_image, path), partial(read_pixel_size, path),
+            partial(read_in_parts, path, pages="all"), partial(open_image, path), partial(read_pixel_size, path),
         )  # fmt: skip
         # The pages of ImageJ's files lie behind the first one, or where each says: tifffile may believe either.
         is_imagej = path.is_file() and b"ImageJ=" in path.read_bytes()
         require_same(image, in_parts, values=not is_imagej)
         require_same(stack, stack_in_parts, values=not is_imagej)
-        if image is not None and page is not None:
-            described = (page.n_channels, page.height, page.width)
-            require(image.shape == described, f"{image.shape} read, {described} described")
+        if image is not None and source is not None:
+            require(image.shape == source.shape, f"{image.shape} read, {source.shape} described")
 
 
 def _bases():

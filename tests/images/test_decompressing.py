@@ -10,10 +10,9 @@ import pytest
 import zarr
 
 from hedgerow.images.decompressing import BOUNDED, decompressed
-from hedgerow.images.reading import read_image
+from hedgerow.images.reading import open_by_region, read_image
+from hedgerow.images.stored import ImageSpec
 from hedgerow.scale.costs import refuse_endless
-from hedgerow.scale.lazy_image import Wanted
-from hedgerow.scale.opening import open_image
 from helpers.files import random_array
 from helpers.refusals import assert_refused_cheaply
 
@@ -31,7 +30,7 @@ IMAGE = random_array((40, 50), "uint8")
 
 
 def read_lazily(path):
-    image = open_image(Wanted(str(path)))
+    image = open_by_region(ImageSpec(str(path)))
     refuse_endless(image, image.whole)
     return image.read(image.whole)
 
@@ -102,10 +101,10 @@ def test_the_same_in_version_3_and_inside_a_shard(tmp_path, read, shards):
     large = np.ones((4096, 4096), np.uint8)
     zarr.create_array(path, data=large, chunks=large.shape, shards=shards, compressors=zarr.codecs.ZstdCodec())
 
-    def shrink(found):
-        found["shape"] = found["chunk_grid"]["configuration"]["chunk_shape"] = [32, 32]
+    def shrink(metadata):
+        metadata["shape"] = metadata["chunk_grid"]["configuration"]["chunk_shape"] = [32, 32]
         if shards:
-            found["codecs"][0]["configuration"]["chunk_shape"] = [32, 32]
+            metadata["codecs"][0]["configuration"]["chunk_shape"] = [32, 32]
 
     edit(path, shrink)
     refused(read, path, "more than", "less was declared")
@@ -160,14 +159,14 @@ def test_arrays_that_cannot_be(tmp_path, read):
         edit(tmp_path / name, change)
         return tmp_path / name
 
-    refused(read, array("a.zarr", lambda found: found["chunk_grid"]["configuration"].update(chunk_shape=[0, 10])))
-    refused(read, array("b.zarr", lambda found: found.update(chunks=[20, 0]), 2), "chunks of shape (20, 0)")
+    refused(read, array("a.zarr", lambda metadata: metadata["chunk_grid"]["configuration"].update(chunk_shape=[0, 10])))
+    refused(read, array("b.zarr", lambda metadata: metadata.update(chunks=[20, 0]), 2), "chunks of shape (20, 0)")
     for length in (2**63 - 1, 2**63, 2**70, -5):
-        refused(read, array(f"{length}.zarr", lambda found, n=length: found.update(shape=[n, n])))
+        refused(read, array(f"{length}.zarr", lambda metadata, n=length: metadata.update(shape=[n, n])))
 
-    def crowded(found):
-        found["shape"] = found["chunk_grid"]["configuration"]["chunk_shape"] = [20_000, 20_000]
-        found["codecs"][0]["configuration"]["chunk_shape"] = [1, 1]
+    def crowded(metadata):
+        metadata["shape"] = metadata["chunk_grid"]["configuration"]["chunk_shape"] = [20_000, 20_000]
+        metadata["codecs"][0]["configuration"]["chunk_shape"] = [1, 1]
 
     path = array("shards.zarr", crowded, shards=(40, 50))
     refused(read, path, "400,000,000 chunks in each file", "larger chunks")

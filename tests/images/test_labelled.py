@@ -14,13 +14,13 @@ from helpers.refusals import assert_one_sentence
 
 
 def test_a_set_knows_its_classes_and_gives_the_labels_back(example):
-    found = labelled_set(example.images, example.labels, unlabelled=77, names=["a", "b"])
-    assert found.classes == (3, 200)
-    assert [image.name for image in found] == ["a", "b"]
-    assert found.dtype == "uint8"
+    labelled = labelled_set(example.images, example.labels, unlabelled=77, names=["a", "b"])
+    assert labelled.classes == (3, 200)
+    assert [image.name for image in labelled] == ["a", "b"]
+    assert labelled.dtype == "uint8"
     for i, labels in enumerate(example.labels):
-        np.testing.assert_array_equal(found.truth(i), labels)
-        assert found.images[i].planes.shape == (1, *labels.shape)
+        np.testing.assert_array_equal(labelled.truth(i), labels)
+        assert labelled.images[i].planes.shape == (1, *labels.shape)
 
 
 @pytest.mark.parametrize("images", [[], [np.zeros((4, 5))]])
@@ -47,10 +47,10 @@ def test_items_are_made_when_they_are_asked_for():
 
 
 def test_images_for_a_model_are_checked_one_by_one(stack, example):
-    found = labelled_for(stack, [example.images[0], np.zeros((3, 3, 9))], [example.labels[0], np.zeros((3, 3))])
-    assert found.images[0].target.max() == 2
+    labelled = labelled_for(stack, [example.images[0], np.zeros((3, 3, 9))], [example.labels[0], np.zeros((3, 3))])
+    assert labelled.images[0].target.max() == 2
     with pytest.raises(InputError, match="image 1"):
-        found.images[1]
+        labelled.images[1]
 
 
 def test_each_label_map_is_checked_once_in_training(example, tiny_config, monkeypatch):
@@ -71,11 +71,11 @@ CORNER = np.pad(np.ones((1, 2), bool), ((0, 3), (0, 3)))
 def test_masked_labels_are_unlabelled(unlabelled):
     masked = np.ma.array(TRUTH, mask=CORNER)
     expected = np.where(CORNER, unlabelled, TRUTH.astype(int))
-    for found in (
+    for labelled in (
         labelled_set([IMAGE], [masked], unlabelled=unlabelled),
         labelled_set(IMAGE, masked, unlabelled=unlabelled),
     ):
-        np.testing.assert_array_equal(found.truth(0), expected)
+        np.testing.assert_array_equal(labelled.truth(0), expected)
     assert hr.class_table(masked, unlabelled) == hr.class_table(expected, unlabelled)
 
 
@@ -85,10 +85,10 @@ def test_a_model_is_scored_on_labels_that_are_not_masked(stack, example):
     masked = np.ma.array(np.where(mask, 77, example.labels[0]), mask=mask)
     expected = np.where(mask, 255, example.labels[0])
     for image in (example.images[0], [example.images[0]]):
-        found = hr.evaluate(stack, image, masked if isinstance(image, np.ndarray) else [masked])
-        np.testing.assert_array_equal(found.confusion, hr.evaluate(stack, example.images[0], expected).confusion)
-    found, wanted = (scores([truth], [example.labels[0]], stack.classes) for truth in (masked, expected))
-    np.testing.assert_array_equal(found.confusion, wanted.confusion)
+        result = hr.evaluate(stack, image, masked if isinstance(image, np.ndarray) else [masked])
+        np.testing.assert_array_equal(result.confusion, hr.evaluate(stack, example.images[0], expected).confusion)
+    result, wanted = (scores([truth], [example.labels[0]], stack.classes) for truth in (masked, expected))
+    np.testing.assert_array_equal(result.confusion, wanted.confusion)
 
 
 def test_masked_images_are_refused_with_a_remedy(stack, example):

@@ -98,10 +98,10 @@ def test_equal_pages_are_refused_until_it_is_said_what_they_are(tmp_path):
 
 
 def test_pages_beyond_the_file_are_refused_with_their_number(tmp_path):
-    several, one = write_pages(tmp_path / "several.tif", *PAGES), write_pages(tmp_path / "one.tif", PAGES[0])
+    several, single = write_pages(tmp_path / "several.tif", *PAGES), write_pages(tmp_path / "one.tif", PAGES[0])
     refused(several, "found 5 pages", "page 7 was asked for", pages="1,7")
-    refused(one, "found one page", "page 2", pages=2)
-    for path in (one, write(tmp_path / "a.png", PAGES[0])):
+    refused(single, "found one page", "page 2", pages=2)
+    for path in (single, write(tmp_path / "a.png", PAGES[0])):
         for pages in (None, "all", 1):
             assert_same(read_image(path, pages), PAGES[0])
     coloured = write(tmp_path / "b.png", random_array((5, 7, 3), "u1"))

@@ -11,7 +11,7 @@ from PIL import Image
 from hedgerow.images.label_files import read_labels
 from hedgerow.images.pixel_size import PixelSize, pixel_size
 from hedgerow.images.reading import read_image, read_pixel_size
-from hedgerow.images.writing import write_labels, write_planes, write_scaled
+from hedgerow.images.writing import write_labels, write_scaled
 from helpers.files import assert_same, write
 
 IMAGE = np.arange(20, dtype=np.uint8).reshape(4, 5)
@@ -160,5 +160,5 @@ def test_a_palette_that_stands_for_colours_is_still_read_as_colours(tmp_path):
 
 
 def test_maps_without_a_size_say_none(tmp_path):
-    assert read_pixel_size(write_planes(tmp_path / "a.tif", np.zeros((2, 4, 5)))) is None
+    assert read_pixel_size(write_scaled(tmp_path / "a.tif", np.zeros((2, 4, 5), np.float32))) is None
     assert read_pixel_size(write_labels(tmp_path / "a.zarr", IMAGE)) is None

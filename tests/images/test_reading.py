@@ -188,11 +188,11 @@ def test_truncated_tiff_never_passes_as_a_smaller_image(tmp_path, options, caplo
     whole, cut = write(tmp_path / "whole.tif", CYX, **options).read_bytes(), tmp_path / "cut.tif"
     for length in range(1, len(whole), 41):
         cut.write_bytes(whole[:length])
-        found = image_or_sentence(cut, "all")
-        if isinstance(found, str):
-            assert found.startswith(f"cannot read {cut}: ")
+        outcome = image_or_sentence(cut, "all")
+        if isinstance(outcome, str):
+            assert outcome.startswith(f"cannot read {cut}: ")
         else:  # only something after the pixels is missing
-            np.testing.assert_array_equal(found, CYX.transpose(1, 2, 0))
+            np.testing.assert_array_equal(outcome, CYX.transpose(1, 2, 0))
     assert not caplog.records
     assert not logging.getLogger("tifffile").filters
 
@@ -274,16 +274,16 @@ def test_zarr_refusals(tmp_path):
 def seeds():
     """Small valid files to damage."""
     grey, colour = np.zeros((3, 4), np.uint8), np.zeros((3, 4, 3), np.uint8)
-    found = {}
+    files = {}
     for kind, ending in (("PNG", ".png"), ("JPEG", ".jpg")):
         file = io.BytesIO()
         Image.fromarray(colour).save(file, kind)
-        found[ending] = file.getvalue()
+        files[ending] = file.getvalue()
     for ending, save in ((".tif", tifffile.imwrite), (".npy", np.save)):
         file = io.BytesIO()
         save(file, grey)
-        found[ending] = file.getvalue()
-    return found
+        files[ending] = file.getvalue()
+    return files
 
 
 SEEDS = seeds()

@@ -112,6 +112,7 @@ def test_halves(region):
 def test_within_counts_from_the_corner_of_another(region, outer):
     moved = {(z - outer.front, y - outer.top, x - outer.left) for z, y, x in voxels(region)}
     assert voxels(region.within(outer)) == moved
+    assert region.within(outer).placed_in(outer) == region
 
 
 @given(regions())

@@ -7,15 +7,14 @@ import pytest
 import tifffile
 
 from hedgerow.errors import InputError
-from hedgerow.images.reading import read_image, what_was_read
+from hedgerow.images.reading import open_by_region, read_image, what_was_read
+from hedgerow.images.stored import ImageSpec
 from hedgerow.images.tiff_metadata import MOST_PLANES, MOST_TEXT
-from hedgerow.scale.lazy_image import Wanted
-from hedgerow.scale.opening import open_image
 from helpers.refusals import assert_one_sentence, assert_refused_cheaply
 
 BIG = 10**8
 PLANES = np.arange(2 * 8 * 9, dtype=np.uint8).reshape(2, 8, 9)
-READS = (read_image, what_was_read, lambda path: open_image(Wanted(str(path))))
+READS = (read_image, what_was_read, lambda path: open_by_region(ImageSpec(str(path))))
 
 
 def ome(path, change, planes=PLANES):
@@ -165,11 +164,11 @@ def directory(path, tags):
         at, n_tags = tiff.pages.first.offset, len(tiff.pages.first.tags)
     content = path.read_bytes()
     entries = [content[at + 2 + 12 * i : at + 14 + 12 * i] for i in range(n_tags)]
-    entries = [one for one in entries if struct.unpack("<H", one[:2])[0] not in [tag for tag, *_ in tags]]
+    entries = [entry for entry in entries if struct.unpack("<H", entry[:2])[0] not in [tag for tag, *_ in tags]]
     for tag, kind, values, n_values in tags:
         entries.append(struct.pack("<HHII", tag, kind, n_values, len(content)))
         content += values
-    entries.sort(key=lambda one: struct.unpack("<H", one[:2]))
+    entries.sort(key=lambda entry: struct.unpack("<H", entry[:2]))
     content = content[:4] + struct.pack("<I", len(content)) + content[8:]
     path.write_bytes(content + struct.pack("<H", len(entries)) + b"".join(entries) + bytes(4))
     return path

@@ -7,10 +7,9 @@ import tifffile
 
 from hedgerow.errors import InputError
 from hedgerow.images import tiff_tiles
-from hedgerow.images.reading import opened, read_image
+from hedgerow.images.reading import open_by_region, read_image
+from hedgerow.images.stored import ImageSpec
 from hedgerow.images.tiff_tiles import bound_decoding
-from hedgerow.scale.lazy_image import Wanted
-from hedgerow.scale.opening import open_image
 from helpers.files import random_array
 from helpers.refusals import assert_one_sentence
 
@@ -31,17 +30,11 @@ def whole(path):
 
 
 def lazily(path):
-    image = open_image(Wanted(str(path)))
+    image = open_by_region(ImageSpec(str(path)))
     return image.read(image.whole)
 
 
-def by_array(path):
-    """As the page to paint on reads it."""
-    with opened(path, "picture") as stored:
-        return np.asarray(stored.lazy()[:])
-
-
-READS = [whole, lazily, by_array]
+READS = [whole, lazily]
 
 
 def write(path, kind, side, picture):

@@ -1,85 +1,56 @@
-"""The value that means "no label": what no label map can hold is refused wherever it enters, before any work."""
+"""A class 0 that is really what nobody painted is noticed, and real classes are not taken for it."""
 
 import numpy as np
 import pytest
 
-import hedgerow as hr
-from hedgerow import jobs
-from hedgerow.errors import InputError
-from hedgerow.images import labelled
-from hedgerow.images.labelled import LabelledSet, labelled_set
-from hedgerow.predict.evaluate import labelled_for
-from hedgerow.progress import silent
-from helpers.files import listing
-from helpers.refusals import assert_one_sentence, assert_refused
+from hedgerow import synthetic
+from hedgerow.images.unlabelled import unpainted_value
 
-BAD = [
-    *(2**32 - 1, 2**31, -(2**31) - 1, 10**400, 10**6000, float("nan"), float("inf"), 2.5, 255.0, "255", True, False),
-    *([255], np.float32(255), np.bool_(True), np.array([1, 2]), "\x1b[31m", "x" * 1000, object()),
-]
-GOOD = [0, -1, 255, 2**31 - 1, -(2**31), np.uint8(9), np.int64(-5)]
+rows, columns = np.mgrid[:300, :400]
 
 
-def assert_refuses(action, *arguments, **options):
-    with pytest.raises(InputError) as problem:
-        action(*arguments, **options)
-    assert_one_sentence(problem, "the unlabelled value is", "whole number from -2147483648 to 2147483647")
-    assert str(problem.value).isprintable()
-    assert len(str(problem.value)) < 200
+def strokes(background=0, width=6):
+    """Three strokes of two classes on nothing."""
+    labels = np.full((300, 400), background)
+    labels[50 : 50 + width, 30:160] = 1
+    labels[200 : 200 + width, 100:320] = 2
+    labels[90:180, 350 : 350 + width] = 1
+    return labels
 
 
-@pytest.mark.parametrize("value", [None, *BAD], ids=lambda value: type(value).__name__)
-def test_training_refuses_it_before_it_looks_at_an_image(value, tmp_path):
-    nothing = [np.zeros((3, 3))], ["no labels"]
-    assert_refuses(hr.fit_stack, *nothing, unlabelled=value)
-    assert_refuses(labelled_set, *nothing, unlabelled=value)
-    assert_refuses(hr.class_table, nothing[1], unlabelled=value)
-    assert_refuses(LabelledSet, [], (0, 1), value)
-    if value is not None:  # to the job: not said
-        files = tmp_path / "no images", tmp_path / "no labels", tmp_path / "m.hedge"
-        assert_refuses(lambda: jobs.train(jobs.TrainRequest(*files, unlabelled=value)))
-    assert listing(tmp_path) == {}
+def discs(radius, n=20):
+    """Round objects of two classes on a background 0."""
+    labels, rng = np.zeros((300, 400), int), np.random.default_rng(0)
+    for i in range(n):
+        row, column = rng.integers(20, 280), rng.integers(20, 380)
+        labels[(rows - row) ** 2 + (columns - column) ** 2 < radius**2] = 1 + i % 2
+    return labels
 
 
-@pytest.mark.parametrize("value", [2**32 - 1, float("nan"), "255", True])
-def test_models_refuse_it_before_an_image_is_read(stack, value, model_file, place):
-    def unread(i):
-        raise AssertionError("it was read")
-
-    given = stack, labelled.LazySequence(1, unread), labelled.LazySequence(1, unread)
-    assert_refuses(labelled_for, *given, value)
-    assert_refuses(hr.evaluate, *given, unlabelled=value)
-    (place / "images" / "a0.png").write_bytes(b"not an image")
-    request = jobs.EvaluateRequest(model_file, place / "images", place / "labels", unlabelled=value)
-    assert_refuses(jobs.evaluate, request)
+def test_strokes_on_0_are_noticed():
+    assert unpainted_value([strokes()], 255) == 0
+    assert unpainted_value([strokes(), strokes().T], 255) == 0
+    assert unpainted_value([strokes(width=2)], 255) == 0
+    curved = np.where(np.abs(rows - 150 - 90 * np.sin(columns / 50)) < 3, 1, 0)
+    curved[20:25, 50:300] = 2
+    assert unpainted_value([curved], 255) == 0
 
 
-@pytest.mark.parametrize("value", [2**31, "255"])
-def test_refinement_refuses_it(net, example, value, trained_place):
-    assert_refuses(hr.refine, net, example.images, example.labels, unlabelled=value)
-    files = trained_place / "images", trained_place / "labels", trained_place / "net.hedge"
-    assert_refuses(jobs.refine, jobs.RefineRequest(trained_place / "model.hedge", *files, unlabelled=value))
-    assert not files[-1].exists()
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pytest.param(discs(9), id="round objects"),
+        pytest.param(np.where(strokes() == 2, 1, strokes()), id="thin objects of one class"),
+        pytest.param(strokes(background=3), id="another background"),
+        pytest.param(np.where(strokes() == 0, 255, strokes()), id="unpainted is 255"),
+        pytest.param(np.where(columns > 100, 1, strokes()), id="a class that is large"),
+        pytest.param(np.where((rows > 50) & (rows < 70), 1 + columns // 40, 0), id="segments that touch"),
+    ],
+)
+def test_classes_are_not_taken_for_paint(labels):
+    assert unpainted_value([labels], 255) is None
 
 
-@pytest.mark.parametrize("value", ["4294967295", "2147483648", "-2147483649"])
-def test_the_command_refuses_it(train, place, value):
-    assert_refused(train(f"--unlabelled={value}"), value, "it must be a whole number")
-    assert not (place / "model.hedge").exists()
-
-
-@pytest.mark.parametrize("value", GOOD, ids=str)
-def test_whole_numbers_of_32_bits_are_accepted_and_saved(example, tiny_config, tmp_path, value):
-    labels = [np.where(one == 3, np.int32(value), one) for one in example.labels]
-    stack = hr.fit_stack(example.images, labels, tiny_config, unlabelled=value, progress=silent)
-    assert (stack.unlabelled, stack.classes) == (value, (77, 200))
-    assert type(stack.unlabelled) is int
-    hr.save(stack, tmp_path / "model.hedge")
-    assert hr.load(tmp_path / "model.hedge").unlabelled == value
-
-
-def test_images_with_too_many_channels_for_a_model_are_refused(monkeypatch):
-    monkeypatch.setattr(labelled, "MAX_INPUTS", 2)
-    with pytest.raises(InputError) as problem:
-        labelled_set([np.zeros((4, 5, 3))], [np.arange(20).reshape(4, 5) % 2])
-    assert_one_sentence(problem, "3 channels", "at most 2")
+def test_segments_of_an_animal_are_not_taken_for_paint():
+    _, labels = synthetic.somites(n_images=3, size=(200, 300), seed=1)
+    assert unpainted_value([one.astype(int) for one in labels], 255) is None

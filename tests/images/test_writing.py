@@ -14,7 +14,7 @@ from hedgerow.files import atomic_path
 from hedgerow.images import writing
 from hedgerow.images.label_files import read_labels
 from hedgerow.images.reading import read_image
-from hedgerow.images.writing import write_labels, write_planes
+from hedgerow.images.writing import scaled, write_labels, write_scaled
 from helpers.files import assert_same, listing, random_array, touch
 from helpers.refusals import assert_one_sentence
 
@@ -42,6 +42,11 @@ def test_labels_there_and_back(tmp_path, values, dtype, ending):
         return
     assert write_labels(path, labels) == path
     assert_same(read_labels(path), labels.astype(dtype))
+
+
+def write_planes(path, planes, dtype="float32", names=None):
+    """Maps in [0,1], written as predictions are."""
+    return write_scaled(path, scaled(planes, dtype), names)
 
 
 @pytest.mark.parametrize("shape", [(4, 5, 6), (3, 4, 1), (3, 1, 1), (2, 1, 7), (1, 4, 5), (4, 5), (30, 2, 3)])
@@ -98,12 +103,7 @@ def test_names_of_planes_are_stored(tmp_path):
         ("a.png", np.zeros((4, 5), "f4"), {}, "choose uint8"),
         ("a.png", np.zeros((2, 4, 5), "f4"), {"dtype": "uint8"}, "2 plane(s)"),
         ("a.jpg", np.zeros((4, 5), "f4"), {"dtype": "uint8"}, "ends in"),
-        ("a.tif", np.zeros((4, 5), "f4"), {"dtype": "int8"}, "int8"),
         ("a.tif", np.zeros((2, 4, 5), "f4"), {"names": ["one"]}, "1 names for 2 planes"),
-        ("a.tif", np.full((4, 5), 2.0), {}, "from 2 to 2"),
-        ("a.tif", np.full((4, 5), np.nan), {}, "nan"),
-        ("a.tif", np.zeros((4, 5), int), {}, "int64"),
-        ("a.tif", np.zeros((0, 4, 5)), {}, "(0, 4, 5)"),
         ("no/a.tif", np.zeros((4, 5)), {}, "there is no folder"),
     ],
 )
@@ -112,6 +112,22 @@ def test_planes_that_cannot_be_written(tmp_path, name, planes, options, words):
         write_planes(tmp_path / name, planes, **options)
     assert_one_sentence(problem, tmp_path / name, words)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("planes", "dtype", "words"),
+    [
+        (np.zeros((4, 5), "f4"), "int8", "int8"),
+        (np.full((4, 5), 2.0), "float32", "from 2 to 2"),
+        (np.full((4, 5), np.nan), "float32", "nan"),
+        (np.zeros((4, 5), int), "float32", "int64"),
+        (np.zeros((0, 4, 5)), "float32", "(0, 4, 5)"),
+    ],
+)
+def test_planes_that_cannot_be_scaled(planes, dtype, words):
+    with pytest.raises(InputError) as problem:
+        scaled(planes, dtype)
+    assert_one_sentence(problem, words)
 
 
 def test_labels_that_cannot_be_written(tmp_path):

@@ -11,10 +11,10 @@ from hedgerow import jobs
 from hedgerow.errors import ConfigError, HedgerowError, InputError
 from hedgerow.forest.autocontext import grow_stack
 from hedgerow.images.labelled import labelled_set
+from hedgerow.images.stored import ImageSpec
 from hedgerow.io.model_file import file_content
 from hedgerow.scale import cluster, model_bytes, shard_prediction, tree_tasks
 from hedgerow.scale.large_results import results_for
-from hedgerow.scale.lazy_image import Wanted
 from hedgerow.scale.shard_prediction import Job, on_workers
 from hedgerow.scale.shards import ShardGrid
 from helpers.files import listing, write
@@ -185,7 +185,7 @@ def test_a_shard_that_is_done_is_not_computed_again(there, stack, monkeypatch):
     begun = []
     monkeypatch.setattr(shard_prediction, "work_on", lambda job, model, shard: begun.append(shard.name) or shard.name)
     content = model_bytes.content_of(stack)
-    job = Job(Wanted(there), results_for(stack, "a.ome.zarr", ["labels"], "uint8"), ShardGrid((150, 190), 64), None)
+    job = Job(ImageSpec(there), results_for(stack, "a.ome.zarr", ["labels"], "uint8"), ShardGrid((150, 190), 64), None)
     job.markers.set_done("0-1-1")
     assert len(list(on_workers(client, content, "cpu")(job, job.grid.shards(0)))) == 9
     assert len(begun) == 8

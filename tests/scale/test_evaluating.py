@@ -5,6 +5,7 @@ from argparse import Namespace
 
 import numpy as np
 import pytest
+import tifffile
 
 import hedgerow as hr
 from hedgerow import jobs
@@ -43,6 +44,16 @@ def test_scores_are_those_of_the_image_in_memory(there, stack, monkeypatch):
     np.testing.assert_array_equal(found.scores.confusion, expected.confusion)
     assert len(read) == 9  # part by part
     assert found.without_background == expected.balanced_accuracy_without(3)
+
+
+def test_labels_with_a_table_of_colours_are_class_values(there, stack):
+    truth = there[1]
+    colours = np.arange(3 * 256).reshape(3, 256).astype(np.uint16)
+    tifffile.imwrite("labels/image.tif", truth, photometric="palette", colormap=colours, tile=(64, 64))
+    pair = large_pairs.large_pair(stack, "image.zarr", "labels/image.tif")
+    expected = large_pairs.large_pair(stack, "image.zarr", "labels/image.zarr")
+    region = Region(20, 90, 50, 130)
+    np.testing.assert_array_equal(pair.target(region), expected.target(region))
 
 
 def _noting(read, target):

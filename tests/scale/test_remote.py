@@ -11,11 +11,12 @@ import zarr
 
 import hedgerow as hr
 from hedgerow.errors import HedgerowError, InputError
-from hedgerow.scale import ome_zarr_out, remote
+from hedgerow.images import remote
+from hedgerow.images.reading import open_by_region, opened
+from hedgerow.images.stored import ImageSpec
+from hedgerow.scale import ome_zarr_out
 from hedgerow.scale.large_results import results_for
-from hedgerow.scale.lazy_image import Wanted
 from hedgerow.scale.markers import Markers
-from hedgerow.scale.opening import open_image, opened
 from hedgerow.scale.shards import ShardGrid
 from helpers.large import picture, write_ome_zarr, write_zarr
 from helpers.servers import flaky, s3, web
@@ -78,10 +79,10 @@ def test_from_s3_to_s3(bucket, stack, monkeypatch):
         with pytest.raises(Stopped):
             hr.predict_large(stack, f"{bucket}/image.zarr", f"{bucket}/a.ome.zarr", shard=64)
     with pytest.raises(InputError, match="is not finished"):
-        open_image(Wanted(f"{bucket}/a.ome.zarr"))
+        open_by_region(ImageSpec(f"{bucket}/a.ome.zarr"))
     found = hr.predict_large(stack, f"{bucket}/image.zarr", f"{bucket}/a.ome.zarr", shard=64)
     assert found.n_resumed == 4
-    result = open_image(Wanted(f"{bucket}/a.ome.zarr"))
+    result = open_by_region(ImageSpec(f"{bucket}/a.ome.zarr"))
     np.testing.assert_array_equal(result.read(result.whole)[0], stack.predict(image))
     with pytest.raises(InputError, match="would be overwritten; choose another place, or add --overwrite"):
         hr.predict_large(stack, f"{bucket}/image.zarr", f"{bucket}/a.ome.zarr", shard=64)
@@ -103,7 +104,7 @@ def test_a_bucket_that_answers_errors_now_and_then(bucket, stack, monkeypatch):
         hr.predict_large(stack, f"{bucket}/flaky.zarr", f"{bucket}/b.ome.zarr", shard=64)
         assert server.n_failed > 2
         server.fails_every = never
-        result = open_image(Wanted(f"{bucket}/b.ome.zarr"))
+        result = open_by_region(ImageSpec(f"{bucket}/b.ome.zarr"))
         np.testing.assert_array_equal(result.read(result.whole)[0], stack.predict(image))
     gc.collect()  # here, and not in another test
 
@@ -122,7 +123,7 @@ def test_tiff_and_npy_from_s3(bucket, tmp_path):
     system, inside = remote.file_system(bucket)
     for name in ("a.tif", "a.npy"):
         system.put(str(tmp_path / name), f"{inside}/{name}")
-        found = open_image(Wanted(f"{bucket}/{name}"))
+        found = open_by_region(ImageSpec(f"{bucket}/{name}"))
         np.testing.assert_array_equal(found.read(found.whole)[0], image)
 
 
@@ -132,7 +133,7 @@ def test_from_the_web(tmp_path, stack):
     np.save(tmp_path / "a.npy", image)
     with web(tmp_path) as server:
         hr.predict_large(stack, f"{server.address}/image.ome.zarr", tmp_path / "a.ome.zarr", shard=64)
-        found = open_image(Wanted(f"{server.address}/a.npy"))
+        found = open_by_region(ImageSpec(f"{server.address}/a.npy"))
         np.testing.assert_array_equal(found.read(found.whole)[0], image)
     np.testing.assert_array_equal(hr.read_image(tmp_path / "a.ome.zarr"), stack.predict(image))
 
@@ -150,7 +151,7 @@ def test_a_server_that_fails_now_and_then_is_asked_again(tmp_path, stack):
 def test_a_server_that_always_fails_is_one_sentence(tmp_path, stack):
     write_ome_zarr(tmp_path / "image.ome.zarr", [picture()])
     with web(tmp_path) as server:
-        image = open_image(Wanted(f"{server.address}/image.ome.zarr"))
+        image = open_by_region(ImageSpec(f"{server.address}/image.ome.zarr"))
         server.fails_every = 1
         with pytest.raises(InputError, match=r"in chunk 0/c/0/0: .*503.*6 times in a row; try again later\."):
             image.read(image.whole)
@@ -158,7 +159,7 @@ def test_a_server_that_always_fails_is_one_sentence(tmp_path, stack):
 
 def test_what_is_not_there_is_not_asked_for_again(tmp_path):
     with web(tmp_path) as server, pytest.raises(InputError, match="cannot read"):
-        open_image(Wanted(f"{server.address}/nothing.ome.zarr"))
+        open_by_region(ImageSpec(f"{server.address}/nothing.ome.zarr"))
     assert server.n_asked < 12
 
 
@@ -179,15 +180,15 @@ def test_missing_keys_are_told_at_once():
 
 def test_addresses_that_cannot_be():
     with pytest.raises(InputError, match=r"addresses begin with s3://, http://, https:// here, not ftp://"):
-        open_image(Wanted("ftp://somewhere/image.ome.zarr"))
+        open_by_region(ImageSpec("ftp://somewhere/image.ome.zarr"))
     with pytest.raises(InputError, match=r"from another machine only .* are read"):
-        open_image(Wanted("https://somewhere/image.png"))
+        open_by_region(ImageSpec("https://somewhere/image.png"))
 
 
 def test_without_the_extra(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "s3fs", None)
     with pytest.raises(HedgerowError, match=r"s3:// needs s3fs, .* '\.\[cloud\]'"):
-        open_image(Wanted("s3://bucket/image.ome.zarr"))
+        open_by_region(ImageSpec("s3://bucket/image.ome.zarr"))
 
 
 def test_results_elsewhere_are_ome_zarr(tmp_path, stack):

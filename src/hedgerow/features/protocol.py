@@ -100,7 +100,8 @@ class FeatureSet(Protocol):
         if region is None:
             return self.standardise(self.unscaled(np.asarray(image)))
         found = np.ascontiguousarray(self.raw_in(image, region), np.float32)
-        return self.standardise(found.copy() if np.may_share_memory(found, image) else found)
+        is_shared = isinstance(image, np.ndarray) and np.may_share_memory(found, image)
+        return self.standardise(found.copy() if is_shared else found)
 
     def raw_in(self, image: np.ndarray, region: Region) -> np.ndarray:
         """`raw` in a region of an image (C,H,W), the same bits as for the whole."""

@@ -8,8 +8,7 @@ import numpy as np
 from hedgerow.config import SamplingConfig, StackConfig
 from hedgerow.errors import InputError
 from hedgerow.forest.groups import BLOCKS, FEW_IMAGES, blocks
-from hedgerow.images.array_checks import UNLABELLED_INDEX as UNLABELLED
-from hedgerow.images.array_checks import as_volume
+from hedgerow.images.array_checks import UNLABELLED_INDEX, as_volume
 from hedgerow.images.labelled import LabelledImage, LabelledSet
 
 WIDE = 2**31  # pixels, from which on their numbers take eight bytes
@@ -21,7 +20,7 @@ def reserve(labelled: LabelledSet, part: float, seed: int) -> tuple[list[Labelle
     images = list(labelled)
     if part == 0:
         return images, []
-    here = [set(np.unique(image.target[image.target != UNLABELLED]).tolist()) for image in images]
+    here = [set(np.unique(image.target[image.target != UNLABELLED_INDEX]).tolist()) for image in images]
     left, kept = set(range(len(images))), list[int]()
     for i in np.random.default_rng((seed, 8)).permutation(len(images)).tolist():
         others = set().union(*(here[k] for k in left if k != i))
@@ -48,12 +47,12 @@ def hold_out(labelled: LabelledSet, part: float, seed: int) -> tuple[list[Labell
     kept, held = [], []
     for image in images:
         block = blocks(image.size, BLOCKS)
-        known = np.unique(block[image.target != UNLABELLED])
+        known = np.unique(block[image.target != UNLABELLED_INDEX])
         n = min(max(round(part * len(known)), 1), len(known) - 1)
         is_held = np.isin(block, rng.permutation(known)[:n])
-        kept.append(replace(image, target=np.where(is_held, UNLABELLED, image.target).astype(np.uint8)))
+        kept.append(replace(image, target=np.where(is_held, UNLABELLED_INDEX, image.target).astype(np.uint8)))
         if n:
-            held.append(replace(image, target=np.where(is_held, image.target, UNLABELLED).astype(np.uint8)))
+            held.append(replace(image, target=np.where(is_held, image.target, UNLABELLED_INDEX).astype(np.uint8)))
     return kept, held
 
 
@@ -70,15 +69,15 @@ def choose_pixels(
     chosen = np.zeros(target.shape, bool)
     if config.kind == "grid":
         lattice = target[:, :: config.step, :: config.step]
-        kept = (rng.random(lattice.shape) < config.fraction) & (lattice != UNLABELLED)
+        kept = (rng.random(lattice.shape) < config.fraction) & (lattice != UNLABELLED_INDEX)
         chosen[:, :: config.step, :: config.step] = kept
-        for value in np.unique(target[target != UNLABELLED]):
+        for value in np.unique(target[target != UNLABELLED_INDEX]):
             places = np.flatnonzero((target == value) & ~chosen)
             missing = config.at_least - int(np.count_nonzero(lattice[kept] == value))
             if missing > 0:
                 chosen.ravel()[rng.choice(places, min(missing, len(places)), replace=False)] = True
     else:
-        for value in np.unique(target[target != UNLABELLED]):
+        for value in np.unique(target[target != UNLABELLED_INDEX]):
             places = np.flatnonzero(target == value)
             chosen.ravel()[rng.choice(places, min(len(places), config.per_class), replace=False)] = True
     z, rows, columns = np.nonzero(chosen)

@@ -16,7 +16,7 @@ from hedgerow.features.at_places import Places
 from hedgerow.features.registry import kinds_of
 from hedgerow.forest.groups import BLOCKS, FEW_IMAGES, GroupsOf
 from hedgerow.forest.samples import Samples, limited, number_type
-from hedgerow.images.array_checks import UNLABELLED_INDEX as UNLABELLED
+from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledImage
 from hedgerow.images.regions import Region
 
@@ -142,7 +142,7 @@ class Part:
     """A part of an image that stands for an image of its own, (h,w).
 
     first:        where its pixels begin among the places of its image
-    target:       (h,w) uint8, UNLABELLED but for the pixels that it is for; group: (h,w) int32
+    target:       (h,w) uint8, UNLABELLED_INDEX but for the pixels that it is for; group: (h,w) int32
     """
 
     image: int
@@ -224,7 +224,7 @@ def _tiles(i: int, painted: Painted, group: np.ndarray, reach: int, held: Groups
         row, column = painted.row[own], painted.column[own]
         labelled = Region(int(row.min()), int(row.max()) + 1, int(column.min()), int(column.max()) + 1)
         seen = labelled.grown(reach, Region.whole(painted.size))
-        target = np.full((seen.height, seen.width), UNLABELLED, np.uint8)
+        target = np.full((seen.height, seen.width), UNLABELLED_INDEX, np.uint8)
         inner = row - seen.top, column - seen.left
         target[inner] = painted.target[own]
         rows, columns = (one.ravel() for one in np.mgrid[seen.top : seen.bottom, seen.left : seen.right])

@@ -6,7 +6,7 @@ import numpy as np
 
 from hedgerow.config import UNALTERED, AugmentConfig
 from hedgerow.errors import InputError
-from hedgerow.images.array_checks import UNLABELLED_INDEX as UNLABELLED
+from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledImage
 
 
@@ -17,7 +17,7 @@ def trimmed(image: LabelledImage, blank: float) -> LabelledImage:
     if not len(rows):
         raise InputError(f"{image.name} shows nothing at all; leave it out.")
     part = np.s_[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-    if (image.target[part] == UNLABELLED).all():
+    if (image.target[part] == UNLABELLED_INDEX).all():
         raise InputError(
             f"the training labels of {image.name} all lie in its empty border, which trim leaves out; "
             "set trim to false, or label what was seen."
@@ -45,7 +45,7 @@ def augmented_copy(
     for axis, length in enumerate(image.target.shape):
         inside &= (nearest[axis] >= 0) & (nearest[axis] < length)
         nearest[axis] = np.clip(nearest[axis], 0, length - 1)
-    target = np.where(inside, image.target[nearest[0], nearest[1]], UNLABELLED).astype(np.uint8)
+    target = np.where(inside, image.target[nearest[0], nearest[1]], UNLABELLED_INDEX).astype(np.uint8)
     group = None if image.group is None else image.group[nearest[0], nearest[1]]
     if blank is not None:
         planes = np.where(inside, image.planes[:, nearest[0], nearest[1]], blank).astype(np.float32)
@@ -65,7 +65,7 @@ def altered(
     if config == UNALTERED:  # interpolation could change pixels by rounding
         return image
     copy = augmented_copy(image, config, rng, blank)
-    return image if (copy.target == UNLABELLED).all() else copy  # all labelled pixels were moved out of sight
+    return image if (copy.target == UNLABELLED_INDEX).all() else copy  # all labelled pixels were moved out of sight
 
 
 def crop(image: LabelledImage, top: int, left: int, side: int) -> LabelledImage:
@@ -76,7 +76,7 @@ def crop(image: LabelledImage, top: int, left: int, side: int) -> LabelledImage:
 def labelled_corner(target: np.ndarray, side: int, rng: np.random.Generator) -> tuple[int, int]:
     """Top row and left column of a random square of this side that holds a labelled pixel of target (H,W): elsewhere
     there is nothing to learn."""
-    labelled = np.argwhere(target != UNLABELLED)
+    labelled = np.argwhere(target != UNLABELLED_INDEX)
     place = labelled[rng.integers(len(labelled))]
     last = np.maximum(np.array(target.shape) - side, 0)
     top, left = np.clip(place - rng.integers(side, size=2), 0, last)

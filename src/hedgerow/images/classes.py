@@ -24,9 +24,9 @@ def check_unlabelled(value: Any) -> int:
     """The label value that means "no label"; InputError unless a label map can hold it."""
     if is_label(value):
         return int(value)
-    given = "a number of too many digits" if isinstance(value, int) and abs(value) > 10**20 else repr(value)[:40]
+    text = "a number of too many digits" if isinstance(value, int) and abs(value) > 10**20 else repr(value)[:40]
     raise InputError(
-        f"the unlabelled value is {given}; it must be a whole number from {_INT32.min} to {_INT32.max}, e.g. 255 or -1."
+        f"the unlabelled value is {text}; it must be a whole number from {_INT32.min} to {_INT32.max}, e.g. 255 or -1."
     )
 
 
@@ -68,7 +68,7 @@ def class_table(
     unlabelled = check_unlabelled(unlabelled)
     labels = [np.asanyarray(labels)] if getattr(labels, "ndim", None) == 2 else labels
     names = names if names is not None else [f"label map {i + 1}" for i in range(len(labels))]
-    maps = [to_labels(filled_labels(one, unlabelled), name) for one, name in zip(labels, names, strict=True)]
+    maps = [to_labels(filled_labels(values, unlabelled), name) for values, name in zip(labels, names, strict=True)]
     return count_classes(maps, unlabelled, names)
 
 
@@ -92,9 +92,9 @@ def table_of(counts: Mapping[int, int], unlabelled: int) -> ClassTable:
     n_unlabelled = total.pop(unlabelled, 0)
     values = tuple(sorted(total))
     if len(values) < 2:
-        found = f"only the class value {values[0]}" if values else "no label map"
+        content = f"only the class value {values[0]}" if values else "no label map"
         raise InputError(
-            f"the labels have {found} besides the unlabelled value {unlabelled}, expected at least 2 classes;"
+            f"the labels have {content} besides the unlabelled value {unlabelled}, expected at least 2 classes;"
             " label a second class, or, if that value is one of your classes, set another unlabelled value such as -1"
         )
     if len(values) > MAX_CLASSES:
@@ -103,6 +103,15 @@ def table_of(counts: Mapping[int, int], unlabelled: int) -> ClassTable:
             f" {MAX_CLASSES} classes; they look like images or numbered objects, so give class values instead"
         )
     return ClassTable(values, tuple(total[value] for value in values), n_unlabelled, unlabelled)
+
+
+def check_n_classes(n_classes: int, max_classes: int, labels: str = "the labels") -> None:
+    """Refuse labels with so many values that they are probably no labels."""
+    if n_classes > max_classes:
+        raise InputError(
+            f"{labels} have {n_classes} different values and at most {max_classes} classes were expected: are the "
+            "folders swapped, or the labels smoothed at their edges? If not, raise max_classes (--max-classes)."
+        )
 
 
 def _count_values(labels: np.ndarray) -> dict[int, int]:

@@ -51,10 +51,10 @@ def _borders(numbers: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.nd
     for step in neighbours(4):
         here, there = pairs(numbers, step)
         differ = here != there
-        one, two = here[differ].astype(np.int64), there[differ].astype(np.int64)
-        keys += [(one * n + two)[wanted[one]], (two * n + one)[wanted[two]]]
-    found, length = counted(np.concatenate(keys))
-    return found // n, found % n, length
+        a, b = here[differ].astype(np.int64), there[differ].astype(np.int64)
+        keys += [(a * n + b)[wanted[a]], (b * n + a)[wanted[b]]]
+    borders, length = counted(np.concatenate(keys))
+    return borders // n, borders % n, length
 
 
 def _most_common(
@@ -101,9 +101,9 @@ def _only_neighbour(regions: np.ndarray, objects: np.ndarray, wanted: np.ndarray
     low = np.full(len(wanted), np.iinfo(np.int32).max, np.int32)
     high = np.full(len(wanted), -1, np.int32)
     for step in neighbours(dual):
-        (here, there), (one, two) = pairs(regions, step), pairs(objects, step)
+        (here, there), (object_here, object_there) = pairs(regions, step), pairs(objects, step)
         differ = here != there
-        for region, beside in ((here, two), (there, one)):
+        for region, beside in ((here, object_there), (there, object_here)):
             at = differ & wanted[region]
             np.minimum.at(low, region[at], beside[at])
             np.maximum.at(high, region[at], beside[at])

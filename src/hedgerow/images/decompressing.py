@@ -46,15 +46,15 @@ def _zstd(data: bytes, most: int) -> bytes:
 
 def _piece_by_piece(make: Callable[[], Any], data: bytes, most: int) -> bytes:
     """By decompressors of the standard library, one for each of the streams that may follow each other."""
-    found = b""
+    content = b""
     while data:
         stream = make()
-        found += stream.decompress(data, most + 1 - len(found))
-        _refuse_more(len(found), most)
+        content += stream.decompress(data, most + 1 - len(content))
+        _refuse_more(len(content), most)
         if not stream.eof:
             raise ValueError("its compressed data end too early")
         data = stream.unused_data.lstrip(b"\0")
-    return found
+    return content
 
 
 BOUNDED: dict[str, Callable[[bytes, int], bytes]] = {

@@ -1,7 +1,7 @@
 """Reading label maps: class values, or one colour per class."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +9,12 @@ import numpy as np
 from hedgerow.errors import InputError
 from hedgerow.files import PathLike
 from hedgerow.images.array_checks import to_labels
-from hedgerow.images.colour_labels import class_values, colours_found, has_only
-from hedgerow.images.legend import Legend, found_legend
-from hedgerow.images.places import ending_of
-from hedgerow.images.reading import Pages, read_stored
+from hedgerow.images.legend import Legend, hex_of, legend_of_files
+from hedgerow.images.reading import ending_of, read_input
+from hedgerow.images.stored import Pages
+
+MOST_NAMED = 8  # colours in a message
+MAX_COLOURS = 64  # of one set of label maps; more are a photograph, or smoothed edges
 
 
 def read_labels(path: PathLike, pages: Pages = None, legend: Legend | None = None) -> np.ndarray:
@@ -26,7 +28,7 @@ def read_labels(path: PathLike, pages: Pages = None, legend: Legend | None = Non
     dtype('int32')
     """
     path = Path(path)
-    return _values(_read(path, pages), found_legend([path]) if legend is None else legend, path)
+    return _values(_read(path, pages), legend_of_files([path]) if legend is None else legend, path)
 
 
 def read_label_set(paths: Sequence[Path]) -> tuple[list[np.ndarray], Legend]:
@@ -34,13 +36,13 @@ def read_label_set(paths: Sequence[Path]) -> tuple[list[np.ndarray], Legend]:
 
     Colours that no `classes.toml` explains are numbered: black is 0, the others follow by frequency.
     """
-    legend, maps = found_legend(paths), [_read(path) for path in paths]
+    legend, maps = legend_of_files(paths), [_read(path) for path in paths]
     pictures = [labels for labels in maps if labels.ndim == 3]
     if pictures and not all(map(_is_grey, pictures)):
         if len(pictures) < len(maps):
             first, plain = (next(p for m, p in zip(maps, paths, strict=True) if m.ndim == n) for n in (3, 2))
             raise InputError(f"{first} holds colours, but {plain} holds class numbers; save all labels in the same way")
-        legend = legend or colours_found(pictures, f"the labels in {paths[0].parent}")
+        legend = legend or _legend_of_colours(pictures, f"the labels in {paths[0].parent}")
     return [_values(labels, legend, path) for labels, path in zip(maps, paths, strict=True)], legend
 
 
@@ -50,7 +52,7 @@ def _read(path: Path, pages: Pages = None) -> np.ndarray:
         raise InputError(
             f"cannot use {path} as labels: JPEG compression changes class values; save the labels as PNG or TIFF"
         )
-    labels = read_stored(path, "labels", pages)
+    labels = read_input(path, "labels", pages)
     if labels.ndim == 2:
         return labels
     colours = labels[..., :3]
@@ -70,12 +72,75 @@ def _is_grey(picture: np.ndarray) -> bool:
 def _values(labels: np.ndarray, legend: Legend, path: Path) -> np.ndarray:
     """(H,W) integers of a label map as `_read` gives it."""
     if labels.ndim == 3:
-        if _is_grey(labels) and not has_only(labels, legend):
+        if _is_grey(labels) and not _has_only(labels, legend):
             labels = np.ascontiguousarray(labels[..., 0])
         else:
-            labels = class_values(labels, legend, os.fspath(path))
+            labels = _class_values(labels, legend, os.fspath(path))
     if labels.dtype.kind == "b":
         return labels.astype(np.uint8)
     if labels.dtype.kind in "ui" and labels.size:
         return labels
     return to_labels(labels, os.fspath(path))
+
+
+def _colour_codes(labels: np.ndarray) -> np.ndarray:
+    """(H,W) int32 from colours (H,W,3): 0xrrggbb."""
+    parts = labels.astype(np.int32)
+    return (parts[..., 0] << 16) | (parts[..., 1] << 8) | parts[..., 2]
+
+
+def _legend_of_colours(maps: Iterable[np.ndarray], name: str) -> Legend:
+    """The legend of coloured label maps (H,W,3): black is 0 if it is there, the others follow in order of frequency.
+
+    name: of the label maps, for messages
+    """
+    counts: dict[int, int] = {}
+    for labels in maps:
+        codes, numbers = np.unique(_colour_codes(labels), return_counts=True)
+        for code, number in zip(codes.tolist(), numbers.tolist(), strict=True):
+            counts[code] = counts.get(code, 0) + number
+        if len(counts) > MAX_COLOURS:
+            raise InputError(
+                f"{name} have more than {MAX_COLOURS} colours, expected one for each class: are the folders swapped, or"
+                " the labels smoothed at their edges, or saved as JPEG before? Save them without smoothing, or as"
+                " class numbers."
+            )
+    order = sorted(counts, key=lambda code: (code != 0, -counts[code], code))
+    first = 0 if 0 in counts else 1
+    return Legend(colours={first + i: _parts(code) for i, code in enumerate(order)})
+
+
+def _has_only(labels: np.ndarray, legend: Legend) -> bool:
+    """Whether each colour (H,W,3) is that of a class."""
+    return set(np.unique(_colour_codes(labels)).tolist()) <= _by_code(legend).keys()
+
+
+def _class_values(labels: np.ndarray, legend: Legend, name: str) -> np.ndarray:
+    """(H,W) int32 class values of colours (H,W,3), by the colours of a legend."""
+    by_code = _by_code(legend)
+    if not by_code:
+        raise InputError(
+            f"cannot use {name} as labels: it holds colours, and nothing says which class each one is; put a"
+            " classes.toml with value and colour of each class beside the labels, or save them as class numbers"
+        )
+    codes = _colour_codes(labels)
+    present = np.unique(codes)
+    unknown = [code for code in present.tolist() if code not in by_code]
+    if unknown:
+        known = [hex_of(colour) for colour in legend.colours.values()]
+        expected = ", ".join(known[:MOST_NAMED]) + (" ..." if len(known) > MOST_NAMED else "")
+        raise InputError(
+            f"{name} has {len(unknown)} colour(s) that are no class, the first {hex_of(_parts(unknown[0]))}; expected"
+            f" {expected}"
+        )
+    values = np.array([by_code[code] for code in present.tolist()], np.int32)
+    return values[np.searchsorted(present, codes)]
+
+
+def _by_code(legend: Legend) -> dict[int, int]:
+    """Colour code -> class value."""
+    return {(r << 16) | (g << 8) | b: value for value, (r, g, b) in legend.colours.items()}
+
+
+def _parts(code: int) -> tuple[int, int, int]:
+    return code >> 16, code >> 8 & 255, code & 255

@@ -172,9 +172,9 @@ def listed_for(images: Images, n_inputs: int, layout: Layout) -> tuple[Sequence[
     return ([np.asanyarray(images)] if is_one else images), is_one
 
 
-def _n_axes(given: Images) -> int | None:
+def _n_axes(images: Images) -> int | None:
     """The axes of an array; None: it is a list of arrays, or another sequence of them."""
-    return getattr(given, "ndim", None)
+    return getattr(images, "ndim", None)
 
 
 def check_count(images: Sequence[Any], labels: Sequence[Any]) -> None:
@@ -201,8 +201,8 @@ def labelled_set(
     names = named(names, len(images))
     check_names_differ(legend or Legend())
     maps = [
-        to_labels(filled_labels(one, unlabelled), f"the label map of {name}")
-        for one, name in zip(labels, names, strict=True)
+        to_labels(filled_labels(values, unlabelled), f"the label map of {name}")
+        for values, name in zip(labels, names, strict=True)
     ]
     planes = [to_planes(image, name, layout) for image, name in zip(images, names, strict=True)]
     for i, name in enumerate(names):
@@ -215,11 +215,11 @@ def labelled_set(
     if len(planes[0]) > MAX_INPUTS:
         raise InputError(f"{names[0]} has {len(planes[0]):,} channels; give images with at most {MAX_INPUTS:,}.")
     table = count_classes(maps, unlabelled, [f"the label map of {name}" for name in names])
-    found = [
+    checked = [
         LabelledImage(planes[i], encode_labels(maps[i], table.values, unlabelled), name) for i, name in enumerate(names)
     ]
-    kept = (legend or Legend()).only(table.values)
-    return LabelledSet(found, table.values, unlabelled, str(np.asarray(images[0]).dtype), table, kept)
+    legend = (legend or Legend()).only(table.values)
+    return LabelledSet(checked, table.values, unlabelled, str(np.asarray(images[0]).dtype), table, legend)
 
 
 def labelled_image(

@@ -117,11 +117,11 @@ class Legend(NotebookCard):
         return cls(names, colours)
 
 
-def _colour(given: Any) -> Colour:
+def _colour(value: Any) -> Colour:
     """A colour as "#ff0000" or [255, 0, 0]; anything else is left for the legend to refuse."""
-    if isinstance(given, str) and _HEX.fullmatch(given):
-        return int(given[1:3], 16), int(given[3:5], 16), int(given[5:7], 16)
-    return tuple(given) if isinstance(given, list) else given
+    if isinstance(value, str) and _HEX.fullmatch(value):
+        return int(value[1:3], 16), int(value[3:5], 16), int(value[5:7], 16)
+    return tuple(value) if isinstance(value, list) else value
 
 
 def hex_of(colour: Sequence[int]) -> str:
@@ -172,7 +172,7 @@ def write_legend(path: PathLike, legend: Legend) -> None:
     write_text(path, "\n".join(lines))
 
 
-def found_legend(label_files: Sequence[Path]) -> Legend:
+def legend_of_files(label_files: Sequence[Path]) -> Legend:
     """Names and colours for label files: those of the `classes.toml` in their folder, else the colours of the first
     PNG with a palette; an empty legend where there is neither. Grey ramps are no colours anybody chose."""
     for folder in dict.fromkeys(file.parent for file in label_files):

@@ -4,7 +4,6 @@ import math
 import os
 from collections.abc import Sequence
 from contextvars import ContextVar
-from pathlib import Path
 
 from hedgerow import memory
 from hedgerow.errors import ConfigError, InputError
@@ -12,10 +11,12 @@ from hedgerow.images.stored import Stored
 
 VARIABLE = "HEDGEROW_MAX_MEGAPIXELS"
 DEFAULT_MEGAPIXELS = 1000.0
+LARGE_PIXELS = 2**26  # an image with more is read and predicted in parts
 METADATA_BYTES = 2**26  # of a file that describes an image
 MOST_BYTES: ContextVar[int] = ContextVar("MOST_BYTES", default=METADATA_BYTES)
 """How many bytes the answer to the request that is being made may have, for those who ask other machines."""
 _PLANE_BYTES = 4  # a value as float32, which every image becomes
+_BLOCKS_IN_MEMORY = 3  # as they are stored, decoded, and in the place where they belong
 
 
 def max_megapixels() -> float:
@@ -37,7 +38,7 @@ def number_from_environment(variable: str, default: float, example: str) -> floa
     return number
 
 
-def refuse_oversized(path: Path, stored: Stored, chosen: Sequence[int]) -> None:
+def refuse_oversized(path: str, stored: Stored, chosen: Sequence[int]) -> None:
     """Raise InputError if the chosen pages have more pixels than the limit, or take more memory than there is."""
     limit = max_megapixels()
     alike = len(stored.pages) == 1
@@ -59,4 +60,14 @@ def refuse_oversized(path: Path, stored: Stored, chosen: Sequence[int]) -> None:
         raise InputError(
             f"cannot read {path}: it takes {memory.gigabytes(needed)} of memory and {memory.gigabytes(there_is)} are"
             " available; crop or shrink the image, or use a machine with more memory"
+        )
+
+
+def refuse_large_blocks(name: str, n_bytes: int) -> None:
+    """Raise InputError if chunks, tiles or strips of this size do not fit in memory."""
+    there_is = memory.available()
+    if there_is is not None and _BLOCKS_IN_MEMORY * n_bytes > there_is:
+        raise InputError(
+            f"cannot read {name}: it is stored in chunks of {memory.gigabytes(n_bytes)} each and"
+            f" {memory.gigabytes(there_is)} of memory are available; save it with smaller chunks, tiles or strips"
         )

@@ -63,11 +63,11 @@ class ObjectTables:
         """Classes that have a row for every image, whether it has such objects or not."""
         self._names |= names
 
-    def add(self, image: str, found: Measured) -> None:
-        self._objects += [(image, one) for one in found.objects]
-        self._images.append((image, {total.value: total for total in found.totals}))
-        self._names |= {total.value: total.name for total in found.totals}
-        for total in found.totals:
+    def add(self, image: str, measured: Measured) -> None:
+        self._objects += [(image, item) for item in measured.objects]
+        self._images.append((image, {total.value: total for total in measured.totals}))
+        self._names |= {total.value: total.name for total in measured.totals}
+        for total in measured.totals:
             self._n_channels = max(self._n_channels, len(total.intensity))
             self._knows_confidence |= total.confidence is not None
 
@@ -80,10 +80,10 @@ class ObjectTables:
         numbers = [""] if self._n_channels == 1 else [f"_{i + 1}" for i in range(self._n_channels)]
         return [f"mean_intensity{n}" for n in numbers] + ["mean_confidence"] * self._knows_confidence
 
-    def _means(self, one: MeasuredObject | ClassTotal | None) -> list[float | None]:
-        intensity = () if one is None else one.intensity
+    def _means(self, item: MeasuredObject | ClassTotal | None) -> list[float | None]:
+        intensity = () if item is None else item.intensity
         means = [*intensity, *[None] * (self._n_channels - len(intensity))]
-        return means + [None if one is None else one.confidence] * self._knows_confidence
+        return means + [None if item is None else item.confidence] * self._knows_confidence
 
     def _objects_head(self) -> list[str]:
         place = ["centroid_row", "centroid_column", "top", "left", "bottom", "right"]
@@ -91,10 +91,10 @@ class ObjectTables:
 
     def _object_rows(self) -> list[list[object]]:
         rows: list[list[object]] = []
-        for image, one in self._objects:
-            place = (one.row, one.column, one.box.top, one.box.left, one.box.bottom, one.box.right)
-            sizes = (one.area, one.area_um2)
-            rows.append([image, one.number, one.value, one.name, *sizes, *place, *self._means(one)])
+        for image, item in self._objects:
+            place = (item.row, item.column, item.box.top, item.box.left, item.box.bottom, item.box.right)
+            sizes = (item.area, item.area_um2)
+            rows.append([image, item.number, item.value, item.name, *sizes, *place, *self._means(item)])
         return rows
 
     def _totals_head(self) -> list[str]:
@@ -105,9 +105,9 @@ class ObjectTables:
         rows: list[list[object]] = []
         for image, totals in self._images:
             for value in sorted(self._names):
-                one = totals.get(value)
-                sizes = (0, 0, None, 0.0) if one is None else (one.n_objects, one.area, one.area_um2, one.fraction)
-                rows.append([image, value, self._names[value], *sizes, *self._means(one)])
+                item = totals.get(value)
+                sizes = (0, 0, None, 0.0) if item is None else (item.n_objects, item.area, item.area_um2, item.fraction)
+                rows.append([image, value, self._names[value], *sizes, *self._means(item)])
         return rows
 
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from hedgerow.errors import InputError
 from hedgerow.files import PathLike, atomic_path, write_text
+from hedgerow.images.file_checks import naming_missing_package
 from hedgerow.images.objects import Measured, MeasuredObject
 from hedgerow.images.outlines import Polygon, outlines
-from hedgerow.images.reading import naming_missing_package
 
 ObjectType = Literal["annotation", "detection"]
 """What QuPath takes an outline for: a region that somebody drew, or one of many things that were found."""
@@ -23,31 +23,31 @@ _MOVE, _LINE, _CLOSE = 0.0, 1.0, 4.0  # the steps of ImageJ's composite paths
 Colours = Mapping[int, np.ndarray]
 
 
-def write_geojson(path: PathLike, found: Measured, colours: Colours, kind: ObjectType = "annotation") -> None:
+def write_geojson(path: PathLike, measured: Measured, colours: Colours, kind: ObjectType = "annotation") -> None:
     """Write the outlines of measured objects as GeoJSON, in pixels (x, y) from the upper left corner of the image."""
     features = [
-        _feature(one, polygons, colours, kind)
-        for one, polygons in zip(found.objects, outlines(found.numbers), strict=True)
+        _feature(item, polygons, colours, kind)
+        for item, polygons in zip(measured.objects, outlines(measured.numbers), strict=True)
     ]
     # A line for each object: editors choke on a single one.
     lines = ",\n".join(json.dumps(feature, separators=(",", ":"), allow_nan=False) for feature in features)
     write_text(path, '{"type":"FeatureCollection","features":[\n' + lines + "\n]}")
 
 
-def _feature(one: MeasuredObject, polygons: Sequence[Polygon], colours: Colours, kind: ObjectType) -> dict[str, Any]:
+def _feature(item: MeasuredObject, polygons: Sequence[Polygon], colours: Colours, kind: ObjectType) -> dict[str, Any]:
     rings = [[_closed(ring) for ring in (polygon.outer, *polygon.holes)] for polygon in polygons]
     geometry = {"type": "Polygon", "coordinates": rings[0]}
     if len(rings) > 1:
         geometry = {"type": "MultiPolygon", "coordinates": rings}
-    numbers = {"area (pixels)": one.area, "area (um^2)": one.area_um2, "confidence": one.confidence}
-    colour = [int(part) for part in colours[one.value]]
+    numbers = {"area (pixels)": item.area, "area (um^2)": item.area_um2, "confidence": item.confidence}
+    colour = [int(part) for part in colours[item.value]]
     return {
         "type": "Feature",
         "geometry": geometry,
         "properties": {
             "objectType": kind,
-            "name": f"{one.name} {one.number}",
-            "classification": {"name": one.name, "color": colour},
+            "name": f"{item.name} {item.number}",
+            "classification": {"name": item.name, "color": colour},
             "measurements": {name: value for name, value in numbers.items() if value is not None},
         },
     }
@@ -59,25 +59,25 @@ def _closed(ring: np.ndarray) -> list[list[int]]:
     return [*points, points[0]]
 
 
-def write_rois(path: PathLike, found: Measured, colours: Colours) -> None:
+def write_rois(path: PathLike, measured: Measured, colours: Colours) -> None:
     """Write the outlines of measured objects as a ZIP of ImageJ's ROIs."""
-    if max(found.numbers.shape) > _IMAGEJ_LARGEST:
-        height, width = found.numbers.shape
+    if max(measured.numbers.shape) > _IMAGEJ_LARGEST:
+        height, width = measured.numbers.shape
         raise InputError(
             f"cannot write {path}: the image has {height:,} x {width:,} pixels, and ImageJ's ROIs reach only to "
             f"{_IMAGEJ_LARGEST:,}; write GeoJSON instead."
         )
-    digits = max(len(str(len(found.objects))), 4)
+    digits = max(len(str(len(measured.objects))), 4)
     with (
         naming_missing_package(Path(path)),
         atomic_path(path) as temporary,
         zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive,
     ):
-        for one, polygons in zip(found.objects, outlines(found.numbers), strict=True):
-            name = f"{one.number:0{digits}d}-{_plain(one.name)}"
+        for item, polygons in zip(measured.objects, outlines(measured.numbers), strict=True):
+            name = f"{item.number:0{digits}d}-{_plain(item.name)}"
             entry = zipfile.ZipInfo(f"{name}.roi", _TIME)
             entry.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(entry, _roi(polygons, name, colours[one.value]))
+            archive.writestr(entry, _roi(polygons, name, colours[item.value]))
 
 
 def _roi(polygons: Sequence[Polygon], name: str, colour: np.ndarray) -> bytes:

@@ -5,15 +5,11 @@ import reprlib
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import index
-from pathlib import Path
 
 import numpy as np
 
 from hedgerow.errors import ConfigError, InputError
-from hedgerow.images.stored import MAX_CHANNELS, UNKNOWN, Page, Role, Stored
-
-Pages = str | int | Sequence[int] | None
-"""Which pages of a file to read: None, for files with one; "all"; or numbers from 1, as 3, "3", "1,3-5" or [1, 3]."""
+from hedgerow.images.stored import MAX_CHANNELS, UNKNOWN, Page, Pages, Role, Stored
 
 MOST_PAGES = 1_000_000  # that can be asked for by their numbers
 _LARGEST = 10**9
@@ -40,16 +36,16 @@ def page_numbers(pages: Pages) -> tuple[int, ...] | None:
 
 
 def _in_text(text: str) -> tuple[int, ...]:
-    found: list[int] = []
+    numbers: list[int] = []
     for part in text.split(","):
         match = _RANGE.fullmatch(part)
         if not match:
             raise _no_pages(text)
         first, last = int(match[1]), int(match[2] or match[1])
-        if last < first or len(found) + last - first >= MOST_PAGES:
+        if last < first or len(numbers) + last - first >= MOST_PAGES:
             raise _no_pages(text)
-        found.extend(range(first, last + 1))
-    return tuple(found)
+        numbers.extend(range(first, last + 1))
+    return tuple(numbers)
 
 
 def _in_sequence(pages: int | Sequence[int]) -> tuple[int, ...]:
@@ -74,7 +70,7 @@ def _short(pages: object) -> str:
         return "a number of too many digits"
 
 
-def choose(path: Path, stored: Stored, pages: Pages, role: Role) -> Sequence[int]:
+def choose(path: str, stored: Stored, pages: Pages, role: Role) -> Sequence[int]:
     """Indices, from 0, of the pages to read; refuses what is not there, what is ambiguous and what does not fit."""
     chosen = _chosen(path, stored, pages, role)
     n_channels = stored.n_channels(chosen)
@@ -86,7 +82,7 @@ def choose(path: Path, stored: Stored, pages: Pages, role: Role) -> Sequence[int
     return chosen
 
 
-def _chosen(path: Path, stored: Stored, pages: Pages, role: Role) -> Sequence[int]:
+def _chosen(path: str, stored: Stored, pages: Pages, role: Role) -> Sequence[int]:
     asked, n_pages = page_numbers(pages), stored.n_pages
     chosen: Sequence[int]
     if asked is None:
@@ -103,10 +99,10 @@ def _chosen(path: Path, stored: Stored, pages: Pages, role: Role) -> Sequence[in
     is_all = not asked or (len(asked) == n_pages and asked == tuple(range(1, n_pages + 1)))
     chosen = range(n_pages) if is_all else [number - 1 for number in asked]
     if len(stored.pages) > 1 and len({_kind(stored.page(i)) for i in chosen}) > 1:
-        one = chosen[0] + 1
+        number = chosen[0] + 1
         raise InputError(
             f"cannot read {path}: the pages to read differ in size or number type ({_kinds(stored, chosen)}), so they"
-            f" cannot be channels of one image; give pages of one kind, e.g. pages={one} (--pages {one})"
+            f" cannot be channels of one image; give pages of one kind, e.g. pages={number} (--pages {number})"
         )
     return chosen
 
@@ -140,8 +136,8 @@ def _place(stored: Stored, page: int) -> str:
     if len(stack) < 2:
         return ""
     places = np.unravel_index(page, tuple(stack.values()))
-    said = [f"{stored.axes[i]} {int(at) + 1} of {n}" for (i, n), at in zip(stack.items(), places, strict=True)]
-    return f" ({', '.join(said)})"
+    positions = [f"{stored.axes[i]} {int(at) + 1} of {n}" for (i, n), at in zip(stack.items(), places, strict=True)]
+    return f" ({', '.join(positions)})"
 
 
 def _ambiguous(stored: Stored) -> str:
@@ -150,8 +146,8 @@ def _ambiguous(stored: Stored) -> str:
         return f"found {n_pages} pages that differ ({_kinds(stored, range(n_pages))}), expected one image"
     letters, array = {stored.axes[i] for i in stored.stack}, f"axes {stored.axes} of shape {stored.shape}"
     if letters <= set(UNKNOWN):
-        said = f" ({array})" if len(stored.stack) > 1 else ""
-        return f"found {n_pages} pages of the same size{said} and no word on what they are"
+        axes = f" ({array})" if len(stored.stack) > 1 else ""
+        return f"found {n_pages} pages of the same size{axes} and no word on what they are"
     counts = " x ".join(_counted(n, stored.axes[i]) for i, n in stored.stack.items())
     return f"found a stack of {counts} ({array}), expected one 2-D image"
 
@@ -161,12 +157,12 @@ def _counted(n: int, axis: str) -> str:
 
 
 def _remedy(stored: Stored, role: Role) -> str:
-    one = min(3, stored.n_pages)
+    page = min(3, stored.n_pages)
     if role == "labels":
-        return f"save the one that holds the labels as a file of its own, or give its number, pages={one} in Python"
+        return f"save the one that holds the labels as a file of its own, or give its number, pages={page} in Python"
     if len(stored.pages) > 1:
         return "give the number of one of them, e.g. pages=1 (--pages 1), or save one image per file"
-    return f'give pages="all" (--pages all) to read them as channels, or pages={one} (--pages {one}) for one of them'
+    return f'give pages="all" (--pages all) to read them as channels, or pages={page} (--pages {page}) for one of them'
 
 
 def _kind(page: Page) -> tuple[int, int, np.dtype]:
@@ -176,13 +172,13 @@ def _kind(page: Page) -> tuple[int, int, np.dtype]:
 
 def _kinds(stored: Stored, chosen: Sequence[int]) -> str:
     """Pages that differ, with their sizes: "page 1: 40 x 30 uint8, pages 2-3: 20 x 15 x 3 uint8"."""
-    said = []
+    kinds = []
     for page, group in groupby(chosen, stored.page):
         alike = list(group)
         size = " x ".join(map(str, (page.height, page.width, page.n_channels)[: 2 + (page.n_channels > 1)]))
-        said.append(f"page{'s' * (len(alike) > 1)} {_numbers(alike)}: {size} {page.dtype}")
-    more = f" and {len(said) - _MOST_KINDS} more" if len(said) > _MOST_KINDS else ""
-    return ", ".join(said[:_MOST_KINDS]) + more
+        kinds.append(f"page{'s' * (len(alike) > 1)} {_numbers(alike)}: {size} {page.dtype}")
+    more = f" and {len(kinds) - _MOST_KINDS} more" if len(kinds) > _MOST_KINDS else ""
+    return ", ".join(kinds[:_MOST_KINDS]) + more
 
 
 def _numbers(chosen: Sequence[int]) -> str:

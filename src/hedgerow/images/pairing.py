@@ -10,7 +10,8 @@ from pathlib import Path
 
 from hedgerow.errors import InputError, one_path
 from hedgerow.files import PathLike
-from hedgerow.images.places import ENDINGS, ending_of, is_zarr_folder, what_is_wrong
+from hedgerow.images.file_checks import is_zarr_folder, what_is_wrong
+from hedgerow.images.reading import ENDINGS, ending_of
 
 FilesSpec = PathLike | Sequence[PathLike]
 _LABEL_SUFFIX = re.compile(r"[ ._-](labels?|masks?|seg|segmentation|annotations?|gt)$", re.IGNORECASE)
@@ -67,9 +68,9 @@ def _supported(paths: list[Path], spec: str) -> list[Path]:
 
     Links that lead nowhere and pipes are among them: whoever reads them is told, and can go on with the others.
     """
-    found = [path for path in paths if ending_of(path) and (is_zarr_folder(path) or not os.path.isdir(path))]
-    if found:
-        return sorted(found, key=_natural_key)
+    images = [path for path in paths if ending_of(path) and (is_zarr_folder(path) or not os.path.isdir(path))]
+    if images:
+        return sorted(images, key=_natural_key)
     held = f"found {len(paths)} other file(s)" if paths else "found nothing"
     raise InputError(
         f"there are no images in {one_path(spec)}: {held}, expected names that end in {', '.join(ENDINGS)}"

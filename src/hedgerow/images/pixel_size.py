@@ -37,22 +37,22 @@ def pixel_size(height: Any, width: Any, unit: Any = "um") -> PixelSize | None:
     """The size of a pixel given in any unit of length; None where that is no size or no unit that is known."""
     with suppress(TypeError, ValueError, OverflowError):
         scale = _MICROMETRES.get(str(unit).strip().lower(), math.nan)
-        found = PixelSize(float(height) * scale, float(width) * scale)
-        if all(0 < side < math.inf for side in (found.height, found.width, found.area)):  # also refuses NaN
-            return found
+        size = PixelSize(float(height) * scale, float(width) * scale)
+        if all(0 < side < math.inf for side in (size.height, size.width, size.area)):  # also refuses NaN
+            return size
     return None
 
 
 def from_density(down: float, across: float, unit: str) -> PixelSize | None:
     """The size of a pixel of which there are so many per unit of length; the density of screens says nothing."""
     with suppress(ZeroDivisionError, OverflowError, TypeError):
-        found = pixel_size(1 / down, 1 / across, unit)
-        if found is None or any(
-            math.isclose(found.height, _INCH / dots, rel_tol=1e-3) and math.isclose(found.width, found.height)
+        size = pixel_size(1 / down, 1 / across, unit)
+        if size is None or any(
+            math.isclose(size.height, _INCH / dots, rel_tol=1e-3) and math.isclose(size.width, size.height)
             for dots in _OF_SCREENS
         ):
             return None
-        return found
+        return size
     return None
 
 
@@ -74,10 +74,10 @@ def of_ome(text: str) -> PixelSize | None:
     """What OME-XML says of its first image."""
     for element in ElementTree.fromstring(text).iter():
         if element.tag.rpartition("}")[2] == "Pixels":
-            given = element.attrib
-            units = {given.get(f"PhysicalSize{axis}Unit", "µm") for axis in "XY"}
+            attributes = element.attrib
+            units = {attributes.get(f"PhysicalSize{axis}Unit", "µm") for axis in "XY"}
             if len(units) == 1:
-                return pixel_size(given.get("PhysicalSizeY"), given.get("PhysicalSizeX"), units.pop())
+                return pixel_size(attributes.get("PhysicalSizeY"), attributes.get("PhysicalSizeX"), units.pop())
             break
     return None
 
@@ -87,7 +87,9 @@ def of_multiscale(multiscale: Mapping[str, Any], level: int = 0) -> PixelSize | 
     with suppress(Exception):
         axes: Sequence[Any] = multiscale["axes"]
         scale = next(
-            one["scale"] for one in multiscale["datasets"][level]["coordinateTransformations"] if one["type"] == "scale"
+            step["scale"]
+            for step in multiscale["datasets"][level]["coordinateTransformations"]
+            if step["type"] == "scale"
         )
         at = {axis["name"]: i for i, axis in enumerate(axes)}
         units = {axes[at[name]].get("unit", "") for name in "yx"}

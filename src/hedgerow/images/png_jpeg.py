@@ -3,7 +3,7 @@
 import os
 import struct
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -12,41 +12,43 @@ import numpy as np
 
 from hedgerow.errors import InputError
 from hedgerow.images.pixel_size import PixelSize, from_density
-from hedgerow.images.stored import Page, Role, Stored
+from hedgerow.images.stored import ImageSpec, Page, Stored, from_picture
 
 _PNG_SIGNATURE = 8  # bytes, before the first chunk
 _ORIENTATION, _ON_ITS_SIDE = 0x0112, (5, 6, 7, 8)  # of EXIF: the tag, and its values that exchange height and width
 
 
-@contextmanager
-def opened_png(path: Path, role: Role) -> Iterator[Stored]:
+def open_png(spec: ImageSpec, files: ExitStack) -> Stored:
     """A PNG: a palette becomes its colours, but for labels, which are its indices; alpha is dropped."""
     from PIL.PngImagePlugin import PngImageFile
 
     # Not Image.open: it refuses large images by a process-wide setting; the limit here is our own.
-    with _png_file(path) as file, PngImageFile(file) as image:
-        pixels = _png_pixels(file)
-        # Pillow would quietly keep only the upper 8 of these bits.
-        if pixels.bit_depth == 16 and image.mode not in ("I", "I;16", "I;16B"):
-            raise InputError(
-                f"cannot read {path}: found a PNG of several channels with 16 bits each, which would be cut"
-                " to 8 bits; save it as TIFF"
-            )
-        as_indices = role == "labels" and pixels.is_palette
+    file = files.enter_context(_png_file(Path(spec.path)))
+    image = PngImageFile(file)
+    files.callback(image.close)
+    pixels = _png_pixels(file)
+    # Pillow would quietly keep only the upper 8 of these bits.
+    if pixels.bit_depth == 16 and image.mode not in ("I", "I;16", "I;16B"):
+        raise InputError(
+            f"cannot read {spec.path}: found a PNG of several channels with 16 bits each, which would be cut"
+            " to 8 bits; save it as TIFF"
+        )
+    is_labels = spec.layout == "labels"
+    as_indices = is_labels and pixels.is_palette
 
-        def load(chosen: Sequence[int]) -> np.ndarray:
-            array = np.array(image if as_indices else _without_alpha(image))
-            if pixels.bit_depth == 16:
-                return array.astype(np.uint16, copy=False)  # older Pillow widens to int32
-            if role == "labels" and pixels.is_grey and pixels.bit_depth in (2, 4):
-                # Pillow stretches 2- and 4-bit greys to 0..255; class values must come back as stored.
-                return array // (255 // (2**pixels.bit_depth - 1))
-            return array
+    def load(chosen: Sequence[int]) -> np.ndarray:
+        array = np.array(image if as_indices else _without_alpha(image))
+        if pixels.bit_depth == 16:
+            array = array.astype(np.uint16, copy=False)  # older Pillow widens to int32
+        elif is_labels and pixels.is_grey and pixels.bit_depth in (2, 4):
+            # Pillow stretches 2- and 4-bit greys to 0..255; class values must come back as stored.
+            array = array // (255 // (2**pixels.bit_depth - 1))
+        return from_picture(array)
 
-        is_grey = as_indices or image.mode in ("1", "L", "LA") or pixels.bit_depth == 16
-        dtype = np.dtype(np.uint16 if pixels.bit_depth == 16 else np.uint8)
-        page = Page(image.height, image.width, 1 if is_grey else 3, dtype, is_colour=not is_grey)
-        yield Stored((page,), load, pixel=lambda: _png_pixel_size(image))
+    is_grey = as_indices or image.mode in ("1", "L", "LA") or pixels.bit_depth == 16
+    dtype = np.dtype(np.uint16 if pixels.bit_depth == 16 else np.uint8)
+    page = Page(image.height, image.width, 1 if is_grey else 3, dtype, is_colour=not is_grey)
+    return Stored((page,), load, pixel=lambda: _png_pixel_size(image))
 
 
 @dataclass(frozen=True)
@@ -99,22 +101,22 @@ def png_palette(path: Path) -> dict[int, tuple[int, int, int]]:
     return {index: (int(r), int(g), int(b)) for index, (r, g, b) in enumerate(colours)}
 
 
-@contextmanager
-def opened_jpeg(path: Path, role: Role) -> Iterator[Stored]:
+def open_jpeg(spec: ImageSpec, files: ExitStack) -> Stored:
     """A JPEG, turned upright as its camera said."""
     from PIL.ImageOps import exif_transpose
     from PIL.JpegImagePlugin import JpegImageFile
 
-    with open(path, "rb") as file, JpegImageFile(file) as image:
+    image = JpegImageFile(spec.path)
+    files.callback(image.close)
 
-        def load(chosen: Sequence[int]) -> np.ndarray:
-            return np.array(_without_alpha(exif_transpose(image)))
+    def load(chosen: Sequence[int]) -> np.ndarray:
+        return from_picture(np.array(_without_alpha(exif_transpose(image))))
 
-        is_grey = image.mode == "L"
-        is_turned = image.getexif().get(_ORIENTATION, 1) in _ON_ITS_SIDE
-        height, width = (image.width, image.height) if is_turned else (image.height, image.width)
-        page = Page(height, width, 1 if is_grey else 3, np.dtype(np.uint8), is_colour=not is_grey)
-        yield Stored((page,), load)
+    is_grey = image.mode == "L"
+    is_turned = image.getexif().get(_ORIENTATION, 1) in _ON_ITS_SIDE
+    height, width = (image.width, image.height) if is_turned else (image.height, image.width)
+    page = Page(height, width, 1 if is_grey else 3, np.dtype(np.uint8), is_colour=not is_grey)
+    return Stored((page,), load)
 
 
 def _without_alpha(image: Any) -> Any:

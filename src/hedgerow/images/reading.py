@@ -1,55 +1,154 @@
-"""Reading image files: PNG, JPEG, TIFF, NPY and Zarr.
+"""Opening and reading image files of any kind, whole or region by region.
 
 Pillow, tifffile and zarr are imported where they are used: importing Hedgerow stays fast, and a machine
 without one of them can still use the other formats.
 """
 
+import os
+import re
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
+import weakref
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from hedgerow.errors import HedgerowError, InputError
-from hedgerow.files import PathLike, one_line
-from hedgerow.images.array_checks import Layout
-from hedgerow.images.array_files import opened_npy, opened_zarr
-from hedgerow.images.limits import refuse_oversized
-from hedgerow.images.pages import Pages, choose, page_numbers, words
+from hedgerow.errors import InputError
+from hedgerow.files import PathLike
+from hedgerow.images.file_checks import is_zarr_folder, refuse_unreadable
+from hedgerow.images.npy_files import open_npy
+from hedgerow.images.pages import choose
 from hedgerow.images.pixel_size import PixelSize
-from hedgerow.images.places import ENDINGS, ending_of, is_zarr_folder, refuse_unreadable, what_is_wrong
-from hedgerow.images.png_jpeg import opened_jpeg, opened_png
-from hedgerow.images.stored import Page, Role, Stored
-from hedgerow.images.tiff import opened_tiff
+from hedgerow.images.png_jpeg import open_jpeg, open_png
+from hedgerow.images.remote import absolute, is_remote
+from hedgerow.images.source import ImageSource, naming_file
+from hedgerow.images.stored import ImageSpec, Pages, Role, Stored
+from hedgerow.images.tiff import open_tiff
+from hedgerow.images.zarr_files import open_zarr
 
 __all__ = [
     "ENDINGS",
+    "READERS",
     "Pages",
-    "described_image",
+    "Reader",
     "ending_of",
-    "is_zarr_folder",
-    "naming_missing_package",
+    "open_by_region",
+    "open_image",
+    "open_spec",
     "opened",
-    "page_numbers",
     "read_channels",
     "read_image",
     "read_input",
     "read_pixel_size",
-    "read_stored",
+    "reads_regions",
+    "spec_for_workers",
     "what_was_read",
 ]
 
-_READERS: dict[str, Callable[[Path, Role], AbstractContextManager[Stored]]] = {
-    ".png": opened_png,
-    ".jpg": opened_jpeg,
-    ".jpeg": opened_jpeg,
-    ".tif": opened_tiff,
-    ".tiff": opened_tiff,
-    ".npy": opened_npy,
-    ".zarr": opened_zarr,
+
+@dataclass(frozen=True)
+class Reader:
+    """A kind of file.
+
+    open:      gives what a file holds; what must be closed later goes onto the stack
+    by_region: whether regions of such files are read without the rest, also at addresses
+    """
+
+    open: Callable[[ImageSpec, ExitStack], Stored]
+    by_region: bool = False
+
+
+READERS: dict[str, Reader] = {
+    ".png": Reader(open_png),
+    ".jpg": Reader(open_jpeg),
+    ".jpeg": Reader(open_jpeg),
+    ".tif": Reader(open_tiff, by_region=True),
+    ".tiff": Reader(open_tiff, by_region=True),
+    ".npy": Reader(open_npy, by_region=True),
+    ".zarr": Reader(open_zarr, by_region=True),
 }
+ENDINGS = READERS.keys()
+
+
+def ending_of(path: PathLike) -> str:
+    """The supported ending of a path in lower case, ".zarr" for a Zarr folder of any name, else ""."""
+    if is_remote(path):
+        name = re.split("[?#]", os.fspath(path))[0].rstrip("/").lower()  # a query may hold a key, but no ending
+        return next((ending for ending in ENDINGS if name.endswith(ending)), ".zarr")
+    if is_zarr_folder(path):
+        return ".zarr"
+    ending = Path(path).suffix.lower()
+    return ending if ending in ENDINGS else ""
+
+
+def reads_regions(path: PathLike) -> bool:
+    """Whether a file is of a kind of which regions are read without the rest."""
+    ending = ending_of(path)
+    return bool(ending) and READERS[ending].by_region
+
+
+def open_image(path: PathLike, layout: Role = "picture", pages: Pages = None) -> ImageSource:
+    """An image file, of which nothing but its description has been read.
+
+    layout: whether it is read as a picture, as a user's own channels or as a label map
+    pages:  as in `read_image`
+
+    Whatever goes wrong is one sentence that names the file.
+    """
+    return open_spec(ImageSpec(os.fspath(path), layout, pages))
+
+
+def open_spec(spec: ImageSpec) -> ImageSource:
+    """The same, by all that says which image of a file it is."""
+    path = spec.path
+    ending = _checked_ending(path)
+    with naming_file(path, ending), warnings.catch_warnings(), ExitStack() as undo:
+        warnings.simplefilter("ignore")
+        files = undo.enter_context(ExitStack())
+        stored = READERS[ending].open(spec, files)
+        if is_remote(path) and stored.array is None:
+            raise InputError(f"cannot read {path}: it can only be read whole, so copy it to this machine first")
+        if stored.n_levels == 1:
+            spec.level_of([stored.pixel() if spec.pixel_size else None])
+        source = ImageSource(spec, stored, choose(path, stored, spec.pages, spec.layout), files, ending)
+        weakref.finalize(source, files.close)
+        undo.pop_all()
+        return source
+
+
+def spec_for_workers(path: PathLike, layout: Role, pages: Pages = None, **more: Any) -> ImageSpec:
+    """Which image to open, for processes in other folders, in a form that can be a key; more: fields of `ImageSpec`"""
+    numbers = pages if pages is None or isinstance(pages, str | int) else tuple(pages)
+    return ImageSpec(absolute(path), layout, numbers, **more)
+
+
+def open_by_region(spec: ImageSpec) -> ImageSource:
+    """An image to be read region by region; refused if even that takes more memory than there is."""
+    source = open_spec(spec)
+    source.check_memory()
+    return source
+
+
+@lru_cache(maxsize=4)
+def opened(spec: ImageSpec) -> ImageSource:
+    """The same, still open for the next shard."""
+    return open_by_region(spec)
+
+
+def _checked_ending(path: str) -> str:
+    ending = ending_of(path)
+    if not is_remote(path):
+        refuse_unreadable(Path(path))
+        if not ending:
+            raise InputError(f"cannot read {path}: its ending is not one of {', '.join(ENDINGS)}; convert the file")
+    elif not READERS[ending].by_region:
+        endings = ", ".join(ending for ending, reader in READERS.items() if reader.by_region)
+        raise InputError(f"cannot read {path}: from another machine only {endings} are read; copy the file first")
+    return ending
 
 
 def read_image(path: PathLike, pages: Pages = None) -> np.ndarray:
@@ -65,90 +164,30 @@ def read_image(path: PathLike, pages: Pages = None) -> np.ndarray:
     >>> hr.read_image("image.npy").shape
     (40, 48, 3)
     """
-    return read_stored(path, "picture", pages)
+    return read_input(path, "picture", pages)
 
 
 def read_channels(path: PathLike, pages: Pages = None) -> np.ndarray:
     """Read a user's own channels, (F,H,W): an array file exactly as stored, other images channel by channel."""
-    image = read_stored(path, "planes", pages)
-    return image[None] if image.ndim == 2 else np.moveaxis(image, -1, 0)
+    return read_input(path, "planes", pages)
 
 
-def read_input(path: PathLike, layout: Layout, pages: Pages = None) -> np.ndarray:
-    """Read an image as planes (F,H,W), the user's own channels, or as a picture (H,W[,C])."""
-    return read_channels(path, pages) if layout == "planes" else read_image(path, pages)
+def read_input(path: PathLike, layout: Role, pages: Pages = None) -> np.ndarray:
+    """Read an image as planes (F,H,W), the user's own channels, or as a picture or labels, (H,W) or (H,W,C)."""
+    with open_image(path, layout, pages) as source:
+        return source.array()
 
 
-def what_was_read(path: PathLike, layout: Layout = "picture", pages: Pages = None) -> str:
+def what_was_read(path: PathLike, layout: Role = "picture", pages: Pages = None) -> str:
     """What `read_input` makes of a file with several pages or channels, in words: "page 3 of 5", "3 channels; z plane 2
     of 10", "pages 1-5 read as 5 channels"; "" for a plain grey or colour picture. Reads only what describes the file.
     """
-    path = Path(path)
-    with opened(path, layout) as stored:
-        return words(stored, choose(path, stored, pages, layout))
-
-
-def described_image(path: PathLike, pages: Pages = None) -> Page:
-    """The size, channels and number type of what `read_image` would return; reads no pixels."""
-    path = Path(path)
-    with opened(path, "picture") as stored:
-        chosen = choose(path, stored, pages, "picture")
-        page = stored.page(chosen[0])
-        return replace(page, n_channels=stored.n_channels(chosen), dtype=page.dtype.newbyteorder("="))
+    with open_image(path, layout, pages) as source:
+        return source.words
 
 
 def read_pixel_size(path: PathLike) -> PixelSize | None:
     """How large a pixel of an image file is; None if the file does not say so. The 72 or 96 dots per inch that programs
     write when they know nothing are no size."""
-    with opened(Path(path), "picture") as stored:
-        return stored.pixel()
-
-
-def read_stored(path: PathLike, role: Role, pages: Pages) -> np.ndarray:
-    """Read a file as what it is for: (H,W), or (H,W,C) for several channels."""
-    path = Path(path)
-    with opened(path, role) as stored:
-        chosen = choose(path, stored, pages, role)
-        refuse_oversized(path, stored, chosen)
-        array = stored.load(chosen)
-        return array.astype(array.dtype.newbyteorder("="), copy=False)
-
-
-@contextmanager
-def opened(path: Path, role: Role) -> Iterator[Stored]:
-    """The file, opened by the reader for its ending; whatever goes wrong is one sentence that names it."""
-    refuse_unreadable(path)
-    ending = ending_of(path)
-    if not ending:
-        raise InputError(f"cannot read {path}: its ending is not one of {', '.join(ENDINGS)}; convert the file")
-    try:
-        with warnings.catch_warnings(), naming_missing_package(path):
-            warnings.simplefilter("ignore")
-            with _READERS[ending](path, role) as stored:
-                yield stored
-    except HedgerowError:
-        raise
-    except MemoryError as problem:
-        raise InputError(
-            f"cannot read {path}: it does not fit in memory: {one_line(problem)}; crop or shrink the image, or use a"
-            " machine with more memory"
-        ) from problem
-    except PermissionError as problem:
-        raise InputError(f"cannot read {path}: {what_is_wrong(problem)}") from problem
-    except Exception as problem:
-        raise InputError(
-            f"cannot read {path}: {one_line(problem)}; expected a complete {ending} file, so check"
-            " that other programs open it, and save it again"
-        ) from problem
-
-
-@contextmanager
-def naming_missing_package(path: Path) -> Iterator[None]:
-    """Say which package this kind of file needs, if it is not installed."""
-    try:
-        yield
-    except ModuleNotFoundError as missing:
-        raise InputError(
-            f"{path} needs the Python package {missing.name}, which is not installed; run pip install"
-            f" {missing.name} or choose another format"
-        ) from missing
+    with open_image(path, pages=1) as source:
+        return source.pixel_size

@@ -110,6 +110,11 @@ class Region:
         starts = (outer.front, outer.top, outer.left)
         return _from_ends([(a - start, b - start) for (a, b), start in zip(self._ends, starts, strict=True)])
 
+    def placed_in(self, outer: Region) -> Region:
+        """The pixels that a region counted from the outer region's corner stands for; the inverse of `within`."""
+        starts = (outer.front, outer.top, outer.left)
+        return _from_ends([(a + start, b + start) for (a, b), start in zip(self._ends, starts, strict=True)])
+
     def of(self, array: np.ndarray) -> np.ndarray:
         """A view of the region's rows and columns in the last two axes of an array (...,H,W)."""
         return array[..., self.top : self.bottom, self.left : self.right]

@@ -63,11 +63,11 @@ def show(
     check_pair(planes, shown, "the image")
     if legend is None:
         legend = Legend() if model is None else model.legend
-    found = [int(value) for value in np.unique(shown)]
-    known = found if classes is None and model is None else list(model.classes if classes is None else classes)
+    present = [int(value) for value in np.unique(shown)]
+    known = present if classes is None and model is None else list(model.classes if classes is None else classes)
     # Of all classes, since the colour of one must not depend on which others are in this image.
     palette = legend.palette(known, background)
-    there = {value: colour for value, colour in palette.items() if value in found and value != background}
+    there = {value: colour for value, colour in palette.items() if value in present and value != background}
     return Picture(
         overlay(picture, _enlarged(shown), there),
         tuple((legend.name(value), tuple(map(int, there[value]))) for value in there),

@@ -1,25 +1,67 @@
-"""What an image file says that it holds, before its pixels are read."""
+"""Which image of a file to open, and what the file holds, as its reader describes it before its pixels are read."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import prod
 from numbers import Integral
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from hedgerow.errors import InputError
+from hedgerow.errors import ConfigError, InputError
 from hedgerow.images.pixel_size import PixelSize
+from hedgerow.images.regions import Region
 
 Role = Literal["picture", "planes", "labels"]
 """What a file is read as: a picture, a user's own channels, or a label map."""
+
+Pages = str | int | Sequence[int] | None
+"""Which pages of a file to read: None, for files with one; "all"; or numbers from 1, as 3, "3", "1,3-5" or [1, 3]."""
 
 CHANNELS = "CS"  # letters of axes that are channels: channels, and samples of a colour
 UNKNOWN = "IQ"  # letters of axes of which a file says nothing: pages, and axes of an array
 MOST_VALUES = 2**63 - 1  # of an array, which Python and NumPy can count
 MAX_CHANNELS = 100_000  # of an image
 COLOURS = (3, 4)  # samples of a pixel in colour
+
+
+@dataclass(frozen=True)
+class ImageSpec:
+    """Which image of a file to open, and as what; small, so that it can travel to other machines.
+
+    path:       a file or folder, or an address such as s3://bucket/image.ome.zarr
+    pages:      as in `read_image`
+    level:      of a pyramid, 0 the largest
+    pixel_size: in micrometres: the level that comes nearest is read, in place of a number
+    stamp:      of a run: what a worker has opened for one run is not taken for another one
+    """
+
+    path: str
+    layout: Role = "picture"
+    pages: Pages = None
+    level: int = 0
+    pixel_size: float | None = None
+    stamp: str = ""
+
+    def level_of(self, sizes: Sequence[PixelSize | None]) -> int:
+        """Which level of a pyramid to read; sizes: of a pixel at each level."""
+        if self.pixel_size is None:
+            if not 0 <= self.level < len(sizes):
+                raise InputError(
+                    f"cannot read level {self.level} of {self.path}: it has {len(sizes)}, numbered from 0, the "
+                    "largest; give another --level."
+                )
+            return self.level
+        if not 0 < self.pixel_size < np.inf:
+            raise ConfigError(f"the pixel size is {self.pixel_size:g} micrometres; it must be larger than 0.")
+        known = {i: size.area for i, size in enumerate(sizes) if size is not None}
+        if not known:
+            raise InputError(
+                f"{self.path} does not say how large a pixel is, and a size of {self.pixel_size:g} micrometres was "
+                "asked for; give the number of a --level instead."
+            )
+        sought = 2 * np.log(self.pixel_size)
+        return min(known, key=lambda i: abs(np.log(known[i]) - sought))
 
 
 @dataclass(frozen=True)
@@ -41,26 +83,26 @@ class Page:
 
 
 Load = Callable[[Sequence[int]], np.ndarray]
-
-
-def unsized() -> PixelSize | None:
-    """Of a file that does not say how large a pixel is."""
-    return None
+"""Reads the pages of the given indices, from 0, side by side as channels: (C,H,W)."""
 
 
 @dataclass(frozen=True)
 class Stored:
-    """An image in an open file.
+    """What an open file holds: what a reader gives.
 
     pages:    each of them if they differ, else one that stands for all
-    load:     reads the pages of the given indices, from 0, side by side as channels: (H,W) or (H,W,C)
+    load:     reads whole pages
     axes:     a letter for each axis of an array, of which Y and X are rows and columns, CHANNELS are channels and the
-              others count the pages; "I" for pages of which nothing is said
+              others count the pages; "I" for pages of which nothing is known
     shape:    of that array
     is_array: its axes have no names, so that it is a guess which one holds channels, and whether it does
-    block:    bytes that are decoded at once, beside the image
+    array:    can be indexed like that array, and reads only what is indexed; None: the file can only be read whole
+    chunks:   the part of the array that is decoded at once; (): pixels are read as they lie in the file
+    block:    bytes that are decoded at once when all is read, beside the image
+    fill:     the value of pixels that are not stored; None: all are
+    level:    which of the n_levels of a pyramid it is
     pixel:    reads how large a pixel is, if the file says so
-    lazy:     gives the array, of which only what is indexed is read, even once the file is closed; None: it cannot
+    identity: what changes with the content, beside the size and the date of a file
     """
 
     pages: tuple[Page, ...]
@@ -68,9 +110,14 @@ class Stored:
     axes: str = "YX"
     shape: tuple[int, ...] = ()
     is_array: bool = False
+    array: Any = None
+    chunks: tuple[int, ...] = ()
     block: int = 0
-    pixel: Callable[[], PixelSize | None] = unsized
-    lazy: Callable[[], Any] | None = None
+    fill: float | None = None
+    level: int = 0
+    n_levels: int = 1
+    pixel: Callable[[], PixelSize | None] = lambda: None
+    identity: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def stack(self) -> dict[int, int]:
@@ -116,7 +163,7 @@ def shape_text(shape: Sequence[int]) -> str:
     return text if len(text) <= 200 else f"{text[:197]}..."
 
 
-def refuse_shape(path: Path, shape: Sequence[int], axes: str) -> None:
+def refuse_shape(path: str, shape: Sequence[int], axes: str) -> None:
     """Raise InputError unless an array with these axis letters can hold an image."""
     lengths = shape_text(shape)
     if not all(isinstance(length, Integral) for length in shape) or prod(shape) > MOST_VALUES:
@@ -142,42 +189,35 @@ def page_of(axes: str, shape: Sequence[int], dtype: np.dtype) -> Page:
     return Page(lengths["Y"], lengths["X"], n_channels, dtype, is_colour)
 
 
-def stored_array(
-    path: Path,
-    shape: tuple[int, ...],
-    dtype: np.dtype,
-    axes: str,
-    read: Callable[[], Any],
-    *,
-    is_array: bool = False,
-    block: int = 0,
-    lazy: Callable[[], Any] | None = None,
-) -> Stored:
-    """An array in a file, with its axis letters; `read` gives it, or something that can be indexed like it."""
-    refuse_shape(path, shape, axes)
+def array_in_file(path: str, array: Any, axes: str, load: Load | None = None, **more: Any) -> Stored:
+    """An array in a file, with its axis letters; more: fields of `Stored`.
 
-    def load(chosen: Sequence[int]) -> np.ndarray:
-        return pages_of(read(), axes, chosen)
-
-    return Stored((page_of(axes, shape, dtype),), load, axes, shape, is_array, block, lazy=lazy)
-
-
-def pages_of(array: Any, axes: str, chosen: Sequence[int]) -> np.ndarray:
-    """(H,W) or (H,W,C): the chosen pages of an array with the given axis letters, side by side as channels.
-
-    array: anything with a shape that can be indexed; only what is chosen is read
+    array: can be indexed like the array, and reads only what is indexed
+    load:  reads whole pages, where there is a better way than by indexing
     """
+    refuse_shape(path, array.shape, axes)
+    load = load or (lambda chosen: pages_of(array, axes, chosen))
+    return Stored((page_of(axes, array.shape, array.dtype),), load, axes, tuple(array.shape), array=array, **more)
+
+
+def pages_of(array: Any, axes: str, chosen: Sequence[int], region: Region | None = None) -> np.ndarray:
+    """(C,h,w): the chosen pages of an array with these axis letters, side by side as channels; of a region, or all.
+
+    array: can be indexed, and has a shape; only what is chosen is read
+    """
+    spans = {} if region is None else {"Y": slice(region.top, region.bottom), "X": slice(region.left, region.right)}
+    place: list[Any] = [spans.get(axis, slice(None)) for axis in axes]
     stack = stack_axes(axes, array.shape)
     lengths = tuple(stack.values())
     if chosen == range(prod(lengths)):
-        return side_by_side([channels_first(np.asarray(array[...]), axes)])
+        return channels_first(np.asarray(array[tuple(place)]), axes)
     rest = "".join(axis for i, axis in enumerate(axes) if i not in stack)
     planes = []
     for page in chosen:
-        place = dict(zip(stack, np.unravel_index(page, lengths), strict=True))
-        part = array[tuple(int(place[i]) if i in place else slice(None) for i in range(len(axes)))]
-        planes.append(channels_first(np.asarray(part), rest))
-    return side_by_side(planes)
+        for i, position in zip(stack, np.unravel_index(page, lengths), strict=True):
+            place[i] = int(position)
+        planes.append(channels_first(np.asarray(array[tuple(place)]), rest))
+    return planes[0] if len(planes) == 1 else np.concatenate(planes)
 
 
 def channels_first(array: np.ndarray, axes: str) -> np.ndarray:
@@ -188,7 +228,11 @@ def channels_first(array: np.ndarray, axes: str) -> np.ndarray:
     return moved.reshape(-1, *moved.shape[-2:])
 
 
-def side_by_side(planes: Sequence[np.ndarray]) -> np.ndarray:
-    """(H,W) or (H,W,C) from arrays (c,H,W)."""
-    joined = planes[0] if len(planes) == 1 else np.concatenate(planes)
-    return joined[0] if len(joined) == 1 else np.moveaxis(joined, 0, -1)
+def from_picture(picture: np.ndarray) -> np.ndarray:
+    """(C,H,W) from (H,W) or (H,W,C)."""
+    return picture[None] if picture.ndim == 2 else np.moveaxis(picture, -1, 0)
+
+
+def as_picture(planes: np.ndarray) -> np.ndarray:
+    """(H,W) or (H,W,C) from (C,H,W)."""
+    return planes[0] if len(planes) == 1 else np.moveaxis(planes, 0, -1)

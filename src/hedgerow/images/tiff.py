@@ -1,4 +1,4 @@
-"""TIFF files, read by tifffile: plain pages, or what metadata says that the pages are."""
+"""TIFF and OME-TIFF, read by tifffile: plain pages, or what metadata says that they are, and pyramids."""
 
 import html
 import logging
@@ -6,10 +6,9 @@ import os
 import re
 import struct
 import threading
-import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -17,23 +16,22 @@ from typing import Any
 import numpy as np
 
 from hedgerow.errors import InputError
-from hedgerow.files import PathLike
-from hedgerow.images.pixel_size import of_tiff
-from hedgerow.images.places import refuse_unreadable
+from hedgerow.images.file_checks import refuse_unreadable
+from hedgerow.images.pixel_size import PixelSize, of_tiff
+from hedgerow.images.remote import is_remote, open_file
 from hedgerow.images.stored import (
+    ImageSpec,
+    Load,
     Page,
-    Role,
     Stored,
     array_axes,
-    channels_first,
     page_of,
     pages_of,
     refuse_shape,
-    side_by_side,
     stack_axes,
 )
 from hedgerow.images.tiff_metadata import bytes_of_tags, planes_missing, refuse_false_metadata, refuse_many_levels
-from hedgerow.images.tiff_tiles import bound_decoding, refuse_false_places
+from hedgerow.images.tiff_tiles import MappedArray, TiffArray, bound_decoding, refuse_cut, refuse_false_places
 
 # tifffile's names for the kinds of metadata that say how the pages of a file belong together.
 _KINDS = (
@@ -42,26 +40,29 @@ _KINDS = (
 )
 _SCANNERS = ("svs", "scn", "qpi", "ndpi", "bif", "avs", "philips")
 _BESIDE = ("thumbnail", "label", "macro", "map")  # what slide scanners store beside the image
-PALETTE = 3  # in PhotometricInterpretation
+_PALETTE = 3  # in PhotometricInterpretation
 _TAG_BYTES = 2**22  # of all tags of a file, beside a sixteenth of its size: as Python numbers they take ten times that
 _MOST_TAGS = 4096  # of a page: tifffile refuses more
-REDUCED_OR_MASK = 0b101  # in NewSubfileType: a smaller version of another page, or its mask
+_REDUCED = 0b1
+_REDUCED_OR_MASK = 0b101  # in NewSubfileType: a smaller version of another page, or its mask
 
 
-@contextmanager
-def opened_tiff(path: Path, role: Role) -> Iterator[Stored]:
-    """A TIFF; thumbnails, the smaller levels of a pyramid and masks of transparency are left out, nothing else is."""
+def open_tiff(spec: ImageSpec, files: ExitStack) -> Stored:
+    """A TIFF, or a level of one; thumbnails and masks of transparency are left out, nothing else is."""
     import tifffile
 
-    with tifffile_errors(tifffile.logger()) as errors, tifffile.TiffFile(path) as tiff:
+    path = spec.path
+    with tifffile_errors(tifffile.logger()) as errors:
+        tiff = files.enter_context(tifffile.TiffFile(files.enter_context(open_file(path)) if is_remote(path) else path))
         refuse_circles(tiff, path)
-        refuse_false_metadata(tiff, str(path))
-        refuse_special_parts(tiff, path)
-        images = _images(tiff, path, with_colours=role != "labels" and not tiff.is_imagej)
+        refuse_false_metadata(tiff, path)
+        if not is_remote(path):
+            _refuse_special_parts(tiff, Path(path))
+        images = _images(tiff, path, with_colours=spec.layout != "labels" and not tiff.is_imagej)
         _raise_first(errors)
-        stored = _alone(images[0], path) if len(images) == 1 else _together(images, path)
-        yield replace(stored, pixel=lambda: of_tiff(tiff))
+        stored = _alone(images[0], tiff, spec) if len(images) == 1 else _together(images, tiff, path)
         _raise_first(errors)
+        return stored
 
 
 @dataclass(frozen=True)
@@ -70,18 +71,19 @@ class _Image:
 
     axes, shape: as tifffile gives them
     block:       bytes of a strip or tile
-    read:        gives the chosen pages, (H,W) or (H,W,C), for the given axis letters
+    read:        gives the chosen pages, (C,H,W)
     colours:     (3,N) palette, if the pixels are indices into it
+    levels:      of its pyramid, the largest first, to be read by tiles or strips; none if it can only be read whole
     """
 
     axes: str
     shape: tuple[int, ...]
     dtype: np.dtype
     block: int
-    read: Callable[[str, Sequence[int]], np.ndarray]
+    read: Load
     colours: np.ndarray | None = None
     is_array: bool = False
-    lazy: Callable[[], Any] | None = None
+    levels: Sequence[TiffArray | MappedArray] = ()
 
     @property
     def page(self) -> Page:
@@ -91,16 +93,17 @@ class _Image:
         return Page(page.height, page.width, len(self.colours), self.colours.dtype, is_colour=True)
 
     def load(self, chosen: Sequence[int]) -> np.ndarray:
-        image = self.read(self.axes, chosen)
-        return image if self.colours is None else np.moveaxis(self.colours[:, image], 0, -1)
+        planes = self.read(chosen)
+        return planes if self.colours is None else self.colours[:, planes[0]]
 
 
-def _images(tiff: Any, path: Path, with_colours: bool) -> list[_Image]:
+def _images(tiff: Any, path: str, with_colours: bool) -> list[_Image]:
     """The images of a file."""
     series = joined_pages(tiff)
     if series:
-        return [_of_series(tiff, one, path, with_colours) for one in series]
-    return [_of_page(tiff, page, with_colours) for page in plain_pages(tiff)]
+        return [_of_series(tiff, each, path, with_colours) for each in series]
+    pages = plain_pages(tiff)
+    return [_of_page(tiff, page, path, with_colours, has_levels=len(pages) == 1) for page in pages]
 
 
 def joined_pages(tiff: Any) -> Sequence[Any]:
@@ -115,14 +118,14 @@ def joined_pages(tiff: Any) -> Sequence[Any]:
 
 def _without_smaller(series: Sequence[Any]) -> Sequence[Any]:
     return [
-        one
-        for one in series
-        if not one.keyframe.subfiletype & REDUCED_OR_MASK
-        and not (one.kind.lower() in _SCANNERS and one.name.lower() in _BESIDE)
+        each
+        for each in series
+        if not each.keyframe.subfiletype & _REDUCED_OR_MASK
+        and not (each.kind.lower() in _SCANNERS and each.name.lower() in _BESIDE)
     ] or series[:1]
 
 
-def refuse_circles(tiff: Any, path: Path) -> None:
+def refuse_circles(tiff: Any, path: str) -> None:
     """Refuse pages of which a later one leads back to an earlier one: tifffile would read them without end.
 
     Also tags that make it take much time or memory: it reads all values of each, which several pages may share.
@@ -148,116 +151,108 @@ def _number(data: bytes, form: str) -> int:
 
 def plain_pages(tiff: Any) -> list[Any]:
     """The pages that are images of their own."""
-    found = []
-    for page in (one.aspage() for one in tiff.pages):
+    pages = []
+    for page in (frame.aspage() for frame in tiff.pages):
         refuse_many_levels(page)
-        found.append(page)
-        for inner in (one.aspage() for one in page.pages or ()):
+        pages.append(page)
+        for inner in (frame.aspage() for frame in page.pages or ()):
             if inner.imagelength >= page.imagelength or inner.imagewidth >= page.imagewidth:
-                found.append(inner)
-    return [page for page in found if not page.subfiletype & REDUCED_OR_MASK] or found[:1]
+                pages.append(inner)
+    return [page for page in pages if not page.subfiletype & _REDUCED_OR_MASK] or pages[:1]
 
 
-def _of_page(tiff: Any, page: Any, with_colours: bool) -> _Image:
-    def read(axes: str, chosen: Sequence[int]) -> np.ndarray:
+def _of_page(tiff: Any, page: Any, path: str, with_colours: bool, has_levels: bool) -> _Image:
+    def read(chosen: Sequence[int]) -> np.ndarray:
         if page.is_contiguous:
             refuse_cut(tiff, page.dataoffsets[0], page.nbytes)
-        return pages_of(page.asarray(), axes, chosen)
+        return pages_of(page.asarray(), page.axes, chosen)
 
     if page.dtype is not None:
         refuse_false_places([page])
         bound_decoding(page)
     colours = _palette(page) if with_colours and page.axes == "YX" else None
-    lazy = None if colours is not None or page.treeindex[1:] else _lazily(tiff.filehandle.path, key=page.index)
-    return _Image(page.axes, tuple(page.shape), _dtype(page), _block(page), read, colours, lazy=lazy)
+    levels: list[TiffArray] = []
+    if has_levels and colours is None:
+        others = [other.aspage() for other in (*tiff.pages, *(page.pages or ()))]
+        smaller = [o for o in others if o.subfiletype & _REDUCED and o.dtype == page.dtype and o.axes == page.axes]
+        pages = [page, *sorted(smaller, key=lambda level: -level.imagelength)]
+        levels = _arrays(path, [([level], level.shape) for level in pages], page.axes)
+    return _Image(page.axes, tuple(page.shape), _dtype(page), _block(page), read, colours, levels=levels)
 
 
-def _of_series(tiff: Any, series: Any, path: Path, with_colours: bool) -> _Image:
+def _of_series(tiff: Any, series: Any, path: str, with_colours: bool) -> _Image:
     # Q is an axis of unknown meaning: often an (H,W,C) array was saved without naming its axes.
     is_array = series.kind.lower() == "shaped" and series.axes == "QYX"
     axes, shape = array_axes(series.shape) if is_array else series.axes, tuple(series.shape)
     if series.kind.lower() == "ome":
         n_missing = sum(page is None for page in series)
         if n_missing:
-            raise planes_missing(str(path), n_missing, len(series))
+            raise planes_missing(path, n_missing, len(series))
     is_one_block = series.dataoffset is not None and not series.is_multifile
     n_planes = prod(shape) // max(prod(series.keyframe.shape), 1)
     if is_one_block:
         refuse_cut(tiff, series.dataoffset, series.nbytes)
     elif n_planes > len(series):
-        raise planes_missing(str(path), n_planes - len(series), n_planes)
+        raise planes_missing(path, n_planes - len(series), n_planes)
     elif n_planes < len(series):
         raise ValueError(f"its metadata declare {n_planes:,} planes and it has {len(series):,}")
     else:
         refuse_false_places(series)
-
-    def read(axes: str, chosen: Sequence[int]) -> np.ndarray:
-        if chosen == range(prod(stack_axes(axes, shape).values())):
-            return pages_of(series.asarray(), axes, chosen)
-        if is_one_block:
-            dtype = tiff.byteorder + series.dtype.char
-            return np.array(pages_of(tiff.filehandle.memmap_array(dtype, shape, series.dataoffset), axes, chosen))
-        return pages_of(_Separate(series) if _Separate.fits(series) else series.asarray(), axes, chosen)
-
     key = series.keyframe
     bound_decoding(key)
     colours = _palette(key) if with_colours and series.axes == "YX" else None
-    number = next(i for i, one in enumerate(tiff.series) if one is series)
-    lazy = None if colours is not None else _lazily(path, series=number, level=0)
-    return _Image(axes, shape, _dtype(series), _block(key), read, colours, is_array, lazy)
+    levels: Sequence[TiffArray | MappedArray] = []
+    if colours is None and not any(level.transform is not None for level in series.levels):
+        if is_one_block and len(series.levels) == 1 and not is_remote(path):
+            levels = [MappedArray(tiff, series)]
+        else:
+            levels = _arrays(path, [(list(level), level.shape) for level in series.levels], series.axes)
+
+    def read(chosen: Sequence[int]) -> np.ndarray:
+        is_all = chosen == range(prod(stack_axes(axes, shape).values()))
+        return pages_of(levels[0] if levels and not is_all else series.asarray(), axes, chosen)
+
+    return _Image(axes, shape, _dtype(series), _block(key), read, colours, is_array, levels)
 
 
-def _lazily(path: PathLike, **which: Any) -> Callable[[], Any]:
-    """The array of a page or a series, decoded strip by strip or tile by tile as it is indexed."""
-
-    def lazy() -> Any:
-        import tifffile
-        import zarr
-
-        tiff = tifffile.TiffFile(path)
-        try:
-            bound_decoding(tiff.pages[which["key"]].aspage() if "key" in which else tiff.series[which["series"]])
-            array = zarr.open(tiff.aszarr(**which), mode="r")
-        except BaseException:
-            tiff.close()
-            raise
-        weakref.finalize(array, tiff.close)  # the file is open for as long as somebody reads it
-        return array
-
-    return lazy
+def _arrays(path: str, levels: Sequence[tuple[Sequence[Any], Sequence[int]]], axes: str) -> list[TiffArray]:
+    """The levels of a pyramid, given by their pages and shapes; none unless each can be read by tiles or strips."""
+    if not all(TiffArray.fits(pages, shape) for pages, shape in levels):
+        return []
+    return [TiffArray(path, pages, axes, shape) for pages, shape in levels]
 
 
-class _Separate:
-    """The array that a series of pages stands for, of which only the pages are read that are asked for."""
+def _alone(image: _Image, tiff: Any, spec: ImageSpec) -> Stored:
+    """The only image of a file, at the level that is asked for."""
+    refuse_shape(spec.path, image.shape, image.axes)
+    if not image.levels:
+        return Stored(
+            (image.page,), _checked(image.load), image.axes, image.shape, image.is_array, block=image.block,
+            pixel=lambda: of_tiff(tiff),
+        )  # fmt: skip
+    sizes = _pixel_sizes(of_tiff(tiff), image.levels)
+    level = spec.level_of(sizes)
+    array, axes = image.levels[level], image.axes
+    refuse_shape(spec.path, array.shape, axes)
 
-    def __init__(self, series: Any) -> None:
-        self.series, self.shape = series, tuple(series.shape)
-        self.n_leading = len(self.shape) - len(series.keyframe.shape)
-        self.numbers = np.arange(len(series)).reshape(self.shape[: self.n_leading])
+    def load(chosen: Sequence[int]) -> np.ndarray:
+        if level or is_remote(spec.path):
+            return pages_of(array, axes, chosen)
+        return image.load(chosen)
 
-    @staticmethod
-    def fits(series: Any) -> bool:
-        """Whether every page holds the last axes of the array."""
-        shape, n_leading = tuple(series.shape), len(series.shape) - len(series.keyframe.shape)
-        return (
-            series.transform is None
-            and shape[n_leading:] == tuple(series.keyframe.shape)
-            and prod(shape[:n_leading]) == len(series)
-        )
-
-    def __getitem__(self, place: tuple[int | slice, ...]) -> np.ndarray:
-        numbers = self.numbers[place[: self.n_leading]]
-        pages = np.stack([self.series[int(i)].asarray() for i in numbers.ravel()])
-        inside = (slice(None),) * numbers.ndim + place[self.n_leading :]
-        return pages.reshape(*numbers.shape, *pages.shape[1:])[inside]
-
-
-def _alone(image: _Image, path: Path) -> Stored:
-    refuse_shape(path, image.shape, image.axes)
-    return Stored((image.page,), image.load, image.axes, image.shape, image.is_array, image.block, lazy=image.lazy)
+    return Stored(
+        (page_of(axes, array.shape, array.dtype),), _checked(load), axes, array.shape, image.is_array, array,
+        array.chunks, image.block, level=level, n_levels=len(sizes), pixel=lambda: sizes[level],
+    )  # fmt: skip
 
 
-def _together(images: Sequence[_Image], path: Path) -> Stored:
+def _pixel_sizes(full: PixelSize | None, levels: Sequence[TiffArray | MappedArray]) -> list[PixelSize | None]:
+    """Of each level."""
+    height, width = levels[0].size
+    return [full and PixelSize(full.height * height / h, full.width * width / w) for h, w in (x.size for x in levels)]
+
+
+def _together(images: Sequence[_Image], tiff: Any, path: str) -> Stored:
     """Several images, each of which is a page."""
     for image in images:
         refuse_shape(path, image.shape, image.axes)
@@ -268,19 +263,30 @@ def _together(images: Sequence[_Image], path: Path) -> Stored:
             )
 
     def load(chosen: Sequence[int]) -> np.ndarray:
-        found = [images[i].load((0,)) for i in chosen]
-        return side_by_side([channels_first(one, "YXC"[: one.ndim]) for one in found])
+        return np.concatenate([images[i].load(range(1)) for i in chosen])
 
     pages = tuple(image.page for image in images)
     alike, block = len(set(pages)) == 1, max(image.block for image in images)
-    if alike:
-        return Stored(pages[:1], load, "I" + images[0].axes, (len(images), *images[0].shape), block=block)
-    return Stored(pages, load, "I", (len(images),), block=block)
+    axes, shape = ("I" + images[0].axes, (len(images), *images[0].shape)) if alike else ("I", (len(images),))
+    return Stored(pages[:1] if alike else pages, _checked(load), axes, shape, block=block, pixel=lambda: of_tiff(tiff))
+
+
+def _checked(load: Load) -> Load:
+    """The same, which raises what tifffile merely logs."""
+    import tifffile
+
+    def checked(chosen: Sequence[int]) -> np.ndarray:
+        with tifffile_errors(tifffile.logger()) as errors:
+            planes = load(chosen)
+            _raise_first(errors)
+            return planes
+
+    return checked
 
 
 def _palette(page: Any) -> np.ndarray | None:
     """(3,N) colours for which the pixels stand; a table of colours may also lie beside pixels that are grey values."""
-    return page.colormap if page.photometric == PALETTE else None
+    return page.colormap if page.photometric == _PALETTE else None
 
 
 def _dtype(page: Any) -> np.dtype:
@@ -293,13 +299,7 @@ def _block(page: Any) -> int:
     return 0 if page.is_contiguous else prod(page.chunks) * _dtype(page).itemsize
 
 
-def refuse_cut(tiff: Any, offset: int, n_bytes: int) -> None:
-    """Refuse pixels that would lie behind the end of the file, before memory is taken for them."""
-    if offset + n_bytes > tiff.filehandle.size:
-        raise ValueError(f"it should hold {n_bytes:,} bytes of pixels but ends before")
-
-
-def refuse_special_parts(tiff: Any, path: Path) -> None:
+def _refuse_special_parts(tiff: Any, path: Path) -> None:
     """Refuse a pipe or the like in place of a file that OME metadata names: opening it would wait for ever."""
     for name in re.findall(r"""FileName\s*=\s*["']([^"']+)""", tiff.ome_metadata or ""):
         part = path.parent / html.unescape(name)

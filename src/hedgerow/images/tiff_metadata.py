@@ -132,25 +132,27 @@ class _Ome:
         """Planes that are listed by the metadata, where some elements list all of the file."""
         return self._listed + self._whole_files * n_pages
 
-    def start(self, tag: str, given: Mapping[str, str]) -> None:
+    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         self._depth += 1
         if self._depth > MOST_DEPTH:
             raise ValueError(f"elements inside each other, {MOST_DEPTH} deep")
         name = tag.rpartition("}")[2]
         if name == "Pixels":
-            self.images.append(_Image({key: _length(value) for key, value in given.items() if key[:4] == "Size"}))
+            self.images.append(_Image({key: _length(value) for key, value in attributes.items() if key[:4] == "Size"}))
         elif name == "TiffData":
-            n_planes = _number(given.get("PlaneCount", given.get("NumPlanes", "1" if "IFD" in given else "0")))
+            n_planes = _number(
+                attributes.get("PlaneCount", attributes.get("NumPlanes", "1" if "IFD" in attributes else "0"))
+            )
             self._listed += n_planes
             self._whole_files += n_planes == 0
             if self.images:
-                self.images[-1].first_pages.add(_number(given.get("IFD", "0")))
-        elif name == "UUID" and "FileName" in given:
-            self._own.add(given["FileName"])
+                self.images[-1].first_pages.add(_number(attributes.get("IFD", "0")))
+        elif name == "UUID" and "FileName" in attributes:
+            self._own.add(attributes["FileName"])
             self.has_other_files = len(self._own) > 1
-        elif name[:-1].endswith("Along") and "Start" in given:
-            step = abs(float(given.get("Step", 1)))
-            length = abs(float(given["End"]) - float(given["Start"]))
+        elif name[:-1].endswith("Along") and "Start" in attributes:
+            step = abs(float(attributes.get("Step", 1)))
+            length = abs(float(attributes["End"]) - float(attributes["Start"]))
             self._listed += length / step if step else inf
 
     def end(self, tag: str) -> None:

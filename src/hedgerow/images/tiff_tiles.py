@@ -1,17 +1,162 @@
-"""Tiles and strips of a TIFF that are pictures themselves, whose headers may declare more pixels than the TIFF does."""
+"""Tiles and strips of a TIFF: those of a region, and those that cannot be what they are declared to be.
 
-from collections.abc import Callable, Iterable, Iterator
+Some are pictures themselves, whose headers may declare more pixels than the TIFF does.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from hedgerow.files import megabytes
+from hedgerow.errors import InputError
+from hedgerow.files import megabytes, one_line
+from hedgerow.images.remote import is_remote, patiently
 
 HEADER_BYTES = 8  # of a TIFF
 SLACK = 2**16  # bytes or pixels: pictures are cut to the tile, and may have headers of their own
 _NO_LENGTH = {0x01, *range(0xD0, 0xDA)}  # markers of JPEG without a segment
 _SIZES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # markers of JPEG with the size of the picture
+
+
+class TiffArray:
+    """The array that pages of one kind stand for; only the tiles or strips are decoded that are asked for.
+
+    chunks: the part of the array that is decoded at once; (): pixels lie in the file as they are in memory
+    """
+
+    def __init__(self, path: str, pages: Sequence[Any], axes: str, shape: Sequence[int]) -> None:
+        self.path, self.pages, self.axes, self.shape = path, pages, axes, tuple(shape)
+        self.key = pages[0].keyframe
+        self.dtype = np.dtype(self.key.dtype)
+        refuse_false_places(pages)
+        bound_decoding(self.key)
+        self.n_leading = len(self.shape) - len(self.key.shape)
+        self.numbers = np.arange(len(pages)).reshape(self.shape[: self.n_leading])
+        self.lock = threading.Lock()
+        self.size: tuple[int, int] = (self.key.shaped[2], self.key.shaped[3])
+        self.side = _sides(self.key)
+        self.is_mapped = bool(self.key.is_contiguous) and not is_remote(path)
+        inner = dict(zip("YXS", (*self.side, self.key.shaped[4]), strict=True))
+        self.chunks = () if self.is_mapped else (1,) * self.n_leading + tuple(inner[axis] for axis in self.key.axes)
+
+    @staticmethod
+    def fits(pages: Sequence[Any], shape: Sequence[int]) -> bool:
+        """Whether every page is there and holds the last axes of the array."""
+        if any(page is None for page in pages):
+            return False
+        key = pages[0].keyframe
+        n_leading = len(shape) - len(key.shape)
+        plain = key.dtype is not None and key.shaped[1] == 1 and key.axes in ("YX", "YXS", "SYX")
+        whole = tuple(shape[n_leading:]) == tuple(key.shape) and prod(shape[:n_leading]) == len(pages)
+        return plain and whole and min(_sides(key)) > 0
+
+    def __getitem__(self, place: tuple[int | slice, ...]) -> np.ndarray:
+        numbers = self.numbers[place[: self.n_leading]]
+        inner = dict(zip(self.key.axes, place[self.n_leading :], strict=True))
+        rows, columns = (range(*inner[axis].indices(n)) for axis, n in zip("YX", self.size, strict=True))
+        parts = [self._part(self.pages[int(i)], rows, columns) for i in np.ravel(numbers)]
+        values = np.stack(parts).reshape(*np.shape(numbers), *parts[0].shape)
+        return values[(..., *(inner[axis] if axis == "S" else slice(None) for axis in self.key.axes))]
+
+    def _part(self, page: Any, rows: range, columns: range) -> np.ndarray:
+        """Rows and columns of a page, with the axes of the page."""
+        key, (n_planes, _, _, _, n_samples) = self.key, self.key.shaped
+        if self.is_mapped:
+            self._refuse_cut(page)
+            flat = page.parent.filehandle.memmap_array(
+                page.parent.byteorder + key.dtype.char, (n_planes, *self.size, n_samples), page.dataoffsets[0]
+            )
+            mapped = np.array(flat[:, rows.start : rows.stop, columns.start : columns.stop])
+            return self._shaped(mapped.astype(self.dtype, copy=False))
+        values = np.full((n_planes, len(rows), len(columns), n_samples), key.nodata, self.dtype)
+        high, wide = self.side
+        n_down, n_across = -(-self.size[0] // high), -(-self.size[1] // wide)
+        for plane in range(n_planes):
+            for r in range(rows.start // high, -(-rows.stop // high)):
+                for c in range(columns.start // wide, -(-columns.stop // wide)):
+                    block = self._block(page, (plane * n_down + r) * n_across + c)
+                    if block is None:
+                        continue  # not stored: there is nothing
+                    top, left = r * high, c * wide
+                    t, b = max(rows.start, top), min(rows.stop, top + block.shape[0])
+                    w, e = max(columns.start, left), min(columns.stop, left + block.shape[1])
+                    into = values[plane, t - rows.start : b - rows.start, w - columns.start : e - columns.start]
+                    into[...] = block[t - top : b - top, w - left : e - left]
+        return self._shaped(values)
+
+    def _refuse_cut(self, page: Any) -> None:
+        try:
+            refuse_cut(page.parent, page.dataoffsets[0], self.key.nbytes)
+        except ValueError as problem:
+            raise InputError(f"cannot read {self.path}: {problem}; copy or save the image again") from problem
+
+    def _shaped(self, values: np.ndarray) -> np.ndarray:
+        """(planes,h,w,samples) with the axes of a page."""
+        if self.key.axes == "YX":
+            return values[0, ..., 0]
+        return values[0] if self.key.axes == "YXS" else values[..., 0]
+
+    def _block(self, page: Any, index: int) -> np.ndarray | None:
+        """(h,w,samples): a tile or strip."""
+        offset, n_bytes = page.dataoffsets[index], page.databytecounts[index]
+        if n_bytes == 0:
+            return None
+        file = page.parent.filehandle
+
+        def read() -> bytes:
+            with self.lock:
+                file.seek(offset)
+                return bytes(file.read(n_bytes))
+
+        try:
+            refuse_long_block(n_bytes, prod(self.chunks) * self.dtype.itemsize)
+            data = patiently(read, f"cannot read {self.path}", is_asked=is_remote(self.path))
+            if len(data) < n_bytes:
+                raise ValueError("the file ends before it")
+            decoded, _, _ = self.key.decode(data, index, jpegtables=self.key.jpegtables)
+        except (InputError, MemoryError):
+            raise
+        except Exception as problem:
+            kind = "tile" if self.key.is_tiled else "strip"
+            raise InputError(
+                f"cannot read {self.path}: its {kind} {index}, counted from 0, is damaged ({one_line(problem)}); copy"
+                " or save the image again"
+            ) from problem
+        return np.asarray(decoded[0])
+
+
+class MappedArray:
+    """The array of a series of pages whose pixels lie behind each other in the file, as they are in memory.
+
+    Unlike `TiffArray` it needs no list of the pages, of which there may be many thousands.
+    """
+
+    chunks = ()
+
+    def __init__(self, tiff: Any, series: Any) -> None:
+        self.tiff, self.series, self.shape = tiff, series, tuple(series.shape)
+        self.dtype = np.dtype(series.dtype)
+        self.size: tuple[int, int] = (series.keyframe.shaped[2], series.keyframe.shaped[3])
+
+    def __getitem__(self, place: tuple[int | slice, ...]) -> np.ndarray:
+        refuse_cut(self.tiff, self.series.dataoffset, self.series.nbytes)
+        dtype = self.tiff.byteorder + self.dtype.char
+        return np.array(self.tiff.filehandle.memmap_array(dtype, self.shape, self.series.dataoffset)[place])
+
+
+def _sides(key: Any) -> tuple[int, int]:
+    """(h,w) of a tile, or of a strip."""
+    if key.is_tiled:
+        return key.tilelength, key.tilewidth
+    return min(key.rowsperstrip, key.shaped[2]), key.shaped[3]
+
+
+def refuse_cut(tiff: Any, offset: int, n_bytes: int) -> None:
+    """Refuse pixels that would lie behind the end of the file, before memory is taken for them."""
+    if offset + n_bytes > tiff.filehandle.size:
+        raise ValueError(f"it should hold {n_bytes:,} bytes of pixels but ends before")
 
 
 def bound_decoding(page: Any) -> None:
@@ -58,13 +203,13 @@ class _Bounded:
     def __init__(self, decode: Callable[..., Any], n_pixels: int, n_bytes: int) -> None:
         self.decode, self.most, self.block = decode, 4 * n_pixels + SLACK, n_bytes
 
-    def __call__(self, data: bytes | None, *given: Any, **options: Any) -> Any:
+    def __call__(self, data: bytes | None, *arguments: Any, **options: Any) -> Any:
         if data is not None:
             refuse_long_block(len(data), self.block)
             for height, width in _sizes(bytes(data)):
                 if height * width > self.most:
                     raise ValueError(f"a tile or strip is a picture of {height:,} x {width:,} pixels, too large for it")
-        return self.decode(data, *given, **options)
+        return self.decode(data, *arguments, **options)
 
 
 def _sizes(data: bytes) -> Iterator[tuple[int, int]]:

@@ -23,19 +23,19 @@ def unlabelled_value(maps: Sequence[np.ndarray], asked: int | str | None, say: S
     """The label value that means "no label": as given; else by what label maps (H,W) look like, decided or asked."""
     if isinstance(asked, int):
         return asked
-    found = unpainted_value(maps, UNLABELLED)
-    if found is None:
+    value = unpainted_value(maps, UNLABELLED)
+    if value is None:
         return UNLABELLED
     if asked == "auto":
-        say(f"{found} is taken for unlabelled: it has nearly all pixels, and the other classes look like strokes")
-        return found
-    part = sum(int((labels == found).sum()) for labels in maps) / sum(labels.size for labels in maps)
+        say(f"{value} is taken for unlabelled: it has nearly all pixels, and the other classes look like strokes")
+        return value
+    part = sum(int((labels == value).sum()) for labels in maps) / sum(labels.size for labels in maps)
     raise QuestionError(
-        f"the labels have the value {found} at {part:.1%} of all pixels, and the other classes look like strokes: was"
+        f"the labels have the value {value} at {part:.1%} of all pixels, and the other classes look like strokes: was"
         " nothing painted there?",
         [
-            (f"If so, {found} means unlabelled", f"--unlabelled {found}", f"unlabelled={found}"),
-            (f"if {found} is a class of its own", f"--unlabelled {UNLABELLED}", f"unlabelled={UNLABELLED}"),
+            (f"If so, {value} means unlabelled", f"--unlabelled {value}", f"unlabelled={value}"),
+            (f"if {value} is a class of its own", f"--unlabelled {UNLABELLED}", f"unlabelled={UNLABELLED}"),
         ],
     )
 
@@ -53,7 +53,7 @@ def unpainted_value(maps: Sequence[np.ndarray], unlabelled: int) -> int | None:
     if n_zero < NEARLY_ALL * n_pixels or len(classes) < 2 or unlabelled in classes or unlabelled == 0:
         return None
     outlines = [_outline(labels) for labels in maps]
-    outside, between = sum(one[0] for one in outlines), sum(one[1] for one in outlines)
+    outside, between = sum(edges[0] for edges in outlines), sum(edges[1] for edges in outlines)
     if between > TOUCHING * (outside + between):
         return None
     if n_pixels - n_zero < LITTLE * n_pixels:
@@ -66,9 +66,9 @@ def _outline(labels: np.ndarray) -> tuple[int, int]:
     """Pixel edges between paint and 0, and between paint of different classes."""
     outside = between = 0
     for axis in (0, 1):
-        one, other = (np.moveaxis(labels, axis, 0)[part] for part in (slice(1, None), slice(-1)))
-        differ = one != other
-        is_painted = differ & (one != 0) & (other != 0)
+        here, there = (np.moveaxis(labels, axis, 0)[part] for part in (slice(1, None), slice(-1)))
+        differ = here != there
+        is_painted = differ & (here != 0) & (there != 0)
         between += int(is_painted.sum())
         outside += int(differ.sum()) - int(is_painted.sum())
     return outside, between
@@ -84,7 +84,7 @@ def _lengths(labels: np.ndarray) -> np.ndarray:
     framed = np.pad(pieces, 1)
     outline = np.zeros(n + 1)
     for axis in (0, 1):
-        one, other = (np.moveaxis(framed, axis, 0)[part] for part in (slice(1, None), slice(-1)))
-        differ = one != other
-        outline += np.bincount(one[differ], minlength=n + 1) + np.bincount(other[differ], minlength=n + 1)
+        here, there = (np.moveaxis(framed, axis, 0)[part] for part in (slice(1, None), slice(-1)))
+        differ = here != there
+        outline += np.bincount(here[differ], minlength=n + 1) + np.bincount(there[differ], minlength=n + 1)
     return np.stack([outline[1:] ** 2 / (4 * np.maximum(area, 1)), area], axis=1)

@@ -8,9 +8,8 @@ import numpy as np
 
 from hedgerow.errors import InputError
 from hedgerow.files import PathLike, atomic_path
+from hedgerow.images.file_checks import has_zarr_metadata, naming_missing_package
 from hedgerow.images.pixel_size import PixelSize
-from hedgerow.images.places import has_zarr_metadata
-from hedgerow.images.reading import naming_missing_package
 
 _IMAGEJ_DTYPES = ("uint8", "uint16", "float32")
 _IMAGEJ_MAX_BYTES = 2**32 - 2**25  # ImageJ files have 32-bit offsets; leave room for the headers
@@ -49,29 +48,17 @@ def write_labels(
     return _write(Path(path), labels.astype(dtype, copy=False), None, palette, pixel)
 
 
-def write_planes(
-    path: PathLike, planes: np.ndarray, dtype: str = "float32", names: Sequence[str] | None = None
-) -> Path:
-    """Write probability or confidence maps, (C,H,W) or (H,W) in [0,1], as .tif, .npy or .zarr.
-
-    uint8 and uint16 hold the values times 255 and 65535, rounded; one plane of these may also be a .png.
-    `names` names the C planes in TIFF and Zarr.
-    """
-    return write_scaled(path, scaled(np.asarray(planes), dtype, f"cannot write {path}: "), names)
-
-
-def scaled(planes: np.ndarray, dtype: str, complaint: str = "") -> np.ndarray:
-    """Maps (C,H,W) or (H,W) in [0,1] as they are stored: as they are, or times 255 or 65535."""
+def scaled(planes: np.ndarray, dtype: str) -> np.ndarray:
+    """Maps (C,H,W) or (H,W) in [0,1] as they are stored: as they are, or times 255 or 65535, rounded."""
     if planes.ndim not in (2, 3) or planes.size == 0 or planes.dtype.kind != "f":
         raise InputError(
-            f"{complaint}found an array of shape {planes.shape} and dtype {planes.dtype}, expected"
-            " (C,H,W) or (H,W) floats"
+            f"found an array of shape {planes.shape} and dtype {planes.dtype}, expected (C,H,W) or (H,W) floats"
         )
     if dtype not in _SCALES:
-        raise InputError(f"{complaint}found dtype {dtype!r}, expected one of {', '.join(_SCALES)}")
+        raise InputError(f"found dtype {dtype!r}, expected one of {', '.join(_SCALES)}")
     low, high = planes.min(), planes.max()
     if not (low >= -ROUNDING_SLACK and high <= 1 + ROUNDING_SLACK):  # also true of NaN
-        raise InputError(f"{complaint}found values from {low:g} to {high:g}, expected 0 to 1")
+        raise InputError(f"found values from {low:g} to {high:g}, expected 0 to 1")
     if dtype == "float32":
         return planes.astype(np.float32, copy=False)
     return np.rint(np.clip(planes, 0, 1).astype(np.float64) * _SCALES[dtype]).astype(dtype)
@@ -80,7 +67,10 @@ def scaled(planes: np.ndarray, dtype: str, complaint: str = "") -> np.ndarray:
 def write_scaled(
     path: PathLike, planes: np.ndarray, names: Sequence[str] | None = None, pixel: PixelSize | None = None
 ) -> Path:
-    """Write maps (C,H,W) or (H,W) as `scaled` gives them."""
+    """Write maps (C,H,W) or (H,W), as `scaled` gives them, as .tif, .npy or .zarr; one plane of whole numbers as .png.
+
+    names: of the planes, noted in TIFF and Zarr
+    """
     n_planes = planes.shape[0] if planes.ndim == 3 else 1
     if names is not None and len(names) != n_planes:
         raise InputError(f"cannot write {path}: found {len(names)} names for {n_planes} planes, expected one each")

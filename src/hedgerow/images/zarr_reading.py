@@ -21,8 +21,8 @@ from zarr.storage import LocalStore, WrapperStore
 
 from hedgerow.errors import InputError
 from hedgerow.images.decompressing import BOUNDED, decompressed
+from hedgerow.images.file_checks import ZARR_METADATA, refuse_longer, refuse_special
 from hedgerow.images.limits import METADATA_BYTES, MOST_BYTES
-from hedgerow.images.places import ZARR_METADATA, refuse_longer, refuse_special
 
 # Codecs whose output is as large as their input, or larger by the ratio of two number types.
 OF_EQUAL_SIZE = {
@@ -83,10 +83,10 @@ class _Guarded(WrapperStore[Store]):
         if byte_range is None and self.by_range:
             byte_range = RangeByteRequest(0, most + 1)
         MOST_BYTES.set(most)
-        found = await self._store.get(key, prototype, byte_range)
-        if found is not None:
-            refuse_longer(key, len(found), most)
-        return found
+        content = await self._store.get(key, prototype, byte_range)
+        if content is not None:
+            refuse_longer(key, len(content), most)
+        return content
 
     async def get_partial_values(
         self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
@@ -155,7 +155,7 @@ def _bounded_v3(metadata: Any, most: int, path: str) -> Any:
 
     def bounded(codec: Any) -> Any:
         if isinstance(codec, ShardingCodec):
-            _refuse_codecs([_name(one) for one in codec.index_codecs], path)
+            _refuse_codecs([_name(codec) for codec in codec.index_codecs], path)
             return replace(codec, codecs=tuple(map(bounded, codec.codecs)))
         _refuse_codecs([_name(codec)], path)
         return _Bounded(codec) if _name(codec) in BOUNDED else codec
@@ -187,8 +187,8 @@ class _Bounded(BytesBytesCodec):
 
     async def _decode_single(self, chunk_bytes: Buffer, chunk_spec: ArraySpec) -> Buffer:
         most = _most(chunk_spec.shape, chunk_spec.dtype.to_native_dtype())
-        found = await asyncio.to_thread(decompressed, _name(self.inner), chunk_bytes.to_bytes(), most)
-        return chunk_spec.prototype.buffer.from_bytes(found)
+        content = await asyncio.to_thread(decompressed, _name(self.inner), chunk_bytes.to_bytes(), most)
+        return chunk_spec.prototype.buffer.from_bytes(content)
 
 
 @dataclass(frozen=True)

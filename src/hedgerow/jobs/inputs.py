@@ -12,13 +12,13 @@ from hedgerow.images.array_checks import Layout
 from hedgerow.images.label_files import read_labels
 from hedgerow.images.labelled import LabelledSet, LazySequence
 from hedgerow.images.legend import Legend
+from hedgerow.images.limits import LARGE_PIXELS
 from hedgerow.images.pairing import Pair
 from hedgerow.images.reading import Pages, read_input, what_was_read
 from hedgerow.overwrite_guard import check_overwriting
 from hedgerow.predict.evaluate import labelled_for
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Say
-from hedgerow.scale.lazy_image import LARGE_PIXELS
 from hedgerow.scale.sparse_growth import MUCH
 
 LARGE_IMAGE_PIXELS = LARGE_PIXELS  # images with more pixels are read and predicted in parts

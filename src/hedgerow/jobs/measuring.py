@@ -11,7 +11,7 @@ from hedgerow.files import PathLike
 from hedgerow.images.array_checks import to_labels, to_planes
 from hedgerow.images.components import Connectivity
 from hedgerow.images.label_files import read_labels
-from hedgerow.images.legend import Legend, found_legend, read_legend
+from hedgerow.images.legend import Legend, legend_of_files, read_legend
 from hedgerow.images.object_tables import ObjectTables, totals_beside
 from hedgerow.images.objects import Rules, Split, measured
 from hedgerow.images.pairing import FilesSpec, by_stem, find_files, plain_stem, stem_of
@@ -88,7 +88,7 @@ def measure(request: MeasureRequest, *, progress: Report | None = None) -> Measu
     totals = checked_output(request.totals or totals_beside(output), read, "totals.csv", overwrite=request.overwrite)
     if totals == output:
         raise InputError(f"{output} is to hold both the objects and their totals; give two names.")
-    legend = found_legend(files) if classes is None else _legend(Path(classes))
+    legend = legend_of_files(files) if classes is None else _legend(Path(classes))
     rules, names, tables = request.rules, _names(files), ObjectTables()
     with reporting(progress) as report:
         for done, file in enumerate(files):

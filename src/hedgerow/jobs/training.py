@@ -20,7 +20,7 @@ from hedgerow.forest.autocontext import GrowAll, grow_stack
 from hedgerow.forest.choosing import settings_for
 from hedgerow.forest.groups import GroupsOf
 from hedgerow.images.array_checks import Layout, to_labels
-from hedgerow.images.classes import check_unlabelled
+from hedgerow.images.classes import check_n_classes, check_unlabelled
 from hedgerow.images.label_files import read_label_set
 from hedgerow.images.labelled import LabelledSet, labelled_set
 from hedgerow.images.pairing import FilesSpec, Pair, in_words, pair_files
@@ -250,12 +250,7 @@ def _read_files(
         if any(name in str(error) for name in names):
             raise
         raise InputError(f"{in_words(request.labels)}: {error}") from error  # it is about all the label maps
-    if labelled.n_classes > request.max_classes:
-        raise InputError(
-            f"the labels in {in_words(request.labels)} have {labelled.n_classes} different values and at most "
-            f"{request.max_classes} classes were expected: are the folders swapped, or the labels smoothed at their "
-            "edges? If not, raise max_classes (--max-classes)."
-        )
+    check_n_classes(labelled.n_classes, request.max_classes, f"the labels in {in_words(request.labels)}")
     say(f"{len(pairs)} image(s): {_kinds(pictures)}")
     say_what_was_read([pair.image for pair in pairs], layout, request.pages, say)
     if len({picture.dtype for picture in pictures}) > 1:

@@ -10,7 +10,7 @@ import numpy as np
 
 from hedgerow.errors import HedgerowError, InputError
 from hedgerow.images.pairing import FilesSpec, by_stem, find_files
-from hedgerow.images.reading import described_image
+from hedgerow.images.reading import open_image
 
 MAX_IMAGES = 10_000
 
@@ -47,11 +47,12 @@ def image_files(spec: FilesSpec) -> tuple[list[ImageFile], list[str]]:
         raise InputError(f"there are {len(paths):,} images; give at most {MAX_IMAGES:,}.")
     for path in paths:
         try:
-            page = described_image(path)
+            with open_image(path) as source:
+                n_channels, height, width = source.shape
         except HedgerowError as problem:
             skipped.append(str(problem))
             continue
-        image = ImageFile(path, (page.height, page.width), page.n_channels, page.dtype)
+        image = ImageFile(path, (height, width), n_channels, source.dtype)
         if images and image.n_channels != images[0].n_channels:
             skipped.append(
                 f"{path} has {image.n_channels} channel(s) and {images[0].path} has {images[0].n_channels}; it is "

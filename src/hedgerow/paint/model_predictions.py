@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from hedgerow.forest.autocontext import grow_stack
 from hedgerow.forest.choosing import SPARSE, settings_for
 from hedgerow.images.labelled import labelled_set
 from hedgerow.images.regions import Region
+from hedgerow.images.source import SourcePlanes
 from hedgerow.kernels import reused
 from hedgerow.paint.labels import TILE
 from hedgerow.paint.overlays import OverlayTile, TilePlace, WorkerLink, raise_if_interrupted, tiles_of
@@ -27,28 +29,12 @@ TILES_PER_SIDE = 2  # tiles along each side of the region that is predicted at o
 TILES_PER_SIDE_FAR = 4  # the same for features with a large halo: a pretrained network computes its whole patch anyway
 
 
-class PyramidPlanes:
-    """An image (C,H,W) as float32, of which only the requested part is read."""
-
-    def __init__(self, pyramid: Pyramid) -> None:
-        self._pyramid = pyramid
-        self.shape = (pyramid.image.n_channels, *pyramid.image.size)
-        self.ndim, self.dtype = 3, np.dtype(np.float32)
-
-    def __getitem__(self, index: tuple[Any, ...]) -> np.ndarray:
-        rows, columns = index[-2:]
-        top, bottom, _ = rows.indices(self.shape[1])
-        left, right, _ = columns.indices(self.shape[2])
-        planes = self._pyramid.planes(0, Region(top, bottom, left, right))
-        return planes if index[0] is Ellipsis else planes[index[0]]
-
-
 def predict_tiles(
     model: Model, pyramid: Pyramid, places: Sequence[TilePlace], report: Report
 ) -> dict[TilePlace, OverlayTile]:
     """What a model predicts for some tiles of the full image."""
-    planes: Any = PyramidPlanes(pyramid)
     size = pyramid.image.size
+    planes: Any = SourcePlanes(partial(pyramid.planes, 0), (pyramid.image.n_channels, *size))
     side = TILES_PER_SIDE_FAR if model.features.halo > TILES_PER_SIDE * TILE else TILES_PER_SIDE
     groups: dict[tuple[int, int], list[TilePlace]] = {}
     for row, column in places:

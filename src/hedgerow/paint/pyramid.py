@@ -10,13 +10,14 @@ import numpy as np
 
 from hedgerow.errors import InputError
 from hedgerow.images.array_checks import MAX_VALUE
-from hedgerow.images.by_region import ByRegion, open_by_region
-from hedgerow.images.reading import read_image
+from hedgerow.images.reading import open_image
 from hedgerow.images.regions import Region
+from hedgerow.images.source import ImageSource
 from hedgerow.paint.image_files import ImageFile
 from hedgerow.paint.labels import TILE
 
 MAX_MEMORY_BYTES = 128 * 2**20  # a larger level is kept in a temporary file
+MAX_CHUNK_BYTES = 2**25  # decoded for a single pixel; of an image in larger chunks, all is read at once
 ROWS_AT_ONCE = 512  # rows of a region that is read and halved at once
 CONTRAST_PERCENTILES = (0.5, 99.5)  # initially shown as black and white
 MAX_CONTRAST_PIXELS = 2**20  # from which the percentiles are estimated
@@ -43,7 +44,7 @@ class Pyramid:
         n_regions = [len(_row_regions(level_size(image.size, level))) for level in range(self.n_levels)]
         total = n_regions[0] + sum(n_regions[:-1])  # opening the image may take as long as halving it
         report(0, total)
-        self._levels: list[np.ndarray | ByRegion] = [_open_planes(image)]
+        self._levels: list[np.ndarray | ImageSource] = [_open_planes(image)]
         done = n_regions[0]
         for level in range(1, self.n_levels):
             self._levels.append(_halve(self._levels[-1], lambda k, done=done: report(done + k, total)))  # type: ignore[misc]
@@ -54,7 +55,7 @@ class Pyramid:
     @property
     def nbytes(self) -> int:
         """Bytes in memory, without files."""
-        return sum(level.nbytes for level in self._levels if not isinstance(level, np.memmap | ByRegion))
+        return sum(level.nbytes for level in self._levels if not isinstance(level, np.memmap | ImageSource))
 
     @property
     def type(self) -> str:
@@ -115,16 +116,15 @@ class Pyramid:
         return ends[0].tolist(), np.maximum(ends[1], ends[0] + 1).tolist()
 
 
-def _open_planes(image: ImageFile) -> np.ndarray | ByRegion:
+def _open_planes(image: ImageFile) -> np.ndarray | ImageSource:
     """The full image: in memory, or if it is large, read by regions or copied to a temporary file."""
-    if image.n_bytes > MAX_MEMORY_BYTES:
-        by_region = open_by_region(image.path)
-        if by_region is not None and by_region.shape == (image.n_channels, *image.size):
-            return by_region
-    array = read_image(image.path)
-    planes = array[None] if array.ndim == 2 else np.moveaxis(array, 2, 0)
-    if planes.shape != (image.n_channels, *image.size):
+    source = open_image(image.path)
+    if source.shape != (image.n_channels, *image.size):
         raise InputError(f"{image.path} has changed since the program was started; restart the program.")
+    if image.n_bytes > MAX_MEMORY_BYTES and source.by_region and source.chunk_bytes <= MAX_CHUNK_BYTES:
+        return source
+    with source:
+        planes = source.read()
     if planes.nbytes <= MAX_MEMORY_BYTES:
         return np.ascontiguousarray(planes)
     copy = _new_array(planes.shape, planes.dtype)
@@ -132,15 +132,15 @@ def _open_planes(image: ImageFile) -> np.ndarray | ByRegion:
     return copy
 
 
-def _read(level: np.ndarray | ByRegion, region: Region) -> np.ndarray:
-    return level.read(region) if isinstance(level, ByRegion) else region.of(level)
+def _read(level: np.ndarray | ImageSource, region: Region) -> np.ndarray:
+    return level.read(region) if isinstance(level, ImageSource) else region.of(level)
 
 
-def _read_all(level: np.ndarray | ByRegion) -> np.ndarray:
+def _read_all(level: np.ndarray | ImageSource) -> np.ndarray:
     return _read(level, Region(0, level.shape[1], 0, level.shape[2]))
 
 
-def _halve(level: np.ndarray | ByRegion, report: Callable[[int], None] = lambda done: None) -> np.ndarray:
+def _halve(level: np.ndarray | ImageSource, report: Callable[[int], None] = lambda done: None) -> np.ndarray:
     """The next level: the mean of each 2 x 2 pixels, rounded; at odd sizes the last row and column are repeated."""
     n, height, width = level.shape
     half = _new_array((n, -(-height // 2), -(-width // 2)), level.dtype)

@@ -14,7 +14,7 @@ from hedgerow.files import PathLike, make_folder
 from hedgerow.images.object_tables import ObjectTables, totals_beside
 from hedgerow.images.objects import Measured
 from hedgerow.images.pairing import FilesSpec, find_files, stem_of
-from hedgerow.images.reading import Pages, ending_of, read_input, read_pixel_size, what_was_read
+from hedgerow.images.reading import Pages, ending_of, open_image
 from hedgerow.overwrite_guard import check_overwriting
 from hedgerow.predict.file_outputs import Outputs, write_outputs
 from hedgerow.predict.protocol import Model
@@ -121,10 +121,11 @@ def predict_file(model: Model, file: Path, how: OneFile, progress: Report = sile
     """Predict one file; what is wrong with it is told in a sentence."""
     done = Done()
     try:
-        done = replace(done, words=what_was_read(file, model.features.layout, how.pages))
-        image = read_input(file, model.features.layout, how.pages)
+        with open_image(file, model.features.layout, how.pages) as source:
+            done = replace(done, words=source.words)
+            image, pixel = source.array(), source.pixel_size
         done = replace(done, note=_note_other_dtype(model, image, file))
-        paths, pixel = how.outputs.paths(how.folder, stem_of(file)), read_pixel_size(file)
+        paths = how.outputs.paths(how.folder, stem_of(file))
         return replace(done, found=write_outputs(model, image, how.outputs, paths, how.tile, progress, pixel))
     except Exception as error:
         if not (isinstance(error, HedgerowError) or memory.ran_out(error)):

@@ -1,30 +1,18 @@
 """What reading an image in parts will cost, estimated from its metadata before anything is read."""
 
-from hedgerow import memory
 from hedgerow.errors import InputError
 from hedgerow.images.limits import number_from_environment
 from hedgerow.images.regions import Region
-from hedgerow.scale.lazy_image import LazyImage
+from hedgerow.images.source import ImageSource
 
 MEGAPIXELS = "HEDGEROW_MAX_LARGE_MEGAPIXELS"
 DEFAULT_MEGAPIXELS = 1_000_000
 CHUNKS = "HEDGEROW_MAX_CHUNKS"
 DEFAULT_CHUNKS = 50_000_000
-BLOCKS_IN_MEMORY = 3  # as they are stored, decoded, and in the place where they belong
 _PIXELS_PER_DAY = 86_400 * 1e6  # two levels of 16 trees on the default features, on one core: the order is what counts
 
 
-def refuse_large_blocks(name: str, n_bytes: int, kind: str, remedy: str) -> None:
-    """Raise InputError if chunks, tiles or strips of this size do not fit in memory."""
-    there_is = memory.available()
-    if there_is is not None and BLOCKS_IN_MEMORY * n_bytes > there_is:
-        raise InputError(
-            f"cannot read {name}: it is stored in {kind} of {memory.gigabytes(n_bytes)} each and"
-            f" {memory.gigabytes(there_is)} of memory are available; {remedy}"
-        )
-
-
-def refuse_endless(image: LazyImage, part: Region) -> None:
+def refuse_endless(image: ImageSource, part: Region) -> None:
     """Raise InputError if a part of an image, all of which will be read, has more pixels or chunks than the limits."""
     megapixels = part.height * part.width / 1e6
     limit = number_from_environment(MEGAPIXELS, DEFAULT_MEGAPIXELS, "2e6 for images of two million megapixels")

@@ -9,22 +9,23 @@ import numpy as np
 
 from hedgerow.errors import HedgerowError, InputError
 from hedgerow.images.array_checks import encode_labels, to_labels
+from hedgerow.images.limits import LARGE_PIXELS
 from hedgerow.images.pairing import Pair
-from hedgerow.images.reading import Pages
+from hedgerow.images.reading import open_by_region, opened, reads_regions, spec_for_workers
 from hedgerow.images.regions import Region
+from hedgerow.images.remote import absolute, is_remote
+from hedgerow.images.source import ImageSource
+from hedgerow.images.stored import ImageSpec, Pages
 from hedgerow.predict.protocol import Model
 from hedgerow.scale.costs import refuse_endless
-from hedgerow.scale.lazy_image import LARGE_PIXELS, LazyImage, Wanted, wanted_image
-from hedgerow.scale.opening import is_lazy, open_image, opened
-from hedgerow.scale.remote import absolute, is_remote
 
 
 @dataclass(frozen=True)
 class LargePair:
     """An image and its labels, as a worker opens them; classes and the value that means "no label"."""
 
-    image: Wanted
-    labels: Wanted
+    image: ImageSpec
+    labels: ImageSpec
     classes: tuple[int, ...]
     unlabelled: int
 
@@ -37,10 +38,10 @@ class LargePair:
 
 def is_large(pair: Pair) -> bool:
     """Whether an image is read in parts."""
-    if not is_lazy(str(pair.image)) or not is_lazy(str(pair.label)):
+    if not reads_regions(pair.image) or not reads_regions(pair.label):
         return False
     with suppress(HedgerowError):  # the reader reports the error
-        height, width = open_image(Wanted(str(pair.image), pages="all")).size
+        height, width = open_by_region(ImageSpec(str(pair.image), pages="all")).size
         return height * width > LARGE_PIXELS
     return False
 
@@ -56,31 +57,31 @@ def large_pair(
     stamp: str = "",
 ) -> LargePair:
     """An image with labels of the same size; of labels with a pyramid, the level that fits is read."""
-    wanted = wanted_image(image, model.features.layout, pages, level, pixel_size, stamp)
-    lazy = opened(wanted)
-    if lazy.shape[0] != model.features.n_inputs:
+    wanted = spec_for_workers(image, model.features.layout, pages, level=level, pixel_size=pixel_size, stamp=stamp)
+    source = opened(wanted)
+    if source.shape[0] != model.features.n_inputs:
         raise InputError(
-            f"{image} has {lazy.shape[0]} channel(s) but the model was trained on {model.features.n_inputs}; give "
+            f"{image} has {source.shape[0]} channel(s) but the model was trained on {model.features.n_inputs}; give "
             "images of the same kind."
         )
-    refuse_endless(lazy, lazy.whole)
+    refuse_endless(source, source.whole)
     ignored = model.unlabelled if unlabelled is None else unlabelled
-    return LargePair(wanted, _fitting(lazy, absolute(labels), stamp), model.classes, ignored)
+    return LargePair(wanted, _fitting(source, absolute(labels), stamp), model.classes, ignored)
 
 
-def _fitting(image: LazyImage, labels: str, stamp: str) -> Wanted:
+def _fitting(image: ImageSource, labels: str, stamp: str) -> ImageSpec:
     """The labels, at the size of the image."""
-    first = opened(Wanted(labels, stamp=stamp))
+    first = opened(ImageSpec(labels, "labels", stamp=stamp))
     for level in range(first.n_levels):
-        wanted = Wanted(labels, level=level, stamp=stamp)
-        found = opened(wanted)
-        if found.shape[0] != 1:
+        wanted = ImageSpec(labels, "labels", level=level, stamp=stamp)
+        candidate = opened(wanted)
+        if candidate.shape[0] != 1:
             raise InputError(
-                f"cannot use {labels} as labels of a large image: found {found.shape[0]} channels, expected one class "
-                "value per pixel; save class numbers"
+                f"cannot use {labels} as labels of a large image: found {candidate.shape[0]} channels, expected one "
+                "class value per pixel; save class numbers"
             )
-        if found.size == image.size:
-            refuse_endless(found, found.whole)
+        if candidate.size == image.size:
+            refuse_endless(candidate, candidate.whole)
             return wanted
     raise InputError(
         f"{image.name}: the image has {image.size[0]} rows x {image.size[1]} columns and its labels {first.size[0]} "
@@ -94,6 +95,6 @@ def split_by_size(pairs: Sequence[Pair]) -> tuple[list[Pair], list[Pair]]:
     return [pair for pair in pairs if pair not in large], large
 
 
-def has_address(*given: object) -> bool:
+def has_address(*names: object) -> bool:
     """Whether any argument is an address."""
-    return any(isinstance(name, str) and is_remote(name) for name in given)
+    return any(isinstance(name, str) and is_remote(name) for name in names)

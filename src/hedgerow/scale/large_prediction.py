@@ -13,7 +13,10 @@ from uuid import uuid4
 from hedgerow import __version__
 from hedgerow.errors import InputError, masked
 from hedgerow.files import PathLike, check_folder_writable, fingerprint
-from hedgerow.images.reading import Pages
+from hedgerow.images.reading import opened, spec_for_workers
+from hedgerow.images.remote import absolute, is_remote, is_there
+from hedgerow.images.source import ImageSource
+from hedgerow.images.stored import Pages
 from hedgerow.locking import locked
 from hedgerow.overwrite_guard import check_overwriting, note_written
 from hedgerow.predict.protocol import Model
@@ -21,12 +24,9 @@ from hedgerow.progress import Report, reporting
 from hedgerow.scale import bigtiff_out, cluster, ome_zarr_out
 from hedgerow.scale.costs import refuse_endless
 from hedgerow.scale.large_results import LargeResult, described, results_for
-from hedgerow.scale.lazy_image import LazyImage, wanted_image
 from hedgerow.scale.markers import Markers
 from hedgerow.scale.masks import mask_of, region_of
 from hedgerow.scale.model_bytes import content_of, digest_of, loaded
-from hedgerow.scale.opening import opened
-from hedgerow.scale.remote import absolute, is_remote, is_there
 from hedgerow.scale.shard_prediction import MEMORY, Each, Job, here, on_workers
 from hedgerow.scale.shards import grid_for
 
@@ -88,7 +88,7 @@ def predict_large(
     """
     content = content_of(model)
     own, stamp = loaded(content, "cpu"), uuid4().hex
-    wanted = wanted_image(image, own.features.layout, pages, level, pixel_size, stamp)
+    wanted = spec_for_workers(image, own.features.layout, pages, level=level, pixel_size=pixel_size, stamp=stamp)
     lazy = opened(wanted)
     check_image(own, lazy, say)
     part = region_of(region, lazy.size)
@@ -119,7 +119,7 @@ def predict_large(
     return PredictedLarge({one.what: one.path for one in results}, grid.size, grid.n_shards, n_done)
 
 
-def check_image(model: Model, image: LazyImage, say: Any) -> None:
+def check_image(model: Model, image: ImageSource, say: Any) -> None:
     """Refuse an image with other channels than the model learned from, and say how it was understood."""
     if image.shape[0] != model.features.n_inputs:
         raise InputError(
@@ -243,9 +243,9 @@ def finish(job: Job, model: Model, report: Report) -> None:
         if Markers(result.store).read_record() is None:
             continue  # finished before the run was stopped
         name = f"{result.what} of {Path(masked(job.wanted.path).rstrip('/')).name}"
-        ome_zarr_out.finish(result, job.grid, image.pixel, corner, name, model.legend)
+        ome_zarr_out.finish(result, job.grid, image.pixel_size, corner, name, model.legend)
         if result.is_tiff:
-            bigtiff_out.write(result, job.grid, image.pixel, model, report)
+            bigtiff_out.write(result, job.grid, image.pixel_size, model, report)
     for result in job.results[::-1]:  # the first record is removed last: with it, the run can be resumed
         if result.is_tiff:
             ome_zarr_out.remove(result)

@@ -11,11 +11,10 @@ from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.label_files import read_labels
 from hedgerow.images.labelled import LazySequence
 from hedgerow.images.pairing import Pair
-from hedgerow.images.reading import Pages, read_input
+from hedgerow.images.reading import Pages, opened, read_input
 from hedgerow.images.regions import Region
 from hedgerow.progress import Say
 from hedgerow.scale.large_pairs import LargePair, is_large, large_pair
-from hedgerow.scale.opening import opened
 
 PART = 1024  # side of a part of a large image, before what the models see around it
 MOST_PARTS = 4  # of each image

@@ -9,6 +9,7 @@ from hedgerow.errors import HedgerowError, InputError
 from hedgerow.forest.level_input import fitting_tile, needed
 from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.metrics import confusion
+from hedgerow.images.reading import opened
 from hedgerow.images.regions import Region
 from hedgerow.kernels import reused
 from hedgerow.predict.protocol import Model
@@ -16,9 +17,7 @@ from hedgerow.predict.run import region_outputs
 from hedgerow.progress import Report, reporting
 from hedgerow.scale import cluster
 from hedgerow.scale.large_pairs import LargePair
-from hedgerow.scale.lazy_image import ImageWindow
 from hedgerow.scale.model_bytes import loaded
-from hedgerow.scale.opening import opened
 from hedgerow.scale.shard_prediction import MEMORY, ahead, occupied
 from hedgerow.scale.shards import LARGEST, cut
 
@@ -31,8 +30,8 @@ def summed_table(pair: LargePair, model: Model, tables: Tables, progress: Report
     parts = opened(pair.image).whole.tiles(LARGEST)
     table = np.zeros((model.n_classes, model.n_classes), np.int64)
     with reporting(progress) as report:
-        for done, one in enumerate(tables(pair, parts)):
-            table += one
+        for done, part in enumerate(tables(pair, parts)):
+            table += part
             report("evaluating", done + 1, len(parts))
     if not table.any():
         raise InputError(
@@ -47,19 +46,15 @@ def tables_here(model: Model, pair: LargePair, parts: Sequence[Region]) -> Itera
     return (table_of(pair, model, part) for part in parts)
 
 
-def table_of(pair: LargePair, model: Model, place: Region) -> np.ndarray:
+def table_of(pair: LargePair, model: Model, part: Region) -> np.ndarray:
     """Confusion (C,C) in a part of an image; what has no label is neither read nor predicted."""
-    image, target = opened(pair.image), pair.target(place)
+    image, target = opened(pair.image), pair.target(part)
     table = np.zeros((model.n_classes, model.n_classes), np.int64)
     cell = max(model.level_tile(level) for level in range(model.n_levels))
-    tiles = (
-        one
-        for tile in cut(place, fitting_tile(model, MEMORY), cell)
-        if (one := occupied(tile, place, target != UNLABELLED_INDEX)) is not None
-    )
-    for tile, window in ahead(lambda tile: ImageWindow(image, needed(model, image.size, tile)), tiles):
-        found = region_outputs(model, window, tile)[-1].argmax(axis=0)  # type: ignore[arg-type]
-        table += confusion(tile.within(place).of(target), found, model.n_classes)
+    tiles = (occupied(tile, part, target != UNLABELLED_INDEX) for tile in cut(part, fitting_tile(model, MEMORY), cell))
+    for tile, window in ahead(lambda tile: image.window(needed(model, image.size, tile)), filter(None, tiles)):
+        predicted = region_outputs(model, window, tile)[-1].argmax(axis=0)  # type: ignore[arg-type]
+        table += confusion(tile.within(part).of(target), predicted, model.n_classes)
     reused.let_go()
     return table
 
@@ -77,5 +72,5 @@ def tables_on(client: Any, content: bytes, device: str) -> Tables:
     return each
 
 
-def _part(place: Region, pair: LargePair, content: bytes, device: str) -> np.ndarray:
-    return table_of(pair, loaded(content, device), place)
+def _part(part: Region, pair: LargePair, content: bytes, device: str) -> np.ndarray:
+    return table_of(pair, loaded(content, device), part)

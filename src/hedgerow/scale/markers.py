@@ -15,13 +15,12 @@ from typing import Any
 from hedgerow import __version__
 from hedgerow.errors import InputError
 from hedgerow.files import atomic_path
-from hedgerow.images.array_files import UNFINISHED, unfinished
+from hedgerow.images.file_checks import refuse_special
 from hedgerow.images.limits import METADATA_BYTES
-from hedgerow.images.places import refuse_special
+from hedgerow.images.remote import file_system, is_remote, is_there, patiently, start_of_file
+from hedgerow.images.zarr_files import RECORD, UNFINISHED
 from hedgerow.overwrite_guard import is_state, remove_folder
-from hedgerow.scale.remote import file_system, is_remote, is_there, patiently, start_of_file
 
-RECORD = "run.json"
 MARK = f"{UNFINISHED}/{RECORD}"  # in a result: shows that it is being computed by Hedgerow
 
 
@@ -107,10 +106,10 @@ class Markers:
         system, inside = file_system(self.folder)
         system.invalidate_cache()
         try:
-            found = patiently(lambda: system.ls(inside, detail=False), f"cannot read {self.folder}")
+            paths = patiently(lambda: system.ls(inside, detail=False), f"cannot read {self.folder}")
         except FileNotFoundError:
             return []
-        return [str(name).rstrip("/").rpartition("/")[2] for name in found]
+        return [str(name).rstrip("/").rpartition("/")[2] for name in paths]
 
     def _remove_there(self, names: Iterable[str]) -> None:
         """Of a result on another machine."""
@@ -118,9 +117,3 @@ class Markers:
         paths = [f"{inside}/{name}" for name in names]
         if paths:
             patiently(lambda: system.rm(paths), f"cannot write {self.folder}")
-
-
-def refuse_unfinished(path: str) -> None:
-    """Raise InputError if a result is not complete. Web servers cannot list folders."""
-    if not path.startswith(("http://", "https://")) and Markers(path).read_record() is not None:
-        raise InputError(unfinished(path))

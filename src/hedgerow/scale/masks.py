@@ -6,11 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from hedgerow.errors import InputError
+from hedgerow.images.reading import opened
 from hedgerow.images.regions import Region
+from hedgerow.images.remote import absolute
+from hedgerow.images.source import ImageSource
+from hedgerow.images.stored import ImageSpec
 from hedgerow.scale.costs import refuse_endless
-from hedgerow.scale.lazy_image import LazyImage, Wanted
-from hedgerow.scale.opening import opened
-from hedgerow.scale.remote import absolute
 
 CELL = 64
 """A threshold decides for squares of this side, in a grid from the image's corner: single pixels would be noise."""
@@ -22,7 +23,7 @@ class Mask:
     """The pixels to compute.
 
     path:       an image of the same proportions, smaller or not: they are those where it is not 0; "": none
-    stamp:      of a run, as in `Wanted`
+    stamp:      of a run, as in `ImageSpec`
     sign, bound: "<" or ">" a value: squares in which a pixel has such a value in some channel
     """
 
@@ -31,34 +32,38 @@ class Mask:
     bound: float = 0.0
     stamp: str = ""
 
-    def allowed(self, image: LazyImage, place: Region) -> np.ndarray:
+    def allowed(self, image: ImageSource, region: Region) -> np.ndarray:
         """(h,w) bool of a region of the image."""
-        return self._of_file(image, place) if self.path else self._of_values(image, place)
+        return self._of_file(image, region) if self.path else self._of_values(image, region)
 
-    def _of_values(self, image: LazyImage, place: Region) -> np.ndarray:
-        whole = place.aligned(CELL, image.whole)
-        values = image.read(whole)
+    def _of_values(self, image: ImageSource, region: Region) -> np.ndarray:
+        around = region.aligned(CELL, image.whole)
+        values = image.read(around)
         passes = ((values > self.bound) if self.sign == ">" else (values < self.bound)).any(axis=0)
         down, across = (-(-side // CELL) for side in passes.shape)
         padded = np.zeros((down * CELL, across * CELL), bool)
-        padded[: whole.height, : whole.width] = passes
+        padded[: around.height, : around.width] = passes
         cells = padded.reshape(down, CELL, across, CELL).any(axis=(1, 3))
         spread = cells.repeat(CELL, axis=0).repeat(CELL, axis=1)
-        return np.ascontiguousarray(place.within(whole).of(spread))
+        return np.ascontiguousarray(region.within(around).of(spread))
 
-    def _of_file(self, image: LazyImage, place: Region) -> np.ndarray:
-        mask = opened(Wanted(self.path, stamp=self.stamp))
-        rows = _nearest(np.arange(place.top, place.bottom), mask.size[0], image.size[0])
-        columns = _nearest(np.arange(place.left, place.right), mask.size[1], image.size[1])
+    def _of_file(self, image: ImageSource, region: Region) -> np.ndarray:
+        mask = self._file
+        rows = _nearest(np.arange(region.top, region.bottom), mask.size[0], image.size[0])
+        columns = _nearest(np.arange(region.left, region.right), mask.size[1], image.size[1])
         part = Region(int(rows[0]), int(rows[-1]) + 1, int(columns[0]), int(columns[-1]) + 1)
         values = (mask.read(part) != 0).any(axis=0)
         return np.ascontiguousarray(values[np.ix_(rows - part.top, columns - part.left)])
 
-    def check(self, image: LazyImage) -> None:
+    @property
+    def _file(self) -> ImageSource:
+        return opened(ImageSpec(self.path, stamp=self.stamp))
+
+    def check(self, image: ImageSource) -> None:
         """Refuse a mask of other proportions."""
         if not self.path:
             return
-        mask = opened(Wanted(self.path, stamp=self.stamp))
+        mask = self._file
         refuse_endless(mask, mask.whole)
         shrinkage = [a / b for a, b in zip(image.size, mask.size, strict=True)]
         slack = max(1 / min(mask.size), 0.01)
@@ -70,17 +75,17 @@ class Mask:
 
     @property
     def identity(self) -> dict[str, object]:
-        file = dict(opened(Wanted(self.path, stamp=self.stamp)).identity) if self.path else {}
+        file = dict(self._file.identity) if self.path else {}
         return {"file": file, "sign": self.sign, "bound": self.bound}
 
 
-def _nearest(places: np.ndarray, n_there: int, n_here: int) -> np.ndarray:
+def _nearest(positions: np.ndarray, n_there: int, n_here: int) -> np.ndarray:
     """Where pixels of an image with n_here rows lie in one with n_there."""
-    return np.minimum(((2 * places + 1) * n_there) // (2 * n_here), n_there - 1)
+    return np.minimum(((2 * positions + 1) * n_there) // (2 * n_here), n_there - 1)
 
 
 def mask_of(text: str | None, stamp: str = "") -> Mask | None:
-    """A mask from what a user gives: the name of a file, or "> 30", "< 220"."""
+    """A mask from what a user typed: the name of a file, or "> 30", "< 220"."""
     if text is None:
         return None
     match = _THRESHOLD.fullmatch(text)
@@ -93,15 +98,15 @@ def mask_of(text: str | None, stamp: str = "") -> Mask | None:
 
 def region_of(text: str | None, size: tuple[int, int]) -> Region:
     """The part of an image that "TOP:BOTTOM,LEFT:RIGHT" names, as slices in Python do; None: all."""
-    whole = Region(0, size[0], 0, size[1])
+    whole = Region.whole(size)
     if text is None:
         return whole
     match = re.fullmatch(r"\s*(\d*)\s*:\s*(\d*)\s*,\s*(\d*)\s*:\s*(\d*)\s*", text)
     if match:
         ends = (0, size[0], 0, size[1])
-        found = Region(*(int(given) if given else end for given, end in zip(match.groups(), ends, strict=True)))
-        if 0 <= found.top < found.bottom <= size[0] and 0 <= found.left < found.right <= size[1]:
-            return found
+        region = Region(*(int(number) if number else end for number, end in zip(match.groups(), ends, strict=True)))
+        if region.intersection(whole) == region:
+            return region
     raise InputError(
         f"the region is {text!r}; give rows and columns within {size[0]} x {size[1]} pixels as TOP:BOTTOM,LEFT:RIGHT, "
         f"e.g. 0:{size[0] // 2},0:{size[1] // 2}."

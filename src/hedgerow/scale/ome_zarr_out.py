@@ -9,14 +9,14 @@ import numpy as np
 
 from hedgerow.errors import InputError
 from hedgerow.files import flush
+from hedgerow.images.file_checks import has_zarr_metadata
 from hedgerow.images.legend import Legend
 from hedgerow.images.pixel_size import PixelSize
-from hedgerow.images.places import has_zarr_metadata
 from hedgerow.images.regions import Region
+from hedgerow.images.remote import file_system, is_remote, is_there, patiently, store_of
 from hedgerow.overwrite_guard import ELSEWHERE, check_removable, remove_folder
 from hedgerow.scale.large_results import LargeResult
 from hedgerow.scale.markers import MARK, Markers
-from hedgerow.scale.remote import file_system, is_remote, is_there, patiently, store_of
 from hedgerow.scale.shards import CHUNK, Shard, ShardGrid
 
 

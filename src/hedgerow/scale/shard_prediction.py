@@ -12,17 +12,18 @@ from hedgerow.features.joined import Joined
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.files import fingerprint, one_line
 from hedgerow.forest.level_input import fitting_tile, needed
+from hedgerow.images.reading import opened
 from hedgerow.images.regions import Region
+from hedgerow.images.source import ImageSource, SourcePlanes
+from hedgerow.images.stored import ImageSpec
 from hedgerow.kernels import reused
 from hedgerow.predict.protocol import Model
 from hedgerow.predict.run import region_outputs
 from hedgerow.scale import cluster, ome_zarr_out
 from hedgerow.scale.large_results import LargeResult, parts
-from hedgerow.scale.lazy_image import ImageWindow, LazyImage, Wanted
 from hedgerow.scale.markers import Markers
 from hedgerow.scale.masks import Mask
 from hedgerow.scale.model_bytes import loaded
-from hedgerow.scale.opening import opened
 from hedgerow.scale.shards import Shard, ShardGrid, cut
 
 MEMORY = 3 * 2**27  # bytes that the work on one tile may take
@@ -40,7 +41,7 @@ class Job:
     tile:   side of a tile in pixels; None: as large as fits in `memory` bytes
     """
 
-    wanted: Wanted
+    wanted: ImageSpec
     results: tuple[LargeResult, ...]
     grid: ShardGrid
     region: Region
@@ -58,11 +59,11 @@ class Job:
 def work_on(job: Job, model: Model, shard: Shard) -> str:
     """Compute and write a shard of every result; returns its name."""
     try:
-        found = None if shard.level else predicted(job, model, shard)
+        contents = None if shard.level else predicted(job, model, shard)
         if fingerprint(job.markers.read_record()) != job.run:  # a worker may not know yet that the run has ended
             raise InputError(f"the run that made {job.results[0].path} was replaced by another.")
         for result in job.results:
-            values = ome_zarr_out.shrunk(result, shard) if found is None else found[result.what]
+            values = ome_zarr_out.shrunk(result, shard) if contents is None else contents[result.what]
             ome_zarr_out.write_shard(result, shard, values)
         job.markers.set_done(shard.name)
     except HedgerowError:
@@ -80,35 +81,29 @@ def work_on(job: Job, model: Model, shard: Shard) -> str:
 
 def predicted(job: Job, model: Model, shard: Shard) -> dict[str, np.ndarray]:
     """The content of each result in a shard, (h,w) or (C,h,w)."""
-    image, region = opened(job.wanted), shard.region
-    place = Region(
-        region.top + job.region.top,
-        region.bottom + job.region.top,
-        region.left + job.region.left,
-        region.right + job.region.left,
-    )
+    image, region = opened(job.wanted), shard.region.placed_in(job.region)
     size = (region.height, region.width)
-    found = {one.what: np.full(one.shape(size), one.fill, one.dtype) for one in job.results}
-    allowed = None if job.mask is None else job.mask.allowed(image, place)
-    tiles = (one for tile in _tiles(job, model, place) if (one := occupied(tile, place, allowed)) is not None)
-    for tile, window in ahead(lambda tile: ImageWindow(image, needed(model, image.size, tile)), tiles):
-        inside = tile.within(place)
+    contents = {result.what: np.full(result.shape(size), result.fill, result.dtype) for result in job.results}
+    allowed = None if job.mask is None else job.mask.allowed(image, region)
+    tiles = filter(None, (occupied(tile, region, allowed) for tile in _tiles(job, model, region)))
+    for tile, window in ahead(lambda tile: image.window(needed(model, image.size, tile)), tiles):
+        inside = tile.within(region)
         here = None if allowed is None else inside.of(allowed)
         for what, part in parts(job.results, _proba(model, image, window, tile), model).items():
             if here is None:
-                inside.of(found[what])[...] = part
+                inside.of(contents[what])[...] = part
             else:
-                inside.of(found[what])[..., here] = part[..., here]
-    return found
+                inside.of(contents[what])[..., here] = part[..., here]
+    return contents
 
 
-def _proba(model: Model, image: LazyImage, window: ImageWindow, tile: Region) -> np.ndarray:
+def _proba(model: Model, image: ImageSource, window: SourcePlanes, tile: Region) -> np.ndarray:
     """(C,h,w) class probabilities of a tile; if its window holds only the fill value, one pixel stands for all."""
-    empty = image.fill is not None and is_alike(model) and bool((window.values == np.float32(image.fill)).all())
-    if not empty:
+    can_be_empty = image.fill is not None and is_alike(model)
+    if not (can_be_empty and np.all(window.values == np.float32(image.fill))):
         return region_outputs(model, window, tile)[-1]  # type: ignore[arg-type]
-    one = Region(tile.top, tile.top + 1, tile.left, tile.left + 1)
-    pixel = region_outputs(model, window, one)[-1]  # type: ignore[arg-type]
+    corner = Region(tile.top, tile.top + 1, tile.left, tile.left + 1)
+    pixel = region_outputs(model, window, corner)[-1]  # type: ignore[arg-type]
     return np.broadcast_to(pixel, (len(pixel), tile.height, tile.width))
 
 
@@ -122,25 +117,17 @@ def _is_plain(features: FeatureSet) -> bool:
     return features.kind in _EVERYWHERE_ALIKE
 
 
-def _tiles(job: Job, model: Model, place: Region) -> Iterator[Region]:
+def _tiles(job: Job, model: Model, region: Region) -> Iterator[Region]:
     cell = max(model.level_tile(level) for level in range(model.n_levels))
-    return cut(place, job.tile or fitting_tile(model, job.memory), cell)
+    return cut(region, job.tile or fitting_tile(model, job.memory), cell)
 
 
-def occupied(tile: Region, place: Region, allowed: np.ndarray | None) -> Region | None:
-    """The part of a tile in which there is something to compute."""
+def occupied(tile: Region, region: Region, allowed: np.ndarray | None) -> Region | None:
+    """The part of a tile in which there is something to compute; allowed: (h,w) of the region"""
     if allowed is None:
         return tile
-    inside = tile.within(place)
-    rows, columns = (np.flatnonzero(inside.of(allowed).any(axis=axis)) for axis in (1, 0))
-    if len(rows) == 0:
-        return None
-    return Region(
-        tile.top + int(rows[0]),
-        tile.top + int(rows[-1]) + 1,
-        tile.left + int(columns[0]),
-        tile.left + int(columns[-1]) + 1,
-    )
+    part = Region.around(tile.within(region).of(allowed))
+    return None if part.is_empty else part.placed_in(tile)
 
 
 def ahead(make: Callable[[Item], Made], items: Iterable[Item]) -> Iterator[tuple[Item, Made]]:

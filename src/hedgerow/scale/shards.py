@@ -1,7 +1,7 @@
 """The plan: how a result is cut into shards, each of which one task owns, at every level of its pyramid."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hedgerow.errors import ConfigError
 from hedgerow.images.regions import Region
@@ -52,7 +52,7 @@ class ShardGrid:
     def shards(self, level: int) -> Iterator[Shard]:
         """Row after row."""
         height, width = self.level_size(level)
-        for region in Region(0, height, 0, width).tiles(self.side):
+        for region in Region.whole((height, width)).tiles(self.side):
             yield Shard(level, region.top // self.side, region.left // self.side, region)
 
     @property
@@ -78,17 +78,12 @@ def grid_for(size: tuple[int, int], bytes_per_pixel: int, side: int | None = Non
     return ShardGrid(size, side)
 
 
-def cut(place: Region, tile: int, cell: int) -> Iterator[Region]:
+def cut(region: Region, tile: int, cell: int) -> Iterator[Region]:
     """A region of an image in tiles of about this side. Models that compute whole cells get them where they can: these
     lie in a grid from the image's corner."""
     if cell == 1:
-        down, across = (-(-side // tile) for side in (place.height, place.width))
-        high, wide = -(-place.height // down), -(-place.width // across)
-        for top in range(place.top, place.bottom, high):
-            for left in range(place.left, place.right, wide):
-                yield Region(top, min(top + high, place.bottom), left, min(left + wide, place.right))
-        return
+        down, across = -(-region.height // tile), -(-region.width // tile)
+        return iter(region.tiles((1, -(-region.height // down), -(-region.width // across))))
     side = max(tile // cell, 1) * cell
-    corner = Region(place.top // side * side, place.bottom, place.left // side * side, place.right)
-    for one in corner.tiles(side):
-        yield Region(max(one.top, place.top), one.bottom, max(one.left, place.left), one.right)
+    corner = replace(region, top=region.top // side * side, left=region.left // side * side)
+    return (part.clipped(region) for part in corner.tiles(side))

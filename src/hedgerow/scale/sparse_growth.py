@@ -4,7 +4,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,19 +19,20 @@ from hedgerow.forest.groups import GroupsOf
 from hedgerow.forest.history import Known
 from hedgerow.forest.thinned import Painted, held_by, only_whole, thin
 from hedgerow.images.array_checks import encode_labels, to_labels
-from hedgerow.images.classes import ClassTable, table_of
+from hedgerow.images.classes import ClassTable, check_n_classes, table_of
 from hedgerow.images.label_files import read_labels
 from hedgerow.images.labelled import LazySequence
-from hedgerow.images.legend import Legend, found_legend
+from hedgerow.images.legend import Legend, legend_of_files
+from hedgerow.images.limits import LARGE_PIXELS
 from hedgerow.images.pairing import Pair
-from hedgerow.images.reading import Pages, described_image
+from hedgerow.images.reading import open_by_region, open_image, open_spec
 from hedgerow.images.regions import Region
+from hedgerow.images.source import ImageSource
+from hedgerow.images.stored import ImageSpec, Pages
 from hedgerow.images.unlabelled import UNLABELLED
 from hedgerow.kernels import reused
 from hedgerow.progress import Report, Say, quiet, reporting
 from hedgerow.scale.costs import refuse_endless
-from hedgerow.scale.lazy_image import LARGE_PIXELS, LazyImage, Wanted
-from hedgerow.scale.opening import is_lazy, open_image
 
 MUCH = 2**27  # pixels of all images; with more, only labelled pixels and their surroundings are loaded
 MOST_PAINTED = 2**28  # labelled pixels whose coordinates are stored
@@ -45,43 +45,29 @@ class WholeInstead(HedgerowError):
     """Whole images must be loaded; the message gives the reason."""
 
 
-class FilePlanes:
-    """An image (C,H,W) whose regions are read from its file on request, as float32."""
-
-    ndim, dtype = 3, np.dtype(np.float32)
-
-    def __init__(self, image: LazyImage) -> None:
-        self.image, self.shape = image, image.shape
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, place: tuple[Any, slice, slice]) -> np.ndarray:
-        _, rows, columns = place
-        return self.image.planes(Region(*rows.indices(self.shape[1])[:2], *columns.indices(self.shape[2])[:2]))
-
-
 @dataclass(frozen=True)
 class Files:
     """Files with labels, opened one at a time."""
 
     pairs: Sequence[Pair]
-    wanted: Callable[[Pair], Wanted]
+    wanted: Callable[[Pair], ImageSpec]
 
-    def image(self, i: int) -> LazyImage:
-        return _affordable(open_image(self.wanted(self.pairs[i])))
+    def image(self, i: int) -> ImageSource:
+        return _affordable(open_by_region(self.wanted(self.pairs[i])))
 
     @property
     def planes(self) -> Sequence[Any]:
-        return LazySequence(len(self.pairs), lambda i: FilePlanes(self.image(i)))
+        return LazySequence(len(self.pairs), lambda i: self.image(i).window())
 
     def labels(self, i: int) -> Sequence[tuple[Region, np.ndarray]]:
         """Parts of a label map and their class values (h,w) int32, row after row."""
         path, name = self.pairs[i].label, f"the label map of {self.pairs[i].image}"
-        if not (is_lazy(str(path)) and _n_pixels(open_image(Wanted(str(path), pages="all"))) > LARGE_PIXELS):
+        with open_image(path, "labels", "all") as source:
+            is_large = source.by_region and _n_pixels(source) > LARGE_PIXELS
+        if not is_large:
             values = to_labels(read_labels(path), name)
-            return [(Region(0, values.shape[0], 0, values.shape[1]), values)]
-        lazy = _affordable(open_image(Wanted(str(path))))
+            return [(Region.whole(values.shape), values)]
+        lazy = _affordable(open_by_region(ImageSpec(str(path), "labels")))
         parts = lazy.whole.tiles(_BAND)
         return LazySequence(len(parts), lambda k: (parts[k], to_labels(lazy.read(parts[k]), name)))
 
@@ -90,7 +76,7 @@ class Files:
         total = 0
         for pair in self.pairs:
             try:
-                total += _n_pixels(open_image(self.wanted(pair))) if is_lazy(str(pair.image)) else _declared(pair.image)
+                total += _n_pixels(open_spec(self.wanted(pair)))
             except HedgerowError:
                 return False  # the reader reports the error
             if total > MUCH:
@@ -112,12 +98,12 @@ class Files:
         return found.hexdigest()[:16]
 
 
-def _affordable(image: LazyImage) -> LazyImage:
+def _affordable(image: ImageSource) -> ImageSource:
     refuse_endless(image, image.whole)
     return image
 
 
-def _n_pixels(image: LazyImage) -> int:
+def _n_pixels(image: ImageSource) -> int:
     return image.shape[1] * image.shape[2]
 
 
@@ -137,13 +123,7 @@ def _some_paint(parts: Sequence[tuple[Region, np.ndarray]]) -> list[np.ndarray]:
 def files_for(pairs: Sequence[Pair], config: StackConfig, pages: Pages = None) -> Files:
     layout = layout_of(config.features)
     numbers = pages if pages is None or isinstance(pages, str | int) else tuple(pages)
-    return Files(pairs, lambda pair: Wanted(str(pair.image), layout, numbers))
-
-
-def _declared(path: Path) -> int:
-    """The pixels that a picture declares, without decoding it."""
-    page = described_image(path)
-    return page.height * page.width
+    return Files(pairs, lambda pair: ImageSpec(str(pair.image), layout, numbers))
 
 
 def grow(
@@ -161,13 +141,8 @@ def grow(
     """A stack grown on parts of the images of files: the same as `grow_stack` grows on the whole."""
     with reporting(progress) as report:
         table, painted = read_painted(files, unlabelled, report)
-        if len(table.values) > max_classes:
-            raise InputError(
-                f"the labels have {len(table.values)} different values and at most {max_classes} classes were "
-                "expected: are the folders swapped, or the labels smoothed at their edges? If not, raise max_classes "
-                "(--max-classes)."
-            )
-        legend = (found_legend([pair.label for pair in files.pairs]) or Legend()).only(table.values)
+        check_n_classes(len(table.values), max_classes)
+        legend = (legend_of_files([pair.label for pair in files.pairs]) or Legend()).only(table.values)
         say(table.text(legend.names))
         part = sum(table.pixels) / (sum(table.pixels) + table.unlabelled)
         changed = config or settings_for_part(part, say, has_features="features" in (changes or {}))
@@ -234,7 +209,7 @@ def read_painted(files: Files, unlabelled: int, report: Report) -> tuple[ClassTa
 
 
 def _labelled(
-    parts: Sequence[tuple[Region, np.ndarray]], unlabelled: int, image: LazyImage, pair: Pair
+    parts: Sequence[tuple[Region, np.ndarray]], unlabelled: int, image: ImageSource, pair: Pair
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows, columns and class values (n,) of the labelled pixels, in reading order."""
     found, size = [], [0, 0]

@@ -16,7 +16,7 @@ from hedgerow.files import make_folder
 from hedgerow.images.legend import FILE as LEGEND_FILE
 from hedgerow.images.legend import Legend, write_legend
 from hedgerow.images.pictures import write_picture
-from hedgerow.images.places import ending_of
+from hedgerow.images.reading import ending_of
 from hedgerow.images.writing import write_labels
 from hedgerow.overwrite_guard import check_overwriting
 from hedgerow.synthetic.fish import SOMITE_NAMES, draw_embryo

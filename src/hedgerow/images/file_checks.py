@@ -1,14 +1,15 @@
-"""What stands at a path: an image file of a supported kind, or something that must not be opened."""
+"""Checks of paths and files before they are opened: what is no file, has no content, or is longer than it can be."""
 
 import errno
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from hedgerow.errors import InputError, one_path
 from hedgerow.files import PathLike, megabytes, one_line
 
-ENDINGS = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".npy", ".zarr")
 ZARR_METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
 
 # Opening one of these waits for another program, or does something to a device.
@@ -39,19 +40,11 @@ def has_zarr_metadata(folder: PathLike) -> bool:
     return any(os.path.exists(os.path.join(folder, name)) for name in ZARR_METADATA)
 
 
-def ending_of(path: PathLike) -> str:
-    """The supported ending of a path in lower case, ".zarr" for a Zarr folder of any name, else ""."""
-    if is_zarr_folder(path):
-        return ".zarr"
-    ending = Path(path).suffix.lower()
-    return ending if ending in ENDINGS else ""
-
-
 def what_is_wrong(problem: OSError | ValueError) -> str:
     """Why a path cannot be used, with the remedy, as the end of a sentence."""
     if isinstance(problem, OSError):
-        said = _REMEDIES.get(problem.errno or 0)
-        return said or f"{one_line(problem)}; check the disk and the path, or copy the file again"
+        remedy = f"{one_line(problem)}; check the disk and the path, or copy the file again"
+        return _REMEDIES.get(problem.errno or 0, remedy)
     return "its name holds a character that no file name can have; check the name"
 
 
@@ -67,12 +60,12 @@ def refuse_unreadable(path: Path) -> None:
         raise InputError(f"cannot read {path}: there is no such file; check its name and folder") from problem
     except (OSError, ValueError) as problem:
         raise InputError(f"cannot read {one_path(path)}: {what_is_wrong(problem)}") from problem
-    for is_one, name in _NOT_FILES:
-        if is_one(status.st_mode):
-            raise InputError(f"cannot read {path}: it is {name}, expected an image file; leave it out")
+    for is_of_kind, kind in _NOT_FILES:
+        if is_of_kind(status.st_mode):
+            raise InputError(f"cannot read {path}: it is {kind}, expected an image file; leave it out")
     if stat.S_ISREG(status.st_mode) and status.st_size == 0:
         raise InputError(f"cannot read {path}: the file is empty (0 bytes); copy or save it again")
-    if stat.S_ISDIR(status.st_mode) and ending_of(path) != ".zarr":
+    if stat.S_ISDIR(status.st_mode) and not is_zarr_folder(path):
         raise InputError(f"cannot read {path}: it is a folder, expected an image file; give a file in it")
 
 
@@ -98,3 +91,15 @@ def refuse_longer(name: str, n_bytes: int, most: int) -> None:
             f"cannot read {name}: it has {megabytes(n_bytes)} and should have at most {megabytes(most)}, so it is"
             " damaged; copy or save the image again"
         )
+
+
+@contextmanager
+def naming_missing_package(path: PathLike) -> Iterator[None]:
+    """Say which package this kind of file needs, if it is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        raise InputError(
+            f"{os.fspath(path)} needs the Python package {missing.name}, which is not installed; run pip install"
+            f" {missing.name} or choose another format"
+        ) from missing

@@ -11,8 +11,7 @@ import zarr
 from hedgerow.errors import InputError
 from hedgerow.images.label_files import read_labels
 from hedgerow.images.pairing import find_files, pair_files, stem_of
-from hedgerow.images.places import ENDINGS
-from hedgerow.images.reading import read_channels, read_image, what_was_read
+from hedgerow.images.reading import ENDINGS, read_channels, read_image, what_was_read
 from helpers.files import random_array, touch, write
 from helpers.refusals import assert_one_sentence
 
