@@ -11,9 +11,9 @@ from hedgerow.paint.memory_cache import MemoryCache
 from hedgerow.paint.overlays import Overlay, OverlayLayer, OverlayTile, tiles_of, uncertainty
 from hedgerow.paint.packed_forest import EncodedRegion
 from hedgerow.paint.paint_statistics import PaintStatistics, assign_folds, connected_strokes
-from hedgerow.paint.pyramid import Pyramid, level_size, n_levels
+from hedgerow.paint.pyramid import Pyramid, finest_level, level_size, n_levels
 from hedgerow.paint.quick_forest import CODE_TILE, CodeCache, balanced_sample, live_config, n_codes
-from hedgerow.paint.segmenter import MAX_WHOLE_PIXELS, Segmenter, View, whole_level
+from hedgerow.paint.segmenter import MAX_WHOLE_PIXELS, Segmenter, View
 from helpers.paint import Listener, drawn, open_project
 from helpers.paint import paint_strokes as paint
 
@@ -127,9 +127,9 @@ def test_where_much_is_painted_the_full_stack_is_grown(tmp_path):
 
 def test_large_images_are_segmented_at_a_coarser_level(project):
     segmenter = Segmenter(project, CodeCache(project, MemoryCache()))
-    assert whole_level((1024, 1024), segmenter.max_pixels(MAX_WHOLE_PIXELS)) == 0
-    assert whole_level((4096, 4096), segmenter.max_pixels(MAX_WHOLE_PIXELS)) == 1
-    assert whole_level((20_000, 20_000), segmenter.max_pixels(MAX_WHOLE_PIXELS)) == 4
+    assert finest_level((1024, 1024), segmenter.max_pixels(MAX_WHOLE_PIXELS)) == 0
+    assert finest_level((4096, 4096), segmenter.max_pixels(MAX_WHOLE_PIXELS)) == 1
+    assert finest_level((20_000, 20_000), segmenter.max_pixels(MAX_WHOLE_PIXELS)) == 4
     few = Segmenter(project, CodeCache(project, MemoryCache(10 * 2**20)))
     assert few.max_pixels(MAX_WHOLE_PIXELS) < 200_000
 
@@ -184,8 +184,8 @@ def test_uncertainty_is_what_the_first_two_differ_by():
 
 
 def test_tiles_nearest_to_the_middle_come_first():
-    assert tiles_of((0, 768, 0, 768), (700, 700))[0] == (1, 1)
-    assert sorted(tiles_of((-5, 300, 250, 999), (290, 600))) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
+    assert tiles_of(Region(0, 768, 0, 768), (700, 700))[0] == (1, 1)
+    assert sorted(tiles_of(Region(-5, 300, 250, 999), (290, 600))) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
 
 
 def test_the_least_recently_used_goes_first():

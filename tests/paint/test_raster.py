@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from hedgerow.kernels.definition import strokes
 from hedgerow.paint import raster
 
 
@@ -17,9 +18,9 @@ def plain(points, radius, size, is_polygon=False):
     found = np.zeros(size, bool)
     outline = [*points, points[0]] if is_polygon else points
     for row, column in np.ndindex(*size):
-        found[row, column] = raster.is_near(row, column, outline, raster.OUTLINE if is_polygon else radius)
+        found[row, column] = strokes.is_near(row, column, outline, raster.OUTLINE if is_polygon else radius)
         if is_polygon:
-            found[row, column] |= raster.is_inside(row, column, points)
+            found[row, column] |= strokes.is_inside(row, column, points)
     return found
 
 
@@ -64,7 +65,7 @@ def test_the_parts_of_a_mask_fit_together():
     n = raster.ROWS_AT_ONCE
     rows = [0, n - 1, n, n + 1, 2 * n, size[0] - 1]
     for row in rows:
-        expected = [raster.is_near(row, column, points, 2.25) for column in range(size[1])]
+        expected = [strokes.is_near(row, column, points, 2.25) for column in range(size[1])]
         assert found[row].tolist() == expected
 
 
@@ -75,7 +76,7 @@ def test_long_segments_are_rounded_as_in_any_language():
         for row in (20, 9999, 15001):
             if region.top <= row < region.bottom:
                 some = range(row - 8, row + 8)
-                expected = [raster.is_near(row, column, points, radius) for column in some]
+                expected = [strokes.is_near(row, column, points, radius) for column in some]
                 assert mask[row - region.top, row - 8 - region.left : row + 8 - region.left].tolist() == expected
 
 

@@ -42,6 +42,12 @@ class Region:
             ends.append((int(places[0]), int(places[-1]) + 1) if len(places) else (0, 0))
         return cls(*ends[-2], *ends[-1], *(ends[0] if mask.ndim == 3 else (0, 1)))
 
+    @classmethod
+    def tile_at(cls, place: tuple[int, int], side: int) -> Region:
+        """The tile in this row and column of a grid of square tiles, which starts at the image's corner."""
+        row, column = place
+        return cls(row * side, (row + 1) * side, column * side, (column + 1) * side)
+
     @property
     def depth(self) -> int:
         return self.back - self.front
@@ -98,6 +104,10 @@ class Region:
         """The region cut into tiles of this size, slice after slice, row after row; those at its end may be smaller."""
         return Tiles(self, _each(tile))
 
+    def tile_places(self, side: int) -> tuple[range, range]:
+        """The rows and the columns of the tiles that the region touches, in the grid of `tile_at`."""
+        return range(self.top // side, -(-self.bottom // side)), range(self.left // side, -(-self.right // side))
+
     def halves(self) -> tuple[tuple[Region, Region], int]:
         """The region cut in half across its longest side, and the axis (0 to 2) along which the halves lie."""
         axis = int(np.argmax(self.shape))
@@ -109,6 +119,10 @@ class Region:
         """The same pixels, counted from the outer region's corner."""
         starts = (outer.front, outer.top, outer.left)
         return _from_ends([(a - start, b - start) for (a, b), start in zip(self._ends, starts, strict=True)])
+
+    def out_of(self, outer: Region) -> Region:
+        """The inverse of `within`: pixels counted from the outer region's corner, counted from the image's corner."""
+        return self.within(Region(-outer.top, 0, -outer.left, 0, -outer.front, 0))
 
     def of(self, array: np.ndarray) -> np.ndarray:
         """A view of the region's rows and columns in the last two axes of an array (...,H,W)."""

@@ -168,8 +168,7 @@ class Engine:
             overlays.append(overlay)
             self._overlays.move_to_end(overlay.image)
             self._drop_old_overlays()
-        height, width = overlay.size
-        new = region or Region(0, height, 0, width)
+        new = region or Region.whole(overlay.size)
         self.broadcast(
             {
                 "say": "overlay",

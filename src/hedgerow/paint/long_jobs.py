@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -119,20 +120,20 @@ class LongJobs:
         view = self.engine.view
         if view is None:
             return
-        height, width = self.project.images[view.image].size
-        region = Region(0, height, 0, width) if height * width <= MAX_WHOLE_PIXELS else view.region
+        size = self.project.images[view.image].size
+        region = Region.whole(size) if math.prod(size) <= MAX_WHOLE_PIXELS else view.region
         if region.height * region.width > MAX_WHOLE_PIXELS:
             return
         model = model_file.load(path)
-        places = tiles_of((region.top, region.bottom, region.left, region.right), (height, width))
+        places = tiles_of(region, size)
         layer = OverlayLayer(0, predict_tiles(model, self.codes.pyramid(view.image), places, report))
-        overlay = Overlay(self._next_id(), view.image, (height, width), model.classes, [layer], "full", name, stamp)
+        overlay = Overlay(self._next_id(), view.image, size, model.classes, [layer], "full", name, stamp)
         self.engine.show(overlay, region, 0.0)
 
 
 def check_size(project: Project) -> None:
     """Raise Refused if the painted images are too large to improve a model on."""
-    n_pixels = sum(project.images[i].size[0] * project.images[i].size[1] for i in project.painted_images())
+    n_pixels = sum(math.prod(project.images[i].size) for i in project.painted_images())
     limit = jobs.MAX_PIXELS_IN_MEMORY
     if n_pixels > limit:
         raise Refused(

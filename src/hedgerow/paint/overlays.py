@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any, Protocol
 
 import numpy as np
@@ -69,8 +70,7 @@ class Overlay:
         """Whether a region of the full image is known at this level or a finer one."""
         finest = self.layers[0]
         at_level = region_at(region, finest.level, self.size)
-        sides = at_level.top, at_level.bottom, at_level.left, at_level.right
-        places = tiles_of(sides, level_size(self.size, finest.level))
+        places = tiles_of(at_level, level_size(self.size, finest.level))
         return finest.level <= level and all(place in finest.tiles for place in places)
 
     def tile(self, level: int, row: int, column: int, what: str, value: int = 0) -> np.ndarray | None:
@@ -137,7 +137,7 @@ class WorkerLink(Protocol):
         """The latest overlay of an image."""
 
     def has_urgent_work(self) -> bool:
-        """Whether work is waiting that comes before everything except the part on the screen."""
+        """Whether the part on the screen waits to be segmented, or the worker is to stop."""
         ...
 
 
@@ -177,14 +177,16 @@ def uncertainty(proba: np.ndarray) -> np.ndarray:
     return 255 - (two[1] - two[0])
 
 
-def tiles_of(region: Iterable[int], size: tuple[int, int]) -> list[TilePlace]:
-    """The tiles of a level of this size that a region (top, bottom, left, right) touches, nearest to its centre
-    first."""
-    top, bottom, left, right = region
-    rows = range(max(top, 0) // TILE, -(-min(bottom, size[0]) // TILE))
-    columns = range(max(left, 0) // TILE, -(-min(right, size[1]) // TILE))
-    centre = (top + bottom) / 2 / TILE - 0.5, (left + right) / 2 / TILE - 0.5
+def hull_of_tiles(places: Sequence[TilePlace], size: tuple[int, int], level: int = 0) -> Region:
+    """The smallest region that holds these tiles of a level, in pixels of the full image, which has this size."""
+    tiles = [Region.tile_at(place, TILE << level) for place in places]
+    return tiles[0].hull(*tiles).clipped(Region.whole(size))
+
+
+def tiles_of(region: Region, size: tuple[int, int]) -> list[TilePlace]:
+    """The tiles of a level of this size that a region touches, nearest to its centre first."""
+    centre = (region.top + region.bottom) / 2 / TILE - 0.5, (region.left + region.right) / 2 / TILE - 0.5
     return sorted(
-        ((row, column) for row in rows for column in columns),
+        product(*region.clipped(Region.whole(size)).tile_places(TILE)),
         key=lambda place: ((place[0] - centre[0]) ** 2 + (place[1] - centre[1]) ** 2, place),
     )

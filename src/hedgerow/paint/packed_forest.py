@@ -84,7 +84,7 @@ class PackedForest:
 
     def predict(self, encoded: EncodedRegion, window: Region | None = None) -> OverlayTile:
         """Classes and probabilities of all pixels, or of a window whose corner is a corner of a square."""
-        window = window or Region(0, encoded.size[0], 0, encoded.size[1])
+        window = window or Region.whole(encoded.size)
         shape = -(-window.height // SIDE), -(-window.width // SIDE)
         classes, proba = self._walk(encoded.codes, (window.top // SIDE, window.left // SIDE), shape)
         return OverlayTile(_without_squares(classes, window), _without_squares(proba, window))

@@ -47,7 +47,8 @@ class _Stroke:
 
     @property
     def region(self) -> Region | None:
-        return hull(change.region for change in self.changes)
+        regions = [change.region for change in self.changes if change.region is not None]
+        return regions[0].hull(*regions) if regions else None
 
 
 class Project:
@@ -207,9 +208,7 @@ class Project:
         points, tool = entry["points"], entry["tool"]
         if tool == "fill":
             row, column = (int(at + 0.5) for at in points[0])
-            height, width = labels.size
-            top, bottom, left, right = entry["within"]
-            within = Region(max(top, 0), min(bottom, height), max(left, 0), min(right, width))
+            within = Region(*entry["within"]).clipped(Region.whole(labels.size))
             area = labels.same_area(row, column, within, MAX_FILL)
             if area is None:
                 raise Refused(f"the area to fill has more than {MAX_FILL:,} pixels; zoom in.", entry["id"])
@@ -265,19 +264,6 @@ def default_folder(first: Path) -> Path:
     """The default folder of a project: FOLDER-painted beside the folder of its images."""
     folder = (first if first.is_dir() else first.parent).resolve()
     return folder.with_name(f"{folder.name}-painted")
-
-
-def hull(regions: Any) -> Region | None:
-    """The smallest region that holds all that are not None."""
-    boxes = [region for region in regions if region is not None]
-    if not boxes:
-        return None
-    return Region(
-        min(box.top for box in boxes),
-        max(box.bottom for box in boxes),
-        min(box.left for box in boxes),
-        max(box.right for box in boxes),
-    )
 
 
 def _check_place(folder: Path, images: Sequence[ImageFile]) -> None:

@@ -188,15 +188,15 @@ class CodeCache:
         pyramid = self.pyramid(image)
         height, width = pyramid.size(level)
         top, left = max(height - CROP_SIDE, 0) // 2, max(width - CROP_SIDE, 0) // 2
-        return pyramid.planes(level, Region(top, min(top + CROP_SIDE, height), left, min(left + CROP_SIDE, width)))
+        crop = Region(top, top + CROP_SIDE, left, left + CROP_SIDE)
+        return pyramid.planes(level, crop.clipped(Region.whole((height, width))))
 
     def _encode_tile(self, image: int, level: int, place: TilePlace) -> EncodedRegion:
         bank, edges = self.bank_and_edges(level)
         pyramid = self.pyramid(image)
-        height, width = pyramid.size(level)
-        top, left = place[0] * CODE_TILE, place[1] * CODE_TILE
-        region = Region(top, min(top + CODE_TILE, height), left, min(left + CODE_TILE, width))
-        with_halo = region.grown(bank.halo, Region(0, height, 0, width))
+        whole = Region.whole(pyramid.size(level))
+        region = Region.tile_at(place, CODE_TILE).clipped(whole)
+        with_halo = region.grown(bank.halo, whole)
         raw = region.within(with_halo).of(bank.raw(pyramid.planes(level, with_halo)))
         return EncodedRegion.of(bank.standardise(np.ascontiguousarray(raw, np.float32)), edges)
 

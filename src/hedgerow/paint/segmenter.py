@@ -32,6 +32,7 @@ from hedgerow.paint.overlays import (
     OverlayTile,
     TilePlace,
     WorkerLink,
+    hull_of_tiles,
     raise_if_interrupted,
     region_at,
     tiles_of,
@@ -39,7 +40,7 @@ from hedgerow.paint.overlays import (
 from hedgerow.paint.packed_forest import PackedForest
 from hedgerow.paint.paint_statistics import PaintStatistics
 from hedgerow.paint.project import Project
-from hedgerow.paint.pyramid import level_size, n_levels
+from hedgerow.paint.pyramid import finest_level, level_size, n_levels
 from hedgerow.paint.quick_forest import (
     CODE_TILE,
     MAX_QUICK_SAMPLES,
@@ -112,7 +113,7 @@ class Segmenter:
             layers = _merge(layers[0], before.layers)
         overlay = self._overlay(view.image, forest, layers, "visible", describe_forests(1, packed.n_trees))
         seconds = time.monotonic() - began
-        link.show(overlay, _at_full(_hull_of(list(tiles)), level, size), seconds)
+        link.show(overlay, hull_of_tiles(list(tiles), size, level), seconds)
         if is_new:
             self.statistics.seconds = seconds
             self.statistics.send(link, view.image)
@@ -121,8 +122,8 @@ class Segmenter:
         """Segment the whole image, at full resolution if it is not too large."""
         began = time.monotonic()
         size = self.project.images[image].size
-        level = whole_level(size, self.max_pixels(MAX_WHOLE_PIXELS))
-        if self._is_shown(link, image, level, Region(0, size[0], 0, size[1])):
+        level = finest_level(size, self.max_pixels(MAX_WHOLE_PIXELS))
+        if self._is_shown(link, image, level, Region.whole(size)):
             return
         forest, packed, is_new = self.forest(link, image, level)
         if forest is None or packed is None:
@@ -147,8 +148,8 @@ class Segmenter:
         strokes. False: interrupted by more urgent work."""
         began = time.monotonic()
         size = self.project.images[image].size
-        level = whole_level(size, self.max_pixels(MAX_WHOLE_PIXELS))
-        if self._is_shown(link, image, level, Region(0, size[0], 0, size[1])):
+        level = finest_level(size, self.max_pixels(MAX_WHOLE_PIXELS))
+        if self._is_shown(link, image, level, Region.whole(size)):
             return self.statistics.stamp == self.project.stamp or self._score(link, image, level)
         if level == 0 and is_densely_painted(self.project):
             return self._full_stack(link, image, began)
@@ -219,7 +220,7 @@ class Segmenter:
 
     def _compute_ahead(self, link: WorkerLink, image: int, level: int, region: Region) -> None:
         """Compute features that the first stroke will need, while nothing else is to be done."""
-        places = dict.fromkeys(map(_code_tile_of, _places_in(region, self._size(image, level))))
+        places = dict.fromkeys(map(_code_tile_of, tiles_of(region, self._size(image, level))))
         self._compute_features(link, image, level, list(places), until_urgent=True)
 
     def _size(self, image: int, level: int) -> tuple[int, int]:
@@ -304,8 +305,7 @@ class Segmenter:
     def _predict_whole(
         self, link: WorkerLink, image: int, packed: PackedForest, level: int, known: dict[TilePlace, OverlayTile]
     ) -> dict[TilePlace, OverlayTile] | None:
-        height, width = self._size(image, level)
-        return self.predict(link, image, packed, level, Region(0, height, 0, width), known)
+        return self.predict(link, image, packed, level, Region.whole(self._size(image, level)), known)
 
     def predict(
         self, link: WorkerLink, image: int, packed: PackedForest, level: int, region: Region,
@@ -313,7 +313,7 @@ class Segmenter:
     ) -> dict[TilePlace, OverlayTile] | None:  # fmt: skip
         """The known tiles, and those that a region of a level touches; None: interrupted by more urgent work."""
         size = self._size(image, level)
-        wanted = [place for place in _places_in(region, size) if place not in known]
+        wanted = [place for place in tiles_of(region, size) if place not in known]
         tiles = dict(known)
         by_code_tile: dict[TilePlace, list[TilePlace]] = {}
         for place in wanted:
@@ -341,37 +341,11 @@ class Segmenter:
         return Overlay(self.next_id(), image, self.project.images[image].size, forest.classes, layers, scope, model)
 
 
-def whole_level(size: tuple[int, int], max_pixels: int) -> int:
-    """The finest level at which an image of this size has at most `max_pixels` pixels."""
-    last = n_levels(size) - 1
-    return next((k for k in range(last) if np.prod(level_size(size, k)) <= max_pixels), last)
-
-
-def _at_full(region: Region, level: int, size: tuple[int, int]) -> Region:
-    """A region of a level in pixels of the full image."""
-    return Region(
-        region.top << level,
-        min(region.bottom << level, size[0]),
-        region.left << level,
-        min(region.right << level, size[1]),
-    )
-
-
-def _hull_of(places: Sequence[TilePlace]) -> Region:
-    """The smallest region around whole tiles, in pixels of their level; it may reach beyond the image."""
-    rows, columns = [row for row, _ in places], [column for _, column in places]
-    return Region(min(rows) * TILE, (max(rows) + 1) * TILE, min(columns) * TILE, (max(columns) + 1) * TILE)
-
-
 def _merge(new: OverlayLayer, layers: list[OverlayLayer]) -> list[OverlayLayer]:
     """Layers of one model: the new layer is merged into the one of its level."""
     same = next((layer.tiles for layer in layers if layer.level == new.level), {})
     others = [layer for layer in layers if layer.level != new.level]
     return sorted([OverlayLayer(new.level, {**same, **new.tiles}), *others], key=lambda layer: layer.level)
-
-
-def _places_in(region: Region, size: tuple[int, int]) -> list[TilePlace]:
-    return tiles_of((region.top, region.bottom, region.left, region.right), size)
 
 
 def _code_tile_of(place: TilePlace) -> TilePlace:
@@ -381,8 +355,7 @@ def _code_tile_of(place: TilePlace) -> TilePlace:
 
 def _window(code_place: TilePlace, place: TilePlace, size: tuple[int, int]) -> Region:
     """Where a tile of the page lies in its tile of codes, which has this size."""
-    top, left = place[0] * TILE - code_place[0] * CODE_TILE, place[1] * TILE - code_place[1] * CODE_TILE
-    return Region(top, min(top + TILE, size[0]), left, min(left + TILE, size[1]))
+    return Region.tile_at(place, TILE).within(Region.tile_at(code_place, CODE_TILE)).clipped(Region.whole(size))
 
 
 def _batches(places: list[TilePlace], n: int) -> list[list[TilePlace]]:

@@ -121,10 +121,9 @@ class Session:
     def _look(self, message: Message) -> None:
         if message["image"] >= len(self.project.images):
             raise Refused("there is no such image; reload the page.")
-        height, width = self.project.images[message["image"]].size
-        (top, bottom), (left, right) = message["rows"], message["cols"]
-        region = Region(max(top, 0), min(bottom, height), max(left, 0), min(right, width))
-        if region.height > 0 and region.width > 0:
+        size = self.project.images[message["image"]].size
+        region = Region(*message["rows"], *message["cols"]).clipped(Region.whole(size))
+        if not region.is_empty:
             self.engine.look(View(message["image"], message["level"], region))
 
     def _image(self, i: int, image: ImageFile) -> Message:
