@@ -82,9 +82,9 @@ def _forget_older(listed: Path, folder: Path) -> None:
         for path in folder.iterdir():
             with suppress(OSError):  # another program may have removed it
                 there.append(_line(path, path.name))
-        kept = "".join([*sorted(known.intersection(there)), *latest.values()])
+        remaining = "".join([*sorted(known.intersection(there)), *latest.values()])
         shorter = listed.with_name(f"{listed.name}-{os.getpid()}")
-        shorter.write_text(kept, encoding="ascii", errors="replace", newline="")
+        shorter.write_text(remaining, encoding="ascii", errors="replace", newline="")
         os.replace(shorter, listed)
 
 
@@ -132,7 +132,7 @@ def check_overwriting(
         raise InputError(f"{_first(taken)} would be {done}, but is one of the files to read; {instead}")
     folders = [path for path in paths if path.is_dir()]  # images in Zarr
     changed = [path for path in outputs if any(lies_in(path, folder) for folder in folders)]
-    replaced = [path for path in outputs if path.is_dir() and any(lies_in(one, path) for one in paths)]
+    replaced = [path for path in outputs if path.is_dir() and any(lies_in(read_path, path) for read_path in paths)]
     if changed or replaced:
         raise InputError(f"{_first(changed or replaced)} and a file to read lie in one another; {instead}")
     if overwrite:
@@ -202,7 +202,7 @@ def remove_folder(folder: Path, marker: str, asked: bool = False) -> None:
 def lies_in(path: Path, folder: Path) -> bool:
     """Whether a path is a folder, or anything below it, whatever links lead there."""
     places = Path(os.path.realpath(path)), Path(os.path.realpath(path.parent), path.name)
-    return _identity(folder) in {_identity(one) for place in places for one in (place, *place.parents)}
+    return _identity(folder) in {_identity(above) for place in places for above in (place, *place.parents)}
 
 
 def _first_bytes(path: Path) -> bytes:
@@ -216,10 +216,10 @@ def _first_bytes(path: Path) -> bytes:
 def _identity(path: Path) -> tuple[int, int] | str:
     """The same for two names of one file, be it through links of either kind."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except (OSError, ValueError):
         return os.path.realpath(path)
-    return (found.st_dev, found.st_ino) if found.st_ino else os.path.realpath(path)
+    return (status.st_dev, status.st_ino) if status.st_ino else os.path.realpath(path)
 
 
 def _list_of(folder: Path) -> Path:
@@ -243,7 +243,7 @@ def _line(path: Path, name: str) -> str:
     stats = [path.stat()]
     if path.is_dir():
         stats = [os.lstat(file) for file in _files_in(path)] or stats
-    size, changed = sum(one.st_size for one in stats), max(one.st_mtime_ns for one in stats)
+    size, changed = sum(stat.st_size for stat in stats), max(stat.st_mtime_ns for stat in stats)
     name = name.encode("unicode_escape", "surrogatepass").decode()
     return f"{size} {changed} {name}\n"
 

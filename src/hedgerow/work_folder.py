@@ -63,9 +63,9 @@ class WorkFolder:
                 return load(path)
             except (HedgerowError, ValueError, KeyError, TypeError):
                 pass
-        made = make()
-        store(made, path)
-        return made
+        item = make()
+        store(item, path)
+        return item
 
     def record(
         self,

@@ -34,7 +34,8 @@ from hedgerow.paint.raster import covered
 
 PROJECT, JOURNAL, LOCK = "project.json", "journal.jsonl", "lock"
 LABELS, EXPORTS = "labels", "exports"  # folders inside the project folder that the page writes into
-MAX_POLYGON = 2**26  # pixels around a polygon, so that one message cannot fill the memory
+MAX_POLYGON_PIXELS = 2**26  # of the region around a polygon, so that one message cannot fill the memory
+PAINTED = "is being painted already by {holder}; use that page, end that program, or give another folder (--project)."
 
 
 @dataclass
@@ -60,7 +61,7 @@ class Project:
             check(folder / name)  # before anything is created: other programs may use these file names
         make_folder(folder)
         self.folder = folder
-        self.held = Lock(folder / LOCK)
+        self.held = Lock(folder / LOCK, str(folder), PAINTED)
         try:
             self._open(folder, images)
         except BaseException:
@@ -215,7 +216,7 @@ class Project:
             return [area]
         if tool == "polygon":
             rows, columns = ([point[axis] for point in points] for axis in (0, 1))
-            if (max(rows) - min(rows) + 2) * (max(columns) - min(columns) + 2) > MAX_POLYGON:
+            if (max(rows) - min(rows) + 2) * (max(columns) - min(columns) + 2) > MAX_POLYGON_PIXELS:
                 raise Refused("the polygon is too large; zoom in.", entry["id"])
         return covered(points, entry["radius"] or 0.0, labels.size, is_polygon=tool == "polygon")
 
