@@ -39,7 +39,7 @@ def plain_mask(message, labels, size):
                     seen.add(near)
                     waiting.append(near)
         return mask
-    radius = message.get("radius", raster.OUTLINE)
+    radius = message.get("radius", raster.OUTLINE_RADIUS)
     rows, columns = zip(*points, strict=True)
     outline = [*points, points[0]] if tool == "polygon" else points
     for row in range(max(int(min(rows) - radius) - 1, 0), min(int(max(rows) + radius) + 2, size[0])):

@@ -18,7 +18,7 @@ def plain(points, radius, size, is_polygon=False):
     found = np.zeros(size, bool)
     outline = [*points, points[0]] if is_polygon else points
     for row, column in np.ndindex(*size):
-        found[row, column] = strokes.is_near(row, column, outline, raster.OUTLINE if is_polygon else radius)
+        found[row, column] = strokes.is_near(row, column, outline, raster.OUTLINE_RADIUS if is_polygon else radius)
         if is_polygon:
             found[row, column] |= strokes.is_inside(row, column, points)
     return found

@@ -198,16 +198,16 @@ def parse(text: str | bytes) -> dict[str, Any]:
         raise Refused("a message is not JSON; reload the page.") from problem
     if not isinstance(message, dict):
         raise Refused("a message is not a JSON object; reload the page.")
-    what = message.get("do")
+    action = message.get("do")
     id = message.get("id")
-    if what != "paint" or not isinstance(id, str) or len(id) > 64:
+    if action != "paint" or not isinstance(id, str) or len(id) > 64:
         id = None
-    if not isinstance(what, str) or what not in FIELDS:
+    if not isinstance(action, str) or action not in FIELDS:
         raise Refused("a message has no known type; reload the page.", id)
     try:
         return _checked(message, FIELDS)
     except _InvalidFields as problem:
-        raise Refused(f"a message to {what} {problem}; reload the page.", id) from problem
+        raise Refused(f"a message to {action} {problem}; reload the page.", id) from problem
 
 
 def checked_entry(entry: Any) -> dict[str, Any]:
@@ -218,37 +218,37 @@ def checked_entry(entry: Any) -> dict[str, Any]:
         raise Refused(f"it {problem}") from problem
 
 
-def checked_class(given: Any) -> dict[str, Any]:
+def checked_class(values: Any) -> dict[str, Any]:
     """The checked fields of a class in project.json; raises Refused."""
     try:
-        return _checked_fields(given, _CLASS_FIELDS)
+        return _checked_fields(values, _CLASS_FIELDS)
     except _InvalidFields as problem:
         raise Refused(f"a class {problem}") from problem
 
 
-def _checked(message: Any, kinds: dict[str, dict[str, _Field]]) -> dict[str, Any]:
-    what = message.get("do") if isinstance(message, dict) else None
-    if not isinstance(what, str) or what not in kinds:
+def _checked(message: Any, fields: dict[str, dict[str, _Field]]) -> dict[str, Any]:
+    action = message.get("do") if isinstance(message, dict) else None
+    if not isinstance(action, str) or action not in fields:
         raise _InvalidFields("has no known type")
-    checked = {"do": what, **_checked_fields({k: v for k, v in message.items() if k != "do"}, kinds[what])}
-    if what == "paint":
+    checked = {"do": action, **_checked_fields({k: v for k, v in message.items() if k != "do"}, fields[action])}
+    if action == "paint":
         _check_stroke(checked)
     return checked
 
 
-def _checked_fields(given: Any, fields: dict[str, _Field]) -> dict[str, Any]:
-    if not isinstance(given, dict):
+def _checked_fields(values: Any, fields: dict[str, _Field]) -> dict[str, Any]:
+    if not isinstance(values, dict):
         raise _InvalidFields("is not a JSON object")
-    unknown = sorted(set(given) - set(fields))
+    unknown = sorted(set(values) - set(fields))
     if unknown:
         raise _InvalidFields(f"has the unknown field {unknown[0][:40]!r}")
-    missing = [name for name, field in fields.items() if field.is_required and name not in given]
+    missing = [name for name, field in fields.items() if field.is_required and name not in values]
     if missing:
         raise _InvalidFields(f"has no field {missing[0]}")
     checked = {}
-    for name in (name for name in fields if name in given):
+    for name in (name for name in fields if name in values):
         try:
-            checked[name] = fields[name].check(given[name])
+            checked[name] = fields[name].check(values[name])
         except ValueError as problem:
             raise _InvalidFields(f"has a field {name} that is not {problem}") from problem
     return checked

@@ -22,6 +22,7 @@ from hedgerow.predict.protocol import Model
 from hedgerow.predict.run import region_outputs
 from hedgerow.progress import Report
 
+MAX_WHOLE_PIXELS = 4_300_000  # of an image that is segmented as a whole at this level; beyond, a coarser one is used
 MAX_STACK_PIXELS = 4_300_000  # of all painted images together: with more, growing a stack would take minutes
 TILES_PER_SIDE = 2  # tiles along each side of the region that is predicted at once
 TILES_PER_SIDE_FAR = 4  # the same for features with a large halo: a pretrained network computes its whole patch anyway
@@ -93,14 +94,14 @@ def grow_painted_stack(project: Project, codes: CodeCache, link: WorkerLink) -> 
         labels = [project.labels[i].whole() for i in painted]
     labelled = labelled_set(images, labels, names=[project.images[i].name for i in painted])
     settings = settings_for(labelled, has_features=True)
-    return grow_stack(labelled, settings, progress=lambda what, done, total: raise_if_interrupted(link))
+    return grow_stack(labelled, settings, progress=lambda text, done, total: raise_if_interrupted(link))
 
 
 def predict_stack_tiles(stack: ForestStack, pyramid: Pyramid, link: WorkerLink) -> dict[TilePlace, OverlayTile]:
     """What a stack predicts for all tiles of an image; raises Interrupted."""
     size = pyramid.image.size
     places = tiles_of(Region.whole(size), size)
-    return predict_tiles(stack, pyramid, places, lambda what, done, total: raise_if_interrupted(link))
+    return predict_tiles(stack, pyramid, places, lambda text, done, total: raise_if_interrupted(link))
 
 
 def _image_of(pyramid: Pyramid) -> np.ndarray:

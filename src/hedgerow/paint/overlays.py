@@ -73,7 +73,7 @@ class Overlay:
         places = tiles_of(at_level, level_size(self.size, finest.level))
         return finest.level <= level and all(place in finest.tiles for place in places)
 
-    def tile(self, level: int, row: int, column: int, what: str, value: int = 0) -> np.ndarray | None:
+    def tile(self, level: int, row: int, column: int, kind: str, value: int = 0) -> np.ndarray | None:
         """(h,w) uint8: classes, uncertainty, or the probability of a class in a tile; None: nothing is known there."""
         height, width = level_size(self.size, level)
         rows = np.arange(row * TILE, min((row + 1) * TILE, height))
@@ -82,16 +82,16 @@ class Overlay:
             return None
         finest = self.layers[0]
         if finest.level == level and (row, column) in finest.tiles:
-            return self._pixels(finest.tiles[row, column], (slice(None), slice(None)), what, value)
-        pixels = np.full((len(rows), len(columns)), NO_CLASS if what == "classes" else 0, np.uint8)
+            return self._pixels(finest.tiles[row, column], (slice(None), slice(None)), kind, value)
+        pixels = np.full((len(rows), len(columns)), NO_CLASS if kind == "classes" else 0, np.uint8)
         known = np.zeros(pixels.shape, bool)
         for layer in self.layers:
             if not known.all():
-                self._fill(layer, level, rows, columns, what, value, pixels, known)
+                self._fill(layer, level, rows, columns, kind, value, pixels, known)
         return pixels if known.any() else None
 
     def _fill(
-        self, layer: OverlayLayer, level: int, rows: np.ndarray, columns: np.ndarray, what: str, value: int,
+        self, layer: OverlayLayer, level: int, rows: np.ndarray, columns: np.ndarray, kind: str, value: int,
         pixels: np.ndarray, known: np.ndarray,
     ) -> None:  # fmt: skip
         """Fill the pixels that are not known yet from a layer, and mark them as known."""
@@ -108,21 +108,34 @@ class Overlay:
                 target = slice(down[0], down[-1] + 1), slice(across[0], across[-1] + 1)
                 source = np.ix_(layer_rows[down] - tile_row * TILE, layer_columns[across] - tile_column * TILE)
                 new = ~known[target]
-                pixels[target][new] = self._pixels(tile, source, what, value)[new]
+                pixels[target][new] = self._pixels(tile, source, kind, value)[new]
                 known[target] = True
 
-    def _pixels(self, tile: OverlayTile, index: tuple[Any, ...], what: str, value: int) -> np.ndarray:
-        if what == "classes":
+    def _pixels(self, tile: OverlayTile, index: tuple[Any, ...], kind: str, value: int) -> np.ndarray:
+        if kind == "classes":
             return np.take(np.array(self.classes, np.uint8), tile.classes[index])
-        if what == "uncertainty":
+        if kind == "uncertainty":
             return uncertainty(tile.proba[:, index[0], index[1]])
         if value not in self.classes:
             return np.zeros_like(tile.classes[index])
         return tile.proba[self.classes.index(value)][index]
 
 
+@dataclass(frozen=True)
+class View:
+    """What is on a screen: a region, in pixels of the full image, shown at a level."""
+
+    image: int
+    level: int
+    region: Region
+
+
 class WorkerLink(Protocol):
     """What code that computes overlays may ask of the worker it runs in."""
+
+    @property
+    def view(self) -> View | None:
+        """What is on the screen that was used last."""
 
     def broadcast(self, message: dict[str, Any]) -> None:
         """Send a message to all windows."""

@@ -99,13 +99,17 @@ class Project:
     def n_redo(self) -> int:
         return len(self._redoable)
 
+    def check_image(self, number: int, stroke: str | None = None) -> None:
+        """Raise Refused unless there is an image of this number. stroke: the id of the stroke that is on it"""
+        if number >= len(self.images):
+            raise Refused("there is no such image; reload the page.", stroke)
+
     def paint(self, stroke: dict[str, Any]) -> Entry:
         """Save and apply a checked stroke; returns the `painted` message. Raises Refused."""
         with self.lock:
             if stroke["id"] in self._confirmed:
                 return self._painted(stroke["id"], *self._confirmed[stroke["id"]])
-            if stroke["image"] >= len(self.images):
-                raise Refused("there is no such image; reload the page.", stroke["id"])
+            self.check_image(stroke["image"], stroke["id"])
             known = {c.id for c in self.classes}
             if stroke["class"] is not None and stroke["class"] not in known:
                 raise Refused("there is no such class; reload the page.", stroke["id"])

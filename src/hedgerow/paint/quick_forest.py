@@ -236,9 +236,19 @@ def grow_on_codes(
     n = len(target)
     number, zeros = np.arange(n, dtype=np.int32), np.zeros(n, np.int32)
     samples = Samples(zeros, zeros, number, zeros, number, target.astype(np.int32), zeros)
-    one, no_values = np.ones(1, np.int32), np.zeros(0, np.float32)
+    ones, no_values = np.ones(1, np.int32), np.zeros(0, np.float32)
     planes = TrainingPlanes(
-        codes, np.zeros((0, 0), np.float32), edges, 0 * one, one, one, n * one, no_values, no_values, (0,), "offsets"
+        codes,
+        np.zeros((0, 0), np.float32),
+        edges,
+        0 * ones,
+        ones,
+        ones,
+        n * ones,
+        no_values,
+        no_values,
+        (0,),
+        "offsets",
     )
     skipped = [np.zeros(0, np.int32)] * config.n_trees
     return grow_forest(planes, samples, skipped, n_classes, config, (config.seed, 3, 0, 0), advance)
@@ -255,7 +265,7 @@ def balanced_sample(value: np.ndarray, max_samples: int) -> np.ndarray:
     for n_before, k in enumerate(np.argsort(counts[present], kind="stable")):  # rare classes first
         share[present[k]] = min(counts[present[k]], room // (len(present) - n_before))
         room -= share[present[k]]
-    chosen = [rng.permutation(np.flatnonzero(value == one))[: share[one]] for one in np.flatnonzero(share)]
+    chosen = [rng.permutation(np.flatnonzero(value == k))[: share[k]] for k in np.flatnonzero(share)]
     return np.sort(np.concatenate(chosen))
 
 

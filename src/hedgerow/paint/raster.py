@@ -7,7 +7,7 @@ import numpy as np
 from hedgerow.images.regions import Region
 from hedgerow.kernels.cpu import strokes as kernels
 
-OUTLINE = 0.5  # radius of the outline of a polygon: the pixels that the outline passes through
+OUTLINE_RADIUS = 0.5  # of the outline of a polygon: the pixels that the outline passes through
 ROWS_AT_ONCE = 256  # rows of one mask, so that a long stroke on a large image needs little memory
 
 
@@ -18,7 +18,7 @@ def covered(
     or a polygon with its outline, paints there."""
     eighths = np.array(points, np.float64) * 8
     if is_polygon:
-        radius, outline = OUTLINE, np.concatenate([eighths, eighths[:1]])
+        radius, outline = OUTLINE_RADIUS, np.concatenate([eighths, eighths[:1]])
     else:
         outline = eighths
     lowest, highest = np.floor(eighths.min(axis=0) / 8 - radius), np.ceil(eighths.max(axis=0) / 8 + radius)

@@ -11,7 +11,7 @@ import itertools
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from hedgerow.images.regions import Region
 from hedgerow.kernels import reused
 from hedgerow.paint.labels import TILE
 from hedgerow.paint.model_predictions import (
+    MAX_WHOLE_PIXELS,
     describe_forests,
     grow_painted_stack,
     is_densely_painted,
@@ -31,6 +32,7 @@ from hedgerow.paint.overlays import (
     OverlayLayer,
     OverlayTile,
     TilePlace,
+    View,
     WorkerLink,
     hull_of_tiles,
     raise_if_interrupted,
@@ -56,19 +58,9 @@ from hedgerow.paint.quick_forest import (
 from hedgerow.threads import get_threads, map_threads
 
 MAX_VISIBLE_PIXELS = 1_700_000  # segmented of the part on the screen; beyond, a coarser level is used
-MAX_WHOLE_PIXELS = 4_300_000  # the same, of the whole image
 CACHE_SHARE = {MAX_VISIBLE_PIXELS: 0.5, MAX_WHOLE_PIXELS: 0.75}  # part of the cache that their codes may take
 FULL_TREES = 64
 MAX_FULL_SAMPLES = 100_000  # painted pixels that the forest of FULL_TREES is grown on
-
-
-@dataclass(frozen=True)
-class View:
-    """What is on a screen: a region, in pixels of the full image, shown at a level."""
-
-    image: int
-    level: int
-    region: Region
 
 
 class Segmenter:
