@@ -59,7 +59,7 @@ FRAMES = """() => {
         };
     };
     timed(stage.loader.slices, "go");
-    timed(session.connection.tell, "heard");
+    timed(session.connection.handlers, "received");
     timed(pointer, "moved");
     timed(stage, "drawNow");
     const frame = (now) => {

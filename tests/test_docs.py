@@ -225,10 +225,10 @@ def test_maths_names_files_that_exist(name):
     assert (SOURCE / name).exists() or (ROOT / "tests" / name).exists()
 
 
-ROOMS = "kernels|features|forest|network|predict|refinement|images"
+PACKAGES = "kernels|features|forest|network|predict|refinement|images"
 
 
-@pytest.mark.parametrize("name", sorted(set(re.findall(rf"`((?:{ROOMS})(?:\.\w+)+)`", MATHS))))
+@pytest.mark.parametrize("name", sorted(set(re.findall(rf"`((?:{PACKAGES})(?:\.\w+)+)`", MATHS))))
 def test_maths_names_code_that_exists(name):
     module, _, attribute = name.rpartition(".")
     if name.startswith(("network", "refinement", "kernels.definition.level", "kernels.definition.bank")):

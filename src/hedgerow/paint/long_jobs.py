@@ -95,7 +95,8 @@ class LongJobs:
                 self._newest, model = (stamp, output), output
             files = self.exports.write(kinds, folder, model, report)
         finally:
-            remove_empty(folder)  # nothing was exported
+            for empty in (folder, folder.parent):  # nothing was exported
+                remove_empty(empty)
         offers, skipped = self.exports.offer(number, files), self.exports.skipped(kinds)
         return {
             "say": "done",

@@ -33,7 +33,7 @@ def enter(hand, state):
         page.locator(".class-name").first.dblclick()
     elif state == "server away":
         hand.run("hedgerow.app.emit('connection', {open: false})")
-        hand.run("hedgerow.app.tell('Something did not work.', 'error')")
+        hand.run("hedgerow.app.notify('Something did not work.', 'error')")
 
 
 def violations(axe, page):

@@ -12,7 +12,7 @@ def test_two_windows_are_told_and_see_each_other(open_page, server):
     other = open_page(server)
     for each in (one, other):
         each.until("hedgerow.app.windows === 2")
-    assert "Another window" in one.page.locator("#tells").inner_text()
+    assert "Another window" in one.page.locator("#notices").inner_text()
     one.choose(2)
     one.stroke((40, 40), (60, 80))
     one.saved()

@@ -24,9 +24,9 @@ export function tilesWithin(image, level, rows, cols) {
   };
   const [top, bottom] = range(rows, height);
   const [left, right] = range(cols, width);
-  const found = [];
-  for (let row = top; row < bottom; row++) for (let col = left; col < right; col++) found.push([row, col]);
-  return found;
+  const tiles = [];
+  for (let row = top; row < bottom; row++) for (let col = left; col < right; col++) tiles.push([row, col]);
+  return tiles;
 }
 
 /** Whether a tile touches a region [r0, r1, c0, c1] of the image. */

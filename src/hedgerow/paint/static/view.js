@@ -1,8 +1,8 @@
 /** Which part of the image is on the screen. Positions on the screen are CSS pixels; the image's are its rows and columns,
  * where pixel (r, c) covers [r, r+1) x [c, c+1). */
 
-const CLOSEST = 64; // CSS pixels to one of the image
-const MARGIN = 24;
+const MAX_SCALE = 64; // CSS pixels to one of the image
+const MARGIN_PX = 24; // around an image that is shown whole
 
 export class View {
   /** @param {() => void} changed called after every change */
@@ -37,8 +37,8 @@ export class View {
   }
 
   get fitScale() {
-    const rows = Math.max(this.height - 2 * MARGIN, 16) / this.image.height;
-    const cols = Math.max(this.width - 2 * MARGIN, 16) / this.image.width;
+    const rows = Math.max(this.height - 2 * MARGIN_PX, 16) / this.image.height;
+    const cols = Math.max(this.width - 2 * MARGIN_PX, 16) / this.image.width;
     return Math.min(rows, cols, 16);
   }
 
@@ -52,7 +52,7 @@ export class View {
 
   /** Keeps the scale within bounds and the image on the screen. */
   settle() {
-    this.scale = Math.min(Math.max(this.scale, Math.min(this.fitScale / 2, 1)), CLOSEST);
+    this.scale = Math.min(Math.max(this.scale, Math.min(this.fitScale / 2, 1)), MAX_SCALE);
     this.row = Math.min(Math.max(this.row, 0), this.image.height);
     this.col = Math.min(Math.max(this.col, 0), this.image.width);
     this.changed();
@@ -78,7 +78,7 @@ export class View {
     this.stop();
     const before = this.toImage(x, y);
     this.scale *= factor;
-    this.scale = Math.min(Math.max(this.scale, Math.min(this.fitScale / 2, 1)), CLOSEST);
+    this.scale = Math.min(Math.max(this.scale, Math.min(this.fitScale / 2, 1)), MAX_SCALE);
     const after = this.toImage(x, y);
     this.row += before.row - after.row;
     this.col += before.col - after.col;
@@ -99,7 +99,7 @@ export class View {
       const half = Math.min(screen / scale / 2, size / 2);
       return Math.min(Math.max(value, half), size - half);
     };
-    return [within(row, this.height - 2 * MARGIN, this.image.height), within(col, this.width - 2 * MARGIN, this.image.width)];
+    return [within(row, this.height - 2 * MARGIN_PX, this.image.height), within(col, this.width - 2 * MARGIN_PX, this.image.width)];
   }
 
   /** Flies to a place: out, across and in again; at once where motion is not wanted. */

@@ -1,9 +1,9 @@
 /** Statistics: paint of each class, the score on held-out strokes, and the seconds of the last update. */
 
-import { count, icon, make, one } from "../dom.js";
+import { count, find, icon, make } from "../dom.js";
 
 export function numbersPanel({ app }) {
-  const root = one("#numbers");
+  const root = find("#numbers");
 
   const fact = (value, words, title) => make("div", { class: "fact", title }, make("dd", {}, value), make("dt", {}, words));
 
@@ -35,10 +35,10 @@ export function numbersPanel({ app }) {
       ...(warnings.length ? [make("ul", { class: "warnings", "aria-label": "Warnings" }, ...warnings)] : []));
   }
 
-  let asked = 0; // several changes of one moment are shown once
+  let frame = 0; // several changes of one moment are shown once
   app.on("counts image classes project", () => {
-    asked ||= requestAnimationFrame(() => {
-      asked = 0;
+    frame ||= requestAnimationFrame(() => {
+      frame = 0;
       show();
     });
   });

@@ -1,10 +1,10 @@
 /** Tools, size of the brush, undo and redo, zoom. */
 
-import { icon, make, one, rove } from "../dom.js";
+import { find, icon, make, rove } from "../dom.js";
 import { TOOLS } from "../tools/index.js";
 
 export function toolbar({ app, stage, actions }) {
-  const root = one("#toolbar");
+  const root = find("#toolbar");
   const button = (name, title, key, run, more = {}) =>
     make("button", { type: "button", class: "tool", id: `tool-${name}`, "aria-label": title,
       title: key ? `${title} (${key})` : title, onclick: run, ...more }, icon(name));
@@ -41,7 +41,7 @@ export function toolbar({ app, stage, actions }) {
     size.setAttribute("aria-valuetext", `${rounded} pixels`);
   };
   const showTool = () => {
-    for (const each of TOOLS) one(`#tool-${each.name}`).setAttribute("aria-pressed", String(each.name === app.tool));
+    for (const each of TOOLS) find(`#tool-${each.name}`).setAttribute("aria-pressed", String(each.name === app.tool));
     stage.root.dataset.tool = app.tool;
   };
   app.on("radius project", showRadius);
