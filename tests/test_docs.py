@@ -46,10 +46,10 @@ def commands(page):
     """Command lines: of the blocks that are neither code nor a picture of folders, without comments, then those in
     sentences; where a word in capitals stands for something they are no commands."""
     lines = [line for language, text in blocks(page) if language in ("", "sh") for line in text.splitlines()]
-    found = [line.split(" #")[0].strip() for line in lines if re.match(r"(hedgerow|make|pip|python) ", line)]
+    in_blocks = [line.split(" #")[0].strip() for line in lines if re.match(r"(hedgerow|make|pip|python) ", line)]
     prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
     inline = [" ".join(line.split()) for line in re.findall(r"`((?:hedgerow [a-z]+|python -m) [^`]+)`", prose)]
-    return found + [line for line in inline if not re.search(r"\b[A-Z]{4,}\b", line)]
+    return in_blocks + [line for line in inline if not re.search(r"\b[A-Z]{4,}\b", line)]
 
 
 @pytest.fixture

@@ -52,10 +52,10 @@ def test_the_bar_shows_the_present_work_also_when_it_returns(monkeypatch):
     monkeypatch.setattr(Progress, "start", lambda self: (bars.append(self), start(self))[1])
     monkeypatch.setattr(sys, "stderr", Terminal())
     with progress.progress_bar() as report:
-        for what, done in (("trees", 1), ("predictions", 2), ("trees", 3), ("predictions", 4)):
-            report(what, done, 9)
+        for text, done in (("trees", 1), ("predictions", 2), ("trees", 3), ("predictions", 4)):
+            report(text, done, 9)
             shown = [(task.description, task.completed) for task in bars[0].tasks if task.visible]
-            assert shown == [(what, done)]
+            assert shown == [(text, done)]
     assert "predictions" in sys.stderr.getvalue()
 
 
@@ -173,13 +173,13 @@ def test_a_line_comes_after_every_wait_until_the_work_is_over(capsys):
 def test_lines_are_told_by_a_thread_that_ends_with_the_work(monkeypatch, capsys):
     is_told = threading.Event()
 
-    def tell(now, wait):
+    def print_lines(now, wait):
         now.report("work", 1, 2)
         is_told.set()
         wait(None)  # until the work is over
         print(now.text(), file=sys.stderr)
 
-    monkeypatch.setattr(progress, "print_lines", tell)
+    monkeypatch.setattr(progress, "print_lines", print_lines)
     before = set(threading.enumerate())
     with progress.shown_as("bar or lines"), progress.progress_bar() as report:
         assert is_told.wait(60)

@@ -34,14 +34,14 @@ def squares_of(codes):
 def test_walking_codes_says_what_walking_planes_says(n_classes, n_trees, n_samples):
     forest, codes = grown(n_classes, n_trees, n_samples=n_samples)
     window = Region(16, 37, 32, 290)
-    found = PackedForest.of(forest).predict(squares_of(codes), window)
+    tile = PackedForest.of(forest).predict(squares_of(codes), window)
     planes = np.ascontiguousarray(codes.transpose(2, 0, 1))
     proba = window.of(run_forest(forest.trees, whole_input(planes))[:, 0])
-    assert np.abs(found.proba - proba * 255).max() <= 0.5001
+    assert np.abs(tile.proba - proba * 255).max() <= 0.5001
     two = np.sort(proba, axis=0)[-2:]
     clear = two[1] - two[0] > 1e-6
     assert clear.mean() > 0.7
-    assert np.array_equal(found.classes[clear], proba.argmax(axis=0)[clear])
+    assert np.array_equal(tile.classes[clear], proba.argmax(axis=0)[clear])
     some = codes[3:20, 7:40].reshape(-1, 7)
     whole = PackedForest.of(forest).predict(squares_of(codes)).classes
     assert np.array_equal(PackedForest.of(forest).predict_classes(some), whole[3:20, 7:40].ravel())

@@ -190,14 +190,14 @@ def test_tiles_nearest_to_the_middle_come_first():
 
 
 def test_the_least_recently_used_goes_first():
-    store, made = MemoryCache(100), []
+    store, computed = MemoryCache(100), []
 
     def get(key, n_bytes=40):
-        return store.get(key, lambda: (made.append(key), np.zeros(n_bytes, np.uint8))[1])
+        return store.get(key, lambda: (computed.append(key), np.zeros(n_bytes, np.uint8))[1])
 
     for key in ("a", "b", "a", "c", "a", "b"):
         get(key)
-    assert made == ["a", "b", "c", "b"]
+    assert computed == ["a", "b", "c", "b"]
     assert store.nbytes <= 100
     get("large", 500)  # what was asked for is there, whatever its size
     assert "large" in store

@@ -8,20 +8,20 @@ from hedgerow.paint import raster
 
 
 def fast(points, radius, size, is_polygon=False):
-    found = np.zeros(size, bool)
+    painted = np.zeros(size, bool)
     for region, mask in raster.covered(points, radius, size, is_polygon=is_polygon):
-        region.of(found)[...] |= mask
-    return found
+        region.of(painted)[...] |= mask
+    return painted
 
 
 def plain(points, radius, size, is_polygon=False):
-    found = np.zeros(size, bool)
+    mask = np.zeros(size, bool)
     outline = [*points, points[0]] if is_polygon else points
     for row, column in np.ndindex(*size):
-        found[row, column] = strokes.is_near(row, column, outline, raster.OUTLINE_RADIUS if is_polygon else radius)
+        mask[row, column] = strokes.is_near(row, column, outline, raster.OUTLINE_RADIUS if is_polygon else radius)
         if is_polygon:
-            found[row, column] |= strokes.is_inside(row, column, points)
-    return found
+            mask[row, column] |= strokes.is_inside(row, column, points)
+    return mask
 
 
 def drawn_points(rng, size, n):
@@ -61,12 +61,12 @@ def test_a_point_paints_its_pixel_however_small_the_radius():
 def test_the_parts_of_a_mask_fit_together():
     size = (3 * raster.ROWS_AT_ONCE + 7, 40)
     points = [[-3.5, 2], [size[0] + 4, 33.125]]
-    found = fast(points, 2.25, size)
+    covered = fast(points, 2.25, size)
     n = raster.ROWS_AT_ONCE
     rows = [0, n - 1, n, n + 1, 2 * n, size[0] - 1]
     for row in rows:
         expected = [strokes.is_near(row, column, points, 2.25) for column in range(size[1])]
-        assert found[row].tolist() == expected
+        assert covered[row].tolist() == expected
 
 
 def test_long_segments_are_rounded_as_in_any_language():

@@ -78,12 +78,12 @@ def test_novelty_is_the_distance_to_the_nearest():
 
 def test_means_of_cells():
     values = np.random.default_rng(0).random((2 * suggestions.CELL_SIDE + 3, suggestions.CELL_SIDE + 1))
-    found = suggestions.cell_means(values)
-    assert found.shape == (3, 2)
-    assert found[0, 0] == pytest.approx(values[: suggestions.CELL_SIDE, : suggestions.CELL_SIDE].mean())
-    assert found[2, 1] == pytest.approx(values[2 * suggestions.CELL_SIDE :, suggestions.CELL_SIDE :].mean())
+    means = suggestions.cell_means(values)
+    assert means.shape == (3, 2)
+    assert means[0, 0] == pytest.approx(values[: suggestions.CELL_SIDE, : suggestions.CELL_SIDE].mean())
+    assert means[2, 1] == pytest.approx(values[2 * suggestions.CELL_SIDE :, suggestions.CELL_SIDE :].mean())
     planes = suggestions.cell_means(np.stack([values, 2 * values], axis=2))
-    assert np.allclose(planes[..., 1], 2 * found)
+    assert np.allclose(planes[..., 1], 2 * means)
 
 
 def test_looks_of_paint_are_means_of_its_cells():
