@@ -1,4 +1,4 @@
-"""CodeCache in squares, and forests that walk them."""
+"""Codes in squares, and forests that walk them."""
 
 import numpy as np
 import pytest
@@ -9,8 +9,8 @@ from hedgerow.forest.walk import run_forest
 from hedgerow.images.regions import Region
 from hedgerow.kernels.cpu import walk_codes
 from hedgerow.kernels.cpu.walk_codes import SQUARE
-from hedgerow.paint.packed_forest import EncodedRegion, PackedForest
-from hedgerow.paint.quick_forest import grow_on_codes, live_config
+from hedgerow.paint.code_cache import EncodedRegion, live_config
+from hedgerow.paint.quick_forest import QuickForest, grow_on_codes
 
 EDGES = np.arange(1, 256, dtype=np.float32)[None].repeat(7, axis=0)  # the code of a whole number is that number
 
@@ -30,11 +30,15 @@ def squares_of(codes):
     return EncodedRegion.of(np.ascontiguousarray(codes.transpose(2, 0, 1), np.float32), EDGES)
 
 
+def packed(forest):
+    return QuickForest.of(forest, range(forest.trees.votes.shape[1]))
+
+
 @pytest.mark.parametrize(("n_classes", "n_trees", "n_samples"), [(2, 1, 500), (3, 5, 500), (5, 16, 5000)])
 def test_walking_codes_says_what_walking_planes_says(n_classes, n_trees, n_samples):
     forest, codes = grown(n_classes, n_trees, n_samples=n_samples)
     window = Region(16, 37, 32, 290)
-    tile = PackedForest.of(forest).predict(squares_of(codes), window)
+    tile = packed(forest).predict(squares_of(codes), window)
     planes = np.ascontiguousarray(codes.transpose(2, 0, 1))
     proba = window.of(run_forest(forest.trees, whole_input(planes))[:, 0])
     assert np.abs(tile.proba - proba * 255).max() <= 0.5001
@@ -43,13 +47,13 @@ def test_walking_codes_says_what_walking_planes_says(n_classes, n_trees, n_sampl
     assert clear.mean() > 0.7
     assert np.array_equal(tile.classes[clear], proba.argmax(axis=0)[clear])
     some = codes[3:20, 7:40].reshape(-1, 7)
-    whole = PackedForest.of(forest).predict(squares_of(codes)).classes
-    assert np.array_equal(PackedForest.of(forest).predict_classes(some), whole[3:20, 7:40].ravel())
+    whole = packed(forest).predict(squares_of(codes)).classes
+    assert np.array_equal(packed(forest).predict_classes(some), whole[3:20, 7:40].ravel())
 
 
 def test_a_square_goes_down_a_tree_as_its_pixels_do():
     forest, codes = grown(4, 3, n_samples=3000)
-    trees, squares = PackedForest.of(forest), squares_of(codes).codes
+    trees, squares = packed(forest), squares_of(codes).codes
     shared = trees.channel, trees.cut, trees.left, trees.leaf, trees.votes
     depth = int(trees.depth.max()) + 2
     visits = []

@@ -6,14 +6,13 @@ import pytest
 from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.regions import Region
 from hedgerow.paint import raster
+from hedgerow.paint.code_cache import CODE_TILE, CodeCache, EncodedRegion, MemoryCache, live_config, n_codes
 from hedgerow.paint.engine import Engine, QueuedJob
-from hedgerow.paint.memory_cache import MemoryCache
 from hedgerow.paint.model_predictions import MAX_WHOLE_PIXELS
 from hedgerow.paint.overlays import Overlay, OverlayLayer, OverlayTile, View, tiles_of, uncertainty
-from hedgerow.paint.packed_forest import EncodedRegion
 from hedgerow.paint.paint_statistics import PaintStatistics, assign_folds, connected_strokes
 from hedgerow.paint.pyramid import Pyramid, finest_level, level_size, n_levels
-from hedgerow.paint.quick_forest import CODE_TILE, CodeCache, balanced_sample, live_config, n_codes
+from hedgerow.paint.quick_forest import balanced_sample
 from hedgerow.paint.segmenter import Segmenter
 from helpers.paint import Listener, drawn, open_project
 from helpers.paint import paint_strokes as paint

@@ -70,7 +70,7 @@ def test_the_parts_of_a_mask_fit_together():
 
 
 def test_long_segments_are_rounded_as_in_any_language():
-    # EncodedRegion beyond 2^53 are rounded, once each: the same comparison with Python's floats.
+    # Products beyond 2^53 are rounded, once each: the same comparison with Python's floats.
     points, radius = [[0.125, 0.5], [19999.875, 19998.25]], 3.375
     for region, mask in raster.covered(points, radius, (20000, 20000)):
         for row in (20, 9999, 15001):

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from hedgerow.paint import raster, suggestions
-from hedgerow.paint.memory_cache import MemoryCache
+from hedgerow.paint.code_cache import CodeCache, MemoryCache
 from hedgerow.paint.messages import Refused
-from hedgerow.paint.quick_forest import CodeCache
 from hedgerow.paint.segmenter import Segmenter
 from hedgerow.paint.suggestions import where_next
 from helpers.paint import Listener, drawn, open_project, paint_strokes

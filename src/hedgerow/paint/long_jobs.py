@@ -12,13 +12,13 @@ from hedgerow import extras, jobs
 from hedgerow.files import megabytes
 from hedgerow.images.regions import Region
 from hedgerow.overwrite_guard import remove_empty, writing_as
+from hedgerow.paint.code_cache import CodeCache
 from hedgerow.paint.exports import IMPROVED, MODEL, Exports, commands, train
 from hedgerow.paint.label_maps import PAGE, check_label_maps, write_label_maps
 from hedgerow.paint.messages import Refused
 from hedgerow.paint.model_predictions import MAX_WHOLE_PIXELS, describe_forests, predict_tiles
 from hedgerow.paint.overlays import Overlay, OverlayLayer, WorkerLink, tiles_of
 from hedgerow.paint.project import LABELS, Project
-from hedgerow.paint.quick_forest import CodeCache
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report
 from hedgerow.work_folder import RUN_FILE

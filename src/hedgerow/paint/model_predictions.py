@@ -13,11 +13,11 @@ from hedgerow.forest.choosing import SPARSE, settings_for
 from hedgerow.images.labelled import labelled_set
 from hedgerow.images.regions import Region
 from hedgerow.kernels import reused
+from hedgerow.paint.code_cache import CodeCache
 from hedgerow.paint.labels import TILE
 from hedgerow.paint.overlays import OverlayTile, TilePlace, WorkerLink, hull_of_tiles, raise_if_interrupted, tiles_of
 from hedgerow.paint.project import Project
 from hedgerow.paint.pyramid import Pyramid
-from hedgerow.paint.quick_forest import CodeCache
 from hedgerow.predict.protocol import Model
 from hedgerow.predict.run import region_outputs
 from hedgerow.progress import Report

@@ -18,6 +18,7 @@ import numpy as np
 from hedgerow.errors import HedgerowError
 from hedgerow.images.regions import Region
 from hedgerow.kernels import reused
+from hedgerow.paint.code_cache import CODE_TILE, CodeCache, PaintedPixels, live_config, n_codes
 from hedgerow.paint.labels import TILE
 from hedgerow.paint.model_predictions import (
     MAX_WHOLE_PIXELS,
@@ -39,22 +40,10 @@ from hedgerow.paint.overlays import (
     region_at,
     tiles_of,
 )
-from hedgerow.paint.packed_forest import PackedForest
 from hedgerow.paint.paint_statistics import PaintStatistics
 from hedgerow.paint.project import Project
 from hedgerow.paint.pyramid import finest_level, level_size, n_levels
-from hedgerow.paint.quick_forest import (
-    CODE_TILE,
-    MAX_QUICK_SAMPLES,
-    WARM_UP_STEPS,
-    CodeCache,
-    PaintedPixels,
-    QuickForest,
-    grow_quick_forest,
-    live_config,
-    n_codes,
-    warm_up,
-)
+from hedgerow.paint.quick_forest import MAX_QUICK_SAMPLES, WARM_UP_STEPS, QuickForest, grow_quick_forest, warm_up
 from hedgerow.threads import get_threads, map_threads
 
 MAX_VISIBLE_PIXELS = 1_700_000  # segmented of the part on the screen; beyond, a coarser level is used
@@ -70,7 +59,7 @@ class Segmenter:
         self.project, self.codes = project, codes
         self.statistics = PaintStatistics(project)
         self._ids = itertools.count(1)
-        self._forests: dict[int, tuple[tuple[object, ...], QuickForest, PackedForest]] = {}
+        self._forests: dict[int, tuple[tuple[object, ...], QuickForest]] = {}
 
     def compile(self, link: WorkerLink) -> None:
         """Compile all kernels that a stroke needs, on an image of noise."""
@@ -91,19 +80,19 @@ class Segmenter:
         if self._is_shown(link, view.image, level, view.region):
             return
         region = region_at(view.region, level, size)
-        forest, packed, is_new = self.forest(link, view.image, level)
-        if forest is None or packed is None:
+        forest, is_new = self.forest(link, view.image, level)
+        if forest is None:
             self.statistics.send(link, view.image)
             self._compute_ahead(link, view.image, level, region)
             return
-        tiles = self.predict(link, view.image, packed, level, region, {})
+        tiles = self.predict(link, view.image, forest, level, region, {})
         if tiles is None:
             return
         before = link.newest(view.image)
         layers = [OverlayLayer(level, tiles)]
         if not is_new and before is not None and before.classes == forest.classes:
             layers = _merge(layers[0], before.layers)
-        overlay = self._overlay(view.image, forest, layers, "visible", describe_forests(1, packed.n_trees))
+        overlay = self._overlay(view.image, forest, layers, "visible", describe_forests(1, forest.n_trees))
         seconds = time.monotonic() - began
         link.show(overlay, hull_of_tiles(list(tiles), size, level), seconds)
         if is_new:
@@ -117,14 +106,14 @@ class Segmenter:
         level = finest_level(size, self.max_pixels(MAX_WHOLE_PIXELS))
         if self._is_shown(link, image, level, Region.whole(size)):
             return
-        forest, packed, is_new = self.forest(link, image, level)
-        if forest is None or packed is None:
+        forest, is_new = self.forest(link, image, level)
+        if forest is None:
             return
         before = link.newest(image)
         known: dict[TilePlace, OverlayTile] = {}
         if not is_new and before is not None and before.classes == forest.classes:
             known = next((dict(layer.tiles) for layer in before.layers if layer.level == level), {})
-        tiles = self._predict_whole(link, image, packed, level, known)
+        tiles = self._predict_whole(link, image, forest, level, known)
         if tiles is None:
             return
         if before is not None and len(tiles) == len(known):  # the page has all of them already
@@ -132,7 +121,7 @@ class Segmenter:
             return
         finer = [] if before is None or before.classes != forest.classes else before.layers
         layers = _merge(OverlayLayer(level, tiles), [layer for layer in finer if layer.level < level])
-        overlay = self._overlay(image, forest, layers, "whole", describe_forests(1, packed.n_trees))
+        overlay = self._overlay(image, forest, layers, "whole", describe_forests(1, forest.n_trees))
         link.show(overlay, None, time.monotonic() - began)
 
     def full(self, link: WorkerLink, image: int) -> bool:
@@ -155,7 +144,7 @@ class Segmenter:
             return False
         if forest is None:
             return True
-        tiles = self._predict_whole(link, image, PackedForest.of(forest.forest), level, {})
+        tiles = self._predict_whole(link, image, forest, level, {})
         if tiles is None or link.has_urgent_work():
             return False
         model = describe_forests(1, FULL_TREES)
@@ -236,9 +225,9 @@ class Segmenter:
     def _has_level(self, image: int, level: int) -> bool:
         return level < n_levels(self.project.images[image].size)
 
-    def forest(self, link: WorkerLink, image: int, level: int) -> tuple[QuickForest | None, PackedForest | None, bool]:
-        """The quick forest of the present paint at a level, the same packed, and whether it is new; None: fewer than
-        two classes are painted."""
+    def forest(self, link: WorkerLink, image: int, level: int) -> tuple[QuickForest | None, bool]:
+        """The quick forest of the present paint at a level, and whether it is new; None: fewer than two classes are
+        painted."""
         used = self.training_images(image, level)
         if image in used:
             self._compute_features(link, image, level, self._painted_code_tiles(image, level))
@@ -246,14 +235,12 @@ class Segmenter:
             state = tuple((i, self.project.labels[i].n_changes) for i in used)
         cached = self._forests.get(level)
         if cached is not None and cached[0] == state:
-            return cached[1], cached[2], False
+            return cached[1], False
         painted = [self.codes.painted_pixels(i, level) for i in used]
         forest = grow_quick_forest(self.codes, painted, level, self.codes.config, MAX_QUICK_SAMPLES)
-        if forest is None:
-            return None, None, True
-        packed = PackedForest.of(forest.forest)
-        self._forests[level] = state, forest, packed
-        return forest, packed, True
+        if forest is not None:
+            self._forests[level] = state, forest
+        return forest, True
 
     def training_images(self, image: int, level: int) -> list[int]:
         """The painted images that the quick forest learns from: this one, and those whose features are cached."""
@@ -295,12 +282,12 @@ class Segmenter:
         return f"features of {self.project.images[image].name}"
 
     def _predict_whole(
-        self, link: WorkerLink, image: int, packed: PackedForest, level: int, known: dict[TilePlace, OverlayTile]
+        self, link: WorkerLink, image: int, forest: QuickForest, level: int, known: dict[TilePlace, OverlayTile]
     ) -> dict[TilePlace, OverlayTile] | None:
-        return self.predict(link, image, packed, level, Region.whole(self._size(image, level)), known)
+        return self.predict(link, image, forest, level, Region.whole(self._size(image, level)), known)
 
     def predict(
-        self, link: WorkerLink, image: int, packed: PackedForest, level: int, region: Region,
+        self, link: WorkerLink, image: int, forest: QuickForest, level: int, region: Region,
         known: dict[TilePlace, OverlayTile],
     ) -> dict[TilePlace, OverlayTile] | None:  # fmt: skip
         """The known tiles, and those that a region of a level touches; None: interrupted by more urgent work."""
@@ -321,7 +308,7 @@ class Segmenter:
             encoded = {code_place: self.codes.tile(image, level, code_place) for code_place in code_places}
             pairs = [(code_place, place) for code_place in code_places for place in by_code_tile[code_place]]
             predicted = map_threads(
-                lambda inputs: packed.predict(*inputs),
+                lambda inputs: forest.predict(*inputs),
                 [(encoded[outer], _window(outer, place, encoded[outer].size)) for outer, place in pairs],
             )
             tiles |= {place: tile for (_, place), tile in zip(pairs, predicted, strict=True)}

@@ -9,15 +9,14 @@ from typing import Any
 from hedgerow import extras
 from hedgerow.encoders.store import LITE0, place_of
 from hedgerow.images.regions import Region
+from hedgerow.paint.code_cache import SLOW_READING_BYTES, CodeCache, MemoryCache
 from hedgerow.paint.engine import PAUSE_SECONDS, Engine, QueuedJob
 from hedgerow.paint.image_files import ImageFile
 from hedgerow.paint.long_jobs import IMPROVEMENT_MINUTES, LongJobs, check_how
-from hedgerow.paint.memory_cache import MemoryCache
 from hedgerow.paint.messages import LIMITS, Refused
 from hedgerow.paint.overlays import View
 from hedgerow.paint.project import Project
 from hedgerow.paint.pyramid import n_levels
-from hedgerow.paint.quick_forest import SLOW_READING_BYTES, CodeCache
 from hedgerow.paint.segmenter import Segmenter
 from hedgerow.paint.suggestions import where_next
 

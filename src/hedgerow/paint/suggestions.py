@@ -17,11 +17,11 @@ import numpy as np
 from scipy import ndimage
 
 from hedgerow.images.regions import Region
+from hedgerow.paint.code_cache import CODE_TILE
 from hedgerow.paint.labels import TILE
 from hedgerow.paint.messages import Refused
 from hedgerow.paint.overlays import WorkerLink, uncertainty
 from hedgerow.paint.pyramid import finest_level, level_size
-from hedgerow.paint.quick_forest import CODE_TILE
 from hedgerow.paint.segmenter import Segmenter
 
 CELL_SIDE = 8  # pixels
@@ -82,7 +82,7 @@ def _best_place(segmenter: Segmenter, link: WorkerLink, image: int) -> tuple[int
     """The level at which an image was searched, and its best place there."""
     size = segmenter.project.images[image].size
     level = finest_level(size, MAX_PIXELS_PER_IMAGE)
-    forest = segmenter.forest(link, image, level)[1]
+    forest, _ = segmenter.forest(link, image, level)
     if forest is None:
         return None
     whole = Region.whole(level_size(size, level))
