@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from hedgerow.choices import LOSSES
-from hedgerow.errors import ConfigError
-from hedgerow.settings import Checked, setting, shown
+from hedgerow.errors import ConfigError, shown
+from hedgerow.settings import Checked, setting
 
 MAX_SIGMAS = 100
 

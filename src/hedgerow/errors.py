@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Sequence
+from typing import Any
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/{1,2}\S+")
 # A password may hold a slash; what follows a colon and is digits only is a port.
@@ -80,6 +81,12 @@ def one_line(problem: Exception) -> str:
     text = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
     text = masked(" ".join(text.split())).rstrip(".") or type(problem).__name__  # before it is cut
     return text if len(text) <= 200 else text[:197] + "..."
+
+
+def shown(value: Any, max_length: int = 100) -> str:
+    """A value as part of a sentence, of so many characters at most."""
+    text = repr(value)
+    return text if len(text) <= max_length else f"{text[: max_length - 3]}..."
 
 
 def one_path(path: str | os.PathLike[str]) -> str:

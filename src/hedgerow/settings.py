@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 
 from hedgerow.choices import Choice, described
 from hedgerow.documents import read_user_document
-from hedgerow.errors import ConfigError, one_line
+from hedgerow.errors import ConfigError, one_line, shown
 from hedgerow.files import atomic_path
 from hedgerow.model_methods import NotebookCard
 
@@ -36,12 +36,6 @@ def setting(
     if dataclasses.is_dataclass(default):
         return field(default_factory=lambda: default, metadata=metadata)
     return field(default=default, metadata=metadata)
-
-
-def shown(value: Any, max_length: int = 100) -> str:
-    """A value as part of a sentence, of so many characters at most."""
-    text = repr(value)
-    return text if len(text) <= max_length else f"{text[: max_length - 3]}..."
 
 
 def limits_of(settings: type[Checked], name: str) -> tuple[Any, Any]:

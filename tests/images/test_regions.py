@@ -147,8 +147,8 @@ def test_halves_of_a_region_lie_along_its_longest_side(axis):
 
 
 @given(regions(low=3, high=3), regions())
-def test_out_of_is_the_inverse_of_within(a, b):
-    assert a.within(b).out_of(b) == a
+def test_placed_in_is_the_inverse_of_within(a, b):
+    assert a.within(b).placed_in(b) == a
 
 
 @given(regions(), st.integers(1, 4))

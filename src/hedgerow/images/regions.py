@@ -120,9 +120,10 @@ class Region:
         starts = (outer.front, outer.top, outer.left)
         return _from_ends([(a - start, b - start) for (a, b), start in zip(self._ends, starts, strict=True)])
 
-    def out_of(self, outer: Region) -> Region:
-        """The inverse of `within`: pixels counted from the outer region's corner, counted from the image's corner."""
-        return self.within(Region(-outer.top, 0, -outer.left, 0, -outer.front, 0))
+    def placed_in(self, outer: Region) -> Region:
+        """The pixels that a region counted from the outer region's corner stands for; the inverse of `within`."""
+        starts = (outer.front, outer.top, outer.left)
+        return _from_ends([(a + start, b + start) for (a, b), start in zip(self._ends, starts, strict=True)])
 
     def of(self, array: np.ndarray) -> np.ndarray:
         """A view of the region's rows and columns in the last two axes of an array (...,H,W)."""

@@ -73,7 +73,7 @@ class Labels:
                 packed = np.packbits(whole).tobytes(), before[where].tobytes()
                 changed.append(_ChangedTile(place, *(zlib.compress(content, 1) for content in packed)))
                 self._set(place, whole, value)
-                regions.append(Region.around(whole).out_of(Region.tile_at(place, TILE)))
+                regions.append(Region.around(whole).placed_in(Region.tile_at(place, TILE)))
         self.n_changes += 1
         return Change(value, tuple(changed), regions[0].hull(*regions) if regions else None)
 
