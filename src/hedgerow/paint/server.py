@@ -96,7 +96,8 @@ class Server:
                 Route("/api/images/{image:int}/overlay/{result:int}/{level:int}", self._overlay),
                 Route("/api/exports/{number:int}/{name}", self._export),
                 WebSocketRoute("/ws", self._serve_window),
-            ]
+            ],
+            exception_handlers={HedgerowError: lambda request, problem: _missing(str(problem))},
         )
 
     def start(self) -> None:
@@ -138,10 +139,7 @@ class Server:
     def _thumbnail(self, request: Request) -> Response:
         from PIL import Image
 
-        try:
-            pyramid = self._pyramid(request)
-        except HedgerowError as problem:
-            return _missing(str(problem))
+        pyramid = self._pyramid(request)
         if pyramid is None:
             return _missing("there is no such image.")
         file = io.BytesIO()
@@ -149,10 +147,7 @@ class Server:
         return Response(file.getvalue(), media_type="image/png")
 
     def _tile(self, request: Request) -> Response:
-        try:
-            pyramid = self._pyramid(request)
-        except HedgerowError as problem:
-            return _missing(str(problem))
+        pyramid = self._pyramid(request)
         _, level, row, column = _place(request)
         if pyramid is None or level >= pyramid.n_levels:
             return _missing("there is no such tile.")
