@@ -63,9 +63,9 @@ class SamplingConfig(Checked):
         "grid", about="grid: a random fraction of a lattice; per_class: a fixed number of pixels per class"
     )
     step: int = setting(2, 1, 1000, "grid: every step-th row and column")
-    fraction: float = setting(1.0, 1e-6, 1.0, "grid: fraction of the lattice that is kept, at random")
+    fraction: float = setting(1.0, 1e-6, 1.0, "grid: fraction of the lattice that is used, drawn at random")
     at_least: int = setting(20, 1, 10**9, "grid: minimum per class and image (or all there are), even off the lattice")
-    max_samples: int = setting(400_000, 100, 10**9, "if there are more samples in total, this many are kept at random")
+    max_samples: int = setting(400_000, 100, 10**9, "if there are more samples in total, this many are drawn at random")
     per_class: int = setting(20, 1, 10_000_000, "per_class: pixels per class and image")
 
 
@@ -131,7 +131,7 @@ class StackConfig(Checked):
         about="how a later level gets predictions for images that the previous level was not trained on: trees that "
         "each skip some images; extra forests on folds of the images; or not at all (as in the paper)",
     )
-    reserve: float = setting(0.0, 0.0, 0.9, "fraction of the images that are kept from training, to score the model")
+    reserve: float = setting(0.0, 0.0, 0.9, "fraction of the images that are held out of training, to score the model")
     drop_levels: bool = setting(True, about="leave out the levels after the one with the best held-out score")
     skip: float = setting(0.34, 0.01, 0.9, "held_out=trees: fraction of the images that each tree skips")
     n_folds: int = setting(2, 2, 100, "held_out=folds: number of folds")
@@ -296,8 +296,8 @@ class ConvConfig(Checked):
         0.5,
         0.0,
         1.0,
-        "part of the crops in which what the stack says is left out, for networks that read it; every other one "
-        "of the member `reading` always reads it",
+        "part of the crops in which the output of the stack is left out, for networks that read it; every other "
+        "network of the member `reading` always reads it",
     )
     orientations: int = setting(
         1, 1, 8, "predict the mean over so many turned and mirrored images; 8, all of them, if images have no up"
@@ -323,11 +323,11 @@ class DeepConfig(Checked):
 
     members: tuple[Literal["alone", "reading", "pretrained"], ...] = setting(
         ("alone", "reading", "pretrained"),
-        about="convolutional networks beside the stack: alone reads the image; reading, also what the stack says of "
-        "it; pretrained, that as well, and is joined by EfficientNet-Lite0, where the extra `pretrained` is installed",
+        about="convolutional networks beside the stack: alone reads the image; reading, the output of the stack too; "
+        "pretrained, that as well, and is joined by EfficientNet-Lite0, where the extra `pretrained` is installed",
     )
     n_folds: int = setting(4, 2, 32, "parts of the images; the stack is made again without each, to predict that one")
-    n_networks: int = setting(2, 1, 32, "networks of each member; what they say is averaged")
+    n_networks: int = setting(2, 1, 32, "networks of each member; their outputs are averaged")
     judges: int = setting(
         2, 0, 2, "more networks of each member, not part of the model, that leave out a part of the images and are "
         "scored on it; 0: two of the others do, where there are two, and are a little worse for it",

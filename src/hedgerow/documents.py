@@ -102,7 +102,7 @@ def _values(document: Any, max_nesting: int, subject: str) -> Iterator[Any]:
 def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = dict(pairs)
     if len(table) < len(pairs):
-        raise ValueError("its description says something twice")
+        raise ValueError("its description has a key twice")
     return table
 
 

@@ -78,8 +78,7 @@ def _of_group() -> int | None:
 
 @dataclass(frozen=True)
 class _Group:
-    """Where a control group keeps its limit, what is used of it, and of that the files; prefix: of the names of sums
-    over the groups inside."""
+    """The files of a control group: its limit and its use. prefix: of the names of sums over the groups inside"""
 
     folder: Path
     limit: str

@@ -1,6 +1,6 @@
 """The guard of existing files: which of them Hedgerow may overwrite or delete. All others are refused.
 
-For every folder into which files are written, a list is kept in the user's own folder for such things: a line per
+For every folder into which files are written, a list is kept in the user's folder for program state: a line per
 file, with its size, the time of its last change, and its name. A file that was edited afterwards differs from its
 line, so a prediction that someone corrected by hand is not taken for ours. Models, checkpoints and the state of a run
 show by their first bytes what they are.
@@ -89,7 +89,7 @@ def _forget_older(listed: Path, folder: Path) -> None:
 
 
 def is_recorded(path: Path) -> bool:
-    """Whether the list has this file or folder as it is now: Hedgerow wrote it, and nobody changed it since."""
+    """Whether the list has this file or folder as it is now: Hedgerow wrote it, and it was not changed since."""
     with suppress(OSError):
         path = Path(os.path.realpath(path)) if path.is_symlink() else path
         return _line(path, path.name) in _lines(path.parent)
@@ -175,24 +175,24 @@ def remove_empty(folder: Path) -> None:
         folder.rmdir()
 
 
-def check_removable(folder: Path, marker: str, asked: bool = False) -> None:
+def check_removable(folder: Path, marker: str, overwrite: bool = False) -> None:
     """Refuse to remove a folder unless it is recorded, or the file `marker` in it shows that Hedgerow made it.
 
-    asked: the user asked for it (--overwrite)
+    overwrite: the user asked for it (--overwrite)
     """
-    is_made = asked or is_recorded(folder) or is_state(folder / marker)
+    is_made = overwrite or is_recorded(folder) or is_state(folder / marker)
     if os.path.lexists(folder) and (folder.is_symlink() or not folder.is_dir() or not is_made):
         raise InputError(
             f"{folder} would be removed, but Hedgerow did not make it, or it was changed since; move it away first."
         )
 
 
-def remove_folder(folder: Path, marker: str, asked: bool = False) -> None:
+def remove_folder(folder: Path, marker: str, overwrite: bool = False) -> None:
     """Remove a folder with all that is in it, see `check_removable`. Links in it go, what they point to stays.
 
     It loses its name in one step: half a folder never stands under it.
     """
-    check_removable(folder, marker, asked)
+    check_removable(folder, marker, overwrite)
     if folder.exists():
         temporary = temporary_in(folder.parent)
         os.replace(folder, temporary)

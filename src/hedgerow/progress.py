@@ -27,11 +27,11 @@ def quiet(text: str) -> None:
 
 
 def silent(text: str, done: int, total: int) -> None:
-    """Report to nobody."""
+    """Report nothing."""
 
 
 def duration(seconds: float) -> str:
-    """As people say it: "8 s", "2 min 13 s", "1 h 5 min"."""
+    """A duration in words: "8 s", "2 min 13 s", "1 h 5 min"."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -44,7 +44,7 @@ def duration(seconds: float) -> str:
 def shown_as(manner: Manner) -> Iterator[None]:
     """Within the block, progress without a report function of the caller's own is shown in this manner.
 
-    "bar":          a bar on a terminal, and nothing elsewhere; so it is unless something else is asked for
+    "bar":          a bar on a terminal, and nothing elsewhere; the default
     "bar or lines": a bar on a terminal, and a line every half minute elsewhere, e.g. in the log of a cluster
     "nothing":      nothing at all
     """
@@ -169,7 +169,7 @@ class Pace:
         """Seconds until it is done, if it goes on as it did; None: nothing of it was done yet.
 
         While nothing is reported it falls, by no more than the unit that is being worked on should take: a time that
-        rises while the percentage stands still would tell nobody anything.
+        rises while the percentage stands still would be useless.
         """
         gained, rest = self.done - self.before, self.total - self.done
         if gained <= 0:

@@ -39,7 +39,7 @@ def setting(
 
 
 def limits_of(settings: type[Checked], name: str) -> tuple[Any, Any]:
-    """The lowest and the highest value of a setting: they hold for what a model file says, too."""
+    """The lowest and the highest value of a setting: they hold for model files, too."""
     metadata = settings.__dataclass_fields__[name].metadata  # type: ignore[attr-defined]
     return metadata["low"], metadata["high"]
 

@@ -1,4 +1,4 @@
-"""Temporary files: their names tell which process made them, so that those of killed runs can be cleaned up."""
+"""Temporary files: their names show which process created them, so that those of killed runs can be cleaned up."""
 
 import ctypes
 import hashlib
@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 _NAME = re.compile(r"\.hedgerow-(?:([0-9a-f]{8})-(\d+)-)?[0-9a-f]{32}\.tmp")
-_ABANDONED_SECONDS = 24 * 3600  # after which a file of a process that cannot be asked counts as left behind
+_ABANDONED_SECONDS = 24 * 3600  # after which a file of a process that cannot be checked counts as left behind
 _swept: set[str] = set()
 
 
@@ -61,7 +61,7 @@ def is_temporary(path: Path) -> bool:
 
 
 def remove_temporaries(folder: Path) -> None:
-    """Remove the temporary files in a folder that nobody else is using."""
+    """Remove the temporary files in a folder that no other process is using."""
     for path in folder.glob("*"):
         if is_temporary(path):
             remove(path)

@@ -117,7 +117,7 @@ class WorkFolder:
 
 
 def remove_work_folder(folder: Path) -> None:
-    """Remove the files of a run, and the folder unless it holds files of others."""
+    """Remove the files of a run, and the folder unless it holds other files."""
     check_work_folder(folder)
     for path in _files(folder):
         remove_state(path)

@@ -151,7 +151,7 @@ def test_paint_on_an_image_that_is_gone_waits_for_it(project, tmp_path):
 
 
 def test_two_servers_on_one_project_are_told_so(project):
-    project.held.note("http://127.0.0.1:4711/")
+    project.folder_lock.note("http://127.0.0.1:4711/")
     with pytest.raises(InputError, match=rf"process {os.getpid()} on .* at http://127.0.0.1:4711/"):
         Project(project.folder, project.images)
 

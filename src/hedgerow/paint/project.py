@@ -61,11 +61,11 @@ class Project:
             check(folder / name)  # before anything is created: other programs may use these file names
         make_folder(folder)
         self.folder = folder
-        self.held = Lock(folder / LOCK, str(folder), PAINTED)
+        self.folder_lock = Lock(folder / LOCK, str(folder), PAINTED)
         try:
             self._open(folder, images)
         except BaseException:
-            self.held.release()
+            self.folder_lock.release()
             raise
 
     def _open(self, folder: Path, images: Sequence[ImageFile]) -> None:
@@ -166,7 +166,7 @@ class Project:
     def close(self) -> None:
         with self.lock:
             self.journal.close()
-            self.held.release()
+            self.folder_lock.release()
 
     def _undo_or_redo(self, action: str) -> Entry | None:
         with self.lock:

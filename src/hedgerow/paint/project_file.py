@@ -48,7 +48,7 @@ def read_classes(path: Path) -> list[Class]:
     except (ValueError, RecursionError) as problem:
         raise foreign(path, "it is not JSON that Hedgerow writes") from problem
     if not isinstance(document, dict) or document.get("hedgerow") != KIND:
-        raise foreign(path, "it does not say that it is one")
+        raise foreign(path, "it has no entry that names it as one")
     if document.get("version") != VERSION:
         raise InputError(f"{path} was written by another version of Hedgerow; update this one.")
     try:

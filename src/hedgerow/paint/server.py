@@ -182,7 +182,7 @@ class Server:
         value = request.query_params.get("class", "0")
         places = _places(request.query_params.get("tiles", ""))
         if kind not in ("classes", "uncertainty", "proba") or not (value.isdecimal() and len(value) <= 3):
-            return Response("what is classes, uncertainty or proba; class is a number", 400)
+            return Response("what must be classes, uncertainty or proba, and class a number", 400)
         if places is None:
             return Response(f"tiles are ROW.COLUMN, at most {MAX_TILES} of them", 400)
         if level >= n_levels(overlay.size):
@@ -283,7 +283,7 @@ def run_server(project: Project, listening: socket.socket, host: str, ready: Cal
     """Serve a project until the program is interrupted. ready: called with the address to open"""
     server = Server(project)
     guard = Guard(server.app, host, listening.getsockname()[1])
-    project.held.note(guard.address.partition("?")[0])
+    project.folder_lock.note(guard.address.partition("?")[0])
     server.start()
     try:
         ready(guard.address)

@@ -142,7 +142,7 @@ class Session:
         }
 
     def _range(self, i: int, image: ImageFile) -> tuple[Any, Any]:
-        """The values initially shown as black and white; None: unknown until the image is read, then its tiles say."""
+        """The values initially shown as black and white; None: not known until the image is read."""
         if image.dtype.itemsize == 1:
             return 0, 1 if image.dtype.kind == "b" else 255
         pyramid = self.codes.cached_pyramid(i)
