@@ -1,5 +1,6 @@
 """Locks: one writer at a time, who is named to the second; a lock ends with its process."""
 
+import builtins
 import errno
 import importlib.util
 import multiprocessing
@@ -95,16 +96,15 @@ def test_braces_in_the_name_of_an_output_are_no_placeholders(tmp_path):
 
 def test_a_lock_that_is_released_while_another_waits_for_it_is_not_held_twice(tmp_path, monkeypatch):
     """The second opens the lock file before the first removes it: its lock would be on a file that is gone."""
-    first, opened = lock(tmp_path / "lock"), locking._opened
+    first, hold = lock(tmp_path / "lock"), locking.hold
     released = []
 
-    def open_then_release(path):
-        file = opened(path)
+    def release_then_hold(file):
         if not released:
             released.append(first.release(removing=True))
-        return file
+        hold(file)
 
-    monkeypatch.setattr(locking, "_opened", open_then_release)
+    monkeypatch.setattr(locking, "hold", release_then_hold)
     second = lock(tmp_path / "lock")
     with pytest.raises(InputError, match=f"process {os.getpid()} on"):
         lock(tmp_path / "lock")
@@ -176,9 +176,9 @@ def test_a_full_disk_is_one_sentence_and_leaves_no_lock_file(tmp_path, monkeypat
         def write(self, content):
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    opened = locking._opened
+    real_open = open
     with monkeypatch.context() as patch:
-        patch.setattr(locking, "_opened", lambda path: Full(opened(path)))
+        patch.setattr(builtins, "open", lambda *arguments, **options: Full(real_open(*arguments, **options)))
         with pytest.raises(InputError) as problem, locked(tmp_path / "model.hedge"):
             pytest.fail("the lock says nothing of its holder")
         assert_one_sentence(problem, "No space left on device", "free space")
