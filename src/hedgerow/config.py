@@ -196,7 +196,7 @@ class StackConfig(Checked):
 
 
 # Default number of pixels of an image that a refinement step sees. More would help on a CPU too, but would take longer.
-PIXELS, GPU_PIXELS = 8000, 2**17
+STEP_PIXELS, GPU_STEP_PIXELS = 8000, 2**17
 
 
 @dataclass(frozen=True, repr=False)
@@ -222,8 +222,9 @@ class RefineConfig(Checked):
     leaf_l1: float = setting(0.0, 0.0, 1e3, "weight of the sum of leaf activations; tanh splits only")
     stride: int | None = setting(None, 1, 1000, "train on every stride-th row and column; if unset, see `pixels`")
     pixels: int | None = setting(
-        None, 1, 10**9, f"approximate pixels per step, if stride is unset; default {PIXELS:,}, on a GPU {GPU_PIXELS:,}"
-    )
+        None, 1, 10**9,
+        f"approximate pixels per step, if stride is unset; default {STEP_PIXELS:,}, on a GPU {GPU_STEP_PIXELS:,}",
+    )  # fmt: skip
     crop: int | None = setting(None, 16, 100_000, "side of the random crops to train on; if unset, whole images")
     trim: bool = setting(False, about="depth images: leave out the empty border")
     augment: AugmentConfig = setting(AugmentConfig(rotation=15.0, scale=0.1, shift=0.1, brightness=0.2, contrast=0.2))
