@@ -1,6 +1,7 @@
 /** The actions of buttons and keys. */
 
 import { memory } from "./dom.js";
+import { clamp } from "./view.js";
 
 /** @param {import("./app.js").App} app @param {import("./session.js").Session} session */
 export function makeActions(app, session, stage, toolbox) {
@@ -47,7 +48,7 @@ export function makeActions(app, session, stage, toolbox) {
       session.send({ do: "cancel", job });
     },
     opacity(by) {
-      const opacity = Math.min(Math.max(Math.round((app.overlay.opacity + by) * 20) / 20, 0.05), 1);
+      const opacity = clamp(Math.round((app.overlay.opacity + by) * 20) / 20, 0.05, 1);
       app.setOverlay({ opacity });
       app.notify(`Opacity ${Math.round(opacity * 100)} %.`, "quiet");
     },
@@ -72,7 +73,7 @@ export function makeActions(app, session, stage, toolbox) {
     wait(false);
     app.show(image);
     const { view } = stage;
-    const close = Math.max(view.scale, Math.min(Math.max(view.fitScale * 2.5, 1), 4));
+    const close = Math.max(view.scale, clamp(view.fitScale * 2.5, 1, 4));
     view.flyTo(...view.centred(row + 0.5, col + 0.5, close), close, still.matches);
     stage.marks.suggest(row + 0.5, col + 0.5);
     app.emit("suggested", why);

@@ -8,6 +8,8 @@
  *   can: Object<string, any>, undo: number, redo: number, limits: Object<string, number>}} Project
  */
 
+import { clamp } from "./view.js";
+
 export const UNPAINTED = 255;
 export const RADIUS_STEP = 1 / 8; // radius and points are multiples of it, so that both sides compute the same
 
@@ -116,8 +118,7 @@ export class App {
 
   /** Radius in pixels of the image, to the nearest eighth within what the server takes. */
   setRadius(radius) {
-    const bounded = Math.min(Math.max(radius, 0.5), this.limits.radius);
-    this.radius = Math.round(bounded / RADIUS_STEP) * RADIUS_STEP;
+    this.radius = Math.round(clamp(radius, 0.5, this.limits.radius) / RADIUS_STEP) * RADIUS_STEP;
     this.emit("radius", this.radius);
   }
 

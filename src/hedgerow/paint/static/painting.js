@@ -1,6 +1,7 @@
 /** From a hand's movement to a stroke that the server keeps: drawn at once, sent in parts, kept until it is answered. */
 
 import { RADIUS_STEP, UNPAINTED } from "./app.js";
+import { clamp } from "./view.js";
 
 /**
  * @typedef {{id: string, image: number, tool: string, class?: number, radius: number, points: number[][], value: number,
@@ -37,8 +38,7 @@ export class Painting {
   point(row, col) {
     const { height, width } = this.app.image;
     const out = this.app.radius + 1;
-    const within = (value, most) => Math.min(Math.max(value, -out), most + out);
-    return [rounded(within(row - 0.5, height)), rounded(within(col - 0.5, width))];
+    return [rounded(clamp(row - 0.5, -out, height + out)), rounded(clamp(col - 0.5, -out, width + out))];
   }
 
   /** Whether there is something to paint with; notifies the user if not. */

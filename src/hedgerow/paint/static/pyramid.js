@@ -19,8 +19,7 @@ export function tilesWithin(image, level, rows, cols) {
   const { height, width } = levelSize(image, level);
   const size = TILE * 2 ** level;
   const range = ([first, end], length) => {
-    const most = Math.ceil(length / TILE);
-    return [Math.max(Math.floor(first / size), 0), Math.min(Math.ceil(end / size), most)];
+    return [Math.max(Math.floor(first / size), 0), Math.min(Math.ceil(end / size), Math.ceil(length / TILE))];
   };
   const [top, bottom] = range(rows, height);
   const [left, right] = range(cols, width);

@@ -1,5 +1,7 @@
 /** Painting by keys alone: arrows move a crosshair, Enter sets the brush down and lifts it, the space bar dabs. */
 
+import { clamp } from "../view.js";
+
 const STEP_PX = 8; // CSS pixels
 
 const DIRECTIONS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
@@ -41,9 +43,9 @@ export class Crosshair {
     }
     const step = event.altKey ? 1 : Math.max(1, Math.round(((event.shiftKey ? 6 : 1) * STEP_PX) / this.view.scale));
     const place = this.place;
-    const within = (value, most) => Math.min(Math.max(value, 0.5), most - 0.5);
-    place.row = within(place.row + direction[0] * step, this.app.image.height);
-    place.col = within(place.col + direction[1] * step, this.app.image.width);
+    const { height, width } = this.app.image;
+    place.row = clamp(place.row + direction[0] * step, 0.5, height - 0.5);
+    place.col = clamp(place.col + direction[1] * step, 0.5, width - 0.5);
     this.view.reveal(place.row, place.col);
     if (place.down) this.toolbox.move([{ row: place.row, col: place.col }]);
     else this.toolbox.hover({ row: place.row, col: place.col });

@@ -3,6 +3,7 @@
 
 import { classTable, probabilityTable, uncertaintyTable } from "../colours.js";
 import { TILE, touches } from "../pyramid.js";
+import { clamp } from "../view.js";
 import { TileLayer } from "./tilelayer.js";
 
 const MAX_RESULTS = 8; // of an image
@@ -149,9 +150,9 @@ export class OverlayLayer extends TileLayer {
     if (scope !== "visible" || tile.raw?.length !== data.length) return data;
     const block = 2 ** tile.level;
     const [top, left] = [tile.row * TILE, tile.col * TILE];
-    const within = (value, most) => Math.min(Math.max(value, 0), most);
-    const rows = [within(Math.floor(region[0] / block) - top, tile.height), within(Math.ceil(region[1] / block) - top, tile.height)];
-    const cols = [within(Math.floor(region[2] / block) - left, tile.width), within(Math.ceil(region[3] / block) - left, tile.width)];
+    const [r0, r1, c0, c1] = region;
+    const rows = [Math.floor(r0 / block), Math.ceil(r1 / block)].map((row) => clamp(row - top, 0, tile.height));
+    const cols = [Math.floor(c0 / block), Math.ceil(c1 / block)].map((col) => clamp(col - left, 0, tile.width));
     const pixels = tile.raw.slice();
     for (let row = rows[0]; row < rows[1]; row++) {
       const [first, end] = cols.map((col) => row * tile.width + col);

@@ -99,7 +99,7 @@ export function contrastPanel({ app, stage }) {
         if (bin >= 0 && bin < BINS) bins[bin] += 1;
       }
     }
-    const most = Math.sqrt(Math.max(...bins, 1));
+    const tallest = Math.sqrt(Math.max(...bins, 1));
     const context = canvas.getContext("2d");
     const style = getComputedStyle(root);
     const { width, height } = canvas;
@@ -110,7 +110,7 @@ export function contrastPanel({ app, stage }) {
     context.fillRect(at(black), 0, Math.max(at(white) - at(black), 1), height);
     context.fillStyle = style.getPropertyValue("--text-2");
     bins.forEach((value, bin) => {
-      const tall = (Math.sqrt(value) / most) * (height - 4);
+      const tall = (Math.sqrt(value) / tallest) * (height - 4);
       context.fillRect((bin * width) / BINS, height - tall, width / BINS - 1, tall);
     });
   }

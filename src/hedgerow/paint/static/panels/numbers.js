@@ -9,11 +9,11 @@ export function numbersPanel({ app }) {
 
   function bars() {
     const here = app.image?.pixels ?? {};
-    const most = Math.max(1, ...app.classes.map((own) => here[own.id] ?? 0));
+    const largest = Math.max(1, ...app.classes.map((own) => here[own.id] ?? 0));
     return app.classes.map((own) => {
       const pixels = here[own.id] ?? 0;
       const fill = make("span", { class: "bar-fill" });
-      fill.style.width = pixels ? `${Math.max(2, (100 * pixels) / most)}%` : "0";
+      fill.style.width = pixels ? `${Math.max(2, (100 * pixels) / largest)}%` : "0";
       fill.style.background = own.colour;
       return make("li", {}, make("span", { class: "bar-name" }, own.name), make("span", { class: "bar", "aria-hidden": "true" }, fill),
         make("span", { class: "number" }, count(pixels)));

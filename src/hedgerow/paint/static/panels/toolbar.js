@@ -31,11 +31,11 @@ export function toolbar({ app, stage, actions }) {
   compare.addEventListener("keyup", () => app.setComparing(false));
 
   // The slider moves in logarithms: as easy to set for one pixel as for a hundred.
-  const most = () => Math.min(app.limits.radius, 200);
-  const toRadius = (value) => 0.5 * (most() / 0.5) ** (value / 100);
+  const maxRadius = () => Math.min(app.limits.radius, 200);
+  const toRadius = (value) => 0.5 * (maxRadius() / 0.5) ** (value / 100);
   size.addEventListener("input", () => app.setRadius(toRadius(Number(size.value))));
   const showRadius = () => {
-    size.value = String(Math.round((100 * Math.log(app.radius / 0.5)) / Math.log(most() / 0.5)));
+    size.value = String(Math.round((100 * Math.log(app.radius / 0.5)) / Math.log(maxRadius() / 0.5)));
     const rounded = Math.round(app.radius * 10) / 10;
     shown.textContent = `${rounded} px`;
     size.setAttribute("aria-valuetext", `${rounded} pixels`);
