@@ -92,7 +92,7 @@ class Segmenter:
         layers = [OverlayLayer(level, tiles)]
         if not is_new and before is not None and before.classes == forest.classes:
             layers = _merge(layers[0], before.layers)
-        overlay = self._overlay(view.image, forest, layers, "visible", describe_forests(1, forest.n_trees))
+        overlay = self._overlay(view.image, forest.classes, layers, "visible", describe_forests(1, forest.n_trees))
         seconds = time.monotonic() - began
         link.show(overlay, hull_of_tiles(list(tiles), size, level), seconds)
         if is_new:
@@ -113,7 +113,7 @@ class Segmenter:
         known: dict[TilePlace, OverlayTile] = {}
         if not is_new and before is not None and before.classes == forest.classes:
             known = next((dict(layer.tiles) for layer in before.layers if layer.level == level), {})
-        tiles = self._predict_whole(link, image, forest, level, known)
+        tiles = self.predict(link, image, forest, level, None, known)
         if tiles is None:
             return
         if before is not None and len(tiles) == len(known):  # the page has all of them already
@@ -121,7 +121,7 @@ class Segmenter:
             return
         finer = [] if before is None or before.classes != forest.classes else before.layers
         layers = _merge(OverlayLayer(level, tiles), [layer for layer in finer if layer.level < level])
-        overlay = self._overlay(image, forest, layers, "whole", describe_forests(1, forest.n_trees))
+        overlay = self._overlay(image, forest.classes, layers, "whole", describe_forests(1, forest.n_trees))
         link.show(overlay, None, time.monotonic() - began)
 
     def full(self, link: WorkerLink, image: int) -> bool:
@@ -144,11 +144,12 @@ class Segmenter:
             return False
         if forest is None:
             return True
-        tiles = self._predict_whole(link, image, forest, level, {})
+        tiles = self.predict(link, image, forest, level, None, {})
         if tiles is None or link.has_urgent_work():
             return False
-        model = describe_forests(1, FULL_TREES)
-        self._show_full(link, image, forest.classes, OverlayLayer(level, tiles), model, stamp, began)
+        model, layers = describe_forests(1, FULL_TREES), [OverlayLayer(level, tiles)]
+        overlay = self._overlay(image, forest.classes, layers, "full", model, stamp)
+        link.show(overlay, None, time.monotonic() - began)
         return self._score(link, image, level)
 
     def _score(self, link: WorkerLink, image: int, level: int) -> bool:
@@ -175,19 +176,12 @@ class Segmenter:
         except Interrupted:
             return False
         model = describe_forests(stack.n_levels, stack.levels[0].n_trees)
-        self._show_full(link, image, stack.classes, OverlayLayer(0, tiles), model, stamp, began)
+        overlay = self._overlay(image, stack.classes, [OverlayLayer(0, tiles)], "full", model, stamp)
+        link.show(overlay, None, time.monotonic() - began)
         self.statistics.held_out = stack.held_out_dice[stack.n_levels - 1] if stack.held_out_dice else None
         self.statistics.stamp = stamp
         self.statistics.send(link, image)
         return True
-
-    def _show_full(
-        self, link: WorkerLink, image: int, classes: tuple[int, ...], layer: OverlayLayer, model: str,
-        stamp: tuple[int, ...], began: float,
-    ) -> None:  # fmt: skip
-        size = self.project.images[image].size
-        overlay = Overlay(self.next_id(), image, size, classes, [layer], "full", model, stamp)
-        link.show(overlay, None, time.monotonic() - began)
 
     def _all_painted_pixels(self, level: int, link: WorkerLink) -> list[PaintedPixels]:
         """The painted pixels of all readable images that have this level; raises Interrupted."""
@@ -281,18 +275,16 @@ class Segmenter:
     def _features_text(self, image: int) -> str:
         return f"features of {self.project.images[image].name}"
 
-    def _predict_whole(
-        self, link: WorkerLink, image: int, forest: QuickForest, level: int, known: dict[TilePlace, OverlayTile]
-    ) -> dict[TilePlace, OverlayTile] | None:
-        return self.predict(link, image, forest, level, Region.whole(self._size(image, level)), known)
-
     def predict(
-        self, link: WorkerLink, image: int, forest: QuickForest, level: int, region: Region,
+        self, link: WorkerLink, image: int, forest: QuickForest, level: int, region: Region | None,
         known: dict[TilePlace, OverlayTile],
     ) -> dict[TilePlace, OverlayTile] | None:  # fmt: skip
-        """The known tiles, and those that a region of a level touches; None: interrupted by more urgent work."""
+        """The known tiles, and those that a region of a level touches; None: interrupted by more urgent work.
+
+        region: None for all of the level
+        """
         size = self._size(image, level)
-        wanted = [place for place in tiles_of(region, size) if place not in known]
+        wanted = [place for place in tiles_of(region or Region.whole(size), size) if place not in known]
         tiles = dict(known)
         by_code_tile: dict[TilePlace, list[TilePlace]] = {}
         for place in wanted:
@@ -316,8 +308,11 @@ class Segmenter:
                 return None
         return tiles
 
-    def _overlay(self, image: int, forest: QuickForest, layers: list[OverlayLayer], scope: str, model: str) -> Overlay:
-        return Overlay(self.next_id(), image, self.project.images[image].size, forest.classes, layers, scope, model)
+    def _overlay(
+        self, image: int, classes: tuple[int, ...], layers: list[OverlayLayer], scope: str, model: str,
+        stamp: tuple[int, ...] | None = None,
+    ) -> Overlay:  # fmt: skip
+        return Overlay(self.next_id(), image, self.project.images[image].size, classes, layers, scope, model, stamp)
 
 
 def _merge(new: OverlayLayer, layers: list[OverlayLayer]) -> list[OverlayLayer]:
