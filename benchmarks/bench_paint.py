@@ -23,7 +23,7 @@ from hedgerow import synthetic
 from hedgerow.features.bank import Bank
 from hedgerow.features.registry import fit_features
 from hedgerow.images.writing import write_labels
-from hedgerow.paint.quick_forest import QUICK_TREES, live_config
+from hedgerow.paint.code_cache import QUICK_TREES, live_config
 from hedgerow.threads import set_threads
 from measure import THREADS, in_fresh_process, installed, require, table
 
@@ -59,7 +59,7 @@ FRAMES = """() => {
         };
     };
     timed(stage.loader.slices, "go");
-    timed(session.connection.tell, "heard");
+    timed(session.connection.handlers, "received");
     timed(pointer, "moved");
     timed(stage, "drawNow");
     const frame = (now) => {

@@ -21,10 +21,9 @@ from hedgerow import synthetic
 from hedgerow.images.metrics import scores
 from hedgerow.images.reading import read_image
 from hedgerow.images.regions import Region
+from hedgerow.paint.code_cache import CodeCache, MemoryCache
 from hedgerow.paint.image_files import image_files
-from hedgerow.paint.memory_cache import MemoryCache
 from hedgerow.paint.project import Project
-from hedgerow.paint.quick_forest import CodeCache
 from hedgerow.paint.raster import covered
 from hedgerow.paint.segmenter import Segmenter
 from hedgerow.paint.suggestions import where_next
@@ -93,11 +92,11 @@ class Hand:
     def dice(self) -> float:
         """Mean Dice of all classes of the truth, where nothing is painted."""
         height, width = self.truth.shape
-        grown, packed, _ = self.segmenter.forest(Nobody(), 0, 0)
-        tiles = self.segmenter.predict(Nobody(), 0, packed, 0, Region(0, height, 0, width), {})
+        forest, _ = self.segmenter.forest(Nobody(), 0, 0)
+        tiles = self.segmenter.predict(Nobody(), 0, forest, 0, Region(0, height, 0, width), {})
         found = np.empty(self.truth.shape, np.uint8)
         for (row, column), tile in tiles.items():
-            part = np.array(grown.classes, np.uint8)[tile.classes]
+            part = np.array(forest.classes, np.uint8)[tile.classes]
             found[row * 256 : row * 256 + part.shape[0], column * 256 : column * 256 + part.shape[1]] = part
         rest = np.where(self.project.labels[0].whole() == 255, self.truth, 255)
         return float(scores([rest], [found], self.classes).mean_dice)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from hedgerow.config import PIXELS, ContextConfig, RefineConfig, Sharpness, StackConfig
+from hedgerow.config import STEP_PIXELS, ContextConfig, RefineConfig, Sharpness, StackConfig
 
 PAPER_SHARPNESS = Sharpness(100.0, 1.0, 0.1)  # alpha_1, alpha_2, alpha_3 of every level
 
@@ -49,7 +49,7 @@ READINGS = {
     "tanh-counts-sum": Reading(2.0, "counts", "class_sum"),
 }
 LITERAL = READINGS["sigmoid-shares-mean"]
-OWN_REFINE = RefineConfig(pixels=PIXELS)  # as many on a GPU, so that seeds of both can be averaged
+OWN_REFINE = RefineConfig(pixels=STEP_PIXELS)  # as many on a GPU, so that seeds of both can be averaged
 CURVE = (1, 2, 4, 8, 16)  # training images
 
 

@@ -206,13 +206,13 @@ def test_a_part_is_kept_with_its_own_date_and_command_and_the_rest_stays(page, t
     assert "long ago" in head
     assert "old numbers" in head
     assert "Gone" not in head
-    for said in (
+    for output in (
         "- command: `python benchmarks/run.py --only other --write`",
         "- date: 20",
         "- versions: ",
         "other numbers",
     ):
-        assert said in section
+        assert output in section
     assert (tmp_path / "figure.png").exists()
     again = page("--only", "old")
     assert again.count("## Old") == again.count("## Other") == 1

@@ -46,10 +46,10 @@ def commands(page):
     """Command lines: of the blocks that are neither code nor a picture of folders, without comments, then those in
     sentences; where a word in capitals stands for something they are no commands."""
     lines = [line for language, text in blocks(page) if language in ("", "sh") for line in text.splitlines()]
-    found = [line.split(" #")[0].strip() for line in lines if re.match(r"(hedgerow|make|pip|python) ", line)]
+    in_blocks = [line.split(" #")[0].strip() for line in lines if re.match(r"(hedgerow|make|pip|python) ", line)]
     prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
     inline = [" ".join(line.split()) for line in re.findall(r"`((?:hedgerow [a-z]+|python -m) [^`]+)`", prose)]
-    return found + [line for line in inline if not re.search(r"\b[A-Z]{4,}\b", line)]
+    return in_blocks + [line for line in inline if not re.search(r"\b[A-Z]{4,}\b", line)]
 
 
 @pytest.fixture
@@ -225,10 +225,10 @@ def test_maths_names_files_that_exist(name):
     assert (SOURCE / name).exists() or (ROOT / "tests" / name).exists()
 
 
-ROOMS = "kernels|features|forest|network|predict|refinement|images"
+PACKAGES = "kernels|features|forest|network|predict|refinement|images"
 
 
-@pytest.mark.parametrize("name", sorted(set(re.findall(rf"`((?:{ROOMS})(?:\.\w+)+)`", MATHS))))
+@pytest.mark.parametrize("name", sorted(set(re.findall(rf"`((?:{PACKAGES})(?:\.\w+)+)`", MATHS))))
 def test_maths_names_code_that_exists(name):
     module, _, attribute = name.rpartition(".")
     if name.startswith(("network", "refinement", "kernels.definition.level", "kernels.definition.bank")):

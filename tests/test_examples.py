@@ -38,13 +38,13 @@ def test_the_example_of_a_public_name_works(name, tmp_path, monkeypatch):
     for package in NEEDS.get(name, ()):
         pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(threads, "_count", threads.get_threads())
-    found = hr
+    named = hr
     for part in name.split("."):
-        found = getattr(found, part)
-    text = inspect.getdoc(found)
+        named = getattr(named, part)
+    text = inspect.getdoc(named)
     example = doctest.DocTestParser().get_doctest(text, {"hr": hr, "np": np}, name, None, None)
     assert example.examples, "there is no example"
-    said = []
-    result = doctest.DocTestRunner().run(example, out=said.append)
-    assert result.failed == 0, "".join(said)
+    output = []
+    with threads.threads(threads.get_threads()):  # an example sets another number
+        result = doctest.DocTestRunner().run(example, out=output.append)
+    assert result.failed == 0, "".join(output)

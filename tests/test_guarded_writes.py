@@ -39,10 +39,10 @@ def test_nothing_writes_or_deletes_past_the_guard():
     assert len(texts) > 200
     for text in texts.values():
         known |= takers(Module.of(text))
-    found = {name: raw_writes(text, known) for name, text in texts.items()}
-    wrong = [f"{name}, {one}" for name, ones in found.items() for one in ones if (name, one.name) not in EXCEPTIONS]
+    writes = {name: raw_writes(text, known) for name, text in texts.items()}
+    wrong = [f"{name}, {one}" for name, ones in writes.items() for one in ones if (name, one.name) not in EXCEPTIONS]
     assert not wrong, wrong
-    used = {(name, one.name) for name, ones in found.items() for one in ones}
+    used = {(name, one.name) for name, ones in writes.items() for one in ones}
     assert used == set(EXCEPTIONS), "an exception that is not needed is removed from the list"
 
 

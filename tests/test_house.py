@@ -1,4 +1,4 @@
-"""The house: which room may import which, no cycles, and imports inside functions only for what may be missing."""
+"""Package rules: which package may import which, no cycles, and imports inside functions only for optional packages."""
 
 import ast
 from pathlib import Path
@@ -9,7 +9,7 @@ import hedgerow
 
 SOURCE = Path(hedgerow.__file__).parent
 TOP = "(top)"
-# What a room may import beside itself; and all that those may import. The table of docs/contributing.md.
+# What a package may import beside itself; and all that those may import. The table of docs/contributing.md.
 TABLE = {
     TOP: (),
     "images": (TOP,),
@@ -32,7 +32,7 @@ TABLE = {
     "cli": ("paint",),
 }
 # What `import hedgerow`, or an environment without the extras, must not load.
-MAY_BE_MISSING = (
+OPTIONAL = (
     "torch",
     "triton",
     "matplotlib",
@@ -63,19 +63,19 @@ NAMED = {
 
 def modules():
     """Name -> path of every module of the package."""
-    found = {}
+    paths = {}
     for path in SOURCE.rglob("*.py"):
         parts = path.relative_to(SOURCE).with_suffix("").parts
-        found[".".join(("hedgerow", *(parts[:-1] if parts[-1] == "__init__" else parts)))] = path
-    return found
+        paths[".".join(("hedgerow", *(parts[:-1] if parts[-1] == "__init__" else parts)))] = path
+    return paths
 
 
 MODULES = modules()
 TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
 
 
-def room(module):
-    """The room of a module of the package."""
+def package_of(module):
+    """The package (a key of TABLE) that a module belongs to."""
     if module == "hedgerow.__main__":  # the command line, for `python -m hedgerow`
         return "cli"
     first = module.split(".")[1] if "." in module else ""
@@ -83,14 +83,14 @@ def room(module):
 
 
 def allowed(of):
-    """All rooms that a room may import."""
-    found, open_ones = {of}, [of]
-    while open_ones:
-        for below in TABLE[open_ones.pop()]:
-            if below not in found:
-                found.add(below)
-                open_ones.append(below)
-    return found
+    """All packages that a package may import."""
+    importable, waiting = {of}, [of]
+    while waiting:
+        for below in TABLE[waiting.pop()]:
+            if below not in importable:
+                importable.add(below)
+                waiting.append(below)
+    return importable
 
 
 def below(tree, kinds):
@@ -126,13 +126,13 @@ def imported(tree):
 IMPORTS = {module: list(imported(tree)) for module, tree in TREES.items()}
 EDGES = [
     (module, name, line)
-    for module, found in IMPORTS.items()
-    for name, line, _ in found
+    for module, imports in IMPORTS.items()
+    for name, line, _ in imports
     if name.split(".")[0] == "hedgerow"
 ]
 
 
-def test_every_room_stands_in_the_table():
+def test_the_table_has_every_package():
     folders = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
     assert folders == set(TABLE) - {TOP}
 
@@ -140,17 +140,19 @@ def test_every_room_stands_in_the_table():
 def test_the_documentation_has_the_same_table():
     text = (SOURCE.parents[1] / "docs" / "contributing.md").read_text(encoding="utf-8")
     rows = [line.split("|")[1:4] for line in text.splitlines() if line.startswith(("| `", "| (top)"))]
-    found = {}
-    for rooms, _, may in rows:
+    documented = {}
+    for packages, _, may in rows:
         below = () if may.strip() == "nothing" else tuple(may.strip().split(", "))
-        for name in rooms.replace("`", "").replace("/", "").split(","):
-            found[name.strip()] = below
-    assert found == TABLE
+        for name in packages.replace("`", "").replace("/", "").split(","):
+            documented[name.strip()] = below
+    assert documented == TABLE
 
 
-def test_no_room_imports_what_the_table_forbids():
+def test_no_package_imports_what_the_table_forbids():
     wrong = [
-        f"{module}:{line} imports {name}" for module, name, line in EDGES if room(name) not in allowed(room(module))
+        f"{module}:{line} imports {name}"
+        for module, name, line in EDGES
+        if package_of(name) not in allowed(package_of(module))
     ]
     assert not wrong, wrong
 
@@ -187,19 +189,19 @@ def needs(module, packages, seen=None):
     return False
 
 
-def test_imports_inside_functions_keep_out_what_may_be_missing():
+def test_imports_inside_functions_are_of_optional_packages():
     wrong = []
-    for module, found in IMPORTS.items():
-        for name, line, is_loaded in found:
-            if is_loaded != "function" or name.split(".")[0] in (*MAY_BE_MISSING, *READERS):
+    for module, imports in IMPORTS.items():
+        for name, line, is_loaded in imports:
+            if is_loaded != "function" or name.split(".")[0] in (*OPTIONAL, *READERS):
                 continue
-            if name.split(".")[0] == "hedgerow" and needs(name, (*MAY_BE_MISSING, *READERS)):
+            if name.split(".")[0] == "hedgerow" and needs(name, (*OPTIONAL, *READERS)):
                 continue
             wrong.append(f"{module}:{line} imports {name}")
     assert not wrong, wrong
 
 
-def test_modules_are_named_in_strings_only_where_it_is_said():
+def test_modules_are_named_in_strings_only_where_listed():
     naming = {
         module
         for module, tree in TREES.items()
@@ -212,14 +214,14 @@ def test_modules_are_named_in_strings_only_where_it_is_said():
 
 def test_tables_are_written_in_one_place():
     """Where names that a spreadsheet would run as formulas are made plain text."""
-    assert {module for module, found in IMPORTS.items() if "csv" in {name for name, _, _ in found}} == {
+    assert {module for module, imports in IMPORTS.items() if "csv" in {name for name, _, _ in imports}} == {
         "hedgerow.images.object_tables"
     }
 
 
 @pytest.mark.parametrize("module", ["hedgerow", "hedgerow.forest.autocontext", "hedgerow.io.model_file"])
 def test_forests_need_no_extra(module):
-    assert not needs(module, MAY_BE_MISSING)
+    assert not needs(module, OPTIONAL)
 
 
 def test_no_file_has_more_than_400_lines():
@@ -244,7 +246,7 @@ def used_twice(names):
     """Name -> the packages that use it, of those that several use. names: (name, module) of each"""
     packages = {}
     for name, module in names:
-        packages.setdefault(name, set()).add(room(module))
+        packages.setdefault(name, set()).add(package_of(module))
     return {name: sorted(where) for name, where in packages.items() if len(where) > 1}
 
 

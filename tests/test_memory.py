@@ -28,12 +28,12 @@ def system(tmp_path, monkeypatch):
     return tmp_path
 
 
-def group(folder, limit, used, **kept):
+def group(folder, limit, used, **stats):
     """Files of a control group; `limit` and `used` are (name, content)."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in (limit, used):
         (folder / name).write_text(f"{content}\n")
-    (folder / "memory.stat").write_text("".join(f"{name} {n}\n" for name, n in kept.items()))
+    (folder / "memory.stat").write_text("".join(f"{name} {n}\n" for name, n in stats.items()))
 
 
 def test_the_machine_without_limits(system):
@@ -53,13 +53,13 @@ def test_a_group_or_one_around_it_leaves_less(system, depth):
 def test_groups_of_the_first_version(system):
     (system / "cgroup").write_text(V1)
     limit, used = ("memory.limit_in_bytes", 5000), ("memory.usage_in_bytes", 4000)
-    kept = {"active_file": 1, "inactive_file": 1, "total_active_file": 300, "total_inactive_file": 200}
-    group(system / "fs" / "memory" / "job" / "step", limit, used, **kept)
+    stats = {"active_file": 1, "inactive_file": 1, "total_active_file": 300, "total_inactive_file": 200}
+    group(system / "fs" / "memory" / "job" / "step", limit, used, **stats)
     assert memory.available() == 1500
     # In a container, the folder is not that of the group's full name.
     (system / "cgroup").write_text("4:memory:/outside/of/the/container\n")
     assert memory.available() == 8000 * 1024
-    group(system / "fs" / "memory", limit, used, **kept)
+    group(system / "fs" / "memory", limit, used, **stats)
     assert memory.available() == 1500
 
 

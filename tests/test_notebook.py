@@ -11,7 +11,7 @@ for package in ("torch", "matplotlib"):
     pytest.importorskip(package)
 
 # So that bars appear however fast the machine is.
-AT_ONCE = "from hedgerow.progress import NotebookBar\nNotebookBar.DELAY = 0\n"
+AT_ONCE = "from hedgerow.progress import NotebookBar\nNotebookBar.DELAY_SECONDS = 0\n"
 PATH = Path(__file__).parents[1] / "docs" / "example.ipynb"
 
 

@@ -52,10 +52,10 @@ def test_without_labels_the_model_tells_whether_it_is_one(shape, n_inputs, layou
 
 def test_one_image_trains_and_scores_as_a_list_of_one_does(example, tiny_config):
     image, labels = example.images[0], example.labels[0]
-    one, many = hr.fit_stack(image, labels, tiny_config), hr.fit_stack([image], [labels], tiny_config)
-    np.testing.assert_array_equal(one.predict_proba(image), many.predict_proba(image))
-    scores = hr.evaluate(one, image, labels)
-    np.testing.assert_array_equal(scores.confusion, hr.evaluate(one, [image], [labels]).confusion)
+    single, many = hr.fit_stack(image, labels, tiny_config), hr.fit_stack([image], [labels], tiny_config)
+    np.testing.assert_array_equal(single.predict_proba(image), many.predict_proba(image))
+    scores = hr.evaluate(single, image, labels)
+    np.testing.assert_array_equal(scores.confusion, hr.evaluate(single, [image], [labels]).confusion)
     assert scores.confusion.sum() == labels.size
     stacked = hr.fit_stack(np.stack(example.images), np.stack(example.labels), tiny_config)  # as before
     assert stacked.settings["n_images"] == 2

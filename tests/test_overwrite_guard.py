@@ -1,5 +1,6 @@
 """Which files are ours, and that no others are overwritten."""
 
+import builtins
 import errno
 import os
 import shutil
@@ -110,11 +111,14 @@ def test_the_list_of_a_folder_does_not_grow_for_ever(tmp_path):
 
 
 def test_a_disk_that_is_full_of_notes_is_full(tmp_path, monkeypatch):
-    def refuse(listed, folder):
-        raise OSError(problem, "refused")
+    real_open, problem = open, errno.ENOSPC
 
-    monkeypatch.setattr(overwrite_guard, "_forget_older", refuse)
-    problem = errno.ENOSPC
+    def refuse_notes(path, *arguments, **options):
+        if Path(os.environ["XDG_STATE_HOME"]) in Path(path).parents:
+            raise OSError(problem, "refused")
+        return real_open(path, *arguments, **options)
+
+    monkeypatch.setattr(builtins, "open", refuse_notes)
     with pytest.raises(InputError, match="cannot write") as refusal:
         write_text(tmp_path / "a.txt", "text")
     assert_one_sentence(refusal, tmp_path / "a.txt", Path(os.environ["XDG_STATE_HOME"]) / "hedgerow", "XDG_STATE_HOME")

@@ -52,10 +52,10 @@ def test_the_bar_shows_the_present_work_also_when_it_returns(monkeypatch):
     monkeypatch.setattr(Progress, "start", lambda self: (bars.append(self), start(self))[1])
     monkeypatch.setattr(sys, "stderr", Terminal())
     with progress.progress_bar() as report:
-        for what, done in (("trees", 1), ("predictions", 2), ("trees", 3), ("predictions", 4)):
-            report(what, done, 9)
+        for text, done in (("trees", 1), ("predictions", 2), ("trees", 3), ("predictions", 4)):
+            report(text, done, 9)
             shown = [(task.description, task.completed) for task in bars[0].tasks if task.visible]
-            assert shown == [(what, done)]
+            assert shown == [(text, done)]
     assert "predictions" in sys.stderr.getvalue()
 
 
@@ -165,7 +165,7 @@ def test_a_line_comes_after_every_wait_until_the_work_is_over(capsys):
             now.report("trees", 3, 4)
         return len(waits) == 4
 
-    progress.tell(now, wait)
+    progress.print_lines(now, wait)
     assert waits == [30] * 4
     assert capsys.readouterr().err.splitlines() == ["trees, 0 %, 0 s so far", "trees, 75 %, about 10 s left"]
 
@@ -173,13 +173,13 @@ def test_a_line_comes_after_every_wait_until_the_work_is_over(capsys):
 def test_lines_are_told_by_a_thread_that_ends_with_the_work(monkeypatch, capsys):
     is_told = threading.Event()
 
-    def tell(now, wait):
+    def print_lines(now, wait):
         now.report("work", 1, 2)
         is_told.set()
         wait(None)  # until the work is over
         print(now.text(), file=sys.stderr)
 
-    monkeypatch.setattr(progress, "tell", tell)
+    monkeypatch.setattr(progress, "print_lines", print_lines)
     before = set(threading.enumerate())
     with progress.shown_as("bar or lines"), progress.progress_bar() as report:
         assert is_told.wait(60)
@@ -260,8 +260,8 @@ def kernel(monkeypatch):
 
 @pytest.mark.parametrize("shell", [ZMQInteractiveShell(), OfAnotherHouse()])
 def test_a_notebook_has_a_bar_of_its_own_that_goes_when_the_work_is_done(kernel, monkeypatch, shell):
-    monkeypatch.setattr(progress.NotebookBar, "DELAY", 0)
-    monkeypatch.setattr(progress.NotebookBar, "PAUSE", 0)
+    monkeypatch.setattr(progress.NotebookBar, "DELAY_SECONDS", 0)
+    monkeypatch.setattr(progress.NotebookBar, "PAUSE_SECONDS", 0)
     display = kernel(shell)
     with progress.progress_bar() as report:
         report("trees: <i>", 1, 4)
@@ -288,7 +288,7 @@ def test_short_work_leaves_no_trace_in_a_notebook_and_updates_are_not_too_many(k
 
 
 def test_the_bar_of_a_notebook_goes_also_when_the_work_fails(kernel, monkeypatch):
-    monkeypatch.setattr(progress.NotebookBar, "DELAY", 0)
+    monkeypatch.setattr(progress.NotebookBar, "DELAY_SECONDS", 0)
     display = kernel(ZMQInteractiveShell())
     with suppress(InterruptedError), progress.progress_bar() as report:
         report("work", 1, 2)

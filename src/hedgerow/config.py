@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from hedgerow.choices import LOSSES
-from hedgerow.errors import ConfigError
-from hedgerow.settings import Checked, setting, shown
+from hedgerow.errors import ConfigError, shown
+from hedgerow.settings import Checked, setting
 
 MAX_SIGMAS = 100
 
@@ -70,9 +70,9 @@ class SamplingConfig(Checked):
         "grid", about="grid: a random fraction of a lattice; per_class: a fixed number of pixels per class"
     )
     step: int = setting(2, 1, 1000, "grid: every step-th row and column")
-    fraction: float = setting(1.0, 1e-6, 1.0, "grid: fraction of the lattice that is kept, at random")
+    fraction: float = setting(1.0, 1e-6, 1.0, "grid: fraction of the lattice that is used, drawn at random")
     at_least: int = setting(20, 1, 10**9, "grid: minimum per class and image (or all there are), even off the lattice")
-    max_samples: int = setting(400_000, 100, 10**9, "if there are more samples in total, this many are kept at random")
+    max_samples: int = setting(400_000, 100, 10**9, "if there are more samples in total, this many are drawn at random")
     per_class: int = setting(20, 1, 10_000_000, "per_class: pixels per class and image")
 
 
@@ -138,7 +138,7 @@ class StackConfig(Checked):
         about="how a later level gets predictions for images that the previous level was not trained on: trees that "
         "each skip some images; extra forests on folds of the images; or not at all (as in the paper)",
     )
-    reserve: float = setting(0.0, 0.0, 0.9, "fraction of the images that are kept from training, to score the model")
+    reserve: float = setting(0.0, 0.0, 0.9, "fraction of the images that are held out of training, to score the model")
     drop_levels: bool = setting(True, about="leave out the levels after the one with the best held-out score")
     skip: float = setting(0.34, 0.01, 0.9, "held_out=trees: fraction of the images that each tree skips")
     n_folds: int = setting(2, 2, 100, "held_out=folds: number of folds")
@@ -208,7 +208,7 @@ class StackConfig(Checked):
 
 
 # Default number of pixels of an image that a refinement step sees. More would help on a CPU too, but would take longer.
-PIXELS, GPU_PIXELS = 8000, 2**17
+STEP_PIXELS, GPU_STEP_PIXELS = 8000, 2**17
 
 
 @dataclass(frozen=True, repr=False)
@@ -234,8 +234,9 @@ class RefineConfig(Checked):
     leaf_l1: float = setting(0.0, 0.0, 1e3, "weight of the sum of leaf activations; tanh splits only")
     stride: int | None = setting(None, 1, 1000, "train on every stride-th row and column; if unset, see `pixels`")
     pixels: int | None = setting(
-        None, 1, 10**9, f"approximate pixels per step, if stride is unset; default {PIXELS:,}, on a GPU {GPU_PIXELS:,}"
-    )
+        None, 1, 10**9,
+        f"approximate pixels per step, if stride is unset; default {STEP_PIXELS:,}, on a GPU {GPU_STEP_PIXELS:,}",
+    )  # fmt: skip
     crop: int | None = setting(None, 16, 100_000, "side of the random crops to train on; if unset, whole images")
     trim: bool = setting(False, about="depth images: leave out the empty border")
     augment: AugmentConfig = setting(AugmentConfig(rotation=15.0, scale=0.1, shift=0.1, brightness=0.2, contrast=0.2))
@@ -308,8 +309,8 @@ class ConvConfig(Checked):
         0.5,
         0.0,
         1.0,
-        "part of the crops in which what the stack says is left out, for networks that read it; every other one "
-        "of the member `reading` always reads it",
+        "part of the crops in which the output of the stack is left out, for networks that read it; every other "
+        "network of the member `reading` always reads it",
     )
     orientations: int = setting(
         1, 1, 8, "predict the mean over so many turned and mirrored images; 8, all of them, if images have no up"
@@ -335,11 +336,11 @@ class DeepConfig(Checked):
 
     members: tuple[Literal["alone", "reading", "pretrained"], ...] = setting(
         ("alone", "reading", "pretrained"),
-        about="convolutional networks beside the stack: alone reads the image; reading, also what the stack says of "
-        "it; pretrained, that as well, and is joined by EfficientNet-Lite0, where the extra `pretrained` is installed",
+        about="convolutional networks beside the stack: alone reads the image; reading, the output of the stack too; "
+        "pretrained, that as well, and is joined by EfficientNet-Lite0, where the extra `pretrained` is installed",
     )
     n_folds: int = setting(4, 2, 32, "parts of the images; the stack is made again without each, to predict that one")
-    n_networks: int = setting(2, 1, 32, "networks of each member; what they say is averaged")
+    n_networks: int = setting(2, 1, 32, "networks of each member; their outputs are averaged")
     judges: int = setting(
         2, 0, 2, "more networks of each member, not part of the model, that leave out a part of the images and are "
         "scored on it; 0: two of the others do, where there are two, and are a little worse for it",

@@ -1,4 +1,4 @@
-"""Texts that may have been made to deceive: the JSON of a model file, and the TOML and JSON that users write."""
+"""Reading JSON and TOML that may be hostile: the JSON of a model file, and the files that users write."""
 
 import json
 import math
@@ -6,6 +6,7 @@ import os
 import re
 import stat
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,18 +30,23 @@ _LONG_KEY = re.compile(rf"(?:\.[^.,=\[\]{{}}\n]*){{{MAX_KEY_PARTS}}}")
 
 
 def read_document(text: str) -> Any:
-    """What a JSON text holds; a ValueError says why it is none that Hedgerow writes."""
+    """The content of a JSON text; a ValueError says why Hedgerow does not write such a text.
+
+    Every text in it may be shown to a user, so it is short, and holds no characters that command a terminal.
+    """
     try:
-        found = json.loads(text, parse_int=_whole, parse_float=_real, parse_constant=_real, object_pairs_hook=_table)
+        document = json.loads(text, parse_int=_whole, parse_float=_real, parse_constant=_real, object_pairs_hook=_table)
     except (json.JSONDecodeError, RecursionError) as error:
         raise ValueError("its description is no text that Hedgerow writes") from error
-    _check(found)
-    return found
+    for value in _values(document, MAX_NESTING, "its description"):
+        if isinstance(value, str) and (len(value) > MAX_TEXT or not value.isprintable()):
+            raise ValueError("a text in it is too long or not printable")
+    return document
 
 
 def read_user_document(path: Path) -> Any:
-    """What a .json file, or else a TOML file, holds that somebody wrote; OSError, or a ValueError that says what is
-    wrong with it, without repeating more of it than fits in a sentence."""
+    """The content of a .json file, or else a TOML file, that a user wrote; raises OSError, or a ValueError that says
+    what is wrong with it, without repeating more of it than fits in a sentence."""
     kind = os.stat(path).st_mode
     if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):  # to open a pipe waits for another program; a folder fails
         raise ValueError("it is a pipe or a device, expected a file")
@@ -53,16 +59,20 @@ def read_user_document(path: Path) -> Any:
     except UnicodeDecodeError as error:
         raise ValueError("it is not UTF-8 text; save it as UTF-8") from error
     try:
-        found = json.loads(text, parse_int=_whole) if path.suffix.lower() == ".json" else _parsed_toml(text)
+        document = json.loads(text, parse_int=_whole) if path.suffix.lower() == ".json" else _parsed_toml(text)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
-    _check_values(found)
-    return found
+    for value in _values(document, MAX_NESTING + MAX_KEY_PARTS, "it"):
+        if isinstance(value, int) and not -(2**63) <= value < 2**64:
+            raise ValueError("a number in it is out of range")
+        if isinstance(value, str) and len(value) > MAX_LITERAL:
+            raise ValueError(f"a text in it has more than {MAX_LITERAL:,} characters")
+    return document
 
 
 def _parsed_toml(text: str) -> dict[str, Any]:
     """Refuses what `tomllib` would spend minutes or gigabytes on."""
-    if any(len(found[0]) > MAX_LITERAL for found in _TEXTS.finditer(text)):
+    if any(len(match[0]) > MAX_LITERAL for match in _TEXTS.finditer(text)):
         raise ValueError(f"a text in it has more than {MAX_LITERAL:,} characters")
     bare = _TEXTS.sub("_", text)
     if re.search(rf"\w{{{MAX_WORD + 1}}}", bare):
@@ -77,37 +87,22 @@ def _parsed_toml(text: str) -> dict[str, Any]:
     return tomllib.loads(text)
 
 
-def _check_values(document: Any) -> None:
+def _values(document: Any, max_nesting: int, subject: str) -> Iterator[Any]:
+    """All keys and values of a document, and the lists and tables that hold them."""
     waiting = [(document, 1)]
     while waiting:
         value, nesting = waiting.pop()
-        if nesting > MAX_NESTING + MAX_KEY_PARTS:
-            raise ValueError("it is nested too deeply")
-        if isinstance(value, int) and not -(2**63) <= value < 2**64:
-            raise ValueError("a number in it is out of range")
-        if isinstance(value, str) and len(value) > MAX_LITERAL:
-            raise ValueError(f"a text in it has more than {MAX_LITERAL:,} characters")
+        if nesting > max_nesting:
+            raise ValueError(f"{subject} is nested too deeply")
+        yield value
         inside = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else ()
-        waiting += [(one, nesting + 1) for one in inside]
-
-
-def _check(document: Any) -> None:
-    """Every text may be shown to someone, so it is short, and holds nothing that commands a terminal."""
-    waiting = [(document, 1)]
-    while waiting:
-        value, nesting = waiting.pop()
-        if nesting > MAX_NESTING:
-            raise ValueError("its description is nested too deeply")
-        if isinstance(value, str) and (len(value) > MAX_TEXT or not value.isprintable()):
-            raise ValueError("a text in it is too long or not printable")
-        inside = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else []
-        waiting += [(one, nesting + 1) for one in inside]
+        waiting += [(item, nesting + 1) for item in inside]
 
 
 def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = dict(pairs)
     if len(table) < len(pairs):
-        raise ValueError("its description says something twice")
+        raise ValueError("its description has a key twice")
     return table
 
 

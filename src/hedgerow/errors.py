@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Sequence
+from typing import Any
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/{1,2}\S+")
 # A password may hold a slash; what follows a colon and is digits only is a port.
@@ -17,7 +18,7 @@ def printable(text: str) -> str:
 
 def masked(text: str) -> str:
     """The text with stars for passwords and keys in addresses; any value of a query may be one."""
-    return _ADDRESS.sub(lambda one: _VALUE.sub(r"\1***", _PASSWORD.sub(r"\1***@", one[0])), text)
+    return _ADDRESS.sub(lambda address: _VALUE.sub(r"\1***", _PASSWORD.sub(r"\1***@", address[0])), text)
 
 
 class HedgerowError(Exception):
@@ -43,11 +44,11 @@ class QuestionError(InputError):
 
     def asked(self, command: str) -> str:
         """The question with what to do for each answer; with a command, the whole of it to type."""
-        told = [
+        answers = [
             f"{meaning}, {f'run {command} {option}' if command else f'add {argument} ({option})'}"
             for meaning, option, argument in self.answers
         ]
-        return f"{self.question} {'; '.join(told)}."
+        return f"{self.question} {'; '.join(answers)}."
 
 
 class ConfigError(HedgerowError):
@@ -73,6 +74,19 @@ class DivergenceError(HedgerowError):
     def __init__(self, message: str, network: object) -> None:
         super().__init__(message)
         self.network = network
+
+
+def one_line(problem: Exception) -> str:
+    """The text of an exception as part of one sentence."""
+    text = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
+    text = masked(" ".join(text.split())).rstrip(".") or type(problem).__name__  # before it is cut
+    return text if len(text) <= 200 else text[:197] + "..."
+
+
+def shown(value: Any, max_length: int = 100) -> str:
+    """A value as part of a sentence, of so many characters at most."""
+    text = repr(value)
+    return text if len(text) <= max_length else f"{text[: max_length - 3]}..."
 
 
 def one_path(path: str | os.PathLike[str]) -> str:

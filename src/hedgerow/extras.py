@@ -3,8 +3,7 @@
 import importlib
 import importlib.util
 
-from hedgerow.errors import HedgerowError
-from hedgerow.files import one_line
+from hedgerow.errors import HedgerowError, one_line
 from hedgerow.memory import ran_out
 
 # The extra in pyproject.toml that installs a package; "net" installs the others.
@@ -15,26 +14,26 @@ EXTRAS = {
 }  # fmt: skip
 
 
-def require(package: str, what: str) -> None:
-    """Raise a HedgerowError with the remedy unless `package`, which `what` needs, can be imported."""
+def require(package: str, purpose: str) -> None:
+    """Raise a HedgerowError with the remedy unless `package`, which `purpose` needs, can be imported."""
     try:
         importlib.import_module(package)
     except (ImportError, OSError, MemoryError) as error:
         if ran_out(error):
             raise HedgerowError(
-                f"{what} needs {package}, and there is not enough memory to load it; end other programs, or raise the"
-                " limit of this process (ulimit -v)."
+                f"{purpose} needs {package}, and there is not enough memory to load it; end other programs, or raise"
+                " the limit of this process (ulimit -v)."
             ) from error
         if not isinstance(error, ModuleNotFoundError):
             raise HedgerowError(
-                f"{what} needs {package}, which cannot be loaded ({one_line(error)}); install it again."
+                f"{purpose} needs {package}, which cannot be loaded ({one_line(error)}); install it again."
             ) from error
         if package == "timm":
-            raise HedgerowError(f"{what} needs timm, which is not installed; run pip install timm") from error
+            raise HedgerowError(f"{purpose} needs timm, which is not installed; run pip install timm") from error
         extra = EXTRAS.get(package, "net")
         raise HedgerowError(
-            f"{what} needs {package}, which is not installed; run pip install '.[{extra}]' in the folder of Hedgerow's"
-            " source"
+            f"{purpose} needs {package}, which is not installed; run pip install '.[{extra}]' in the folder of"
+            " Hedgerow's source"
         ) from error
 
 

@@ -11,18 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.errors import InputError, masked, one_path
+from hedgerow.errors import InputError, one_path
+from hedgerow.errors import one_line as one_line  # also imported from here
 from hedgerow.overwrite_guard import note_written
 from hedgerow.temporary import exchanged, remove, sweep, temporary_in
 
 PathLike = str | os.PathLike[str]
-
-
-def one_line(problem: Exception) -> str:
-    """The text of an exception as part of one sentence."""
-    text = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
-    text = masked(" ".join(text.split())).rstrip(".") or type(problem).__name__  # before it is cut
-    return text if len(text) <= 200 else text[:197] + "..."
 
 
 def megabytes(n_bytes: int) -> str:
@@ -151,20 +145,20 @@ def _restore(final: Path) -> None:
 
 def digest(head: Any, arrays: Mapping[str, np.ndarray]) -> str:
     """A digest of all that a file holds: anything JSON can represent, and arrays by name."""
-    found = hashlib.sha256(json.dumps(head).encode())
+    content = hashlib.sha256(json.dumps(head).encode())
     for name in sorted(arrays):
-        found.update(f"{name} {arrays[name].dtype.str} {arrays[name].shape}".encode())
-        found.update(np.ascontiguousarray(arrays[name]).tobytes())
-    return found.hexdigest()
+        content.update(f"{name} {arrays[name].dtype.str} {arrays[name].shape}".encode())
+        content.update(np.ascontiguousarray(arrays[name]).tobytes())
+    return content.hexdigest()
 
 
 def fingerprint(*parts: Any) -> str:
     """A digest of arrays and of anything JSON can represent."""
-    found = hashlib.sha256()
+    content = hashlib.sha256()
     for part in parts:
         if isinstance(part, np.ndarray):
-            found.update(f"{part.dtype.str} {part.shape}".encode())
-            found.update(np.ascontiguousarray(part).tobytes())
+            content.update(f"{part.dtype.str} {part.shape}".encode())
+            content.update(np.ascontiguousarray(part).tobytes())
         else:
-            found.update(json.dumps(part).encode())
-    return found.hexdigest()
+            content.update(json.dumps(part).encode())
+    return content.hexdigest()

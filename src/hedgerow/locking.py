@@ -19,15 +19,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from hedgerow.errors import InputError
-from hedgerow.files import one_line
+from hedgerow.errors import InputError, one_line
 from hedgerow.temporary import remove
 
-BEYOND = 2**30  # Windows lets nobody else read a byte that is held: this one is far behind what the file says
+HELD_BYTE = 2**30  # Windows lets nobody else read a byte that is held: this one is far behind the note
 HELD_BY_ANOTHER = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)
-MAX_BYTES = 1000  # of a note
+MAX_NOTE_BYTES = 1000
 NOTE = re.compile(rb"process \d{1,20}( on .* since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d)?( at http://\S+)?\r?\n")
-PAINTED = "is being painted already by {holder}; use that page, end that program, or give another folder (--project)."
 WRITTEN = "is already being written by {holder}; wait until that run ends, end it, or choose another output."
 log = logging.getLogger("hedgerow")
 
@@ -36,7 +34,7 @@ if sys.platform == "win32":
 
     def hold(file: BinaryIO) -> None:
         """Hold a file until it is closed or the process ends; OSError: another process holds it."""
-        file.seek(BEYOND)
+        file.seek(HELD_BYTE)
         msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
 
 else:
@@ -53,7 +51,7 @@ def check_lock(path: Path) -> None:
         if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe may never end
             raise _foreign(path, "it is not a file")
         with open(path, "rb") as file:
-            content = file.read(MAX_BYTES + 1)
+            content = file.read(MAX_NOTE_BYTES + 1)
     except FileNotFoundError:
         return
     except OSError as problem:
@@ -69,12 +67,12 @@ def _foreign(path: Path, why: str) -> InputError:
 class Lock:
     """Held from the beginning until `release`, or the end of the process."""
 
-    def __init__(self, path: Path, what: str = "", refusal: str = PAINTED) -> None:
-        """what: the file or folder that only one may write, as the refusal names it; empty: the folder of the lock"""
+    def __init__(self, path: Path, subject: str, refusal: str) -> None:
+        """subject: the file or folder that only one may write; refusal: how the sentence about it goes on"""
         self.path, self._since = path, time.strftime("%Y-%m-%d %H:%M:%S")
         self._file = _opened(path)
         try:
-            while not self._is_held(f"{what or path.parent} {refusal}"):  # its last holder just removed it
+            while not self._is_held(subject, refusal):  # its last holder just removed it
                 self._file.close()
                 self._file = _opened(path)
         except BaseException:
@@ -104,13 +102,14 @@ class Lock:
         if removing and sys.platform == "win32":  # where an open file cannot be removed, be it another run's
             remove(self.path)
 
-    def _is_held(self, refusal: str) -> bool:
+    def _is_held(self, subject: str, refusal: str) -> bool:
         """Whether the file that is at the path is held now; False: another file is there by now, or none."""
         try:
             hold(self._file)
         except OSError as problem:
             if problem.errno in HELD_BY_ANOTHER:
-                raise InputError(refusal.format(holder=self._text().strip() or "another process")) from problem
+                holder = self._note_text().strip() or "another process"
+                raise InputError(f"{subject} {refusal.format(holder=holder)}") from problem
             log.warning(
                 "%s cannot be locked (%s): take care that no other run writes there",
                 self.path.parent,
@@ -122,9 +121,9 @@ class Lock:
         except FileNotFoundError:
             return False
 
-    def _text(self) -> str:
+    def _note_text(self) -> str:
         self._file.seek(0)
-        return self._file.read(MAX_BYTES).decode(errors="replace")
+        return self._file.read(MAX_NOTE_BYTES).decode(errors="replace")
 
 
 def _opened(path: Path) -> BinaryIO:

@@ -12,35 +12,35 @@ try:
 except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
-# Where Linux says it.
+# Files of Linux.
 MEMINFO = Path("/proc/meminfo")
 ADDRESS_SPACE = Path("/proc/self/statm")
 GROUPS = Path("/proc/self/cgroup")
 GROUP_FOLDER = Path("/sys/fs/cgroup")
 
-
-SAID_BY_PYTORCH = ("DefaultCPUAllocator", "out of memory", "ALLOC_FAILED", "could not create a primitive")
-SAID_BY_LOADERS = ("failed to map segment", "Cannot allocate memory")  # of a library for which there is no room
+# Parts of the messages of PyTorch, and of the loaders of libraries, when memory ran out.
+PYTORCH_MESSAGES = ("DefaultCPUAllocator", "out of memory", "ALLOC_FAILED", "could not create a primitive")
+LOADER_MESSAGES = ("failed to map segment", "Cannot allocate memory")
 
 
 def available() -> int | None:
     """Bytes that can still be allocated: what the machine has, or what its limits leave to this process if that is
-    less; None where the system does not say."""
+    less; None where the system does not tell."""
     bounds = [bound for bound in (_of_machine(), _of_group(), _of_address_space()) if bound is not None]
     return max(min(bounds), 0) if bounds else None
 
 
 def ran_out(error: BaseException) -> bool:
-    """Whether an exception says that memory ran out. PyTorch has a type for this only on a GPU, and not for the
-    libraries that it calls there: else its text is all there is."""
+    """Whether an exception means that memory ran out. PyTorch has a type for this only on a GPU, and not for the
+    libraries that it calls there: otherwise there is only its text."""
     text = str(error)
     if isinstance(error, ImportError):
-        return any(words in text for words in SAID_BY_LOADERS) and "not permitted" not in text
+        return any(words in text for words in LOADER_MESSAGES) and "not permitted" not in text
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
     return isinstance(error, MemoryError) or (
         isinstance(error, RuntimeError)
-        and (type(error).__name__ == "OutOfMemoryError" or any(words in text for words in SAID_BY_PYTORCH))
+        and (type(error).__name__ == "OutOfMemoryError" or any(words in text for words in PYTORCH_MESSAGES))
     )
 
 
@@ -50,8 +50,8 @@ def gigabytes(n_bytes: int) -> str:
 
 
 def _of_machine() -> int | None:
-    """What Linux can give without swapping; elsewhere all the memory there is, since how much of it is free is not
-    said in a common way."""
+    """What Linux can give without swapping; elsewhere all the memory there is, since systems report how much of it is
+    free in ways of their own."""
     for line in _text(MEMINFO).splitlines():
         name, _, value = line.partition(":")
         if name == "MemAvailable":
@@ -69,17 +69,16 @@ def _of_group() -> int | None:
     for group in _groups():
         with suppress(ValueError):  # no such file, or "max": no limit here
             limit, used = (int(_text(group.folder / name)) for name in (group.limit, group.used))
-            said = dict(line.split(" ", 1) for line in _text(group.folder / "memory.stat").splitlines())
-            # Files kept in memory count as used, but are dropped when the memory is needed.
-            kept = sum(int(said.get(group.prefix + kind, 0)) for kind in ("active_file", "inactive_file"))
-            left.append(limit - max(used - kept, 0))
+            amounts = dict(line.split(" ", 1) for line in _text(group.folder / "memory.stat").splitlines())
+            # Cached files count as used, but are dropped when the memory is needed.
+            cached = sum(int(amounts.get(group.prefix + kind, 0)) for kind in ("active_file", "inactive_file"))
+            left.append(limit - max(used - cached, 0))
     return min(left, default=None)
 
 
 @dataclass(frozen=True)
 class _Group:
-    """Where a control group keeps its limit, what is used of it, and of that the files; prefix: of the names of sums
-    over the groups inside."""
+    """The files of a control group: its limit and its use. prefix: of the names of sums over the groups inside"""
 
     folder: Path
     limit: str
@@ -97,10 +96,10 @@ def _groups() -> Iterator[_Group]:
             names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
         elif controllers:
             continue
-        folder = root / inside.strip("/")
-        for one in (folder, *folder.parents):
-            if one.is_relative_to(root):
-                yield _Group(one, *names)
+        innermost = root / inside.strip("/")
+        for folder in (innermost, *innermost.parents):
+            if folder.is_relative_to(root):
+                yield _Group(folder, *names)
 
 
 def _of_address_space() -> int | None:
@@ -115,7 +114,7 @@ def _of_address_space() -> int | None:
 
 
 def _text(path: Path) -> str:
-    """What a file says; nothing if it is not there or cannot be read."""
+    """The content of a file; empty if it is not there or cannot be read."""
     try:
         return path.read_text(encoding="ascii", errors="replace")
     except OSError:

@@ -1,6 +1,6 @@
 """The guard of existing files: which of them Hedgerow may overwrite or delete. All others are refused.
 
-For every folder into which files are written, a list is kept in the user's own folder for such things: a line per
+For every folder into which files are written, a list is kept in the user's folder for program state: a line per
 file, with its size, the time of its last change, and its name. A file that was edited afterwards differs from its
 line, so a prediction that someone corrected by hand is not taken for ours. Models, checkpoints and the state of a run
 show by their first bytes what they are.
@@ -82,14 +82,14 @@ def _forget_older(listed: Path, folder: Path) -> None:
         for path in folder.iterdir():
             with suppress(OSError):  # another program may have removed it
                 there.append(_line(path, path.name))
-        kept = "".join([*sorted(known.intersection(there)), *latest.values()])
+        remaining = "".join([*sorted(known.intersection(there)), *latest.values()])
         shorter = listed.with_name(f"{listed.name}-{os.getpid()}")
-        shorter.write_text(kept, encoding="ascii", errors="replace", newline="")
+        shorter.write_text(remaining, encoding="ascii", errors="replace", newline="")
         os.replace(shorter, listed)
 
 
 def is_recorded(path: Path) -> bool:
-    """Whether the list has this file or folder as it is now: Hedgerow wrote it, and nobody changed it since."""
+    """Whether the list has this file or folder as it is now: Hedgerow wrote it, and it was not changed since."""
     with suppress(OSError):
         path = Path(os.path.realpath(path)) if path.is_symlink() else path
         return _line(path, path.name) in _lines(path.parent)
@@ -132,7 +132,7 @@ def check_overwriting(
         raise InputError(f"{_first(taken)} would be {done}, but is one of the files to read; {instead}")
     folders = [path for path in paths if path.is_dir()]  # images in Zarr
     changed = [path for path in outputs if any(lies_in(path, folder) for folder in folders)]
-    replaced = [path for path in outputs if path.is_dir() and any(lies_in(one, path) for one in paths)]
+    replaced = [path for path in outputs if path.is_dir() and any(lies_in(read_path, path) for read_path in paths)]
     if changed or replaced:
         raise InputError(f"{_first(changed or replaced)} and a file to read lie in one another; {instead}")
     if overwrite:
@@ -175,24 +175,24 @@ def remove_empty(folder: Path) -> None:
         folder.rmdir()
 
 
-def check_removable(folder: Path, marker: str, asked: bool = False) -> None:
+def check_removable(folder: Path, marker: str, overwrite: bool = False) -> None:
     """Refuse to remove a folder unless it is recorded, or the file `marker` in it shows that Hedgerow made it.
 
-    asked: the user asked for it (--overwrite)
+    overwrite: the user asked for it (--overwrite)
     """
-    is_made = asked or is_recorded(folder) or is_state(folder / marker)
+    is_made = overwrite or is_recorded(folder) or is_state(folder / marker)
     if os.path.lexists(folder) and (folder.is_symlink() or not folder.is_dir() or not is_made):
         raise InputError(
             f"{folder} would be removed, but Hedgerow did not make it, or it was changed since; move it away first."
         )
 
 
-def remove_folder(folder: Path, marker: str, asked: bool = False) -> None:
+def remove_folder(folder: Path, marker: str, overwrite: bool = False) -> None:
     """Remove a folder with all that is in it, see `check_removable`. Links in it go, what they point to stays.
 
     It loses its name in one step: half a folder never stands under it.
     """
-    check_removable(folder, marker, asked)
+    check_removable(folder, marker, overwrite)
     if folder.exists():
         temporary = temporary_in(folder.parent)
         os.replace(folder, temporary)
@@ -202,7 +202,7 @@ def remove_folder(folder: Path, marker: str, asked: bool = False) -> None:
 def lies_in(path: Path, folder: Path) -> bool:
     """Whether a path is a folder, or anything below it, whatever links lead there."""
     places = Path(os.path.realpath(path)), Path(os.path.realpath(path.parent), path.name)
-    return _identity(folder) in {_identity(one) for place in places for one in (place, *place.parents)}
+    return _identity(folder) in {_identity(above) for place in places for above in (place, *place.parents)}
 
 
 def _first_bytes(path: Path) -> bytes:
@@ -216,10 +216,10 @@ def _first_bytes(path: Path) -> bytes:
 def _identity(path: Path) -> tuple[int, int] | str:
     """The same for two names of one file, be it through links of either kind."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except (OSError, ValueError):
         return os.path.realpath(path)
-    return (found.st_dev, found.st_ino) if found.st_ino else os.path.realpath(path)
+    return (status.st_dev, status.st_ino) if status.st_ino else os.path.realpath(path)
 
 
 def _list_of(folder: Path) -> Path:
@@ -243,7 +243,7 @@ def _line(path: Path, name: str) -> str:
     stats = [path.stat()]
     if path.is_dir():
         stats = [os.lstat(file) for file in _files_in(path)] or stats
-    size, changed = sum(one.st_size for one in stats), max(one.st_mtime_ns for one in stats)
+    size, changed = sum(stat.st_size for stat in stats), max(stat.st_mtime_ns for stat in stats)
     name = name.encode("unicode_escape", "surrogatepass").decode()
     return f"{size} {changed} {name}\n"
 

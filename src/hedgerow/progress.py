@@ -1,4 +1,4 @@
-"""Progress of long work, through a function `report(what, done, total)`; an exception raised in it stops the work."""
+"""Progress of long work, through a function `report(text, done, total)`; an exception raised in it stops the work."""
 
 import logging
 import signal
@@ -15,7 +15,7 @@ Report = Callable[[str, int, int], None]
 Say = Callable[[str], None]
 """Takes a sentence that is worth knowing at once."""
 Manner = Literal["bar", "bar or lines", "nothing"]
-LINE_EVERY = 30  # seconds
+SECONDS_BETWEEN_LINES = 30
 
 log = logging.getLogger("hedgerow")
 _interrupted = threading.Event()
@@ -23,15 +23,15 @@ _manner: Manner = "bar"
 
 
 def quiet(text: str) -> None:
-    """Say nothing."""
+    """Print nothing."""
 
 
-def silent(what: str, done: int, total: int) -> None:
-    """Report to nobody."""
+def silent(text: str, done: int, total: int) -> None:
+    """Report nothing."""
 
 
 def duration(seconds: float) -> str:
-    """As people say it: "8 s", "2 min 13 s", "1 h 5 min"."""
+    """A duration in words: "8 s", "2 min 13 s", "1 h 5 min"."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -44,7 +44,7 @@ def duration(seconds: float) -> str:
 def shown_as(manner: Manner) -> Iterator[None]:
     """Within the block, progress without a report function of the caller's own is shown in this manner.
 
-    "bar":          a bar on a terminal, and nothing elsewhere; so it is unless something else is asked for
+    "bar":          a bar on a terminal, and nothing elsewhere; the default
     "bar or lines": a bar on a terminal, and a line every half minute elsewhere, e.g. in the log of a cluster
     "nothing":      nothing at all
     """
@@ -80,20 +80,20 @@ def _heeding(report: Report) -> Report:
     """The report function, stopped by interrupts, and each new work noted in the log."""
     seen: set[str] = set()
 
-    def heeding(what: str, done: int, total: int) -> None:
+    def heeding(text: str, done: int, total: int) -> None:
         if _interrupted.is_set():
             raise KeyboardInterrupt
-        if _work(what) not in seen:
-            seen.add(_work(what))
-            log.info("%s", what)
-        report(what, done, total)
+        if _work(text) not in seen:
+            seen.add(_work(text))
+            log.info("%s", text)
+        report(text, done, total)
 
     return heeding
 
 
-def _work(what: str) -> str:
+def _work(text: str) -> str:
     """The part of a report's name that stays: what follows may change as the work goes on, a loss, a score."""
-    return what.partition(":")[0]
+    return text.partition(":")[0]
 
 
 @contextmanager
@@ -138,14 +138,14 @@ def _bar() -> Iterator[Report]:
     with RichProgress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=is_seen) as bar:
         tasks: dict[str, TaskID] = {}
 
-        def report(what: str, done: int, total: int) -> None:
-            now.report(what, done, total)
-            work = _work(what)
+        def report(text: str, done: int, total: int) -> None:
+            now.report(text, done, total)
+            work = _work(text)
             if work not in tasks:
-                tasks[work] = bar.add_task(what, total=total)
+                tasks[work] = bar.add_task(text, total=total)
             for name, task in tasks.items():
                 bar.update(task, visible=name == work)
-            bar.update(tasks[work], description=what, completed=done, total=total)
+            bar.update(tasks[work], description=text, completed=done, total=total)
 
         yield report
 
@@ -169,7 +169,7 @@ class Pace:
         """Seconds until it is done, if it goes on as it did; None: nothing of it was done yet.
 
         While nothing is reported it falls, by no more than the unit that is being worked on should take: a time that
-        rises while the percentage stands still would tell nobody anything.
+        rises while the percentage stands still would be useless.
         """
         gained, rest = self.done - self.before, self.total - self.done
         if gained <= 0:
@@ -186,8 +186,8 @@ class Timed(str):
 
     left: float | None
 
-    def __new__(cls, what: str, left: float | None) -> "Timed":
-        timed = super().__new__(cls, what)
+    def __new__(cls, text: str, left: float | None) -> "Timed":
+        timed = super().__new__(cls, text)
         timed.left = left
         return timed
 
@@ -201,30 +201,30 @@ class Progress:
         self._last: tuple[str, int, int] | None = None
         self._lock = threading.Lock()
 
-    def report(self, what: str, done: int, total: int) -> None:
+    def report(self, text: str, done: int, total: int) -> None:
         """What is being done now; less than at the last report means that it began again."""
         with self._lock:
-            work, now = self._works.get(_work(what)), self.clock()
+            work, now = self._works.get(_work(text)), self.clock()
             if work is None or done < work.done:
-                work = self._works[_work(what)] = Pace(now, done, now, done, total)
+                work = self._works[_work(text)] = Pace(now, done, now, done, total)
             work.advance(now, done, total)
-            self._last = (what, done, total)
+            self._last = (text, done, total)
 
     def text(self) -> str:
         """Such as "refining: loss 0.2, 40 %, about 2 min 5 s left"; empty as long as nothing was reported."""
         if self._last is None:
             return ""
-        what, done, total = self._last
-        return f"{what}, {100 * done // total if total else 100} %, {self.time()}"
+        text, done, total = self._last
+        return f"{text}, {100 * done // total if total else 100} %, {self.time()}"
 
     def time(self) -> str:
         """Such as "about 2 min 5 s left", or "40 s so far" where that cannot be estimated, or took longer."""
         with self._lock:
             if self._last is None:
                 return ""
-            what, now = self._last[0], self.clock()
-            work = self._works[_work(what)]
-        left = what.left if isinstance(what, Timed) else work.left(now)
+            text, now = self._last[0], self.clock()
+            work = self._works[_work(text)]
+        left = text.left if isinstance(text, Timed) else work.left(now)
         if left is None or round(left) == 0:
             return f"{duration(now - work.begun)} so far"
         return f"about {duration(left)} left"
@@ -234,18 +234,18 @@ class Progress:
 def _lines() -> Iterator[Report]:
     """A line to the error stream every half minute, also if nothing is reported in between."""
     now, is_over = Progress(), threading.Event()
-    teller = threading.Thread(target=tell, args=(now, is_over.wait), daemon=True)
-    teller.start()
+    printer = threading.Thread(target=print_lines, args=(now, is_over.wait), daemon=True)
+    printer.start()
     try:
         yield now.report
     finally:
         is_over.set()
-        teller.join()
+        printer.join()
 
 
-def tell(now: Progress, wait: Callable[[float], bool]) -> None:
+def print_lines(now: Progress, wait: Callable[[float], bool]) -> None:
     """Print how far the work is whenever `wait(seconds)` returns False, until it returns True."""
-    while not wait(LINE_EVERY):
+    while not wait(SECONDS_BETWEEN_LINES):
         text = now.text()
         if text:
             print(text, file=sys.stderr, flush=True)
@@ -260,18 +260,19 @@ def in_notebook() -> bool:
 class NotebookBar:
     """A bar in the output of a notebook's cell, replaced as the work goes on and gone when it ends."""
 
-    DELAY, PAUSE = 0.5, 0.1  # seconds until it appears, so that short work leaves no trace; between two updates
+    DELAY_SECONDS = 0.5  # until it appears, so that short work leaves no trace
+    PAUSE_SECONDS = 0.1  # between two updates
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock, self._next = clock, clock() + self.DELAY
+        self._clock, self._next = clock, clock() + self.DELAY_SECONDS
         self._handle: Any = None
 
-    def report(self, what: str, done: int, total: int) -> None:
+    def report(self, text: str, done: int, total: int) -> None:
         now = self._clock()
         if now < self._next:
             return
-        self._next = now + self.PAUSE
-        self._put({"text/html": bar_html(what, done, total), "text/plain": f"{what}: {done:,} of {total:,}"})
+        self._next = now + self.PAUSE_SECONDS
+        self._put({"text/html": bar_html(text, done, total), "text/plain": f"{text}: {done:,} of {total:,}"})
 
     def clear(self) -> None:
         if self._handle is not None:
@@ -286,7 +287,7 @@ class NotebookBar:
             self._handle.update(bundle, raw=True)
 
 
-def bar_html(what: str, done: int, total: int) -> str:
+def bar_html(text: str, done: int, total: int) -> str:
     """A bar that suits light and dark themes, with its words and numbers."""
     part = min(max(done / total, 0.0), 1.0) if total else 0.0
     fill = f"display:block;width:{100 * part:.0f}%;height:8px;background:#46a06b;border-radius:4px"
@@ -296,7 +297,7 @@ def bar_html(what: str, done: int, total: int) -> str:
     )
     return (
         f"<div style=\"font:13px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;"
-        f'font-variant-numeric:tabular-nums"><span style="{track}"><span style="{fill}"></span></span>{escape(what)}'
+        f'font-variant-numeric:tabular-nums"><span style="{track}"><span style="{fill}"></span></span>{escape(text)}'
         f' <span style="opacity:.68">{done:,} of {total:,}</span></div>'
     )
 

@@ -14,8 +14,8 @@ from typing import Any, Literal, TypeVar
 
 from hedgerow.choices import Choice, described
 from hedgerow.documents import read_user_document
-from hedgerow.errors import ConfigError
-from hedgerow.files import atomic_path, one_line
+from hedgerow.errors import ConfigError, one_line, shown
+from hedgerow.files import atomic_path
 from hedgerow.model_methods import NotebookCard
 
 Config = TypeVar("Config", bound="Checked")
@@ -38,14 +38,8 @@ def setting(
     return field(default=default, metadata=metadata)
 
 
-def shown(value: Any, most: int = 100) -> str:
-    """A value as part of a sentence, of so many characters at most."""
-    text = repr(value)
-    return text if len(text) <= most else f"{text[: most - 3]}..."
-
-
 def limits_of(settings: type[Checked], name: str) -> tuple[Any, Any]:
-    """The lowest and the highest value of a setting: they hold for what a model file says, too."""
+    """The lowest and the highest value of a setting: they hold for model files, too."""
     metadata = settings.__dataclass_fields__[name].metadata  # type: ignore[attr-defined]
     return metadata["low"], metadata["high"]
 

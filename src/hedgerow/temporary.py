@@ -1,4 +1,4 @@
-"""Temporary files: their names tell which process made them, so that those of killed runs can be cleaned up."""
+"""Temporary files: their names show which process created them, so that those of killed runs can be cleaned up."""
 
 import ctypes
 import hashlib
@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 _NAME = re.compile(r"\.hedgerow-(?:([0-9a-f]{8})-(\d+)-)?[0-9a-f]{32}\.tmp")
-_ABANDONED = 24 * 3600  # seconds after which a file of a process that cannot be asked counts as left behind
+_ABANDONED_SECONDS = 24 * 3600  # after which a file of a process that cannot be checked counts as left behind
 _swept: set[str] = set()
 
 
@@ -61,7 +61,7 @@ def is_temporary(path: Path) -> bool:
 
 
 def remove_temporaries(folder: Path) -> None:
-    """Remove the temporary files in a folder that nobody else is using."""
+    """Remove the temporary files in a folder that no other process is using."""
     for path in folder.glob("*"):
         if is_temporary(path):
             remove(path)
@@ -93,7 +93,7 @@ def _is_left_behind(path: Path, machine: str | None, process: str | None) -> boo
     if machine == _machine() and process is not None and sys.platform != "win32":  # there, `kill` would end it
         return not _is_running(int(process))
     try:
-        return time.time() - path.lstat().st_mtime > _ABANDONED
+        return time.time() - path.lstat().st_mtime > _ABANDONED_SECONDS
     except OSError:
         return False
 
@@ -117,9 +117,9 @@ def _machine() -> str:
     return hashlib.sha256(f"{platform.node()} {space}".encode()).hexdigest()[:8]
 
 
-def exchanged(one: Path, other: Path) -> bool:
+def exchanged(first: Path, second: Path) -> bool:
     """Whether two existing files or folders have exchanged their names, in one step; not all systems can."""
-    names = os.fsencode(one), os.fsencode(other)
+    names = os.fsencode(first), os.fsencode(second)
     with suppress(OSError, AttributeError):
         system = ctypes.CDLL(None, use_errno=True)
         if sys.platform == "linux":

@@ -63,9 +63,9 @@ class WorkFolder:
                 return load(path)
             except (HedgerowError, ValueError, KeyError, TypeError):
                 pass
-        made = make()
-        store(made, path)
-        return made
+        item = make()
+        store(item, path)
+        return item
 
     def record(
         self,
@@ -117,7 +117,7 @@ class WorkFolder:
 
 
 def remove_work_folder(folder: Path) -> None:
-    """Remove the files of a run, and the folder unless it holds files of others."""
+    """Remove the files of a run, and the folder unless it holds other files."""
     check_work_folder(folder)
     for path in _files(folder):
         remove_state(path)

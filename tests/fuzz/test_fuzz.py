@@ -29,9 +29,11 @@ def test_hostile_files_are_used_or_refused_with_one_sentence(kind, tmp_path):
     assert min(tally.counts["used"], tally.counts["refused"]) > n_cases / 50, tally
 
 
-def test_the_corpus_has_cases_of_every_kind_of_which_each_is_small():
+def test_the_corpus_has_many_cases_of_known_kinds_and_each_is_small():
     assert {folder.name for folder in CORPUS.iterdir()} <= set(kinds.OF_FILES)
-    for case in CORPUS.glob("*/*"):
+    cases = list(CORPUS.glob("*/*"))
+    assert len(cases) > 50
+    for case in cases:
         assert sum(len(content) for content in listing(case).values()) < 40_000, case
 
 
@@ -39,16 +41,16 @@ def test_the_runner_notices_whatever_a_case_may_not_do(tmp_path):
     numbers = {}
     for number in range(1000):
         numbers.setdefault(chosen(rng_of("broken", 0, number)), number)
-    said = []
-    with Runner(0, ["broken"], tmp_path, said.append, hang=5) as runner:
+    lines = []
+    with Runner(0, ["broken"], tmp_path, lines.append, hang=5) as runner:
         for which, (do, expected) in enumerate(CASES):
             for _ in range(1 if expected == "hang" else 2):
                 assert runner.run("broken", numbers[which]).what == expected, do.__name__
     n_bad = sum(expected in BAD for _, expected in CASES)
-    assert len(said) == len(list(tmp_path.iterdir())) == n_bad == len(runner.tallies["broken"].failures)
+    assert len(lines) == len(list(tmp_path.iterdir())) == n_bad == len(runner.tallies["broken"].failures)
     for which, (do, expected) in enumerate(CASES):
         again = f"--kind broken --seed 0 --case {numbers[which]}\n"
-        assert (expected in BAD) == any(do.__name__ in text and again in text for text in said), do.__name__
+        assert (expected in BAD) == any(do.__name__ in text and again in text for text in lines), do.__name__
 
 
 def test_what_was_kept_fails_again(tmp_path):
@@ -85,15 +87,15 @@ def test_pipes_links_and_files_without_end_are_packed_and_unpacked(tmp_path):
 
 def shape(folder):
     """What lies below a folder: name, kind, and size or where it leads."""
-    found = {}
+    kinds_below = {}
     for path in folder.rglob("*"):
         if path.is_symlink():
-            found[path.relative_to(folder)] = path.readlink()
+            kinds_below[path.relative_to(folder)] = path.readlink()
         elif not path.is_dir():
-            found[path.relative_to(folder)] = path.is_fifo(), path.stat().st_size
+            kinds_below[path.relative_to(folder)] = path.is_fifo(), path.stat().st_size
         else:
-            found[path.relative_to(folder)] = "folder"
-    return found
+            kinds_below[path.relative_to(folder)] = "folder"
+    return kinds_below
 
 
 @pytest.mark.parametrize("name", ["images", "settings", "tiffs", "zarrs", "projects", "classes"])

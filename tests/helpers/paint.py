@@ -117,10 +117,10 @@ class Client:
         assert status == 200, body
         return np.frombuffer(body, "<" + headers["x-type"]).reshape([int(n) for n in headers["x-shape"].split(",")])
 
-    def overlay(self, result, place=(0, 0), size=(256, 256), image=0, level=0, what="classes"):
+    def overlay(self, result, place=(0, 0), size=(256, 256), image=0, level=0, kind="classes"):
         """A tile of a result, or None where there is none."""
         row, column = place
-        path = f"/api/images/{image}/overlay/{result}/{level}?tiles={row}.{column}&what={what}"
+        path = f"/api/images/{image}/overlay/{result}/{level}?tiles={row}.{column}&what={kind}"
         status, headers, body = self.get(path)
         assert status == 200, body
         return np.frombuffer(body, np.uint8).reshape(size) if headers["x-known"] == "1" else None
@@ -161,9 +161,9 @@ class SocketWindow:
             if message["say"] in says and all(message.get(name) == value for name, value in wanted.items()):
                 return message
 
-    def paint(self, **given):
+    def paint(self, **fields):
         """Paint a stroke and wait for the answer."""
-        message = stroke(**given)
+        message = stroke(**fields)
         self.say(message)
         return self.hear("painted", "refused", id=message["id"])
 

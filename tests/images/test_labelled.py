@@ -121,3 +121,12 @@ def test_two_classes_of_one_name_are_refused(example, tiny_config):
 def test_the_sentence_about_a_label_map_names_one_thing():
     with pytest.raises(InputError, match="the label map of image 0 has shape"):
         labelled_set([IMAGE], [np.zeros((4, 5, 3))])
+
+
+def test_classes_of_a_set_with_another_unlabelled_value():
+    image = np.zeros((2, 3))
+    train = labelled_set([image], [np.array([[0, 3, 3], [255, 255, 3]])], unlabelled=255)
+    test = labelled_set([image], [np.array([[7, 3, 3], [0, 7, 3]])], unlabelled=7)
+    adopted = test.with_classes_of(train)
+    assert (adopted.classes, adopted.unlabelled) == ((0, 3), 255)
+    np.testing.assert_array_equal(adopted.truth(0), [[255, 3, 3], [0, 255, 3]])

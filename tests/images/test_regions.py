@@ -1,5 +1,6 @@
 """The algebra of regions, against sets of voxels."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -144,3 +145,19 @@ def test_halves_of_a_region_lie_along_its_longest_side(axis):
     shape = [3, 3, 3]
     shape[axis] = 9
     assert Region.whole(shape).halves()[1] == axis
+
+
+@given(regions(low=3, high=3), regions())
+def test_placed_in_is_the_inverse_of_within(a, b):
+    assert a.within(b).placed_in(b) == a
+
+
+@given(regions(), st.integers(1, 4))
+def test_the_places_of_the_tiles_that_a_region_touches(region, side):
+    rows, columns = region.tile_places(side)
+    touching = {
+        place
+        for place in product(range(8), range(8))
+        if not Region.tile_at(place, side).clipped(replace(region, front=0, back=1)).is_empty
+    }
+    assert set(product(rows, columns)) == touching

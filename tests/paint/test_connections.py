@@ -231,10 +231,10 @@ def begin_many(port, stack, n):
         assert opened.connect_ex(("127.0.0.1", port)) == errno.EINPROGRESS
 
 
-def wait_until(holds, what, seconds=60):
+def wait_until(holds, condition, seconds=60):
     end = time.monotonic() + seconds
     while not holds():
-        assert time.monotonic() < end, what
+        assert time.monotonic() < end, condition
         time.sleep(0.1)
 
 

@@ -99,7 +99,7 @@ def test_empty_files_of_a_start_that_was_killed_are_ours(tmp_path):
 
 def test_a_lock_that_names_its_page_is_ours(tmp_path):
     project = open_project(tmp_path)
-    project.held.note("http://127.0.0.1:4711/")
+    project.folder_lock.note("http://127.0.0.1:4711/")
     project.close()
     assert b"4711" in (project.folder / "lock").read_bytes()
     open_project(tmp_path).close()
@@ -107,8 +107,8 @@ def test_a_lock_that_names_its_page_is_ours(tmp_path):
 
 def test_a_lock_that_cannot_be_written_is_told_in_one_sentence(tmp_path):
     project = open_project(tmp_path)
-    project.held._file.close()
-    project.held._file = open("/dev/full", "rb+", buffering=0)  # noqa: SIM115 (closed with the project)
+    project.folder_lock._file.close()
+    project.folder_lock._file = open("/dev/full", "rb+", buffering=0)  # noqa: SIM115 (closed with the project)
     with pytest.raises(InputError, match="cannot write"):
-        project.held.note("http://127.0.0.1:4711/")
+        project.folder_lock.note("http://127.0.0.1:4711/")
     project.close()

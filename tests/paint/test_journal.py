@@ -27,10 +27,10 @@ def filled(path, n=3):
 
 def entries(path):
     """The entries of a journal, and what is said of its end."""
-    found = []
-    journal = Journal(path, found.append)
+    replayed = []
+    journal = Journal(path, replayed.append)
     journal.close()
-    return found, journal.note
+    return replayed, journal.note
 
 
 def aside(path, n=1):
@@ -81,12 +81,12 @@ def test_a_flipped_bit_in_the_last_line_loses_no_byte(tmp_path):
             damaged = bytearray(whole)
             damaged[place] ^= 1 << bit
             path.write_bytes(damaged)
-            found, note = entries(path)
+            replayed, note = entries(path)
             if place == len(whole) - 1:  # the newline: the entry before it is whole
-                assert ([one["n"] for one in found], note, path.read_bytes()) == ([0, 1, 2], "", whole)
+                assert ([one["n"] for one in replayed], note, path.read_bytes()) == ([0, 1, 2], "", whole)
                 continue
             tail = bytes(damaged[start:])
-            assert [one["n"] for one in found] == [0, 1]
+            assert [one["n"] for one in replayed] == [0, 1]
             assert path.read_bytes() == whole[:start]
             assert aside(path).read_bytes() == tail
             assert "checksum" in note

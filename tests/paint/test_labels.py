@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hedgerow.images.regions import Region
+from hedgerow.kernels.definition import strokes
 from hedgerow.paint import raster
 from hedgerow.paint.labels import TILE, UNPAINTED, Labels
 from hedgerow.paint.messages import MAX_FILL, parse
@@ -38,14 +39,14 @@ def plain_mask(message, labels, size):
                     seen.add(near)
                     waiting.append(near)
         return mask
-    radius = message.get("radius", raster.OUTLINE)
+    radius = message.get("radius", raster.OUTLINE_RADIUS)
     rows, columns = zip(*points, strict=True)
     outline = [*points, points[0]] if tool == "polygon" else points
     for row in range(max(int(min(rows) - radius) - 1, 0), min(int(max(rows) + radius) + 2, size[0])):
         for column in range(max(int(min(columns) - radius) - 1, 0), min(int(max(columns) + radius) + 2, size[1])):
-            mask[row, column] = raster.is_near(row, column, outline, radius)
+            mask[row, column] = strokes.is_near(row, column, outline, radius)
             if tool == "polygon":
-                mask[row, column] |= raster.is_inside(row, column, points)
+                mask[row, column] |= strokes.is_inside(row, column, points)
     return mask
 
 

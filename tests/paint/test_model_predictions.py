@@ -25,11 +25,11 @@ def test_features_that_look_far_are_computed_for_more_at_once(tmp_path, monkeypa
     monkeypatch.setattr(model_predictions, "region_outputs", outputs)
     model = SimpleNamespace(features=SimpleNamespace(halo=halo))
     tiles = [(row, column) for row in range(3) for column in range(5)]
-    told = []
+    progress = []
     predicted = model_predictions.predict_tiles(
-        model, Pyramid(project.images[0]), tiles, lambda text, done, total: told.append((done, total))
+        model, Pyramid(project.images[0]), tiles, lambda text, done, total: progress.append((done, total))
     )
-    assert (len(asked), told[-1]) == (n_groups, (n_groups, n_groups))
+    assert (len(asked), progress[-1]) == (n_groups, (n_groups, n_groups))
     assert predicted[2, 4].classes.shape == (88, 76)
     rows, columns = np.mgrid[512:600, 1024:1100]
     assert np.array_equal(predicted[2, 4].classes, (rows + columns) % 7 >= 3)

@@ -1,11 +1,7 @@
 """Projects: history, classes, the lock, and images that come and go."""
 
-import importlib.util
 import json
 import os
-import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -155,20 +151,9 @@ def test_paint_on_an_image_that_is_gone_waits_for_it(project, tmp_path):
 
 
 def test_two_servers_on_one_project_are_told_so(project):
-    project.held.note("http://127.0.0.1:4711/")
+    project.folder_lock.note("http://127.0.0.1:4711/")
     with pytest.raises(InputError, match=rf"process {os.getpid()} on .* at http://127.0.0.1:4711/"):
         Project(project.folder, project.images)
-
-
-def test_a_lock_ends_with_its_process(tmp_path):
-    code = (
-        "import sys, os; from pathlib import Path; from hedgerow.locking import Lock\n"
-        "held = Lock(Path(sys.argv[1])); os._exit(9)"
-    )
-    subprocess.run([sys.executable, "-c", code, str(tmp_path / "lock")], check=False, timeout=60)
-    from hedgerow.locking import Lock
-
-    Lock(tmp_path / "lock").release()
 
 
 def test_a_damaged_project_is_refused_and_let_go(project):
@@ -200,43 +185,3 @@ def test_the_folder_of_a_project_lies_beside_the_images(tmp_path):
     write_images(tmp_path / "photos")
     assert default_folder(tmp_path / "photos") == tmp_path / "photos-painted"
     assert default_folder(tmp_path / "photos" / "a0.png") == tmp_path / "photos-painted"
-
-
-def is_open(number):
-    try:
-        return number is not None and bool(os.fstat(number))
-    except OSError:
-        return False
-
-
-class WindowsLocks:
-    """Stands for `msvcrt` of Windows: a byte of a file is held by the first who asks, until the file is closed."""
-
-    LK_NBLCK = 2
-
-    def __init__(self):
-        self.held = {}
-
-    def locking(self, number, mode, n_bytes):
-        assert (mode, n_bytes) == (self.LK_NBLCK, 1)
-        place = os.fstat(number).st_ino, os.lseek(number, 0, os.SEEK_CUR)
-        assert place[1] > 10_000  # what the file says stays readable
-        if self.held.get(place) != number and is_open(self.held.get(place)):
-            raise PermissionError(13, "Permission denied")
-        self.held[place] = number
-
-
-def test_a_project_is_held_on_windows_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "platform", "win32")
-    monkeypatch.setitem(sys.modules, "msvcrt", WindowsLocks())
-    found = importlib.util.find_spec("hedgerow.locking")
-    locking = importlib.util.module_from_spec(found)
-    found.loader.exec_module(locking)
-    first = locking.Lock(tmp_path / "lock")
-    first.note("http://127.0.0.1:8000/")
-    note = (tmp_path / "lock").read_text()
-    assert re.fullmatch(rf"process {os.getpid()} on .* since [-: \d]+ at http://127.0.0.1:8000/\n", note)
-    with pytest.raises(InputError, match=r"already by process \d+ on .* at http://127"):
-        locking.Lock(tmp_path / "lock")
-    first.release()
-    locking.Lock(tmp_path / "lock").release()

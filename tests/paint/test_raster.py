@@ -3,24 +3,25 @@
 import numpy as np
 import pytest
 
+from hedgerow.kernels.definition import strokes
 from hedgerow.paint import raster
 
 
 def fast(points, radius, size, is_polygon=False):
-    found = np.zeros(size, bool)
+    painted = np.zeros(size, bool)
     for region, mask in raster.covered(points, radius, size, is_polygon=is_polygon):
-        region.of(found)[...] |= mask
-    return found
+        region.of(painted)[...] |= mask
+    return painted
 
 
 def plain(points, radius, size, is_polygon=False):
-    found = np.zeros(size, bool)
+    mask = np.zeros(size, bool)
     outline = [*points, points[0]] if is_polygon else points
     for row, column in np.ndindex(*size):
-        found[row, column] = raster.is_near(row, column, outline, raster.OUTLINE if is_polygon else radius)
+        mask[row, column] = strokes.is_near(row, column, outline, raster.OUTLINE_RADIUS if is_polygon else radius)
         if is_polygon:
-            found[row, column] |= raster.is_inside(row, column, points)
-    return found
+            mask[row, column] |= strokes.is_inside(row, column, points)
+    return mask
 
 
 def drawn_points(rng, size, n):
@@ -60,22 +61,22 @@ def test_a_point_paints_its_pixel_however_small_the_radius():
 def test_the_parts_of_a_mask_fit_together():
     size = (3 * raster.ROWS_AT_ONCE + 7, 40)
     points = [[-3.5, 2], [size[0] + 4, 33.125]]
-    found = fast(points, 2.25, size)
+    covered = fast(points, 2.25, size)
     n = raster.ROWS_AT_ONCE
     rows = [0, n - 1, n, n + 1, 2 * n, size[0] - 1]
     for row in rows:
-        expected = [raster.is_near(row, column, points, 2.25) for column in range(size[1])]
-        assert found[row].tolist() == expected
+        expected = [strokes.is_near(row, column, points, 2.25) for column in range(size[1])]
+        assert covered[row].tolist() == expected
 
 
 def test_long_segments_are_rounded_as_in_any_language():
-    # EncodedRegion beyond 2^53 are rounded, once each: the same comparison with Python's floats.
+    # Products beyond 2^53 are rounded, once each: the same comparison with Python's floats.
     points, radius = [[0.125, 0.5], [19999.875, 19998.25]], 3.375
     for region, mask in raster.covered(points, radius, (20000, 20000)):
         for row in (20, 9999, 15001):
             if region.top <= row < region.bottom:
                 some = range(row - 8, row + 8)
-                expected = [raster.is_near(row, column, points, radius) for column in some]
+                expected = [strokes.is_near(row, column, points, radius) for column in some]
                 assert mask[row - region.top, row - 8 - region.left : row + 8 - region.left].tolist() == expected
 
 

@@ -258,12 +258,17 @@ def test_a_text_that_is_none_or_too_large_ends_the_window_quietly(client, log, f
     "cookie", ["a[b]=1", 'a={"x":1}', "a,b=c", "=", ";;", "a", 'a="', "a=b=c", "\xe4=\xff", "a@b:c=1"]
 )
 def test_cookies_of_other_programs_do_not_hide_ours(client, cookie):
-    for given in (f"{cookie}; {client.cookie}", f"{client.cookie}; {cookie}", f"{cookie};{client.cookie};{cookie}"):
-        assert client.get("/api/project", Cookie=given)[0] == 200
-        with client.window(Cookie=given) as window:
+    for cookies in (f"{cookie}; {client.cookie}", f"{client.cookie}; {cookie}", f"{cookie};{client.cookie};{cookie}"):
+        assert client.get("/api/project", Cookie=cookies)[0] == 200
+        with client.window(Cookie=cookies) as window:
             window.hear("windows")
-    for given in (cookie, f"{cookie}; x{client.cookie}", f"{cookie}; {client.cookie}x", f'{cookie}="{client.cookie}"'):
-        assert client.get("/api/project", Cookie=given)[0] == 403
+    for cookies in (
+        cookie,
+        f"{cookie}; x{client.cookie}",
+        f"{cookie}; {client.cookie}x",
+        f'{cookie}="{client.cookie}"',
+    ):
+        assert client.get("/api/project", Cookie=cookies)[0] == 403
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import io
 import json
+import threading
 import zipfile
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from PIL import Image
 from hedgerow import jobs
 from hedgerow.images.reading import read_image
 from hedgerow.paint import pyramid
+from hedgerow.paint.engine import QueuedJob
 from hedgerow.paint.image_files import image_files
 from hedgerow.paint.project import Project
 from hedgerow.scale import sparse_growth
@@ -101,13 +103,13 @@ def test_strokes_become_labels_and_an_overlay(client):
             numbers = window.hear("numbers")
     assert client.array("/api/images/0/labels/0/0/0")[20, 20] == 0
     assert client.array("/api/images/1/labels/0/0/0") is None
-    found = client.overlay(full["result"])
+    classes = client.overlay(full["result"])
     truth = np.minimum(drawn(0, SIZE)[1], 1)[:256, :256]
-    assert np.mean(found == truth) > 0.9
-    sure = client.overlay(full["result"], level=1, size=(150, 140), what="uncertainty")
+    assert np.mean(classes == truth) > 0.9
+    sure = client.overlay(full["result"], level=1, size=(150, 140), kind="uncertainty")
     assert np.median(sure) < 100
-    proba = [client.overlay(full["result"], what=f"proba&class={k}") for k in (0, 1, 2)]
-    assert np.array_equal(proba[1] > proba[0], found == 1)
+    proba = [client.overlay(full["result"], kind=f"proba&class={k}") for k in (0, 1, 2)]
+    assert np.array_equal(proba[1] > proba[0], classes == 1)
     assert not proba[2].any()
     address = f"/api/images/0/overlay/{full['result']}/0?tiles="
     assert client.get(f"{address}0.0&what=else")[0] == 400
@@ -115,7 +117,7 @@ def test_strokes_become_labels_and_an_overlay(client):
     assert headers["x-known"] == "1101"
     sizes = (256 * 256, 44 * 24, 256 * 24)
     assert len(together) == sum(sizes)
-    assert together[: sizes[0]] == found.tobytes()
+    assert together[: sizes[0]] == classes.tobytes()
     assert together[sizes[0] + sizes[1] :] == client.overlay(full["result"], (0, 1), (256, 24)).tobytes()
     assert numbers["held_out"] > 0.8
     assert numbers["pixels"].keys() == {"0", "1"}
@@ -148,13 +150,13 @@ def test_undo_redo_and_reload(client):
 
 
 def test_two_windows_are_told_of_each_other(client):
-    with client.window() as one, client.window() as other:
-        one.hear("windows", n=2)
-        one.paint(id="mine")
+    with client.window() as first, client.window() as other:
+        first.hear("windows", n=2)
+        first.paint(id="mine")
         assert other.hear("painted")["id"] == "mine"
         other.say({"do": "class", "id": None, "name": "third"})
-        assert one.hear("classes")["classes"][2]["name"] == "third"
-        painted_two_classes(one)
+        assert first.hear("classes")["classes"][2]["name"] == "third"
+        painted_two_classes(first)
         overlay = other.hear("overlay", scope="full")
     with client.window() as late:
         assert late.hear("overlay")["result"] >= overlay["result"]
@@ -280,13 +282,20 @@ def test_exports(client, tmp_path):
     assert client.get("/api/exports/1/nothing.zip")[0] == 404
 
 
-def test_an_export_that_is_called_off(client):
+def test_a_cancelled_export(client, server, tmp_path):
+    """The worker is busy until both messages have been handled, so the export cannot end before it is cancelled."""
+    is_handled = threading.Event()
+    server.server.session.engine.submit(QueuedJob("train", lambda report: is_handled.wait(30) and None))
     with client.window() as window:
-        painted_two_classes(window)
+        for n, (value, points) in enumerate(STROKES):
+            window.paint(id=f"s{n}", value=value, radius=4, points=points)
         window.say({"do": "export", "what": ["segmentation"]})
         window.say({"do": "cancel", "job": "export"})
+        window.paint(id="last")  # messages are handled in their order
+        is_handled.set()
         ended = window.hear("done", "failed", job="export")
-        assert ended["say"] == "done" or ended["why"] == "it was cancelled."
+    assert (ended["say"], ended["why"]) == ("failed", "it was cancelled.")
+    assert not (tmp_path / "project" / "exports").exists()
 
 
 @pytest.mark.parametrize(

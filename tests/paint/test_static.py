@@ -21,14 +21,14 @@ def named(path):
 class Tags(HTMLParser):
     def __init__(self, text):
         super().__init__()
-        self.found = []
+        self.tags = []
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
-        self.found.append((tag, dict(attributes)))
+        self.tags.append((tag, dict(attributes)))
 
 
-TAGS = Tags((STATIC / "index.html").read_text(encoding="utf-8")).found
+TAGS = Tags((STATIC / "index.html").read_text(encoding="utf-8")).tags
 
 
 @pytest.mark.parametrize("path", FILES, ids=named)

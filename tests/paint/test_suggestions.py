@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from hedgerow.paint import raster, suggestions
-from hedgerow.paint.memory_cache import MemoryCache
+from hedgerow.paint.code_cache import CodeCache, MemoryCache
 from hedgerow.paint.messages import Refused
-from hedgerow.paint.quick_forest import CodeCache
 from hedgerow.paint.segmenter import Segmenter
 from hedgerow.paint.suggestions import where_next
 from helpers.paint import Listener, drawn, open_project, paint_strokes
@@ -78,12 +77,12 @@ def test_novelty_is_the_distance_to_the_nearest():
 
 def test_means_of_cells():
     values = np.random.default_rng(0).random((2 * suggestions.CELL_SIDE + 3, suggestions.CELL_SIDE + 1))
-    found = suggestions.cell_means(values)
-    assert found.shape == (3, 2)
-    assert found[0, 0] == pytest.approx(values[: suggestions.CELL_SIDE, : suggestions.CELL_SIDE].mean())
-    assert found[2, 1] == pytest.approx(values[2 * suggestions.CELL_SIDE :, suggestions.CELL_SIDE :].mean())
+    means = suggestions.cell_means(values)
+    assert means.shape == (3, 2)
+    assert means[0, 0] == pytest.approx(values[: suggestions.CELL_SIDE, : suggestions.CELL_SIDE].mean())
+    assert means[2, 1] == pytest.approx(values[2 * suggestions.CELL_SIDE :, suggestions.CELL_SIDE :].mean())
     planes = suggestions.cell_means(np.stack([values, 2 * values], axis=2))
-    assert np.allclose(planes[..., 1], 2 * found)
+    assert np.allclose(planes[..., 1], 2 * means)
 
 
 def test_looks_of_paint_are_means_of_its_cells():

@@ -35,10 +35,10 @@ class Heard(Engine):
 
     def until_idle(self) -> list[Any]:
         """What was told, without the progress."""
-        found: list[Any] = []
+        messages: list[Any] = []
         while not isinstance(event := self.heard.get(timeout=WAIT), Idle):
-            found += [] if isinstance(event, Progress) else [event]
-        return found
+            messages += [] if isinstance(event, Progress) else [event]
+        return messages
 
 
 @pytest.fixture
@@ -65,15 +65,15 @@ def test_strokes_segment_the_image(engine: Heard, n_channels: int) -> None:
     picture = Picture(image, "halves", key="here")
     engine.train(picture, labels)
     engine.predict([picture], with_proba=True)
-    ready, found = engine.until_idle()
+    ready, predicted = engine.until_idle()
     assert isinstance(ready, ModelReady)
-    assert isinstance(found, Predicted)
-    assert found.picture.key == "here"
-    assert (found.labels[:, :15] == 3).mean() > 0.98
-    assert (found.labels[:, 25:] == 7).mean() > 0.98
-    assert found.labels.dtype == np.uint8
-    assert found.proba is not None
-    assert found.proba.shape == (2, 32, 40)
+    assert isinstance(predicted, Predicted)
+    assert predicted.picture.key == "here"
+    assert (predicted.labels[:, :15] == 3).mean() > 0.98
+    assert (predicted.labels[:, 25:] == 7).mean() > 0.98
+    assert predicted.labels.dtype == np.uint8
+    assert predicted.proba is not None
+    assert predicted.proba.shape == (2, 32, 40)
 
 
 def test_train_gives_the_library_s_own_model(engine: Heard) -> None:
@@ -89,10 +89,10 @@ def test_train_gives_the_library_s_own_model(engine: Heard) -> None:
 def test_live_trains_and_predicts_at_once(engine: Heard) -> None:
     image, labels = halves()
     engine.live(Picture(image, "halves"), labels)
-    ready, found = engine.until_idle()
+    ready, predicted = engine.until_idle()
     assert ready.how == "live"
-    assert (found.labels[:, :15] == 3).mean() > 0.98
-    assert found.proba is None
+    assert (predicted.labels[:, :15] == 3).mean() > 0.98
+    assert predicted.proba is None
 
 
 def test_live_without_paint_predicts_with_the_model_there_is(engine: Heard) -> None:
@@ -111,7 +111,7 @@ def test_models_are_saved_and_loaded(engine: Heard, tmp_path: Path) -> None:
     image, labels = halves()
     engine.live(Picture(image, "halves"), labels)
     engine.save(tmp_path / "model.hedge")
-    *_, found, saved = engine.until_idle()
+    *_, predicted, saved = engine.until_idle()
     assert saved == Saved(tmp_path / "model.hedge")
     other = Heard()
     other.load(tmp_path / "model.hedge")
@@ -119,7 +119,7 @@ def test_models_are_saved_and_loaded(engine: Heard, tmp_path: Path) -> None:
     ready, again = other.until_idle()
     other.close()
     assert ready.how == "loaded model.hedge"
-    assert np.array_equal(again.labels, found.labels)
+    assert np.array_equal(again.labels, predicted.labels)
 
 
 def test_errors_are_one_sentence(engine: Heard, tmp_path: Path) -> None:

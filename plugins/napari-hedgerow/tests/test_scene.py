@@ -33,11 +33,11 @@ def test_a_prediction_gets_its_layer_under_the_paint_and_the_hand_stays(scene: S
     assert [layer.name for layer in scene.viewer.layers] == ["cells", "cells segmentation", "cells paint"]
     assert scene.viewer.layers.selection.active is paint
     assert paint.mode == "paint"
-    found = scene.viewer.layers["cells segmentation"]
-    assert (found.data == 2).all()
-    assert np.allclose(found.data_to_world((1, 1)), image.data_to_world((1, 1)))
+    prediction = scene.viewer.layers["cells segmentation"]
+    assert (prediction.data == 2).all()
+    assert np.allclose(prediction.data_to_world((1, 1)), image.data_to_world((1, 1)))
     scene.show(predicted(scene, image, 1))
-    assert (found.data == 1).all()
+    assert (prediction.data == 1).all()
     assert len(scene.viewer.layers) == 3
 
 

@@ -138,12 +138,12 @@ def test_a_stack_is_trained_and_predicted_by_its_current_plane(widget: SegmentWi
     paint.data[2, 20:23, 5:30], paint.data[2, 20:23, 50:75] = 1, 2
     form.live.click()
     until(lambda: "stack segmentation" in layers and is_rest(widget))
-    found = layers["stack segmentation"]
-    assert is_halves(found.data[2])
-    assert not found.data[:2].any()
+    prediction = layers["stack segmentation"]
+    assert is_halves(prediction.data[2])
+    assert not prediction.data[:2].any()
     viewer.dims.set_current_step(0, 1)  # nothing is painted there: the model predicts it
-    until(lambda: found.data[1].any())
-    assert is_halves(found.data[1][:, ::-1])
+    until(lambda: prediction.data[1].any())
+    assert is_halves(prediction.data[1][:, ::-1])
     viewer.dims.ndisplay = 3
     form.predict.click()
     assert notification_manager.records[-1].message.startswith("the view shows a volume")

@@ -12,8 +12,8 @@ from napari_hedgerow.worker import Report, Worker
 WAIT = 30  # seconds, for what should take none
 
 
-class Told:
-    """A worker, and what it told."""
+class Listener:
+    """A worker, and what it reported."""
 
     def __init__(self) -> None:
         self.heard: queue.Queue[Any] = queue.Queue()
@@ -25,10 +25,10 @@ class Told:
         )
 
     def until_idle(self) -> list[Any]:
-        found = []
+        messages = []
         while (heard := self.heard.get(timeout=WAIT)) != ("idle",):
-            found.append(heard)
-        return found
+            messages.append(heard)
+        return messages
 
 
 class Gate:
@@ -45,77 +45,77 @@ class Gate:
 
 
 @pytest.fixture
-def told() -> Iterator[Told]:
-    told = Told()
-    yield told
-    told.worker.close()
-    assert told.worker.join(WAIT)
+def listener() -> Iterator[Listener]:
+    listener = Listener()
+    yield listener
+    listener.worker.close()
+    assert listener.worker.join(WAIT)
 
 
-def test_of_waiting_jobs_of_a_kind_the_newest_wins(told: Told) -> None:
+def test_of_waiting_jobs_of_a_kind_the_newest_wins(listener: Listener) -> None:
     gate = Gate()
-    told.worker.submit("live", gate)
+    listener.worker.submit("live", gate)
     assert gate.begun.wait(WAIT)
     for number in range(5):
-        told.worker.submit("live", lambda report, number=number: number)
-    told.worker.submit("save", lambda report: "saved")
+        listener.worker.submit("live", lambda report, number=number: number)
+    listener.worker.submit("save", lambda report: "saved")
     gate.may_go.set()
     # The running one finishes, so that a user who never rests sees something; of the others only the last is done.
-    assert told.until_idle() == [("report", "gate", 1, 1), ("done", "gate"), ("done", 4), ("done", "saved")]
+    assert listener.until_idle() == [("report", "gate", 1, 1), ("done", "gate"), ("done", 4), ("done", "saved")]
 
 
-def test_an_error_ends_its_job_only(told: Told) -> None:
+def test_an_error_ends_its_job_only(listener: Listener) -> None:
     def bad(report: Report) -> None:
         raise ValueError("no")
 
     gate = Gate()
-    told.worker.submit("first", gate)
+    listener.worker.submit("first", gate)
     assert gate.begun.wait(WAIT)
-    told.worker.submit("bad", bad)
-    told.worker.submit("good", lambda report: "good")
+    listener.worker.submit("bad", bad)
+    listener.worker.submit("good", lambda report: "good")
     gate.may_go.set()
-    assert told.until_idle()[2:] == [("failed", "no"), ("done", "good")]
+    assert listener.until_idle()[2:] == [("failed", "no"), ("done", "good")]
 
 
-def test_cancel_ends_the_running_job_and_forgets_the_waiting(told: Told) -> None:
+def test_cancel_ends_the_running_job_and_forgets_the_waiting(listener: Listener) -> None:
     gate = Gate()
-    told.worker.submit("train", gate)
-    told.worker.submit("save", lambda report: "saved")
+    listener.worker.submit("train", gate)
+    listener.worker.submit("save", lambda report: "saved")
     assert gate.begun.wait(WAIT)
-    told.worker.cancel()
+    listener.worker.cancel()
     gate.may_go.set()
-    assert told.until_idle() == []
-    assert not told.worker.is_busy
-    told.worker.submit("again", lambda report: report("step", 1, 1))
-    assert told.until_idle() == [("report", "step", 1, 1), ("done", None)]
+    assert listener.until_idle() == []
+    assert not listener.worker.is_busy
+    listener.worker.submit("again", lambda report: report("step", 1, 1))
+    assert listener.until_idle() == [("report", "step", 1, 1), ("done", None)]
 
 
-def test_cancel_of_a_kind_leaves_the_others(told: Told) -> None:
+def test_cancel_of_a_kind_leaves_the_others(listener: Listener) -> None:
     gate = Gate()
-    told.worker.submit("train", gate)
+    listener.worker.submit("train", gate)
     assert gate.begun.wait(WAIT)
-    told.worker.submit("live", lambda report: "live")
-    told.worker.submit("save", lambda report: "saved")
-    told.worker.cancel("live")
+    listener.worker.submit("live", lambda report: "live")
+    listener.worker.submit("save", lambda report: "saved")
+    listener.worker.cancel("live")
     gate.may_go.set()
-    assert told.until_idle()[1:] == [("done", "gate"), ("done", "saved")]
+    assert listener.until_idle()[1:] == [("done", "gate"), ("done", "saved")]
 
 
-def test_after_closing_nothing_is_told_and_the_thread_ends() -> None:
-    told, gate = Told(), Gate()
-    told.worker.submit("train", gate)
+def test_after_closing_nothing_is_reported_and_the_thread_ends() -> None:
+    listener, gate = Listener(), Gate()
+    listener.worker.submit("train", gate)
     assert gate.begun.wait(WAIT)
-    told.worker.close()
+    listener.worker.close()
     gate.may_go.set()
-    assert told.worker.join(WAIT)
-    assert told.heard.empty()
+    assert listener.worker.join(WAIT)
+    assert listener.heard.empty()
 
 
-def test_all_jobs_run_in_one_thread(told: Told) -> None:
+def test_all_jobs_run_in_one_thread(listener: Listener) -> None:
     seen = []
     for kind in "abc":
-        told.worker.submit(kind, lambda report: seen.append(threading.current_thread()))
+        listener.worker.submit(kind, lambda report: seen.append(threading.current_thread()))
     while len(seen) < 3:
-        told.until_idle()
+        listener.until_idle()
     assert len(set(seen)) == 1
     assert seen[0] is not threading.current_thread()

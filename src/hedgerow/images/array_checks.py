@@ -5,8 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from hedgerow.errors import InputError
-from hedgerow.files import one_line
+from hedgerow.errors import InputError, one_line
 
 UNLABELLED_INDEX = 255
 MAX_CLASSES = 255

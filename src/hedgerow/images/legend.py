@@ -10,13 +10,12 @@ from typing import Any, Self
 import numpy as np
 
 from hedgerow.documents import read_user_document
-from hedgerow.errors import InputError
+from hedgerow.errors import InputError, shown
 from hedgerow.files import PathLike, one_line, write_text
 from hedgerow.images.classes import is_label
 from hedgerow.images.pictures import class_palette
 from hedgerow.images.png_jpeg import png_palette
 from hedgerow.model_methods import NotebookCard
-from hedgerow.settings import shown
 
 FILE = "classes.toml"
 MAX_NAME = 100  # characters

@@ -42,6 +42,12 @@ class Region:
             ends.append((int(places[0]), int(places[-1]) + 1) if len(places) else (0, 0))
         return cls(*ends[-2], *ends[-1], *(ends[0] if mask.ndim == 3 else (0, 1)))
 
+    @classmethod
+    def tile_at(cls, place: tuple[int, int], side: int) -> Region:
+        """The tile in this row and column of a grid of square tiles, which starts at the image's corner."""
+        row, column = place
+        return cls(row * side, (row + 1) * side, column * side, (column + 1) * side)
+
     @property
     def depth(self) -> int:
         return self.back - self.front
@@ -97,6 +103,10 @@ class Region:
     def tiles(self, tile: Steps) -> Tiles:
         """The region cut into tiles of this size, slice after slice, row after row; those at its end may be smaller."""
         return Tiles(self, _each(tile))
+
+    def tile_places(self, side: int) -> tuple[range, range]:
+        """The rows and the columns of the tiles that the region touches, in the grid of `tile_at`."""
+        return range(self.top // side, -(-self.bottom // side)), range(self.left // side, -(-self.right // side))
 
     def halves(self) -> tuple[tuple[Region, Region], int]:
         """The region cut in half across its longest side, and the axis (0 to 2) along which the halves lie."""

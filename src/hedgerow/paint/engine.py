@@ -20,9 +20,9 @@ from typing import Any
 from hedgerow.errors import HedgerowError
 from hedgerow.images.regions import Region
 from hedgerow.kernels import reused
-from hedgerow.paint.overlays import Overlay
+from hedgerow.paint.overlays import Overlay, View
 from hedgerow.paint.project import Project
-from hedgerow.paint.segmenter import Segmenter, View
+from hedgerow.paint.segmenter import Segmenter
 
 log = logging.getLogger("hedgerow")
 PAUSE_SECONDS = 1.5  # without a stroke, until the full model is trained
@@ -168,8 +168,7 @@ class Engine:
             overlays.append(overlay)
             self._overlays.move_to_end(overlay.image)
             self._drop_old_overlays()
-        height, width = overlay.size
-        new = region or Region(0, height, 0, width)
+        new = region or Region.whole(overlay.size)
         self.broadcast(
             {
                 "say": "overlay",

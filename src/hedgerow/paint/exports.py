@@ -13,7 +13,6 @@ from typing import Any
 from hedgerow import jobs
 from hedgerow.files import atomic_path, make_folder
 from hedgerow.images.pairing import find_files, stem_of
-from hedgerow.io import model_file
 from hedgerow.overwrite_guard import writing_as
 from hedgerow.paint.label_maps import LEGEND, PAGE, is_large, label_file, write_label_maps
 from hedgerow.paint.messages import Refused
@@ -30,11 +29,16 @@ TABLE_FILES = ("objects.csv", "objects_totals.csv")
 def train(project: Project, output: Path, report: Report) -> Any:
     """Train on the label maps, to the same file as `hedgerow train`, byte for byte; returns what `jobs.train` does."""
     images = write_label_maps(project, [output])
-    if len({value for labels in project.labels for value in labels.pixels}) < 2:
+    if len(painted_values(project)) < 2:
         raise Refused("only one class is painted; paint with two classes first.")
     request = jobs.TrainRequest([image.path for image in images], project.folder / LABELS, output)
     with writing_as(PAGE):
         return jobs.train(request, progress=report)
+
+
+def painted_values(project: Project) -> set[int]:
+    """The values of the classes that are painted: those of a model trained on this paint."""
+    return {value for labels in project.labels for value in labels.pixels}
 
 
 def commands(project: Project, model: Path) -> list[str]:
@@ -91,21 +95,21 @@ class Exports:
         folder.mkdir()
         return self._last, folder
 
-    def write(self, what: Sequence[str], folder: Path, model: Path | None, report: Report) -> list[Path]:
+    def write(self, kinds: Sequence[str], folder: Path, model: Path | None, report: Report) -> list[Path]:
         """Write the requested exports into a folder. model: needed for all but label maps"""
         written = []
-        if "labels" in what:
+        if "labels" in kinds:
             maps = [label_file(self.project, image) for image in write_label_maps(self.project)]
             written.append(zipped(folder / "labels.zip", [*maps, self.project.folder / LABELS / LEGEND]))
         if model is None:
             return written
-        if set(what).intersection(PREDICTIONS):
+        if set(kinds).intersection(PREDICTIONS):
             in_memory = [image.path for image in self.project.images if not is_large(image)]
-            written += self._predict(what, folder, model, in_memory, report) if in_memory else []
-            written += self._predict_large(what, folder, model, report)
-        if "model" in what:
+            written += self._predict(kinds, folder, model, in_memory, report) if in_memory else []
+            written += self._predict_large(kinds, folder, model, report)
+        if "model" in kinds:
             written.append(_copy(model, folder / MODEL))
-        if "report" in what:
+        if "report" in kinds:
             images = [image.path for image in write_label_maps(self.project)]
             title = f"{self.project.folder.name}: on the strokes that it was trained on"
             labels, file = self.project.folder / LABELS, folder / "report.html"
@@ -113,53 +117,52 @@ class Exports:
             written.append(file)
         return written
 
-    def skipped(self, what: Sequence[str]) -> str:
+    def skipped(self, kinds: Sequence[str]) -> str:
         """A sentence about what is not exported for large images; empty: nothing is skipped."""
         n_large = sum(map(is_large, self.project.images))
-        kinds = [kind for kind in PREDICTIONS if kind in what and kind not in LARGE_PREDICTIONS]
-        if not (n_large and kinds):
+        skipped = [kind for kind in PREDICTIONS if kind in kinds and kind not in LARGE_PREDICTIONS]
+        if not (n_large and skipped):
             return ""
-        return f"{n_large} image(s) are too large for {' and '.join(kinds)}; see the commands"
+        return f"{n_large} image(s) are too large for {' and '.join(skipped)}; see the commands"
 
     def _predict(
-        self, what: Sequence[str], folder: Path, model: Path, images: list[Path], report: Report
+        self, kinds: Sequence[str], folder: Path, model: Path, images: list[Path], report: Report
     ) -> list[Path]:
         background = next((c.id for c in self.project.classes if c.name.lower() == "background"), None)
-        known = set(model_file.load(model).classes)
         with temporary_folder(folder) as inside:
             request = jobs.PredictRequest(
                 model,
                 images,
                 inside,
-                proba="probabilities" in what,
-                overlay="overlays" in what,
-                measure="table" in what,
-                background=background if background in known else None,
+                proba="probabilities" in kinds,
+                overlay="overlays" in kinds,
+                measure="table" in kinds,
+                background=background if background in painted_values(self.project) else None,
             )
             predicted = jobs.predict(request, progress=report)
             if len(predicted.failures) == predicted.n_images:
                 raise Refused(f"none of the images can be segmented; the first error is: {predicted.failures[0]}")
-            return self._pack(what, inside, folder, {stem_of(path) for path in images})
+            return self._pack(kinds, inside, folder, {stem_of(path) for path in images})
 
-    def _pack(self, what: Sequence[str], inside: Path, folder: Path, stems: set[str]) -> list[Path]:
+    def _pack(self, kinds: Sequence[str], inside: Path, folder: Path, stems: set[str]) -> list[Path]:
         """Pack the predictions for the images with these stems into files to download."""
-        kinds = {
+        predictions = {
             "segmentation": [inside / f"{stem}.png" for stem in stems],
             "probabilities": [inside / f"{stem}_proba.tif" for stem in stems],
             "overlays": [inside / f"{stem}_overlay.png" for stem in stems],
         }
         written = [
             zipped(folder / f"{kind}.zip", sorted(filter(Path.is_file, files)))
-            for kind, files in kinds.items()
-            if kind in what
+            for kind, files in predictions.items()
+            if kind in kinds
         ]
-        if "table" in what:
+        if "table" in kinds:
             written += [_copy(inside / name, folder / name) for name in TABLE_FILES]
         return written
 
-    def _predict_large(self, what: Sequence[str], folder: Path, model: Path, report: Report) -> list[Path]:
+    def _predict_large(self, kinds: Sequence[str], folder: Path, model: Path, report: Report) -> list[Path]:
         """Labels and probabilities of images too large for memory, each in a file of its own."""
-        labels, proba = (kind in what for kind in LARGE_PREDICTIONS)
+        labels, proba = (kind in kinds for kind in LARGE_PREDICTIONS)
         written: list[Path] = []
         if labels or proba:
             for image in filter(is_large, self.project.images):

@@ -17,10 +17,10 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-LOCAL = ("127.0.0.1", "localhost")
-ANY = ("0.0.0.0", "::")  # addresses to listen on that mean all of them
-MAX_QUERY = 400  # bytes
-MAX_PATH = 400  # characters; the longest is the name of a file with an export's address before it
+LOCAL_NAMES = ("127.0.0.1", "localhost")
+ANY_ADDRESS = ("0.0.0.0", "::")  # addresses to listen on that mean all of them
+MAX_QUERY_BYTES = 400
+MAX_PATH_LENGTH = 400  # the longest is the name of a file with an export's address before it
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self' {}; "
     "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -36,7 +36,7 @@ HEADERS = {
 
 
 class Guard:
-    """Stands before the application: refuses what is not ours, and adds headers to every answer."""
+    """Stands before the application: refuses foreign requests, and adds headers to every response."""
 
     def __init__(self, app: App, host: str, port: int, token: str | None = None) -> None:
         self._app, self._host, self._port = app, host, port
@@ -45,8 +45,8 @@ class Guard:
 
     @property
     def address(self) -> str:
-        """What to open first."""
-        shown = LOCAL[0] if self._host in ANY else self._host
+        """The address to open, with the token."""
+        shown = LOCAL_NAMES[0] if self._host in ANY_ADDRESS else self._host
         return f"http://{f'[{shown}]' if ':' in shown else shown}:{self._port}/?token={self.token}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -61,25 +61,25 @@ class Guard:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not self._is_ours(scope, needs_origin=False):
-            await _answer(send, 403, "This name or origin is not that of this server.")
+            await _respond(send, 403, "This name or origin is not that of this server.")
         elif scope["method"] not in ("GET", "HEAD"):
-            await _answer(send, 405, "Only GET is answered.")
-        elif len(scope["query_string"]) > MAX_QUERY or len(scope["path"]) > MAX_PATH:
-            await _answer(send, 414, "The address is too long.")
-        elif scope["path"] == "/" and (given := self._given_token(scope)) is not None:
-            if secrets.compare_digest(given.encode(), self.token.encode()):
+            await _respond(send, 405, "Only GET is answered.")
+        elif len(scope["query_string"]) > MAX_QUERY_BYTES or len(scope["path"]) > MAX_PATH_LENGTH:
+            await _respond(send, 414, "The address is too long.")
+        elif scope["path"] == "/" and (token := self._query_token(scope)) is not None:
+            if secrets.compare_digest(token.encode(), self.token.encode()):
                 cookie = f"{self.cookie}={self.token}; HttpOnly; SameSite=Strict; Path=/"
-                await _answer(send, 303, "", {"location": "/", "set-cookie": cookie})
+                await _respond(send, 303, "", {"location": "/", "set-cookie": cookie})
             else:
-                await _answer(send, 403, "The token is not the one that this server printed.")
+                await _respond(send, 403, "The token is not the one that this server printed.")
         elif not self._has_cookie(scope):
-            await _answer(send, 403, "Open the address that `hedgerow paint` printed, with its token.")
+            await _respond(send, 403, "Open the address that `hedgerow paint` printed, with its token.")
         else:
             await self._app(scope, receive, send)
 
     def _is_ours(self, scope: Scope, *, needs_origin: bool) -> bool:
-        hosts = _all(scope, b"host")
-        origins = _all(scope, b"origin")
+        hosts = _headers(scope, b"host")
+        origins = _headers(scope, b"origin")
         if len(hosts) != 1 or not self._is_our_name(hosts[0]) or len(origins) > 1:
             return False
         if not origins:
@@ -90,24 +90,24 @@ class Guard:
         name, _, port = host.rpartition(":")
         if port != str(self._port):
             return False
-        if name in LOCAL or name == self._host or name == f"[{self._host}]":
+        if name in LOCAL_NAMES or name == self._host or name == f"[{self._host}]":
             return True
-        return self._host in ANY and _is_number(name.strip("[]"))
+        return self._host in ANY_ADDRESS and _is_number(name.strip("[]"))
 
     def _has_cookie(self, scope: Scope) -> bool:
-        for text in _all(scope, b"cookie"):
+        for text in _headers(scope, b"cookie"):
             for pair in text.split(";"):  # other programs on this machine set cookies too, in forms of their own
                 name, _, value = pair.partition("=")
                 if name.strip() == self.cookie and secrets.compare_digest(value.strip().encode(), self.token.encode()):
                     return True
         return False
 
-    def _given_token(self, scope: Scope) -> str | None:
-        given = parse_qs(scope["query_string"].decode("latin-1")).get("token")
-        return given[0] if given else None
+    def _query_token(self, scope: Scope) -> str | None:
+        tokens = parse_qs(scope["query_string"].decode("latin-1")).get("token")
+        return tokens[0] if tokens else None
 
     def _with_headers(self, send: Send, scope: Scope) -> Send:
-        hosts = _all(scope, b"host")
+        hosts = _headers(scope, b"host")
         socket = f"ws://{hosts[0]}" if hosts and self._is_our_name(hosts[0]) else ""
         added = {**HEADERS, "content-security-policy": POLICY.format(socket)}
 
@@ -121,7 +121,7 @@ class Guard:
         return sending
 
 
-def _all(scope: Scope, name: bytes) -> list[str]:
+def _headers(scope: Scope, name: bytes) -> list[str]:
     return [text.decode("latin-1") for key, text in scope["headers"] if key.lower() == name]
 
 
@@ -134,11 +134,11 @@ def _is_number(name: str) -> bool:
     return True
 
 
-async def _answer(send: Send, status: int, text: str, headers: dict[str, str] | None = None) -> None:
+async def _respond(send: Send, status: int, text: str, headers: dict[str, str] | None = None) -> None:
     pairs = {
         "content-type": "text/plain; charset=utf-8",
         "content-length": str(len(text.encode())),
-        "connection": "close",  # whoever is refused may ask on and on without reading the answers
+        "connection": "close",  # a refused client may send requests without end and never read the responses
         **(headers or {}),
     }
     start = {"type": "http.response.start", "status": status}

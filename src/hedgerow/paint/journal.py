@@ -23,14 +23,14 @@ from hedgerow.paint.messages import Refused
 from hedgerow.paint.project_file import first_bytes, foreign
 
 Entry = dict[str, Any]
-FIRST: Entry = {"hedgerow": "what was painted", "version": 1}
+FIRST_ENTRY: Entry = {"hedgerow": "what was painted", "version": 1}
 
 
 def check_journal(path: Path) -> None:
     """Raise InputError if this path exists and is not a journal of this version; changes nothing."""
-    expected = _line(FIRST)
-    given = first_bytes(path, len(expected)) or b""
-    if given != expected[: len(given)]:  # the program may have been killed while it wrote the first line
+    expected = _line(FIRST_ENTRY)
+    start = first_bytes(path, len(expected)) or b""
+    if start != expected[: len(start)]:  # the program may have been killed while it wrote the first line
         raise foreign(path, "its first line is not that of a journal of this version")
 
 
@@ -66,7 +66,7 @@ class Journal:
         self._file.seek(0)
         content = self._file.read()
         self._end = len(content)  # of the intact entries
-        first = _line(FIRST)
+        first = _line(FIRST_ENTRY)
         if len(content) < len(first):
             self._write(first[len(content) :])
             return

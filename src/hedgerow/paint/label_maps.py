@@ -88,11 +88,9 @@ def _write_tiles(path: Path, project: Project, labels: Labels) -> None:
 
 def _tiles(project: Project, labels: Labels) -> Iterator[np.ndarray]:
     """(TILE,TILE): all tiles, row by row."""
-    height, width = labels.size
-    for top in range(0, height, TILE):
-        for left in range(0, width, TILE):
-            with project.lock:
-                part = labels.region(Region(top, min(top + TILE, height), left, min(left + TILE, width)))
-            tile = np.full((TILE, TILE), UNPAINTED, np.uint8)
-            tile[: part.shape[0], : part.shape[1]] = part
-            yield tile
+    for region in Region.whole(labels.size).tiles(TILE):
+        with project.lock:
+            part = labels.region(region)
+        tile = np.full((TILE, TILE), UNPAINTED, np.uint8)
+        tile[: part.shape[0], : part.shape[1]] = part
+        yield tile

@@ -6,6 +6,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from scipy import ndimage
@@ -72,9 +73,9 @@ class Labels:
                 packed = np.packbits(whole).tobytes(), before[where].tobytes()
                 changed.append(_ChangedTile(place, *(zlib.compress(content, 1) for content in packed)))
                 self._set(place, whole, value)
-                regions.append(_region_of(place, whole))
+                regions.append(Region.around(whole).placed_in(Region.tile_at(place, TILE)))
         self.n_changes += 1
-        return Change(value, tuple(changed), _hull(regions))
+        return Change(value, tuple(changed), regions[0].hull(*regions) if regions else None)
 
     def revert(self, change: Change) -> None:
         """Undo the latest change that has not been undone."""
@@ -92,27 +93,20 @@ class Labels:
     def region(self, region: Region) -> np.ndarray:
         """(h,w) uint8: the values of a region."""
         values = np.full((region.height, region.width), UNPAINTED, np.uint8)
-        for (row, column), tile in self._tiles_in(region):
-            top, left = row * TILE, column * TILE
-            here = Region(
-                max(region.top, top),
-                min(region.bottom, top + TILE),
-                max(region.left, left),
-                min(region.right, left + TILE),
-            )
-            here.within(region).of(values)[...] = here.within(Region(top, 0, left, 0)).of(tile)
+        for place, tile in self._tiles_in(region):
+            tile_region = Region.tile_at(place, TILE)
+            here = region.clipped(tile_region)
+            here.within(region).of(values)[...] = here.within(tile_region).of(tile)
         return values
 
     def whole(self) -> np.ndarray:
         """(H,W) uint8"""
-        return self.region(Region(0, self.size[0], 0, self.size[1]))
+        return self.region(Region.whole(self.size))
 
     def shrunk(self, level: int, row: int, column: int) -> np.ndarray | None:
         """(h,w) uint8: a tile of a level of the pyramid, each pixel the smallest it covers; None: no paint."""
-        side = TILE << level
-        region = Region(row * side, (row + 1) * side, column * side, (column + 1) * side)
-        region = Region(region.top, min(region.bottom, self.size[0]), region.left, min(region.right, self.size[1]))
-        if region.height < 1 or region.width < 1 or not any(True for _ in self._tiles_in(region)):
+        region = Region.tile_at((row, column), TILE << level).clipped(Region.whole(self.size))
+        if region.is_empty or not any(True for _ in self._tiles_in(region)):
             return None
         shape = (region.height + (1 << level) - 1) >> level, (region.width + (1 << level) - 1) >> level
         smallest = np.full(shape, UNPAINTED, np.uint8)
@@ -143,7 +137,7 @@ class Labels:
         near = Region(row, row + 1, column, column + 1).grown(FILL_REACH, Region.whole(self.size))
         window = within.clipped(near)
         if not (window.top <= row < window.bottom and window.left <= column < window.right):
-            return window, np.zeros((max(window.height, 0), max(window.width, 0)), bool)
+            return window, np.zeros((window.height, window.width), bool)
         values = self.region(window)
         at = row - window.top, column - window.left
         areas, _ = ndimage.label(values == values[at])
@@ -151,12 +145,11 @@ class Labels:
         return None if np.count_nonzero(mask) > max_pixels else (window, mask)
 
     def _tiles_in(self, region: Region) -> Iterator[tuple[tuple[int, int], np.ndarray]]:
-        rows = range(region.top // TILE, -(-region.bottom // TILE))
-        columns = range(region.left // TILE, -(-region.right // TILE))
+        rows, columns = region.tile_places(TILE)
         if len(rows) * len(columns) > len(self._tiles):
             yield from ((at, tile) for at, tile in self._tiles.items() if at[0] in rows and at[1] in columns)
             return
-        for at in ((row, column) for row in rows for column in columns):
+        for at in product(rows, columns):
             if at in self._tiles:
                 yield at, self._tiles[at]
 
@@ -164,18 +157,12 @@ class Labels:
         self, region: Region, mask: np.ndarray
     ) -> Iterator[tuple[tuple[int, int], np.ndarray, Region, np.ndarray]]:
         """For each tile that a mask touches: its place, its values, the region inside the tile, and the mask there."""
-        for row in range(region.top // TILE, -(-region.bottom // TILE)):
-            for column in range(region.left // TILE, -(-region.right // TILE)):
-                here = Region(
-                    max(region.top, row * TILE),
-                    min(region.bottom, (row + 1) * TILE),
-                    max(region.left, column * TILE),
-                    min(region.right, (column + 1) * TILE),
-                )
-                part = here.within(region).of(mask)
-                if part.any():
-                    corner = Region(row * TILE, 0, column * TILE, 0)
-                    yield (row, column), self._tiles.get((row, column), _EMPTY), here.within(corner), part
+        for place in product(*region.tile_places(TILE)):
+            tile_region = Region.tile_at(place, TILE)
+            here = region.clipped(tile_region)
+            part = here.within(region).of(mask)
+            if part.any():
+                yield place, self._tiles.get(place, _EMPTY), here.within(tile_region), part
 
     def _set(self, place: tuple[int, int], where: np.ndarray, values: np.ndarray | int) -> None:
         tile = self._tiles.get(place)
@@ -208,20 +195,3 @@ def _smallest(rows: np.ndarray, columns: np.ndarray, values: np.ndarray) -> tupl
     first = np.ones(len(rows), bool)
     first[1:] = (rows[1:] != rows[:-1]) | (columns[1:] != columns[:-1])
     return rows[first], columns[first], values[first]
-
-
-def _region_of(place: tuple[int, int], where: np.ndarray) -> Region:
-    rows, columns = np.flatnonzero(where.any(axis=1)), np.flatnonzero(where.any(axis=0))
-    top, left = place[0] * TILE, place[1] * TILE
-    return Region(top + int(rows[0]), top + int(rows[-1]) + 1, left + int(columns[0]), left + int(columns[-1]) + 1)
-
-
-def _hull(regions: list[Region]) -> Region | None:
-    if not regions:
-        return None
-    return Region(
-        min(region.top for region in regions),
-        max(region.bottom for region in regions),
-        min(region.left for region in regions),
-        max(region.right for region in regions),
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,17 +11,15 @@ from typing import Any
 from hedgerow import extras, jobs
 from hedgerow.files import megabytes
 from hedgerow.images.regions import Region
-from hedgerow.io import model_file
 from hedgerow.overwrite_guard import remove_empty, writing_as
-from hedgerow.paint.engine import Engine
+from hedgerow.paint.code_cache import CodeCache
 from hedgerow.paint.exports import IMPROVED, MODEL, Exports, commands, train
 from hedgerow.paint.label_maps import PAGE, check_label_maps, write_label_maps
 from hedgerow.paint.messages import Refused
-from hedgerow.paint.model_predictions import describe_forests, predict_tiles
-from hedgerow.paint.overlays import Overlay, OverlayLayer, tiles_of
+from hedgerow.paint.model_predictions import MAX_WHOLE_PIXELS, describe_forests, predict_tiles
+from hedgerow.paint.overlays import Overlay, OverlayLayer, WorkerLink, tiles_of
 from hedgerow.paint.project import LABELS, Project
-from hedgerow.paint.quick_forest import CodeCache
-from hedgerow.paint.segmenter import MAX_WHOLE_PIXELS
+from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report
 from hedgerow.work_folder import RUN_FILE
 
@@ -37,11 +36,11 @@ class LongJobs:
         self,
         project: Project,
         codes: CodeCache,
-        engine: Engine,
+        link: WorkerLink,
         next_id: Callable[[], int],
         minutes: Mapping[str, float] = IMPROVEMENT_MINUTES,
     ) -> None:
-        self.project, self.codes, self.engine = project, codes, engine
+        self.project, self.codes, self._link = project, codes, link
         self.exports = Exports(project)
         self._next_id, self._minutes = next_id, minutes
         self._newest: tuple[tuple[int, ...], Path] | None = None  # the newest model, and the state of its paint
@@ -54,7 +53,7 @@ class LongJobs:
         is_scored = trained.held_out and trained.held_out[-1] > 0  # 0: no class has a stroke to spare
         score = f", mean Dice {trained.held_out[-1]:.3f} on {trained.unseen} held out" if is_scored else ""
         forests = describe_forests(trained.model.n_levels, trained.model.levels[0].n_trees)
-        self._show(output, forests, stamp, report)
+        self._show(trained.model, forests, stamp, report)
         text = f"trained on {len(self.project.painted_images())} image(s){score}; {megabytes(trained.n_bytes)}"
         return self._done("train", text, output)
 
@@ -66,26 +65,27 @@ class LongJobs:
         images = write_label_maps(self.project, [output, output.with_name(output.name + ".work") / RUN_FILE])
         request = jobs.TrainRequest([image.path for image in images], self.project.folder / LABELS, output)
         with writing_as(PAGE):
-            text = self._train_improved(how, request, report)
+            model, text = self._train_improved(how, request, report)
         self._newest = stamp, output
-        self._show(output, MODEL_NAMES.get(how, f"with {how}"), stamp, report)
+        self._show(model, MODEL_NAMES.get(how, f"with {how}"), stamp, report)
         return self._done("improve", text, output)
 
-    def _train_improved(self, how: str, request: Any, report: Report) -> str:
-        """Train the better model; returns a description of its gain."""
+    def _train_improved(self, how: str, request: Any, report: Report) -> tuple[Model, str]:
+        """Train the better model; returns it with a description of its gain."""
         if how in EFFORTS:
             effort = replace(request, effort=EFFORTS[how], minutes=self._minutes[how], device=_device(), restart=True)
-            return " ".join(map(str, jobs.train(effort, progress=report).stages))
+            trained = jobs.train(effort, progress=report)
+            return trained.model, " ".join(map(str, trained.stages))
         features = f"bank+{how}"
         trained = jobs.train(replace(request, changes={"features": features}), progress=report)
         score = f": mean Dice {trained.held_out[-1]:.3f} on {trained.unseen} held out" if trained.held_out else ""
-        return f"features {features}{score}"
+        return trained.model, f"features {features}{score}"
 
-    def export(self, what: list[str], report: Report) -> Message:
+    def export(self, kinds: list[str], report: Report) -> Message:
         """Write the requested files; trains first if no model knows the present paint."""
         model, output = self._newest_model(), self.project.folder / MODEL
-        needs_training = model is None and any(kind != "labels" for kind in what)
-        if needs_training or {"labels", "report"}.intersection(what):  # before anything is written
+        needs_training = model is None and any(kind != "labels" for kind in kinds)
+        if needs_training or {"labels", "report"}.intersection(kinds):  # before anything is written
             check_label_maps(self.project, [output] if needs_training else [])
         number, folder = self.exports.new_folder()
         try:
@@ -93,10 +93,11 @@ class LongJobs:
                 stamp = self.project.stamp
                 train(self.project, output, report)
                 self._newest, model = (stamp, output), output
-            files = self.exports.write(what, folder, model, report)
+            files = self.exports.write(kinds, folder, model, report)
         finally:
-            remove_empty(folder)  # nothing was exported
-        offers, skipped = self.exports.offer(number, files), self.exports.skipped(what)
+            for empty in (folder, folder.parent):  # nothing was exported
+                remove_empty(empty)
+        offers, skipped = self.exports.offer(number, files), self.exports.skipped(kinds)
         return {
             "say": "done",
             "job": "export",
@@ -114,25 +115,24 @@ class LongJobs:
         lines = commands(self.project, model if job == "train" else self.project.folder / MODEL)
         return {"say": "done", "job": job, "text": text, "files": self.exports.offer(0, [model]), "commands": lines}
 
-    def _show(self, path: Path, name: str, stamp: tuple[int, ...], report: Report) -> None:
+    def _show(self, model: Model, name: str, stamp: tuple[int, ...], report: Report) -> None:
         """Show a model's segmentation of the image on the screen; of a large image, of the part on the screen."""
-        view = self.engine.view
+        view = self._link.view
         if view is None:
             return
-        height, width = self.project.images[view.image].size
-        region = Region(0, height, 0, width) if height * width <= MAX_WHOLE_PIXELS else view.region
+        size = self.project.images[view.image].size
+        region = Region.whole(size) if math.prod(size) <= MAX_WHOLE_PIXELS else view.region
         if region.height * region.width > MAX_WHOLE_PIXELS:
             return
-        model = model_file.load(path)
-        places = tiles_of((region.top, region.bottom, region.left, region.right), (height, width))
+        places = tiles_of(region, size)
         layer = OverlayLayer(0, predict_tiles(model, self.codes.pyramid(view.image), places, report))
-        overlay = Overlay(self._next_id(), view.image, (height, width), model.classes, [layer], "full", name, stamp)
-        self.engine.show(overlay, region, 0.0)
+        overlay = Overlay(self._next_id(), view.image, size, model.classes, [layer], "full", name, stamp)
+        self._link.show(overlay, region, 0.0)
 
 
 def check_size(project: Project) -> None:
     """Raise Refused if the painted images are too large to improve a model on."""
-    n_pixels = sum(project.images[i].size[0] * project.images[i].size[1] for i in project.painted_images())
+    n_pixels = sum(math.prod(project.images[i].size) for i in project.painted_images())
     limit = jobs.MAX_PIXELS_IN_MEMORY
     if n_pixels > limit:
         raise Refused(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from hedgerow.errors import InputError
@@ -31,12 +30,6 @@ class Refused(InputError):
     def __init__(self, why: str, id: str | None = None) -> None:
         super().__init__(why)
         self.id = id
-
-
-@dataclass(frozen=True)
-class _Field:
-    check: Check
-    is_required: bool = True
 
 
 def _integer(low: int, high: int) -> Check:
@@ -88,16 +81,15 @@ def _flag(value: Any) -> bool:
     return value
 
 
-def _colour(value: Any) -> str:
-    if not isinstance(value, str) or not re.fullmatch("#[0-9a-fA-F]{6}", value):
-        raise ValueError("a colour such as #4477aa")
-    return value.lower()
+def _matching(pattern: str, expected: str) -> Check:
+    """A text of this pattern, in small letters."""
 
+    def check(value: Any) -> str:
+        if not isinstance(value, str) or not re.fullmatch(pattern, value):
+            raise ValueError(expected)
+        return value.lower()
 
-def _how(value: Any) -> str:
-    if not isinstance(value, str) or not re.fullmatch("refine|deep|encoder:[a-z0-9_.-]{1,40}", value):
-        raise ValueError("refine, deep or encoder:NAME")
-    return value
+    return check
 
 
 def _list(check: Check, min_length: int, max_length: int) -> Check:
@@ -110,7 +102,7 @@ def _list(check: Check, min_length: int, max_length: int) -> Check:
 
 
 def _span(value: Any) -> tuple[int, int]:
-    first, end = _list(_integer(-MAX_SIDE, 2 * MAX_SIDE), 2, 2)(value)
+    first, end = _list(_POSITION, 2, 2)(value)
     if end <= first:
         raise ValueError("two whole numbers, the second one larger")
     return first, end
@@ -131,59 +123,48 @@ def _seconds(value: Any) -> float:
 _ID = _text(64)
 _IMAGE = _integer(0, 99_999)
 _CLASS = _integer(0, 254)
+_POSITION = _integer(-MAX_SIDE, 2 * MAX_SIDE)
 _POINT = _list(_eighths(-MAX_SIDE, 2 * MAX_SIDE), 2, 2)
 
-FIELDS: dict[str, dict[str, _Field]] = {
-    "view": {
-        "image": _Field(_IMAGE),
-        "level": _Field(_integer(0, 20)),
-        "rows": _Field(_span),
-        "cols": _Field(_span),
-    },
+Fields = dict[str, Check]
+"""The check of each field; a field whose name ends in a question mark may be missing."""
+
+FIELDS: dict[str, Fields] = {
+    "view": {"image": _IMAGE, "level": _integer(0, 20), "rows": _span, "cols": _span},
     "paint": {
-        "id": _Field(_ID),
-        "image": _Field(_IMAGE),
-        "tool": _Field(_one_of(*TOOLS)),
-        "class": _Field(_or_null(_CLASS), False),
-        "radius": _Field(_or_null(_eighths(0, MAX_RADIUS)), False),
-        "points": _Field(_list(_POINT, 1, MAX_POINTS)),
-        "joins": _Field(_or_null(_ID), False),
-        "within": _Field(_or_null(_list(_integer(-MAX_SIDE, 2 * MAX_SIDE), 4, 4)), False),
+        "id": _ID,
+        "image": _IMAGE,
+        "tool": _one_of(*TOOLS),
+        "class?": _or_null(_CLASS),
+        "radius?": _or_null(_eighths(0, MAX_RADIUS)),
+        "points": _list(_POINT, 1, MAX_POINTS),
+        "joins?": _or_null(_ID),
+        "within?": _or_null(_list(_POSITION, 4, 4)),
     },
     "undo": {},
     "redo": {},
     "class": {
-        "id": _Field(_or_null(_CLASS), False),
-        "name": _Field(_text(MAX_NAME), False),
-        "colour": _Field(_colour, False),
-        "hidden": _Field(_flag, False),
-        "locked": _Field(_flag, False),
+        "id?": _or_null(_CLASS),
+        "name?": _text(MAX_NAME),
+        "colour?": _matching("#[0-9a-fA-F]{6}", "a colour such as #4477aa"),
+        "hidden?": _flag,
+        "locked?": _flag,
     },
-    "live": {"on": _Field(_flag)},
-    "next": {"image": _Field(_or_null(_IMAGE), False)},
+    "live": {"on": _flag},
+    "next": {"image?": _or_null(_IMAGE)},
     "train": {},
-    "improve": {"how": _Field(_how)},
-    "cancel": {"job": _Field(_one_of("train", "improve", "export"), False)},
-    "export": {"what": _Field(_list(_one_of(*EXPORTS), 1, len(EXPORTS)))},
+    "improve": {"how": _matching("refine|deep|encoder:[a-z0-9_.-]{1,40}", "refine, deep or encoder:NAME")},
+    "cancel": {"job?": _one_of("train", "improve", "export")},
+    "export": {"what": _list(_one_of(*EXPORTS), 1, len(EXPORTS))},
 }
-
-
 # An entry of the journal is a message with the name of the image instead of its number, the classes that were locked,
 # and the time.
-_ENTRY_FIELDS: dict[str, dict[str, _Field]] = {
-    "paint": {
-        **FIELDS["paint"],
-        "image": _Field(_file_name),
-        "locked": _Field(_list(_CLASS, 0, MAX_CLASSES)),
-        "at": _Field(_seconds),
-    },
+_ENTRY_FIELDS: dict[str, Fields] = {
+    "paint": {**FIELDS["paint"], "image": _file_name, "locked": _list(_CLASS, 0, MAX_CLASSES), "at": _seconds},
     "undo": {},
     "redo": {},
 }
-_CLASS_FIELDS = {
-    **{name: _Field(field.check) for name, field in FIELDS["class"].items()},
-    "id": _Field(_CLASS),
-}
+_CLASS_FIELDS = {**{name.rstrip("?"): check for name, check in FIELDS["class"].items()}, "id": _CLASS}
 
 
 def parse(text: str | bytes) -> dict[str, Any]:
@@ -198,16 +179,16 @@ def parse(text: str | bytes) -> dict[str, Any]:
         raise Refused("a message is not JSON; reload the page.") from problem
     if not isinstance(message, dict):
         raise Refused("a message is not a JSON object; reload the page.")
-    what = message.get("do")
+    action = message.get("do")
     id = message.get("id")
-    if what != "paint" or not isinstance(id, str) or len(id) > 64:
+    if action != "paint" or not isinstance(id, str) or len(id) > 64:
         id = None
-    if not isinstance(what, str) or what not in FIELDS:
+    if not isinstance(action, str) or action not in FIELDS:
         raise Refused("a message has no known type; reload the page.", id)
     try:
         return _checked(message, FIELDS)
     except _InvalidFields as problem:
-        raise Refused(f"a message to {what} {problem}; reload the page.", id) from problem
+        raise Refused(f"a message to {action} {problem}; reload the page.", id) from problem
 
 
 def checked_entry(entry: Any) -> dict[str, Any]:
@@ -218,37 +199,38 @@ def checked_entry(entry: Any) -> dict[str, Any]:
         raise Refused(f"it {problem}") from problem
 
 
-def checked_class(given: Any) -> dict[str, Any]:
+def checked_class(values: Any) -> dict[str, Any]:
     """The checked fields of a class in project.json; raises Refused."""
     try:
-        return _checked_fields(given, _CLASS_FIELDS)
+        return _checked_fields(values, _CLASS_FIELDS)
     except _InvalidFields as problem:
         raise Refused(f"a class {problem}") from problem
 
 
-def _checked(message: Any, kinds: dict[str, dict[str, _Field]]) -> dict[str, Any]:
-    what = message.get("do") if isinstance(message, dict) else None
-    if not isinstance(what, str) or what not in kinds:
+def _checked(message: Any, actions: dict[str, Fields]) -> dict[str, Any]:
+    action = message.get("do") if isinstance(message, dict) else None
+    if not isinstance(action, str) or action not in actions:
         raise _InvalidFields("has no known type")
-    checked = {"do": what, **_checked_fields({k: v for k, v in message.items() if k != "do"}, kinds[what])}
-    if what == "paint":
+    checked = {"do": action, **_checked_fields({k: v for k, v in message.items() if k != "do"}, actions[action])}
+    if action == "paint":
         _check_stroke(checked)
     return checked
 
 
-def _checked_fields(given: Any, fields: dict[str, _Field]) -> dict[str, Any]:
-    if not isinstance(given, dict):
+def _checked_fields(values: Any, fields: Fields) -> dict[str, Any]:
+    if not isinstance(values, dict):
         raise _InvalidFields("is not a JSON object")
-    unknown = sorted(set(given) - set(fields))
+    checks = {name.rstrip("?"): check for name, check in fields.items()}
+    unknown = sorted(set(values) - set(checks))
     if unknown:
         raise _InvalidFields(f"has the unknown field {unknown[0][:40]!r}")
-    missing = [name for name, field in fields.items() if field.is_required and name not in given]
+    missing = [name for name in fields if name not in values and not name.endswith("?")]
     if missing:
         raise _InvalidFields(f"has no field {missing[0]}")
     checked = {}
-    for name in (name for name in fields if name in given):
+    for name in (name for name in checks if name in values):
         try:
-            checked[name] = fields[name].check(given[name])
+            checked[name] = checks[name](values[name])
         except ValueError as problem:
             raise _InvalidFields(f"has a field {name} that is not {problem}") from problem
     return checked

@@ -15,15 +15,16 @@ from hedgerow.images.labelled import labelled_set
 from hedgerow.images.regions import Region
 from hedgerow.images.source import SourcePlanes
 from hedgerow.kernels import reused
+from hedgerow.paint.code_cache import CodeCache
 from hedgerow.paint.labels import TILE
-from hedgerow.paint.overlays import OverlayTile, TilePlace, WorkerLink, raise_if_interrupted, tiles_of
+from hedgerow.paint.overlays import OverlayTile, TilePlace, WorkerLink, hull_of_tiles, raise_if_interrupted, tiles_of
 from hedgerow.paint.project import Project
 from hedgerow.paint.pyramid import Pyramid
-from hedgerow.paint.quick_forest import CodeCache
 from hedgerow.predict.protocol import Model
 from hedgerow.predict.run import region_outputs
 from hedgerow.progress import Report
 
+MAX_WHOLE_PIXELS = 4_300_000  # of an image that is segmented as a whole at this level; beyond, a coarser one is used
 MAX_STACK_PIXELS = 4_300_000  # of all painted images together: with more, growing a stack would take minutes
 TILES_PER_SIDE = 2  # tiles along each side of the region that is predicted at once
 TILES_PER_SIDE_FAR = 4  # the same for features with a large halo: a pretrained network computes its whole patch anyway
@@ -43,10 +44,10 @@ def predict_tiles(
     try:
         for n_done, group in enumerate(groups.values()):
             report("segmenting", n_done, len(groups))
-            region = _region_around(group, size)
+            region = hull_of_tiles(group, size)
             proba = region_outputs(model, planes, region)[-1]
             for place in group:
-                part = _region_around([place], size).within(region).of(proba)
+                part = hull_of_tiles([place], size).within(region).of(proba)
                 tiles[place] = OverlayTile(
                     part.argmax(axis=0).astype(np.uint8), np.clip(part * 255 + 0.5, 0, 255).astype(np.uint8)
                 )
@@ -79,29 +80,17 @@ def grow_painted_stack(project: Project, codes: CodeCache, link: WorkerLink) -> 
         labels = [project.labels[i].whole() for i in painted]
     labelled = labelled_set(images, labels, names=[project.images[i].name for i in painted])
     settings = settings_for(labelled, has_features=True)
-    return grow_stack(labelled, settings, progress=lambda what, done, total: raise_if_interrupted(link))
+    return grow_stack(labelled, settings, progress=lambda text, done, total: raise_if_interrupted(link))
 
 
 def predict_stack_tiles(stack: ForestStack, pyramid: Pyramid, link: WorkerLink) -> dict[TilePlace, OverlayTile]:
     """What a stack predicts for all tiles of an image; raises Interrupted."""
-    height, width = pyramid.image.size
-    places = tiles_of((0, height, 0, width), (height, width))
-    return predict_tiles(stack, pyramid, places, lambda what, done, total: raise_if_interrupted(link))
+    size = pyramid.image.size
+    places = tiles_of(Region.whole(size), size)
+    return predict_tiles(stack, pyramid, places, lambda text, done, total: raise_if_interrupted(link))
 
 
 def _image_of(pyramid: Pyramid) -> np.ndarray:
     """(H,W) or (H,W,C) float32"""
-    height, width = pyramid.image.size
-    planes = pyramid.planes(0, Region(0, height, 0, width))
+    planes = pyramid.planes(0, Region.whole(pyramid.image.size))
     return planes[0] if len(planes) == 1 else np.moveaxis(planes, 0, 2)
-
-
-def _region_around(places: Sequence[TilePlace], size: tuple[int, int]) -> Region:
-    """The smallest region that holds these tiles of the full image."""
-    rows, columns = [row for row, _ in places], [column for _, column in places]
-    return Region(
-        min(rows) * TILE,
-        min((max(rows) + 1) * TILE, size[0]),
-        min(columns) * TILE,
-        min((max(columns) + 1) * TILE, size[1]),
-    )

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any, Protocol
 
 import numpy as np
@@ -69,11 +70,10 @@ class Overlay:
         """Whether a region of the full image is known at this level or a finer one."""
         finest = self.layers[0]
         at_level = region_at(region, finest.level, self.size)
-        sides = at_level.top, at_level.bottom, at_level.left, at_level.right
-        places = tiles_of(sides, level_size(self.size, finest.level))
+        places = tiles_of(at_level, level_size(self.size, finest.level))
         return finest.level <= level and all(place in finest.tiles for place in places)
 
-    def tile(self, level: int, row: int, column: int, what: str, value: int = 0) -> np.ndarray | None:
+    def tile(self, level: int, row: int, column: int, kind: str, value: int = 0) -> np.ndarray | None:
         """(h,w) uint8: classes, uncertainty, or the probability of a class in a tile; None: nothing is known there."""
         height, width = level_size(self.size, level)
         rows = np.arange(row * TILE, min((row + 1) * TILE, height))
@@ -82,16 +82,16 @@ class Overlay:
             return None
         finest = self.layers[0]
         if finest.level == level and (row, column) in finest.tiles:
-            return self._pixels(finest.tiles[row, column], (slice(None), slice(None)), what, value)
-        pixels = np.full((len(rows), len(columns)), NO_CLASS if what == "classes" else 0, np.uint8)
+            return self._pixels(finest.tiles[row, column], (slice(None), slice(None)), kind, value)
+        pixels = np.full((len(rows), len(columns)), NO_CLASS if kind == "classes" else 0, np.uint8)
         known = np.zeros(pixels.shape, bool)
         for layer in self.layers:
             if not known.all():
-                self._fill(layer, level, rows, columns, what, value, pixels, known)
+                self._fill(layer, level, rows, columns, kind, value, pixels, known)
         return pixels if known.any() else None
 
     def _fill(
-        self, layer: OverlayLayer, level: int, rows: np.ndarray, columns: np.ndarray, what: str, value: int,
+        self, layer: OverlayLayer, level: int, rows: np.ndarray, columns: np.ndarray, kind: str, value: int,
         pixels: np.ndarray, known: np.ndarray,
     ) -> None:  # fmt: skip
         """Fill the pixels that are not known yet from a layer, and mark them as known."""
@@ -108,21 +108,34 @@ class Overlay:
                 target = slice(down[0], down[-1] + 1), slice(across[0], across[-1] + 1)
                 source = np.ix_(layer_rows[down] - tile_row * TILE, layer_columns[across] - tile_column * TILE)
                 new = ~known[target]
-                pixels[target][new] = self._pixels(tile, source, what, value)[new]
+                pixels[target][new] = self._pixels(tile, source, kind, value)[new]
                 known[target] = True
 
-    def _pixels(self, tile: OverlayTile, index: tuple[Any, ...], what: str, value: int) -> np.ndarray:
-        if what == "classes":
+    def _pixels(self, tile: OverlayTile, index: tuple[Any, ...], kind: str, value: int) -> np.ndarray:
+        if kind == "classes":
             return np.take(np.array(self.classes, np.uint8), tile.classes[index])
-        if what == "uncertainty":
+        if kind == "uncertainty":
             return uncertainty(tile.proba[:, index[0], index[1]])
         if value not in self.classes:
             return np.zeros_like(tile.classes[index])
         return tile.proba[self.classes.index(value)][index]
 
 
+@dataclass(frozen=True)
+class View:
+    """What is on a screen: a region, in pixels of the full image, shown at a level."""
+
+    image: int
+    level: int
+    region: Region
+
+
 class WorkerLink(Protocol):
     """What code that computes overlays may ask of the worker it runs in."""
+
+    @property
+    def view(self) -> View | None:
+        """What is on the screen that was used last."""
 
     def broadcast(self, message: dict[str, Any]) -> None:
         """Send a message to all windows."""
@@ -137,7 +150,7 @@ class WorkerLink(Protocol):
         """The latest overlay of an image."""
 
     def has_urgent_work(self) -> bool:
-        """Whether work is waiting that comes before everything except the part on the screen."""
+        """Whether the part on the screen waits to be segmented, or the worker is to stop."""
         ...
 
 
@@ -177,14 +190,16 @@ def uncertainty(proba: np.ndarray) -> np.ndarray:
     return 255 - (two[1] - two[0])
 
 
-def tiles_of(region: Iterable[int], size: tuple[int, int]) -> list[TilePlace]:
-    """The tiles of a level of this size that a region (top, bottom, left, right) touches, nearest to its centre
-    first."""
-    top, bottom, left, right = region
-    rows = range(max(top, 0) // TILE, -(-min(bottom, size[0]) // TILE))
-    columns = range(max(left, 0) // TILE, -(-min(right, size[1]) // TILE))
-    centre = (top + bottom) / 2 / TILE - 0.5, (left + right) / 2 / TILE - 0.5
+def hull_of_tiles(places: Sequence[TilePlace], size: tuple[int, int], level: int = 0) -> Region:
+    """The smallest region that holds these tiles of a level, in pixels of the full image, which has this size."""
+    tiles = [Region.tile_at(place, TILE << level) for place in places]
+    return tiles[0].hull(*tiles).clipped(Region.whole(size))
+
+
+def tiles_of(region: Region, size: tuple[int, int]) -> list[TilePlace]:
+    """The tiles of a level of this size that a region touches, nearest to its centre first."""
+    centre = (region.top + region.bottom) / 2 / TILE - 0.5, (region.left + region.right) / 2 / TILE - 0.5
     return sorted(
-        ((row, column) for row in rows for column in columns),
+        product(*region.clipped(Region.whole(size)).tile_places(TILE)),
         key=lambda place: ((place[0] - centre[0]) ** 2 + (place[1] - centre[1]) ** 2, place),
     )

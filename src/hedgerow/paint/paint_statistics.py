@@ -9,10 +9,10 @@ from scipy import sparse
 
 from hedgerow.config import StackConfig
 from hedgerow.images.metrics import Scores, confusion
+from hedgerow.paint.code_cache import CodeCache, PaintedPixels
 from hedgerow.paint.overlays import WorkerLink
-from hedgerow.paint.packed_forest import PackedForest
 from hedgerow.paint.project import Project
-from hedgerow.paint.quick_forest import MAX_QUICK_SAMPLES, CodeCache, PaintedPixels, balanced_sample, grow_on_codes
+from hedgerow.paint.quick_forest import MAX_QUICK_SAMPLES, QuickForest, balanced_sample, grow_on_codes
 
 MIN_PIXELS_PER_CLASS = 30  # with fewer painted pixels, a class comes with a warning
 MAX_CONFUSED_FRACTION = 0.25  # with more of a class's held-out pixels predicted as another class, there is a warning
@@ -107,7 +107,7 @@ def _fold_confusion(
     """(C,C) confusion on the held-out pixels of a forest grown on the training pixels; codes: (S,P)."""
     training = training[balanced_sample(target[training].astype(np.uint8), MAX_QUICK_SAMPLES)]
     forest = grow_on_codes(np.ascontiguousarray(codes[training].T), target[training], edges, n_classes, config)
-    predicted = PackedForest.of(forest).predict_classes(codes[held_out])
+    predicted = QuickForest.of(forest, range(n_classes)).predict_classes(codes[held_out])
     return confusion(target[held_out].astype(np.uint8)[None], predicted[None], n_classes)
 
 

@@ -34,7 +34,8 @@ from hedgerow.paint.raster import covered
 
 PROJECT, JOURNAL, LOCK = "project.json", "journal.jsonl", "lock"
 LABELS, EXPORTS = "labels", "exports"  # folders inside the project folder that the page writes into
-MAX_POLYGON = 2**26  # pixels around a polygon, so that one message cannot fill the memory
+MAX_POLYGON_PIXELS = 2**26  # of the region around a polygon, so that one message cannot fill the memory
+PAINTED = "is being painted already by {holder}; use that page, end that program, or give another folder (--project)."
 
 
 @dataclass
@@ -47,7 +48,8 @@ class _Stroke:
 
     @property
     def region(self) -> Region | None:
-        return hull(change.region for change in self.changes)
+        regions = [change.region for change in self.changes if change.region is not None]
+        return regions[0].hull(*regions) if regions else None
 
 
 class Project:
@@ -59,11 +61,11 @@ class Project:
             check(folder / name)  # before anything is created: other programs may use these file names
         make_folder(folder)
         self.folder = folder
-        self.held = Lock(folder / LOCK)
+        self.folder_lock = Lock(folder / LOCK, str(folder), PAINTED)
         try:
             self._open(folder, images)
         except BaseException:
-            self.held.release()
+            self.folder_lock.release()
             raise
 
     def _open(self, folder: Path, images: Sequence[ImageFile]) -> None:
@@ -97,13 +99,17 @@ class Project:
     def n_redo(self) -> int:
         return len(self._redoable)
 
+    def check_image(self, number: int, stroke: str | None = None) -> None:
+        """Raise Refused unless there is an image of this number. stroke: the id of the stroke that is on it"""
+        if number >= len(self.images):
+            raise Refused("there is no such image; reload the page.", stroke)
+
     def paint(self, stroke: dict[str, Any]) -> Entry:
         """Save and apply a checked stroke; returns the `painted` message. Raises Refused."""
         with self.lock:
             if stroke["id"] in self._confirmed:
                 return self._painted(stroke["id"], *self._confirmed[stroke["id"]])
-            if stroke["image"] >= len(self.images):
-                raise Refused("there is no such image; reload the page.", stroke["id"])
+            self.check_image(stroke["image"], stroke["id"])
             known = {c.id for c in self.classes}
             if stroke["class"] is not None and stroke["class"] not in known:
                 raise Refused("there is no such class; reload the page.", stroke["id"])
@@ -160,7 +166,7 @@ class Project:
     def close(self) -> None:
         with self.lock:
             self.journal.close()
-            self.held.release()
+            self.folder_lock.release()
 
     def _undo_or_redo(self, action: str) -> Entry | None:
         with self.lock:
@@ -207,16 +213,14 @@ class Project:
         points, tool = entry["points"], entry["tool"]
         if tool == "fill":
             row, column = (int(at + 0.5) for at in points[0])
-            height, width = labels.size
-            top, bottom, left, right = entry["within"]
-            within = Region(max(top, 0), min(bottom, height), max(left, 0), min(right, width))
+            within = Region(*entry["within"]).clipped(Region.whole(labels.size))
             area = labels.same_area(row, column, within, MAX_FILL)
             if area is None:
                 raise Refused(f"the area to fill has more than {MAX_FILL:,} pixels; zoom in.", entry["id"])
             return [area]
         if tool == "polygon":
             rows, columns = ([point[axis] for point in points] for axis in (0, 1))
-            if (max(rows) - min(rows) + 2) * (max(columns) - min(columns) + 2) > MAX_POLYGON:
+            if (max(rows) - min(rows) + 2) * (max(columns) - min(columns) + 2) > MAX_POLYGON_PIXELS:
                 raise Refused("the polygon is too large; zoom in.", entry["id"])
         return covered(points, entry["radius"] or 0.0, labels.size, is_polygon=tool == "polygon")
 
@@ -265,19 +269,6 @@ def default_folder(first: Path) -> Path:
     """The default folder of a project: FOLDER-painted beside the folder of its images."""
     folder = (first if first.is_dir() else first.parent).resolve()
     return folder.with_name(f"{folder.name}-painted")
-
-
-def hull(regions: Any) -> Region | None:
-    """The smallest region that holds all that are not None."""
-    boxes = [region for region in regions if region is not None]
-    if not boxes:
-        return None
-    return Region(
-        min(box.top for box in boxes),
-        max(box.bottom for box in boxes),
-        min(box.left for box in boxes),
-        max(box.right for box in boxes),
-    )
 
 
 def _check_place(folder: Path, images: Sequence[ImageFile]) -> None:

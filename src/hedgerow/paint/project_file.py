@@ -19,7 +19,7 @@ from hedgerow.paint.image_files import ImageFile
 from hedgerow.paint.messages import Refused, checked_class
 
 KIND, VERSION = "a project of `hedgerow paint`", 1
-MAX_BYTES = 2**25
+MAX_FILE_BYTES = 2**25
 # Distinguishable with any kind of colour vision: Paul Tol's "bright" and "muted" schemes.
 COLOURS = (
     *("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#332288"),
@@ -40,7 +40,7 @@ class Class:
 
 def read_classes(path: Path) -> list[Class]:
     """The classes of a project; a new one has two. Raises InputError if the file is damaged or not a project file."""
-    content = first_bytes(path, MAX_BYTES)
+    content = first_bytes(path, MAX_FILE_BYTES)
     if content is None:
         return [Class(0, "background", COLOURS[0]), Class(1, "object", COLOURS[1])]
     try:
@@ -48,7 +48,7 @@ def read_classes(path: Path) -> list[Class]:
     except (ValueError, RecursionError) as problem:
         raise foreign(path, "it is not JSON that Hedgerow writes") from problem
     if not isinstance(document, dict) or document.get("hedgerow") != KIND:
-        raise foreign(path, "it does not say that it is one")
+        raise foreign(path, "it has no entry that names it as one")
     if document.get("version") != VERSION:
         raise InputError(f"{path} was written by another version of Hedgerow; update this one.")
     try:
@@ -59,13 +59,13 @@ def read_classes(path: Path) -> list[Class]:
         ) from problem
 
 
-def _classes(given: Any) -> list[Class]:
-    if not isinstance(given, list):
+def _classes(content: Any) -> list[Class]:
+    if not isinstance(content, list):
         raise Refused("it has no list of classes")
-    classes = [Class(**checked_class(fields)) for fields in given]
+    classes = [Class(**checked_class(fields)) for fields in content]
     if len({a_class.id for a_class in classes}) < len(classes):
         raise Refused("two classes have the same id")
-    if len({one.name for one in classes}) < len(classes):
+    if len({a_class.name for a_class in classes}) < len(classes):
         raise Refused("two classes have the same name")
     return classes
 

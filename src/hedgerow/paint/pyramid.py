@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -32,6 +33,12 @@ def n_levels(size: tuple[int, int]) -> int:
 def level_size(size: tuple[int, int], level: int) -> tuple[int, int]:
     """(H,W) of a level, rounded up."""
     return -(-size[0] >> level), -(-size[1] >> level)
+
+
+def finest_level(size: tuple[int, int], max_pixels: int) -> int:
+    """The finest level at which an image of this size has at most `max_pixels` pixels, else the coarsest."""
+    last = n_levels(size) - 1
+    return next((level for level in range(last) if math.prod(level_size(size, level)) <= max_pixels), last)
 
 
 class Pyramid:
@@ -72,9 +79,8 @@ class Pyramid:
 
     def tile(self, level: int, row: int, column: int, channels: Sequence[int]) -> np.ndarray | None:
         """(n,h,w): some channels of a tile as they are sent; None: there is no such tile."""
-        height, width = self.size(level)
-        region = Region(row * TILE, min((row + 1) * TILE, height), column * TILE, min((column + 1) * TILE, width))
-        if region.height < 1 or region.width < 1:
+        region = Region.tile_at((row, column), TILE).clipped(Region.whole(self.size(level)))
+        if region.is_empty:
             return None
         return self._as_sent(_read(self._levels[level], region)[list(channels)])
 
@@ -111,7 +117,7 @@ class Pyramid:
         """For each channel the values, as sent, that are initially shown as black and white."""
         if self.image.dtype == np.bool_:
             return [0.0] * self.image.n_channels, [1.0] * self.image.n_channels
-        level = next((k for k in range(self.n_levels) if np.prod(self.size(k)) <= MAX_CONTRAST_PIXELS), -1)
+        level = finest_level(self.image.size, MAX_CONTRAST_PIXELS)
         ends = np.percentile(self._as_sent(_read_all(self._levels[level])), CONTRAST_PERCENTILES, axis=(1, 2))
         return ends[0].tolist(), np.maximum(ends[1], ends[0] + 1).tolist()
 
@@ -137,7 +143,7 @@ def _read(level: np.ndarray | ImageSource, region: Region) -> np.ndarray:
 
 
 def _read_all(level: np.ndarray | ImageSource) -> np.ndarray:
-    return _read(level, Region(0, level.shape[1], 0, level.shape[2]))
+    return _read(level, Region.whole(level.shape[1:]))
 
 
 def _halve(level: np.ndarray | ImageSource, report: Callable[[int], None] = lambda done: None) -> np.ndarray:
@@ -164,5 +170,5 @@ def _new_array(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         return np.memmap(file, dtype, "r+", shape=shape)
 
 
-def _row_regions(size: tuple[int, int]) -> list[Region]:
-    return [Region(top, min(top + ROWS_AT_ONCE, size[0]), 0, size[1]) for top in range(0, size[0], ROWS_AT_ONCE)]
+def _row_regions(size: tuple[int, int]) -> Sequence[Region]:
+    return Region.whole(size).tiles((1, ROWS_AT_ONCE, size[1]))

@@ -11,15 +11,17 @@ import itertools
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from hedgerow.errors import HedgerowError
 from hedgerow.images.regions import Region
 from hedgerow.kernels import reused
+from hedgerow.paint.code_cache import CODE_TILE, CodeCache, PaintedPixels, live_config, n_codes
 from hedgerow.paint.labels import TILE
 from hedgerow.paint.model_predictions import (
+    MAX_WHOLE_PIXELS,
     describe_forests,
     grow_painted_stack,
     is_densely_painted,
@@ -31,43 +33,23 @@ from hedgerow.paint.overlays import (
     OverlayLayer,
     OverlayTile,
     TilePlace,
+    View,
     WorkerLink,
+    hull_of_tiles,
     raise_if_interrupted,
     region_at,
     tiles_of,
 )
-from hedgerow.paint.packed_forest import PackedForest
 from hedgerow.paint.paint_statistics import PaintStatistics
 from hedgerow.paint.project import Project
-from hedgerow.paint.pyramid import level_size, n_levels
-from hedgerow.paint.quick_forest import (
-    CODE_TILE,
-    MAX_QUICK_SAMPLES,
-    WARM_UP_STEPS,
-    CodeCache,
-    PaintedPixels,
-    QuickForest,
-    grow_quick_forest,
-    live_config,
-    n_codes,
-    warm_up,
-)
+from hedgerow.paint.pyramid import finest_level, level_size, n_levels
+from hedgerow.paint.quick_forest import MAX_QUICK_SAMPLES, WARM_UP_STEPS, QuickForest, grow_quick_forest, warm_up
 from hedgerow.threads import get_threads, map_threads
 
 MAX_VISIBLE_PIXELS = 1_700_000  # segmented of the part on the screen; beyond, a coarser level is used
-MAX_WHOLE_PIXELS = 4_300_000  # the same, of the whole image
 CACHE_SHARE = {MAX_VISIBLE_PIXELS: 0.5, MAX_WHOLE_PIXELS: 0.75}  # part of the cache that their codes may take
 FULL_TREES = 64
 MAX_FULL_SAMPLES = 100_000  # painted pixels that the forest of FULL_TREES is grown on
-
-
-@dataclass(frozen=True)
-class View:
-    """What is on a screen: a region, in pixels of the full image, shown at a level."""
-
-    image: int
-    level: int
-    region: Region
 
 
 class Segmenter:
@@ -77,7 +59,7 @@ class Segmenter:
         self.project, self.codes = project, codes
         self.statistics = PaintStatistics(project)
         self._ids = itertools.count(1)
-        self._forests: dict[int, tuple[tuple[object, ...], QuickForest, PackedForest]] = {}
+        self._forests: dict[int, tuple[tuple[object, ...], QuickForest]] = {}
 
     def compile(self, link: WorkerLink) -> None:
         """Compile all kernels that a stroke needs, on an image of noise."""
@@ -98,21 +80,21 @@ class Segmenter:
         if self._is_shown(link, view.image, level, view.region):
             return
         region = region_at(view.region, level, size)
-        forest, packed, is_new = self.forest(link, view.image, level)
-        if forest is None or packed is None:
+        forest, is_new = self.forest(link, view.image, level)
+        if forest is None:
             self.statistics.send(link, view.image)
             self._compute_ahead(link, view.image, level, region)
             return
-        tiles = self.predict(link, view.image, packed, level, region, {})
+        tiles = self.predict(link, view.image, forest, level, region, {})
         if tiles is None:
             return
         before = link.newest(view.image)
         layers = [OverlayLayer(level, tiles)]
         if not is_new and before is not None and before.classes == forest.classes:
             layers = _merge(layers[0], before.layers)
-        overlay = self._overlay(view.image, forest, layers, "visible", describe_forests(1, packed.n_trees))
+        overlay = self._overlay(view.image, forest.classes, layers, "visible", describe_forests(1, forest.n_trees))
         seconds = time.monotonic() - began
-        link.show(overlay, _at_full(_hull_of(list(tiles)), level, size), seconds)
+        link.show(overlay, hull_of_tiles(list(tiles), size, level), seconds)
         if is_new:
             self.statistics.seconds = seconds
             self.statistics.send(link, view.image)
@@ -121,17 +103,17 @@ class Segmenter:
         """Segment the whole image, at full resolution if it is not too large."""
         began = time.monotonic()
         size = self.project.images[image].size
-        level = whole_level(size, self.max_pixels(MAX_WHOLE_PIXELS))
-        if self._is_shown(link, image, level, Region(0, size[0], 0, size[1])):
+        level = finest_level(size, self.max_pixels(MAX_WHOLE_PIXELS))
+        if self._is_shown(link, image, level, Region.whole(size)):
             return
-        forest, packed, is_new = self.forest(link, image, level)
-        if forest is None or packed is None:
+        forest, is_new = self.forest(link, image, level)
+        if forest is None:
             return
         before = link.newest(image)
         known: dict[TilePlace, OverlayTile] = {}
         if not is_new and before is not None and before.classes == forest.classes:
             known = next((dict(layer.tiles) for layer in before.layers if layer.level == level), {})
-        tiles = self._predict_whole(link, image, packed, level, known)
+        tiles = self.predict(link, image, forest, level, None, known)
         if tiles is None:
             return
         if before is not None and len(tiles) == len(known):  # the page has all of them already
@@ -139,7 +121,7 @@ class Segmenter:
             return
         finer = [] if before is None or before.classes != forest.classes else before.layers
         layers = _merge(OverlayLayer(level, tiles), [layer for layer in finer if layer.level < level])
-        overlay = self._overlay(image, forest, layers, "whole", describe_forests(1, packed.n_trees))
+        overlay = self._overlay(image, forest.classes, layers, "whole", describe_forests(1, forest.n_trees))
         link.show(overlay, None, time.monotonic() - began)
 
     def full(self, link: WorkerLink, image: int) -> bool:
@@ -147,8 +129,8 @@ class Segmenter:
         strokes. False: interrupted by more urgent work."""
         began = time.monotonic()
         size = self.project.images[image].size
-        level = whole_level(size, self.max_pixels(MAX_WHOLE_PIXELS))
-        if self._is_shown(link, image, level, Region(0, size[0], 0, size[1])):
+        level = finest_level(size, self.max_pixels(MAX_WHOLE_PIXELS))
+        if self._is_shown(link, image, level, Region.whole(size)):
             return self.statistics.stamp == self.project.stamp or self._score(link, image, level)
         if level == 0 and is_densely_painted(self.project):
             return self._full_stack(link, image, began)
@@ -162,11 +144,12 @@ class Segmenter:
             return False
         if forest is None:
             return True
-        tiles = self._predict_whole(link, image, PackedForest.of(forest.forest), level, {})
+        tiles = self.predict(link, image, forest, level, None, {})
         if tiles is None or link.has_urgent_work():
             return False
-        model = describe_forests(1, FULL_TREES)
-        self._show_full(link, image, forest.classes, OverlayLayer(level, tiles), model, stamp, began)
+        model, layers = describe_forests(1, FULL_TREES), [OverlayLayer(level, tiles)]
+        overlay = self._overlay(image, forest.classes, layers, "full", model, stamp)
+        link.show(overlay, None, time.monotonic() - began)
         return self._score(link, image, level)
 
     def _score(self, link: WorkerLink, image: int, level: int) -> bool:
@@ -193,19 +176,12 @@ class Segmenter:
         except Interrupted:
             return False
         model = describe_forests(stack.n_levels, stack.levels[0].n_trees)
-        self._show_full(link, image, stack.classes, OverlayLayer(0, tiles), model, stamp, began)
+        overlay = self._overlay(image, stack.classes, [OverlayLayer(0, tiles)], "full", model, stamp)
+        link.show(overlay, None, time.monotonic() - began)
         self.statistics.held_out = stack.held_out_dice[stack.n_levels - 1] if stack.held_out_dice else None
         self.statistics.stamp = stamp
         self.statistics.send(link, image)
         return True
-
-    def _show_full(
-        self, link: WorkerLink, image: int, classes: tuple[int, ...], layer: OverlayLayer, model: str,
-        stamp: tuple[int, ...], began: float,
-    ) -> None:  # fmt: skip
-        size = self.project.images[image].size
-        overlay = Overlay(self.next_id(), image, size, classes, [layer], "full", model, stamp)
-        link.show(overlay, None, time.monotonic() - began)
 
     def _all_painted_pixels(self, level: int, link: WorkerLink) -> list[PaintedPixels]:
         """The painted pixels of all readable images that have this level; raises Interrupted."""
@@ -219,7 +195,7 @@ class Segmenter:
 
     def _compute_ahead(self, link: WorkerLink, image: int, level: int, region: Region) -> None:
         """Compute features that the first stroke will need, while nothing else is to be done."""
-        places = dict.fromkeys(map(_code_tile_of, _places_in(region, self._size(image, level))))
+        places = dict.fromkeys(map(_code_tile_of, tiles_of(region, self._size(image, level))))
         self._compute_features(link, image, level, list(places), until_urgent=True)
 
     def _size(self, image: int, level: int) -> tuple[int, int]:
@@ -243,9 +219,9 @@ class Segmenter:
     def _has_level(self, image: int, level: int) -> bool:
         return level < n_levels(self.project.images[image].size)
 
-    def forest(self, link: WorkerLink, image: int, level: int) -> tuple[QuickForest | None, PackedForest | None, bool]:
-        """The quick forest of the present paint at a level, the same packed, and whether it is new; None: fewer than
-        two classes are painted."""
+    def forest(self, link: WorkerLink, image: int, level: int) -> tuple[QuickForest | None, bool]:
+        """The quick forest of the present paint at a level, and whether it is new; None: fewer than two classes are
+        painted."""
         used = self.training_images(image, level)
         if image in used:
             self._compute_features(link, image, level, self._painted_code_tiles(image, level))
@@ -253,14 +229,12 @@ class Segmenter:
             state = tuple((i, self.project.labels[i].n_changes) for i in used)
         cached = self._forests.get(level)
         if cached is not None and cached[0] == state:
-            return cached[1], cached[2], False
+            return cached[1], False
         painted = [self.codes.painted_pixels(i, level) for i in used]
         forest = grow_quick_forest(self.codes, painted, level, self.codes.config, MAX_QUICK_SAMPLES)
-        if forest is None:
-            return None, None, True
-        packed = PackedForest.of(forest.forest)
-        self._forests[level] = state, forest, packed
-        return forest, packed, True
+        if forest is not None:
+            self._forests[level] = state, forest
+        return forest, True
 
     def training_images(self, image: int, level: int) -> list[int]:
         """The painted images that the quick forest learns from: this one, and those whose features are cached."""
@@ -301,19 +275,16 @@ class Segmenter:
     def _features_text(self, image: int) -> str:
         return f"features of {self.project.images[image].name}"
 
-    def _predict_whole(
-        self, link: WorkerLink, image: int, packed: PackedForest, level: int, known: dict[TilePlace, OverlayTile]
-    ) -> dict[TilePlace, OverlayTile] | None:
-        height, width = self._size(image, level)
-        return self.predict(link, image, packed, level, Region(0, height, 0, width), known)
-
     def predict(
-        self, link: WorkerLink, image: int, packed: PackedForest, level: int, region: Region,
+        self, link: WorkerLink, image: int, forest: QuickForest, level: int, region: Region | None,
         known: dict[TilePlace, OverlayTile],
     ) -> dict[TilePlace, OverlayTile] | None:  # fmt: skip
-        """The known tiles, and those that a region of a level touches; None: interrupted by more urgent work."""
+        """The known tiles, and those that a region of a level touches; None: interrupted by more urgent work.
+
+        region: None for all of the level
+        """
         size = self._size(image, level)
-        wanted = [place for place in _places_in(region, size) if place not in known]
+        wanted = [place for place in tiles_of(region or Region.whole(size), size) if place not in known]
         tiles = dict(known)
         by_code_tile: dict[TilePlace, list[TilePlace]] = {}
         for place in wanted:
@@ -329,7 +300,7 @@ class Segmenter:
             encoded = {code_place: self.codes.tile(image, level, code_place) for code_place in code_places}
             pairs = [(code_place, place) for code_place in code_places for place in by_code_tile[code_place]]
             predicted = map_threads(
-                lambda inputs: packed.predict(*inputs),
+                lambda inputs: forest.predict(*inputs),
                 [(encoded[outer], _window(outer, place, encoded[outer].size)) for outer, place in pairs],
             )
             tiles |= {place: tile for (_, place), tile in zip(pairs, predicted, strict=True)}
@@ -337,30 +308,11 @@ class Segmenter:
                 return None
         return tiles
 
-    def _overlay(self, image: int, forest: QuickForest, layers: list[OverlayLayer], scope: str, model: str) -> Overlay:
-        return Overlay(self.next_id(), image, self.project.images[image].size, forest.classes, layers, scope, model)
-
-
-def whole_level(size: tuple[int, int], max_pixels: int) -> int:
-    """The finest level at which an image of this size has at most `max_pixels` pixels."""
-    last = n_levels(size) - 1
-    return next((k for k in range(last) if np.prod(level_size(size, k)) <= max_pixels), last)
-
-
-def _at_full(region: Region, level: int, size: tuple[int, int]) -> Region:
-    """A region of a level in pixels of the full image."""
-    return Region(
-        region.top << level,
-        min(region.bottom << level, size[0]),
-        region.left << level,
-        min(region.right << level, size[1]),
-    )
-
-
-def _hull_of(places: Sequence[TilePlace]) -> Region:
-    """The smallest region around whole tiles, in pixels of their level; it may reach beyond the image."""
-    rows, columns = [row for row, _ in places], [column for _, column in places]
-    return Region(min(rows) * TILE, (max(rows) + 1) * TILE, min(columns) * TILE, (max(columns) + 1) * TILE)
+    def _overlay(
+        self, image: int, classes: tuple[int, ...], layers: list[OverlayLayer], scope: str, model: str,
+        stamp: tuple[int, ...] | None = None,
+    ) -> Overlay:  # fmt: skip
+        return Overlay(self.next_id(), image, self.project.images[image].size, classes, layers, scope, model, stamp)
 
 
 def _merge(new: OverlayLayer, layers: list[OverlayLayer]) -> list[OverlayLayer]:
@@ -370,10 +322,6 @@ def _merge(new: OverlayLayer, layers: list[OverlayLayer]) -> list[OverlayLayer]:
     return sorted([OverlayLayer(new.level, {**same, **new.tiles}), *others], key=lambda layer: layer.level)
 
 
-def _places_in(region: Region, size: tuple[int, int]) -> list[TilePlace]:
-    return tiles_of((region.top, region.bottom, region.left, region.right), size)
-
-
 def _code_tile_of(place: TilePlace) -> TilePlace:
     """The tile of codes that holds a tile of the page."""
     return place[0] * TILE // CODE_TILE, place[1] * TILE // CODE_TILE
@@ -381,8 +329,7 @@ def _code_tile_of(place: TilePlace) -> TilePlace:
 
 def _window(code_place: TilePlace, place: TilePlace, size: tuple[int, int]) -> Region:
     """Where a tile of the page lies in its tile of codes, which has this size."""
-    top, left = place[0] * TILE - code_place[0] * CODE_TILE, place[1] * TILE - code_place[1] * CODE_TILE
-    return Region(top, min(top + TILE, size[0]), left, min(left + TILE, size[1]))
+    return Region.tile_at(place, TILE).within(Region.tile_at(code_place, CODE_TILE)).clipped(Region.whole(size))
 
 
 def _batches(places: list[TilePlace], n: int) -> list[list[TilePlace]]:

@@ -31,14 +31,13 @@ from hedgerow.paint.connections import (
     is_worth_logging,
 )
 from hedgerow.paint.guarding import Guard
-from hedgerow.paint.memory_cache import MemoryCache
 from hedgerow.paint.messages import MAX_BYTES, Refused, parse
 from hedgerow.paint.project import Project
 from hedgerow.paint.pyramid import Pyramid, n_levels
 from hedgerow.paint.session import Message, Session
 
 STATIC = Path(__file__).parent / "static"
-TYPES = {
+MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -75,13 +74,12 @@ class Server:
     def __init__(
         self,
         project: Project,
-        cache: MemoryCache | None = None,
         *,
         messages_per_second: float = MESSAGES_PER_SECOND,
         message_burst: float = MESSAGE_BURST,
         **options: Any,
     ) -> None:
-        self.session = Session(project, self._broadcast, cache, **options)
+        self.session = Session(project, self._broadcast, **options)
         self._messages_per_second, self._message_burst = messages_per_second, message_burst
         self.windows: list[PageWindow] = []
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -98,7 +96,8 @@ class Server:
                 Route("/api/images/{image:int}/overlay/{result:int}/{level:int}", self._overlay),
                 Route("/api/exports/{number:int}/{name}", self._export),
                 WebSocketRoute("/ws", self._serve_window),
-            ]
+            ],
+            exception_handlers={HedgerowError: lambda request, problem: _missing(str(problem))},
         )
 
     def start(self) -> None:
@@ -140,10 +139,7 @@ class Server:
     def _thumbnail(self, request: Request) -> Response:
         from PIL import Image
 
-        try:
-            pyramid = self._pyramid(request)
-        except HedgerowError as problem:
-            return _missing(str(problem))
+        pyramid = self._pyramid(request)
         if pyramid is None:
             return _missing("there is no such image.")
         file = io.BytesIO()
@@ -151,11 +147,8 @@ class Server:
         return Response(file.getvalue(), media_type="image/png")
 
     def _tile(self, request: Request) -> Response:
-        try:
-            pyramid = self._pyramid(request)
-        except HedgerowError as problem:
-            return _missing(str(problem))
-        level, row, column = (request.path_params[name] for name in ("level", "row", "column"))
+        pyramid = self._pyramid(request)
+        _, level, row, column = _place(request)
         if pyramid is None or level >= pyramid.n_levels:
             return _missing("there is no such tile.")
         channels = _channels(request.query_params.get("channels"), pyramid.image.n_channels)
@@ -185,16 +178,16 @@ class Server:
         if overlay is None:
             is_old = self.session.engine.newest(image) is not None
             return Response("a newer result has replaced it", 410) if is_old else _missing("there is no such result.")
-        what = request.query_params.get("what", "classes")
+        kind = request.query_params.get("what", "classes")
         value = request.query_params.get("class", "0")
         places = _places(request.query_params.get("tiles", ""))
-        if what not in ("classes", "uncertainty", "proba") or not (value.isdecimal() and len(value) <= 3):
-            return Response("what is classes, uncertainty or proba; class is a number", 400)
+        if kind not in ("classes", "uncertainty", "proba") or not (value.isdecimal() and len(value) <= 3):
+            return Response("what must be classes, uncertainty or proba, and class a number", 400)
         if places is None:
             return Response(f"tiles are ROW.COLUMN, at most {MAX_TILES} of them", 400)
         if level >= n_levels(overlay.size):
             return _missing("there are no such tiles.")
-        tiles = [overlay.tile(level, *place, what, int(value)) for place in places]
+        tiles = [overlay.tile(level, *place, kind, int(value)) for place in places]
         known = "".join("0" if tile is None else "1" for tile in tiles)
         return _raw(b"".join(tile.tobytes() for tile in tiles if tile is not None), {"X-Known": known})
 
@@ -261,8 +254,8 @@ async def _message(websocket: WebSocket) -> str | bytes:
 
 def static_files() -> dict[str, tuple[Path, str]]:
     """Name -> file and media type of all that the page may load, listed when the server starts."""
-    files = [path for path in sorted(STATIC.rglob("*")) if path.suffix in TYPES and path.is_file()]
-    return {path.relative_to(STATIC).as_posix(): (path, TYPES[path.suffix]) for path in files}
+    files = [path for path in sorted(STATIC.rglob("*")) if path.suffix in MEDIA_TYPES and path.is_file()]
+    return {path.relative_to(STATIC).as_posix(): (path, MEDIA_TYPES[path.suffix]) for path in files}
 
 
 def serving(app: Any, limits: ConnectionLimits | None = None) -> PageServer:
@@ -290,7 +283,7 @@ def run_server(project: Project, listening: socket.socket, host: str, ready: Cal
     """Serve a project until the program is interrupted. ready: called with the address to open"""
     server = Server(project)
     guard = Guard(server.app, host, listening.getsockname()[1])
-    project.held.note(guard.address.partition("?")[0])
+    project.folder_lock.note(guard.address.partition("?")[0])
     server.start()
     try:
         ready(guard.address)

@@ -9,15 +9,15 @@ from typing import Any
 from hedgerow import extras
 from hedgerow.encoders.store import LITE0, place_of
 from hedgerow.images.regions import Region
+from hedgerow.paint.code_cache import SLOW_READING_BYTES, CodeCache, MemoryCache
 from hedgerow.paint.engine import PAUSE_SECONDS, Engine, QueuedJob
 from hedgerow.paint.image_files import ImageFile
 from hedgerow.paint.long_jobs import IMPROVEMENT_MINUTES, LongJobs, check_how
-from hedgerow.paint.memory_cache import MemoryCache
 from hedgerow.paint.messages import LIMITS, Refused
+from hedgerow.paint.overlays import View
 from hedgerow.paint.project import Project
 from hedgerow.paint.pyramid import n_levels
-from hedgerow.paint.quick_forest import SLOW_READING_BYTES, CodeCache
-from hedgerow.paint.segmenter import Segmenter, View
+from hedgerow.paint.segmenter import Segmenter
 from hedgerow.paint.suggestions import where_next
 
 Message = dict[str, Any]
@@ -30,14 +30,13 @@ class Session:
         self,
         project: Project,
         broadcast: Callable[[Message], None],
-        cache: MemoryCache | None = None,
         *,
         pause_seconds: float = PAUSE_SECONDS,
         slow_reading_bytes: int = SLOW_READING_BYTES,
         improvement_minutes: Mapping[str, float] = IMPROVEMENT_MINUTES,
     ) -> None:
         self.project = project
-        self.codes = CodeCache(project, cache or MemoryCache(), slow_reading_bytes)
+        self.codes = CodeCache(project, MemoryCache(), slow_reading_bytes)
         self.segmenter = Segmenter(project, self.codes)
         self.engine = Engine(project, self.segmenter, broadcast, pause_seconds=pause_seconds)
         self.codes.progress = self.engine.progress
@@ -52,40 +51,40 @@ class Session:
 
     def handle(self, message: Message) -> tuple[Message | None, Message | None]:
         """Handle a checked message; returns a reply to its window and a message to all windows. Raises Refused."""
-        what = message["do"]
-        if what == "view":
+        action = message["do"]
+        if action == "view":
             self._look(message)
-        elif what == "paint":
+        elif action == "paint":
             return self._painted(self.project.paint(message))
-        elif what in ("undo", "redo"):
-            painted = self.project.undo() if what == "undo" else self.project.redo()
+        elif action in ("undo", "redo"):
+            painted = self.project.undo() if action == "undo" else self.project.redo()
             if painted is None:
-                raise Refused(f"there is nothing to {what}.")
+                raise Refused(f"there is nothing to {action}.")
             return self._painted(painted)
-        elif what == "class":
+        elif action == "class":
             self.project.change_class(message)
             return None, {"say": "classes", "classes": self.classes()}
-        elif what == "live":
+        elif action == "live":
             self.engine.set_live(message["on"])
-        elif what == "cancel":
+        elif action == "cancel":
             self.engine.cancel(message.get("job"))
         elif not self.engine.submit(self._job(message)):
-            return {"say": "failed", "job": what, "why": "this job is running already."}, None
+            return {"say": "failed", "job": action, "why": "this job is running already."}, None
         return None, None
 
     def _job(self, message: Message) -> QueuedJob:
         """The job that a message requests; raises Refused."""
-        what, long_jobs = message["do"], self.long_jobs
-        if what == "next":
+        action, long_jobs = message["do"], self.long_jobs
+        if action == "next":
             image = message.get("image")
-            if image is not None and image >= len(self.project.images):
-                raise Refused("there is no such image; reload the page.")
+            if image is not None:
+                self.project.check_image(image)
             view = self.engine.view
             shown = image if image is not None else 0 if view is None else view.image
             return QueuedJob("next", lambda report: where_next(self.segmenter, self.engine, image, shown))
-        if what == "train":
+        if action == "train":
             return QueuedJob("train", long_jobs.train)
-        if what == "improve":
+        if action == "improve":
             check_how(message["how"], can())
             return QueuedJob("improve", lambda report: long_jobs.improve(message["how"], report))
         return QueuedJob("export", lambda report: long_jobs.export(message["what"], report))
@@ -119,12 +118,10 @@ class Session:
         return None, painted
 
     def _look(self, message: Message) -> None:
-        if message["image"] >= len(self.project.images):
-            raise Refused("there is no such image; reload the page.")
-        height, width = self.project.images[message["image"]].size
-        (top, bottom), (left, right) = message["rows"], message["cols"]
-        region = Region(max(top, 0), min(bottom, height), max(left, 0), min(right, width))
-        if region.height > 0 and region.width > 0:
+        self.project.check_image(message["image"])
+        size = self.project.images[message["image"]].size
+        region = Region(*message["rows"], *message["cols"]).clipped(Region.whole(size))
+        if not region.is_empty:
             self.engine.look(View(message["image"], message["level"], region))
 
     def _image(self, i: int, image: ImageFile) -> Message:
@@ -145,7 +142,7 @@ class Session:
         }
 
     def _range(self, i: int, image: ImageFile) -> tuple[Any, Any]:
-        """The values initially shown as black and white; None: unknown until the image is read, then its tiles say."""
+        """The values initially shown as black and white; None: not known until the image is read."""
         if image.dtype.itemsize == 1:
             return 0, 1 if image.dtype.kind == "b" else 255
         pyramid = self.codes.cached_pyramid(i)

@@ -10,16 +10,18 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
 from scipy import ndimage
 
+from hedgerow.images.regions import Region
+from hedgerow.paint.code_cache import CODE_TILE
 from hedgerow.paint.labels import TILE
 from hedgerow.paint.messages import Refused
 from hedgerow.paint.overlays import WorkerLink, uncertainty
-from hedgerow.paint.pyramid import level_size, n_levels
-from hedgerow.paint.quick_forest import CODE_TILE
+from hedgerow.paint.pyramid import finest_level, level_size
 from hedgerow.paint.segmenter import Segmenter
 
 CELL_SIDE = 8  # pixels
@@ -79,22 +81,19 @@ def where_next(segmenter: Segmenter, link: WorkerLink, image: int | None, shown:
 def _best_place(segmenter: Segmenter, link: WorkerLink, image: int) -> tuple[int, Place] | None:
     """The level at which an image was searched, and its best place there."""
     size = segmenter.project.images[image].size
-    last = n_levels(size) - 1
-    level = next((k for k in range(last) if np.prod(level_size(size, k)) <= MAX_PIXELS_PER_IMAGE), last)
-    forest = segmenter.forest(link, image, level)[1]
+    level = finest_level(size, MAX_PIXELS_PER_IMAGE)
+    forest, _ = segmenter.forest(link, image, level)
     if forest is None:
         return None
-    height, width = level_size(size, level)
-    n_cells = -(-height // CELL_SIDE), -(-width // CELL_SIDE)
+    whole = Region.whole(level_size(size, level))
+    n_cells = tuple(map(len, whole.tile_places(CELL_SIDE)))
     n_features = segmenter.codes.bank_and_edges(level)[0].n_features
     unsure, looks = np.zeros(n_cells, np.float32), np.zeros((*n_cells, n_features), np.float32)
-    for row in range(-(-height // CODE_TILE)):
-        for column in range(-(-width // CODE_TILE)):
-            codes = segmenter.codes.tile(image, level, (row, column))
-            part = cell_means(uncertainty(forest.predict(codes).proba)) / 255
-            top, left = row * CODE_TILE // CELL_SIDE, column * CODE_TILE // CELL_SIDE
-            cells = slice(top, top + part.shape[0]), slice(left, left + part.shape[1])
-            unsure[cells], looks[cells] = part, cell_means(codes.image())
+    for tile in product(*whole.tile_places(CODE_TILE)):
+        codes = segmenter.codes.tile(image, level, tile)
+        cells = Region.tile_at(tile, CODE_TILE // CELL_SIDE)
+        cells.of(unsure)[...] = cell_means(uncertainty(forest.predict(codes).proba)) / 255
+        looks[cells.top : cells.bottom, cells.left : cells.right] = cell_means(codes.image())
     painted = np.zeros(n_cells, bool)
     known = []
     for i in segmenter.training_images(image, level):

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from hedgerow.choices import LOSSES
-from hedgerow.config import GPU_PIXELS, PIXELS, RefineConfig
+from hedgerow.config import GPU_STEP_PIXELS, STEP_PIXELS, RefineConfig
 from hedgerow.errors import ConfigError, DivergenceError, InputError
 from hedgerow.features.tuned import changed_of
 from hedgerow.files import fingerprint
@@ -149,7 +149,7 @@ def default_pixels(net: StackNet) -> int:
     """About how many pixels of an image a step sees: more on a GPU that has kernels for the network."""
     levels = [net.level(number) for number in range(net.n_levels)]
     is_quick = net.device.type != "cpu" and all(level.is_fused(level.vote_weight) for level in levels)
-    return GPU_PIXELS if is_quick else PIXELS
+    return GPU_STEP_PIXELS if is_quick else STEP_PIXELS
 
 
 class _Refinement:

@@ -33,7 +33,7 @@ def enter(hand, state):
         page.locator(".class-name").first.dblclick()
     elif state == "server away":
         hand.run("hedgerow.app.emit('connection', {open: false})")
-        hand.run("hedgerow.app.tell('Something did not work.', 'error')")
+        hand.run("hedgerow.app.notify('Something did not work.', 'error')")
 
 
 def violations(axe, page):
@@ -46,16 +46,16 @@ def violations(axe, page):
 
 def check(hand, axe, states):
     """All rules in both themes."""
-    found = []
+    problems = []
     for state in states:
         enter(hand, state)
         for theme in ("dark", "light"):
             hand.run("theme => { document.documentElement.dataset.theme = theme; }", theme)
-            found += [f"{state}, {theme}: {each}" for each in violations(axe, hand.page)]
+            problems += [f"{state}, {theme}: {each}" for each in violations(axe, hand.page)]
         hand.run("delete document.documentElement.dataset.theme")
         hand.page.keyboard.press("Escape")
         hand.run("document.querySelector('dialog[open]')?.close()")
-    assert not found, "\n".join(found)
+    assert not problems, "\n".join(problems)
 
 
 def test_axe_finds_nothing(open_page, server, axe):

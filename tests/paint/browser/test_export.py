@@ -60,18 +60,18 @@ def test_train_on_all_makes_the_model_of_the_command_line(painted, server, tmp_p
     hand.run("() => { hedgerow.app.on('failed', ({why}) => { globalThis.trained = {why}; }); }")
     hand.page.click("#train")
     hand.until("globalThis.trained")
-    told = hand.run("trained")
-    assert "why" not in told, told
-    words = shlex.split(told["commands"][0])
+    notices = hand.run("trained")
+    assert "why" not in notices, notices
+    words = shlex.split(notices["commands"][0])
     assert words[:2] == ["hedgerow", "train"]
     output = words.index("-o") + 1
-    words[output], made = str(tmp_path / "model.hedge"), words[output]
+    words[output], model = str(tmp_path / "model.hedge"), words[output]
     program = [sys.executable, "-c", f"{PLAIN}\nfrom hedgerow.cli import main; main()"]
     surroundings = {**os.environ, "HEDGEROW_THREADS": str(server.threads)}
     run = subprocess.run([*program, *words[1:]], capture_output=True, text=True, env=surroundings, cwd=tmp_path)
     assert run.returncode == 0, run.stderr
-    with open(made, "rb") as page_made, open(tmp_path / "model.hedge", "rb") as own:
+    with open(model, "rb") as page_made, open(tmp_path / "model.hedge", "rb") as own:
         assert page_made.read() == own.read()
-    address = hand.page.url.split("/?")[0].rstrip("/") + told["files"][0]["address"]
-    with open(made, "rb") as page_made:
+    address = hand.page.url.split("/?")[0].rstrip("/") + notices["files"][0]["address"]
+    with open(model, "rb") as page_made:
         assert hand.page.request.get(address).body() == page_made.read()

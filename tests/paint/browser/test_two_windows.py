@@ -8,19 +8,19 @@ from helpers.browsing import write_images
 
 
 def test_two_windows_are_told_and_see_each_other(open_page, server):
-    one = open_page(server)
+    first = open_page(server)
     other = open_page(server)
-    for each in (one, other):
+    for each in (first, other):
         each.until("hedgerow.app.windows === 2")
-    assert "Another window" in one.page.locator("#tells").inner_text()
-    one.choose(2)
-    one.stroke((40, 40), (60, 80))
-    one.saved()
+    assert "Another window" in first.page.locator("#notices").inner_text()
+    first.choose(2)
+    first.stroke((40, 40), (60, 80))
+    first.saved()
     other.until("hedgerow.stage.labels.labelAt(50, 60) !== 255")
-    np.testing.assert_array_equal(one.labels(), other.labels())
+    np.testing.assert_array_equal(first.labels(), other.labels())
     other.press("Control+z")
-    one.until("hedgerow.stage.labels.labelAt(50, 60) === 255")
-    one.page.close()
+    first.until("hedgerow.stage.labels.labelAt(50, 60) === 255")
+    first.page.close()
     other.until("hedgerow.app.windows === 1")
 
 

@@ -36,7 +36,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Progress:
-    what: str
+    text: str
     done: int
     total: int
 
@@ -81,19 +81,19 @@ Event = Progress | ModelReady | Predicted | Saved | Failed | Idle
 
 
 class Engine:
-    """Trains, predicts, loads and saves, one after another; `tell` hears of all that happens, in the engine's thread.
+    """Trains, predicts, loads and saves, one after another; calls `notify` with each event, in its own thread.
 
     model: the newest one, or None
     """
 
-    def __init__(self, tell: Callable[[Event], None]) -> None:
+    def __init__(self, notify: Callable[[Event], None]) -> None:
         self.model: Any = None
-        self._tell = tell
+        self._notify = notify
         self._worker = Worker(
             done=lambda result: None,
-            failed=lambda problem: tell(Failed(sentence_of(problem))),
-            reported=lambda what, done, total: tell(Progress(what, done, total)),
-            idle=lambda: tell(Idle()),
+            failed=lambda problem: notify(Failed(sentence_of(problem))),
+            reported=lambda text, done, total: notify(Progress(text, done, total)),
+            idle=lambda: notify(Idle()),
         )
 
     def train(self, picture: Picture, labels: np.ndarray) -> None:
@@ -133,7 +133,7 @@ class Engine:
 
         def job(report: Report) -> None:
             hr.save(self._known(), path)
-            self._tell(Saved(path))
+            self._notify(Saved(path))
 
         self._worker.submit("save", job)
 
@@ -146,7 +146,7 @@ class Engine:
         self._worker.cancel()
 
     def close(self) -> None:
-        """Cancel, tell nothing more, and end the thread."""
+        """Cancel, send no more events, and end the thread."""
         self._worker.close()
 
     def join(self, seconds: float | None = None) -> bool:
@@ -172,14 +172,14 @@ class Engine:
             try:
                 proba = model.predict_proba(np.asarray(picture.pixels), progress=report)
             except hr.HedgerowError as problem:
-                self._tell(Failed(f"{picture.name}: {problem}"))
+                self._notify(Failed(f"{picture.name}: {problem}"))
                 continue
             labels = np.array(classes, label_type(classes))[proba.argmax(axis=0)]
-            self._tell(Predicted(picture, labels, proba if with_proba else None, classes))
+            self._notify(Predicted(picture, labels, proba if with_proba else None, classes))
 
     def _have(self, model: Any, how: str, begun: float) -> None:
         self.model = model
-        self._tell(ModelReady(model, how, time.monotonic() - begun))
+        self._notify(ModelReady(model, how, time.monotonic() - begun))
 
     def _known(self) -> Any:
         if self.model is None:

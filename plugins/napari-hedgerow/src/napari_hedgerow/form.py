@@ -89,18 +89,18 @@ class Form:
             chooser.setCurrentIndex(place)
             chooser.blockSignals(False)
 
-    def say(self, text: str) -> None:
+    def show_text(self, text: str) -> None:
         self.status.setText(text)
 
-    def begin(self, saying: str) -> None:
+    def begin(self, text: str) -> None:
         """Something has been asked for; how long it takes is not known yet."""
-        self.say(saying.capitalize())
+        self.show_text(text.capitalize())
         self.bar.setRange(0, 0)
         self.bar.show()
         self.cancel.show()
 
-    def show_progress(self, what: str, done: int, total: int) -> None:
-        self.say(what.capitalize())
+    def show_progress(self, text: str, done: int, total: int) -> None:
+        self.show_text(text.capitalize())
         self.bar.setRange(0, total)
         self.bar.setValue(done)
         self.bar.show()

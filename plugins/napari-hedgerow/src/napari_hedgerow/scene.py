@@ -66,14 +66,14 @@ class Scene:
         self.viewer.layers.selection.active = paint
         return paint
 
-    def show(self, found: Predicted) -> None:
+    def show(self, prediction: Predicted) -> None:
         """Put a prediction into its layers, which are made the first time; an image that is gone needs none."""
-        place: Place = found.picture.key
+        place: Place = prediction.picture.key
         if place.layer not in self.viewer.layers:
             return
-        self._show_labels(place, found.labels)
-        if found.proba is not None:
-            self._show_proba(place, found.proba, found.classes)
+        self._show_labels(place, prediction.labels)
+        if prediction.proba is not None:
+            self._show_proba(place, prediction.proba, prediction.classes)
 
     def _show_labels(self, place: Place, labels: np.ndarray) -> None:
         layer, shape = self._shown(place.layer, "segmentation"), place.data.label_shape
@@ -112,12 +112,12 @@ class Scene:
             layer.data, layer.affine = proba, affine
         self._shown(place.layer, "probabilities").metadata["classes"] = classes
 
-    def _as_new(self, image: Image, what: str) -> dict[str, Any]:
-        return {"name": f"{image.name} {what}", "metadata": {MARK: (what, image.unique_id)}}
+    def _as_new(self, image: Image, kind: str) -> dict[str, Any]:
+        return {"name": f"{image.name} {kind}", "metadata": {MARK: (kind, image.unique_id)}}
 
-    def _shown(self, image: Image, what: str) -> Any:
+    def _shown(self, image: Image, kind: str) -> Any:
         """The layer that shows this of an image, or None."""
-        mark = (what, image.unique_id)
+        mark = (kind, image.unique_id)
         return next((layer for layer in self.viewer.layers if layer.metadata.get(MARK) == mark), None)
 
     def _insert(self, layer: Layer, above: Layer) -> None:

@@ -29,9 +29,9 @@ from napari_hedgerow.engine import (
 from napari_hedgerow.form import Form
 from napari_hedgerow.scene import Scene, may_have_channels
 
-PAUSE = 250  # milliseconds without a stroke until live training begins
+PAUSE_MS = 250  # without a stroke until live training begins
 STROKES = ("paint", "labels_update", "set_data", "data")  # pieces, their end, undo and redo, other labels
-FILES = "Hedgerow models (*.hedge)"
+MODEL_FILES = "Hedgerow models (*.hedge)"
 
 
 class Bridge(QObject):
@@ -52,11 +52,11 @@ class SegmentWidget(QWidget):
         self.engine = Engine(bridge.happened.emit)
         self._bridge = bridge
         self._is_over, self._watched = False, None
-        self._result = ""  # what is said when all is done
+        self._result = ""  # shown when all is done
         self._asked: tuple[Any, np.ndarray] | None = None  # what live training was last asked for
         self._pause = QTimer(self)
         self._pause.setSingleShot(True)
-        self._pause.setInterval(PAUSE)
+        self._pause.setInterval(PAUSE_MS)
         self._pause.timeout.connect(self._train_live)
         self._connect()
         self.list_layers()
@@ -95,7 +95,7 @@ class SegmentWidget(QWidget):
         self._try(lambda: self._predict([self._picture()]))
 
     def predict_all(self) -> None:
-        """Predict every image layer; one that cannot be predicted is told and skipped."""
+        """Predict every image layer; one that cannot be predicted is reported and skipped."""
         pictures: list[Picture] = []
         for image in self.scene.images():
             self._try(lambda image=image: pictures.append(self.scene.picture(image, self.form.channels.isChecked())))
@@ -132,7 +132,7 @@ class SegmentWidget(QWidget):
                 return  # a colour changed, or another slider moved
             self._asked = asked, labels
             if not has_enough_paint(labels) and self.engine.model is None:
-                self.form.say("Live: paint at least two classes.")
+                self.form.show_text("Live: paint at least two classes.")
                 return
             self._begin(partial(self.engine.live, picture, labels, with_proba), "live ...")
 
@@ -142,8 +142,8 @@ class SegmentWidget(QWidget):
 
     def _hear(self, event: Any) -> None:
         match event:
-            case Progress(what, done, total):
-                self.form.show_progress(what, done, total)
+            case Progress(text, done, total):
+                self.form.show_progress(text, done, total)
             case ModelReady(model, how, seconds):
                 self.form.model.setText(described(model))
                 self.form.save.setEnabled(True)
@@ -160,7 +160,7 @@ class SegmentWidget(QWidget):
                 show_error(sentence)
             case Idle():
                 self.form.end_progress()
-                self.form.say(self._result)
+                self.form.show_text(self._result)
 
     # The form follows the layers.
 
@@ -198,9 +198,9 @@ class SegmentWidget(QWidget):
     def _predict(self, pictures: list[Picture]) -> None:
         self._begin(partial(self.engine.predict, pictures, self.form.proba.isChecked()), "predicting ...")
 
-    def _begin(self, job: Any, saying: str) -> None:
+    def _begin(self, job: Any, text: str) -> None:
         self._result = ""
-        self.form.begin(saying)
+        self.form.begin(text)
         job()
 
     def _try(self, act: Any) -> None:
@@ -211,12 +211,12 @@ class SegmentWidget(QWidget):
             show_error(str(problem))
 
     def _ask_what_to_load(self) -> None:
-        path, _ = QFileDialog.getOpenFileName(self, "Load a model", "", FILES)
+        path, _ = QFileDialog.getOpenFileName(self, "Load a model", "", MODEL_FILES)
         if path:
             self.load(Path(path))
 
     def _ask_where_to_save(self) -> None:
-        path, _ = QFileDialog.getSaveFileName(self, "Save the model", "model.hedge", FILES)
+        path, _ = QFileDialog.getSaveFileName(self, "Save the model", "model.hedge", MODEL_FILES)
         if path:
             self.save(Path(path))
 

@@ -16,14 +16,14 @@ class Stopped(Exception):
 
 
 class Worker:
-    """Does jobs in the order in which they came, each with a report function `report(what, done, total)`.
+    """Does jobs in the order in which they came, each with a report function `report(text, done, total)`.
 
     A job that has begun is not disturbed by a newer one, or a user who never rests would never see a result.
 
-    done:     is told what a job returned
-    failed:   is told the exception that ended it
-    reported: is told the progress
-    idle:     is told when nothing is left to do
+    done:     called with what a job returned
+    failed:   called with the exception that ended it
+    reported: called with the progress
+    idle:     called when nothing is left to do
 
     All four are called in the worker's thread, and none of them after `close`.
     """
@@ -83,14 +83,14 @@ class Worker:
             except Stopped:
                 pass  # the user asked for it
             except Exception as problem:
-                self._tell(self._failed, problem)
+                self._notify(self._failed, problem)
             else:
-                self._tell(self._done, result)
+                self._notify(self._done, result)
             with self._changed:
                 self._is_busy = self._is_cancelled = False
                 is_idle = not self._waiting
             if is_idle:
-                self._tell(self._idle)
+                self._notify(self._idle)
 
     def _next(self) -> Job | None:
         """The oldest waiting job, once there is one; None after `close`."""
@@ -101,11 +101,11 @@ class Worker:
             self._is_busy = True
             return self._waiting.pop(next(iter(self._waiting)))
 
-    def _report(self, what: str, done: int, total: int) -> None:
+    def _report(self, text: str, done: int, total: int) -> None:
         if self._is_cancelled:
             raise Stopped
-        self._reported(what, done, total)
+        self._reported(text, done, total)
 
-    def _tell(self, listener: Callable[..., None], *what: Any) -> None:
+    def _notify(self, listener: Callable[..., None], *arguments: Any) -> None:
         if not self._is_closed:
-            listener(*what)
+            listener(*arguments)

@@ -1,4 +1,4 @@
-"""Which pixels strokes and polygons cover; `hedgerow.paint.raster` has the definition.
+"""Which pixels strokes and polygons cover; `kernels/definition/strokes.py` defines it.
 
 Lengths are in eighths of a pixel, so that all but the last products are exact. Each row of a segment's surroundings is
 an interval: its ends are guessed from the geometry, then moved until the exact test holds.

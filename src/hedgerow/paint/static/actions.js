@@ -1,24 +1,25 @@
-/** What buttons and keys do. */
+/** The actions of buttons and keys. */
 
 import { memory } from "./dom.js";
+import { clamp } from "./view.js";
 
 /** @param {import("./app.js").App} app @param {import("./session.js").Session} session */
 export function makeActions(app, session, stage, toolbox) {
   const still = matchMedia("(prefers-reduced-motion: reduce)");
-  let asked = false; // where to paint next, and not yet answered
+  let searching = false; // for the place to paint next
   const wait = (on) => {
-    asked = on;
-    app.emit("asked", on);
+    searching = on;
+    app.emit("searching", on);
   };
   const actions = {
     undo() {
       if (toolbox.cancel()) return;
       if (app.undo) session.send({ do: "undo" });
-      else app.tell("Nothing to undo.", "quiet");
+      else app.notify("Nothing to undo.", "quiet");
     },
     redo() {
       if (app.redo) session.send({ do: "redo" });
-      else app.tell("Nothing to redo.", "quiet");
+      else app.notify("Nothing to redo.", "quiet");
     },
     escape() {
       if (!toolbox.cancel()) {
@@ -30,15 +31,15 @@ export function makeActions(app, session, stage, toolbox) {
       if (!session.send({ do: "live", on: !app.live })) return;
       app.live = !app.live;
       app.emit("live");
-      app.tell(app.live ? "Live: segmented after every stroke." : "Live is off.", "quiet");
+      app.notify(app.live ? "Live: segmented after every stroke." : "Live is off.", "quiet");
     },
     next() {
-      if (asked || !session.send({ do: "next", image: null })) return;
+      if (searching || !session.send({ do: "next", image: null })) return;
       wait(true);
       setTimeout(() => wait(false), 30000);
     },
     train() {
-      if (session.send({ do: "train" })) app.tell("Training on all images.", "quiet");
+      if (session.send({ do: "train" })) app.notify("Training on all images.", "quiet");
     },
     improve(how) {
       return session.send({ do: "improve", how });
@@ -47,9 +48,9 @@ export function makeActions(app, session, stage, toolbox) {
       session.send({ do: "cancel", job });
     },
     opacity(by) {
-      const opacity = Math.min(Math.max(Math.round((app.overlay.opacity + by) * 20) / 20, 0.05), 1);
+      const opacity = clamp(Math.round((app.overlay.opacity + by) * 20) / 20, 0.05, 1);
       app.setOverlay({ opacity });
-      app.tell(`Opacity ${Math.round(opacity * 100)} %.`, "quiet");
+      app.notify(`Opacity ${Math.round(opacity * 100)} %.`, "quiet");
     },
     changeClass(id, change) {
       return session.send({ do: "class", id, ...change });
@@ -72,7 +73,7 @@ export function makeActions(app, session, stage, toolbox) {
     wait(false);
     app.show(image);
     const { view } = stage;
-    const close = Math.max(view.scale, Math.min(Math.max(view.fitScale * 2.5, 1), 4));
+    const close = Math.max(view.scale, clamp(view.fitScale * 2.5, 1, 4));
     view.flyTo(...view.centred(row + 0.5, col + 0.5, close), close, still.matches);
     stage.marks.suggest(row + 0.5, col + 0.5);
     app.emit("suggested", why);

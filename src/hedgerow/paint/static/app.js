@@ -1,4 +1,4 @@
-/** What the page knows, and who is told when it changes. Every other module gets the one App. */
+/** The state of the page, and the events that announce its changes. All other modules share this App. */
 
 /**
  * @typedef {{id: number, name: string, height: number, width: number, n_channels: number, type: string,
@@ -7,6 +7,8 @@
  * @typedef {{title: string, folder: string, windows: number, live: boolean, images: Picture[], classes: Class[],
  *   can: Object<string, any>, undo: number, redo: number, limits: Object<string, number>}} Project
  */
+
+import { clamp } from "./view.js";
 
 export const UNPAINTED = 255;
 export const RADIUS_STEP = 1 / 8; // radius and points are multiples of it, so that both sides compute the same
@@ -46,16 +48,16 @@ export class App {
     this.jobs = new Map();
   }
 
-  /** Calls `hear(detail)` whenever `name` happens. */
-  on(name, hear) {
-    for (const each of name.split(" ")) {
-      if (!this.listeners.has(each)) this.listeners.set(each, []);
-      this.listeners.get(each).push(hear);
+  /** Calls `listener(detail)` at every event of one of these names, separated by spaces. */
+  on(names, listener) {
+    for (const name of names.split(" ")) {
+      if (!this.listeners.has(name)) this.listeners.set(name, []);
+      this.listeners.get(name).push(listener);
     }
   }
 
   emit(name, detail) {
-    for (const hear of this.listeners.get(name) ?? []) hear(detail);
+    for (const listener of this.listeners.get(name) ?? []) listener(detail);
   }
 
   /** Takes over what the server knows: at the start and after every new connection. @param {Project} project */
@@ -116,8 +118,7 @@ export class App {
 
   /** Radius in pixels of the image, to the nearest eighth within what the server takes. */
   setRadius(radius) {
-    const bounded = Math.min(Math.max(radius, 0.5), this.limits.radius);
-    this.radius = Math.round(bounded / RADIUS_STEP) * RADIUS_STEP;
+    this.radius = Math.round(clamp(radius, 0.5, this.limits.radius) / RADIUS_STEP) * RADIUS_STEP;
     this.emit("radius", this.radius);
   }
 
@@ -141,7 +142,7 @@ export class App {
   }
 
   /** A sentence for everybody: shown for a while and read out. `kind`: info, good, warning or error. */
-  tell(text, kind = "info") {
-    this.emit("tell", { text, kind });
+  notify(text, kind = "info") {
+    this.emit("notice", { text, kind });
   }
 }

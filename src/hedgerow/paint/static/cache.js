@@ -1,8 +1,8 @@
-/** The tiles used last, up to a number; what is on the screen is never thrown away. */
+/** The tiles used last, up to a number; those on the screen are never evicted. */
 
 export class Cache {
-  constructor(most) {
-    this.most = most;
+  constructor(maxEntries) {
+    this.maxEntries = maxEntries;
     /** @type {Map<string, any>} the least recently used first */
     this.entries = new Map();
   }
@@ -27,20 +27,16 @@ export class Cache {
     return entry;
   }
 
-  /** Throws the oldest away, but none for which `keep` holds. */
+  /** Evicts the oldest entries, but none for which `keep` holds. */
   trim(keep) {
-    if (this.entries.size <= this.most) return;
+    if (this.entries.size <= this.maxEntries) return;
     for (const [key, entry] of this.entries) {
-      if (this.entries.size <= this.most) return;
+      if (this.entries.size <= this.maxEntries) return;
       if (!keep(entry)) this.entries.delete(key);
     }
   }
 
   values() {
     return this.entries.values();
-  }
-
-  clear() {
-    this.entries.clear();
   }
 }

@@ -1,12 +1,10 @@
 /** Colours of classes, of channels, and of the ramps of probability and uncertainty. RGBA as one little-endian number. */
 
-/** Told apart by people with any kind of colour vision (Paul Tol's bright and light sets, Okabe and Ito's orange). */
-export const CLASS_COLOURS = [
+/** Distinguishable by people with any kind of colour vision (Paul Tol's bright and light sets, Okabe and Ito's orange). */
+const CLASS_COLOURS = [
   "#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#e69f00", "#bbbbbb",
   "#44bb99", "#ee8866", "#99ddff", "#ffaabb", "#aaaa00", "#77aadd", "#dddddd", "#882255",
 ];
-
-export const CHANNEL_COLOURS = ["#ffffff", "#ff0000", "#00ff00", "#0000ff", "#ff00ff", "#00ffff", "#ffff00", "#ff8000"];
 
 /** "#rrggbb" -> [red, green, blue] of 0 to 255 */
 export function parse(colour) {
@@ -31,6 +29,7 @@ export function probabilityTable(colour) {
   return Uint32Array.from({ length: 256 }, (_, value) => rgba(red, green, blue, value));
 }
 
+/** Value, red, green, blue, alpha of the ramp of uncertainty. */
 const STOPS = [[0, 60, 15, 90, 0], [64, 90, 25, 120, 70], [128, 190, 55, 85, 170], [192, 245, 140, 25, 225], [255, 252, 240, 150, 255]];
 
 /** Uint32 (256): clear where it is sure, over violet and orange to pale yellow where it is not. */

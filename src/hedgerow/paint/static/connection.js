@@ -1,13 +1,13 @@
-/** The websocket to the server: opened again whenever it is lost, and told. */
+/** The websocket to the server, opened again whenever it is lost. */
 
-const FIRST_WAIT = 300;
-const LONGEST_WAIT = 4000;
+const FIRST_WAIT_MS = 300;
+const MAX_WAIT_MS = 4000;
 
 export class Connection {
-  /** @param {{opened: () => void, lost: (forbidden: boolean) => void, heard: (message: object) => void}} tell */
-  constructor(tell) {
-    this.tell = tell;
-    this.wait = FIRST_WAIT;
+  /** @param {{opened: () => void, lost: (forbidden: boolean) => void, received: (message: object) => void}} handlers */
+  constructor(handlers) {
+    this.handlers = handlers;
+    this.wait = FIRST_WAIT_MS;
     this.socket = null;
   }
 
@@ -16,18 +16,18 @@ export class Connection {
     const socket = new WebSocket(`${scheme}://${location.host}/ws`);
     this.socket = socket;
     socket.addEventListener("open", () => {
-      this.wait = FIRST_WAIT;
-      this.tell.opened();
+      this.wait = FIRST_WAIT_MS;
+      this.handlers.opened();
     });
-    socket.addEventListener("message", (event) => this.tell.heard(JSON.parse(event.data)));
+    socket.addEventListener("message", (event) => this.handlers.received(JSON.parse(event.data)));
     socket.addEventListener("close", () => this.lost());
   }
 
   async lost() {
     this.socket = null;
-    this.tell.lost(await forbidden());
+    this.handlers.lost(await forbidden());
     setTimeout(() => this.connect(), this.wait);
-    this.wait = Math.min(this.wait * 1.7, LONGEST_WAIT);
+    this.wait = Math.min(this.wait * 1.7, MAX_WAIT_MS);
   }
 
   get isOpen() {

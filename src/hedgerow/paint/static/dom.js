@@ -35,7 +35,8 @@ export function icon(name) {
   return svg;
 }
 
-export const one = (selector) => document.querySelector(selector);
+/** The first element of the page that fits a selector. */
+export const find = (selector) => document.querySelector(selector);
 
 /** Arrow keys, Home and End move the focus within a group that is one stop of the tab key. */
 export function rove(group, selector = "button") {

@@ -2,7 +2,7 @@
 
 import { Slices } from "./slices.js";
 
-const AT_ONCE = 6; // as many as a browser opens to one server
+const MAX_REQUESTS = 6; // at once, as many as a browser opens to one server
 
 export class Loader {
   constructor() {
@@ -24,7 +24,7 @@ export class Loader {
   }
 
   go() {
-    while (this.running < AT_ONCE && this.waiting.length) {
+    while (this.running < MAX_REQUESTS && this.waiting.length) {
       let best = 0;
       for (let i = 1; i < this.waiting.length; i++) if (this.waiting[i].rank < this.waiting[best].rank) best = i;
       const [next] = this.waiting.splice(best, 1);

@@ -2,8 +2,8 @@
 
 import { makeActions } from "./actions.js";
 import { App } from "./app.js";
-import { tellCounts } from "./counts.js";
-import { loadIcons, memory, one } from "./dom.js";
+import { announceCounts } from "./counts.js";
+import { find, loadIcons, memory } from "./dom.js";
 import { Crosshair } from "./input/crosshair.js";
 import { Keyboard } from "./input/keyboard.js";
 import { keyTable } from "./input/keys.js";
@@ -32,7 +32,7 @@ await loadIcons();
 
 const app = new App();
 const session = new Session(app);
-const stage = new Stage(app, one("#stage"));
+const stage = new Stage(app, find("#stage"));
 const painting = new Painting(app, stage.labels, session.outbox);
 const toolbox = new Toolbox(app, painting, stage.view, stage.marks);
 const crosshair = new Crosshair(app, stage, toolbox);
@@ -42,7 +42,7 @@ const parts = { app, session, stage, painting, toolbox, actions };
 const keyboard = new Keyboard(app, { stage, crosshair, pointer, toolbox },
   keyTable(app, { view: stage.view, toolbox, actions: { ...actions, help: () => actions.help() } }));
 
-tellCounts(app, () => painting.current !== null);
+announceCounts(app, () => painting.current !== null);
 messages(parts);
 toolbar(parts);
 topbar(parts);
@@ -80,5 +80,5 @@ try {
   if (app.image) app.emit("image", app.image);
 } catch (problem) {
   app.emit("connection", { open: false, never: true });
-  app.tell(`The project could not be opened: ${problem.message}.`, "error");
+  app.notify(`The project could not be opened: ${problem.message}.`, "error");
 }

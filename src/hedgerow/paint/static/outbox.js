@@ -1,10 +1,10 @@
 /** Strokes on their way: kept until the server has answered, over lost connections and reloads of the page. */
 
-const KEPT = "hedgerow-unanswered";
-const REMEMBERED = 1000; // strokes that may have been sent while the server answers one question
+const STORAGE_KEY = "hedgerow-unanswered";
+const MAX_SENT_STROKES = 1000; // that may have been sent while the server answers one question
 
 export class Outbox {
-  /** @param {(message: object) => boolean} send tells whether it went out */
+  /** @param {(message: object) => boolean} send returns whether it went out */
   constructor(send) {
     this.sendMessage = send;
     this.open = false;
@@ -39,12 +39,12 @@ export class Outbox {
     this.numbers += 1;
     this.waiting.push(stroke);
     this.sent.push(stroke);
-    if (this.sent.length > REMEMBERED) this.sent.shift();
+    if (this.sent.length > MAX_SENT_STROKES) this.sent.shift();
     this.keep();
     if (this.open) this.sendMessage(message(stroke));
   }
 
-  /** Sends everything again that was not answered: ids tell the server what it has already. */
+  /** Sends everything again that was not answered: the server knows by their ids which it has already. */
   resend() {
     for (const stroke of this.waiting) this.sendMessage(message(stroke));
   }
@@ -61,8 +61,8 @@ export class Outbox {
   /** Where the connection is away, the next page must find what was painted; otherwise there is nothing to keep. */
   keep() {
     try {
-      if (this.open || !this.waiting.length) sessionStorage.removeItem(KEPT);
-      else sessionStorage.setItem(KEPT, JSON.stringify(this.waiting));
+      if (this.open || !this.waiting.length) sessionStorage.removeItem(STORAGE_KEY);
+      else sessionStorage.setItem(STORAGE_KEY, JSON.stringify(this.waiting));
     } catch {
       return; // full or forbidden: the strokes are still kept by this page
     }
@@ -71,7 +71,7 @@ export class Outbox {
 
 function restored() {
   try {
-    return JSON.parse(sessionStorage.getItem(KEPT) ?? "[]");
+    return JSON.parse(sessionStorage.getItem(STORAGE_KEY) ?? "[]");
   } catch {
     return [];
   }

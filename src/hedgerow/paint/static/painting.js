@@ -1,13 +1,14 @@
 /** From a hand's movement to a stroke that the server keeps: drawn at once, sent in parts, kept until it is answered. */
 
 import { RADIUS_STEP, UNPAINTED } from "./app.js";
+import { clamp } from "./view.js";
 
 /**
  * @typedef {{id: string, image: number, tool: string, class?: number, radius: number, points: number[][], value: number,
  *   joins?: string, within?: number[], refused?: boolean, number?: number}} Stroke points are [row, col], pixel centres at whole numbers
  */
 
-const PART_AFTER = 450; // milliseconds after which a part of a stroke is sent while the hand still moves
+const PART_MS = 450; // after which a part of a stroke is sent while the hand still moves
 
 const rounded = (value) => Math.round(value / RADIUS_STEP) * RADIUS_STEP;
 
@@ -37,17 +38,16 @@ export class Painting {
   point(row, col) {
     const { height, width } = this.app.image;
     const out = this.app.radius + 1;
-    const within = (value, most) => Math.min(Math.max(value, -out), most + out);
-    return [rounded(within(row - 0.5, height)), rounded(within(col - 0.5, width))];
+    return [rounded(clamp(row - 0.5, -out, height + out)), rounded(clamp(col - 0.5, -out, width + out))];
   }
 
-  /** Whether there is something to paint with; tells what is missing. */
+  /** Whether there is something to paint with; notifies the user if not. */
   ready(tool) {
     if (!this.app.image) return false;
     if (tool === "eraser") return true;
     const own = this.app.paintClass;
-    if (!own) this.app.tell("Add a class first: there is nothing to paint with.", "warning");
-    else if (own.hidden) this.app.tell(`${own.name} is hidden: show it to paint with it.`, "warning");
+    if (!own) this.app.notify("Add a class first: there is nothing to paint with.", "warning");
+    else if (own.hidden) this.app.notify(`${own.name} is hidden: show it to paint with it.`, "warning");
     else return true;
     return false;
   }
@@ -88,7 +88,7 @@ export class Painting {
     if (stroke.points.length === from) return;
     this.labels.drawStroke(stroke, from);
     const full = stroke.points.length >= this.app.limits.points - 64;
-    if (full || performance.now() - this.began > PART_AFTER) this.sendPart();
+    if (full || performance.now() - this.began > PART_MS) this.sendPart();
   }
 
   /** Sends what is drawn so far, so that the segmentation need not wait for the hand; the stroke goes on from its last point. */

@@ -19,14 +19,13 @@ export function tilesWithin(image, level, rows, cols) {
   const { height, width } = levelSize(image, level);
   const size = TILE * 2 ** level;
   const range = ([first, end], length) => {
-    const most = Math.ceil(length / TILE);
-    return [Math.max(Math.floor(first / size), 0), Math.min(Math.ceil(end / size), most)];
+    return [Math.max(Math.floor(first / size), 0), Math.min(Math.ceil(end / size), Math.ceil(length / TILE))];
   };
   const [top, bottom] = range(rows, height);
   const [left, right] = range(cols, width);
-  const found = [];
-  for (let row = top; row < bottom; row++) for (let col = left; col < right; col++) found.push([row, col]);
-  return found;
+  const tiles = [];
+  for (let row = top; row < bottom; row++) for (let col = left; col < right; col++) tiles.push([row, col]);
+  return tiles;
 }
 
 /** Whether a tile touches a region [r0, r1, c0, c1] of the image. */

@@ -72,7 +72,7 @@ const capsule = {
 };
 
 /** Pixels of one piece of a polyline, within [r0, r1, c0, c1]. */
-export function pieceRuns(a, b, radius, [r0, r1, c0, c1], emit) {
+function pieceRuns(a, b, radius, [r0, r1, c0, c1], emit) {
   const top = Math.max(r0, Math.ceil(Math.min(a[0], b[0]) - radius) - 1);
   const bottom = Math.min(r1 - 1, Math.floor(Math.max(a[0], b[0]) + radius) + 1);
   capsule.set(a, b, radius);
@@ -90,21 +90,21 @@ export function pieceRuns(a, b, radius, [r0, r1, c0, c1], emit) {
 }
 
 /** The pixel nearest to a point is painted whatever the radius. */
-export function nearestRun(point, [r0, r1, c0, c1], emit) {
+function nearestRun(point, [r0, r1, c0, c1], emit) {
   const row = Math.floor(point[0] + 0.5);
   const col = Math.floor(point[1] + 0.5);
   if (row >= r0 && row < r1 && col >= c0 && col < c1) emit(row, col, col + 1);
 }
 
 /** Pixels of a polyline from its point number `from` on. */
-export function polylineRuns(points, radius, bounds, emit, from = 0) {
+function polylineRuns(points, radius, bounds, emit, from = 0) {
   if (points.length === 1) pieceRuns(points[0], points[0], radius, bounds, emit);
   for (let i = Math.max(from, 1); i < points.length; i++) pieceRuns(points[i - 1], points[i], radius, bounds, emit);
   for (let i = from; i < points.length; i++) nearestRun(points[i], bounds, emit);
 }
 
 /** Pixels whose centre lies inside a polygon by the even-odd rule, and its outline. */
-export function polygonRuns(points, bounds, emit) {
+function polygonRuns(points, bounds, emit) {
   const [r0, r1, c0, c1] = bounds;
   const rows = points.map((point) => point[0]);
   const top = Math.max(r0, Math.ceil(Math.min(...rows)));
@@ -116,7 +116,7 @@ export function polygonRuns(points, bounds, emit) {
       const b = points[(i + 1) % points.length];
       if ((a[0] <= row) !== (b[0] <= row)) cuts.push(a[1] + ((row - a[0]) * (b[1] - a[1])) / (b[0] - a[0]));
     }
-    cuts.sort((one, other) => one - other);
+    cuts.sort((a, b) => a - b);
     for (let i = 0; i + 1 < cuts.length; i += 2) {
       const first = Math.max(Math.ceil(cuts[i]), c0);
       const end = Math.min(Math.floor(cuts[i + 1]) + 1, c1);
@@ -126,7 +126,7 @@ export function polygonRuns(points, bounds, emit) {
   polylineRuns([...points, points[0]], 0.5, bounds, emit);
 }
 
-/** Pixels of a whole stroke as the server is told of it: `{tool, radius, points}`. */
+/** Pixels of a whole stroke as it is sent to the server: `{tool, radius, points}`. */
 export function strokeRuns(stroke, bounds, emit, from = 0) {
   if (stroke.tool === "polygon") polygonRuns(stroke.points, bounds, emit);
   else if (stroke.tool !== "fill") polylineRuns(stroke.points, stroke.radius, bounds, emit, from);

@@ -1,4 +1,4 @@
-/** What the server says, and what that changes. */
+/** Messages of the server, and what they change. */
 
 import { Connection } from "./connection.js";
 import { Outbox } from "./outbox.js";
@@ -10,7 +10,7 @@ export class Session {
     this.connection = new Connection({
       opened: () => this.opened(),
       lost: (forbidden) => this.lost(forbidden),
-      heard: (message) => this.handlers[message.say]?.(message),
+      received: (message) => this.handlers[message.say]?.(message),
     });
     this.outbox = new Outbox((message) => this.connection.send(message));
     this.everOpen = false;
@@ -35,7 +35,7 @@ export class Session {
 
   send(message) {
     if (this.connection.send(message)) return true;
-    this.app.tell("The server is away: this works again once it is back.", "warning");
+    this.app.notify("The server is away: this works again once it is back.", "warning");
     return false;
   }
 
@@ -63,12 +63,12 @@ export class Session {
       this.app.emit("jobs");
       this.app.emit("reconnected");
     }
-    const again = this.outbox.waiting.length;
+    const n = this.outbox.waiting.length;
     this.outbox.open = true;
     this.outbox.resend();
     if (this.wasLost) {
-      const strokes = again === 1 ? "One stroke was" : `${again} strokes were`;
-      this.app.tell(again ? `Connected again. ${strokes} sent once more.` : "Connected again.", "good");
+      const strokes = n === 1 ? "One stroke was" : `${n} strokes were`;
+      this.app.notify(n ? `Connected again. ${strokes} sent once more.` : "Connected again.", "good");
     }
     this.everOpen = true;
     this.wasLost = false;
@@ -102,7 +102,7 @@ export class Session {
       stroke.refused = true;
       this.app.emit("taken-back", stroke);
     }
-    this.app.tell(why, "error");
+    this.app.notify(why, "error");
   }
 
   numbers(message) {
@@ -134,6 +134,6 @@ export class Session {
     const before = this.app.windows;
     this.app.windows = n;
     this.app.emit("windows");
-    if (n > 1 && n > before) this.app.tell("Another window has this project open: strokes of both are kept.", "warning");
+    if (n > 1 && n > before) this.app.notify("Another window has this project open: strokes of both are kept.", "warning");
   }
 }

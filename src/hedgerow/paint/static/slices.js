@@ -1,6 +1,6 @@
 /** Work that may wait, done a few milliseconds at a time, so that the hand and the frames never wait for it. */
 
-const SLICE = 4; // milliseconds
+const SLICE_MS = 4;
 
 export class Slices {
   constructor() {
@@ -28,7 +28,7 @@ export class Slices {
     this.called = false;
     const start = performance.now();
     try {
-      while (this.waiting.length && performance.now() - start < SLICE) this.waiting.shift()();
+      while (this.waiting.length && performance.now() - start < SLICE_MS) this.waiting.shift()();
     } finally {
       this.call(); // also if one of them has failed
     }

@@ -7,7 +7,7 @@ import { LabelsLayer } from "./layers/labels.js";
 import { MarksLayer } from "./layers/marks.js";
 import { OverlayLayer } from "./layers/overlay.js";
 
-const RESTS_AFTER = 120; // milliseconds without a change of the view until the server is told of it
+const REST_MS = 120; // without a change of the view, until it is sent to the server
 
 export class Stage {
   /**
@@ -26,7 +26,7 @@ export class Stage {
     this.marks = new MarksLayer(app, canvas("marks"), this.view);
     this.layers = [this.image, this.overlay, this.labels];
     for (const layer of [...this.layers, this.marks]) layer.wake = () => this.wake();
-    this.asked = 0;
+    this.frame = 0; // the request for an animation frame
     this.resting = 0;
     this.places = new Map(); // where each image was looked at
     this.corner = { left: 0, top: 0 };
@@ -88,17 +88,17 @@ export class Stage {
     for (const layer of this.layers ?? []) layer.redraw();
     this.marks?.redraw();
     clearTimeout(this.resting);
-    this.resting = setTimeout(() => this.app.emit("view-rests"), RESTS_AFTER);
+    this.resting = setTimeout(() => this.app.emit("view-rests"), REST_MS);
     this.app.emit("view");
   }
 
   wake() {
-    this.asked ||= requestAnimationFrame(() => this.drawNow());
+    this.frame ||= requestAnimationFrame(() => this.drawNow());
   }
 
   drawNow() {
-    cancelAnimationFrame(this.asked);
-    this.asked = 0;
+    cancelAnimationFrame(this.frame);
+    this.frame = 0;
     for (const layer of this.layers) layer.draw();
     this.marks.draw();
   }

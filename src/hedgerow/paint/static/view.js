@@ -1,8 +1,11 @@
 /** Which part of the image is on the screen. Positions on the screen are CSS pixels; the image's are its rows and columns,
  * where pixel (r, c) covers [r, r+1) x [c, c+1). */
 
-const CLOSEST = 64; // CSS pixels to one of the image
-const MARGIN = 24;
+const MAX_SCALE = 64; // CSS pixels to one of the image
+const MARGIN_PX = 24; // around an image that is shown whole
+
+/** The value, or the nearer of the bounds if it is beyond them. */
+export const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
 
 export class View {
   /** @param {() => void} changed called after every change */
@@ -37,8 +40,8 @@ export class View {
   }
 
   get fitScale() {
-    const rows = Math.max(this.height - 2 * MARGIN, 16) / this.image.height;
-    const cols = Math.max(this.width - 2 * MARGIN, 16) / this.image.width;
+    const rows = Math.max(this.height - 2 * MARGIN_PX, 16) / this.image.height;
+    const cols = Math.max(this.width - 2 * MARGIN_PX, 16) / this.image.width;
     return Math.min(rows, cols, 16);
   }
 
@@ -52,9 +55,9 @@ export class View {
 
   /** Keeps the scale within bounds and the image on the screen. */
   settle() {
-    this.scale = Math.min(Math.max(this.scale, Math.min(this.fitScale / 2, 1)), CLOSEST);
-    this.row = Math.min(Math.max(this.row, 0), this.image.height);
-    this.col = Math.min(Math.max(this.col, 0), this.image.width);
+    this.scale = clamp(this.scale, Math.min(this.fitScale / 2, 1), MAX_SCALE);
+    this.row = clamp(this.row, 0, this.image.height);
+    this.col = clamp(this.col, 0, this.image.width);
     this.changed();
   }
 
@@ -78,7 +81,7 @@ export class View {
     this.stop();
     const before = this.toImage(x, y);
     this.scale *= factor;
-    this.scale = Math.min(Math.max(this.scale, Math.min(this.fitScale / 2, 1)), CLOSEST);
+    this.scale = clamp(this.scale, Math.min(this.fitScale / 2, 1), MAX_SCALE);
     const after = this.toImage(x, y);
     this.row += before.row - after.row;
     this.col += before.col - after.col;
@@ -97,9 +100,9 @@ export class View {
   centred(row, col, scale) {
     const within = (value, screen, size) => {
       const half = Math.min(screen / scale / 2, size / 2);
-      return Math.min(Math.max(value, half), size - half);
+      return clamp(value, half, size - half);
     };
-    return [within(row, this.height - 2 * MARGIN, this.image.height), within(col, this.width - 2 * MARGIN, this.image.width)];
+    return [within(row, this.height - 2 * MARGIN_PX, this.image.height), within(col, this.width - 2 * MARGIN_PX, this.image.width)];
   }
 
   /** Flies to a place: out, across and in again; at once where motion is not wanted. */
@@ -133,17 +136,17 @@ export class View {
   /** The level of the pyramid with about one of its pixels to a device pixel. */
   get level() {
     const wanted = Math.round(-Math.log2(this.scale * this.ratio) - 0.2);
-    return Math.min(Math.max(wanted, 0), this.image.n_levels - 1);
+    return clamp(wanted, 0, this.image.n_levels - 1);
   }
 
   /** Rows and columns of the image on the screen: [first, end) of each, within the image. */
   get region() {
     const first = this.toImage(0, 0);
     const end = this.toImage(this.width, this.height);
-    const within = (value, most) => Math.min(Math.max(value, 0), most);
+    const { height, width } = this.image;
     return {
-      rows: [within(Math.floor(first.row), this.image.height), within(Math.ceil(end.row), this.image.height)],
-      cols: [within(Math.floor(first.col), this.image.width), within(Math.ceil(end.col), this.image.width)],
+      rows: [clamp(Math.floor(first.row), 0, height), clamp(Math.ceil(end.row), 0, height)],
+      cols: [clamp(Math.floor(first.col), 0, width), clamp(Math.ceil(end.col), 0, width)],
     };
   }
 }

@@ -1,9 +1,9 @@
 /** Export: what to make, the files that were made, and how to go on from the command line. */
 
-import { copy, icon, make, memory, one, size } from "../dom.js";
+import { copy, find, icon, make, memory, size } from "../dom.js";
 import { frame } from "./dialog.js";
 
-const CHOICES = [
+const KINDS = [
   ["labels", "Labels", "What is painted, as the command line reads it; 255 is unpainted"],
   ["segmentation", "Segmentation", "One class a pixel, of every image"],
   ["probabilities", "Probabilities", "Of every class, as 32-bit TIFF"],
@@ -12,19 +12,19 @@ const CHOICES = [
   ["report", "Report", "One page with scores and pictures"],
   ["table", "Table", "Area, position and brightness of every object"],
 ];
-const FIRST = ["labels", "segmentation", "model"];
+const DEFAULT_KINDS = ["labels", "segmentation", "model"];
 
 export function exportDialog({ app, session, actions }) {
-  const dialog = one("#export-dialog");
-  let made = null; // the last answer of the server
+  const dialog = find("#export-dialog");
+  let result = null; // the last answer of the server
   let problem = "";
 
   function choices() {
-    const before = memory.get("export", FIRST);
-    const boxes = CHOICES.map(([what, title, text]) => {
-      const box = make("input", { type: "checkbox", id: `export-${what}`, value: what });
-      box.checked = before.includes(what);
-      return make("li", {}, box, make("label", { for: `export-${what}` }, make("strong", {}, title), make("span", { class: "dim" }, text)));
+    const before = memory.get("export", DEFAULT_KINDS);
+    const boxes = KINDS.map(([kind, title, text]) => {
+      const box = make("input", { type: "checkbox", id: `export-${kind}`, value: kind });
+      box.checked = before.includes(kind);
+      return make("li", {}, box, make("label", { for: `export-${kind}` }, make("strong", {}, title), make("span", { class: "dim" }, text)));
     });
     const go = make("button", { type: "submit", class: "button primary" }, icon("export"), make("span", {}, "Export"));
     const form = make("form", {}, make("fieldset", {}, make("legend", { class: "for-readers" }, "What to export"),
@@ -39,7 +39,7 @@ export function exportDialog({ app, session, actions }) {
       memory.set("export", wanted());
       problem = "";
       if (!session.send({ do: "export", what: wanted() })) return;
-      made = null;
+      result = null;
       app.jobs.set("export", { part: 0, text: "Begins", left: null });
       app.emit("jobs");
     });
@@ -56,38 +56,38 @@ export function exportDialog({ app, session, actions }) {
   }
 
   function results() {
-    const files = (made.files ?? []).map(({ name, address, bytes }) => make("li", {}, icon("file"),
+    const files = (result.files ?? []).map(({ name, address, bytes }) => make("li", {}, icon("file"),
       make("a", { href: address, download: name }, name), make("span", { class: "dim number" }, size(bytes))));
-    const commands = (made.commands ?? []).map((command) => {
+    const commands = (result.commands ?? []).map((command) => {
       const button = make("button", { type: "button", class: "text-button", "aria-label": `Copy ${command}` }, icon("copy"), make("span", {}, "Copy"));
       button.addEventListener("click", () => copy(command, button));
       return make("li", {}, make("code", { tabIndex: 0 }, command), button);
     });
     return [
-      make("p", { class: "made" }, icon("check"), make("span", {}, made.text ?? "The files are there.")),
+      make("p", { class: "result" }, icon("check"), make("span", {}, result.text ?? "The files are there.")),
       make("ul", { class: "files", "aria-label": "Files" }, ...files),
       ...(commands.length ? [make("h3", {}, "Continue on the command line"), make("ol", { class: "commands" }, ...commands)] : []),
       make("div", { class: "dialog-foot" }, make("button", { type: "button", class: "button", onclick: () => {
-        made = null;
+        result = null;
         show();
       } }, "Export something else")),
     ];
   }
 
   function show() {
-    const content = app.jobs.has("export") ? running() : made ? results() : choices();
+    const content = app.jobs.has("export") ? running() : result ? results() : choices();
     frame(dialog, "export-heading", "Export", ...content);
   }
 
   app.on("jobs", () => dialog.open && app.jobs.has("export") && show());
   app.on("done", (message) => {
     if (message.job !== "export") return;
-    made = message;
+    result = message;
     if (dialog.open) {
       show();
       dialog.querySelector("a, button")?.focus();
     }
-    app.tell(message.text ?? "Exported.", "good");
+    app.notify(message.text ?? "Exported.", "good");
   });
   app.on("failed", ({ job, why }) => {
     if (job !== "export") return;

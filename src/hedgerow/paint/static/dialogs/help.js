@@ -1,16 +1,16 @@
 /** The sheet of keys. */
 
-import { make, one } from "../dom.js";
+import { find, make } from "../dom.js";
 import { frame } from "./dialog.js";
 
 export function helpDialog(_parts, keyboard) {
-  const dialog = one("#help-dialog");
+  const dialog = find("#help-dialog");
   return () => {
     const groups = new Map();
     for (const key of keyboard.table) groups.set(key.group, [...(groups.get(key.group) ?? []), key]);
     const sections = [...groups].map(([title, keys]) => make("section", {}, make("h3", {}, title),
-      make("dl", { class: "keys" }, ...keys.map(({ shown, what }) => make("div", {},
-        make("dt", {}, ...shown.flatMap((each, i) => [i ? " " : "", make("kbd", {}, each)])), make("dd", {}, what))))));
+      make("dl", { class: "keys" }, ...keys.map(({ shown, title: text }) => make("div", {},
+        make("dt", {}, ...shown.flatMap((each, i) => [i ? " " : "", make("kbd", {}, each)])), make("dd", {}, text))))));
     const letters = make("input", { type: "checkbox", id: "letters" });
     letters.checked = keyboard.letters;
     letters.addEventListener("change", () => keyboard.setLetters(letters.checked));

@@ -1,6 +1,6 @@
 /** "Make it better": slower ways to a better model, as far as this machine has them. */
 
-import { icon, make, one } from "../dom.js";
+import { find, icon, make } from "../dom.js";
 import { frame } from "./dialog.js";
 
 function ways(can) {
@@ -14,7 +14,7 @@ function ways(can) {
 }
 
 export function improveDialog({ app, actions }) {
-  const dialog = one("#improve-dialog");
+  const dialog = find("#improve-dialog");
 
   function running() {
     const job = app.jobs.get("improve");
@@ -26,8 +26,7 @@ export function improveDialog({ app, actions }) {
   }
 
   function choices() {
-    const found = ways(app.can);
-    const here = found.filter((way) => way.here);
+    const here = ways(app.can).filter((way) => way.here);
     if (!here.length) {
       return [make("p", {}, "None of these ways is installed. ", make("code", {}, "pip install 'hedgerow[net]'"), " installs refinement.")];
     }

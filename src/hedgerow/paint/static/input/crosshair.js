@@ -1,8 +1,10 @@
 /** Painting by keys alone: arrows move a crosshair, Enter sets the brush down and lifts it, the space bar dabs. */
 
-const STEP = 8; // CSS pixels
+import { clamp } from "../view.js";
 
-const WAYS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+const STEP_PX = 8; // CSS pixels
+
+const DIRECTIONS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
 export class Crosshair {
   constructor(app, stage, toolbox) {
@@ -27,23 +29,23 @@ export class Crosshair {
 
   /** @returns {boolean} whether the key was one of the crosshair's */
   key(event) {
-    if (WAYS[event.key]) this.arrow(event);
+    if (DIRECTIONS[event.key]) this.arrow(event);
     else if (event.key === "Enter") this.enter();
     else return false;
     return true;
   }
 
   arrow(event) {
-    const way = WAYS[event.key];
+    const direction = DIRECTIONS[event.key];
     if (event.ctrlKey || event.metaKey) {
-      this.view.panBy(-way[1] * 80, -way[0] * 80);
+      this.view.panBy(-direction[1] * 80, -direction[0] * 80);
       return;
     }
-    const step = event.altKey ? 1 : Math.max(1, Math.round(((event.shiftKey ? 6 : 1) * STEP) / this.view.scale));
+    const step = event.altKey ? 1 : Math.max(1, Math.round(((event.shiftKey ? 6 : 1) * STEP_PX) / this.view.scale));
     const place = this.place;
-    const within = (value, most) => Math.min(Math.max(value, 0.5), most - 0.5);
-    place.row = within(place.row + way[0] * step, this.app.image.height);
-    place.col = within(place.col + way[1] * step, this.app.image.width);
+    const { height, width } = this.app.image;
+    place.row = clamp(place.row + direction[0] * step, 0.5, height - 0.5);
+    place.col = clamp(place.col + direction[1] * step, 0.5, width - 0.5);
     this.view.reveal(place.row, place.col);
     if (place.down) this.toolbox.move([{ row: place.row, col: place.col }]);
     else this.toolbox.hover({ row: place.row, col: place.col });
@@ -63,7 +65,7 @@ export class Crosshair {
     else {
       this.toolbox.begin({ row: place.row, col: place.col });
       place.down = true;
-      this.app.tell("Brush down: arrows paint, Enter lifts it.");
+      this.app.notify("Brush down: arrows paint, Enter lifts it.");
     }
     this.marks.redraw();
   }

@@ -3,11 +3,11 @@
 import { memory } from "../dom.js";
 
 /**
- * @typedef {{keys: string, shown: string[], what: string, group: string, run?: (event: KeyboardEvent) => void, anywhere?: boolean}} Key
+ * @typedef {{keys: string, shown: string[], title: string, group: string, run?: (event: KeyboardEvent) => void, anywhere?: boolean}} Key
  * `keys`: the values of `event.key` in small letters, separated by spaces, "ctrl+" before those with the control or command key
  */
 
-const WRITES = "input:not([type=range]):not([type=checkbox]):not([type=radio]):not([type=color]), textarea, select";
+const TEXT_FIELDS = "input:not([type=range]):not([type=checkbox]):not([type=radio]):not([type=color]), textarea, select";
 
 export class Keyboard {
   /**
@@ -31,7 +31,7 @@ export class Keyboard {
 
   pressed(event) {
     if (event.defaultPrevented || document.querySelector("dialog[open]")) return;
-    if (event.target.matches(WRITES)) return;
+    if (event.target.matches(TEXT_FIELDS)) return;
     if (event.key === "Tab" || event.key.startsWith("Arrow")) delete this.stage.root.dataset.pointed;
     const onStage = event.target === this.stage.root || event.target === document.body;
     if (onStage && event.key === " ") {

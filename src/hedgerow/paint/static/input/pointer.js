@@ -95,7 +95,7 @@ export class Pointer {
   pinch(id, place) {
     const [other] = [...this.down].filter(([key]) => key !== id).map(([, value]) => value);
     const before = this.down.get(id);
-    const [was, is] = [before, place].map((one) => Math.hypot(one.x - other.x, one.y - other.y));
+    const [was, is] = [before, place].map(({ x, y }) => Math.hypot(x - other.x, y - other.y));
     const middle = { x: (place.x + other.x) / 2, y: (place.y + other.y) / 2 };
     this.view.panBy((place.x - before.x) / 2, (place.y - before.y) / 2);
     if (was > 0 && is > 0) this.view.zoomBy(is / was, middle.x, middle.y);

@@ -94,10 +94,10 @@ export class ImageLayer extends TileLayer {
   }
 
   /** The first tile of an image tells what shows as black and as white, where that was not known before. */
-  ranged(id, told) {
+  ranged(id, range) {
     const image = this.image;
-    if (image?.id !== id || image.low !== null || !told) return;
-    [image.low, image.high] = JSON.parse(told);
+    if (image?.id !== id || image.low !== null || !range) return;
+    [image.low, image.high] = JSON.parse(range);
     if (this.guessed.delete(id)) this.channels.delete(id);
     this.rangeKnown();
     this.restyle();
@@ -134,15 +134,15 @@ export class ImageLayer extends TileLayer {
 
   /** The values of the first channel shown that are on the screen, for a histogram -> Uint8Array|Uint16Array[] */
   samples(channel) {
-    const found = [];
+    const planes = [];
     for (const tile of this.cache.values()) {
       if (tile.image !== this.image?.id || !tile.raw || tile.level !== this.level) continue;
       const place = tile.planes.split(",").map(Number).indexOf(channel);
       if (place < 0) continue;
       const size = tile.height * tile.width;
-      found.push(tile.raw.subarray(place * size, (place + 1) * size));
+      planes.push(tile.raw.subarray(place * size, (place + 1) * size));
     }
-    return found;
+    return planes;
   }
 }
 

@@ -5,7 +5,7 @@ import { UNPAINTED } from "../app.js";
 import { classTable } from "../colours.js";
 import { TILE, levelSize, touches } from "../pyramid.js";
 import { atLevel, strokeRuns } from "../raster.js";
-import { TileLayer, room } from "./tilelayer.js";
+import { TileLayer, tileBuffer } from "./tilelayer.js";
 
 export class LabelsLayer extends TileLayer {
   constructor(app, ...parts) {
@@ -28,7 +28,7 @@ export class LabelsLayer extends TileLayer {
     return tile.stale && !(tile.raw && this.drawing());
   }
 
-  /** The server's labels of a region have changed: what is kept of it is out of date. */
+  /** The server's labels of a region have changed: its cached tiles are out of date. */
   changed(image, region) {
     for (const tile of this.cache.values()) {
       if (tile.image === image && touches(tile.level, tile.row, tile.col, region)) tile.stale = true;
@@ -90,9 +90,9 @@ export class LabelsLayer extends TileLayer {
       const [r0, r1, c0, c1] = tile.dirty;
       for (let row = r0; row < r1; row++) {
         const [from, to] = [row * tile.width, row * TILE];
-        for (let col = c0; col < c1; col++) room.pixels[to + col] = this.table[tile.raw[from + col]];
+        for (let col = c0; col < c1; col++) tileBuffer.pixels[to + col] = this.table[tile.raw[from + col]];
       }
-      tile.canvas.getContext("2d").putImageData(room.image, 0, 0, c0, r0, c1 - c0, r1 - r0);
+      tile.canvas.getContext("2d").putImageData(tileBuffer.image, 0, 0, c0, r0, c1 - c0, r1 - r0);
       tile.dirty = null;
     }
     return tile.canvas;
@@ -155,9 +155,9 @@ export class LabelsLayer extends TileLayer {
 }
 
 /** Whether two arrays hold the same bytes. */
-function same(one, other) {
-  if (one.length !== other.length) return false;
-  for (let i = 0; i < one.length; i++) if (one[i] !== other[i]) return false;
+function same(first, second) {
+  if (first.length !== second.length) return false;
+  for (let i = 0; i < first.length; i++) if (first[i] !== second[i]) return false;
   return true;
 }
 

@@ -1,7 +1,7 @@
 /** What is drawn over everything: the brush's ring, the crosshair of the keyboard, a tool's unfinished shape, and the mark of
  * the place to paint next. */
 
-const PULSES = 2600; // milliseconds that the mark of a suggested place stays
+const SUGGESTION_MS = 2600; // that the mark of a suggested place stays
 
 export class MarksLayer {
   constructor(app, canvas, view) {
@@ -124,7 +124,7 @@ export class MarksLayer {
 
   drawSuggested() {
     const age = performance.now() - this.suggested.since;
-    if (age > PULSES) {
+    if (age > SUGGESTION_MS) {
       this.suggested = null;
       return;
     }
@@ -132,11 +132,11 @@ export class MarksLayer {
     const { context } = this;
     const calm = this.still.matches;
     const beat = calm ? 0.5 : (age % 1000) / 1000;
-    context.globalAlpha = Math.min(1, (PULSES - age) / 400) * (calm ? 1 : 1 - 0.7 * beat);
+    context.globalAlpha = Math.min(1, (SUGGESTION_MS - age) / 400) * (calm ? 1 : 1 - 0.7 * beat);
     context.beginPath();
     context.arc(x, y, 14 + 30 * beat, 0, 2 * Math.PI);
     this.outline("#ffd24d", 3);
-    context.globalAlpha = Math.min(1, (PULSES - age) / 400);
+    context.globalAlpha = Math.min(1, (SUGGESTION_MS - age) / 400);
     context.beginPath();
     context.arc(x, y, 9, 0, 2 * Math.PI);
     this.outline("#ffd24d", 2.5);

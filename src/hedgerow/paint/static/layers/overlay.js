@@ -3,11 +3,12 @@
 
 import { classTable, probabilityTable, uncertaintyTable } from "../colours.js";
 import { TILE, touches } from "../pyramid.js";
+import { clamp } from "../view.js";
 import { TileLayer } from "./tilelayer.js";
 
-const REMEMBERED = 8;
-const TOGETHER = 160; // milliseconds that tiles wait for each other
-const AT_ONCE = 32; // tiles of one request, as many as the server answers
+const MAX_RESULTS = 8; // of an image
+const GATHER_MS = 160; // that tiles wait for each other
+const MAX_TILES = 32; // of one request, as many as the server answers
 
 /** @typedef {{stamp: number, result: number, scope: string, level: number, region: number[]}} Result */
 
@@ -26,15 +27,15 @@ export class OverlayLayer extends TileLayer {
   }
 
   blank() {
-    return { result: -1, tried: 0, what: this.what };
+    return { result: -1, tried: 0, query: this.query };
   }
 
   key(level, row, col) {
-    return `${this.what}/${super.key(level, row, col)}`;
+    return `${this.query}/${super.key(level, row, col)}`;
   }
 
-  /** What is asked for: the part of the address after "?". */
-  get what() {
+  /** The part of the address that says which pixels are asked for. */
+  get query() {
     const { mode, classId } = this.app.overlay;
     if (mode === "probability") return `what=proba&class=${classId}`;
     return mode === "uncertainty" ? "what=uncertainty" : "what=classes";
@@ -44,7 +45,7 @@ export class OverlayLayer extends TileLayer {
   announce({ image, result, scope, level, region }) {
     this.stamps += 1;
     const known = (this.results.get(image) ?? []).filter((each) => scope === "visible" || each.scope !== "visible");
-    this.results.set(image, [{ stamp: this.stamps, result, scope, level, region }, ...known].slice(0, REMEMBERED));
+    this.results.set(image, [{ stamp: this.stamps, result, scope, level, region }, ...known].slice(0, MAX_RESULTS));
     if (image === this.image?.id) this.redraw();
   }
 
@@ -89,14 +90,14 @@ export class OverlayLayer extends TileLayer {
       groups.get(key).push(each);
     }
     for (const [key, wanted] of groups) {
-      for (let i = 0; i < wanted.length; i += AT_ONCE) this.fetch(key, wanted.slice(i, i + AT_ONCE));
+      for (let i = 0; i < wanted.length; i += MAX_TILES) this.fetch(key, wanted.slice(i, i + MAX_TILES));
     }
   }
 
   /** @param {string} key result and level @param {{tile: Tile, newest: Result}[]} wanted */
   fetch(key, wanted) {
     const places = wanted.map(({ tile: { row, col } }) => `${row}.${col}`).join(",");
-    const address = `/api/images/${wanted[0].tile.image}/overlay/${key}?tiles=${places}&${this.what}`;
+    const address = `/api/images/${wanted[0].tile.image}/overlay/${key}?tiles=${places}&${this.query}`;
     this.loader.ask(address, 1, () => wanted.some(({ tile }) => this.needed(tile)), (answer) => this.take(answer, wanted));
   }
 
@@ -131,7 +132,7 @@ export class OverlayLayer extends TileLayer {
   settle() {
     const waits = [...this.cache.values()].some((tile) => tile.loading && this.needed(tile));
     if (!waits) this.commit();
-    else if (this.staged.length) this.timer ||= setTimeout(() => this.commit(), TOGETHER);
+    else if (this.staged.length) this.timer ||= setTimeout(() => this.commit(), GATHER_MS);
   }
 
   commit() {
@@ -149,15 +150,15 @@ export class OverlayLayer extends TileLayer {
     if (scope !== "visible" || tile.raw?.length !== data.length) return data;
     const block = 2 ** tile.level;
     const [top, left] = [tile.row * TILE, tile.col * TILE];
-    const within = (value, most) => Math.min(Math.max(value, 0), most);
-    const rows = [within(Math.floor(region[0] / block) - top, tile.height), within(Math.ceil(region[1] / block) - top, tile.height)];
-    const cols = [within(Math.floor(region[2] / block) - left, tile.width), within(Math.ceil(region[3] / block) - left, tile.width)];
-    const found = tile.raw.slice();
+    const [r0, r1, c0, c1] = region;
+    const rows = [Math.floor(r0 / block), Math.ceil(r1 / block)].map((row) => clamp(row - top, 0, tile.height));
+    const cols = [Math.floor(c0 / block), Math.ceil(c1 / block)].map((col) => clamp(col - left, 0, tile.width));
+    const pixels = tile.raw.slice();
     for (let row = rows[0]; row < rows[1]; row++) {
       const [first, end] = cols.map((col) => row * tile.width + col);
-      found.set(data.subarray(first, end), first);
+      pixels.set(data.subarray(first, end), first);
     }
-    return found;
+    return pixels;
   }
 
   visible() {
@@ -201,7 +202,7 @@ export class OverlayLayer extends TileLayer {
   }
 
   needed(tile) {
-    return tile.what === this.what && super.needed(tile);
+    return tile.query === this.query && super.needed(tile);
   }
 
   /** The class at a pixel of the image as far as it is on the screen, or null. */

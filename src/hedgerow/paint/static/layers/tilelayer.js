@@ -4,15 +4,15 @@
 import { Cache } from "../cache.js";
 import { TILE, tileSize, tilesWithin } from "../pyramid.js";
 
-const KEPT = 320; // tiles of a layer; a quarter of a megabyte each when coloured
+const MAX_TILES = 320; // of a layer; a quarter of a megabyte each when coloured
 
-function roomFor(width, height) {
+function bufferOf(width, height) {
   const image = new ImageData(width, height);
   return { image, pixels: new Uint32Array(image.data.buffer) };
 }
 
-/** Pixels of a whole tile, used again and again: to throw a quarter of a megabyte away for each would stop the hand. */
-export const room = roomFor(TILE, TILE);
+/** Pixels of a whole tile, reused: allocating a quarter of a megabyte for each would delay the hand. */
+export const tileBuffer = bufferOf(TILE, TILE);
 
 /**
  * @typedef {{image: number, level: number, row: number, col: number, height: number, width: number,
@@ -30,7 +30,7 @@ export class TileLayer {
     this.context = canvas.getContext("2d");
     this.view = view;
     this.loader = loader;
-    this.cache = new Cache(KEPT);
+    this.cache = new Cache(MAX_TILES);
     this.image = null;
     this.style = 1; // counts changes of colours; tiles of an older style are coloured again when they are drawn
     this.frame = 0;
@@ -73,8 +73,8 @@ export class TileLayer {
   /** @returns {Tile} the tile, made if it is new */
   tile(level, row, col) {
     const key = this.key(level, row, col);
-    const found = this.cache.get(key);
-    if (found) return found;
+    const cached = this.cache.get(key);
+    if (cached) return cached;
     const size = tileSize(this.image, level, row, col);
     return this.cache.add(key, {
       image: this.image.id, level, row, col, ...size, raw: null, canvas: null, style: 0, loading: false, seen: 0,
@@ -179,7 +179,7 @@ export class TileLayer {
   coloured(tile) {
     if (tile.canvas && tile.style === this.style) return tile.canvas;
     tile.canvas ??= new OffscreenCanvas(tile.width, tile.height);
-    const { image, pixels } = tile.width === TILE && tile.height === TILE ? room : roomFor(tile.width, tile.height);
+    const { image, pixels } = tile.width === TILE && tile.height === TILE ? tileBuffer : bufferOf(tile.width, tile.height);
     this.colour(tile, pixels.fill(0));
     tile.canvas.getContext("2d").putImageData(image, 0, 0);
     tile.style = this.style;

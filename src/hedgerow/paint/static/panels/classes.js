@@ -1,10 +1,10 @@
 /** The classes: chosen by a click or a digit, named, coloured, hidden, locked. */
 
 import { freeColour, textOn } from "../colours.js";
-import { count, icon, make, one } from "../dom.js";
+import { count, find, icon, make } from "../dom.js";
 
 export function classesPanel({ app, actions }) {
-  const root = one("#classes");
+  const root = find("#classes");
   let editing = null; // the id of the class whose name is being changed
 
   const painted = (id) => app.images.reduce((sum, image) => sum + (image.pixels?.[id] ?? 0), 0);
@@ -53,9 +53,9 @@ export function classesPanel({ app, actions }) {
     colour.value = own.colour;
     colour.addEventListener("change", () => actions.changeClass(own.id, { colour: colour.value }));
     const done = () => {
-      const given = name.value.trim() || own.name;
+      const renamed = name.value.trim() || own.name;
       leave(own.id);
-      if (given !== own.name) actions.changeClass(own.id, { name: given });
+      if (renamed !== own.name) actions.changeClass(own.id, { name: renamed });
     };
     const form = make("form", { class: "class editing", "data-id": String(own.id) }, colour, name,
       make("button", { type: "submit", class: "icon-button small", "aria-label": "Done", title: "Done (Enter)" }, icon("check")));
@@ -107,9 +107,9 @@ export function classesPanel({ app, actions }) {
     const own = event.target.closest(".class:not(.editing)");
     if (own && !event.target.closest("button")) edit(Number(own.dataset.id));
   });
-  one("#add-class").addEventListener("click", () => {
+  find("#add-class").addEventListener("click", () => {
     if (app.classes.length >= app.limits.classes) {
-      app.tell(`There are ${app.limits.classes} classes, which is the most.`, "warning");
+      app.notify(`There are ${app.limits.classes} classes, which is the most.`, "warning");
       return;
     }
     const taken = new Set(app.classes.map((each) => each.name));

@@ -1,14 +1,14 @@
 /** Brightness and colour of the image's channels, with a histogram of what is on the screen. */
 
-import { make, one } from "../dom.js";
+import { find, make } from "../dom.js";
 import { firstChannels } from "../layers/image.js";
 
 const BINS = 96;
-const AT_ONCE = 8; // channels that the server sends in one tile
-const MANY = 4; // channels from which on each has a line of its own
+const MAX_SHOWN_CHANNELS = 8; // that the server sends in one tile
+const MIN_LISTED_CHANNELS = 4; // from which on each has a line of its own
 
 export function contrastPanel({ app, stage }) {
-  const root = one("#contrast");
+  const root = find("#contrast");
   let chosen = 0;
 
   const channels = () => stage.image.shown;
@@ -54,9 +54,9 @@ export function contrastPanel({ app, stage }) {
     const on = make("input", { type: "checkbox", id: `channel-${number}`, "aria-label": `Show channel ${number + 1}` });
     on.checked = channel.on;
     on.addEventListener("change", () => {
-      if (on.checked && channels().filter((each) => each.on).length >= AT_ONCE) {
+      if (on.checked && channels().filter((each) => each.on).length >= MAX_SHOWN_CHANNELS) {
         on.checked = false;
-        app.tell(`${AT_ONCE} channels are shown at once at most: switch another one off first.`, "warning");
+        app.notify(`${MAX_SHOWN_CHANNELS} channels are shown at once at most: switch another one off first.`, "warning");
         return;
       }
       channel.on = on.checked;
@@ -80,7 +80,7 @@ export function contrastPanel({ app, stage }) {
   function show() {
     if (!app.image) return;
     chosen = Math.min(chosen, app.image.n_channels - 1);
-    const rows = app.image.n_channels > 1 && (app.image.n_channels >= MANY || !together())
+    const rows = app.image.n_channels > 1 && (app.image.n_channels >= MIN_LISTED_CHANNELS || !together())
       ? [make("ul", { class: "channels", "aria-label": "Channels" }, ...channels().map(channelRow))] : [];
     root.replaceChildren(...rows, make("canvas", { class: "histogram", width: 512, height: 96, "aria-hidden": "true" }),
       slider("low", "Black"), slider("high", "White"));
@@ -99,7 +99,7 @@ export function contrastPanel({ app, stage }) {
         if (bin >= 0 && bin < BINS) bins[bin] += 1;
       }
     }
-    const most = Math.sqrt(Math.max(...bins, 1));
+    const tallest = Math.sqrt(Math.max(...bins, 1));
     const context = canvas.getContext("2d");
     const style = getComputedStyle(root);
     const { width, height } = canvas;
@@ -110,12 +110,12 @@ export function contrastPanel({ app, stage }) {
     context.fillRect(at(black), 0, Math.max(at(white) - at(black), 1), height);
     context.fillStyle = style.getPropertyValue("--text-2");
     bins.forEach((value, bin) => {
-      const tall = (Math.sqrt(value) / most) * (height - 4);
+      const tall = (Math.sqrt(value) / tallest) * (height - 4);
       context.fillRect((bin * width) / BINS, height - tall, width / BINS - 1, tall);
     });
   }
 
-  one("#contrast-reset").addEventListener("click", () => {
+  find("#contrast-reset").addEventListener("click", () => {
     if (!app.image) return;
     stage.image.channels.set(app.image.id, firstChannels(app.image));
     show();

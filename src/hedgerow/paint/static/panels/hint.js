@@ -1,6 +1,6 @@
 /** First steps instead of a manual: goes away by itself once they are done. */
 
-import { icon, make, memory, one as find } from "../dom.js";
+import { find, icon, make, memory } from "../dom.js";
 
 export function hintPanel({ app, stage, actions }) {
   const root = find("#hint");
@@ -12,11 +12,11 @@ export function hintPanel({ app, stage, actions }) {
 
   function steps() {
     const done = painted();
-    const [one, other] = touch ? ["choose it at the right", "choose it"] : ["press 1", "press 2"];
+    const [choose, chooseNext] = touch ? ["choose it at the right", "choose it"] : ["press 1", "press 2"];
     const [first, second] = [app.classes[0]?.name ?? "a class", app.classes[1]?.name ?? "another class"];
     return [
-      [done.length > 0, "Paint a little ", first, `: ${one}, then draw on the image.`],
-      [done.length > 1, "Paint a little ", second, `: ${other}. A few short strokes do.`],
+      [done.length > 0, "Paint a little ", first, `: ${choose}, then draw on the image.`],
+      [done.length > 1, "Paint a little ", second, `: ${chooseNext}. A few short strokes do.`],
       [segmented, "Watch the ", "segmentation", " appear, and correct it where it is wrong. “Where next” shows where that helps most."],
     ];
   }

@@ -1,40 +1,40 @@
 /** Sentences for the user: shown for a while, read out, and a banner while the server is away. */
 
-import { icon, make, one } from "../dom.js";
+import { find, icon, make } from "../dom.js";
 
-const STAYS = { info: 3500, good: 3500, warning: 6500, error: 9000, quiet: 1600 };
-const MOST = 3;
+const SHOWN_MS = { info: 3500, good: 3500, warning: 6500, error: 9000, quiet: 1600 };
+const MAX_NOTICES = 3;
 
 export function messages({ app, session }) {
-  const list = one("#tells");
-  const reader = one("#live-polite");
-  const banner = one("#banner");
-  const callout = one("#callout");
+  const list = find("#notices");
+  const reader = find("#live-polite");
+  const banner = find("#banner");
+  const callout = find("#callout");
 
-  app.on("tell", ({ text, kind }) => {
+  app.on("notice", ({ text, kind }) => {
     reader.textContent = text;
     for (const old of [...list.children]) if (old.dataset.text === text || old.dataset.kind === "quiet") old.remove();
-    while (list.children.length >= MOST) list.firstChild.remove();
+    while (list.children.length >= MAX_NOTICES) list.firstChild.remove();
     const symbol = { good: "check", warning: "warning", error: "warning" }[kind];
     const close = make("button", { type: "button", class: "icon-button small", "aria-label": "Close this message" }, icon("close"));
-    const shown = make("div", { class: `tell ${kind}`, "data-no-paint": "" }, symbol ? icon(symbol) : null, make("p", {}, text),
+    const shown = make("div", { class: `notice ${kind}`, "data-no-paint": "" }, symbol ? icon(symbol) : null, make("p", {}, text),
       kind === "quiet" ? null : close);
     Object.assign(shown.dataset, { text, kind });
     close.addEventListener("click", () => shown.remove());
     list.append(shown);
     const gone = () => (shown.matches(":hover, :focus-within") ? setTimeout(gone, 1500) : shown.remove());
-    setTimeout(gone, STAYS[kind] ?? 4000);
+    setTimeout(gone, SHOWN_MS[kind] ?? 4000);
   });
 
   app.on("connection", ({ open, forbidden, never }) => {
     banner.hidden = open;
     if (open) return;
     const waiting = session.outbox.waiting.length;
-    const kept = waiting ? ` ${waiting === 1 ? "One stroke waits" : `${waiting} strokes wait`} here and will be sent.` : "";
+    const unsent = waiting ? ` ${waiting === 1 ? "One stroke waits" : `${waiting} strokes wait`} here and will be sent.` : "";
     banner.replaceChildren(icon("warning"), make("p", {}, forbidden
       ? "The server was started anew: open the address that it has printed, in this browser, and this page goes on."
       : never ? "The server does not answer: is `hedgerow paint` still running?"
-        : `The connection is lost; trying again. You can go on painting.${kept}`));
+        : `The connection is lost; trying again. You can go on painting.${unsent}`));
   });
 
   let leaves = 0;
@@ -47,5 +47,5 @@ export function messages({ app, session }) {
     leaves = setTimeout(() => (callout.hidden = true), 8000);
   });
   app.on("stroke-ends image", () => (callout.hidden = true));
-  app.on("failed", ({ why }) => app.tell(why, "error"));
+  app.on("failed", ({ why }) => app.notify(why, "error"));
 }

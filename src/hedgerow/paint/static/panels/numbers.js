@@ -1,19 +1,19 @@
 /** Statistics: paint of each class, the score on held-out strokes, and the seconds of the last update. */
 
-import { count, icon, make, one } from "../dom.js";
+import { count, find, icon, make } from "../dom.js";
 
 export function numbersPanel({ app }) {
-  const root = one("#numbers");
+  const root = find("#numbers");
 
   const fact = (value, words, title) => make("div", { class: "fact", title }, make("dd", {}, value), make("dt", {}, words));
 
   function bars() {
     const here = app.image?.pixels ?? {};
-    const most = Math.max(1, ...app.classes.map((own) => here[own.id] ?? 0));
+    const largest = Math.max(1, ...app.classes.map((own) => here[own.id] ?? 0));
     return app.classes.map((own) => {
       const pixels = here[own.id] ?? 0;
       const fill = make("span", { class: "bar-fill" });
-      fill.style.width = pixels ? `${Math.max(2, (100 * pixels) / most)}%` : "0";
+      fill.style.width = pixels ? `${Math.max(2, (100 * pixels) / largest)}%` : "0";
       fill.style.background = own.colour;
       return make("li", {}, make("span", { class: "bar-name" }, own.name), make("span", { class: "bar", "aria-hidden": "true" }, fill),
         make("span", { class: "number" }, count(pixels)));
@@ -35,10 +35,10 @@ export function numbersPanel({ app }) {
       ...(warnings.length ? [make("ul", { class: "warnings", "aria-label": "Warnings" }, ...warnings)] : []));
   }
 
-  let asked = 0; // several changes of one moment are shown once
+  let frame = 0; // several changes of one moment are shown once
   app.on("counts image classes project", () => {
-    asked ||= requestAnimationFrame(() => {
-      asked = 0;
+    frame ||= requestAnimationFrame(() => {
+      frame = 0;
       show();
     });
   });

@@ -1,6 +1,6 @@
 /** How the segmentation is shown. */
 
-import { make, one, rove } from "../dom.js";
+import { find, make, rove } from "../dom.js";
 
 const MODES = [
   ["classes", "Colours", "The colour of each class"], ["outlines", "Outlines", "Where classes meet"],
@@ -19,7 +19,7 @@ export function overlayPanel({ app, stage }) {
   const shown = make("output", { for: "opacity", class: "number" });
   const opacity = make("div", { class: "line" }, make("label", { for: "opacity" }, "Opacity"), slider, shown);
   const empty = make("p", { class: "empty", hidden: true }, "Appears once two classes are painted.");
-  one("#overlay-panel").append(group, chosen, scale, opacity, empty);
+  find("#overlay-panel").append(group, chosen, scale, opacity, empty);
   const choose = rove(group, "button");
 
   which.addEventListener("change", () => app.setOverlay({ classId: Number(which.value) }));
@@ -44,8 +44,8 @@ export function overlayPanel({ app, stage }) {
   app.on("overlay-new", ({ image, model, scope }) => {
     empty.hidden = true;
     if (image !== app.image?.id) return;
-    one("#overlay-model").textContent = model ?? "";
-    one("#overlay-model").title = { visible: "So far of what is on the screen", whole: "Of the whole image",
+    find("#overlay-model").textContent = model ?? "";
+    find("#overlay-model").title = { visible: "So far of what is on the screen", whole: "Of the whole image",
       full: "Of the whole image, by the full model" }[scope] ?? "";
   });
   show();

@@ -1,18 +1,18 @@
 /** The line at the bottom: place and value under the pointer, what is being computed, zoom and connection. */
 
 import { UNPAINTED } from "../app.js";
-import { make, one } from "../dom.js";
+import { find, make } from "../dom.js";
 
-const WORDS = {
+const JOB_TITLES = {
   compile: "Warming up", pyramid: "Reading the image", features: "Looking at the image", segment: "Segmenting", train: "Training on all",
   improve: "Making it better", export: "Exporting",
 };
-const CANCELLED = ["train", "improve", "export"];
+const CANCELLABLE = ["train", "improve", "export"];
 
 export function statusBar({ app, stage, actions }) {
-  const where = one("#where");
-  const progress = one("#progress");
-  const busy = one("#busy");
+  const where = find("#where");
+  const progress = find("#progress");
+  const busy = find("#busy");
 
   app.on("hover", (place) => {
     where.textContent = place && app.image ? described(place) : "";
@@ -31,32 +31,32 @@ export function statusBar({ app, stage, actions }) {
 
   app.on("view", () => {
     const percent = stage.view.scale * 100;
-    one("#zoom").textContent = `${percent < 10 ? percent.toFixed(1) : Math.round(percent)} %`;
+    find("#zoom").textContent = `${percent < 10 ? percent.toFixed(1) : Math.round(percent)} %`;
   });
-  one("#zoom").addEventListener("click", () => stage.view.zoomBy(1 / stage.view.scale));
-  one("#zoom-in").addEventListener("click", () => stage.view.zoomBy(1.4));
-  one("#zoom-out").addEventListener("click", () => stage.view.zoomBy(1 / 1.4));
-  one("#fit").addEventListener("click", () => stage.view.fit());
+  find("#zoom").addEventListener("click", () => stage.view.zoomBy(1 / stage.view.scale));
+  find("#zoom-in").addEventListener("click", () => stage.view.zoomBy(1.4));
+  find("#zoom-out").addEventListener("click", () => stage.view.zoomBy(1 / 1.4));
+  find("#fit").addEventListener("click", () => stage.view.fit());
 
   app.on("connection", ({ open }) => {
-    const shown = one("#connection");
+    const shown = find("#connection");
     shown.dataset.open = String(open);
     shown.textContent = open ? "Saved as you paint" : "Not connected";
   });
   app.on("windows", () => {
-    const shown = one("#windows");
+    const shown = find("#windows");
     shown.hidden = app.windows < 2;
     shown.textContent = `${app.windows} windows`;
   });
 
   function bar(job, { part, text, left }) {
     const known = typeof part === "number" && part > 0;
-    const meter = make("progress", { max: 1, "aria-label": WORDS[job] ?? job });
+    const meter = make("progress", { max: 1, "aria-label": JOB_TITLES[job] ?? job });
     if (known) meter.value = part;
-    const cancel = CANCELLED.includes(job)
+    const cancel = CANCELLABLE.includes(job)
       ? make("button", { type: "button", class: "text-button", onclick: () => actions.cancel(job) }, "Cancel") : null;
     const time = left ? `about ${left < 90 ? `${Math.ceil(left)} s` : `${Math.ceil(left / 60)} min`} left` : "";
-    return [meter, make("span", { class: "progress-text" }, [text || WORDS[job] || job, time].filter(Boolean).join(" · ")), cancel];
+    return [meter, make("span", { class: "progress-text" }, [text || JOB_TITLES[job] || job, time].filter(Boolean).join(" · ")), cancel];
   }
 
   app.on("jobs", () => {
@@ -72,6 +72,6 @@ export function statusBar({ app, stage, actions }) {
     if (focused) progress.querySelector("button")?.focus();
   });
   app.on("done", ({ job, text }) => {
-    if (job === "train" || job === "improve") app.tell(text ?? `${WORDS[job]}: done.`, "good");
+    if (job === "train" || job === "improve") app.notify(text ?? `${JOB_TITLES[job]}: done.`, "good");
   });
 }

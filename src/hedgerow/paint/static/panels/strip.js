@@ -1,9 +1,9 @@
 /** Thumbnails of all images, with the paint that each has. */
 
-import { count, make, one, rove } from "../dom.js";
+import { count, find, make, rove } from "../dom.js";
 
 export function stripPanel({ app }) {
-  const root = one("#strip");
+  const root = find("#strip");
   let choose = () => {};
   const near = new IntersectionObserver((entries) => {
     for (const { target, isIntersecting } of entries) {

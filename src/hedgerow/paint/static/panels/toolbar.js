@@ -1,10 +1,10 @@
 /** Tools, size of the brush, undo and redo, zoom. */
 
-import { icon, make, one, rove } from "../dom.js";
+import { find, icon, make, rove } from "../dom.js";
 import { TOOLS } from "../tools/index.js";
 
 export function toolbar({ app, stage, actions }) {
-  const root = one("#toolbar");
+  const root = find("#toolbar");
   const button = (name, title, key, run, more = {}) =>
     make("button", { type: "button", class: "tool", id: `tool-${name}`, "aria-label": title,
       title: key ? `${title} (${key})` : title, onclick: run, ...more }, icon(name));
@@ -31,17 +31,17 @@ export function toolbar({ app, stage, actions }) {
   compare.addEventListener("keyup", () => app.setComparing(false));
 
   // The slider moves in logarithms: as easy to set for one pixel as for a hundred.
-  const most = () => Math.min(app.limits.radius, 200);
-  const toRadius = (value) => 0.5 * (most() / 0.5) ** (value / 100);
+  const maxRadius = () => Math.min(app.limits.radius, 200);
+  const toRadius = (value) => 0.5 * (maxRadius() / 0.5) ** (value / 100);
   size.addEventListener("input", () => app.setRadius(toRadius(Number(size.value))));
   const showRadius = () => {
-    size.value = String(Math.round((100 * Math.log(app.radius / 0.5)) / Math.log(most() / 0.5)));
+    size.value = String(Math.round((100 * Math.log(app.radius / 0.5)) / Math.log(maxRadius() / 0.5)));
     const rounded = Math.round(app.radius * 10) / 10;
     shown.textContent = `${rounded} px`;
     size.setAttribute("aria-valuetext", `${rounded} pixels`);
   };
   const showTool = () => {
-    for (const each of TOOLS) one(`#tool-${each.name}`).setAttribute("aria-pressed", String(each.name === app.tool));
+    for (const each of TOOLS) find(`#tool-${each.name}`).setAttribute("aria-pressed", String(each.name === app.tool));
     stage.root.dataset.tool = app.tool;
   };
   app.on("radius project", showRadius);

@@ -1,6 +1,6 @@
 /** A straight line as wide as the brush: drag it, or click at both ends. */
 
-const DRAGGED = 6; // CSS pixels from which on a press is a drag
+const DRAG_PX = 6; // CSS pixels from which on a press is a drag
 
 export class LineTool {
   constructor(painting, view, changed) {
@@ -30,7 +30,7 @@ export class LineTool {
   end() {
     if (!this.from) return;
     const length = Math.hypot(this.to.row - this.from.row, this.to.col - this.from.col) * this.view.scale;
-    if (length < DRAGGED && !this.clicked) {
+    if (length < DRAG_PX && !this.clicked) {
       this.clicked = true;
       return;
     }

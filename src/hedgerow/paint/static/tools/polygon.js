@@ -1,7 +1,7 @@
 /** A polygon: click its corners or draw around with the hand; a click on the first corner, a double click or Enter closes it. */
 
-const CLOSE = 10; // CSS pixels from the first corner
-const APART = 4; // CSS pixels between corners that a dragging hand leaves
+const CLOSE_PX = 10; // CSS pixels from the first corner
+const CORNER_GAP_PX = 4; // CSS pixels between corners that a dragging hand leaves
 
 export class PolygonTool {
   constructor(painting, view, changed) {
@@ -15,7 +15,7 @@ export class PolygonTool {
   begin(place) {
     if (!this.painting.ready("polygon")) return;
     this.dragged = false;
-    if (this.corners.length > 2 && this.distance(place, this.corners[0]) < CLOSE) {
+    if (this.corners.length > 2 && this.distance(place, this.corners[0]) < CLOSE_PX) {
       this.close();
       return;
     }
@@ -34,7 +34,7 @@ export class PolygonTool {
 
   move(places) {
     for (const place of places) {
-      if (this.corners.length && this.distance(place, this.corners.at(-1)) >= APART) {
+      if (this.corners.length && this.distance(place, this.corners.at(-1)) >= CORNER_GAP_PX) {
         this.dragged = true;
         this.add(place);
       }
@@ -48,11 +48,11 @@ export class PolygonTool {
   }
 
   end() {
-    if (this.dragged && this.corners.length > 8 && this.distance(this.corners.at(-1), this.corners[0]) < 3 * CLOSE) this.close();
+    if (this.dragged && this.corners.length > 8 && this.distance(this.corners.at(-1), this.corners[0]) < 3 * CLOSE_PX) this.close();
   }
 
-  distance(one, other) {
-    return Math.hypot(one.row - other.row, one.col - other.col) * this.view.scale;
+  distance(from, to) {
+    return Math.hypot(from.row - to.row, from.col - to.col) * this.view.scale;
   }
 
   close() {

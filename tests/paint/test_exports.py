@@ -77,6 +77,15 @@ def test_label_maps_of_a_command_in_the_folder_of_the_project_stay(tmp_path, pag
     assert not (tmp_path / "example" / "exports").exists(), "nothing half-exported"
 
 
+def test_a_refused_export_leaves_no_folder(tmp_path, pages):
+    page = pages(write_images(tmp_path / "images"), tmp_path / "project")
+    page.paint(1)
+    with pytest.raises(Refused, match="only one class"):  # known only when training begins
+        page.export("segmentation")
+    assert not (tmp_path / "project" / "exports").exists()
+    assert page.export("labels")["files"][0]["address"].startswith("/api/exports/")
+
+
 def test_the_way_out_that_the_refusal_names(tmp_path, pages):
     write_sample("facades", tmp_path / "example", 2, 0, strokes=True)
     page = pages(tmp_path / "example" / "images", tmp_path / "elsewhere")

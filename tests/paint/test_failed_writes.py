@@ -61,7 +61,8 @@ def state(project):
 
 
 def files(project):
-    return {path.name: path.read_bytes() for path in project.folder.iterdir()}
+    """Name -> content, without the lock, which says when it was taken."""
+    return {path.name: path.read_bytes() for path in project.folder.iterdir() if path.name != "lock"}
 
 
 @pytest.fixture

@@ -1,0 +1,107 @@
+"""The worker: what comes first, what is replaced, and what goes on after an error."""
+
+import numpy as np
+
+from hedgerow.images.regions import Region
+from hedgerow.paint.engine import Engine, QueuedJob
+from hedgerow.paint.overlays import Overlay, OverlayLayer, OverlayTile, View
+
+
+class FakeSegmenter:
+    """Notes what it is asked to do."""
+
+    def __init__(self):
+        self.done = []
+
+    def compile(self, link):
+        self.done.append("compile")
+
+    def visible(self, link, view):
+        self.done.append(("visible", view.image))
+
+    def whole(self, link, image):
+        self.done.append(("whole", image))
+
+    def full(self, link, image):
+        self.done.append(("full", image))
+        return True
+
+
+def worker(project, **options):
+    messages = []
+    engine = Engine(project, FakeSegmenter(), messages.append, **options)
+    engine.messages = messages
+    return engine
+
+
+def drain(engine):
+    while engine._has_work():
+        engine._do_next()
+
+
+def test_a_newer_stroke_replaces_work_that_has_not_begun(project):
+    engine = worker(project, pause_seconds=0.0)
+    engine.look(View(0, 0, Region(0, 9, 0, 9)))
+    for _ in range(5):
+        engine.painted(0)
+    engine.look(View(1, 0, Region(0, 9, 0, 9)))
+    drain(engine)
+    assert engine.segmenter.done == [("visible", 1), ("whole", 1), ("full", 1)]
+
+
+def test_strokes_are_served_while_longer_work_goes_on(project):
+    engine = worker(project)
+    engine.look(View(0, 0, Region(0, 9, 0, 9)))
+    drain(engine)
+    engine.segmenter.done.clear()
+
+    def long(report):
+        report("training", 1, 3)
+        engine.painted(0)
+        report("training", 2, 3)
+        engine.segmenter.done.append("trained")
+        return {"say": "done", "job": "train"}
+
+    assert engine.submit(QueuedJob("train", long))
+    assert not engine.submit(QueuedJob("train", long))  # one at a time
+    engine._do_next()
+    assert engine.segmenter.done == [("visible", 0), ("whole", 0), "trained"]
+    assert engine.messages[-1] == {"say": "done", "job": "train"}
+    assert "progress train" not in engine.latest
+
+
+def test_longer_work_can_be_called_off(project):
+    engine = worker(project)
+
+    def long(report):
+        engine.cancel("improve")
+        report("refining", 1, 3)
+        raise AssertionError("it went on")
+
+    engine.submit(QueuedJob("improve", long))
+    engine._do_next()
+    assert engine.messages[-1] == {"say": "failed", "job": "improve", "why": "it was cancelled."}
+
+
+def test_what_goes_wrong_is_told_and_the_worker_goes_on(project):
+    engine = worker(project)
+    engine.submit(QueuedJob("train", lambda report: 1 / 0))
+    engine._do_next()
+    assert engine.messages[-1]["why"].startswith("unexpected ZeroDivisionError")
+    engine.painted(0)
+    engine._do_next()
+    assert engine.segmenter.done == [("whole", 0)]
+
+
+def test_overlays_of_images_left_long_ago_are_dropped(project):
+    tile = OverlayTile(np.zeros((256, 256), np.uint8), np.zeros((2, 256, 256), np.uint8))
+    limit = 5 * tile.nbytes
+    engine = worker(project, max_overlay_bytes=limit)
+    for n in range(12):
+        engine.show(Overlay(n, n // 3, (256, 256), (0, 1), [OverlayLayer(0, {(0, 0): tile})], "whole", ""), None, 0.0)
+    assert engine.overlay(3, 11) is not None
+    assert engine.overlay(3, 10) is not None
+    assert engine.overlay(3, 9) is None
+    assert engine.newest(0) is None
+    assert "overlay 0" not in engine.latest
+    assert sum(one.nbytes for kept in engine._overlays.values() for one in kept) <= limit
