@@ -12,7 +12,7 @@ from hedgerow import jobs
 from hedgerow.deep import fitting, refinement_search
 from hedgerow.deep.refinement_search import choose_refinement
 from hedgerow.images.labelled import labelled_set
-from hedgerow.jobs import efforts, estimates
+from hedgerow.jobs import effort_run, efforts, estimates
 from hedgerow.progress import silent
 from hedgerow.work_folder import WorkFolder, remove_work_folder
 from helpers.deep import SMALL, STACK, pictures
@@ -47,7 +47,7 @@ def test_fast_is_the_stack():
     assert isinstance(found, hr.ForestStack)
     np.testing.assert_array_equal(found.predict(images[0]), hr.fit_stack(images, labels, STACK).predict(images[0]))
     assert "effort fast: estimated time" in said[0]
-    assert any(line.startswith("stack of forests: held-out mean Dice 0.") for line in said[-2].splitlines())
+    assert said[-1].startswith(f"level {STACK.n_levels}: mean Dice 0.")
 
 
 def test_good_refines_with_what_was_chosen_and_keeps_it_only_if_it_helps(monkeypatch):
@@ -151,7 +151,7 @@ def test_an_interrupted_run_goes_on_from_its_folder(tmp_path, monkeypatch):
     with pytest.raises(hr.InputError) as problem:
         jobs.train(replace(request, effort="good"), progress=silent)
     assert_one_sentence(problem, "interrupted run", "--restart")
-    monkeypatch.setattr(efforts, "grow_stack", None)  # the stack is there
+    monkeypatch.setattr(effort_run, "grow_stack", None)  # the stack is there
     monkeypatch.setattr("hedgerow.refinement.loop.refine_labelled", None)
     resumed = jobs.train(request, progress=silent)
     assert type(resumed.model) is type(whole.model)
@@ -167,6 +167,14 @@ def test_reserved_images_are_seen_by_no_stage(monkeypatch):
     assert len(known.reserved) == 2
     assert not set(known.reserved) & set(known.seen)
     assert any("on 2 reserved image(s)" in line for line in said)
+
+
+def test_fast_records_its_score_on_reserved_images_whoever_asks():
+    labelled, said = labelled_set(*pictures(6)), []
+    fast = efforts.fit_labelled(labelled, replace(STACK, reserve=0.34), "fast", say=said.append, progress=silent).model
+    assert fast.settings["reserved"]["n_images"] == 2
+    assert said[-1] == f"mean Dice {fast.settings['reserved']['mean_dice']:.3f} on 2 reserved image(s)"
+    assert fast.settings["config"]["reserve"] == 0.34
 
 
 @pytest.mark.parametrize(("wrong", "words"), [({"effort": "most"}, "fast, good, best"), ({"minutes": -1}, "positive")])

@@ -13,7 +13,7 @@ import hedgerow as hr
 from hedgerow import jobs, work_folder
 from hedgerow.deep import refinement_search
 from hedgerow.images.labelled import labelled_set
-from hedgerow.jobs import efforts
+from hedgerow.jobs import effort_run
 from hedgerow.locking import locked
 from hedgerow.progress import quiet, silent
 from hedgerow.refinement import checkpoints
@@ -30,7 +30,7 @@ TRIED = hr.RefineConfig(n_steps=6, check_every=1, pixels=200, held_out=0.0)
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     """A folder with images and labels, and refinements of a few steps."""
-    monkeypatch.setattr(efforts, "RefineConfig", lambda: TRIED)
+    monkeypatch.setattr(effort_run, "FIRST_REFINEMENT", TRIED)
     images, labels = pictures()
     for name, some in (("images", images), ("labels", labels)):
         for k, one in enumerate(some):

@@ -14,7 +14,7 @@ from hedgerow.deep.network_search import n_tried
 from hedgerow.deep.recipe import Recipe
 from hedgerow.forest import choosing
 from hedgerow.images.labelled import labelled_set
-from hedgerow.jobs import efforts, estimates
+from hedgerow.jobs import effort_run, efforts, estimates
 from hedgerow.jobs.plan_progress import WholePlan
 from hedgerow.progress import Progress, silent
 from hedgerow.threads import threads
@@ -72,7 +72,7 @@ def test_steps_are_planned_when_it_is_known_what_the_folds_took(monkeypatch):
         return call
 
     monkeypatch.setattr("hedgerow.deep.fitting.held_out_probabilities", noted("folds", again))
-    monkeypatch.setattr(efforts, "deep_settings", noted("plan", planned))
+    monkeypatch.setattr(effort_run, "deep_settings", noted("plan", planned))
     hr.fit(*pictures(), "best", STACK, progress=silent)
     assert order == ["folds", "plan"], "and the folds are made once"
 
@@ -260,7 +260,7 @@ def test_too_little_time_for_networks_is_spent_on_refinement(monkeypatch, caplog
     """Half-trained networks after folds that took all the time would help nobody."""
     labelled, told = labelled_set(*pictures()), []
     monkeypatch.setattr(refinement_search, "choose_refinement", helping(0.6))
-    monkeypatch.setattr(efforts, "deep_settings", None)
+    monkeypatch.setattr(effort_run, "deep_settings", None)
     job = {"minutes": 7, "progress": lambda *report: told.append(report)}
     found = efforts.fit_labelled(labelled, STACK, "best", **job)
     assert isinstance(found.model, hr.StackNet)
@@ -284,7 +284,7 @@ def test_if_no_time_is_given_there_is_enough(monkeypatch, slow):
     monkeypatch.setattr(refinement_search, "choose_refinement", helping(0.6))
     monkeypatch.setattr(estimates, "BEST_MINUTES", 0.1)
     planned = estimates.deep_settings
-    monkeypatch.setattr(efforts, "deep_settings", lambda *given: until.append(given[4]) or planned(*given))
+    monkeypatch.setattr(effort_run, "deep_settings", lambda *given: until.append(given[4]) or planned(*given))
     begun = time.monotonic()
     found = efforts.fit_labelled(labelled_set(*pictures()), STACK, "best", say=said.append, progress=silent)
     assert [stage.name for stage in found.stages][2:] == ["convolutional level"]

@@ -107,8 +107,6 @@ def train(
         return {**result, "stages": [asdict(stage) for stage in trained.stages]}
     if trained.model.n_levels < len(trained.held_out):
         print(f"levels after {trained.model.n_levels} are discarded: no gain on held-out pixels")
-    if trained.reserved is not None:
-        print(f"mean Dice {trained.reserved['mean_dice']:.3f} on {trained.reserved['n_images']} reserved image(s)")
     print(f"{output}: {megabytes(trained.n_bytes)}")
     return {
         **result,
