@@ -95,7 +95,7 @@ def test_measure_refuses(hedgerow, maps):
     assert_refused(hedgerow(*arguments, "--split", "proba"), "--confidence")
     assert_refused(hedgerow(*arguments, "--images", maps / "images" / "a0.png"), "a1.png", "no image of the same name")
     assert_refused(hedgerow(*arguments, "--confidence", maps / "maps"), "no confidence map of the same name")
-    assert_refused(hedgerow(*arguments, "--totals", maps / "t.csv"), "give two names")
+    assert_refused(hedgerow(*arguments, "--totals", maps / "t.csv"), "give two different files")
     assert_refused(hedgerow("measure", maps / "maps", "-o", maps / "maps" / "a0.png"), "one of the files to read")
     for name in ("a0", "a1"):
         write(maps / "wrong" / f"{name}.npy", np.full(LABELS.shape, 3.5))
@@ -220,4 +220,4 @@ def test_evaluate_writes_the_scores_of_each_image(hedgerow, place, stack, exampl
     whole = json.loads((place / "all.json").read_text())
     assert sum(map(sum, whole["confusion"])) == int(first["pixels"]) + int(second["pixels"])
     assert_refused(hedgerow(*arguments, "--csv", place / "labels" / "a0.png"), "a0.png")
-    assert_refused(hedgerow(*arguments, "--csv", place / "x", "--json", place / "x"), "give two names")
+    assert_refused(hedgerow(*arguments, "--csv", place / "x", "--json", place / "x"), "give two different files")

@@ -225,7 +225,7 @@ def test_a_level_and_what_is_said_of_it(tmp_path, stack):
 
 
 def test_refusals(there, stack, image, tmp_path):
-    with pytest.raises(InputError, match=r"a large result is \.ome\.zarr"):
+    with pytest.raises(InputError, match=r"a large result must end in one of \.ome\.zarr"):
         hr.predict_large(stack, there, "a.png")
     with pytest.raises(InputError, match="there is no folder"):
         hr.predict_large(stack, there, "nowhere/a.ome.zarr")

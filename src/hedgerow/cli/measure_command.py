@@ -81,12 +81,12 @@ def measure(
         min_size=min_size, fill_holes=fill_holes, split=split, connectivity=4 if connectivity == "4" else 8,
         pages=pages, overwrite=overwrite,
     )  # fmt: skip
-    found = jobs.measure(request)
-    print(f"{found.n_objects:,} object(s) of {found.n_images} label map(s) in {found.objects}")
-    print(f"totals by image and class in {found.totals}")
+    measured = jobs.measure(request)
+    print(f"{measured.n_objects:,} object(s) of {measured.n_images} label map(s), written to {measured.objects}")
+    print(f"totals per image and class: {measured.totals}")
     return {
-        "objects": str(found.objects),
-        "totals": str(found.totals),
-        "n_images": found.n_images,
-        "n_objects": found.n_objects,
+        "objects": str(measured.objects),
+        "totals": str(measured.totals),
+        "n_images": measured.n_images,
+        "n_objects": measured.n_objects,
     }

@@ -174,19 +174,19 @@ def evaluate(
         unlabelled=unlabelled, pages=pages, level=level, pixel_size=pixel_size, device=device,
         workers=workers_of(workers, cluster), overwrite=overwrite,
     )  # fmt: skip
-    found = jobs.evaluate(request)
-    scores = found.scores
+    evaluated = jobs.evaluate(request)
+    scores = evaluated.scores
     print(scores)
     print(f"mean Dice {scores.mean_dice:.4f}, balanced accuracy {scores.balanced_accuracy:.4f}")
-    if found.n_known:
-        print(f"note: the model was trained on {found.n_known} of these images, so their scores are too high")
-    if found.without_background is not None:
-        print(f"balanced accuracy without class {background}: {found.without_background:.4f}")
+    if evaluated.n_known:
+        print(f"note: the model was trained on {evaluated.n_known} of these images, so their scores are too high")
+    if evaluated.without_background is not None:
+        print(f"balanced accuracy without class {background}: {evaluated.without_background:.4f}")
     print("confusion (rows: truth)")
     width = max(len(f"{n}") for n in [*scores.confusion.ravel(), *scores.classes])
     for value, row in zip(scores.classes, scores.confusion, strict=True):
         print(f"{value:>{width}} |", *(f"{n:>{width}}" for n in row))
-    return found.to_dict()
+    return evaluated.to_dict()
 
 
 def export(

@@ -227,13 +227,13 @@ def _print_scores(record: Refinement) -> None:
     scores = record.scores
     if "refined" not in scores:
         print(
-            "no score: the forests were grown on these images; for one, give others with --validation, or train with"
-            " --reserve 0.2"
+            "not scored: the forests were grown on these images; to score the network, give other images with "
+            "--validation, or train the forests with --reserve 0.2"
         )
         return
     print(f"mean Dice on {record.n_scored} image(s) that neither the forests nor the refinement saw:")
-    for what, name in (("stack", "stack"), ("mapped", "network before"), ("refined", "network after")):
-        print(f"  {name:<15} {scores[what]:.3f}")
+    for key, name in (("stack", "stack"), ("mapped", "network before"), ("refined", "network after")):
+        print(f"  {name:<15} {scores[key]:.3f}")
 
 
 def back(
@@ -272,21 +272,21 @@ def back(
         model, output, images or None, method, stride=stride, tolerance=tolerance, pages=pages, device=device,
         overwrite=overwrite,
     )  # fmt: skip
-    found = jobs.back(request)
-    leaves = sum(forest.n_leaves for forest in found.stack.levels)
-    print(f"{found.stack.n_levels} level(s), {leaves:,} leaves, votes by {method}")
-    if found.stack.is_soft:
-        print(f"soft splits; branches of probability {found.stack.tolerance:g} or less are left out")
-    if found.n_compared:
-        print(f"pixels of the first {found.n_compared} image(s) that change class by that: {found.changed:.3%}")
-    print(f"{output}: {megabytes(found.n_bytes)}")
+    mapped = jobs.back(request)
+    leaves = sum(forest.n_leaves for forest in mapped.stack.levels)
+    print(f"{mapped.stack.n_levels} level(s), {leaves:,} leaves, votes by {method}")
+    if mapped.stack.is_soft:
+        print(f"soft splits; branches of probability {mapped.stack.tolerance:g} or less are skipped")
+    if mapped.n_compared:
+        print(f"this changes the class of {mapped.changed:.3%} of the pixels in the first {mapped.n_compared} image(s)")
+    print(f"{output}: {megabytes(mapped.n_bytes)}")
     return {
         "model": str(output),
-        "bytes": found.n_bytes,
+        "bytes": mapped.n_bytes,
         "method": method,
-        "levels": found.stack.n_levels,
+        "levels": mapped.stack.n_levels,
         "leaves": leaves,
-        "tolerance": found.stack.tolerance if found.stack.is_soft else None,
-        "compared_images": found.n_compared,
-        "changed": found.changed if found.n_compared else None,
+        "tolerance": mapped.stack.tolerance if mapped.stack.is_soft else None,
+        "compared_images": mapped.n_compared,
+        "changed": mapped.changed if mapped.n_compared else None,
     }

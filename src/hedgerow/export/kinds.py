@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -13,11 +13,6 @@ from hedgerow.errors import InputError
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.features.tuned import encoder_of
 from hedgerow.forest.arrays import ForestStack
-
-if TYPE_CHECKING:
-    from hedgerow.deep.deepstack import DeepStack
-    from hedgerow.io.model_file import AnyModel
-    from hedgerow.network.stacknet import StackNet
 
 Entry = TypeVar("Entry")
 NETWORKS = ("lite0", "mobilesam")  # the encoders that ONNX can compute
@@ -29,15 +24,6 @@ class Exported:
 
     files: tuple[Path, ...]
     compile: str | None = None
-
-
-def parts_of(model: AnyModel) -> tuple[ForestStack | StackNet, DeepStack | None]:
-    """The stack or its network, and the model itself if it has a convolutional level on top."""
-    if isinstance(model, ForestStack):
-        return model, None
-    from hedgerow.deep.deepstack import DeepStack  # needs PyTorch, as every network does
-
-    return (model.base, model) if isinstance(model, DeepStack) else (model, None)
 
 
 def entry_of(features: FeatureSet, table: Mapping[str, Entry], target: str) -> Entry:

@@ -120,7 +120,7 @@ def deep_settings(
         largest = replace(plan, conv=for_number(replace(plan.conv, base=max(SIZES)), len(labelled)))
         timed = _in_time(largest, net, labelled, device, until, n_tried(plan.conv, labelled)).conv
         plan = replace(plan, conv=replace(plan.conv, n_steps=timed.n_steps, check_every=timed.check_every))
-    say("choosing convolutional networks, by mean Dice on a held-out part")
+    say("comparing convolutional networks by mean Dice on held-out images")
     plan, tried = choose_network(net, labelled, plan, device, until is not None, progress)
     say(f"  {in_words(tried)}")
     # Others than the largest may have more steps; larger crops must do with fewer.

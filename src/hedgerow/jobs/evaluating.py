@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from hedgerow.errors import InputError, masked
 from hedgerow.files import PathLike, write_text
+from hedgerow.images.classes import check_background
 from hedgerow.images.metrics import Scores
 from hedgerow.images.object_tables import csv_text
 from hedgerow.images.pairing import FilesSpec, Pair, pair_files
@@ -118,7 +119,7 @@ def _split_by_size(request: EvaluateRequest) -> tuple[list[str], list[Pair], lis
     images, labels = request.images, request.labels
     if has_address(images, labels):
         if not (isinstance(images, str) and isinstance(labels, str)):
-            raise InputError("addresses are read one at a time; give one image and its labels.")
+            raise InputError("only one image can be given by its address; give one image and its labels.")
         return [Path(masked(images)).name], [], [(images, labels)]
     pairs = pair_files(images, labels)
     in_parts = request.level != 0 or request.pixel_size is not None
@@ -137,12 +138,10 @@ def _checked_outputs(
     if request.csv is not None:
         csv = checked_output(request.csv, inputs, "scores.csv", overwrite=overwrite)
         if csv == output:
-            raise InputError(f"{csv} is to hold both the scores and those of each image; give two names.")
-    if request.background is not None and request.background not in model.classes:
-        known = ", ".join(map(str, model.classes))
-        raise InputError(
-            f"the background is {request.background}; it must be one of the classes of {request.model}: {known}."
-        )
+            raise InputError(
+                f"{csv} cannot hold both the overall scores and those per image; give two different files."
+            )
+    check_background(request.background, model.classes, str(request.model))
     return output, csv
 
 
@@ -155,7 +154,7 @@ def _table(images: Sequence[str], each: Sequence[Scores], all_images: Scores) ->
         for name, value in zip(names, all_images.classes, strict=True)
     ]
     rows: list[list[object]] = [["image", "pixels", "mean_dice", "mean_iou", "accuracy", *columns]]
-    for image, one in zip(images, each, strict=True):
-        means = (one.mean_dice, one.mean_iou, one.accuracy)
-        rows.append([image, int(one.confusion.sum()), *means, *map(float, one.dice)])
+    for image, scores in zip(images, each, strict=True):
+        means = (scores.mean_dice, scores.mean_iou, scores.accuracy)
+        rows.append([image, int(scores.confusion.sum()), *means, *map(float, scores.dice)])
     return rows

@@ -59,7 +59,7 @@ def report(request: ReportRequest, *, say: Say = quiet, progress: Report | None 
         dict(zip(unique_names(files, models), models, strict=True)),
         shown.images,
         shown.labels,
-        title=request.title or f"What {files[0].stem} makes of {len(pairs)} image{'s' * (len(pairs) != 1)}",
+        title=request.title or f"{files[0].stem} on {len(pairs)} image{'s' * (len(pairs) != 1)}",
         names=shown.names,
         background=request.background,
         progress=progress,
@@ -69,12 +69,12 @@ def report(request: ReportRequest, *, say: Say = quiet, progress: Report | None 
 
 def unique_names(files: Sequence[Path], models: Sequence[AnyModel]) -> list[str]:
     """What each model is, and where that is not enough the name of its file, or all of its path."""
-    names = [kind_of(one) for one in models]
+    names = [kind_of(model) for model in models]
     for more in ([path.name for path in files], [str(path) for path in files]):
         seen = Counter(names)
         names = [
-            f"{kind_of(one)}, {text}" if seen[name] > 1 else name
-            for one, name, text in zip(models, names, more, strict=True)
+            f"{kind_of(model)}, {text}" if seen[name] > 1 else name
+            for model, name, text in zip(models, names, more, strict=True)
         ]
     return names
 

@@ -85,7 +85,7 @@ class TrainRequest:
         if self.effort == "fast" and (self.minutes is not None or self.device != "cpu" or self.restart):
             raise ConfigError("--minutes, --device and --restart are for --effort good or best; forests take seconds.")
         if self.effort != "fast" and self.workers is not None:
-            raise ConfigError("--workers and --cluster grow forests; give them without --effort.")
+            raise ConfigError("--workers and --cluster are for forests only; leave out --effort, or leave them out.")
 
     def configured(self, config: StackConfig) -> StackConfig:
         """The settings with the requested changes."""
@@ -93,7 +93,7 @@ class TrainRequest:
         if not self.layers:
             return changed
         if "encoder" not in changed.features:
-            raise ConfigError("layers were named, but no encoder is among the features; add --features encoder.")
+            raise ConfigError("--layers needs an encoder among the features; add --features encoder.")
         return replace(changed, encoder=replace(changed.encoder, layers=tuple(self.layers)))
 
     @property

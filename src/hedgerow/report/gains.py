@@ -12,7 +12,7 @@ from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.history import Check, Refinement
 from hedgerow.images.metrics import Scores
 from hedgerow.report.charts import Line, line_chart
-from hedgerow.report.formatting import counted, listed
+from hedgerow.report.formatting import counted, joined_words
 from hedgerow.report.measure import MeasuredModel, same_stack
 from hedgerow.report.sections import Comparison, ReportTable, Section
 
@@ -123,7 +123,7 @@ def refinement(comparison: Comparison) -> list[Section]:
         scores = model.model.refinements[-1].scores
         if scores:
             parts = [f"{score:.3f} of {REFINEMENT_SCORES[name]}" for name, score in scores.items()]
-            notes.append(f"{model.name}: mean Dice {listed(parts)}.")
+            notes.append(f"{model.name}: mean Dice {joined_words(parts)}.")
     charts = []
     for attribute, label in (("loss", "loss"), ("mean_dice", "mean Dice")):
         lines: dict[str, Line] = {}

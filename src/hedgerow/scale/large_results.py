@@ -59,30 +59,30 @@ class LargeResult:
 
 
 def results_for(
-    model: Model, output: str, whats: Sequence[str], dtype: str, stamp: str = ""
+    model: Model, output: str, contents: Sequence[str], dtype: str, stamp: str = ""
 ) -> tuple[LargeResult, ...]:
     """The results that are asked for: labels under the name itself, others as name_proba and so on."""
-    unknown = [what for what in whats if what not in WHATS]
-    if unknown or not whats:
-        raise InputError(f"asked for {', '.join(unknown) or 'nothing'}; choose from {', '.join(WHATS)}.")
+    unknown = [content for content in contents if content not in WHATS]
+    if unknown or not contents:
+        raise InputError(f"cannot predict {', '.join(unknown) or 'nothing'}; choose from {', '.join(WHATS)}.")
     stem, ending = split_ending(output)
-    found = []
-    for what in WHATS:
-        if what not in whats:
+    results = []
+    for content in WHATS:
+        if content not in contents:
             continue
-        path = output if what == "labels" else f"{stem}_{what}{ending}"
+        path = output if content == "labels" else f"{stem}_{content}{ending}"
         store = absolute(path if ending.lower().endswith(".zarr") else f"{path}.hedgerow-unfinished.zarr")
         store = store if is_remote(store) else os.path.realpath(store)  # a link stays, what it points to is replaced
-        names = tuple(model.legend.spoken(value) for value in model.classes) if what == "proba" else ()
-        n_channels = model.n_classes if what == "proba" else None
-        fill = model.unlabelled if what == "labels" else 0
-        found.append(LargeResult(what, path, store, _dtype(model, what, dtype), n_channels, names, fill, stamp))
-    return tuple(found)
+        names = tuple(model.legend.spoken(value) for value in model.classes) if content == "proba" else ()
+        n_channels = model.n_classes if content == "proba" else None
+        fill = model.unlabelled if content == "labels" else 0
+        results.append(LargeResult(content, path, store, _dtype(model, content, dtype), n_channels, names, fill, stamp))
+    return tuple(results)
 
 
-def _dtype(model: Model, what: str, dtype: str) -> str:
+def _dtype(model: Model, content: str, dtype: str) -> str:
     """Of labels: the smallest that holds the classes, and the value of what was not computed."""
-    if what != "labels":
+    if content != "labels":
         return dtype
     low, high = min(*model.classes, model.unlabelled), max(*model.classes, model.unlabelled)
     candidates = ("uint8", "uint16", "uint32", "int32", "int64")
@@ -97,4 +97,7 @@ def parts(results: Sequence[LargeResult], proba: np.ndarray, model: Model) -> di
 
 def described(results: Sequence[LargeResult]) -> list[dict[str, Any]]:
     """For the record of a run."""
-    return [{"what": one.what, "path": absolute(one.path), "dtype": one.dtype, "fill": one.fill} for one in results]
+    return [
+        {"what": result.what, "path": absolute(result.path), "dtype": result.dtype, "fill": result.fill}
+        for result in results
+    ]

@@ -53,13 +53,13 @@ def table_of(pair: LargePair, model: Model, place: Region) -> np.ndarray:
     table = np.zeros((model.n_classes, model.n_classes), np.int64)
     cell = max(model.level_tile(level) for level in range(model.n_levels))
     tiles = (
-        one
+        labelled
         for tile in cut(place, fitting_tile(model, MEMORY), cell)
-        if (one := occupied(tile, place, target != UNLABELLED_INDEX)) is not None
+        if (labelled := occupied(tile, place, target != UNLABELLED_INDEX)) is not None
     )
     for tile, window in ahead(lambda tile: ImageWindow(image, needed(model, image.size, tile)), tiles):
-        found = region_outputs(model, window, tile)[-1].argmax(axis=0)  # type: ignore[arg-type]
-        table += confusion(tile.within(place).of(target), found, model.n_classes)
+        predicted = region_outputs(model, window, tile)[-1].argmax(axis=0)  # type: ignore[arg-type]
+        table += confusion(tile.within(place).of(target), predicted, model.n_classes)
     reused.let_go()
     return table
 

@@ -107,10 +107,10 @@ class Markers:
         system, inside = file_system(self.folder)
         system.invalidate_cache()
         try:
-            found = patiently(lambda: system.ls(inside, detail=False), f"cannot read {self.folder}")
+            paths = patiently(lambda: system.ls(inside, detail=False), f"cannot read {self.folder}")
         except FileNotFoundError:
             return []
-        return [str(name).rstrip("/").rpartition("/")[2] for name in found]
+        return [str(name).rstrip("/").rpartition("/")[2] for name in paths]
 
     def _remove_there(self, names: Iterable[str]) -> None:
         """Of a result on another machine."""

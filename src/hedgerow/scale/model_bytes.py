@@ -1,14 +1,19 @@
-"""Models on their way to other machines: as the bytes of their file, loaded once by each worker."""
+"""Models on the workers of a cluster, sent as the bytes of their file and loaded once by each; files they predict."""
 
 import hashlib
 import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from hedgerow.errors import HedgerowError
 from hedgerow.io import model_file
+from hedgerow.predict.batch import Done, EachFile, OneFile, predict_file
 from hedgerow.predict.devices import no_cuda
 from hedgerow.predict.protocol import Model
+from hedgerow.scale import cluster
 
 
 def content_of(model: Any) -> bytes:
@@ -30,8 +35,8 @@ def loaded(content: bytes, device: str) -> Model:
         (Path(folder) / "model.hedge").write_bytes(content)
         model: Any = model_file.load(Path(folder) / "model.hedge")
     model.features.check_here()
-    found: Model = model.to(resolved(device, model))
-    return found
+    placed: Model = model.to(resolved(device, model))
+    return placed
 
 
 def resolved(device: str, model: Any) -> str:
@@ -41,3 +46,27 @@ def resolved(device: str, model: Any) -> str:
     kinds = {one.kind for one in getattr(model.features, "members", (model.features,))}
     gains = type(model).__name__ != "ForestStack" or "encoder" in kinds
     return "cuda" if gains and no_cuda() is None else "cpu"
+
+
+def predict_files_on(client: Any, content: bytes, device: str) -> EachFile:
+    """A function that predicts files on the workers of a client; content: of the model file"""
+    model = cluster.broadcast(client, content)
+
+    def each(files: Sequence[Path], how: OneFile) -> Iterator[tuple[Path, Done]]:
+        there = replace(how, folder=how.folder.absolute())  # workers may run in other folders
+        named = {file.absolute(): file for file in files}
+        for path, done in cluster.side_by_side(client, _predict_file, list(named), there, model, device):
+            failed = isinstance(done, HedgerowError)
+            yield named[path], _as_named(Done(failure=str(done)) if failed else done, path, named[path])
+
+    return each
+
+
+def _predict_file(file: Path, how: OneFile, content: bytes, device: str) -> Done:
+    return predict_file(loaded(content, device), file, how)
+
+
+def _as_named(done: Done, path: Path, file: Path) -> Done:
+    """The outcome with the name that the user gave in place of the absolute path."""
+    failure = None if done.failure is None else done.failure.replace(str(path), str(file))
+    return replace(done, note=done.note.replace(str(path), str(file)), failure=failure)

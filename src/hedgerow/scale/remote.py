@@ -15,7 +15,7 @@ from hedgerow.images.limits import METADATA_BYTES, number_from_environment
 
 log = logging.getLogger("hedgerow")
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 ATTEMPTS = 6
 ATTEMPTS_IN_SILENCE = 3
 TIMEOUT = "HEDGEROW_TIMEOUT"
@@ -89,24 +89,24 @@ def _for_the_web(path: str, seconds: float) -> tuple[str, dict[str, Any]]:
     """An address without user and password, and what aiohttp is given for it."""
     import aiohttp
 
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "timeout": aiohttp.ClientTimeout(seconds * WHOLE_ANSWER, sock_connect=seconds, sock_read=seconds)
     }
     match = re.fullmatch(r"(https?://)([^/?#]*)@([^/?#@]+.*)", path, re.IGNORECASE)
     if match is None:
-        return path, given
+        return path, options
     user, _, password = match[2].partition(":")
-    return match[1] + match[3], given | {"auth": aiohttp.BasicAuth(unquote(user), unquote(password))}
+    return match[1] + match[3], options | {"auth": aiohttp.BasicAuth(unquote(user), unquote(password))}
 
 
 def identity_of_file(path: str) -> dict[str, Any]:
     """What changes with a file: its size, and when it was written or what its server says of it."""
     if not is_remote(path):
-        found = os.stat(path)
-        return {"size": found.st_size, "changed": found.st_mtime_ns}
+        status = os.stat(path)
+        return {"size": status.st_size, "changed": status.st_mtime_ns}
     system, inside = file_system(path)
-    told = patiently(lambda: system.info(inside), f"cannot read {path}")
-    return {"size": told.get("size"), "changed": str(told.get("ETag", told.get("LastModified", "")))}
+    answer = patiently(lambda: system.info(inside), f"cannot read {path}")
+    return {"size": answer.get("size"), "changed": str(answer.get("ETag", answer.get("LastModified", "")))}
 
 
 def is_there(path: str) -> bool:
@@ -134,10 +134,10 @@ def start_of_file(path: str) -> bytes:
     return bytes(patiently(lambda: system.cat_file(inside, start=0, end=METADATA_BYTES), f"cannot read {path}"))
 
 
-def patiently(work: Callable[[], Found], what: str, *, is_asked: bool = True) -> Found:
+def patiently(work: Callable[[], Result], failure: str, *, is_asked: bool = True) -> Result:
     """What `work` returns; on another machine, asked again a few times if it fails, which is logged.
 
-    what:     for the sentence, if it fails to the end
+    failure:  for the sentence, if it fails to the end
     is_asked: whether to ask again; a local disk that fails will fail again
     """
     if not is_asked:
@@ -154,11 +154,11 @@ def patiently(work: Callable[[], Found], what: str, *, is_asked: bool = True) ->
             if isinstance(last, (HedgerowError, *NOT_THERE)):
                 raise last from None
             most = ATTEMPTS_IN_SILENCE if _is_silence(last) else ATTEMPTS
-            _refuse_final(last, what)
+            _refuse_final(last, failure)
             if attempt >= most:
                 # Not "from" an error that a library raised about an address: it would show a password in a traceback.
-                raise InputError(f"{what}: {_words(last)}, {attempt} times in a row; try again later.") from None
-        log.warning("%s: %s; retrying, attempt %d of %d", masked(what), _words(last), attempt + 1, most)
+                raise InputError(f"{failure}: {_words(last)}, {attempt} times in a row; try again later.") from None
+        log.warning("%s: %s; retrying, attempt %d of %d", masked(failure), _words(last), attempt + 1, most)
         time.sleep(pause)
         pause *= 2
 
@@ -179,15 +179,15 @@ def _words(problem: Exception) -> str:
     return f"its server did not answer in time ({TIMEOUT})" if _is_silence(problem) else one_line(problem)
 
 
-def _refuse_final(problem: Exception, what: str) -> None:
+def _refuse_final(problem: Exception, failure: str) -> None:
     """Raise InputError for a failure that would be the same next time."""
     if type(problem).__name__ in NO_KEYS:
         raise InputError(
-            f"{what}: {one_line(problem)}; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or log in as your "
+            f"{failure}: {one_line(problem)}; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or log in as your "
             "provider says."
         ) from None
     status = getattr(problem, "status", None)
     if status in REFUSED and status not in PASSED:
         raise InputError(
-            f"{what}: the server refused the request ({one_line(problem)}); check the address and your access."
+            f"{failure}: the server refused the request ({one_line(problem)}); check the address and your access."
         )

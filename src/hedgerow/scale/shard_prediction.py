@@ -58,11 +58,11 @@ class Job:
 def work_on(job: Job, model: Model, shard: Shard) -> str:
     """Compute and write a shard of every result; returns its name."""
     try:
-        found = None if shard.level else predicted(job, model, shard)
+        contents = None if shard.level else predicted(job, model, shard)
         if fingerprint(job.markers.read_record()) != job.run:  # a worker may not know yet that the run has ended
             raise InputError(f"the run that made {job.results[0].path} was replaced by another.")
         for result in job.results:
-            values = ome_zarr_out.shrunk(result, shard) if found is None else found[result.what]
+            values = ome_zarr_out.shrunk(result, shard) if contents is None else contents[result.what]
             ome_zarr_out.write_shard(result, shard, values)
         job.markers.set_done(shard.name)
     except HedgerowError:
@@ -88,18 +88,18 @@ def predicted(job: Job, model: Model, shard: Shard) -> dict[str, np.ndarray]:
         region.right + job.region.left,
     )
     size = (region.height, region.width)
-    found = {one.what: np.full(one.shape(size), one.fill, one.dtype) for one in job.results}
+    contents = {one.what: np.full(one.shape(size), one.fill, one.dtype) for one in job.results}
     allowed = None if job.mask is None else job.mask.allowed(image, place)
     tiles = (one for tile in _tiles(job, model, place) if (one := occupied(tile, place, allowed)) is not None)
     for tile, window in ahead(lambda tile: ImageWindow(image, needed(model, image.size, tile)), tiles):
         inside = tile.within(place)
         here = None if allowed is None else inside.of(allowed)
-        for what, part in parts(job.results, _proba(model, image, window, tile), model).items():
+        for name, part in parts(job.results, _proba(model, image, window, tile), model).items():
             if here is None:
-                inside.of(found[what])[...] = part
+                inside.of(contents[name])[...] = part
             else:
-                inside.of(found[what])[..., here] = part[..., here]
-    return found
+                inside.of(contents[name])[..., here] = part[..., here]
+    return contents
 
 
 def _proba(model: Model, image: LazyImage, window: ImageWindow, tile: Region) -> np.ndarray:

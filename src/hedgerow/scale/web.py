@@ -25,14 +25,14 @@ async def session(**options: Any) -> aiohttp.ClientSession:
 
 
 async def _refuse_other_host(
-    asking: aiohttp.ClientSession, context: SimpleNamespace, given: aiohttp.TraceRequestRedirectParams
+    asking: aiohttp.ClientSession, context: SimpleNamespace, redirect: aiohttp.TraceRequestRedirectParams
 ) -> None:
     """Before a redirect is followed."""
-    there = given.url.join(URL(given.response.headers.get("Location", "")))
-    is_safer = given.url.scheme == "http" and there.scheme == "https" and there.is_default_port()
-    if there.host != given.url.host or (there.origin() != given.url.origin() and not is_safer):
+    there = redirect.url.join(URL(redirect.response.headers.get("Location", "")))
+    is_safer = redirect.url.scheme == "http" and there.scheme == "https" and there.is_default_port()
+    if there.host != redirect.url.host or (there.origin() != redirect.url.origin() and not is_safer):
         raise InputError(
-            f"cannot read {given.url}: its server redirects to another host, {there.origin()}, which Hedgerow"
+            f"cannot read {redirect.url}: its server redirects to another host, {there.origin()}, which Hedgerow"
             " does not follow; use that address if you trust it"
         )
 
@@ -44,14 +44,14 @@ class _Limited(aiohttp.ClientResponse):
         if self._body is None:
             asked = _RANGE.fullmatch(self.request_info.headers.get("Range", ""))
             most = int(asked[2]) - int(asked[1]) + 1 if asked else MOST_BYTES.get()
-            found = bytearray()
+            content = bytearray()
             async for part in self.content.iter_any():
-                found += part
-                if len(found) > most:
+                content += part
+                if len(content) > most:
                     self.close()
                     raise InputError(
                         f"cannot read {self.url}: its server sends more than the {megabytes(most)} that it can have;"
                         " check the address, or copy the image first"
                     )
-            self._body = bytes(found)
+            self._body = bytes(content)
         return self._body

@@ -113,25 +113,25 @@ def write_sample(
     strokes:   labels are a few strokes, as one would paint them; the full ones go to folder/truth
     overwrite: also existing files that Hedgerow did not write
     """
-    wholes = "truth" if strokes else "labels"
-    folders = ("images", "labels", wholes) if strokes else ("images", "labels")
+    full_labels = "truth" if strokes else "labels"
+    folders = ("images", "labels", full_labels) if strokes else ("images", "labels")
     _check_alone(kind, folder)
-    planned = [path for what in folders for path in _sample_files(kind, folder / what, n_images)]
-    named = [folder / what / LEGEND_FILE for what in folders[1:]]
+    planned = [path for name in folders for path in _sample_files(kind, folder / name, n_images)]
+    named = [folder / name / LEGEND_FILE for name in folders[1:]]
     check_overwriting([*planned, *named], [], overwrite)
     images, labels = {"somites": somites, "bodies": bodies, "facades": facades}[kind](n_images=n_images, seed=seed)
     legend = Legend(dict(enumerate(CLASS_NAMES[kind])))
     palette = legend.palette(tuple(legend.names))
-    for what in folders:
-        make_folder(folder / what)
+    for name in folders:
+        make_folder(folder / name)
     for path in named:
         write_legend(path, legend)
     for path, image in zip(_sample_files(kind, folder / "images", len(images)), images, strict=True):
         write_picture(path, image) if image.ndim == 3 else write_labels(path, image)
-    for i, (path, whole) in enumerate(zip(_sample_files(kind, folder / wholes, len(images)), labels, strict=True)):
-        write_labels(path, whole, palette)
+    for i, (path, full) in enumerate(zip(_sample_files(kind, folder / full_labels, len(images)), labels, strict=True)):
+        write_labels(path, full, palette)
         if strokes:
-            write_labels(folder / "labels" / path.name, paint(whole, seed=seed + i), palette)
+            write_labels(folder / "labels" / path.name, paint(full, seed=seed + i), palette)
 
 
 def _check_alone(kind: str, folder: Path) -> None:
