@@ -12,6 +12,7 @@ import tifffile
 import hedgerow as hr
 from conftest import CLASSES
 from hedgerow.images.label_files import read_labels
+from hedgerow.images.metrics import MEANS, Scores
 from hedgerow.images.reading import read_image, read_pixel_size
 from hedgerow.io import model_file as model_files
 from helpers.files import listing, write
@@ -192,6 +193,24 @@ def test_the_size_of_pixels_goes_from_the_image_to_the_results(hedgerow, place, 
     assert table(place / "again.csv")[0]["area_um2"] == row["area_um2"]
 
 
+def test_a_measure_is_a_property_and_a_line(hedgerow, place, stack, monkeypatch):
+    """Whatever prints, writes or shows measures takes them from the table."""
+    monkeypatch.setattr(Scores, "worst_dice", property(lambda scores: float(np.nanmin(scores.dice))), raising=False)
+    monkeypatch.setitem(MEANS, "worst_dice", "worst Dice")
+    arguments = (place / "model.hedge", place / "images", place / "labels")
+    model_files.save(stack, place / "model.hedge")
+    finished = hedgerow("evaluate", *arguments, "--csv", place / "each.csv", "--json", place / "all.json")
+    assert finished.code == 0, finished.err
+    worst = json.loads((place / "all.json").read_text())["worst_dice"]
+    assert f"worst Dice {worst:.4f}" in finished.out
+    assert min(float(row["worst_dice"]) for row in table(place / "each.csv")) <= worst
+    pytest.importorskip("matplotlib")
+    assert hedgerow("report", *arguments, "-o", place / "report.html").code == 0
+    page = (place / "report.html").read_text(encoding="utf-8")
+    assert "worst Dice" in page
+    assert f"<td>{worst:.3f}</td>" in page
+
+
 def test_evaluate_writes_the_scores_of_each_image(hedgerow, place, stack, example):
     named = dataclasses.replace(stack, legend=hr.Legend({3: "left", 77: "twin", 200: "twin"}))
     model_files.save(named, place / "named.hedge")
@@ -208,14 +227,14 @@ def test_evaluate_writes_the_scores_of_each_image(hedgerow, place, stack, exampl
         "mean_dice",
         "mean_iou",
         "accuracy",
+        "balanced_accuracy",
         "dice_left",
         "dice_twin_77",
         "dice_twin_200",
     ]
     assert (first["image"], int(first["pixels"])) == ("a0.png", 24 * 32)
-    means = (scores.mean_dice, scores.mean_iou, scores.accuracy)
-    assert [float(first[name]) for name in ("mean_dice", "mean_iou", "accuracy")] == pytest.approx(means)
-    assert [float(first[name]) for name in list(first)[5:]] == pytest.approx(list(scores.dice))
+    assert {name: float(first[name]) for name in scores.means} == pytest.approx(scores.means)
+    assert [float(first[name]) for name in list(first)[6:]] == pytest.approx(list(scores.dice))
     assert int(second["pixels"]) == (one_class == 3).sum()
     whole = json.loads((place / "all.json").read_text())
     assert sum(map(sum, whole["confusion"])) == int(first["pixels"]) + int(second["pixels"])

@@ -32,6 +32,7 @@ from hedgerow.cli.options import (
 )
 from hedgerow.cli.usage import MORE, OBJECTS
 from hedgerow.files import megabytes
+from hedgerow.images.metrics import MEANS
 from hedgerow.images.pairing import split_images_and_labels
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ def evaluate(
     evaluated = jobs.evaluate(request)
     scores = evaluated.scores
     print(scores)
-    print(f"mean Dice {scores.mean_dice:.4f}, balanced accuracy {scores.balanced_accuracy:.4f}")
+    print(", ".join(f"{MEANS[name]} {value:.4f}" for name, value in scores.means.items()))
     if evaluated.n_known:
         print(f"note: the model was trained on {evaluated.n_known} of these images, so their scores are too high")
     if evaluated.without_background is not None:

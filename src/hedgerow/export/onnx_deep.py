@@ -161,14 +161,14 @@ class _Network:
     def scores(self, planes: str) -> str:
         """`UNet.forward`: class scores (N,C,H,W) of planes (N,M,H,W) whose sides are multiples of the stride."""
         node = self.graph.node
-        planes, skipped = self._through(self.down[0], planes), []
+        inner, skipped = self._through(self.down[0], planes), []
         for deeper, beside in zip(self.down[1:], self._beside(planes), strict=True):
-            skipped.append(planes)
-            planes = node("MaxPool", planes, kernel_shape=[2, 2], strides=[2, 2])
-            planes = self._through(deeper, planes if beside is None else node("Concat", planes, beside, axis=1))
+            skipped.append(inner)
+            inner = node("MaxPool", inner, kernel_shape=[2, 2], strides=[2, 2])
+            inner = self._through(deeper, inner if beside is None else node("Concat", inner, beside, axis=1))
         for up, merge in zip(self.up, self.merge, strict=True):
-            planes = self._through(merge, node("Concat", skipped.pop(), self._through(up, planes), axis=1))
-        return node("Conv", planes, *self.score)
+            inner = self._through(merge, node("Concat", skipped.pop(), self._through(up, inner), axis=1))
+        return node("Conv", inner, *self.score)
 
     def _beside(self, planes: str) -> list[str | None]:
         """`UNet.beside`"""

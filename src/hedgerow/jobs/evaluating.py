@@ -13,7 +13,7 @@ from uuid import uuid4
 from hedgerow.errors import InputError, masked
 from hedgerow.files import PathLike, write_text
 from hedgerow.images.classes import check_background
-from hedgerow.images.metrics import Scores
+from hedgerow.images.metrics import MEANS, Scores
 from hedgerow.images.object_tables import csv_text
 from hedgerow.images.pairing import FilesSpec, Pair, pair_files
 from hedgerow.images.reading import Pages
@@ -153,8 +153,7 @@ def _table(images: Sequence[str], each: Sequence[Scores], all_images: Scores) ->
         f"dice_{name}" if names.count(name) == 1 else f"dice_{name}_{value}"
         for name, value in zip(names, all_images.classes, strict=True)
     ]
-    rows: list[list[object]] = [["image", "pixels", "mean_dice", "mean_iou", "accuracy", *columns]]
+    rows: list[list[object]] = [["image", "pixels", *MEANS, *columns]]
     for image, scores in zip(images, each, strict=True):
-        means = (scores.mean_dice, scores.mean_iou, scores.accuracy)
-        rows.append([image, int(scores.confusion.sum()), *means, *map(float, scores.dice)])
+        rows.append([image, int(scores.confusion.sum()), *scores.means.values(), *map(float, scores.dice)])
     return rows
