@@ -45,12 +45,12 @@ def test_measure_writes_tables(hedgerow, maps, example):
     assert "3 object(s) of 2 label map(s)" in finished.out
     assert "t_totals.csv" in finished.out
     rows = table(maps / "t.csv")
-    found = hr.measure(LABELS, example.images[0], background=0)
+    result = hr.measure(LABELS, example.images[0], background=0)
     assert [(row["image"], int(row["object"]), int(row["class"])) for row in rows] == [
-        ("a0.png", one.number, one.value) for one in found.objects
+        ("a0.png", one.number, one.value) for one in result.objects
     ]
     assert [row["class_name"] for row in rows] == ["1", "block", "1"]
-    assert [float(row["mean_intensity"]) for row in rows] == pytest.approx([one.intensity[0] for one in found.objects])
+    assert [float(row["mean_intensity"]) for row in rows] == pytest.approx([one.intensity[0] for one in result.objects])
     assert {name: rows[1][name] for name in ("area_pixels", "top", "left", "bottom", "right", "area_um2")} == {
         "area_pixels": "99", "top": "10", "left": "10", "bottom": "20", "right": "20", "area_um2": ""
     }  # fmt: skip
@@ -116,11 +116,11 @@ def test_predict_measures_with_the_probability_of_the_class(hedgerow, place, mod
     assert sorted(os.listdir(place / "out")) == ["a0.png", "a1.png", "objects.csv", "objects_totals.csv"]
     rows = [row for row in table(place / "out" / "objects.csv") if row["image"] == "a1.png"]
     proba = stack.predict_proba(example.images[1])
-    found = hr.measure(stack.predict(example.images[1]), example.images[1], confidence=proba.max(axis=0), background=3)
-    assert [int(row["area_pixels"]) for row in rows] == [one.area for one in found.objects]
+    result = hr.measure(stack.predict(example.images[1]), example.images[1], confidence=proba.max(axis=0), background=3)
+    assert [int(row["area_pixels"]) for row in rows] == [one.area for one in result.objects]
     for column, values in (
-        ("mean_confidence", [one.confidence for one in found.objects]),
-        ("mean_intensity", [one.intensity[0] for one in found.objects]),
+        ("mean_confidence", [one.confidence for one in result.objects]),
+        ("mean_intensity", [one.intensity[0] for one in result.objects]),
     ):
         assert [float(row[column]) for row in rows] == pytest.approx(values)
     assert {row["class"] for row in table(place / "out" / "objects_totals.csv")} == {"77", "200"}
@@ -136,18 +136,18 @@ def test_predict_cleans_what_it_writes(hedgerow, place, model_file, stack, examp
     options = ("--min-size", 12, "--measure", "--outlines", "geojson", "--tile", tile)
     finished = hedgerow("predict", model_file, place / "noisy", "-o", place / "out", *options)
     assert finished.code == 0, finished.err
-    found = hr.measure(plain, min_size=12)
-    np.testing.assert_array_equal(read_labels(place / "out" / "n.png"), found.labels)
+    result = hr.measure(plain, min_size=12)
+    np.testing.assert_array_equal(read_labels(place / "out" / "n.png"), result.labels)
     rows = table(place / "out" / "objects.csv")
-    assert [int(row["area_pixels"]) for row in rows] == [one.area for one in found.objects]
+    assert [int(row["area_pixels"]) for row in rows] == [one.area for one in result.objects]
     # Where the class was changed, the probability is that of the new class.
     proba = stack.predict_proba(image)
-    of_class = sum(np.where(found.labels == value, plane, 0) for plane, value in zip(proba, CLASSES, strict=True))
-    expected = [float(of_class[found.numbers == one.number].mean()) for one in found.objects]
+    of_class = sum(np.where(result.labels == value, plane, 0) for plane, value in zip(proba, CLASSES, strict=True))
+    expected = [float(of_class[result.numbers == one.number].mean()) for one in result.objects]
     assert [float(row["mean_confidence"]) for row in rows] == pytest.approx(expected, rel=1e-5)
     features = json.loads((place / "out" / "n.geojson").read_text())["features"]
     assert [one["properties"]["measurements"]["area (pixels)"] for one in features] == [
-        one.area for one in found.objects
+        one.area for one in result.objects
     ]
 
 

@@ -78,10 +78,10 @@ def test_the_command_line_and_the_library_refine_alike(run, place, stack, exampl
 def test_a_refined_network_is_refined_further(run, net_file, refined, place):
     finished = run(model=net_file.name)
     assert finished.code == 0, finished.err
-    found = hr.load(place / "net.hedge")
-    assert len(found.refinements) == 2
-    assert found.refinements[0] == refined.refinements[0]
-    assert not torch.equal(found.level(0).split_weight, refined.level(0).split_weight)
+    result = hr.load(place / "net.hedge")
+    assert len(result.refinements) == 2
+    assert result.refinements[0] == refined.refinements[0]
+    assert not torch.equal(result.level(0).split_weight, refined.level(0).split_weight)
 
 
 def test_images_that_the_forests_know_give_no_score_but_the_way_to_one(run, place, hedgerow):

@@ -36,12 +36,12 @@ def test_train_prints_the_classes_with_their_pixels_and_writes_the_model(train, 
 
 def test_the_command_line_and_the_library_grow_the_same_model(train, place, example, tiny_config):
     train("--seed", 5, "--trees", 2, "--levels", 1)
-    found = hr.load(place / "model.hedge")
+    result = hr.load(place / "model.hedge")
     config = StackConfig.from_dict({**tiny_config.to_dict(), "seed": 5, "n_trees": 2, "n_levels": 1})
     expected = hr.fit_stack(example.images, example.labels, config)
-    assert found.settings["config"] == config.to_dict()
+    assert result.settings["config"] == config.to_dict()
     for image in example.images:
-        np.testing.assert_array_equal(found.predict_proba(image), expected.predict_proba(image))
+        np.testing.assert_array_equal(result.predict_proba(image), expected.predict_proba(image))
 
 
 def test_the_number_of_threads_does_not_change_the_model(hedgerow, place):

@@ -138,13 +138,13 @@ def test_variants_are_scored_after_each_level(folder, pairs, tiny):
     for variant, changes in (("default", {}), ("naive", {"held_out": "none"})):
         stack = hr.fit_stack(*train, replace(tiny.own_stack, **changes), progress=silent)
         outputs = [stack.level_outputs(image, progress=silent) for image in images]
-        told = []
+        reports = []
         for level in range(stack.n_levels):
             found = [np.array(stack.classes)[output[level].argmax(axis=0)] for output in outputs]
             dice = dice_by_hand(labels, found, stack.classes)
             assert rows[f"choice-{variant}", f"level {level + 1}"]["mean_dice"] == pytest.approx(dice)
-            told.append(f"{dice:.3f}")
-        assert f"| {variant} | {' | '.join(told)} |" in text
+            reports.append(f"{dice:.3f}")
+        assert f"| {variant} | {' | '.join(reports)} |" in text
 
 
 def dice_by_hand(labels, found, classes):

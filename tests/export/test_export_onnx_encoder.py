@@ -84,10 +84,10 @@ def run(build, n_inputs, n_outputs, *images):
 
 def assert_equal_features(features, sizes=SIZES):
     images = [picture(features.n_inputs, size, seed=7) for size in sizes]
-    found = run(lambda *to: image_features(*to, features, 2).features, features.n_inputs, features.n_features, *images)
-    for image, own in zip(images, found, strict=True):
+    result = run(lambda *to: image_features(*to, features, 2).features, features.n_inputs, features.n_features, *images)
+    for image, own in zip(images, result, strict=True):
         np.testing.assert_allclose(own, features.compute(image), rtol=0, atol=ATOL)
-    return images, found
+    return images, result
 
 
 @cache

@@ -169,7 +169,7 @@ def test_offsets_that_are_all_nought_make_a_map_of_one_cell():
 def scored(hits):
     """A model whose images have so many pixels of ten right."""
     per_image = tuple(Scores((0, 1), np.array([[n, 10 - n], [10 - n, n]])) for n in hits)
-    return MeasuredModel("m", None, per_image[:1], per_image, (), None, 1.0, 1)
+    return MeasuredModel("m", None, per_image[:1], per_image, (), None, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -34,10 +34,6 @@ from hedgerow.cli.usage import MORE, OBJECTS
 from hedgerow.files import megabytes
 from hedgerow.images.metrics import MEANS
 from hedgerow.images.pairing import split_images_and_labels
-
-if TYPE_CHECKING:
-    from hedgerow.predict.batch import Predicted
-    from hedgerow.scale.large_prediction import PredictedLarge
 
 
 def predict(
@@ -122,13 +118,15 @@ def predict(
     return _folder_result(predicted, output)
 
 
-def _large_result(large: "PredictedLarge") -> Result:
+def _large_result(large: Any) -> Result:
+    """large: a `PredictedLarge`"""
     resumed = f", {large.n_resumed:,} of {large.n_shards:,} shards from an earlier run" if large.n_resumed else ""
     print(f"{large.size[0]:,} x {large.size[1]:,} pixels predicted into {', '.join(large.results.values())}{resumed}")
     return {"results": large.results, "size": list(large.size), "shards": large.n_shards, "resumed": large.n_resumed}
 
 
-def _folder_result(predicted: "Predicted", output: str) -> Result:
+def _folder_result(predicted: Any, output: str) -> Result:
+    """predicted: a `predict.batch.Predicted`"""
     failures = predicted.failures
     result: Result = {"output": output, "images": predicted.n_images, "failures": list(failures)}
     if predicted.n_objects is not None:

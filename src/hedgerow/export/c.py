@@ -102,7 +102,7 @@ def export_c(model: AnyModel, path: PathLike, name: str = "hedgerow_model", filt
         raise InputError("only forests can be exported to C; map this network back first: `hedgerow back`.")
     if not _NAME.fullmatch(name):
         raise InputError(
-            f"the name {name!r} cannot begin names in C; give up to 40 letters, digits and underscores, a letter first."
+            f"the name {name!r} cannot be used in C; give up to 40 letters, digits and underscores, a letter first."
         )
     if not _FILE.fullmatch(source.name):
         raise InputError(

@@ -34,12 +34,12 @@ def entry_of(features: FeatureSet, table: Mapping[str, Entry], target: str) -> E
             name = encoder.source.encoder
             raise InputError(
                 f"features come from the pretrained network {name[:60]}, which cannot be computed in {target}; "
-                f"{'export the model to ONNX, or ' * (name in NETWORKS)}leave the features out, and give the exported "
-                "model those that you computed yourself: --no-filters, or filters=False in Python."
+                f"{'export the model to ONNX, or ' * (name in NETWORKS)}export it without features (--no-filters, or "
+                "filters=False in Python) and compute them yourself."
             )
         raise InputError(
-            f"{features.kind!r} features cannot be computed in {target}; leave them out, and give the exported model "
-            "features that you computed yourself: --no-filters, or filters=False in Python."
+            f"{features.kind!r} features cannot be computed in {target}; export the model without features "
+            "(--no-filters, or filters=False in Python) and compute them yourself."
         )
     return table[features.kind]
 

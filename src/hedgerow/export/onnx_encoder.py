@@ -60,9 +60,8 @@ def _network(name: str) -> Network:
     """What writes the nodes of a network, or a refusal that names the remedy."""
     if name not in NETWORKS:
         raise InputError(
-            f"the encoder {name[:60]} cannot be written into an ONNX file ({' and '.join(NETWORKS)} can); leave the "
-            "features out, and give the exported model those that you computed yourself: --no-filters, or "
-            "filters=False in Python."
+            f"the encoder {name[:60]} cannot be written into an ONNX file ({' and '.join(NETWORKS)} can); export "
+            "the model without features (--no-filters, or filters=False in Python) and compute them yourself."
         )
     # Their own descriptions of their stages stand in modules that need PyTorch; so do the weights.
     from hedgerow.export import onnx_lite0, onnx_mobilesam

@@ -41,7 +41,9 @@ def description(model: DeepStack) -> dict[str, Any]:
     """Everything that is not an array, JSON-ready."""
     all_nets = [net for nets in model.nets.values() for net in nets]
     if not all_nets:
-        raise ModelError("no convolutional network of this model counts, so there is nothing to save; save its base.")
+        raise ModelError(
+            "all convolutional networks of this model have weight 0, so it equals its base; save the base."
+        )
     first = all_nets[0]
     return {
         **{name: getattr(first.network, name) for name in SIZES},

@@ -25,8 +25,8 @@ from hedgerow.progress import Report
 from hedgerow.scale import cluster
 from hedgerow.scale.cluster import Workers
 from hedgerow.scale.large_pairs import has_address, large_pair, split_by_size
-from hedgerow.scale.large_scores import Tables, summed_table, tables_here, tables_on
-from hedgerow.scale.model_bytes import content_of
+from hedgerow.scale.large_scores import Tables, summed_table, tables_here
+from hedgerow.scale.worker_tasks import content_of, score_parts_on
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def evaluate(request: EvaluateRequest, *, progress: Report | None = None) -> Eva
         tables: Tables = partial(tables_here, here)
         if request.workers is not None and wanted:
             client = stack.enter_context(cluster.connected(request.workers))
-            tables = tables_on(client, content_of(request.model), request.device)
+            tables = score_parts_on(client, content_of(request.model), request.device)
         for pair in wanted:
             each.append(Scores(model.classes, summed_table(pair, model, tables, progress), model.legend.names))
     scores = pooled(model, each)

@@ -21,8 +21,8 @@ from hedgerow.progress import Report, Say, quiet
 from hedgerow.scale import cluster
 from hedgerow.scale.cluster import Workers
 from hedgerow.scale.large_prediction import PredictedLarge, predict_large
-from hedgerow.scale.model_bytes import content_of, predict_files_on, resolved
 from hedgerow.scale.result_names import is_large_result
+from hedgerow.scale.worker_tasks import content_of, predict_files_on, resolved
 
 LARGEST_IN_PNG = 65535
 

@@ -15,7 +15,7 @@ from hedgerow.images.reading import Pages
 from hedgerow.io import model_file
 from hedgerow.jobs.inputs import checked_output, files_of
 from hedgerow.progress import Report, Say, quiet
-from hedgerow.report import write_report
+from hedgerow.report.page import write_report
 from hedgerow.scale.large_report import shown_parts
 
 if TYPE_CHECKING:

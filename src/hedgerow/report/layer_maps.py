@@ -15,7 +15,7 @@ from hedgerow.images.labelled import LabelledImage
 from hedgerow.images.regions import Region
 
 if TYPE_CHECKING:
-    from hedgerow.deep.any_model import AnyModel
+    from hedgerow.predict.protocol import Model
 
 MAX_CLASSES = 8  # shown where the user names none
 MAX_SIDE = 1024  # pixels of a map in `look`: more than a panel can show
@@ -98,7 +98,7 @@ def _middle(side: int, max_side: int) -> tuple[int, int]:
 class LayerRecorder:
     """The level maps of a crop, filled tile by tile."""
 
-    def __init__(self, crop: LayerCrop, model: AnyModel) -> None:
+    def __init__(self, crop: LayerCrop, model: Model) -> None:
         self._crop, self._classes = crop, np.array(model.classes)
         self._shown = [model.classes.index(value) for value in crop.classes]
         height, width = (len(range(0, side, crop.step)) for side in (crop.region.height, crop.region.width))

@@ -7,6 +7,7 @@ import numpy as np
 
 from hedgerow.files import megabytes
 from hedgerow.images.metrics import MEANS
+from hedgerow.io.model_file import file_content
 from hedgerow.report.charts import SvgAxes, SvgCanvas, padded
 from hedgerow.report.embed import EmbeddedImage
 from hedgerow.report.formatting import cell, counted, milliseconds, signed
@@ -72,7 +73,7 @@ def model_rows(comparison: Comparison) -> list[dict[str, Any]]:
                 "other_means": [cell(value) for name, value in scores.means.items() if name != "mean_dice"],
                 "without_background": without,
                 "milliseconds": milliseconds(model.seconds),
-                "size": megabytes(model.n_bytes),
+                "size": megabytes(len(file_content(model.model))),
             }
         )
     return rows

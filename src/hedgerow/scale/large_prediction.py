@@ -24,11 +24,11 @@ from hedgerow.scale.large_results import LargeResult, described, results_for
 from hedgerow.scale.lazy_image import LazyImage, wanted_image
 from hedgerow.scale.markers import Markers
 from hedgerow.scale.masks import mask_of, region_of
-from hedgerow.scale.model_bytes import content_of, digest_of, loaded
 from hedgerow.scale.opening import opened
 from hedgerow.scale.remote import absolute, is_remote, is_there
-from hedgerow.scale.shard_prediction import MEMORY, Each, Job, here, on_workers
-from hedgerow.scale.shards import grid_for
+from hedgerow.scale.shard_prediction import Each, Job, here
+from hedgerow.scale.shards import TILE_BYTES, grid_for
+from hedgerow.scale.worker_tasks import compute_shards_on, content_of, digest_of, loaded
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -57,7 +57,7 @@ def predict_large(
     region: str | None = None,
     mask: str | None = None,
     tile: int | None = None,
-    memory: int = MEMORY,
+    memory: int = TILE_BYTES,
     shard: int | None = None,
     device: str = "cpu",
     client: Client | str | int | None = None,
@@ -114,7 +114,7 @@ def predict_large(
         if client is None:
             each = here(loaded(content, device))
         else:
-            each = on_workers(exits.enter_context(cluster.connected(client)), content, device)
+            each = compute_shards_on(exits.enter_context(cluster.connected(client)), content, device)
         run_shards(job, own, each, progress)
     return PredictedLarge({result.what: result.path for result in results}, grid.size, grid.n_shards, n_done)
 
@@ -150,9 +150,10 @@ def _check_places(results: Sequence[LargeResult], inputs: Sequence[str], overwri
             check_folder_writable(Path(result.path).parent)
         for read in inputs:
             if _overlap(absolute(result.path), absolute(read)):
-                raise InputError(f"{result.path} would be overwritten, but {read} is to be read; choose another name.")
-    # An unfinished folder is ours; `begin` resumes or refuses it.
-    begun = [Markers(result.store).are_there() for result in results]
+                raise InputError(f"{result.path} would overwrite the input {read}; choose another name.")
+    # An unfinished folder is ours; `begin` resumes or refuses it. Reading its record refuses a damaged one.
+    markers = [Markers(result.store) for result in results]
+    begun = [marker.read_record() is not None or marker.are_there() for marker in markers]
     left = [result for result, is_begun in zip(results, begun, strict=True) if result.is_tiff or not is_begun]
     local = [Path(result.path) for result in left if not is_remote(result.path)]
     check_overwriting(local, [path for path in inputs if not is_remote(path)], overwrite)

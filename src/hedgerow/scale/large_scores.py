@@ -1,11 +1,10 @@
 """Scores on images of any size; only labelled tiles are read and predicted."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
-from hedgerow.errors import HedgerowError, InputError
+from hedgerow.errors import InputError
 from hedgerow.forest.level_input import fitting_tile, needed
 from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.metrics import confusion
@@ -14,13 +13,10 @@ from hedgerow.kernels import reused
 from hedgerow.predict.protocol import Model
 from hedgerow.predict.run import region_outputs
 from hedgerow.progress import Report, reporting
-from hedgerow.scale import cluster
 from hedgerow.scale.large_pairs import LargePair
 from hedgerow.scale.lazy_image import ImageWindow
-from hedgerow.scale.model_bytes import loaded
 from hedgerow.scale.opening import opened
-from hedgerow.scale.shard_prediction import MEMORY, ahead, occupied
-from hedgerow.scale.shards import LARGEST, cut
+from hedgerow.scale.shards import LARGEST, TILE_BYTES, ahead, cut, occupied
 
 Tables = Callable[[LargePair, Sequence[Region]], Iterable[np.ndarray]]
 """(an image, its parts) -> confusion (C,C) of each part"""
@@ -54,7 +50,7 @@ def table_of(pair: LargePair, model: Model, place: Region) -> np.ndarray:
     cell = max(model.level_tile(level) for level in range(model.n_levels))
     tiles = (
         labelled
-        for tile in cut(place, fitting_tile(model, MEMORY), cell)
+        for tile in cut(place, fitting_tile(model, TILE_BYTES), cell)
         if (labelled := occupied(tile, place, target != UNLABELLED_INDEX)) is not None
     )
     for tile, window in ahead(lambda tile: ImageWindow(image, needed(model, image.size, tile)), tiles):
@@ -62,20 +58,3 @@ def table_of(pair: LargePair, model: Model, place: Region) -> np.ndarray:
         table += confusion(tile.within(place).of(target), predicted, model.n_classes)
     reused.let_go()
     return table
-
-
-def tables_on(client: Any, content: bytes, device: str) -> Tables:
-    """`tables_here` on the workers of a client; content: of the model file"""
-    model = cluster.broadcast(client, content)
-
-    def each(pair: LargePair, parts: Sequence[Region]) -> Iterator[np.ndarray]:
-        for _, table in cluster.side_by_side(client, _part, parts, pair, model, device):
-            if isinstance(table, HedgerowError):
-                raise table
-            yield table
-
-    return each
-
-
-def _part(place: Region, pair: LargePair, content: bytes, device: str) -> np.ndarray:
-    return table_of(pair, loaded(content, device), place)

@@ -1,7 +1,11 @@
-"""The plan: how a result is cut into shards, each of which one task owns, at every level of its pyramid."""
+"""How a result is cut into shards, each of which one task owns, at every level of its pyramid; and these into tiles."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
 
 from hedgerow.errors import ConfigError
 from hedgerow.images.regions import Region
@@ -9,7 +13,10 @@ from hedgerow.images.regions import Region
 CHUNK = 512  # side of what others read at once
 LARGEST = 4 * CHUNK  # side of a shard: what is computed and written at once
 SHARD_BYTES = 2**28  # of all results in a shard
+TILE_BYTES = 3 * 2**27  # that the work on one tile may take
 SMALLEST_LEVEL = 1024  # a pyramid ends where both sides are at most this
+Item = TypeVar("Item")
+Prepared = TypeVar("Prepared")
 
 
 @dataclass(frozen=True)
@@ -90,5 +97,34 @@ def cut(place: Region, tile: int, cell: int) -> Iterator[Region]:
         return
     side = max(tile // cell, 1) * cell
     corner = Region(place.top // side * side, place.bottom, place.left // side * side, place.right)
-    for one in corner.tiles(side):
-        yield Region(max(one.top, place.top), one.bottom, max(one.left, place.left), one.right)
+    for cells in corner.tiles(side):
+        yield Region(max(cells.top, place.top), cells.bottom, max(cells.left, place.left), cells.right)
+
+
+def occupied(tile: Region, place: Region, allowed: np.ndarray | None) -> Region | None:
+    """The part of a tile in which there is something to compute."""
+    if allowed is None:
+        return tile
+    inside = tile.within(place)
+    rows, columns = (np.flatnonzero(inside.of(allowed).any(axis=axis)) for axis in (1, 0))
+    if len(rows) == 0:
+        return None
+    return Region(
+        tile.top + int(rows[0]),
+        tile.top + int(rows[-1]) + 1,
+        tile.left + int(columns[0]),
+        tile.left + int(columns[-1]) + 1,
+    )
+
+
+def ahead(prepare: Callable[[Item], Prepared], items: Iterable[Item]) -> Iterator[tuple[Item, Prepared]]:
+    """Each item and `prepare(item)`, computed one item ahead of the caller: reading overlaps computing."""
+    with ThreadPoolExecutor(1) as pool:
+        waiting = None
+        for item in items:
+            coming = (item, pool.submit(prepare, item))
+            if waiting is not None:
+                yield waiting[0], waiting[1].result()
+            waiting = coming
+        if waiting is not None:
+            yield waiting[0], waiting[1].result()

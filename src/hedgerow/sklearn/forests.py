@@ -157,7 +157,7 @@ def _trees_of(model: Any) -> list[Any]:
     if deepest > MAX_DEPTH or len(trees) > MAX_TREES:
         raise InputError(
             f"the {name} has {len(trees):,} tree(s) of up to {deepest:,} splits on a path, and at most {MAX_TREES:,} "
-            f"trees of {MAX_DEPTH} are taken; fit it with max_depth={MAX_DEPTH} or less, or with fewer trees."
+            f"trees of {MAX_DEPTH} can be converted; fit it with max_depth={MAX_DEPTH} or less, or with fewer trees."
         )
     return trees
 
@@ -244,7 +244,7 @@ def _plain_channels(forest: Forest) -> np.ndarray:
     )
     if not is_plain:
         raise ModelError(
-            "splits of this forest look at other pixels or at sums, and scikit-learn's at one column; grow it without "
+            "splits of this forest read other pixels or sums, but those of scikit-learn one column; grow it without "
             "context, by ContextConfig(window=1, n_offsets=0, n_probes=1, radii=(0,))."
         )
     return forest.channel[np.arange(forest.n_nodes), used.argmax(axis=1)]

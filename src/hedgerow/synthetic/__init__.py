@@ -141,7 +141,7 @@ def _check_alone(kind: str, folder: Path) -> None:
         )
         if others:
             raise InputError(
-                f"{place} holds other images already, e.g. {one_path(others[0])}, and {kind} would be mixed with them; "
+                f"{place} already holds other images, e.g. {one_path(others[0])}, which must not be mixed with {kind}; "
                 "give another folder."
             )
 

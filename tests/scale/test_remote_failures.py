@@ -150,11 +150,11 @@ def test_an_endless_chunk_is_not_read_to_the_end(tmp_path):
         if "/c/" in handler.path:
             endless(handler)
             return
-        found = handler.path.endswith("zarr.json")
-        handler.send_response(200 if found else 404)
-        handler.send_header("Content-Length", str(len(description) if found else 0))
+        result = handler.path.endswith("zarr.json")
+        handler.send_response(200 if result else 404)
+        handler.send_header("Content-Length", str(len(description) if result else 0))
         handler.end_headers()
-        if found:
+        if result:
             handler.wfile.write(description)
 
     with answering(answer) as server:
@@ -226,7 +226,7 @@ def test_a_password_is_cut_out_before_a_long_text_is_cut():
 def test_a_password_reaches_its_server_and_nobody_else(tmp_path, stack, caplog):
     image = picture()
     write_ome_zarr(tmp_path / "image.ome.zarr", [image])
-    said, allowed = [], []
+    messages, allowed = [], []
     with web(tmp_path) as server:
         server.heard = allowed
         address = server.address.replace("//", "//user:hidden@") + "/image.ome.zarr"
@@ -239,7 +239,7 @@ def test_a_password_reaches_its_server_and_nobody_else(tmp_path, stack, caplog):
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Markers, "set_done", remember)
-            hr.predict_large(stack, address, tmp_path / "a.ome.zarr", shard=64, say=said.append)
+            hr.predict_large(stack, address, tmp_path / "a.ome.zarr", shard=64, say=messages.append)
         assert set(allowed) == {"Basic dXNlcjpoaWRkZW4="}
         server.fails_every = 1
         with caplog.at_level(logging.WARNING, "hedgerow"), pytest.raises(InputError) as problem:
@@ -248,7 +248,7 @@ def test_a_password_reaches_its_server_and_nobody_else(tmp_path, stack, caplog):
         with pytest.raises(InputError) as missing:
             open_image(Wanted(address.replace("image", "gone").replace(".ome.zarr", ".npy")))
     written = b"".join(path.read_bytes() for path in (tmp_path / "a.ome.zarr").rglob("zarr.json"))
-    for text in (said, records, problem.value, missing.value, caplog.text, written, repr(problem.value.__cause__)):
+    for text in (messages, records, problem.value, missing.value, caplog.text, written, repr(problem.value.__cause__)):
         assert "hidden" not in str(text)
     assert records
     assert "//***@127.0.0.1" in str(problem.value)
