@@ -12,8 +12,8 @@ FEW_STEPS = RefineConfig(n_steps=3, pixels=200, held_out=0.0)
 def make_small(monkeypatch, level=SMALL_LEVEL, steps=4):
     """Let `best` refine briefly, and train these networks for so many steps."""
     monkeypatch.setattr(effort_run, "FIRST_REFINEMENT", FEW_STEPS)
-    monkeypatch.setattr(estimates, "CPU", level)
-    monkeypatch.setattr(estimates, "LEAST_CPU", -math.inf)  # there is always time for networks
+    monkeypatch.setattr(estimates, "CPU_PLAN", level)
+    monkeypatch.setattr(estimates, "LEAST_CPU_SECONDS", -math.inf)  # there is always time for networks
     monkeypatch.setattr(estimates, "FEWEST_STEPS", steps)
     monkeypatch.setattr(estimates, "MOST_STEPS", steps)
 

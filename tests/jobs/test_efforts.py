@@ -20,7 +20,7 @@ from helpers.efforts import FEW_STEPS, helping, make_small
 from helpers.files import write
 from helpers.refusals import assert_one_sentence
 
-CPU = estimates.CPU
+CPU = estimates.CPU_PLAN
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,7 @@ from hedgerow.work_folder import WorkFolder
 from helpers.deep import SMALL, STACK, pictures
 from helpers.efforts import helping, make_small
 
-CPU = estimates.CPU
+CPU = estimates.CPU_PLAN
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,7 @@ def small(monkeypatch):
 def test_on_a_cpu_pretrained_networks_take_the_place_of_those_alone(monkeypatch, is_here, members):
     images, labels = pictures()
     net = hr.to_convnet(hr.fit_stack(images, labels, STACK))
-    monkeypatch.setattr(estimates, "CPU", CPU)
+    monkeypatch.setattr(estimates, "CPU_PLAN", CPU)
     monkeypatch.setattr(choosing, "encoder_is_here", lambda: is_here)
     assert estimates.deep_plan(net, labelled_set(images, labels), False, "cpu", 0).members == members
 
@@ -48,7 +48,9 @@ def test_the_plan_for_a_cpu_fits_the_time(monkeypatch):
     with threads(1):
         plan = estimates.deep_plan(net, labelled, True, "cpu", 7)
         result = estimates.deep_settings(plan, net, labelled, "cpu", time.monotonic() + 1000)
-    assert result.conv.n_steps == pytest.approx(estimates.SPARE * 1000 / 0.5, abs=3), "one network, one thread"
+    assert result.conv.n_steps == pytest.approx(estimates.PLANNED_FRACTION * 1000 / 0.5, abs=3), (
+        "one network, one thread"
+    )
     assert result.conv.augment == refinement_search.TURNED
     assert result.conv.orientations == 8
     assert result.seed == 7
@@ -90,8 +92,8 @@ def test_a_gpu_trains_the_networks_that_do_best_on_what_they_did_not_see(monkeyp
     plan = estimates.deep_plan(net, labelled, False, "cuda", 0)
     result = estimates.deep_settings(plan, net, labelled, "cuda", None, messages.append)
     members = ("alone", "reading")  # there are no pretrained weights here
-    chosen_conv = replace(estimates.GPU.conv, base=32, norm="image", crop=512)
-    assert result == replace(estimates.GPU, members=members, conv=chosen_conv)
+    chosen_conv = replace(estimates.GPU_PLAN.conv, base=32, norm="image", crop=512)
+    assert result == replace(estimates.GPU_PLAN, members=members, conv=chosen_conv)
     assert "32 channels normalised over each image in crops of 512 pixels 0.200" in messages[-1]
 
     def seconds(net, labelled, plan, device):
@@ -100,7 +102,7 @@ def test_a_gpu_trains_the_networks_that_do_best_on_what_they_did_not_see(monkeyp
     monkeypatch.setattr("hedgerow.deep.fitting.seconds_of_a_step", seconds)
     monkeypatch.setattr(estimates, "MOST_STEPS", 10**6)
     result = estimates.deep_settings(plan, net, labelled, "cuda", time.monotonic() + 1000)
-    n_networks, affordable = len(Recipe(estimates.GPU, labelled).tasks), estimates.SPARE * 1000 / 0.5
+    n_networks, affordable = len(Recipe(estimates.GPU_PLAN, labelled).tasks), estimates.PLANNED_FRACTION * 1000 / 0.5
     assert steps[-1] == pytest.approx(affordable / (n_networks + n_tried(plan.conv, labelled)), abs=3)
     assert result.conv.n_steps == pytest.approx(affordable / 4 / n_networks, abs=3), "what is left is planned anew"
 
@@ -110,20 +112,20 @@ def test_smaller_networks_are_planned_where_larger_ones_could_not_be_trained_lon
     labelled = labelled_set(images, labels)
     net = hr.to_convnet(hr.fit_stack(images, labels, STACK))
     monkeypatch.setattr(
-        estimates, "CPU", hr.DeepConfig(n_networks=1, judges=0, members=("reading",), conv=hr.ConvConfig(base=16))
+        estimates, "CPU_PLAN", hr.DeepConfig(n_networks=1, judges=0, members=("reading",), conv=hr.ConvConfig(base=16))
     )
     monkeypatch.setattr(estimates, "MOST_STEPS", 10**6)
     monkeypatch.setattr("hedgerow.deep.fitting.seconds_of_a_step", lambda net, labelled, plan, device: plan.conv.base)
 
     def planned(steps):
-        plan, left = estimates.deep_plan(net, labelled, False, "cpu", 7), 16 * steps / estimates.SPARE
+        plan, left = estimates.deep_plan(net, labelled, False, "cpu", 7), 16 * steps / estimates.PLANNED_FRACTION
         with threads(1):
             return estimates.deep_settings(plan, net, labelled, "cpu", time.monotonic() + left).conv
 
-    assert planned(estimates.ENOUGH + 5).base == 16
-    few = planned(estimates.ENOUGH - 200)
-    assert few.base == estimates.SMALLER
-    assert few.n_steps == pytest.approx(2 * (estimates.ENOUGH - 200), abs=3)
+    assert planned(estimates.ENOUGH_STEPS + 5).base == 16
+    few = planned(estimates.ENOUGH_STEPS - 200)
+    assert few.base == estimates.SMALL_BASE
+    assert few.n_steps == pytest.approx(2 * (estimates.ENOUGH_STEPS - 200), abs=3)
 
 
 def test_few_images_are_planned_for_in_two_rounds(monkeypatch):
@@ -136,7 +138,7 @@ def test_few_images_are_planned_for_in_two_rounds(monkeypatch):
     plan = replace(estimates.deep_plan(net, labelled, False, "cpu", 0), members=("alone",))
     with threads(2):
         steps = estimates.deep_settings(
-            plan, net, labelled, "cpu", time.monotonic() + 4000 / estimates.SPARE
+            plan, net, labelled, "cpu", time.monotonic() + 4000 / estimates.PLANNED_FRACTION
         ).conv.n_steps
     assert steps == pytest.approx(2000, abs=3)
 
@@ -145,7 +147,7 @@ def test_few_images_are_planned_for_in_two_rounds(monkeypatch):
 def slow(monkeypatch):
     """A machine on which a stack takes 100 s, and refinements and networks 60."""
     monkeypatch.setattr(WorkFolder, "seconds", lambda files, name, taken: 100.0)
-    monkeypatch.setattr(estimates, "LEAST_CPU", 60.0)
+    monkeypatch.setattr(estimates, "LEAST_CPU_SECONDS", 60.0)
 
 
 def test_too_little_time_for_networks_is_spent_on_refinement(monkeypatch, caplog, slow):
@@ -186,9 +188,15 @@ def test_if_no_time_is_given_there_is_enough(monkeypatch, slow):
 
 def test_what_best_needs_depends_on_its_folds(slow):
     many, few = (labelled_set(*pictures(n)) for n in (8, 2))
-    assert estimates.seconds_for_networks(many, "cpu", 100) - estimates.LEAST_CPU == (estimates.CPU.n_folds + 2) * 100
-    assert estimates.seconds_for_networks(few, "cpu", 100) - estimates.LEAST_CPU == 3 * 100
-    assert estimates.seconds_for_networks(many, "cuda", 100) == (estimates.GPU.n_folds + 2) * 100 + estimates.LEAST_GPU
+    assert (
+        estimates.seconds_for_networks(many, "cpu", 100) - estimates.LEAST_CPU_SECONDS
+        == (estimates.CPU_PLAN.n_folds + 2) * 100
+    )
+    assert estimates.seconds_for_networks(few, "cpu", 100) - estimates.LEAST_CPU_SECONDS == 3 * 100
+    assert (
+        estimates.seconds_for_networks(many, "cuda", 100)
+        == (estimates.GPU_PLAN.n_folds + 2) * 100 + estimates.LEAST_GPU_SECONDS
+    )
     assert estimates.allowed_seconds(many, "best", 3, "cuda") == 180
     assert estimates.allowed_seconds(many, "best", None, "cuda") is None
     assert estimates.allowed_seconds(many, "good", None, "cpu") is None

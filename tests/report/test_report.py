@@ -18,6 +18,7 @@ pytest.importorskip("jinja2")
 
 import hedgerow as hr
 from conftest import CLASSES, draw
+from hedgerow.files import megabytes
 from hedgerow.forest.level_input import LevelPlan
 from hedgerow.images.legend import Legend
 from hedgerow.predict.run import region_outputs
@@ -50,7 +51,7 @@ def three(stack, refined, example):
     return {"DF": stack, "ConvNet": refined, "MB2": hr.to_forest(refined, example.images, "leaf_mean")}
 
 
-def test_a_page_of_a_stack_its_network_and_the_way_back(written, three, unseen):
+def test_a_page_of_a_stack_its_network_and_the_way_back(written, three, unseen, tmp_path):
     page = written(
         three,
         about="Three regions.",
@@ -68,6 +69,7 @@ def test_a_page_of_a_stack_its_network_and_the_way_back(written, three, unseen):
     for name, model in three.items():
         scores = hr.evaluate(model, *unseen)
         assert name in page.text
+        assert megabytes(hr.save(model, tmp_path / "model.hedge")) in page.text
         means = scores.mean_dice, scores.mean_iou, scores.accuracy, scores.balanced_accuracy
         for score in (*means, scores.balanced_accuracy_without(CLASSES[0])):
             assert f" {score:.3f} " in page.text

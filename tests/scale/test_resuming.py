@@ -123,7 +123,7 @@ def test_a_run_that_stops_after_one_of_its_results_was_finished(there, stack, mo
         def remove_and_stop(result, *given):
             was_there = os.path.exists(result.store)
             remove(result, *given)
-            if was_there and result.what == "confidence":
+            if was_there and result.content == "confidence":
                 raise Stopped
 
         patch.setattr(Markers, "finish", finish_and_stop)

@@ -3,7 +3,6 @@
 import json
 import math
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -97,10 +96,9 @@ def evaluate(request: EvaluateRequest, *, progress: Report | None = None) -> Eva
         labelled = read_for(here, small, request.unlabelled, request.pages)
         n_known = sum(image.mark in model.known.seen for image in labelled)
         each = score_each(here, labelled, progress)
-    with ExitStack() as stack:
+    with cluster.connected(request.workers if wanted else None) as client:
         tables: Tables = partial(tables_here, here)
-        if request.workers is not None and wanted:
-            client = stack.enter_context(cluster.connected(request.workers))
+        if client is not None:
             tables = score_parts_on(client, content_of(request.model), request.device)
         for pair in wanted:
             each.append(Scores(model.classes, summed_table(pair, model, tables, progress), model.legend.names))

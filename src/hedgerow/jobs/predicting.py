@@ -1,7 +1,6 @@
 """Predicting: label maps, and other maps, of files; or of one image of any size."""
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -136,12 +135,11 @@ def _one_of_any_size(request: PredictRequest, say: Say, progress: Report | None)
 
 def _folder(request: PredictRequest, say: Say, progress: Report | None) -> Predicted:
     model = model_file.load(request.model)
-    with ExitStack() as stack:
+    with cluster.connected(request.workers) as client:
         each = None
-        if request.workers is None:
+        if client is None:
             model = model.to(resolved(request.device, model))
         else:
-            client = stack.enter_context(cluster.connected(request.workers))
             each = predict_files_on(client, content_of(request.model), request.device)
         model.features.check_here()  # one refusal, not one for each image
         return predict_files(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hedgerow.config import StackConfig
+from hedgerow.deep.any_model import parts_of
 from hedgerow.encoders.known import allow
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.features.registry import layout_of
@@ -115,7 +115,7 @@ class Trained:
     def held_out(self) -> list[float]:
         """Held-out mean Dice of each level of forests; empty if nothing was held out. Levels beyond those of the stack
         were discarded, because they did not improve it."""
-        return [score["mean_dice"] for score in self.model.settings["held_out"]]
+        return parts_of(self.model)[0].held_out_dice
 
     @property
     def unseen(self) -> str:
@@ -135,7 +135,8 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
     pairs = pair_files(request.images, request.labels)
     output = checked_output(request.output, [*files_of(pairs), *request.keep], overwrite=request.overwrite)
     folder = None if request.effort == "fast" else output.with_name(output.name + ".work")
-    with locked(output), _growers(request.workers) as grow_all:
+    with locked(output), cluster.connected(request.workers) as client:
+        grow_all = None if client is None else tree_tasks.on(client)
         files = files_for(pairs, config, request.pages)
         if request.effort == "fast" and not request.layers and files.is_much():
             try:
@@ -156,16 +157,6 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
         if folder is not None:
             remove_work_folder(folder)
         return Trained(fitted.model, n_bytes, tuple(fitted.stages))
-
-
-@contextmanager
-def _growers(workers: Workers | None) -> Iterator[GrowAll | None]:
-    """The function that grows forests on workers; None: this process grows them."""
-    if workers is None:
-        yield None
-        return
-    with cluster.connected(workers) as client:
-        yield tree_tasks.on(client)
 
 
 def _grow_from_parts(

@@ -33,7 +33,7 @@ def write(result: LargeResult, grid: ShardGrid, pixel: PixelSize | None, model: 
             if level:
                 tiff.write(_tiles(array), subfiletype=1, metadata=None, **settings)
                 continue
-            if result.what == "labels" and result.dtype == "uint8":
+            if result.content == "labels" and result.dtype == "uint8":
                 settings["extratags"] = [colour_tag(model.legend.palette(model.classes))]
             if pixel is not None:
                 settings |= {"resolution": (1e4 / pixel.width, 1e4 / pixel.height), "resolutionunit": "CENTIMETER"}

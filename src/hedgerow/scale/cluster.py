@@ -37,8 +37,12 @@ def _dask() -> Any:
 
 
 @contextmanager
-def connected(to: Workers) -> Iterator[Client]:
-    """A client: the caller's own, one of the scheduler at an address, or one of so many new processes."""
+def connected(to: Workers | None) -> Iterator[Client | None]:
+    """A client: the caller's own, one of the scheduler at an address, or one of so many new processes. None: there are
+    no workers, so this process computes."""
+    if to is None:
+        yield None
+        return
     for package in ("distributed", "cryptography"):
         extras.require(package, "more than one worker")
     dask = _dask()

@@ -111,12 +111,10 @@ def predict_large(
         n_done = begin(job, record, overwrite)
         if n_done:
             say(f"resuming: {n_done:,} of {grid.n_shards:,} shards are done")
-        if client is None:
-            each = here(loaded(content, device))
-        else:
-            each = compute_shards_on(exits.enter_context(cluster.connected(client)), content, device)
+        connection = exits.enter_context(cluster.connected(client))
+        each = here(loaded(content, device)) if connection is None else compute_shards_on(connection, content, device)
         run_shards(job, own, each, progress)
-    return PredictedLarge({result.what: result.path for result in results}, grid.size, grid.n_shards, n_done)
+    return PredictedLarge({result.content: result.path for result in results}, grid.size, grid.n_shards, n_done)
 
 
 def check_image(model: Model, image: LazyImage, say: Any) -> None:
@@ -246,7 +244,7 @@ def finish(job: Job, model: Model, report: Report) -> None:
     for result in job.results:
         if Markers(result.store).read_record() is None:
             continue  # finished before the run was stopped
-        name = f"{result.what} of {Path(masked(job.wanted.path).rstrip('/')).name}"
+        name = f"{result.content} of {Path(masked(job.wanted.path).rstrip('/')).name}"
         ome_zarr_out.finish(result, job.grid, image.pixel, corner, name, model.legend)
         if result.is_tiff:
             bigtiff_out.write(result, job.grid, image.pixel, model, report)

@@ -15,13 +15,14 @@ from hedgerow.predict.tiling import class_values
 from hedgerow.scale.remote import absolute, is_remote
 from hedgerow.scale.result_names import split_ending
 
-WHATS = ("labels", *MAPS)
+CONTENTS = ("labels", *MAPS)
 
 
 @dataclass(frozen=True)
 class LargeResult:
     """One of the results.
 
+    content: "labels", or one of MAPS
     path:   where it ends up, as it was given; store: the Zarr that it is computed into
     dtype:  of its numbers
     n_channels: None: it has no axis of channels
@@ -30,7 +31,7 @@ class LargeResult:
     stamp:  of a run, as in `Wanted`
     """
 
-    what: str
+    content: str
     path: str
     store: str
     dtype: str
@@ -53,21 +54,21 @@ class LargeResult:
 
     def part(self, proba: np.ndarray, values: np.ndarray) -> np.ndarray:
         """What is stored, from class probabilities (C,h,w) and the class values (C,)."""
-        if self.what == "labels":
+        if self.content == "labels":
             return values[proba.argmax(axis=0)].astype(self.dtype)
-        return scaled(MAPS[self.what](proba), self.dtype)
+        return scaled(MAPS[self.content](proba), self.dtype)
 
 
 def results_for(
     model: Model, output: str, contents: Sequence[str], dtype: str, stamp: str = ""
 ) -> tuple[LargeResult, ...]:
     """The results that are asked for: labels under the name itself, others as name_proba and so on."""
-    unknown = [content for content in contents if content not in WHATS]
+    unknown = [content for content in contents if content not in CONTENTS]
     if unknown or not contents:
-        raise InputError(f"cannot predict {', '.join(unknown) or 'nothing'}; choose from {', '.join(WHATS)}.")
+        raise InputError(f"cannot predict {', '.join(unknown) or 'nothing'}; choose from {', '.join(CONTENTS)}.")
     stem, ending = split_ending(output)
     results = []
-    for content in WHATS:
+    for content in CONTENTS:
         if content not in contents:
             continue
         path = output if content == "labels" else f"{stem}_{content}{ending}"
@@ -92,12 +93,12 @@ def _dtype(model: Model, content: str, dtype: str) -> str:
 def parts(results: Sequence[LargeResult], proba: np.ndarray, model: Model) -> dict[str, np.ndarray]:
     """By result, what is stored."""
     values = class_values(model)
-    return {result.what: result.part(proba, values) for result in results}
+    return {result.content: result.part(proba, values) for result in results}
 
 
 def described(results: Sequence[LargeResult]) -> list[dict[str, Any]]:
     """For the record of a run."""
     return [
-        {"what": result.what, "path": absolute(result.path), "dtype": result.dtype, "fill": result.fill}
+        {"what": result.content, "path": absolute(result.path), "dtype": result.dtype, "fill": result.fill}
         for result in results
     ]

@@ -124,7 +124,7 @@ def finish(
     import zarr
 
     attributes = {"ome": ome_attributes(result, grid, pixel, corner, name)}
-    if result.what == "labels" and legend:
+    if result.content == "labels" and legend:
         attributes["hedgerow"] = {"classes": legend.to_list()}
 
     def write() -> None:

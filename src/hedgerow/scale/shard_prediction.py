@@ -58,7 +58,7 @@ def work_on(job: Job, model: Model, shard: Shard) -> str:
                 f"another run has replaced the one that was writing {job.results[0].path}; wait until that run ends."
             )
         for result in job.results:
-            values = ome_zarr_out.shrunk(result, shard) if contents is None else contents[result.what]
+            values = ome_zarr_out.shrunk(result, shard) if contents is None else contents[result.content]
             ome_zarr_out.write_shard(result, shard, values)
         job.markers.set_done(shard.name)
     except HedgerowError:
@@ -84,7 +84,7 @@ def predicted(job: Job, model: Model, shard: Shard) -> dict[str, np.ndarray]:
         region.right + job.region.left,
     )
     size = (region.height, region.width)
-    contents = {one.what: np.full(one.shape(size), one.fill, one.dtype) for one in job.results}
+    contents = {one.content: np.full(one.shape(size), one.fill, one.dtype) for one in job.results}
     allowed = None if job.mask is None else job.mask.allowed(image, place)
     tiles = (one for tile in _tiles(job, model, place) if (one := occupied(tile, place, allowed)) is not None)
     for tile, window in ahead(lambda tile: ImageWindow(image, needed(model, image.size, tile)), tiles):
