@@ -82,6 +82,7 @@ class TrainRequest:
 
     def __post_init__(self) -> None:
         check_effort(self.effort, self.minutes)
+        self.unlabelled_value  # noqa: B018  # refuses an impossible one
         if self.effort == "fast" and (self.minutes is not None or self.device != "cpu" or self.restart):
             raise ConfigError("--minutes, --device and --restart are for --effort good or best; forests take seconds.")
         if self.effort != "fast" and self.workers is not None:
@@ -130,7 +131,7 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
     interrupted run is resumed when the same request is made again. Of sets too large for memory, effort "fast" reads
     only what training needs; the model is the same.
     """
-    unlabelled, config = request.unlabelled_value, request.configured(request.config or StackConfig())
+    config = request.configured(request.config or StackConfig())
     allow(config.encoder.name)  # a resumed run may load its stack from the work folder
     pairs = pair_files(request.images, request.labels)
     output = checked_output(request.output, [*files_of(pairs), *request.keep], overwrite=request.overwrite)
@@ -140,11 +141,11 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
         files = files_for(pairs, config, request.pages)
         if request.effort == "fast" and not request.layers and files.is_much():
             try:
-                stack = _grow_from_parts(request, files, unlabelled, grow_all, say, progress)
+                stack = _grow_from_parts(request, files, grow_all, say, progress)
                 return Trained(stack, model_file.save(stack, output))
             except WholeInstead as reason:
                 say(f"loading whole images: {reason}")
-        labelled = _read(request, pairs, layout_of(config.features), unlabelled, say)
+        labelled = _read(request, pairs, layout_of(config.features), say)
         if request.config is None:
             config = request.configured(settings_for(labelled, say, has_features="features" in request.changes))
         if folder is not None and request.restart:
@@ -162,29 +163,26 @@ def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = 
 def _grow_from_parts(
     request: TrainRequest,
     files: Files,
-    unlabelled: int | str | None,
     grow_all: GrowAll | None,
     say: Say,
     progress: Report | None,
 ) -> ForestStack:
     """Grown on the labelled pixels and their surroundings alone, the same as on whole images."""
-    value = unlabelled_value(files.first_labels(), unlabelled, say)
+    value = unlabelled_value(files.first_labels(), request.unlabelled_value, say)
     return grow(
         files, request.config, request.changes, value, request.max_classes, say=say, progress=progress,
         scored=level_printer(say), grow_all=grow_all,
     )  # fmt: skip
 
 
-def _read(
-    request: TrainRequest, pairs: Sequence[Pair], layout: Layout, unlabelled: int | str | None, say: Say
-) -> LabelledSet:
+def _read(request: TrainRequest, pairs: Sequence[Pair], layout: Layout, say: Say) -> LabelledSet:
     names = [str(pair.image) for pair in pairs]
     pictures = [read_input(pair.image, layout, request.pages) for pair in pairs]
-    given, legend = read_label_set([pair.label for pair in pairs])
-    maps = [to_labels(labels, f"the labels of {name}") for labels, name in zip(given, names, strict=True)]
-    value = unlabelled_value(maps, unlabelled, say)
+    values, legend = read_label_set([pair.label for pair in pairs])
+    maps = [to_labels(labels, f"the labels of {name}") for labels, name in zip(values, names, strict=True)]
+    unlabelled = unlabelled_value(maps, request.unlabelled_value, say)
     try:
-        labelled = labelled_set(pictures, maps, layout=layout, unlabelled=value, names=names, legend=legend)
+        labelled = labelled_set(pictures, maps, layout=layout, unlabelled=unlabelled, names=names, legend=legend)
     except InputError as error:
         if any(name in str(error) for name in names):
             raise
