@@ -127,7 +127,7 @@ def test_strides_are_those_of_the_refinement(folder, pairs, tiny, stride):
     config = replace(tiny.own_refine, stride=stride, held_out=0.0)
     stack, _, refined = by_hand(columns(pairs, TRAIN), tiny.own_stack, config)
     assert_scores(rows, part, {"DF": stack, "ConvNet": refined}, columns(pairs, TEST))
-    text = (folder / "out" / "tables.md").read_text().split("### Pixels that are trained on")[1]
+    text = (folder / "out" / "tables.md").read_text().split("### Pixels used for training")[1]
     assert f"| {stride} | {rows[part, 'DF']['mean_dice']:.3f} | {rows[part, 'ConvNet']['mean_dice']:.3f} |" in text
 
 

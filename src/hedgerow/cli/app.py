@@ -76,8 +76,7 @@ def sample(
     n_images: Annotated[int, typer.Option(help="Number of images.")] = 16,
     seed: Annotated[int, typer.Option(help="The same seed gives the same images.")] = 0,
     strokes: Annotated[
-        bool,
-        typer.Option("--strokes", help="Write labels as a few painted strokes, and the full labels to truth/."),
+        bool, typer.Option("--strokes", help="Write labels as a few painted strokes, and the full labels to truth/.")
     ] = False,
     overwrite: Overwrite = False,
 ) -> Result:

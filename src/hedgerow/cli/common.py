@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import typer
 
 import hedgerow as hr
-from hedgerow.cli.usage import COMMON, Misuse
+from hedgerow.cli.usage import Misuse, common_option
 from hedgerow.errors import InputError
 from hedgerow.progress import duration, shown_as
 from hedgerow.scale.result_names import is_large_result
@@ -32,15 +32,11 @@ clock = time.monotonic
 log = logging.getLogger("hedgerow")
 
 
-def _option(*names: str, help: str) -> Any:
-    return typer.Option(*names, help=help, rich_help_panel=COMMON)
-
-
-AsJson = Annotated[bool, _option("--json", help="Print only the result, as JSON.")]
-Quiet = Annotated[bool, _option("--quiet", "-q", help="Print errors only.")]
-Verbose = Annotated[bool, _option("--verbose", "-v", help="Log each step with its start time.")]
-Threads = Annotated[int | None, _option("--threads", help="Number of threads; all cores by default.")]
-Debug = Annotated[bool, _option("--debug", help="Show the traceback of an error.")]
+AsJson = Annotated[bool, common_option("--json", help="Print only the result, as JSON.")]
+Quiet = Annotated[bool, common_option("--quiet", "-q", help="Print errors only.")]
+Verbose = Annotated[bool, common_option("--verbose", "-v", help="Log each step with its start time.")]
+Threads = Annotated[int | None, common_option("--threads", help="Number of threads; all cores by default.")]
+Debug = Annotated[bool, common_option("--debug", help="Show the traceback of an error.")]
 OPTIONS = {"as_json": AsJson, "quiet": Quiet, "verbose": Verbose, "threads": Threads, "debug": Debug}
 
 

@@ -30,7 +30,7 @@ from hedgerow.cli.options import (
     output_option,
     workers_of,
 )
-from hedgerow.cli.usage import MORE, OBJECTS
+from hedgerow.cli.usage import more_option, object_option
 from hedgerow.files import megabytes
 from hedgerow.images.metrics import MEANS
 from hedgerow.images.pairing import split_images_and_labels
@@ -48,7 +48,7 @@ def predict(
     proba: Annotated[bool, typer.Option("--proba", help="Also write the class probabilities.")] = False,
     proba_type: Annotated[
         Literal["float32", "uint8", "uint16"],
-        typer.Option(help="Data type of probability, confidence and entropy files.", rich_help_panel=MORE),
+        more_option(help="Data type of probability, confidence and entropy files."),
     ] = "float32",
     confidence: Annotated[
         bool, typer.Option("--confidence", help="Also write the probability of the winning class.")
@@ -61,24 +61,14 @@ def predict(
         typer.Option(help="File type; by default png for labels and tif for other maps."),
     ] = None,
     measure: Annotated[
-        bool,
-        typer.Option(
-            "--measure",
-            help="Also write tables of objects: objects.csv and objects_totals.csv.",
-            rich_help_panel=OBJECTS,
-        ),
+        bool, object_option("--measure", help="Also write tables of objects: objects.csv and objects_totals.csv.")
     ] = False,
     outlines: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="geojson|roi",
-            help="Also write outlines: geojson (QuPath) or roi (ImageJ); repeatable.",
-            rich_help_panel=OBJECTS,
-        ),
+        object_option(metavar="geojson|roi", help="Also write outlines: geojson (QuPath) or roi (ImageJ); repeatable."),
     ] = None,
     object_type: Annotated[
-        Literal["annotation", "detection"],
-        typer.Option(help="QuPath object type.", rich_help_panel=OBJECTS),
+        Literal["annotation", "detection"], object_option(help="QuPath object type.")
     ] = "annotation",
     background: Background = None,
     min_size: MinSize = 0,
@@ -93,8 +83,7 @@ def predict(
     workers: Workers = None,
     cluster: Cluster = None,
     tile: Annotated[
-        int | None,
-        typer.Option(min=1, help="Tile side in pixels; by default as large as memory allows.", rich_help_panel=MORE),
+        int | None, more_option(min=1, help="Tile side in pixels; by default as large as memory allows.")
     ] = None,
     pages: Pages = None,
     device: AnyDevice = "cpu",

@@ -24,7 +24,7 @@ from hedgerow.cli.options import (
     read_settings,
     workers_of,
 )
-from hedgerow.cli.usage import MORE, READING
+from hedgerow.cli.usage import more_option, reading_option
 from hedgerow.config import RefineConfig, Sharpness, StackConfig
 from hedgerow.errors import ConfigError
 from hedgerow.files import megabytes
@@ -71,15 +71,9 @@ def train(
     restart: Annotated[bool, typer.Option("--restart", help="Discard an interrupted run and start over.")] = False,
     unlabelled: Annotated[
         str | None,
-        typer.Option(
-            metavar="VALUE|auto",
-            help="Label value that means unlabelled; 255 by default, auto: 255 or 0.",
-            rich_help_panel=READING,
-        ),
+        reading_option(metavar="VALUE|auto", help="Label value that means unlabelled; 255 by default, auto: 255 or 0."),
     ] = None,
-    max_classes: Annotated[
-        int, typer.Option(help="Maximum number of classes; more are refused.", rich_help_panel=READING)
-    ] = 64,
+    max_classes: Annotated[int, reading_option(help="Maximum number of classes; more are refused.")] = 64,
     pages: Pages = None,
     workers: Workers = None,
     cluster: Cluster = None,
@@ -153,35 +147,25 @@ def refine(
     unlabelled: Unlabelled = None,
     pages: Pages = None,
     split: Annotated[
-        Literal["soft", "tanh", "crelu"] | None,
-        typer.Option(help="Kind of split in the network; soft by default.", rich_help_panel=MORE),
+        Literal["soft", "tanh", "crelu"] | None, more_option(help="Kind of split in the network; soft by default.")
     ] = None,
     sharpness: Annotated[
         str | None,
-        typer.Option(
-            help="Sharpness of splits, leaves and votes, e.g. 100,1,0.5; the default depends on the kind of split.",
-            rich_help_panel=MORE,
+        more_option(
+            help="Sharpness of splits, leaves and votes, e.g. 100,1,0.5; the default depends on the kind of split."
         ),
     ] = None,
     stride: Annotated[
         int | None,
-        typer.Option(
-            help="Train on every N-th row and column; by default derived from the setting `pixels`.",
-            rich_help_panel=MORE,
-        ),
+        more_option(help="Train on every N-th row and column; by default derived from the setting `pixels`."),
     ] = None,
     train_encoder: Annotated[
         bool,
-        typer.Option(
-            "--train-encoder",
-            help="Also train the last layers of the pretrained network that the features come from.",
-            rich_help_panel=MORE,
+        more_option(
+            "--train-encoder", help="Also train the last layers of the pretrained network that the features come from."
         ),
     ] = False,
-    restart: Annotated[
-        bool,
-        typer.Option("--restart", help="Discard an interrupted run and start over.", rich_help_panel=MORE),
-    ] = False,
+    restart: Annotated[bool, more_option("--restart", help="Discard an interrupted run and start over.")] = False,
     cache: Cache = None,
     overwrite: Overwrite = False,
 ) -> Result:
@@ -255,8 +239,7 @@ def back(
     ] = "fitted",
     stride: Annotated[int, typer.Option(help="leaf_mean, fitted: use every N-th row and column of the images.")] = 1,
     tolerance: Annotated[
-        float | None,
-        typer.Option(help="soft: skip branches that a pixel reaches with at most this probability."),
+        float | None, typer.Option(help="soft: skip branches that a pixel reaches with at most this probability.")
     ] = None,
     pages: Pages = None,
     device: Device = "cpu",

@@ -8,6 +8,7 @@ import inspect
 import re
 import types
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Literal, Union, get_args, get_origin
 
 import typer
@@ -20,6 +21,11 @@ FIRST_COLUMN = 24  # widest name of an option that its explanation stands beside
 # Groups of options.
 READING, OBJECTS, MORE, COMMON = "Images and labels", "Objects", "More options", "Common to all commands"
 LARGE = "Large images and several machines"
+reading_option: Any = partial(typer.Option, rich_help_panel=READING)
+object_option: Any = partial(typer.Option, rich_help_panel=OBJECTS)
+more_option: Any = partial(typer.Option, rich_help_panel=MORE)
+common_option: Any = partial(typer.Option, rich_help_panel=COMMON)
+large_option: Any = partial(typer.Option, rich_help_panel=LARGE)
 KINDS = {int: "a whole number", float: "a number"}
 
 

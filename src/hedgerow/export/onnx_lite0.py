@@ -22,7 +22,7 @@ def layers(graph: Graph, pictures: str, encoder: TorchEncoder, names: Sequence[s
 
 def stage_outputs(graph: Graph, pictures: str, weights: Mapping[str, np.ndarray], n_stages: int) -> list[str]:
     """`lite0.stage_outputs`"""
-    nodes = _Nodes(graph, weights)
+    nodes = _Lite0Nodes(graph, weights)
     x = nodes.relu6(nodes.conv("stem", pictures, 2))
     stages, block = [], 0
     for n_blocks, _, stride, _, _ in STAGES[:n_stages]:
@@ -35,7 +35,7 @@ def stage_outputs(graph: Graph, pictures: str, weights: Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)
-class _Nodes:
+class _Lite0Nodes:
     """The network's functions, each adding nodes where the original computes."""
 
     graph: Graph

@@ -15,10 +15,10 @@ TO_LAST, TO_FIRST = [0, 2, 3, 1], [0, 3, 1, 2]  # channels: (N,C,H,W) -> (N,H,W,
 
 def layers(graph: Graph, pictures: str, encoder: TorchEncoder, names: Sequence[str]) -> list[str]:
     """The named layers, each (N,c,h,w), of pictures (N,3,H,W) from 0 to 255, whose sides are multiples of 16."""
-    return _Nodes(graph, encoder).outputs(pictures, names)
+    return _MobileSamNodes(graph, encoder).outputs(pictures, names)
 
 
-class _Nodes:
+class _MobileSamNodes:
     """The network's methods, each adding nodes where the original computes."""
 
     def __init__(self, graph: Graph, encoder: TorchEncoder) -> None:

@@ -67,7 +67,7 @@ def from_sklearn(model: Any, features: FeatureSet | None = None) -> Forest | For
     if features is not None:
         classes = _whole_classes(model, features)
     n_channels, n_classes = int(model.n_features_in_), int(model.n_classes_)
-    parts = [_Nodes(tree) for tree in trees]
+    parts = [_TreeTable(tree) for tree in trees]
     first = np.cumsum([0, *(len(part.left_child) for part in parts)])
     shifted = [np.where(p.left_child == LEAF, LEAF, p.left_child + k) for p, k in zip(parts, first[:-1], strict=True)]
     left_child = np.concatenate(shifted)
@@ -186,7 +186,7 @@ def _whole_classes(model: Any, features: FeatureSet) -> tuple[int, ...]:
     return tuple(classes.tolist())
 
 
-class _Nodes:
+class _TreeTable:
     """The nodes of one scikit-learn tree, generation after generation, the two children of a node side by side.
 
     left_child: (N,) int64, from the tree's root; LEAF at a leaf; threshold: (N,) float32; channel: (N,)
