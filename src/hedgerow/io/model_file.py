@@ -7,7 +7,6 @@ made to deceive cannot make a kernel read out of range).
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,8 +78,15 @@ def save(model: AnyModel, path: PathLike) -> int:
     content = file_content(model)
     with atomic_path(path) as temporary:
         temporary.write_bytes(content)
-        with suppress(MemoryError):  # there is none for a second copy; the file is as good as it was
-            _check_loads(temporary)
+        try:
+            _load(temporary)
+        except MemoryError:
+            pass  # there is none for a second copy; the file is as good as it was
+        except OSError:
+            raise
+        except Exception as error:
+            complaint = _complaint(error).replace(DAMAGED, "so correct the model, or make it again")
+            raise ModelError(f"{_UNSAVED}: {complaint}.") from error
     return Path(path).stat().st_size
 
 
@@ -128,16 +134,6 @@ def file_content(model: AnyModel) -> bytes:
     except (TypeError, ValueError, RecursionError) as error:
         raise ModelError(f"{_UNSAVED}: {one_line(error)}; check its settings.") from error
     return content
-
-
-def _check_loads(path: Path) -> None:
-    try:
-        _load(path)
-    except (OSError, MemoryError):
-        raise
-    except Exception as error:
-        complaint = _complaint(error).replace(DAMAGED, "so correct the model, or make it again")
-        raise ModelError(f"{_UNSAVED}: {complaint}.") from error
 
 
 def load(path: PathLike) -> AnyModel:
