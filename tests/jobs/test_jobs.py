@@ -185,3 +185,16 @@ def test_a_figure_does_not_take_the_place_of_what_it_shows(place, model_file):
                 jobs.LookRequest(model_file, place / "images/a0.png", place / output, truth=place / "labels/a0.png")
             )
     unchanged(place, before)
+
+
+@pytest.mark.parametrize(
+    ("request_of", "words"),
+    [
+        (lambda: jobs.DemoRequest("out", "fish"), ["'fish'", "somites, bodies"]),
+        (lambda: jobs.TrainRequest("images", "labels", "m.hedge", unlabelled=2**40), ["unlabelled value", str(2**40)]),
+    ],
+)
+def test_impossible_requests_are_refused_when_they_are_made(request_of, words):
+    with pytest.raises(hr.HedgerowError) as problem:
+        request_of()
+    assert_one_sentence(problem, *words)

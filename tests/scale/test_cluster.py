@@ -193,6 +193,11 @@ def test_a_shard_that_is_done_is_not_computed_again(there, stack, monkeypatch):
     assert "0-1-1" not in begun
 
 
+def test_without_workers_there_is_no_client():
+    with cluster.connected(None) as client:
+        assert client is None
+
+
 def test_auto_uses_a_gpu_for_networks_and_encoders_alone(stack, monkeypatch):
     assert worker_tasks.resolved("cuda", stack) == "cuda"
     assert worker_tasks.resolved("auto", stack) == "cpu"
