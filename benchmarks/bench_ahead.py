@@ -95,8 +95,8 @@ def rows_of(name: str, model: str, seed: int, small: bool) -> Iterator[dict[str,
     conv = conv if has_up else replace(conv, augment=TURNED, orientations=8)
     conv = replace(conv, batch=8) if is_depth else conv  # these images are small
 
-    def row(model: str, found: Sequence[np.ndarray], **more: Any) -> dict[str, Any]:
-        dice = float(test.score([np.asarray(one, np.uint8) for one in found]).mean_dice)
+    def row(model: str, maps: Sequence[np.ndarray], **more: Any) -> dict[str, Any]:
+        dice = float(test.score([np.asarray(labels, np.uint8) for labels in maps]).mean_dice)
         return {"set": name, "seed": seed, "model": model, "dice": dice, "device": device, **more}
 
     if model in ("U-Net", "FCN"):
@@ -115,20 +115,30 @@ def rows_of(name: str, model: str, seed: int, small: bool) -> Iterator[dict[str,
     yield row("refined", [predict_indices(refined, image.planes) for image in test])
     settings = DeepConfig(conv=for_number(conv, len(train)), seed=seed)
     deep = deepen_labelled(refined, train, settings, device=device, progress=silent)
-    said = [levels_and_members(deep, image.planes, Region(0, image.size[0], 0, image.size[1]))[1] for image in test]
-    alone = {member: row(member, [one[member].argmax(0) for one in said])["dice"] for member in said[0]}
-    yield row("best", [deep.joined(one).argmax(0) for one in said], members=alone, weights=dict(deep.weights))
+    of_members = [
+        levels_and_members(deep, image.planes, Region(0, image.size[0], 0, image.size[1]))[1] for image in test
+    ]
+    alone = {
+        member: row(member, [probabilities[member].argmax(0) for probabilities in of_members])["dice"]
+        for member in of_members[0]
+    }
+    yield row(
+        "best",
+        [deep.joined(probabilities).argmax(0) for probabilities in of_members],
+        members=alone,
+        weights=dict(deep.weights),
+    )
 
 
 def _run_job(job: tuple[str, str, int, bool]) -> None:
     """In a process of its own, unless its rows are kept already."""
     name, model, seed, small = job
-    if any((row["set"], row["model"], row["seed"]) == (name, model, seed) for row in kept()):
+    if any((row["set"], row["model"], row["seed"]) == (name, model, seed) for row in stored_rows()):
         return
     subprocess.run([sys.executable, __file__, *map(str, (name, model, seed, int(small)))], check=True)
 
 
-def kept() -> list[dict[str, Any]]:
+def stored_rows() -> list[dict[str, Any]]:
     return [json.loads(line) for line in KEPT.read_text().splitlines()] if KEPT.exists() else []
 
 
@@ -162,7 +172,7 @@ def run(small: bool = False) -> str:
         KEPT.unlink(missing_ok=True)
     with ThreadPoolExecutor(int(os.environ.get("HEDGEROW_BENCH_AT_ONCE", 1))) as pool:
         list(pool.map(_run_job, jobs))
-    return shown(kept(), names)
+    return shown(stored_rows(), names)
 
 
 def shown(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
@@ -170,16 +180,16 @@ def shown(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
     # A job that was ended and run again has told its first rows twice.
     dice = {(row["set"], row["model"], row["seed"]): row["dice"] for row in rows}
 
-    def found(name: str, model: str) -> list[float]:
+    def dice_of(name: str, model: str) -> list[float]:
         return [one for (of, by, _), one in sorted(dice.items()) if (of, by) == (name, model)]
 
     def cell(name: str, model: str) -> str:
-        each = found(name, model)
+        each = dice_of(name, model)
         return f"{np.mean(each):.3f} ({', '.join(f'{one:.3f}' for one in each)})" if each else "-"
 
     for data in dict.fromkeys(name.split(",")[0] for name in names):
         mine = [name for name in names if name.split(",")[0] == data]
-        lines = {model: _line(mine, lambda name, model=model: found(name, model)) for model in MODELS}
+        lines = {model: _line(mine, lambda name, model=model: dice_of(name, model)) for model in MODELS}
         lines = {model: line for model, line in lines.items() if len(line) > 1}
         if lines:
             _draw(data, lines)
@@ -189,9 +199,9 @@ def shown(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
     return f"Mean Dice on test images, the mean over the seeds and each of them.\n\n{text}"
 
 
-def _line(names: Sequence[str], found: Callable[[str], list[float]]) -> list[tuple[float, float, float]]:
+def _line(names: Sequence[str], dice_of: Callable[[str], list[float]]) -> list[tuple[float, float, float]]:
     """Of each set: its number of images, mean and standard deviation."""
-    each = [(float(name.split(",")[1]), found(name)) for name in names]
+    each = [(float(name.split(",")[1]), dice_of(name)) for name in names]
     return [(n, float(np.mean(values)), float(np.std(values))) for n, values in each if values]
 
 

@@ -66,13 +66,13 @@ def network(kind: str) -> UNet:
     torch.manual_seed(0)
     is_pretrained = kind.startswith("pretrained")
     norm = "batch" if kind == KINDS[0] else "image"
-    made = (PretrainedUNet if is_pretrained else UNet)(1, N_CLASSES, 32, 5, 512, norm)
-    if isinstance(made, PretrainedUNet):
+    net = (PretrainedUNet if is_pretrained else UNet)(1, N_CLASSES, 32, 5, 512, norm)
+    if isinstance(net, PretrainedUNet):
         with torch.no_grad():  # what these weights are does not matter here, but that something gets through does
-            for weight in made.pretrained.values():
+            for weight in net.pretrained.values():
                 weight.normal_(std=0.1)
-        made.pretrained.requires_grad_(kind == KINDS[3])
-    return made.cuda().to(memory_format=torch.channels_last).train()  # type: ignore[call-overload, no-any-return]
+        net.pretrained.requires_grad_(kind == KINDS[3])
+    return net.cuda().to(memory_format=torch.channels_last).train()  # type: ignore[call-overload, no-any-return]
 
 
 def timed(kind: str, batch: Batch, n_steps: int) -> tuple[float, float]:

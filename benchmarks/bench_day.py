@@ -118,30 +118,30 @@ def report(plan: Plan, folder: Path) -> Cost:
 def _jobs(plan: Plan, folder: Path) -> tuple[dict[str, Cost], dict[str, np.ndarray]]:
     """Costs of all jobs, by what they are, and what the models say about the unseen image."""
 
-    def fresh(function: Callable[..., Any], *given: Any) -> Any:
-        return in_fresh_process(_job, function, plan, folder, *given)
+    def fresh(function: Callable[..., Any], *arguments: Any) -> Any:
+        return in_fresh_process(_job, function, plan, folder, *arguments)
 
     costs = {"train": fresh(train), f"refine, {plan.steps} steps": fresh(refine)}
     costs |= {words: fresh(back, method) for method, words in BACK.items()}
-    said = {}
+    predicted = {}
     for name, words in MODELS.items():
-        costs[f"predict, {words}"], said[words] = fresh(predict, name)
+        costs[f"predict, {words}"], predicted[words] = fresh(predict, name)
     costs[f"report, {REPORTED} images"] = fresh(report)
-    return costs, said
+    return costs, predicted
 
 
-def _job(function: Callable[..., Any], *given: Any) -> Any:
+def _job(function: Callable[..., Any], *arguments: Any) -> Any:
     set_threads(THREADS)
-    return function(*given)
+    return function(*arguments)
 
 
-def check(plan: Plan, said: dict[str, np.ndarray]) -> None:
+def check(plan: Plan, predicted: dict[str, np.ndarray]) -> None:
     """The soft forest is the network, and all have learned something."""
     _, truth = plan.unseen()
-    right = {name: float((labels == truth).mean()) for name, labels in said.items()}
+    right = {name: float((labels == truth).mean()) for name, labels in predicted.items()}
     most = np.bincount(truth.ravel()).max() / truth.size
     require(min(right.values()) > most, f"of the unseen image {right} is right; {most:.3f} is one class.")
-    differs = float((said["network"] != said["soft forest"]).mean())
+    differs = float((predicted["network"] != predicted["soft forest"]).mean())
     require(differs < 0.002, f"the soft forest differs from its network at {differs:.4f} of the pixels.")
 
 

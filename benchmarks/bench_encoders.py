@@ -73,7 +73,7 @@ def trained(name: str, side: int) -> tuple[Cost, float]:
     if name == "hedgerow":
         grow_stack(labelled, config, progress=silent, ready=ready)  # kernels compile at their first use
         cost, stack = measure(lambda: grow_stack(labelled, config, progress=silent, ready=ready))
-        found = stack.predict(image, progress=silent)
+        predicted = stack.predict(image, progress=silent)
     else:
         from sklearn.ensemble import RandomForestClassifier
 
@@ -81,9 +81,9 @@ def trained(name: str, side: int) -> tuple[Cost, float]:
         forest = RandomForestClassifier(config.n_trees, n_jobs=THREADS, random_state=0)
         is_painted = strokes.ravel() != 255
         cost, _ = measure(lambda: forest.fit(rows[is_painted], strokes.ravel()[is_painted]))
-        found = forest.predict(rows).reshape(strokes.shape)
+        predicted = forest.predict(rows).reshape(strokes.shape)
     rest = np.where(strokes == 255, whole, 255)
-    return cost, scores([rest], [found], np.unique(whole).tolist()).mean_dice
+    return cost, scores([rest], [predicted], np.unique(whole).tolist()).mean_dice
 
 
 def painted(kind: str, n_photographs: int, n_painters: int) -> tuple[list[float], float]:
@@ -95,10 +95,10 @@ def painted(kind: str, n_photographs: int, n_painters: int) -> tuple[list[float]
             strokes = synthetic.paint(labels, PART, seed=painter)
             config = replace(settings_for(labelled_set([image], [strokes]), has_features=True), **KINDS[kind])
             begin = time.process_time()
-            found = fit_stack([image], [strokes], config, progress=silent).predict(image, progress=silent)
+            predicted = fit_stack([image], [strokes], config, progress=silent).predict(image, progress=silent)
             spent += time.process_time() - begin
             rest = np.where(strokes == 255, labels, 255)
-            dice.append(scores([rest], [found], np.unique(labels[labels != 255]).tolist()).mean_dice)
+            dice.append(scores([rest], [predicted], np.unique(labels[labels != 255]).tolist()).mean_dice)
     return dice, spent / len(dice)
 
 
@@ -123,13 +123,13 @@ def run(small: bool = False) -> str:
         table(["network", "pass, CPU s", "peak MB", "features, CPU s", "peak MB", "added MB/megapixel"], rows),
     ]
     if installed("sklearn"):
-        found = {name: in_fresh_process(trained, name, side) for name in ("hedgerow", "scikit-learn")}
-        require(found["hedgerow"][1] > 0.2, "a segmentation by strokes is no better than guessing.")
+        outcomes = {name: in_fresh_process(trained, name, side) for name in ("hedgerow", "scikit-learn")}
+        require(outcomes["hedgerow"][1] > 0.2, "a segmentation by strokes is no better than guessing.")
         parts += [
             f"Training from strokes on {PART:.0%} of that image, features of lite0 at hand, 64 trees.",
             table(
                 ["", "CPU s", "mean Dice"],
-                [[name, seconds(cost.cpu), f"{dice:.3f}"] for name, (cost, dice) in found.items()],
+                [[name, seconds(cost.cpu), f"{dice:.3f}"] for name, (cost, dice) in outcomes.items()],
             ),
         ]
     if installed("skimage"):

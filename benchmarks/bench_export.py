@@ -46,16 +46,16 @@ def run_ours(folder: Path, repeats: int) -> Cost:
 
 
 def run_onnxruntime(folder: Path, repeats: int) -> Cost:
-    path, given = folder / "stack.onnx", {"image": np.load(folder / "image.npy")[None]}
-    check_labels(answer(path, "labels", given), np.load(folder / "labels.npy"))
+    path, inputs = folder / "stack.onnx", {"image": np.load(folder / "image.npy")[None]}
+    check_labels(answer(path, "labels", inputs), np.load(folder / "labels.npy"))
     session = open_session(path)
-    return measure(lambda: session.run(["labels"], given), repeats)[0]
+    return measure(lambda: session.run(["labels"], inputs), repeats)[0]
 
 
-def check_labels(found: np.ndarray, expected: np.ndarray) -> None:
-    require(found.shape == expected.shape, f"onnxruntime's labels are {found.shape}, ours {expected.shape}.")
-    different = int((found != expected).sum())
-    require(different == 0, f"onnxruntime names {different} of {found.size} pixels otherwise than we do.")
+def check_labels(labels: np.ndarray, expected: np.ndarray) -> None:
+    require(labels.shape == expected.shape, f"onnxruntime's labels are {labels.shape}, ours {expected.shape}.")
+    different = int((labels != expected).sum())
+    require(different == 0, f"onnxruntime names {different} of {labels.size} pixels otherwise than we do.")
 
 
 def run(small: bool = False) -> str:

@@ -167,11 +167,14 @@ def check(size: Size) -> str:
     level, grid = net.level(N_LEVELS - 1), Grid(0, 0, *size.check)
     before = torch.rand(N_CLASSES, *grid.size, device="cuda")
     values, reads = lay_out(level.forest, level.wiring, Source(source.features, before, grid), grid)
-    given = {"values": values, **{name: getattr(level, name) for name in ("split_weight", "split_bias", "vote_weight")}}
+    tensors = {
+        "values": values,
+        **{name: getattr(level, name) for name in ("split_weight", "split_bias", "vote_weight")},
+    }
     slope = torch.randn(N_CLASSES, grid.height * grid.width, device="cuda")
 
     def results(kind: torch.dtype, is_ours: bool) -> dict[str, torch.Tensor]:
-        leaves = {name: tensor.detach().to(kind).requires_grad_() for name, tensor in given.items()}
+        leaves = {name: tensor.detach().to(kind).requires_grad_() for name, tensor in tensors.items()}
         wired = (reads, level.wiring, leaves["split_weight"], leaves["split_bias"])
         if is_ours:
             votes = (leaves["vote_weight"], "soft", "exp", 1.0)
@@ -240,7 +243,7 @@ def _report(
         "memory (each plane once per level)": work.n_bytes / rates["copy"],
     }
     rows = [[name, f"{1e3 * value:.1f}", f"{ours['forward'] / value:.1f}"] for name, value in floors.items()]
-    kept = {
+    promises = {
         "forward": (ours["forward"], PROMISED["forward"], "s"),
         "step": (ours["step"], PROMISED["step"], "s"),
         "memory": (peak, PROMISED["memory"], "GB"),
@@ -277,7 +280,7 @@ def _report(
             "",
             *(
                 f"- {name}: {value:.3f} {unit}; promised at most {limit:g}: {'kept' if value <= limit else 'NOT KEPT'}."
-                for name, (value, limit, unit) in kept.items()
+                for name, (value, limit, unit) in promises.items()
             ),
             f"- a step, per pixel, against the definition: 1/{faster:.0f} (its crop against our whole image; both on "
             f"the crop, which cannot keep the card busy: 1/{theirs / crop_ours:.0f}); promised at most "

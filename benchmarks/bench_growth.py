@@ -195,11 +195,11 @@ Outcomes = dict[tuple[str, Job], Outcome]
 
 def check_accuracy(outcomes: Outcomes, job: Job, slack: float) -> None:
     """All must be about equally good, the stack too: patches of random classes have no context to learn from."""
-    found = {name: outcomes[name, job].accuracy for name in CONTENDERS if (name, job) in outcomes}
-    accuracies = ", ".join(f"{name} {accuracy:.3f}" for name, accuracy in found.items())
-    worst = min(found[STACK], found[FOREST])
+    accuracy_of = {name: outcomes[name, job].accuracy for name in CONTENDERS if (name, job) in outcomes}
+    accuracies = ", ".join(f"{name} {accuracy:.3f}" for name, accuracy in accuracy_of.items())
+    worst = min(accuracy_of[STACK], accuracy_of[FOREST])
     chance = 1 / job.classes
-    require(worst > chance and worst >= max(found.values()) - slack, f"accuracies at {job}: {accuracies}.")
+    require(worst > chance and worst >= max(accuracy_of.values()) - slack, f"accuracies at {job}: {accuracies}.")
 
 
 def megabytes(value: float) -> str:

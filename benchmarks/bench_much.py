@@ -59,10 +59,10 @@ def write_set(folder: Path, n_images: int, side: int) -> None:
 
 
 def _picture(side: int, i: int) -> np.ndarray:
-    found = np.empty((side, side), np.uint8)
+    picture = np.empty((side, side), np.uint8)
     for part in Region(0, side, 0, side).tiles(2000):
-        part.of(found)[...] = drawn(Region(part.top + i * side, part.bottom + i * side, part.left, part.right))
-    return found
+        part.of(picture)[...] = drawn(Region(part.top + i * side, part.bottom + i * side, part.left, part.right))
+    return picture
 
 
 def train_on(folder: str, n_images: int, side: int) -> Outcome:

@@ -168,7 +168,7 @@ def frame_times(browser: Any, folder: Path, side: int, moves: int) -> dict[str, 
     path = folder / "large" / "large.tif"
     n = side // 256
     tifffile.imwrite(path, (tile for _ in range(n * n)), shape=(side, side), dtype=np.uint8, tile=(256, 256))
-    found: dict[str, dict[str, list[float]]] = {}
+    frames: dict[str, dict[str, list[float]]] = {}
     with Paint(path, folder / "projectlarge", threads=THREADS) as server:
         hand = opened(browser, server)
         hand.run(FRAMES)
@@ -193,9 +193,9 @@ def frame_times(browser: Any, folder: Path, side: int, moves: int) -> dict[str, 
                 mouse.move(480 + 300 * np.sin(step / 7), 380 + 220 * np.cos(step / 5))
             mouse.up()
             hand.saved()
-            found[name] = hand.run("frames")
+            frames[name] = hand.run("frames")
         hand.page.context.close()
-    return found
+    return frames
 
 
 def forest_seconds(side: int) -> float:
@@ -231,13 +231,13 @@ def run(small: bool = False) -> str:
     set_threads(THREADS)
     sides, large, n_strokes = ((256,), 2048, 3) if small else ((1024, 4096), 16384, N_STROKES)
     rows, frames = [], {}
-    with sync_playwright() as driver, tempfile.TemporaryDirectory() as made:
+    with sync_playwright() as driver, tempfile.TemporaryDirectory() as folder:
         browser = driver.chromium.launch(executable_path=browser_path(), args=list(FLAGS))
         for side in sides:
-            visible, whole, n_painted = stroke_times(browser, Path(made), side, n_strokes)
+            visible, whole, n_painted = stroke_times(browser, Path(folder), side, n_strokes)
             rows.append([f"{side} x {side}, {n_painted:,} painted pixels: visible part", *summary(visible)])
             rows.append([f"{side} x {side}: whole image", *summary(whole)])
-        frames = frame_times(browser, Path(made), large, 20 if small else 200)
+        frames = frame_times(browser, Path(folder), large, 20 if small else 200)
         browser.close()
     for side in sides[:1]:
         if installed("sklearn"):

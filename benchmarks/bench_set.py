@@ -72,11 +72,11 @@ def check_threads() -> None:
         with threads(n_threads):
             return fit_stack(images, labels, CONFIG, progress=silent)
 
-    one, several = grow(1), grow(THREADS)
-    for first, second in zip(one.levels, several.levels, strict=True):
+    single, several = grow(1), grow(THREADS)
+    for first, second in zip(single.levels, several.levels, strict=True):
         same = all(np.array_equal(getattr(first, f.name), getattr(second, f.name)) for f in fields(first))
         require(same, "the number of threads changes the model.")
-    right = (one.predict(images[0], progress=silent) == labels[0]).mean()
+    right = (single.predict(images[0], progress=silent) == labels[0]).mean()
     constant = (labels[0] == 0).mean()
     require(right > constant, f"of the training image {right:.3f} is right; {constant:.3f} is background.")
 

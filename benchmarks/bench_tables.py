@@ -106,12 +106,12 @@ def run(small: bool = False) -> str:
     if not installed("sklearn", "torch"):
         return "Not run: scikit-learn or PyTorch is not installed."
     n_repeats = 1 if small else 2
-    found = [in_fresh_process(compare, name, n_repeats) for name in (["iris", "wine"] if small else SETS)]
+    results = [in_fresh_process(compare, name, n_repeats) for name in (["iris", "wine"] if small else SETS)]
     headers = ["data set", "samples x columns", *COLUMNS, *(f"{column}, CPU s per fit" for column in TIMED)]
     return "\n".join(
         [
             f"Accuracy, its mean and standard deviation over {N_FOLDS * n_repeats} folds ({N_FOLDS} at a time):",
             "",
-            table(headers, [one.row() for one in found]),
+            table(headers, [one.row() for one in results]),
         ]
     )

@@ -94,12 +94,12 @@ class Hand:
         height, width = self.truth.shape
         forest, _ = self.segmenter.forest(Nobody(), 0, 0)
         tiles = self.segmenter.predict(Nobody(), 0, forest, 0, Region(0, height, 0, width), {})
-        found = np.empty(self.truth.shape, np.uint8)
+        predicted = np.empty(self.truth.shape, np.uint8)
         for (row, column), tile in tiles.items():
             part = np.array(forest.classes, np.uint8)[tile.classes]
-            found[row * 256 : row * 256 + part.shape[0], column * 256 : column * 256 + part.shape[1]] = part
+            predicted[row * 256 : row * 256 + part.shape[0], column * 256 : column * 256 + part.shape[1]] = part
         rest = np.where(self.project.labels[0].whole() == 255, self.truth, 255)
-        return float(scores([rest], [found], self.classes).mean_dice)
+        return float(scores([rest], [predicted], self.classes).mean_dice)
 
 
 def suggested(hand: Hand) -> tuple[int, int]:
@@ -117,13 +117,13 @@ def painted(data: Labelled, choose: Choose, seed: int, counted: tuple[int, ...] 
     """Mean Dice after so many strokes each."""
     with tempfile.TemporaryDirectory() as folder:
         hand = Hand(*data, seed, Path(folder))
-        found = []
+        dice = []
         for n in range(3, counted[-1] + 1):
             hand.paint(*choose(hand))
             if n in counted:
-                found.append(hand.dice())
+                dice.append(hand.dice())
         hand.project.close()
-        return found
+        return dice
 
 
 def somites(seed: int) -> Labelled:
@@ -162,13 +162,13 @@ DATA = {
 def compare(name: str, seeds: tuple[int, ...], counted: tuple[int, ...]) -> dict[str, list[list[float]]]:
     """For each way to choose, Dice by seed and number of strokes."""
     set_threads(THREADS)
-    found: dict[str, list[list[float]]] = {"suggested": [], "random": []}
+    dice: dict[str, list[list[float]]] = {"suggested": [], "random": []}
     for seed in seeds:
         data = DATA[name](seed)
-        found["suggested"].append(painted(data, suggested, seed, counted))
+        dice["suggested"].append(painted(data, suggested, seed, counted))
         random = [painted(data, at_random, 1000 * seed + k, counted) for k in range(N_RANDOM)]
-        found["random"].append(np.mean(random, axis=0).tolist())
-    return found
+        dice["random"].append(np.mean(random, axis=0).tolist())
+    return dice
 
 
 def run(small: bool = False) -> str:
@@ -176,10 +176,10 @@ def run(small: bool = False) -> str:
     names = [name for name in DATA if not (name.startswith("vnc") and "HEDGEROW_BENCH_DATA" not in os.environ)]
     rows = []
     for name in names:
-        found = in_fresh_process(compare, name, seeds, counted)
-        require(all(len(one) == len(seeds) for one in found.values()), "a simulated hand did not finish.")
-        better = np.array(found["suggested"]) - np.array(found["random"])
-        for way, dice in found.items():
+        dice_of = in_fresh_process(compare, name, seeds, counted)
+        require(all(len(one) == len(seeds) for one in dice_of.values()), "a simulated hand did not finish.")
+        better = np.array(dice_of["suggested"]) - np.array(dice_of["random"])
+        for way, dice in dice_of.items():
             rows.append([f"{name}, {way}", *(f"{mean:.3f}" for mean in np.mean(dice, axis=0))])
         won = (better > 0).sum(axis=0)
         rows.append([f"{name}, seeds won", *(f"{n} of {len(seeds)}" for n in won.tolist())])

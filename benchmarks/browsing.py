@@ -60,11 +60,11 @@ class Paint:
                 [sys.executable, "-c", command, *arguments], stdout=written, stderr=subprocess.STDOUT, env=surroundings
             )
         end = time.monotonic() + START
-        while not (found := re.search(r"(http://127\.0\.0\.1:(\d+)/)\?token=\S+", log.read_text())):
+        while not (match := re.search(r"(http://127\.0\.0\.1:(\d+)/)\?token=\S+", log.read_text())):
             assert self.process.poll() is None, log.read_text()
             assert time.monotonic() < end, f"no address after {START} seconds: {log.read_text()}"
             time.sleep(0.05)
-        self.address, self.port = found[0], int(found[2])
+        self.address, self.port = match[0], int(match[2])
 
     def kill(self):
         """As a power cut would: nothing is tidied up."""
@@ -143,16 +143,16 @@ class Hand:
     def labels(self, image=0):
         """The server's labels (H,W) of an image."""
         size = self.run("id => [hedgerow.app.picture(id).height, hedgerow.app.picture(id).width]", image)
-        found = np.full(size, 255, np.uint8)
+        labels = np.full(size, 255, np.uint8)
         for row in range(0, size[0], TILE):
             for col in range(0, size[1], TILE):
                 base = self.page.url.split("/?")[0].rstrip("/")
                 answer = self.page.request.get(f"{base}/api/images/{image}/labels/0/{row // TILE}/{col // TILE}")
                 assert answer.status in (200, 204), answer.status
                 if answer.status == 200:
-                    part = found[row : row + TILE, col : col + TILE]
+                    part = labels[row : row + TILE, col : col + TILE]
                     part[...] = np.frombuffer(answer.body(), np.uint8).reshape(part.shape)
-        return found
+        return labels
 
     def drawn(self, layer):
         """What a layer of the stage shows: (H,W,4) uint8 of the screen."""

@@ -58,10 +58,10 @@ class Cluster:
         options = [self.address, "--nthreads", "1", "--no-dashboard", "--no-nanny", "--death-timeout", "60"]
         self.workers.append(self._start("worker", [*options, "--local-directory", str(self.folder), *counting]))
 
-    def _start(self, what: str, options: Sequence[str]) -> subprocess.Popen[bytes]:
+    def _start(self, program: str, options: Sequence[str]) -> subprocess.Popen[bytes]:
         environment = {**os.environ, "HEDGEROW_THREADS": "1", "HEDGEROW_SHARDS_BEGUN": str(self.begun)}
-        with open(self.folder / f"{what}.log", "wb") as log:
-            command = [sys.executable, "-m", f"distributed.cli.dask_{what}", *options, *self.tls]
+        with open(self.folder / f"{program}.log", "wb") as log:
+            command = [sys.executable, "-m", f"distributed.cli.dask_{program}", *options, *self.tls]
             return subprocess.Popen(command, stdout=log, stderr=log, env=environment)
 
     def wait_for_workers(self) -> None:

@@ -49,10 +49,10 @@ def main(path: Path) -> None:
         row[0].set_title("1 % painted", fontsize=9)
         for place, (title, changes) in zip(row[1:], COLUMNS.items(), strict=True):
             config = replace(settings_for(labelled_set([image], [strokes]), has_features=True), **changes)
-            found = fit_stack([image], [strokes], config, progress=silent).predict(image, progress=silent)
+            predicted = fit_stack([image], [strokes], config, progress=silent).predict(image, progress=silent)
             rest = np.where(strokes == 255, labels, 255)
-            dice = scores([rest], [found], np.unique(labels[labels != 255]).tolist()).mean_dice
-            place.imshow(blended(image, found, 0.55))
+            dice = scores([rest], [predicted], np.unique(labels[labels != 255]).tolist()).mean_dice
+            place.imshow(blended(image, predicted, 0.55))
             place.set_title(f"{title}: {dice:.2f}", fontsize=9)
         for place in row:
             place.set_axis_off()

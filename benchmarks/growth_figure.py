@@ -110,19 +110,19 @@ def draw_large(growing: Sequence[Growing], path: Path) -> None:
     grid = figure.subplots(2, len(growing), sharex="col", squeeze=False)
     colour, marker, size = STYLES[0]
     style = {"color": colour, "marker": marker, "markersize": size, "linewidth": 1.6}
-    for column, one in enumerate(growing):
+    for column, series in enumerate(growing):
         time, memory = grid[:, column]
-        ends = (one.sizes[0], one.sizes[-1])
-        share = [one.seconds[-1] * size / one.sizes[-1] for size in ends]
+        ends = (series.sizes[0], series.sizes[-1])
+        share = [series.seconds[-1] * size / series.sizes[-1] for size in ends]
         time.plot(ends, share, color="#888888", linestyle="--", linewidth=1.2, label="in proportion")
-        time.plot(one.sizes, one.seconds, **style)
-        time.set(xscale="log", yscale="log", title=one.title, ylabel="CPU s")
+        time.plot(series.sizes, series.seconds, **style)
+        time.set(xscale="log", yscale="log", title=series.title, ylabel="CPU s")
         time.legend(frameon=False)
-        memory.axhline(one.promised, color="#D55E00", linewidth=1.2, label="promised at most")
-        memory.plot(one.sizes, one.megabytes, **style)
-        memory.set(xscale="log", ylim=(0, 1.1 * one.promised), xlabel=one.name, ylabel="peak MB of a process")
+        memory.axhline(series.promised, color="#D55E00", linewidth=1.2, label="promised at most")
+        memory.plot(series.sizes, series.megabytes, **style)
+        memory.set(xscale="log", ylim=(0, 1.1 * series.promised), xlabel=series.name, ylabel="peak MB of a process")
         memory.legend(frameon=False, loc="center left")
-        memory.set_xticks(one.sizes, [f"{size:,.0f}" for size in one.sizes])
+        memory.set_xticks(series.sizes, [f"{size:,.0f}" for size in series.sizes])
         time.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         for axes in (time, memory):
             axes.xaxis.set_minor_locator(NullLocator())

@@ -167,11 +167,11 @@ def comparison(
     return table(headers, rows)
 
 
-def verdict(what: str, ours: float, peer: float | None, limit: float, aim: float | None = None) -> str:
+def verdict(task: str, ours: float, peer: float | None, limit: float, aim: float | None = None) -> str:
     """One sentence: our CPU seconds as a part of the peer's, beside the part that we promise."""
     promise = "promised no more" if limit == 1 else f"promised at most 1/{1 / limit:g}"
     promise += f", aim 1/{1 / aim:g}" if aim else ""
     if peer is None:
-        return f"- {what}: nothing to compare with, the peer is not installed ({promise})."
+        return f"- {task}: nothing to compare with, the peer is not installed ({promise})."
     kept = "kept" if ours <= limit * peer else "NOT KEPT"
-    return f"- {what}: 1/{peer / ours:.2f} of the peer's CPU seconds; {promise}: {kept}."
+    return f"- {task}: 1/{peer / ours:.2f} of the peer's CPU seconds; {promise}: {kept}."

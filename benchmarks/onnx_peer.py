@@ -90,6 +90,6 @@ def open_session(path: Path) -> InferenceSession:
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
-def answer(path: Path, output: str, given: dict[str, np.ndarray]) -> Any:
+def answer(path: Path, output: str, inputs: dict[str, np.ndarray]) -> Any:
     """One output, by a session that goes again: one that has run keeps memory, which a measurement would not see."""
-    return open_session(path).run([output], given)[0]
+    return open_session(path).run([output], inputs)[0]

@@ -155,14 +155,14 @@ def act(film, labels):
 def main():
     from playwright.sync_api import sync_playwright
 
-    with sync_playwright() as driver, tempfile.TemporaryDirectory() as made:
-        folder = Path(made) / "facades"
+    with sync_playwright() as driver, tempfile.TemporaryDirectory() as folder_name:
+        folder = Path(folder_name) / "facades"
         folder.mkdir()
         images, labels = synthetic.facades(5, (720, 960), seed=3)
         for number, image in enumerate(images):
             Image.fromarray(image).save(folder / f"front-{number + 1}.png")
         browser = driver.chromium.launch(executable_path=browser_path(), args=list(FLAGS))
-        with Paint(folder, Path(made) / "house fronts", threads=2) as server:
+        with Paint(folder, Path(folder_name) / "house fronts", threads=2) as server:
             page = browser.new_context(viewport=VIEW, color_scheme="dark").new_page()
             page.goto(server.address)
             hand = Hand(page)

@@ -17,9 +17,9 @@ from hedgerow.files import megabytes
 def experiment(
     name: Annotated[
         Literal["zebrafish", "siblings", "kinect", "vnc"],
-        typer.Argument(metavar="NAME", help="zebrafish, siblings, kinect or vnc: which of the paper's protocols."),
+        typer.Argument(metavar="NAME", help="Protocol of the paper: zebrafish, siblings, kinect or vnc."),
     ],
-    output: Annotated[Path, output_option("Folder for the results; what is there is not run again.")],
+    output: Annotated[Path, output_option("Folder for the results; finished parts are skipped.")],
     data: Annotated[
         str | None,
         typer.Option(help="somites, bodies, or a folder with images/, labels/, train.txt and test.txt."),
@@ -29,18 +29,18 @@ def experiment(
         typer.Option(help="small: minutes per part; medium: the default settings; full: the paper's size, hours."),
     ] = "small",
     seed: Annotated[
-        list[int] | None, typer.Option("--seed", metavar="SEED", help="May be repeated; 0 by default.")
+        list[int] | None, typer.Option("--seed", metavar="SEED", help="Random seed; repeatable; 0 by default.")
     ] = None,
     part: Annotated[
-        list[str] | None, typer.Option("--part", metavar="PART", help="Only this part; may be repeated.")
+        list[str] | None, typer.Option("--part", metavar="PART", help="Run only this part; repeatable.")
     ] = None,
-    device: Annotated[str, typer.Option(help="Where networks are trained: cpu or cuda.")] = "cpu",
+    device: Annotated[str, typer.Option(help="Device to train networks on: cpu or cuda.")] = "cpu",
     develop: Annotated[
-        bool, typer.Option("--develop", help="Score on the last quarter of the training images, to choose settings.")
+        bool, typer.Option("--develop", help="Score on the last quarter of the training images, for choosing settings.")
     ] = False,
     config: Annotated[
         Path | None,
-        typer.Option(readable=False, help="Settings of Hedgerow's own refinements; see `hedgerow settings refine`."),
+        typer.Option(readable=False, help="Settings for Hedgerow's own refinements; see `hedgerow settings refine`."),
     ] = None,
     overwrite: Overwrite = False,
 ) -> Result:

@@ -38,7 +38,7 @@ OURS = (ForestStack, StackNet, DeepStack)
 SOFT_TOLERANCE = 1e-3
 Row = dict[str, Any]
 Made = tuple[Any, float]  # a model, and the seconds it took to make, from the images on
-Found = Sequence[np.ndarray]  # (H,W) class indices of each test image
+LabelMaps = Sequence[np.ndarray]  # (H,W) class indices of each test image
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Bench:
         write_json(self.begun_path(part), {"hedgerow": "a part of an experiment", "rows": rows})
 
     def score(
-        self, part: str, name: str, make: Callable[[], Made], beside: Callable[[], Found] | None = None, **more: Any
+        self, part: str, name: str, make: Callable[[], Made], beside: Callable[[], LabelMaps] | None = None, **more: Any
     ) -> Row:
         """A row for any model that predicts; one that is known already is not made again.
 
@@ -90,13 +90,13 @@ class Bench:
         return known[name]
 
     def _row(
-        self, part: str, name: str, model: Any, seconds: float, beside: Callable[[], Found] | None, **more: Any
+        self, part: str, name: str, model: Any, seconds: float, beside: Callable[[], LabelMaps] | None, **more: Any
     ) -> Row:
         _predict(model, self.test.images[0].planes)  # compiles, if it must
         start, cpu = time.perf_counter(), time.process_time()
-        found = self.predicted(name, model)
+        maps = self.predicted(name, model)
         wall, cpu = time.perf_counter() - start, time.process_time() - cpu
-        result = self.test.score(found)
+        result = self.test.score(maps)
         row = {
             "part": part,
             "model": name,
@@ -104,8 +104,8 @@ class Bench:
             "mean_dice": result.mean_dice,
             "balanced_accuracy": result.balanced_accuracy,
             "train_seconds": seconds,
-            "ms_an_image": 1e3 * wall / len(found),
-            "cpu_ms_an_image": 1e3 * cpu / len(found),
+            "ms_an_image": 1e3 * wall / len(maps),
+            "cpu_ms_an_image": 1e3 * cpu / len(maps),
             "device": str(model.device).split(":")[0],
             **more,
         }
@@ -113,19 +113,19 @@ class Bench:
         if background is not None and background in model.classes:
             row["foreground_accuracy"] = result.balanced_accuracy_without(background)
         if beside is not None:
-            row["differs"] = float(np.mean([np.mean(a != b) for a, b in zip(found, beside(), strict=True)]))
+            row["differs"] = float(np.mean([np.mean(a != b) for a, b in zip(maps, beside(), strict=True)]))
         if isinstance(model, OURS):  # others have no file
             row["bytes"] = save(model, self.model_path(part, name))
         return row
 
-    def predicted(self, name: str, model: Any) -> Found:
+    def predicted(self, name: str, model: Any) -> LabelMaps:
         """What the model says of the test images."""
-        found, n = [], len(self.test)
+        maps, n = [], len(self.test)
         for done, image in enumerate(self.test):
             self.progress(f"scoring {name}", done, n)
-            found.append(_predict(model, image.planes))
+            maps.append(_predict(model, image.planes))
         self.progress(f"scoring {name}", n, n)
-        return found
+        return maps
 
     def model_path(self, part: str, name: str) -> Path:
         """Of a scored model."""
@@ -203,7 +203,7 @@ class Bench:
             return (mean, before + seconds), (fitted, before + seconds + more)
 
         @functools.cache
-        def said() -> Found:
+        def network_maps() -> LabelMaps:
             return self.predicted("ConvNet", refined())
 
         makers: dict[str, Callable[[], Made]] = {
@@ -213,7 +213,7 @@ class Bench:
         }
         if split == "soft":
             makers["soft"] = lambda: mapped_back("soft", tolerance=SOFT_TOLERANCE)
-        return [*rows, row, *(score(name, make, said, **notes) for name, make in makers.items())]
+        return [*rows, row, *(score(name, make, network_maps, **notes) for name, make in makers.items())]
 
 
 def _predict(model: Any, planes: np.ndarray) -> np.ndarray:

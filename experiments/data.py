@@ -81,14 +81,14 @@ def spread(items: Sequence[Item], n: int | None) -> Sequence[Item]:
     return items if n is None or n >= len(items) else [items[i * len(items) // n] for i in range(n)]
 
 
-def shrunk(found: LabelledSet, times: int, is_depth: bool = False) -> LabelledSet:
+def shrunk(labelled: LabelledSet, times: int, is_depth: bool = False) -> LabelledSet:
     """Halved until they are so many times smaller along each side, a power of two; `is_depth` as in `halved`."""
     for _ in range(times.bit_length() - 1):
         smaller = [
-            replace(image, planes=halved(image.planes, is_depth), target=image.target[::2, ::2]) for image in found
+            replace(image, planes=halved(image.planes, is_depth), target=image.target[::2, ::2]) for image in labelled
         ]
-        found = replace(found, images=smaller, dtype=found.dtype if is_depth else "float32")
-    return found
+        labelled = replace(labelled, images=smaller, dtype=labelled.dtype if is_depth else "float32")
+    return labelled
 
 
 def halved(planes: np.ndarray, is_depth: bool = False) -> np.ndarray:
@@ -102,17 +102,17 @@ def halved(planes: np.ndarray, is_depth: bool = False) -> np.ndarray:
     return (whole[:, ::2, ::2] + whole[:, 1::2, ::2] + whole[:, ::2, 1::2] + whole[:, 1::2, 1::2]) / 4
 
 
-def recounted(found: LabelledSet) -> LabelledSet:
+def recounted(labelled: LabelledSet) -> LabelledSet:
     """The same images; the classes are those that they have: some may have gone with others, or with resolution."""
-    planes, names = [image.planes for image in found], [image.name for image in found]
-    labels = [found.truth(i) for i in range(len(found))]
-    again = labelled_set(planes, labels, layout="planes", unlabelled=found.unlabelled, names=names)
-    return replace(again, dtype=found.dtype)
+    planes, names = [image.planes for image in labelled], [image.name for image in labelled]
+    labels = [labelled.truth(i) for i in range(len(labelled))]
+    again = labelled_set(planes, labels, layout="planes", unlabelled=labelled.unlabelled, names=names)
+    return replace(again, dtype=labelled.dtype)
 
 
-def present(found: LabelledSet) -> set[int]:
+def present(labelled: LabelledSet) -> set[int]:
     """The class values that the images have."""
-    return {int(value) for i in range(len(found)) for value in np.unique(found.truth(i))} - {found.unlabelled}
+    return {int(value) for i in range(len(labelled)) for value in np.unique(labelled.truth(i))} - {labelled.unlabelled}
 
 
 def with_copies(train: LabelledSet, augment: AugmentConfig, seed: int) -> LabelledSet:

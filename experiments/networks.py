@@ -29,12 +29,12 @@ class FCN(nn.Module):
     def forward(self, planes: Tensor) -> Tensor:
         """Class scores (N,C,H,W) of planes (N,M,H,W) of any height and width."""
         whole = padded(planes, self.stride)
-        found = [self.down[0](whole)]
+        levels = [self.down[0](whole)]
         for deeper in self.down[1:]:
-            found.append(deeper(functional.max_pool2d(found[-1], 2)))
+            levels.append(deeper(functional.max_pool2d(levels[-1], 2)))
         total: Tensor | None = None
         for score in reversed(self.score):
-            here = score(found.pop())
+            here = score(levels.pop())
             total = here if total is None else here + enlarged(total, here)
         assert total is not None
         return self.class_bias + enlarged(total, whole)[..., : planes.shape[2], : planes.shape[3]]

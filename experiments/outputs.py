@@ -10,15 +10,15 @@ from experiments.curve_figure import line_figure
 from experiments.data import spread
 from hedgerow.files import atomic_path, make_folder, write_text
 from hedgerow.images.labelled import LabelledSet
-from hedgerow.images.pictures import grey_picture, label_picture, save_sheet
 from hedgerow.io.model_file import load
 from hedgerow.predict.tiling import predict_indices
 from hedgerow.progress import Report
-from hedgerow.report.figures import look
+from hedgerow.report.figures import look, write_comparison
 from hedgerow.report.page import write_report
 from hedgerow.report.sections import Curve
 from hedgerow.synthetic import CLASS_NAMES
 
+N_PICTURES = 4  # test images in the comparison
 MOST_IMAGES = 100  # that the report predicts once more, for its pictures and its own scores
 WRITTEN = (
     "results.json",
@@ -45,13 +45,10 @@ def write_outputs(folder: Path, results: dict[str, Any], test: LabelledSet, prog
     if not models:
         return
     settings = results["settings"]
-    background, any_model = settings["background"], next(iter(models.values()))
-    rows = []
-    for image in test.images[:4]:
-        maps = [image.target, *(predict_indices(model, image.planes) for model in models.values())]
-        panels = (label_picture(test.values(one), test.classes, background) for one in maps)
-        rows.append([grey_picture(image.planes, any_model.features.blank), *panels])
-    save_sheet(folder / "figures" / "comparison.png", ["image", "truth", *models], rows)
+    background, blank = settings["background"], next(iter(models.values())).features.blank
+    first = replace(test, images=test.images[:N_PICTURES])
+    predictions = {name: [predict_indices(model, image.planes) for image in first] for name, model in models.items()}
+    write_comparison(folder / "figures" / "comparison.png", first, predictions, background=background, blank=blank)
     names = CLASS_NAMES.get(settings["data"])
     some = replace(test, images=spread(test.images, MOST_IMAGES))
     write_report(
@@ -76,11 +73,11 @@ def _about(settings: dict[str, Any], n_shown: int) -> str:
     sizes = settings["sizes"]
     shapes = ", ".join(shape.strip("()").replace(", ", " x ") for shape in sizes["shapes"])
     is_part = n_shown < sizes["test"]
-    of_some = f" Outside the experiment's tables, scores are of {n_shown} of the test images." if is_part else ""
+    of_some = f" Scores outside the experiment's tables are from {n_shown} of the test images." if is_part else ""
     return (
-        f"The paper's {settings['name']} protocol on {settings['data']}: {sizes['train']} images of {shapes} pixels to"
-        f" learn from, and {sizes['test']} others to score on ({settings['scored on']}). The pictures are of the first"
-        f" seed; the tables are of all.{of_some}"
+        f"The paper's {settings['name']} protocol on {settings['data']}: {sizes['train']} training images of"
+        f" {shapes} pixels, and {sizes['test']} test images ({settings['scored on']}). The pictures show the first"
+        f" seed, the tables all seeds.{of_some}"
     )
 
 

@@ -1,8 +1,8 @@
-"""Runs an experiment part by part into a folder; what is there already is not run again.
+"""Runs an experiment part by part into a folder; finished parts are skipped.
 
 The folder gets `results.json` (every number, seed, setting, version and timing), `tables.md`, figures, `report.html`,
-and the models. Started again, an interrupted experiment goes on where it stopped: a part that is done is not run again,
-and of an unfinished one what was scored is kept (see `bench`).
+and the models. An interrupted experiment resumes: finished parts are skipped, and the scores of an unfinished part are
+read back (see `bench`).
 """
 
 import json
@@ -83,7 +83,7 @@ def run_experiment(
         _claim(folder, mark)
         for room in ROOMS:
             make_folder(folder / room)
-        say(f"{name}: {len(train)} images to learn from, {len(test)} to score on; {len(chosen)} parts")
+        say(f"{name}: {len(train)} training images, {len(test)} test images, {len(chosen)} parts")
         for seed in seeds:
             turned = with_copies(train, AugmentConfig(protocol.copies, protocol.rotation), seed)
             bench = Bench(protocol, size, train, turned, test, seed, device, folder, report)
@@ -102,9 +102,9 @@ def _protocol(name: str, data: str | None, scale: str) -> tuple[Protocol, Scale]
     if scale not in protocol.scales:
         raise InputError(f"there is no scale {scale!r}; choose from {', '.join(protocol.scales)}.")
     if data is None and protocol.data is None:
-        raise InputError(f"{name} needs images: name a folder with images/, labels/, train.txt and test.txt (--data).")
+        raise InputError(f"{name} needs images: give a folder with images/, labels/, train.txt and test.txt (--data).")
     if data in DRAWN and protocol.data is not None and data != protocol.data:
-        raise InputError(f"{name} is not for {data}; leave out --data for {protocol.data}, or name a folder.")
+        raise InputError(f"{name} does not run on {data}; leave out --data to use {protocol.data}, or give a folder.")
     if data not in (None, protocol.data) and protocol.measure == "mean_dice":
         protocol = replace(protocol, background=None)  # other images, of which nothing is known
     size = protocol.scales[scale]
@@ -117,7 +117,7 @@ def load_sets(protocol: Protocol, size: Scale, data: str | None, develop: bool) 
     if develop:
         n = len(train) * 3 // 4
         if n == 0:
-            raise InputError("--develop needs at least two training images, to learn from and to score on.")
+            raise InputError("--develop needs at least two training images: one to train on and one to score on.")
         train, test = (replace(train, images=some) for some in (train.images[:n], train.images[n:]))
     else:
         test = _load_part(protocol, size, data, "test")
@@ -137,7 +137,7 @@ def _run_part(part: str, bench: Bench, say: Callable[[str], None]) -> None:
     path, begun = bench.folder / "parts" / f"{part}-{bench.seed}.json", bench.begun_path(part)
     if path.exists():
         remove_state(begun)
-        say(f"{part}, seed {bench.seed}: done before")
+        say(f"{part}, seed {bench.seed}: already done")
         return
     resumed = {"resumed": True} if begun.exists() else {}  # the seconds are of what was left
     if not resumed:
@@ -149,8 +149,8 @@ def _run_part(part: str, bench: Bench, say: Callable[[str], None]) -> None:
     write_json(path, {**written, **resumed, "device": bench.device, "versions": versions()})
     remove_state(begun)
     measure = bench.protocol.measure
-    found = ", ".join(f"{row['model']} {row.get(measure, row['mean_dice']):.3f}" for row in rows)
-    say(f"{part}, seed {bench.seed}: {found} ({seconds:.0f} s)")
+    scores = ", ".join(f"{row['model']} {row.get(measure, row['mean_dice']):.3f}" for row in rows)
+    say(f"{part}, seed {bench.seed}: {scores} ({seconds:.0f} s)")
 
 
 def collected(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
@@ -174,11 +174,11 @@ def _check_classes(protocol: Protocol, train: LabelledSet, test: LabelledSet) ->
     """What would end a long run in the middle, or leave its tables empty."""
     new = present(test) - set(train.classes)
     if new:
-        raise InputError(f"class {min(new)} is in images to score only; list one with it among those to learn from.")
+        raise InputError(f"class {min(new)} occurs only in test images; add an image with it to the training images.")
     if protocol.background is not None and protocol.background not in train.classes:
         raise InputError(
-            f"{protocol.name} takes class {protocol.background} for the background, and no training image has it; "
-            "label the background so, or choose another experiment."
+            f"{protocol.name} uses class {protocol.background} as background, but no training image has it; give the "
+            "background this label, or choose another experiment."
         )
 
 

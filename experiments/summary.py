@@ -53,64 +53,64 @@ class Findings:
         return None
 
     def text(self, part: str, model: str, measure: str | None = None) -> str | None:
-        found = self.value(part, model, measure)
-        return None if found is None else str(found)
+        value = self.value(part, model, measure)
+        return None if value is None else str(value)
 
     def gain(self, part: str, model: str, measure: str | None = None) -> str | None:
         """Relative to the forests of the same part."""
-        found, first = self.value(part, model, measure), self.value(part, "DF", measure)
-        return None if found is None or not first or not first.mean else f"{found.mean / first.mean - 1:+.1%}"
+        value, first = self.value(part, model, measure), self.value(part, "DF", measure)
+        return None if value is None or not first or not first.mean else f"{value.mean / first.mean - 1:+.1%}"
 
 
 def tables(results: dict[str, Any]) -> list[Table]:
     """All tables for which there are rows."""
-    found = Findings(results)
+    findings = Findings(results)
     makers = (_papers_table, _costs, _splits, _readings, _inner, _sharpness, _levels, _strides, _choices, _others)
-    return [table for table in (make(found) for make in makers) if table is not None]
+    return [table for table in (make(findings) for make in makers) if table is not None]
 
 
-def _seeds(found: Findings) -> str:
-    seeds = found.results["seeds"]
-    diverged = sorted({row["part"] for row in found.rows if "diverged" in row})
+def _seeds(findings: Findings) -> str:
+    seeds = findings.results["seeds"]
+    diverged = sorted({row["part"] for row in findings.rows if "diverged" in row})
     warning = f" Refinement diverged in {', '.join(diverged)}; the last good network is shown." if diverged else ""
     if len(seeds) == 1:
         return f"One seed ({seeds[0]}).{warning}"
     return f"Mean and standard deviation over {len(seeds)} seeds, where there is a ±.{warning}"
 
 
-def _papers_table(found: Findings) -> Table | None:
-    reported = found.results["settings"]["paper"]["reported"]
+def _papers_table(findings: Findings) -> Table | None:
+    reported = findings.results["settings"]["paper"]["reported"]
     rows: list[tuple[str | None, ...]] = []
     if reported:
         rows.append(("in the paper, on its data", *(f"{reported[m]:.2f}" if m in reported else None for m in MODELS)))
     for part, name in (("paper", "here, the paper's settings"), ("own", "here, Hedgerow's settings")):
-        if found.value(part, "DF") is None:
+        if findings.value(part, "DF") is None:
             continue
-        rows.append((name, *(found.text(part, model) for model in MODELS)))
-        rows.append(("gain over the DF", *(found.gain(part, model) for model in MODELS)))
-        if found.measure != "mean_dice":  # which counts what is wrongly painted over the background as well
-            rows.append(("the same in mean Dice", *(found.text(part, model, "mean_dice") for model in MODELS)))
-            rows.append(("gain over the DF", *(found.gain(part, model, "mean_dice") for model in MODELS)))
+        rows.append((name, *(findings.text(part, model) for model in MODELS)))
+        rows.append(("gain over the DF", *(findings.gain(part, model) for model in MODELS)))
+        if findings.measure != "mean_dice":  # which counts what is wrongly painted over the background as well
+            rows.append(("the same, in mean Dice", *(findings.text(part, model, "mean_dice") for model in MODELS)))
+            rows.append(("gain over the DF", *(findings.gain(part, model, "mean_dice") for model in MODELS)))
     if len(rows) <= bool(reported):
         return None
     note = (
-        f"{WORDS[found.measure]} on {found.results['settings']['scored on']}. {_seeds(found)} fitted: Map Back 2, then "
-        "votes fitted together. soft: the exact map back of a fuzzy tree."
+        f"{WORDS[findings.measure]} on {findings.results['settings']['scored on']}. {_seeds(findings)} "
+        "fitted: Map Back 2, then votes fitted together. soft: the exact map back of a fuzzy tree."
     )
     return Table("The paper's table", ("", *MODELS), tuple(rows), note)
 
 
-def _costs(found: Findings) -> Table | None:
+def _costs(findings: Findings) -> Table | None:
     rows = []
     for model in MODELS:
-        seconds, size = found.cost("own", model, "train_seconds"), found.cost("own", model, "bytes")
+        seconds, size = findings.cost("own", model, "train_seconds"), findings.cost("own", model, "bytes")
         if size is None:
             continue
         # The processor's share of work on a GPU says nothing of it.
-        is_cpu = found.cost("own", model, "device") == "cpu"
-        each = found.cost("own", model, "cpu_ms_an_image" if is_cpu else "ms_an_image")
+        is_cpu = findings.cost("own", model, "device") == "cpu"
+        each = findings.cost("own", model, "cpu_ms_an_image" if is_cpu else "ms_an_image")
         where = "CPU" if is_cpu else "wall, GPU"
-        differs = found.cost("own", model, "differs")
+        differs = findings.cost("own", model, "differs")
         rows.append(
             (
                 model,
@@ -122,74 +122,74 @@ def _costs(found: Findings) -> Table | None:
         )
     if not rows:
         return None
-    columns = ("Hedgerow's settings", "seconds to train", "ms per image", "MB", "labelled otherwise")
-    note = f"{_where(found)} Labelled otherwise: part of the pixels at which the forest differs from the network."
-    return Table("What each model costs", columns, tuple(rows), note)
+    columns = ("Hedgerow's settings", "seconds to train", "ms per image", "MB", "pixels that differ")
+    note = f"{_where(findings)} Pixels that differ: fraction of pixels that forest and network label differently."
+    return Table("Cost of each model", columns, tuple(rows), note)
 
 
-def _where(found: Findings) -> str:
-    first = found.results["seeds"][0]
-    devices = {row["device"] for row in found.rows if row["seed"] == first}
-    return f"Seconds are of seed {first}, on {' and '.join(sorted(devices))}."
+def _where(findings: Findings) -> str:
+    first = findings.results["seeds"][0]
+    devices = {row["device"] for row in findings.rows if row["seed"] == first}
+    return f"Seconds are from seed {first}, on {' and '.join(sorted(devices))}."
 
 
-def _splits(found: Findings) -> Table | None:
+def _splits(findings: Findings) -> Table | None:
     parts = {
         "own": "soft",
         "tanh": "tanh",
         "crelu": "crelu",
         "paper": "tanh, the paper's way",
-        "paper-sparse": "the same, all edges train",
+        "paper-sparse": "the same, training all edges",
     }
     models = ("DF", "mapped", "relaxed", "ConvNet", "MB1", "MB2", "fitted", "soft")
     rows = [
-        (name, *(found.text(part, model) for model in models))
+        (name, *(findings.text(part, model) for model in models))
         for part, name in parts.items()
-        if found.value(part, "ConvNet") is not None
+        if findings.value(part, "ConvNet") is not None
     ]
     if len(rows) < 2:
         return None
     note = (
-        f"{WORDS[found.measure]}; mapped: the network before any training; relaxed: as its training begins, with "
-        f"softer splits (the paper's begins as mapped). {_seeds(found)}"
+        f"{WORDS[findings.measure]}; mapped: the network before training; relaxed: at the start of training, with "
+        f"softer splits (the paper's starts as mapped). {_seeds(findings)}"
     )
     return Table("Kinds of splits", ("split", *models), tuple(rows), note)
 
 
-def _sharpness(found: Findings) -> Table | None:
-    forests = found.text("sharpness", "DF")
+def _sharpness(findings: Findings) -> Table | None:
+    forests = findings.text("sharpness", "DF")
     if forests is None:
         return None
     rows = tuple(
-        (f"{split:g}", *(found.text("sharpness", sharpness_name(split, leaf)) for leaf in LEAVES_TRIED))
+        (f"{split:g}", *(findings.text("sharpness", sharpness_name(split, leaf)) for leaf in LEAVES_TRIED))
         for split in SPLITS_TRIED
     )
     columns = ("splits", *(f"leaves {leaf:g}" for leaf in LEAVES_TRIED))
     note = (
-        f"{WORDS[found.measure]} of the paper's tanh network before any training, beside {forests} of the forests that "
-        f"it was mapped from, by the sharpness of splits and leaves; the paper has 100 and 1. {_seeds(found)}"
+        f"{WORDS[findings.measure]} of the paper's tanh network before any training, beside {forests} of the forests "
+        f"that it was mapped from, by the sharpness of splits and leaves; the paper has 100 and 1. {_seeds(findings)}"
     )
     return Table("Sharpness", columns, rows, note)
 
 
-def _readings(found: Findings) -> Table | None:
+def _readings(findings: Findings) -> Table | None:
     models = ("DF", "mapped", "ConvNet", "MB1", "MB2")
+    known = {name: f"reading-{name}" for name in READINGS if findings.value(f"reading-{name}", "DF") is not None}
     rows = [
-        (name, *(found.text(f"reading-{name}", model) for model in models), found.gain(f"reading-{name}", "ConvNet"))
-        for name in READINGS
-        if found.value(f"reading-{name}", "DF") is not None
+        (name, *(findings.text(part, model) for model in models), findings.gain(part, "ConvNet"))
+        for name, part in known.items()
     ]
     if not rows:
         return None
     note = (
-        f"{WORDS[found.measure]} on {found.results['settings']['scored on']}. A leaf's activation is the sigmoid of z "
-        "or (1 + tanh z) / 2; votes are shares of a leaf's samples or their counts; balanced cross-entropy is a mean "
-        f"or a sum over classes. {_seeds(found)}"
+        f"{WORDS[findings.measure]} on {findings.results['settings']['scored on']}. A leaf's activation is the sigmoid of "
+        "z or (1 + tanh z) / 2; votes are shares of a leaf's samples or their counts; balanced cross-entropy is a mean "
+        f"or a sum over classes. {_seeds(findings)}"
     )
     return Table("Readings of the paper", ("leaf, votes, balance", *models, "gain of the ConvNet"), tuple(rows), note)
 
 
-def _inner(found: Findings) -> Table | None:
+def _inner(findings: Findings) -> Table | None:
     columns = {
         "Dice of the strongest class": "mean_dice",
         "correlation of neighbours": "neighbour_correlation",
@@ -198,61 +198,63 @@ def _inner(found: Findings) -> Table | None:
         "response one class away": "response_1",
         "two classes away": "response_2",
     }
-    layers = list(dict.fromkeys(row["model"] for row in found.rows if row["part"] == "inner"))
-    rows = [(layer, *(found.text("inner", layer, measure) for measure in columns.values())) for layer in layers]
+    layers = list(dict.fromkeys(row["model"] for row in findings.rows if row["part"] == "inner"))
+    rows = [(layer, *(findings.text("inner", layer, measure) for measure in columns.values())) for layer in layers]
     if not rows:
         return None
     note = (
         "Of the forests' levels and the layers of the network refined from them, with the paper's settings, on "
-        f"{found.results['settings']['scored on']}. Responses are relative to that on a class's own pixels; one class "
-        f"away: on pixels of the classes that touch it. {_seeds(found)}"
+        f"{findings.results['settings']['scored on']}. Responses are relative to that on a class's own pixels; one "
+        f"class away: on pixels of the classes that touch it. {_seeds(findings)}"
     )
     return Table("Inner layers", ("", *columns), tuple(rows), note)
 
 
-def _levels(found: Findings) -> Table | None:
-    n_levels = found.results["settings"]["hedgerow"]["stack"]["n_levels"]
+def _levels(findings: Findings) -> Table | None:
+    n_levels = findings.results["settings"]["hedgerow"]["stack"]["n_levels"]
     parts = sorted(
         [(f"levels-{n}", n) for n in LEVELS if n != n_levels] + [("own", n_levels)], key=lambda pair: pair[1]
     )
     rows = tuple(
-        (str(n), found.text(part, "DF"), found.text(part, "ConvNet"), found.gain(part, "ConvNet"))
+        (str(n), findings.text(part, "DF"), findings.text(part, "ConvNet"), findings.gain(part, "ConvNet"))
         for part, n in parts
-        if found.value(part, "DF") is not None
+        if findings.value(part, "DF") is not None
     )
     if len(rows) < 2:
         return None
-    return Table("Levels", ("levels", "DF", "ConvNet", "gain"), rows, f"{WORDS[found.measure]}. {_seeds(found)}")
+    return Table("Levels", ("levels", "DF", "ConvNet", "gain"), rows, f"{WORDS[findings.measure]}. {_seeds(findings)}")
 
 
-def _strides(found: Findings) -> Table | None:
+def _strides(findings: Findings) -> Table | None:
     rows = []
     for stride in STRIDES:
-        part, seconds = f"stride-{stride}", found.cost(f"stride-{stride}", "ConvNet", "refine_seconds")
-        if found.value(part, "ConvNet") is not None:
-            scores = (found.text(part, "DF"), found.text(part, "ConvNet"), found.gain(part, "ConvNet"))
+        part, seconds = f"stride-{stride}", findings.cost(f"stride-{stride}", "ConvNet", "refine_seconds")
+        if findings.value(part, "ConvNet") is not None:
+            scores = (findings.text(part, "DF"), findings.text(part, "ConvNet"), findings.gain(part, "ConvNet"))
             rows.append((str(stride), *scores, None if seconds is None else f"{seconds:.0f}"))
     if not rows:
         return None
     note = (
-        f"{WORDS[found.measure]} of networks refined on every n-th row and column, all training images and steps; the "
-        f"paper has 9. {_seeds(found)} {_where(found)}"
+        f"{WORDS[findings.measure]} of networks refined on every n-th row and column, all training images and steps; "
+        f"the paper has 9. {_seeds(findings)} {_where(findings)}"
     )
-    return Table("Pixels that are trained on", ("n", "DF", "ConvNet", "gain", "seconds to refine"), tuple(rows), note)
+    return Table("Pixels used for training", ("n", "DF", "ConvNet", "gain", "seconds to refine"), tuple(rows), note)
 
 
-def _choices(found: Findings) -> Table | None:
-    known = {variant: f"choice-{variant}" for variant in VARIANTS if found.value(f"choice-{variant}", "level 1")}
+def _choices(findings: Findings) -> Table | None:
+    known = {variant: f"choice-{variant}" for variant in VARIANTS if findings.value(f"choice-{variant}", "level 1")}
     if not known:
         return None
-    levels = [f"level {n}" for n in range(1, 21) if any(found.value(part, f"level {n}") for part in known.values())]
-    rows = tuple((variant, *(found.text(part, level) for level in levels)) for variant, part in known.items())
-    note = f"{WORDS[found.measure]} on {found.results['settings']['scored on']} after each level. {_seeds(found)}"
+    levels = [f"level {n}" for n in range(1, 21) if any(findings.value(part, f"level {n}") for part in known.values())]
+    rows = tuple((variant, *(findings.text(part, level) for level in levels)) for variant, part in known.items())
+    note = (
+        f"{WORDS[findings.measure]} on {findings.results['settings']['scored on']} after each level. {_seeds(findings)}"
+    )
     return Table("Variants of the stack", ("variant", *levels), rows, note)
 
 
-def _others(found: Findings) -> Table | None:
-    reported = found.results["settings"]["paper"]["reported"]
+def _others(findings: Findings) -> Table | None:
+    reported = findings.results["settings"]["paper"]["reported"]
     parts = (
         ("own", "DF"), ("own", "ConvNet"), ("best", "best"), ("unet", "U-Net"), ("fcn", "FCN"),
         ("vgg-own", "FCN of VGG16, own recipe"), ("vgg-paper", "FCN of VGG16, paper recipe"),
@@ -261,37 +263,39 @@ def _others(found: Findings) -> Table | None:
     )  # fmt: skip
     rows: list[tuple[str | None, ...]] = []
     for part, model in parts:
-        seconds = found.cost(part, model, "train_seconds")
-        if found.value(part, model) is not None:
-            said = f"{reported[model]:.2f}" if model in reported else None
-            rows.append((model, found.text(part, model), None if seconds is None else f"{seconds:.0f}", said))
+        seconds = findings.cost(part, model, "train_seconds")
+        if findings.value(part, model) is not None:
+            reported_score = f"{reported[model]:.2f}" if model in reported else None
+            rows.append(
+                (model, findings.text(part, model), None if seconds is None else f"{seconds:.0f}", reported_score)
+            )
     if not any(row[0] not in PAPERS for row in rows):
         return None
     note = (
-        f"{WORDS[found.measure]}. All from the same images; best: `train --effort best`; U-Net and FCN are trained "
+        f"{WORDS[findings.measure]}. All from the same images; best: `train --effort best`; U-Net and FCN are trained "
         "from scratch (the paper took a pre-trained FCN), in the size and with the normalisation that are best on "
         "held-out images. A random start is the paper's network, of a smaller stack, without the forests' weights. "
-        f"{_seeds(found)} {_where(found)}"
+        f"{_seeds(findings)} {_where(findings)}"
     )
-    return Table("Against other networks", ("", "score", "seconds to train", "in the paper"), tuple(rows), note)
+    return Table("Comparison with other networks", ("", "score", "seconds to train", "in the paper"), tuple(rows), note)
 
 
 def curves(results: dict[str, Any]) -> list[Curve]:
     """The learning curve, if it was run."""
-    found = Findings(results)
+    findings = Findings(results)
     n_all = results["settings"]["sizes"]["train"]
-    counts = sorted({row["n_images"] for row in found.rows if "n_images" in row})
+    counts = sorted({row["n_images"] for row in findings.rows if "n_images" in row})
     lines: dict[str, list[tuple[float, float, float]]] = {}
     for model, whole in (("DF", "own"), ("ConvNet", "own"), ("best", "best"), ("U-Net", "unet")):
         parts = [(n, f"images-{n}") for n in counts] + [(n_all, whole)]
-        values = [(n, found.value(part, model)) for n, part in parts]
+        values = [(n, findings.value(part, model)) for n, part in parts]
         points = [(float(n), value.mean, value.spread) for n, value in values if value is not None]
         if len(points) > 1:
             lines[model] = points
     if not lines:
         return []
-    note = f"best: `train --effort best`; the U-Net is the best of its sizes on held-out images. {_seeds(found)}"
-    return [Curve("Learning curve", "training images", WORDS[found.measure], lines, log_x=True, note=note)]
+    note = f"best: `train --effort best`; the U-Net is the best of its sizes on held-out images. {_seeds(findings)}"
+    return [Curve("Learning curve", "training images", WORDS[findings.measure], lines, log_x=True, note=note)]
 
 
 def markdown(tables: Sequence[Table], curves: Sequence[Curve]) -> str:

@@ -46,7 +46,7 @@ class ContextConfig(Checked):
     depth_unit: float = setting(1000.0, 1e-6, 1e9, "depth features: image units per metre (1000 for millimetres)")
     nearest: float = setting(0.4, 1e-3, 1e6, "depth features: metres; anything nearer is treated as this near")
     background: float = setting(10.0, 1e-3, 1e6, "depth features: metres assigned to background and missing pixels")
-    window_z: int = setting(1, 1, 257, "volumes: offsets are drawn within a window of so many slices")
+    window_z: int = setting(1, 1, 257, "volumes: number of slices that offsets are drawn from")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -90,9 +90,9 @@ def map_threads(
                 stop()
 
 
-def row_blocks(height: int, per_thread: int = 4) -> list[tuple[int, int]]:
+def row_blocks(height: int) -> list[tuple[int, int]]:
     """First row and end of each part into which so many rows are divided among threads."""
-    return _cut(height, per_thread * get_threads())
+    return _cut(height, 4 * get_threads())
 
 
 def slice_blocks(depth: int, height: int, per_thread: int = 4) -> list[tuple[int, int, int]]:

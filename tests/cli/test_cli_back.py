@@ -40,12 +40,12 @@ def test_the_tolerance_is_told_in_pixels_that_change(hedgerow, net_file, place, 
     finished = hedgerow("back", net_file, place / "images", "-o", place / "forest.hedge", *options)
     assert finished.code == 0, finished.err
     assert hr.load(place / "forest.hedge").tolerance == 0.3
-    told = float(re.search(r"change class by that: ([\d.]+)%", finished.out)[1])
+    reports = float(re.search(r"changes the class of ([\d.]+)%", finished.out)[1])
     net = hr.load(net_file)
     net.set_tolerance(0.0)
     rough = to_forest(refined, method="soft", tolerance=0.3)
     pairs = [(net.predict(image), rough.predict(image)) for image in example.images]
-    assert told == pytest.approx(100 * np.mean([a != b for a, b in pairs]), abs=6e-4)
+    assert reports == pytest.approx(100 * np.mean([a != b for a, b in pairs]), abs=6e-4)
 
 
 @pytest.mark.parametrize(

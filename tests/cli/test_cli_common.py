@@ -17,6 +17,7 @@ import hedgerow as hr
 from hedgerow import jobs, progress, threads
 from hedgerow.cli import common
 from hedgerow.cli.app import app
+from hedgerow.jobs import describing
 from helpers.refusals import assert_refused
 
 SCRIPT = Path(sys.executable).with_name("hedgerow")
@@ -104,29 +105,29 @@ def in_json(finished):
 
 
 def test_train_in_json(train, place):
-    found = in_json(train("--json"))
+    result = in_json(train("--json"))
     stack = hr.load(place / "model.hedge")
-    assert found == {
+    assert result == {
         "model": str(place / "model.hedge"),
         "bytes": (place / "model.hedge").stat().st_size,
         "images": 2,
         "classes": list(stack.classes),
         "held_out_mean_dice": [score["mean_dice"] for score in stack.settings["held_out"]],
     }
-    assert len(found["held_out_mean_dice"]) == 2
+    assert len(result["held_out_mean_dice"]) == 2
 
 
 def test_refine_and_back_in_json(hedgerow, trained_place):
     place = trained_place
     given = (place / "model.hedge", place / "images", place / "labels", "-o", place / "net.hedge")
-    found = in_json(hedgerow("refine", *given, "--config", place / "short.toml", "--steps", 2, "--json"))
-    assert (found["model"], found["steps"]) == (str(place / "net.hedge"), 2)
-    assert found["mean_dice"] == {}, "the forests know these images"
-    found = in_json(hedgerow("--json", "back", place / "net.hedge", place / "images", "-o", place / "small.hedge"))
+    result = in_json(hedgerow("refine", *given, "--config", place / "short.toml", "--steps", 2, "--json"))
+    assert (result["model"], result["steps"]) == (str(place / "net.hedge"), 2)
+    assert result["mean_dice"] == {}, "the forests know these images"
+    result = in_json(hedgerow("--json", "back", place / "net.hedge", place / "images", "-o", place / "small.hedge"))
     stack = hr.load(place / "small.hedge")
-    assert (found["method"], found["levels"]) == ("fitted", 2)
-    assert found["leaves"] == sum(forest.n_leaves for forest in stack.levels)
-    assert found["bytes"] == (place / "small.hedge").stat().st_size
+    assert (result["method"], result["levels"]) == ("fitted", 2)
+    assert result["leaves"] == sum(forest.n_leaves for forest in stack.levels)
+    assert result["bytes"] == (place / "small.hedge").stat().st_size
 
 
 def test_predict_in_json_tells_failures_too(hedgerow, place, model_file):
@@ -157,11 +158,11 @@ def test_evaluate_writes_a_file_and_prints_the_table(hedgerow, place, model_file
 
 def test_info_sample_export_and_settings(hedgerow, place, model_file):
     assert in_json(hedgerow("--json", "info", model_file)) == in_json(hedgerow("info", model_file, "--json"))
-    found = in_json(hedgerow("sample", "somites", "-o", place / "s", "--n-images", 1, "--json"))
-    assert found == {"images": str(place / "s" / "images"), "labels": str(place / "s" / "labels"), "n_images": 1}
-    found = in_json(hedgerow("export", model_file, "--to", "c", "-o", place / "m.c", "--json"))
-    assert all(os.path.exists(path) for path in found["files"])
-    assert str(place / "m.c") in found["files"]
+    result = in_json(hedgerow("sample", "somites", "-o", place / "s", "--n-images", 1, "--json"))
+    assert result == {"images": str(place / "s" / "images"), "labels": str(place / "s" / "labels"), "n_images": 1}
+    result = in_json(hedgerow("export", model_file, "--to", "c", "-o", place / "m.c", "--json"))
+    assert all(os.path.exists(path) for path in result["files"])
+    assert str(place / "m.c") in result["files"]
     assert_refused(hedgerow("settings", "--json"), "--json")
     assert_refused(hedgerow("--json", "settings"), "settings", "--json")
 
@@ -187,15 +188,14 @@ def test_quiet_prints_errors_only(hedgerow, place, model_file, log_lines, before
 
 
 def test_quiet_keeps_warnings_back_and_shows_no_progress(hedgerow, model_file, log_lines, monkeypatch):
-    shown = []
+    shown, description = [], describing.description
 
-    def warn(path):
+    def warn(model):
         shown.append(progress._manner)
         logging.getLogger("hedgerow").warning("beware")
-        return {"classes": []}
+        return description(model)
 
-    monkeypatch.setattr("hedgerow.jobs.describing.description", warn)
-    monkeypatch.setattr("hedgerow.cli.report_commands._print_forests", lambda values: None)
+    monkeypatch.setattr(describing, "description", warn)
     assert hedgerow("info", model_file).err == "beware\n"
     assert hedgerow("info", model_file, "-q").err == ""
     assert shown == ["bar or lines", "nothing"]
@@ -272,10 +272,10 @@ def test_after_an_interrupt_what_can_be_resumed_says_so(hedgerow, place, model_f
         ("predict", model_file, place / "images", "-o", place / "out"): "nothing was left half-written",
         ("predict", model_file, "a.npy", "-o", "a.ome.zarr"): "rerun the same command to resume",
     }
-    for arguments, told in calls.items():
+    for arguments, reports in calls.items():
         finished = hedgerow(*arguments)
         assert finished.code == 130
-        assert finished.err == f"hedgerow: interrupted; {told}.\n"
+        assert finished.err == f"hedgerow: interrupted; {reports}.\n"
 
 
 # Completion

@@ -44,10 +44,10 @@ def test_class_values_come_back_as_given(hedgerow, train, place, classes, ending
     finished = hedgerow("predict", place / "model.hedge", place / "images", "-o", place / "out")
     assert finished.code == 0, finished.err
     for number in range(2):
-        found = read_labels(place / "out" / f"a{number}.{result}")
+        outcome = read_labels(place / "out" / f"a{number}.{result}")
         truth = draw(number, classes)[1]
-        assert set(np.unique(found)) == set(classes)
-        assert (found == truth).mean() > 0.9
+        assert set(np.unique(outcome)) == set(classes)
+        assert (outcome == truth).mean() > 0.9
 
 
 def test_sparse_labels(hedgerow, train, place, example):

@@ -36,23 +36,23 @@ def test_info_tells_of_every_member(hedgerow, folder, deep):
     finished = hedgerow("info", folder / "deep.hedge")
     assert finished.code == 0, finished.err
     assert "network: soft splits, 5 hidden layers" in finished.out
-    told = finished.out[finished.out.index("convolutional level: 3 member(s)") :]
-    assert f"receptive field: {deep.receptive_field} px" in told
+    reports = finished.out[finished.out.index("convolutional level: 3 member(s)") :]
+    assert f"receptive field: {deep.receptive_field} px" in reports
     for name, score in deep.record.scores.items():
-        assert f"  {name:<8} held-out mean Dice {score:.3f}" in told
-    assert told.count("weight 0.333  ") == 3
-    assert told.count("2 U-Net(s) of 3 scales, channels 2-4-8") == 2
-    assert "they read the image\n" in told
-    assert "they read the image and the stack's class probabilities\n" in told
-    assert "held out: 5 images, each" in told
+        assert f"  {name:<8} held-out mean Dice {score:.3f}" in reports
+    assert reports.count("weight 0.333  ") == 3
+    assert reports.count("2 U-Net(s) of 3 scales, channels 2-4-8") == 2
+    assert "they read the image\n" in reports
+    assert "they read the image and the stack's class probabilities\n" in reports
+    assert "held out: 5 images, each" in reports
 
 
 def test_info_tells_what_was_left_out(hedgerow, folder, deep):
     hr.save(replace(deep, nets={"alone": deep.nets["alone"]}, weights={"alone": 1.0}), folder / "one.hedge")
-    told = hedgerow("info", folder / "one.hedge").out
-    assert "convolutional level: 1 member(s)" in told
-    assert "weight 0.000  left out" in told
-    assert "weight 0.000  the network above" in told
+    reports = hedgerow("info", folder / "one.hedge").out
+    assert "convolutional level: 1 member(s)" in reports
+    assert "weight 0.000  left out" in reports
+    assert "weight 0.000  the network above" in reports
 
 
 def test_info_in_json_has_the_same(hedgerow, folder, deep):

@@ -26,7 +26,7 @@ SMALL = ("--levels", 1, "--trees", 2)
 def test_encoders_are_listed_with_sizes_licences_and_checksums(hedgerow):
     finished = hedgerow("encoders")
     assert finished.code == 0
-    for word in ("lite0", "mobilesam", "Apache-2.0", store.LITE0.sha256, "s1 (2, 16)", "not here", "timm:NAME"):
+    for word in ("lite0", "mobilesam", "Apache-2.0", store.LITE0.sha256, "s1 (2, 16)", "not installed", "timm:NAME"):
         assert word in finished.out
     listed = json.loads(hedgerow("encoders", "--json").out)["encoders"]
     assert [one["name"] for one in listed] == ["lite0", "mobilesam"]

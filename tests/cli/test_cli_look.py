@@ -40,8 +40,8 @@ def test_info_lists_the_hidden_layers_by_name_and_size(hedgerow, example, tiny_c
     finished = hedgerow("info", tmp_path / "net.hedge")
     assert finished.code == 0, finished.err
     assert f"{split} splits, {3 * n_levels - 1} hidden layers" in finished.out
-    found = re.findall(r"^  (H\d+|output) +([\d,]+) neurons +([\d,]+) weights", finished.out, re.MULTILINE)
-    assert [name for name, *_ in found] == [*(f"H{k}" for k in range(1, 3 * n_levels)), "output"]
+    result = re.findall(r"^  (H\d+|output) +([\d,]+) neurons +([\d,]+) weights", finished.out, re.MULTILINE)
+    assert [name for name, *_ in result] == [*(f"H{k}" for k in range(1, 3 * n_levels)), "output"]
     sizes = []
     for forest in stack.levels:
         splits, pair = int(forest.is_split.sum()), 2 if split == "soft" else 1
@@ -51,7 +51,7 @@ def test_info_lists_the_hidden_layers_by_name_and_size(hedgerow, example, tiny_c
             (forest.n_leaves, edges + forest.n_leaves),
             (3, 3 * forest.n_leaves),
         ]
-    assert [tuple(int(n.replace(",", "")) for n in numbers) for _, *numbers in found] == sizes
+    assert [tuple(int(n.replace(",", "")) for n in numbers) for _, *numbers in result] == sizes
 
 
 def test_info_says_how_a_network_was_refined(hedgerow, net_file, refined):

@@ -12,6 +12,7 @@ import tifffile
 import hedgerow as hr
 from conftest import CLASSES
 from hedgerow.images.label_files import read_labels
+from hedgerow.images.metrics import MEANS, Scores
 from hedgerow.images.reading import read_image, read_pixel_size
 from hedgerow.io import model_file as model_files
 from helpers.files import listing, write
@@ -44,12 +45,12 @@ def test_measure_writes_tables(hedgerow, maps, example):
     assert "3 object(s) of 2 label map(s)" in finished.out
     assert "t_totals.csv" in finished.out
     rows = table(maps / "t.csv")
-    found = hr.measure(LABELS, example.images[0], background=0)
+    result = hr.measure(LABELS, example.images[0], background=0)
     assert [(row["image"], int(row["object"]), int(row["class"])) for row in rows] == [
-        ("a0.png", one.number, one.value) for one in found.objects
+        ("a0.png", one.number, one.value) for one in result.objects
     ]
     assert [row["class_name"] for row in rows] == ["1", "block", "1"]
-    assert [float(row["mean_intensity"]) for row in rows] == pytest.approx([one.intensity[0] for one in found.objects])
+    assert [float(row["mean_intensity"]) for row in rows] == pytest.approx([one.intensity[0] for one in result.objects])
     assert {name: rows[1][name] for name in ("area_pixels", "top", "left", "bottom", "right", "area_um2")} == {
         "area_pixels": "99", "top": "10", "left": "10", "bottom": "20", "right": "20", "area_um2": ""
     }  # fmt: skip
@@ -95,7 +96,7 @@ def test_measure_refuses(hedgerow, maps):
     assert_refused(hedgerow(*arguments, "--split", "proba"), "--confidence")
     assert_refused(hedgerow(*arguments, "--images", maps / "images" / "a0.png"), "a1.png", "no image of the same name")
     assert_refused(hedgerow(*arguments, "--confidence", maps / "maps"), "no confidence map of the same name")
-    assert_refused(hedgerow(*arguments, "--totals", maps / "t.csv"), "give two names")
+    assert_refused(hedgerow(*arguments, "--totals", maps / "t.csv"), "give two different files")
     assert_refused(hedgerow("measure", maps / "maps", "-o", maps / "maps" / "a0.png"), "one of the files to read")
     for name in ("a0", "a1"):
         write(maps / "wrong" / f"{name}.npy", np.full(LABELS.shape, 3.5))
@@ -115,11 +116,11 @@ def test_predict_measures_with_the_probability_of_the_class(hedgerow, place, mod
     assert sorted(os.listdir(place / "out")) == ["a0.png", "a1.png", "objects.csv", "objects_totals.csv"]
     rows = [row for row in table(place / "out" / "objects.csv") if row["image"] == "a1.png"]
     proba = stack.predict_proba(example.images[1])
-    found = hr.measure(stack.predict(example.images[1]), example.images[1], confidence=proba.max(axis=0), background=3)
-    assert [int(row["area_pixels"]) for row in rows] == [one.area for one in found.objects]
+    result = hr.measure(stack.predict(example.images[1]), example.images[1], confidence=proba.max(axis=0), background=3)
+    assert [int(row["area_pixels"]) for row in rows] == [one.area for one in result.objects]
     for column, values in (
-        ("mean_confidence", [one.confidence for one in found.objects]),
-        ("mean_intensity", [one.intensity[0] for one in found.objects]),
+        ("mean_confidence", [one.confidence for one in result.objects]),
+        ("mean_intensity", [one.intensity[0] for one in result.objects]),
     ):
         assert [float(row[column]) for row in rows] == pytest.approx(values)
     assert {row["class"] for row in table(place / "out" / "objects_totals.csv")} == {"77", "200"}
@@ -135,18 +136,18 @@ def test_predict_cleans_what_it_writes(hedgerow, place, model_file, stack, examp
     options = ("--min-size", 12, "--measure", "--outlines", "geojson", "--tile", tile)
     finished = hedgerow("predict", model_file, place / "noisy", "-o", place / "out", *options)
     assert finished.code == 0, finished.err
-    found = hr.measure(plain, min_size=12)
-    np.testing.assert_array_equal(read_labels(place / "out" / "n.png"), found.labels)
+    result = hr.measure(plain, min_size=12)
+    np.testing.assert_array_equal(read_labels(place / "out" / "n.png"), result.labels)
     rows = table(place / "out" / "objects.csv")
-    assert [int(row["area_pixels"]) for row in rows] == [one.area for one in found.objects]
+    assert [int(row["area_pixels"]) for row in rows] == [one.area for one in result.objects]
     # Where the class was changed, the probability is that of the new class.
     proba = stack.predict_proba(image)
-    of_class = sum(np.where(found.labels == value, plane, 0) for plane, value in zip(proba, CLASSES, strict=True))
-    expected = [float(of_class[found.numbers == one.number].mean()) for one in found.objects]
+    of_class = sum(np.where(result.labels == value, plane, 0) for plane, value in zip(proba, CLASSES, strict=True))
+    expected = [float(of_class[result.numbers == one.number].mean()) for one in result.objects]
     assert [float(row["mean_confidence"]) for row in rows] == pytest.approx(expected, rel=1e-5)
     features = json.loads((place / "out" / "n.geojson").read_text())["features"]
     assert [one["properties"]["measurements"]["area (pixels)"] for one in features] == [
-        one.area for one in found.objects
+        one.area for one in result.objects
     ]
 
 
@@ -192,6 +193,24 @@ def test_the_size_of_pixels_goes_from_the_image_to_the_results(hedgerow, place, 
     assert table(place / "again.csv")[0]["area_um2"] == row["area_um2"]
 
 
+def test_a_measure_is_a_property_and_a_line(hedgerow, place, stack, monkeypatch):
+    """Whatever prints, writes or shows measures takes them from the table."""
+    monkeypatch.setattr(Scores, "worst_dice", property(lambda scores: float(np.nanmin(scores.dice))), raising=False)
+    monkeypatch.setitem(MEANS, "worst_dice", "worst Dice")
+    arguments = (place / "model.hedge", place / "images", place / "labels")
+    model_files.save(stack, place / "model.hedge")
+    finished = hedgerow("evaluate", *arguments, "--csv", place / "each.csv", "--json", place / "all.json")
+    assert finished.code == 0, finished.err
+    worst = json.loads((place / "all.json").read_text())["worst_dice"]
+    assert f"worst Dice {worst:.4f}" in finished.out
+    assert min(float(row["worst_dice"]) for row in table(place / "each.csv")) <= worst
+    pytest.importorskip("matplotlib")
+    assert hedgerow("report", *arguments, "-o", place / "report.html").code == 0
+    page = (place / "report.html").read_text(encoding="utf-8")
+    assert "worst Dice" in page
+    assert f"<td>{worst:.3f}</td>" in page
+
+
 def test_evaluate_writes_the_scores_of_each_image(hedgerow, place, stack, example):
     named = dataclasses.replace(stack, legend=hr.Legend({3: "left", 77: "twin", 200: "twin"}))
     model_files.save(named, place / "named.hedge")
@@ -208,16 +227,16 @@ def test_evaluate_writes_the_scores_of_each_image(hedgerow, place, stack, exampl
         "mean_dice",
         "mean_iou",
         "accuracy",
+        "balanced_accuracy",
         "dice_left",
         "dice_twin_77",
         "dice_twin_200",
     ]
     assert (first["image"], int(first["pixels"])) == ("a0.png", 24 * 32)
-    means = (scores.mean_dice, scores.mean_iou, scores.accuracy)
-    assert [float(first[name]) for name in ("mean_dice", "mean_iou", "accuracy")] == pytest.approx(means)
-    assert [float(first[name]) for name in list(first)[5:]] == pytest.approx(list(scores.dice))
+    assert {name: float(first[name]) for name in scores.means} == pytest.approx(scores.means)
+    assert [float(first[name]) for name in list(first)[6:]] == pytest.approx(list(scores.dice))
     assert int(second["pixels"]) == (one_class == 3).sum()
     whole = json.loads((place / "all.json").read_text())
     assert sum(map(sum, whole["confusion"])) == int(first["pixels"]) + int(second["pixels"])
     assert_refused(hedgerow(*arguments, "--csv", place / "labels" / "a0.png"), "a0.png")
-    assert_refused(hedgerow(*arguments, "--csv", place / "x", "--json", place / "x"), "give two names")
+    assert_refused(hedgerow(*arguments, "--csv", place / "x", "--json", place / "x"), "give two different files")

@@ -78,10 +78,10 @@ def test_the_command_line_and_the_library_refine_alike(run, place, stack, exampl
 def test_a_refined_network_is_refined_further(run, net_file, refined, place):
     finished = run(model=net_file.name)
     assert finished.code == 0, finished.err
-    found = hr.load(place / "net.hedge")
-    assert len(found.refinements) == 2
-    assert found.refinements[0] == refined.refinements[0]
-    assert not torch.equal(found.level(0).split_weight, refined.level(0).split_weight)
+    result = hr.load(place / "net.hedge")
+    assert len(result.refinements) == 2
+    assert result.refinements[0] == refined.refinements[0]
+    assert not torch.equal(result.level(0).split_weight, refined.level(0).split_weight)
 
 
 def test_images_that_the_forests_know_give_no_score_but_the_way_to_one(run, place, hedgerow):
@@ -89,7 +89,7 @@ def test_images_that_the_forests_know_give_no_score_but_the_way_to_one(run, plac
         finished = run(*more)
         assert finished.code == 0, finished.err
         assert "Dice" not in finished.out
-        assert re.search(r"no score: .*--validation.*--reserve", finished.out), finished.out
+        assert re.search(r"not scored: .*--validation.*--reserve", finished.out), finished.out
         assert "Dice:" not in hedgerow("info", place / "net.hedge").out
         (place / "net.hedge").unlink()
 
@@ -280,7 +280,7 @@ def test_options_out_of_range_are_refused(run, place, options, words, monkeypatc
 @pytest.mark.parametrize("options", [("--split", "tanh"), ("--sharpness", "1,1,1")], ids=str)
 def test_a_network_has_its_splits_already(run, net_file, place, options):
     before = listing(place)
-    assert_refused(run(*options, model=net_file.name), net_file, "network already")
+    assert_refused(run(*options, model=net_file.name), net_file, "already a network")
     unchanged(place, before)
 
 

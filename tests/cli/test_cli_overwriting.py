@@ -174,8 +174,8 @@ def test_commands_that_fill_a_folder_leave_what_is_there(hedgerow, room, what):
 def test_a_folder_or_foreign_file_in_the_place_of_the_checkpoint(hedgerow, room):
     command, _, _ = commands(room)["refine"]
     (room / "n.hedge.checkpoint").mkdir()
-    assert_refused(hedgerow(*command, room / "n.hedge"), "n.hedge.checkpoint", "no file")
-    assert_refused(hedgerow(*command, room / "n.hedge", "--restart"), "n.hedge.checkpoint", "no file")
+    assert_refused(hedgerow(*command, room / "n.hedge"), "n.hedge.checkpoint", "not a file")
+    assert_refused(hedgerow(*command, room / "n.hedge", "--restart"), "n.hedge.checkpoint", "not a file")
     shutil.rmtree(room / "n.hedge.checkpoint")
     (room / "n.hedge.checkpoint").write_text("by hand")
     assert_refused(hedgerow(*command, room / "n.hedge", "--restart"), "n.hedge.checkpoint")

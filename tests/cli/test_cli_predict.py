@@ -45,11 +45,11 @@ def test_probabilities_confidence_and_entropy(hedgerow, place, model_file, stack
         "entropy": relative_entropy(proba),
     }
     for what, expected in wanted.items():
-        found = read_image(place / "out" / f"a0_{what}.{maps}")
-        assert found.dtype == proba_type
-        assert found.shape == expected.shape
+        result = read_image(place / "out" / f"a0_{what}.{maps}")
+        assert result.dtype == proba_type
+        assert result.shape == expected.shape
         # Rounding to whole steps, no more.
-        assert np.abs(found / scale - expected.astype(np.float64)).max() <= (0 if scale == 1 else 0.5001 / scale)
+        assert np.abs(result / scale - expected.astype(np.float64)).max() <= (0 if scale == 1 else 0.5001 / scale)
     labels = read_labels(place / "out" / f"a0.{ending}")
     np.testing.assert_array_equal(labels, stack.predict(example.images[0]))
     np.testing.assert_array_equal(labels, np.array(CLASSES)[proba.argmax(axis=0)])

@@ -17,12 +17,12 @@ def each(folder):
 def test_train_takes_several_files(hedgerow, place):
     options = ("--config", place / "settings.toml", "-o", place / "model.hedge")
     images, labels = place / "images", place / "labels"
-    found = []
+    result = []
     for given in ([images, labels], [*each(images), *each(labels)], [*each(images), labels], [images, *each(labels)]):
         finished = hedgerow("train", *given, *options)
         assert finished.code == 0, finished.err
-        found.append((place / "model.hedge").read_bytes())
-    assert found[1:] == found[:1] * 3
+        result.append((place / "model.hedge").read_bytes())
+    assert result[1:] == result[:1] * 3
 
 
 def test_predict_takes_several_files(hedgerow, place, model_file):

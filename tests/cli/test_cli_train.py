@@ -14,7 +14,7 @@ from hedgerow.config import StackConfig
 from hedgerow.files import write_text
 from hedgerow.forest import autocontext
 from hedgerow.images.writing import write_labels
-from hedgerow.jobs import training
+from hedgerow.jobs import efforts
 from hedgerow.threads import get_threads, threads
 from helpers.files import listing, unchanged, write
 from helpers.refusals import assert_refused
@@ -36,12 +36,12 @@ def test_train_prints_the_classes_with_their_pixels_and_writes_the_model(train, 
 
 def test_the_command_line_and_the_library_grow_the_same_model(train, place, example, tiny_config):
     train("--seed", 5, "--trees", 2, "--levels", 1)
-    found = hr.load(place / "model.hedge")
+    result = hr.load(place / "model.hedge")
     config = StackConfig.from_dict({**tiny_config.to_dict(), "seed": 5, "n_trees": 2, "n_levels": 1})
     expected = hr.fit_stack(example.images, example.labels, config)
-    assert found.settings["config"] == config.to_dict()
+    assert result.settings["config"] == config.to_dict()
     for image in example.images:
-        np.testing.assert_array_equal(found.predict_proba(image), expected.predict_proba(image))
+        np.testing.assert_array_equal(result.predict_proba(image), expected.predict_proba(image))
 
 
 def test_the_number_of_threads_does_not_change_the_model(hedgerow, place):
@@ -94,7 +94,7 @@ def test_settings_of_a_file_are_refused_with_its_name(train, place):
     "output", ["", "no/such/folder/model.hedge", "images/a0.png", "labels/a1.png", "settings.toml"]
 )
 def test_an_output_that_cannot_or_must_not_be_is_refused_before_the_work(hedgerow, place, output, monkeypatch):
-    monkeypatch.setattr(training, "grow_stack", lambda *_, **__: pytest.fail("the work was begun"))
+    monkeypatch.setattr(efforts, "grow_stack", lambda *_, **__: pytest.fail("the work was begun"))
     before = listing(place)
     target = place / output
     settings = ("--config", place / "settings.toml")

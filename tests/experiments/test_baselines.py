@@ -103,10 +103,10 @@ def test_every_weight_is_used(network, n_down):
 def test_it_says_the_most_likely_class(example):
     model = fit(example.images, example.labels)
     planes = example.images[0].astype(np.float32)[None]
-    found = model.predict_indices(planes)
+    result = model.predict_indices(planes)
     assert model.classes == CLASSES
-    assert (found.shape, found.dtype) == (example.images[0].shape, np.uint8)
-    np.testing.assert_array_equal(found, model.net.proba(planes, None, None).argmax(axis=0))
+    assert (result.shape, result.dtype) == (example.images[0].shape, np.uint8)
+    np.testing.assert_array_equal(result, model.net.proba(planes, None, None).argmax(axis=0))
 
 
 def test_the_best_size_and_normalisation_on_held_out_images_are_taken(monkeypatch, example):

@@ -23,21 +23,21 @@ def of_values(*values, shape=(4, 5)):
 
 def test_a_folder_is_read_as_its_list_says(listed_place, example):
     for part, number in (("train", 0), ("test", 1)):
-        found = data.load_set(str(listed_place), part)
-        np.testing.assert_array_equal(found.images[0].planes[0], example.images[number])
-        np.testing.assert_array_equal(found.truth(0), example.labels[number])
-        assert len(found) == 1
-        assert found.dtype == "uint8"
+        result = data.load_set(str(listed_place), part)
+        np.testing.assert_array_equal(result.images[0].planes[0], example.images[number])
+        np.testing.assert_array_equal(result.truth(0), example.labels[number])
+        assert len(result) == 1
+        assert result.dtype == "uint8"
 
 
 @pytest.mark.parametrize("part", ["train", "test"])
 def test_drawn_images_are_as_many_and_as_large_as_asked_for(part):
-    found = data.load_set("bodies", part, 2, (24, 32))
+    result = data.load_set("bodies", part, 2, (24, 32))
     images, labels = hr.synthetic.bodies(2, (24, 32), seed={"train": 0, "test": 1000}[part])
     labels = data.measured(images, labels)
-    for i, image in enumerate(found):
+    for i, image in enumerate(result):
         np.testing.assert_array_equal(image.planes[0], images[i])
-        np.testing.assert_array_equal(found.truth(i), labels[i])
+        np.testing.assert_array_equal(result.truth(i), labels[i])
 
 
 @pytest.mark.parametrize(
@@ -116,18 +116,18 @@ def test_test_images_of_other_channels_are_refused(example):
 def test_rotated_copies_keep_labels_with_what_they_label():
     label = np.random.default_rng(0).choice([3, 77, 200], (24, 30))
     given = labelled_set([label.astype(np.uint8)], [label])  # so that each pixel says what its label is
-    found = data.with_copies(given, hr.AugmentConfig(copies=2), seed=0)
-    assert len(found) == 3
-    np.testing.assert_array_equal(found.images[0].planes, given.images[0].planes)
+    result = data.with_copies(given, hr.AugmentConfig(copies=2), seed=0)
+    assert len(result) == 3
+    np.testing.assert_array_equal(result.images[0].planes, given.images[0].planes)
     for i in (1, 2):
-        copy, labels = found.images[i].planes[0], found.truth(i)
+        copy, labels = result.images[i].planes[0], result.truth(i)
         assert (copy == np.rint(copy)).all(), "the images have whole numbers"
         assert (labels == 255).any()
         assert (labels != 255).sum() > 100
         # Where a copy's pixel is one of the three values it was not blended, and shows its own class.
         pure = (labels != 255) & np.isin(copy, [3, 77, 200])
         assert (copy[pure] == labels[pure]).mean() > 0.8
-    assert not np.array_equal(found.truth(1), found.truth(2))
+    assert not np.array_equal(result.truth(1), result.truth(2))
 
 
 def test_copies_of_real_numbers_are_not_rounded(example):

@@ -58,14 +58,14 @@ def test_the_gradient_of_the_front_is_that_of_the_loss(somites):
     (gradient,) = torch.autograd.grad(loss(), weight)
     other = torch.randn(weight.shape, generator=torch.Generator().manual_seed(2))
     for direction in (gradient / gradient.norm(), other / other.norm()):
-        step, found = 2e-3, []
+        step, result = 2e-3, []
         for sign in (1, -1):
             with torch.no_grad():
                 weight += sign * step * direction
-                found.append(float(loss().detach()))
+                result.append(float(loss().detach()))
                 weight -= sign * step * direction
         expected = float((gradient * direction).sum())
-        assert (found[0] - found[1]) / (2 * step) == pytest.approx(
+        assert (result[0] - result[1]) / (2 * step) == pytest.approx(
             expected, rel=0.05, abs=0.01 * float(gradient.norm())
         )
 

@@ -127,7 +127,7 @@ def test_strides_are_those_of_the_refinement(folder, pairs, tiny, stride):
     config = replace(tiny.own_refine, stride=stride, held_out=0.0)
     stack, _, refined = by_hand(columns(pairs, TRAIN), tiny.own_stack, config)
     assert_scores(rows, part, {"DF": stack, "ConvNet": refined}, columns(pairs, TEST))
-    text = (folder / "out" / "tables.md").read_text().split("### Pixels that are trained on")[1]
+    text = (folder / "out" / "tables.md").read_text().split("### Pixels used for training")[1]
     assert f"| {stride} | {rows[part, 'DF']['mean_dice']:.3f} | {rows[part, 'ConvNet']['mean_dice']:.3f} |" in text
 
 
@@ -138,13 +138,13 @@ def test_variants_are_scored_after_each_level(folder, pairs, tiny):
     for variant, changes in (("default", {}), ("naive", {"held_out": "none"})):
         stack = hr.fit_stack(*train, replace(tiny.own_stack, **changes), progress=silent)
         outputs = [stack.level_outputs(image, progress=silent) for image in images]
-        told = []
+        reports = []
         for level in range(stack.n_levels):
             found = [np.array(stack.classes)[output[level].argmax(axis=0)] for output in outputs]
             dice = dice_by_hand(labels, found, stack.classes)
             assert rows[f"choice-{variant}", f"level {level + 1}"]["mean_dice"] == pytest.approx(dice)
-            told.append(f"{dice:.3f}")
-        assert f"| {variant} | {' | '.join(told)} |" in text
+            reports.append(f"{dice:.3f}")
+        assert f"| {variant} | {' | '.join(reports)} |" in text
 
 
 def dice_by_hand(labels, found, classes):

@@ -30,14 +30,14 @@ def test_one_sharpness_serves_all_splits_unless_told(stack, level):
 
 def test_splits_near_zero_and_one_are_sharper(stack):
     net = hr.to_convnet(stack, "soft", hr.Sharpness(50.0, 1.0, 0.5, proba=0.9))
-    found, threshold = alphas(net, stack, 1)
+    result, threshold = alphas(net, stack, 1)
     before = reads_before(net, stack, 1)
     assert before.any()
     assert not before.all()
     distance = np.maximum(np.minimum(threshold, 1 - threshold), 1e-3)
     expected = np.where(before, 50 * np.maximum(1, 0.9 / distance), 50)
-    known = ~np.isnan(found)
-    np.testing.assert_allclose(found[known], expected[known], rtol=1e-4)
+    known = ~np.isnan(result)
+    np.testing.assert_allclose(result[known], expected[known], rtol=1e-4)
     assert (expected[before] > 50).any()
 
 

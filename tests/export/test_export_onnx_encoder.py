@@ -84,10 +84,10 @@ def run(build, n_inputs, n_outputs, *images):
 
 def assert_equal_features(features, sizes=SIZES):
     images = [picture(features.n_inputs, size, seed=7) for size in sizes]
-    found = run(lambda *to: image_features(*to, features, 2).features, features.n_inputs, features.n_features, *images)
-    for image, own in zip(images, found, strict=True):
+    result = run(lambda *to: image_features(*to, features, 2).features, features.n_inputs, features.n_features, *images)
+    for image, own in zip(images, result, strict=True):
         np.testing.assert_allclose(own, features.compute(image), rtol=0, atol=ATOL)
-    return images, found
+    return images, result
 
 
 @cache
@@ -240,7 +240,7 @@ def test_networks_of_others_are_refused_in_onnx_but_can_be_left_out(lite0, name,
 def test_c_refuses_a_pretrained_network(lite0, kinds, tmp_path):
     with pytest.raises(hr.InputError) as problem:
         export_c(stack_of(lite0, kinds), tmp_path / "model.c")
-    assert_one_sentence(problem, "pretrained network lite0", "in C", "to ONNX, or leave", "--no-filters")
+    assert_one_sentence(problem, "pretrained network lite0", "in C", "to ONNX, or export it without", "--no-filters")
     assert not list(tmp_path.iterdir())
     export_c(stack_of(lite0, kinds), tmp_path / "model.c", filters=False)
 
@@ -248,7 +248,7 @@ def test_c_refuses_a_pretrained_network(lite0, kinds, tmp_path):
 def test_c_does_not_advise_onnx_where_that_would_refuse_too(lite0, tmp_path):
     with pytest.raises(hr.InputError) as problem:
         export_c(with_encoder(stack_of(lite0), "timm:resnet18"), tmp_path / "model.c")
-    assert_one_sentence(problem, "pretrained network timm:resnet18", "in C; leave", "--no-filters")
+    assert_one_sentence(problem, "pretrained network timm:resnet18", "in C; export it without", "--no-filters")
     assert "ONNX" not in str(problem.value)
 
 

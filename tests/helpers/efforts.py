@@ -3,7 +3,7 @@
 import math
 
 from hedgerow.config import ConvConfig, DeepConfig, RefineConfig
-from hedgerow.jobs import efforts, estimates
+from hedgerow.jobs import effort_run, estimates
 
 SMALL_LEVEL = DeepConfig(n_folds=2, n_networks=1, members=("reading",), conv=ConvConfig(base=2, n_down=2, batch=2))
 FEW_STEPS = RefineConfig(n_steps=3, pixels=200, held_out=0.0)
@@ -11,9 +11,9 @@ FEW_STEPS = RefineConfig(n_steps=3, pixels=200, held_out=0.0)
 
 def make_small(monkeypatch, level=SMALL_LEVEL, steps=4):
     """Let `best` refine briefly, and train these networks for so many steps."""
-    monkeypatch.setattr(efforts, "RefineConfig", lambda: FEW_STEPS)
-    monkeypatch.setattr(estimates, "CPU", level)
-    monkeypatch.setattr(estimates, "LEAST_CPU", -math.inf)  # there is always time for networks
+    monkeypatch.setattr(effort_run, "FIRST_REFINEMENT", FEW_STEPS)
+    monkeypatch.setattr(estimates, "CPU_PLAN", level)
+    monkeypatch.setattr(estimates, "LEAST_CPU_SECONDS", -math.inf)  # there is always time for networks
     monkeypatch.setattr(estimates, "FEWEST_STEPS", steps)
     monkeypatch.setattr(estimates, "MOST_STEPS", steps)
 

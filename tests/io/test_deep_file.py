@@ -130,18 +130,18 @@ def test_networks_in_a_file_without_the_level_are_refused(contents, tmp_path):
 
 def test_a_huge_network_is_refused_before_it_is_made(contents, tmp_path, monkeypatch):
     """Its shapes are known without memory: on the device `meta`."""
-    made = []
+    created = []
     whole = deep_file.UNet.__init__
 
     def noted(self, *sizes, **named):
         whole(self, *sizes, **named)
-        made.append(next(self.parameters()).device.type)
+        created.append(next(self.parameters()).device.type)
 
     monkeypatch.setattr(deep_file.UNet, "__init__", noted)
     contents.model["deep"] |= {"base": 1024, "n_down": 6, "widest": 4096}
     contents.write(tmp_path / "huge.hedge")
     refused(tmp_path / "huge.hedge")
-    assert made == ["meta"]
+    assert created == ["meta"]
 
 
 def test_networks_narrower_than_their_first_level_are_refused(contents, tmp_path):

@@ -29,17 +29,17 @@ def test_an_older_model_predicts_the_same_bits(path, tmp_path):
     with np.load(path.with_suffix(".npz")) as stored:
         expected = dict(stored)
     image = expected.pop("image")
-    found = golden.predictions(model, image)
-    assert found.keys() == expected.keys()
+    result = golden.predictions(model, image)
+    assert result.keys() == expected.keys()
     hr.save(model, tmp_path / "again.hedge")
     again = golden.predictions(hr.load(tmp_path / "again.hedge"), image)
     for what, array in expected.items():
-        assert found[what].dtype == array.dtype
-        assert again[what].tobytes() == found[what].tobytes(), f"{what}, written again"
+        assert result[what].dtype == array.dtype
+        assert again[what].tobytes() == result[what].tobytes(), f"{what}, written again"
         if path.stem != "deep":
-            assert found[what].tobytes() == array.tobytes(), what
+            assert result[what].tobytes() == array.tobytes(), what
         elif what != "labels":  # convolutions of PyTorch differ in the last bits from processor to processor
-            np.testing.assert_allclose(found[what], array, atol=1e-5, err_msg=what)
+            np.testing.assert_allclose(result[what], array, atol=1e-5, err_msg=what)
 
 
 def test_the_refinements_of_the_first_version_are_remembered():

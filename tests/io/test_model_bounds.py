@@ -196,12 +196,12 @@ def test_statistics_that_overflow_are_refused(contents, tmp_path, name, value):
 def test_a_kind_of_feature_is_joined_once(tmp_path):
     save(grown_stack("joined")[0], tmp_path / "joined.hedge")
     contents = Contents.of(tmp_path / "joined.hedge")
-    features, found = contents.model["features"], contents.arrays
+    features, result = contents.model["features"], contents.arrays
     features["members"] = [features["members"][0]] * 2
     for name in ("mean", "std", "input_mean", "input_std"):
-        found[f"features.1.{name}"] = found[f"features.0.{name}"]
+        result[f"features.1.{name}"] = result[f"features.0.{name}"]
     for name in ("mean", "std"):
-        found[f"features.{name}"] = np.concatenate([found[f"features.0.{name}"]] * 2)
+        result[f"features.{name}"] = np.concatenate([result[f"features.0.{name}"]] * 2)
     assert "feature settings" in refusal(contents, tmp_path)
 
 

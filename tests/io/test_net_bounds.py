@@ -45,10 +45,10 @@ def test_full_connections_are_not_made_before_their_shape_is_checked(net_content
     wide(net_contents, 8000)  # 2 x 4,000 x 8,000 weights a level, which would be accepted
     net_contents.write(tmp_path / "bad.hedge")
     assert (tmp_path / "bad.hedge").stat().st_size < 2e6
-    made, zeros = [], torch.zeros
-    monkeypatch.setattr(torch, "zeros", lambda *shape, **given: made.append(shape) or zeros(*shape, **given))
+    created, zeros = [], torch.zeros
+    monkeypatch.setattr(torch, "zeros", lambda *shape, **given: created.append(shape) or zeros(*shape, **given))
     assert "net0.leaf_weight does not fit" in refused(tmp_path / "bad.hedge")
-    assert not made
+    assert not created
 
 
 @pytest.mark.parametrize(

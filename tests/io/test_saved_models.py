@@ -59,10 +59,10 @@ def test_numbers_of_numpy_are_saved_as_they_are(stack, tmp_path):
 
 
 def test_a_model_too_large_to_be_held_twice_is_saved(stack, tmp_path, monkeypatch):
-    def full(path):
+    def full(path, framework):
         raise MemoryError
 
-    monkeypatch.setattr(module, "_load", full)
+    monkeypatch.setattr(module, "safe_open", full)
     save(stack, tmp_path / "model.hedge")
     assert "not enough memory" in refused(tmp_path / "model.hedge")
     monkeypatch.undo()

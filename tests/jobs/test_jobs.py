@@ -53,16 +53,16 @@ def trained(place, config, say=quiet, **options):
 
 
 def test_training_says_what_it_read_and_returns_what_it_grew(place, example, tiny_config):
-    said = []
-    found = trained(place, tiny_config, say=said.append)
-    assert said[0] == "2 image(s): 24 x 32 uint8"
-    assert said[1] == str(hr.class_table(example.labels))
-    assert found.n_bytes == (place / "model.hedge").stat().st_size
-    assert found.held_out == [score["mean_dice"] for score in hr.load(place / "model.hedge").settings["held_out"]]
-    assert found.unseen == "blocks of the training images"
-    assert said[2].startswith("effort fast: estimated time ")
-    assert said[3:] == [
-        f"level {k}: mean Dice {score:.3f} on held-out {found.unseen}" for k, score in enumerate(found.held_out, 1)
+    messages = []
+    result = trained(place, tiny_config, say=messages.append)
+    assert messages[0] == "2 image(s): 24 x 32 uint8"
+    assert messages[1] == str(hr.class_table(example.labels))
+    assert result.n_bytes == (place / "model.hedge").stat().st_size
+    assert result.held_out == [score["mean_dice"] for score in hr.load(place / "model.hedge").settings["held_out"]]
+    assert result.unseen == "blocks of the training images"
+    assert messages[2].startswith("effort fast: estimated time ")
+    assert messages[3:] == [
+        f"level {k}: mean Dice {score:.3f} on held-out {result.unseen}" for k, score in enumerate(result.held_out, 1)
     ]
 
 
@@ -129,39 +129,39 @@ def test_an_output_may_be_given_as_text(place):
 def test_predictions_report_their_progress_and_say_notes(place, model_file, example):
     write(place / "images" / "b.npy", example.images[0].astype(np.float32))
     (place / "images" / "c.npy").write_bytes(b"no array")
-    said, seen = [], []
-    found = jobs.predict(
+    messages, seen = [], []
+    result = jobs.predict(
         jobs.PredictRequest(model_file, place / "images", place / "out"),
-        say=said.append,
+        say=messages.append,
         progress=lambda *now: seen.append(now),
     )
-    assert found == Predicted(4, found.failures)
-    assert [str(place / "images" / "c.npy") in failure for failure in found.failures] == [True]
-    assert [line.split(" but ")[0] for line in said] == [f"note: {place / 'images' / 'b.npy'} is float32"]
+    assert result == Predicted(4, result.failures)
+    assert [str(place / "images" / "c.npy") in failure for failure in result.failures] == [True]
+    assert [line.split(" but ")[0] for line in messages] == [f"note: {place / 'images' / 'b.npy'} is float32"]
     assert seen == [("images", done, 4) for done in range(5)]
 
 
 def test_evaluation_gives_scores_and_values(place, model_file, stack, example):
     arguments = (model_file, place / "images", place / "labels", place / "scores.json")
-    found = jobs.evaluate(jobs.EvaluateRequest(*arguments, background=CLASSES[0]), progress=silent)
+    result = jobs.evaluate(jobs.EvaluateRequest(*arguments, background=CLASSES[0]), progress=silent)
     expected = hr.evaluate(stack, example.images, example.labels)
-    np.testing.assert_array_equal(found.scores.confusion, expected.confusion)
-    assert found.without_background == expected.balanced_accuracy_without(CLASSES[0])
-    values = found.to_dict()
-    assert values.pop("balanced_accuracy_without_background") == found.without_background
+    np.testing.assert_array_equal(result.scores.confusion, expected.confusion)
+    assert result.without_background == expected.balanced_accuracy_without(CLASSES[0])
+    values = result.to_dict()
+    assert values.pop("balanced_accuracy_without_background") == result.without_background
     assert values.pop("n_known") == 2
     assert values == expected.to_dict()
-    assert json.loads((place / "scores.json").read_text()) == found.to_dict()
+    assert json.loads((place / "scores.json").read_text()) == result.to_dict()
 
 
 def test_a_measure_that_is_not_defined_is_none_in_the_values(place, model_file):
     for name in ("a0.png", "a1.png"):
         write(place / "labels" / name, np.full((24, 32), CLASSES[0], np.uint8))
-    found = jobs.evaluate(
+    result = jobs.evaluate(
         jobs.EvaluateRequest(model_file, place / "images", place / "labels", background=CLASSES[0]), progress=silent
     )
-    assert math.isnan(found.without_background)
-    assert found.to_dict()["balanced_accuracy_without_background"] is None
+    assert math.isnan(result.without_background)
+    assert result.to_dict()["balanced_accuracy_without_background"] is None
     without = jobs.evaluate(jobs.EvaluateRequest(model_file, place / "images", place / "labels"), progress=silent)
     assert without.without_background is None
     assert "balanced_accuracy_without_background" not in without.to_dict()
@@ -185,3 +185,16 @@ def test_a_figure_does_not_take_the_place_of_what_it_shows(place, model_file):
                 jobs.LookRequest(model_file, place / "images/a0.png", place / output, truth=place / "labels/a0.png")
             )
     unchanged(place, before)
+
+
+@pytest.mark.parametrize(
+    ("request_of", "words"),
+    [
+        (lambda: jobs.DemoRequest("out", "fish"), ["'fish'", "somites, bodies"]),
+        (lambda: jobs.TrainRequest("images", "labels", "m.hedge", unlabelled=2**40), ["unlabelled value", str(2**40)]),
+    ],
+)
+def test_impossible_requests_are_refused_when_they_are_made(request_of, words):
+    with pytest.raises(hr.HedgerowError) as problem:
+        request_of()
+    assert_one_sentence(problem, *words)

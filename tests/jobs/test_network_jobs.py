@@ -35,11 +35,11 @@ def refine(trained_place):
 
 def test_refining_says_what_the_network_is_and_returns_it(refine, place, refined, capsys):
     said = []
-    found = refine(say=said.append)
+    result = refine(say=said.append)
     assert said == ["network of 5 hidden layers, soft splits; sharpness 100/1/0.5"]
-    assert_same_weights(found.net, refined)
+    assert_same_weights(result.net, refined)
     assert_same_weights(hr.load(place / "net.hedge"), refined)
-    assert found.n_bytes == (place / "net.hedge").stat().st_size
+    assert result.n_bytes == (place / "net.hedge").stat().st_size
     assert capsys.readouterr() == ("", "")
 
 
@@ -96,15 +96,15 @@ def test_the_job_refines_on_planes_as_it_does_on_pictures(place, example, tiny_c
 
 def test_what_a_tolerance_changes_is_measured_on_a_few_images(place, net_file, refined, example, monkeypatch):
     monkeypatch.setattr(mapping_back, "N_COMPARED", 1)
-    found = jobs.back(
+    result = jobs.back(
         jobs.BackRequest(net_file, place / "soft.hedge", place / "images", "soft", tolerance=0.3), progress=silent
     )
-    assert found.n_compared == 1
+    assert result.n_compared == 1
     exact = hr.load(net_file)
     exact.set_tolerance(0.0)
     rough = hr.to_forest(refined, method="soft", tolerance=0.3)
     image = example.images[0]
-    assert found.changed == np.mean(exact.predict(image) != rough.predict(image))
+    assert result.changed == np.mean(exact.predict(image) != rough.predict(image))
     without = jobs.back(jobs.BackRequest(net_file, place / "soft.hedge", None, "soft", tolerance=0.3), progress=silent)
     assert (without.n_compared, without.changed) == (0, 0.0)
     exactly = jobs.back(

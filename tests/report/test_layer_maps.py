@@ -8,7 +8,7 @@ import pytest
 import hedgerow as hr
 from hedgerow.images.labelled import LabelledImage
 from hedgerow.images.regions import Region
-from hedgerow.report.layer_maps import LayerCrop, LayerRecorder, choose_crop
+from hedgerow.report.layer_maps import MAX_CROP, MAX_CROP_DRAWN, LayerCrop, LayerRecorder, choose_crop
 from hedgerow.report.measure import same_features, same_input_groups, same_stack
 
 
@@ -42,12 +42,12 @@ def test_the_image_with_the_most_classes_is_drawn():
 
 
 def test_the_middle_of_a_large_image_is_drawn_thinned():
-    target = np.full((20, 6), 255, np.uint8)  # no label in the middle
+    target = np.full((MAX_CROP + 12, 6), 255, np.uint8)  # no label in the middle
     target[0] = 1
-    crop = choose_crop(labelled(target), (10, 20), max_side=8, max_drawn=3)
-    assert crop.region == Region(6, 14, 0, 6)
-    assert crop.step == 3
-    assert crop.thinned(target).shape == (3, 2)
+    crop = choose_crop(labelled(target), (10, 20))
+    assert crop.region == Region(6, MAX_CROP + 6, 0, 6)
+    assert crop.step == 2
+    assert crop.thinned(target).shape == (MAX_CROP_DRAWN, 3)
 
 
 def copied(forest):

@@ -18,11 +18,13 @@ pytest.importorskip("jinja2")
 
 import hedgerow as hr
 from conftest import CLASSES, draw
+from hedgerow.files import megabytes
 from hedgerow.forest.level_input import LevelPlan
 from hedgerow.images.legend import Legend
 from hedgerow.predict.run import region_outputs
 from hedgerow.progress import silent
-from hedgerow.report import Curve, Table, contents, inner_layers, measure, write_report
+from hedgerow.report import Curve, Table, inner_layers, measure, write_report
+from hedgerow.report import page as report_page
 from hedgerow.report.sections import Section
 from helpers.files import listing
 from helpers.pages import Page
@@ -49,7 +51,7 @@ def three(stack, refined, example):
     return {"DF": stack, "ConvNet": refined, "MB2": hr.to_forest(refined, example.images, "leaf_mean")}
 
 
-def test_a_page_of_a_stack_its_network_and_the_way_back(written, three, unseen):
+def test_a_page_of_a_stack_its_network_and_the_way_back(written, three, unseen, tmp_path):
     page = written(
         three,
         about="Three regions.",
@@ -67,11 +69,12 @@ def test_a_page_of_a_stack_its_network_and_the_way_back(written, three, unseen):
     for name, model in three.items():
         scores = hr.evaluate(model, *unseen)
         assert name in page.text
+        assert megabytes(hr.save(model, tmp_path / "model.hedge")) in page.text
         means = scores.mean_dice, scores.mean_iou, scores.accuracy, scores.balanced_accuracy
         for score in (*means, scores.balanced_accuracy_without(CLASSES[0])):
             assert f" {score:.3f} " in page.text
         assert all(f"{score:.3f}" in page.text for score in (*scores.dice, *scores.iou))
-    for text in ("Three regions.", "0.123", "1,200", "–", "one seed", "1.5 s", "2 min 30 s", "nested.inner 1, 2"):
+    for text in ("Three regions.", "0.123", "1,200", "–", "one seed", "2 s", "2 min 30 s", "nested.inner 1, 2"):
         assert text in page.text, text
     assert "Learning: Dice over images; ours ends at 0.31" in [image["alt"] for image in page.every("img")]
 
@@ -80,7 +83,7 @@ def test_a_section_is_a_function_and_a_line(written, stack, monkeypatch):
     def summary(comparison):
         return [Section("mine", "My <section>", f"There are {len(comparison.models)} model(s).")]
 
-    monkeypatch.setattr(contents, "SECTIONS", (*contents.SECTIONS, summary))
+    monkeypatch.setattr(report_page, "SECTIONS", (*report_page.SECTIONS, summary))
     page = written({"DF": stack})
     assert page.sections[-2:] == ["facts", "mine"]
     assert "My <section> There are 1 model(s)." in page.text
@@ -161,7 +164,7 @@ def test_one_to_six_models(written, stack, net, blurred_net):
         assert set(ALWAYS) <= set(page.sections)
         confused = [alt.removeprefix("Confusion matrix of ") for alt in pictures if alt.startswith("Confusion")]
         assert sorted(alt.partition(";")[0] for alt in confused) == sorted(page.models)
-        assert ("Those of the other 5 models" in page.text) == (n == 6)
+        assert ("Confusion matrices of the other 5 models" in page.text) == (n == 6)
 
 
 def test_models_have_plain_names_beside_their_own(written, net, stack, unseen):

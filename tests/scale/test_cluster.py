@@ -13,9 +13,9 @@ from hedgerow.forest.autocontext import grow_stack
 from hedgerow.images.labelled import labelled_set
 from hedgerow.images.stored import ImageSpec
 from hedgerow.io.model_file import file_content
-from hedgerow.scale import cluster, model_bytes, shard_prediction, tree_tasks
+from hedgerow.scale import cluster, tree_tasks, worker_tasks
 from hedgerow.scale.large_results import results_for
-from hedgerow.scale.shard_prediction import Job, on_workers
+from hedgerow.scale.shard_prediction import Job
 from hedgerow.scale.shards import ShardGrid
 from helpers.files import listing, write
 from helpers.large import picture, write_zarr
@@ -61,6 +61,7 @@ def test_a_file_a_task_with_the_failures_named_at_the_end(two, stack, tmp_path, 
 @pytest.mark.parametrize("n_killed", [1, 2])
 def test_workers_that_are_killed_lose_nothing(two, there, stack, tmp_path, n_killed):
     """Not even the model, if all that hold it are gone."""
+    two.wait_for_workers(2, timeout=60)  # those that an earlier test killed come back
     hr.predict_large(stack, there, "whole.ome.zarr", shard=32)
     killed = []
 
@@ -183,31 +184,36 @@ def test_a_shard_that_is_done_is_not_computed_again(there, stack, monkeypatch):
     )
     client = Namespace(submit=lambda work, content, **options: work(content))
     begun = []
-    monkeypatch.setattr(shard_prediction, "work_on", lambda job, model, shard: begun.append(shard.name) or shard.name)
-    content = model_bytes.content_of(stack)
+    monkeypatch.setattr(worker_tasks, "work_on", lambda job, model, shard: begun.append(shard.name) or shard.name)
+    content = worker_tasks.content_of(stack)
     job = Job(ImageSpec(there), results_for(stack, "a.ome.zarr", ["labels"], "uint8"), ShardGrid((150, 190), 64), None)
     job.markers.set_done("0-1-1")
-    assert len(list(on_workers(client, content, "cpu")(job, job.grid.shards(0)))) == 9
+    assert len(list(worker_tasks.compute_shards_on(client, content, "cpu")(job, job.grid.shards(0)))) == 9
     assert len(begun) == 8
     assert "0-1-1" not in begun
 
 
+def test_without_workers_there_is_no_client():
+    with cluster.connected(None) as client:
+        assert client is None
+
+
 def test_auto_uses_a_gpu_for_networks_and_encoders_alone(stack, monkeypatch):
-    assert model_bytes.resolved("cuda", stack) == "cuda"
-    assert model_bytes.resolved("auto", stack) == "cpu"
+    assert worker_tasks.resolved("cuda", stack) == "cuda"
+    assert worker_tasks.resolved("auto", stack) == "cpu"
     net = type("StackNet", (), {"features": stack.features})()
-    monkeypatch.setattr(model_bytes, "no_cuda", lambda: None)
-    assert model_bytes.resolved("auto", net) == "cuda"
-    assert model_bytes.resolved("auto", stack) == "cpu"
+    monkeypatch.setattr(worker_tasks, "no_cuda", lambda: None)
+    assert worker_tasks.resolved("auto", net) == "cuda"
+    assert worker_tasks.resolved("auto", stack) == "cpu"
     encoded = type("ForestStack", (), {"features": type("F", (), {"kind": "encoder"})()})()
-    assert model_bytes.resolved("auto", encoded) == "cuda"
-    monkeypatch.setattr(model_bytes, "no_cuda", lambda: "there is none")
-    assert model_bytes.resolved("auto", net) == "cpu"
+    assert worker_tasks.resolved("auto", encoded) == "cuda"
+    monkeypatch.setattr(worker_tasks, "no_cuda", lambda: "there is none")
+    assert worker_tasks.resolved("auto", net) == "cpu"
 
 
 def test_a_model_is_loaded_once_by_a_worker(stack):
-    content = model_bytes.content_of(stack)
-    assert model_bytes.loaded(content, "cpu") is model_bytes.loaded(content, "cpu")
+    content = worker_tasks.content_of(stack)
+    assert worker_tasks.loaded(content, "cpu") is worker_tasks.loaded(content, "cpu")
 
 
 @pytest.mark.slow

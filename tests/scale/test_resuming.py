@@ -123,7 +123,7 @@ def test_a_run_that_stops_after_one_of_its_results_was_finished(there, stack, mo
         def remove_and_stop(result, *given):
             was_there = os.path.exists(result.store)
             remove(result, *given)
-            if was_there and result.what == "confidence":
+            if was_there and result.content == "confidence":
                 raise Stopped
 
         patch.setattr(Markers, "finish", finish_and_stop)
@@ -150,7 +150,7 @@ def test_what_a_replaced_run_still_computes_is_not_written(there, stack, monkeyp
         with pytest.raises(Stopped):
             hr.predict_large(stack, "other.zarr", "a.ome.zarr", shard=64, overwrite=True)
     before = listing(tmp_path / "a.ome.zarr")
-    with pytest.raises(InputError, match=r"the run that made a\.ome\.zarr was replaced by another"):
+    with pytest.raises(InputError, match=r"another run has replaced the one that was writing a\.ome\.zarr"):
         shard_prediction.work_on(*old[5])
     assert listing(tmp_path / "a.ome.zarr") == before
 
@@ -187,7 +187,7 @@ def test_a_full_disk_is_one_sentence_and_the_run_goes_on(there, stack, monkeypat
 
         write = ome_zarr_out.write_shard
         patch.setattr(ome_zarr_out, "write_shard", full)
-        with pytest.raises(InputError, match=r"cannot make 0/c/1/0 of a\.ome\.zarr: No space left on device; check"):
+        with pytest.raises(InputError, match=r"cannot write 0/c/1/0 of a\.ome\.zarr: No space left on device; check"):
             hr.predict_large(stack, there, "a.ome.zarr", shard=64)
     assert hr.predict_large(stack, there, "a.ome.zarr", shard=64).n_resumed == 3
     np.testing.assert_array_equal(hr.read_image("a.ome.zarr"), stack.predict(picture()))

@@ -105,13 +105,13 @@ def test_every_kind_of_split_learns(split, shells):
 def test_a_seed_gives_one_result_whatever_the_threads(shells):
     table, classes, unseen, _ = shells
     model = NeuralForestClassifier(**{**QUICK, "batch_size": 256})
-    found = []
+    result = []
     for count in (1, 2):
         with threads(count):
-            found.append(clone(model).fit(table, classes).predict_proba(unseen))
-    np.testing.assert_array_equal(found[0], found[1])
+            result.append(clone(model).fit(table, classes).predict_proba(unseen))
+    np.testing.assert_array_equal(result[0], result[1])
     other = clone(model).set_params(random_state=1).fit(table, classes).predict_proba(unseen)
-    assert (other != found[0]).any()
+    assert (other != result[0]).any()
 
 
 def test_the_scale_of_columns_does_not_matter(shells):

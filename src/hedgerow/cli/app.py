@@ -12,7 +12,7 @@ import typer
 import hedgerow as hr
 from hedgerow import jobs, memory
 from hedgerow.cli import measure_command, model_commands, paint_command, report_commands, train_commands
-from hedgerow.cli.common import LOG_LINES, AsJson, Asked, Debug, Quiet, Result, Threads, Verbose, common
+from hedgerow.cli.common import LOG_LINES, AsJson, CommonOptions, Debug, Quiet, Result, Threads, Verbose, common
 from hedgerow.cli.options import Overwrite, output_option
 from hedgerow.cli.usage import Command, Program, in_short
 from hedgerow.config import RefineConfig, StackConfig
@@ -54,7 +54,7 @@ def _common(
     threads: Threads = None,
     debug: Debug = False,
 ) -> None:
-    ctx.ensure_object(Asked).add(as_json, quiet, verbose, threads)
+    ctx.ensure_object(CommonOptions).add(as_json, quiet, verbose, threads)
 
 
 def settings(
@@ -76,8 +76,7 @@ def sample(
     n_images: Annotated[int, typer.Option(help="Number of images.")] = 16,
     seed: Annotated[int, typer.Option(help="The same seed gives the same images.")] = 0,
     strokes: Annotated[
-        bool,
-        typer.Option("--strokes", help="Write labels as a few painted strokes, and the full labels to truth/."),
+        bool, typer.Option("--strokes", help="Write labels as a few painted strokes, and the full labels to truth/.")
     ] = False,
     overwrite: Overwrite = False,
 ) -> Result:
@@ -112,7 +111,8 @@ def encoders(
         for encoder in known:
             size = megabytes(encoder.n_bytes)
             print(f"{encoder.name}: {encoder.title}; {size}, {encoder.licence}, sha256 {encoder.sha256}")
-            print(f"  {'here: ' + str(encoder.place) if encoder.place is not None else 'not here: ' + encoder.source}")
+            place = f"installed: {encoder.place}" if encoder.place is not None else f"not installed: {encoder.source}"
+            print(f"  {place}")
             print(f"  layers: {', '.join(encoder.layers)}")
         print("timm:NAME: a network of timm, if timm is installed and the weights are on this machine")
         print("PATH.onnx: your own network, with --layers NAME,NAME")
@@ -133,7 +133,7 @@ def demo(
 
     Example: hedgerow demo
     """
-    jobs.run_demo(kind, output, say=print, overwrite=overwrite)
+    jobs.run_demo(jobs.DemoRequest(output, kind, overwrite), say=print)
 
 
 for command in (
@@ -159,10 +159,10 @@ def run_program(program: typer.Typer, name: str) -> None:
             errors="backslashreplace"
         )  # file names may contain characters that the terminal cannot show
     logging.basicConfig(handlers=[LOG_LINES], format="%(message)s", level=logging.WARNING)
-    asked = Asked()
+    common_options = CommonOptions()
     try:
         with heeding_interrupts():
-            program(obj=asked, prog_name=name)
+            program(obj=common_options, prog_name=name)
     except HedgerowError as error:
         if debug:
             raise
@@ -172,7 +172,7 @@ def run_program(program: typer.Typer, name: str) -> None:
         sys.exit(2)
     except SystemExit as leaving:
         if leaving.code == INTERRUPTED:
-            print(f"hedgerow: {asked.farewell}", file=sys.stderr)
+            print(f"hedgerow: {common_options.interrupt_message}", file=sys.stderr)
         raise
     except Exception as error:
         if debug:

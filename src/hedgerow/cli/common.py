@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import typer
 
 import hedgerow as hr
-from hedgerow.cli.usage import COMMON, Misuse
+from hedgerow.cli.usage import Misuse, common_option
 from hedgerow.errors import InputError
 from hedgerow.progress import duration, shown_as
 from hedgerow.scale.result_names import is_large_result
@@ -32,15 +32,11 @@ clock = time.monotonic
 log = logging.getLogger("hedgerow")
 
 
-def _option(*names: str, help: str) -> Any:
-    return typer.Option(*names, help=help, rich_help_panel=COMMON)
-
-
-AsJson = Annotated[bool, _option("--json", help="Print only the result, as JSON.")]
-Quiet = Annotated[bool, _option("--quiet", "-q", help="Print errors only.")]
-Verbose = Annotated[bool, _option("--verbose", "-v", help="Log each step with its start time.")]
-Threads = Annotated[int | None, _option("--threads", help="Number of threads; all cores by default.")]
-Debug = Annotated[bool, _option("--debug", help="Show the traceback of an error.")]
+AsJson = Annotated[bool, common_option("--json", help="Print only the result, as JSON.")]
+Quiet = Annotated[bool, common_option("--quiet", "-q", help="Print errors only.")]
+Verbose = Annotated[bool, common_option("--verbose", "-v", help="Log each step with its start time.")]
+Threads = Annotated[int | None, common_option("--threads", help="Number of threads; all cores by default.")]
+Debug = Annotated[bool, common_option("--debug", help="Show the traceback of an error.")]
 OPTIONS = {"as_json": AsJson, "quiet": Quiet, "verbose": Verbose, "threads": Threads, "debug": Debug}
 
 
@@ -68,7 +64,7 @@ LOG_LINES = LogLines()
 
 
 @dataclass
-class Asked:
+class CommonOptions:
     """The options shared by all commands, given before or after the command's name, and that name."""
 
     as_json: bool = False
@@ -87,7 +83,7 @@ class Asked:
         self.threads = self.threads if threads is None else threads
 
     @contextmanager
-    def in_force(self) -> Iterator[None]:
+    def applied(self) -> Iterator[None]:
         """Apply the options within the block."""
         if self.quiet and self.verbose:
             raise Misuse("--quiet and --verbose were both given; give one of them.")
@@ -118,7 +114,7 @@ class Asked:
                 LOG_LINES.since = since
 
     @property
-    def farewell(self) -> str:
+    def interrupt_message(self) -> str:
         """The message after an interrupt."""
         if self.is_resumable:
             return "interrupted; rerun the same command to resume."
@@ -132,24 +128,24 @@ def common(command: Callable[..., Result | str | None]) -> Callable[..., None]:
     named = [name for name in OPTIONS if name != "as_json" or (has_json and "json_file" not in own.parameters)]
 
     @functools.wraps(command)
-    def run(ctx: typer.Context, **given: Any) -> None:
-        asked = ctx.ensure_object(Asked)
-        asked.command = command.__name__
-        asked.is_resumable = (
-            asked.command in RESUMED
-            or given.get("effort") in RESUMED_EFFORTS
-            or is_large_result(given.get("output") or "")
+    def run(ctx: typer.Context, **options: Any) -> None:
+        common_options = ctx.ensure_object(CommonOptions)
+        common_options.command = command.__name__
+        common_options.is_resumable = (
+            common_options.command in RESUMED
+            or options.get("effort") in RESUMED_EFFORTS
+            or is_large_result(options.get("output") or "")
         )
-        given.pop("debug")  # handled by `main`
-        asked.add(**{name: given.pop(name) for name in named if name != "debug"})
-        if given.get("json_file") == "-":
-            asked.as_json, given["json_file"] = True, None
-        if asked.as_json and not has_json:
-            raise Misuse(f"hedgerow {asked.command} has no result to print as JSON; leave out --json.")
+        options.pop("debug")  # handled by `main`
+        common_options.add(**{name: options.pop(name) for name in named if name != "debug"})
+        if options.get("json_file") == "-":
+            common_options.as_json, options["json_file"] = True, None
+        if common_options.as_json and not has_json:
+            raise Misuse(f"hedgerow {common_options.command} has no result to print as JSON; leave out --json.")
         begun = clock()
-        with asked.in_force():
+        with common_options.applied():
             try:
-                result = command(**given)
+                result = command(**options)
             except Unfinished as unfinished:
                 result = unfinished.result
                 problem: Unfinished | None = unfinished
@@ -160,7 +156,7 @@ def common(command: Callable[..., Result | str | None]) -> Callable[..., None]:
                 print(f"done in {duration(seconds)}")
         if isinstance(result, str):
             print(result, end="")
-        elif asked.as_json:
+        elif common_options.as_json:
             print(json.dumps(_finite(result)))
         if problem is not None:
             raise problem

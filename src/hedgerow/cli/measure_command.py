@@ -8,39 +8,26 @@ import typer
 from hedgerow import jobs
 from hedgerow.cli.common import Result
 from hedgerow.cli.options import Overwrite, Pages, output_option
-from hedgerow.cli.usage import OBJECTS
+from hedgerow.cli.usage import object_option
 
-Background = Annotated[
-    int | None, typer.Option(help="Class value to exclude from tables and outlines.", rich_help_panel=OBJECTS)
-]
+Background = Annotated[int | None, object_option(help="Class value to exclude from tables and outlines.")]
 MinSize = Annotated[
     int,
-    typer.Option(
-        min=0,
-        help="Remove objects of fewer pixels; they take the class they share most of their border with.",
-        rich_help_panel=OBJECTS,
+    object_option(
+        min=0, help="Remove objects of fewer pixels; they take the class they share most of their border with."
     ),
 ]
 FillHoles = Annotated[
-    int,
-    typer.Option(
-        min=0,
-        help="Fill holes of up to this many pixels with the class of the surrounding object.",
-        rich_help_panel=OBJECTS,
-    ),
+    int, object_option(min=0, help="Fill holes of up to this many pixels with the class of the surrounding object.")
 ]
 Split = Annotated[
     Literal["distance", "proba"] | None,
-    typer.Option(
-        help="Split touching objects of a class: at thin necks (distance), or where its probability is low (proba).",
-        rich_help_panel=OBJECTS,
+    object_option(
+        help="Split touching objects of a class: at thin necks (distance), or where its probability is low (proba)."
     ),
 ]
 Connectivity = Annotated[
-    Literal["4", "8"],
-    typer.Option(
-        help="Pixels are connected if they share an edge (4), or an edge or a corner (8).", rich_help_panel=OBJECTS
-    ),
+    Literal["4", "8"], object_option(help="Pixels are connected if they share an edge (4), or an edge or a corner (8).")
 ]
 
 
@@ -81,12 +68,12 @@ def measure(
         min_size=min_size, fill_holes=fill_holes, split=split, connectivity=4 if connectivity == "4" else 8,
         pages=pages, overwrite=overwrite,
     )  # fmt: skip
-    found = jobs.measure(request)
-    print(f"{found.n_objects:,} object(s) of {found.n_images} label map(s) in {found.objects}")
-    print(f"totals by image and class in {found.totals}")
+    measured = jobs.measure(request)
+    print(f"{measured.n_objects:,} object(s) of {measured.n_images} label map(s), written to {measured.objects}")
+    print(f"totals per image and class: {measured.totals}")
     return {
-        "objects": str(found.objects),
-        "totals": str(found.totals),
-        "n_images": found.n_images,
-        "n_objects": found.n_objects,
+        "objects": str(measured.objects),
+        "totals": str(measured.totals),
+        "n_images": measured.n_images,
+        "n_objects": measured.n_objects,
     }

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -30,13 +30,10 @@ from hedgerow.cli.options import (
     output_option,
     workers_of,
 )
-from hedgerow.cli.usage import MORE, OBJECTS
+from hedgerow.cli.usage import more_option, object_option
 from hedgerow.files import megabytes
+from hedgerow.images.metrics import MEANS
 from hedgerow.images.pairing import split_images_and_labels
-
-if TYPE_CHECKING:
-    from hedgerow.predict.batch import Predicted
-    from hedgerow.scale.large_prediction import PredictedLarge
 
 
 def predict(
@@ -51,7 +48,7 @@ def predict(
     proba: Annotated[bool, typer.Option("--proba", help="Also write the class probabilities.")] = False,
     proba_type: Annotated[
         Literal["float32", "uint8", "uint16"],
-        typer.Option(help="Data type of probability, confidence and entropy files.", rich_help_panel=MORE),
+        more_option(help="Data type of probability, confidence and entropy files."),
     ] = "float32",
     confidence: Annotated[
         bool, typer.Option("--confidence", help="Also write the probability of the winning class.")
@@ -64,24 +61,14 @@ def predict(
         typer.Option(help="File type; by default png for labels and tif for other maps."),
     ] = None,
     measure: Annotated[
-        bool,
-        typer.Option(
-            "--measure",
-            help="Also write tables of objects: objects.csv and objects_totals.csv.",
-            rich_help_panel=OBJECTS,
-        ),
+        bool, object_option("--measure", help="Also write tables of objects: objects.csv and objects_totals.csv.")
     ] = False,
     outlines: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="geojson|roi",
-            help="Also write outlines: geojson (QuPath) or roi (ImageJ); repeatable.",
-            rich_help_panel=OBJECTS,
-        ),
+        object_option(metavar="geojson|roi", help="Also write outlines: geojson (QuPath) or roi (ImageJ); repeatable."),
     ] = None,
     object_type: Annotated[
-        Literal["annotation", "detection"],
-        typer.Option(help="QuPath object type.", rich_help_panel=OBJECTS),
+        Literal["annotation", "detection"], object_option(help="QuPath object type.")
     ] = "annotation",
     background: Background = None,
     min_size: MinSize = 0,
@@ -96,8 +83,7 @@ def predict(
     workers: Workers = None,
     cluster: Cluster = None,
     tile: Annotated[
-        int | None,
-        typer.Option(min=1, help="Tile side in pixels; by default as large as memory allows.", rich_help_panel=MORE),
+        int | None, more_option(min=1, help="Tile side in pixels; by default as large as memory allows.")
     ] = None,
     pages: Pages = None,
     device: AnyDevice = "cpu",
@@ -121,13 +107,15 @@ def predict(
     return _folder_result(predicted, output)
 
 
-def _large_result(large: "PredictedLarge") -> Result:
+def _large_result(large: Any) -> Result:
+    """large: a `PredictedLarge`"""
     resumed = f", {large.n_resumed:,} of {large.n_shards:,} shards from an earlier run" if large.n_resumed else ""
     print(f"{large.size[0]:,} x {large.size[1]:,} pixels predicted into {', '.join(large.results.values())}{resumed}")
     return {"results": large.results, "size": list(large.size), "shards": large.n_shards, "resumed": large.n_resumed}
 
 
-def _folder_result(predicted: "Predicted", output: str) -> Result:
+def _folder_result(predicted: Any, output: str) -> Result:
+    """predicted: a `predict.batch.Predicted`"""
     failures = predicted.failures
     result: Result = {"output": output, "images": predicted.n_images, "failures": list(failures)}
     if predicted.n_objects is not None:
@@ -174,19 +162,19 @@ def evaluate(
         unlabelled=unlabelled, pages=pages, level=level, pixel_size=pixel_size, device=device,
         workers=workers_of(workers, cluster), overwrite=overwrite,
     )  # fmt: skip
-    found = jobs.evaluate(request)
-    scores = found.scores
+    evaluated = jobs.evaluate(request)
+    scores = evaluated.scores
     print(scores)
-    print(f"mean Dice {scores.mean_dice:.4f}, balanced accuracy {scores.balanced_accuracy:.4f}")
-    if found.n_known:
-        print(f"note: the model was trained on {found.n_known} of these images, so their scores are too high")
-    if found.without_background is not None:
-        print(f"balanced accuracy without class {background}: {found.without_background:.4f}")
+    print(", ".join(f"{MEANS[name]} {value:.4f}" for name, value in scores.means.items()))
+    if evaluated.n_known:
+        print(f"note: the model was trained on {evaluated.n_known} of these images, so their scores are too high")
+    if evaluated.without_background is not None:
+        print(f"balanced accuracy without class {background}: {evaluated.without_background:.4f}")
     print("confusion (rows: truth)")
     width = max(len(f"{n}") for n in [*scores.confusion.ravel(), *scores.classes])
     for value, row in zip(scores.classes, scores.confusion, strict=True):
         print(f"{value:>{width}} |", *(f"{n:>{width}}" for n in row))
-    return found.to_dict()
+    return evaluated.to_dict()
 
 
 def export(

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 
-from hedgerow.cli.usage import LARGE, MORE, READING, Misuse
+from hedgerow.cli.usage import Misuse, large_option, more_option, reading_option
 from hedgerow.errors import InputError
 from hedgerow.features.layer_cache import cache_features
 from hedgerow.settings import Checked
@@ -22,62 +22,47 @@ Labels = Annotated[
 Model = Annotated[Path, typer.Argument(metavar="MODEL", readable=False, help="Model file.")]
 Device = Annotated[Literal["cpu", "cuda"], typer.Option(help="Device to compute on; see `hedgerow info --system`.")]
 Unlabelled = Annotated[
-    int | None,
-    typer.Option(help="Label value that means unlabelled; by default that of the model.", rich_help_panel=READING),
+    int | None, reading_option(help="Label value that means unlabelled; by default that of the model.")
 ]
 Pages = Annotated[
-    str | None,
-    typer.Option(
-        help="Pages of a stack to read: all (as channels), or numbers from 1, e.g. 3 or 1,3-5.",
-        rich_help_panel=READING,
-    ),
+    str | None, reading_option(help="Pages of a stack to read: all (as channels), or numbers from 1, e.g. 3 or 1,3-5.")
 ]
 Cache = Annotated[
     Path | None,
-    typer.Option(
+    more_option(
         metavar="FOLDER",
         callback=lambda folder: cache_features(folder),  # None switches the cache off
         help="Cache encoder features in this folder.",
-        rich_help_panel=MORE,
     ),
 ]
 Overwrite = Annotated[
-    bool,
-    typer.Option(
-        "--overwrite",
-        help="Also overwrite files that Hedgerow did not write, except inputs.",
-        rich_help_panel=MORE,
-    ),
+    bool, more_option("--overwrite", help="Also overwrite files that Hedgerow did not write, except inputs.")
 ]
-
-
-def _large_option(*names: str, help: str, **more: Any) -> Any:
-    return typer.Option(*names, help=help, rich_help_panel=LARGE, **more)
 
 
 # Large images and many machines.
-Level = Annotated[int, _large_option("--level", min=0, help="Pyramid level to read; 0 is the full resolution.")]
+Level = Annotated[int, large_option("--level", min=0, help="Pyramid level to read; 0 is the full resolution.")]
 PixelSize = Annotated[
     float | None,
-    _large_option("--pixel-size", help="Read the pyramid level whose pixel size is closest to this, in micrometres."),
+    large_option("--pixel-size", help="Read the pyramid level whose pixel size is closest to this, in micrometres."),
 ]
 Region = Annotated[
     str | None,
-    _large_option("--region", metavar="T:B,L:R", help="Predict only these rows and columns, e.g. 0:4096,512:1024."),
+    large_option("--region", metavar="T:B,L:R", help="Predict only these rows and columns, e.g. 0:4096,512:1024."),
 ]
 Mask = Annotated[
     str | None,
-    _large_option(
+    large_option(
         "--mask",
         metavar="FILE|'> V'|'< V'",
         help="Predict only where this mask is not 0, or where the image passes a threshold.",
     ),
 ]
-NoLabels = Annotated[bool, _large_option("--no-labels", help="Do not write labels, only the other maps requested.")]
-Workers = Annotated[int | None, _large_option("--workers", min=1, help="Number of worker processes.")]
+NoLabels = Annotated[bool, large_option("--no-labels", help="Do not write labels, only the other maps requested.")]
+Workers = Annotated[int | None, large_option("--workers", min=1, help="Number of worker processes.")]
 Cluster = Annotated[
     str | None,
-    _large_option("--cluster", metavar="ADDRESS", help="Address of a Dask scheduler to run on, e.g. tcp://host:8786."),
+    large_option("--cluster", metavar="ADDRESS", help="Address of a Dask scheduler to run on, e.g. tcp://host:8786."),
 ]
 
 AnyDevice = Annotated[

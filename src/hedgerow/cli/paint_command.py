@@ -21,8 +21,7 @@ Files = Annotated[
 def paint(
     images: Files,
     project: Annotated[
-        Path | None,
-        typer.Option(help="Project folder; by default FOLDER-painted beside the images."),
+        Path | None, typer.Option(help="Project folder; by default FOLDER-painted beside the images.")
     ] = None,
     port: Annotated[int, typer.Option(help="Port to listen on; by default any free one.")] = 0,
     host: Annotated[

@@ -24,7 +24,7 @@ from hedgerow.cli.options import (
     read_settings,
     workers_of,
 )
-from hedgerow.cli.usage import MORE, READING
+from hedgerow.cli.usage import more_option, reading_option
 from hedgerow.config import RefineConfig, Sharpness, StackConfig
 from hedgerow.errors import ConfigError
 from hedgerow.files import megabytes
@@ -71,15 +71,9 @@ def train(
     restart: Annotated[bool, typer.Option("--restart", help="Discard an interrupted run and start over.")] = False,
     unlabelled: Annotated[
         str | None,
-        typer.Option(
-            metavar="VALUE|auto",
-            help="Label value that means unlabelled; 255 by default, auto: 255 or 0.",
-            rich_help_panel=READING,
-        ),
+        reading_option(metavar="VALUE|auto", help="Label value that means unlabelled; 255 by default, auto: 255 or 0."),
     ] = None,
-    max_classes: Annotated[
-        int, typer.Option(help="Maximum number of classes; more are refused.", rich_help_panel=READING)
-    ] = 64,
+    max_classes: Annotated[int, reading_option(help="Maximum number of classes; more are refused.")] = 64,
     pages: Pages = None,
     workers: Workers = None,
     cluster: Cluster = None,
@@ -107,8 +101,6 @@ def train(
         return {**result, "stages": [asdict(stage) for stage in trained.stages]}
     if trained.model.n_levels < len(trained.held_out):
         print(f"levels after {trained.model.n_levels} are discarded: no gain on held-out pixels")
-    if trained.reserved is not None:
-        print(f"mean Dice {trained.reserved['mean_dice']:.3f} on {trained.reserved['n_images']} reserved image(s)")
     print(f"{output}: {megabytes(trained.n_bytes)}")
     return {
         **result,
@@ -155,35 +147,25 @@ def refine(
     unlabelled: Unlabelled = None,
     pages: Pages = None,
     split: Annotated[
-        Literal["soft", "tanh", "crelu"] | None,
-        typer.Option(help="Kind of split in the network; soft by default.", rich_help_panel=MORE),
+        Literal["soft", "tanh", "crelu"] | None, more_option(help="Kind of split in the network; soft by default.")
     ] = None,
     sharpness: Annotated[
         str | None,
-        typer.Option(
-            help="Sharpness of splits, leaves and votes, e.g. 100,1,0.5; the default depends on the kind of split.",
-            rich_help_panel=MORE,
+        more_option(
+            help="Sharpness of splits, leaves and votes, e.g. 100,1,0.5; the default depends on the kind of split."
         ),
     ] = None,
     stride: Annotated[
         int | None,
-        typer.Option(
-            help="Train on every N-th row and column; by default derived from the setting `pixels`.",
-            rich_help_panel=MORE,
-        ),
+        more_option(help="Train on every N-th row and column; by default derived from the setting `pixels`."),
     ] = None,
     train_encoder: Annotated[
         bool,
-        typer.Option(
-            "--train-encoder",
-            help="Also train the last layers of the pretrained network that the features come from.",
-            rich_help_panel=MORE,
+        more_option(
+            "--train-encoder", help="Also train the last layers of the pretrained network that the features come from."
         ),
     ] = False,
-    restart: Annotated[
-        bool,
-        typer.Option("--restart", help="Discard an interrupted run and start over.", rich_help_panel=MORE),
-    ] = False,
+    restart: Annotated[bool, more_option("--restart", help="Discard an interrupted run and start over.")] = False,
     cache: Cache = None,
     overwrite: Overwrite = False,
 ) -> Result:
@@ -229,13 +211,13 @@ def _print_scores(record: Refinement) -> None:
     scores = record.scores
     if "refined" not in scores:
         print(
-            "no score: the forests were grown on these images; for one, give others with --validation, or train with"
-            " --reserve 0.2"
+            "not scored: the forests were grown on these images; to score the network, give other images with "
+            "--validation, or train the forests with --reserve 0.2"
         )
         return
     print(f"mean Dice on {record.n_scored} image(s) that neither the forests nor the refinement saw:")
-    for what, name in (("stack", "stack"), ("mapped", "network before"), ("refined", "network after")):
-        print(f"  {name:<15} {scores[what]:.3f}")
+    for key, name in (("stack", "stack"), ("mapped", "network before"), ("refined", "network after")):
+        print(f"  {name:<15} {scores[key]:.3f}")
 
 
 def back(
@@ -257,8 +239,7 @@ def back(
     ] = "fitted",
     stride: Annotated[int, typer.Option(help="leaf_mean, fitted: use every N-th row and column of the images.")] = 1,
     tolerance: Annotated[
-        float | None,
-        typer.Option(help="soft: skip branches that a pixel reaches with at most this probability."),
+        float | None, typer.Option(help="soft: skip branches that a pixel reaches with at most this probability.")
     ] = None,
     pages: Pages = None,
     device: Device = "cpu",
@@ -274,21 +255,21 @@ def back(
         model, output, images or None, method, stride=stride, tolerance=tolerance, pages=pages, device=device,
         overwrite=overwrite,
     )  # fmt: skip
-    found = jobs.back(request)
-    leaves = sum(forest.n_leaves for forest in found.stack.levels)
-    print(f"{found.stack.n_levels} level(s), {leaves:,} leaves, votes by {method}")
-    if found.stack.is_soft:
-        print(f"soft splits; branches of probability {found.stack.tolerance:g} or less are left out")
-    if found.n_compared:
-        print(f"pixels of the first {found.n_compared} image(s) that change class by that: {found.changed:.3%}")
-    print(f"{output}: {megabytes(found.n_bytes)}")
+    mapped = jobs.back(request)
+    leaves = sum(forest.n_leaves for forest in mapped.stack.levels)
+    print(f"{mapped.stack.n_levels} level(s), {leaves:,} leaves, votes by {method}")
+    if mapped.stack.is_soft:
+        print(f"soft splits; branches of probability {mapped.stack.tolerance:g} or less are skipped")
+    if mapped.n_compared:
+        print(f"this changes the class of {mapped.changed:.3%} of the pixels in the first {mapped.n_compared} image(s)")
+    print(f"{output}: {megabytes(mapped.n_bytes)}")
     return {
         "model": str(output),
-        "bytes": found.n_bytes,
+        "bytes": mapped.n_bytes,
         "method": method,
-        "levels": found.stack.n_levels,
+        "levels": mapped.stack.n_levels,
         "leaves": leaves,
-        "tolerance": found.stack.tolerance if found.stack.is_soft else None,
-        "compared_images": found.n_compared,
-        "changed": found.changed if found.n_compared else None,
+        "tolerance": mapped.stack.tolerance if mapped.stack.is_soft else None,
+        "compared_images": mapped.n_compared,
+        "changed": mapped.changed if mapped.n_compared else None,
     }

@@ -8,6 +8,7 @@ import inspect
 import re
 import types
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Literal, Union, get_args, get_origin
 
 import typer
@@ -20,6 +21,11 @@ FIRST_COLUMN = 24  # widest name of an option that its explanation stands beside
 # Groups of options.
 READING, OBJECTS, MORE, COMMON = "Images and labels", "Objects", "More options", "Common to all commands"
 LARGE = "Large images and several machines"
+reading_option: Any = partial(typer.Option, rich_help_panel=READING)
+object_option: Any = partial(typer.Option, rich_help_panel=OBJECTS)
+more_option: Any = partial(typer.Option, rich_help_panel=MORE)
+common_option: Any = partial(typer.Option, rich_help_panel=COMMON)
+large_option: Any = partial(typer.Option, rich_help_panel=LARGE)
 KINDS = {int: "a whole number", float: "a number"}
 
 
@@ -31,13 +37,13 @@ class _InSentences:
     """Tells mistakes in one sentence."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        given = list(args)
+        all_args = list(args)
         try:
             return super().parse_args(ctx, with_lone_json(self, args))  # type: ignore[misc]
         except UsageError as error:
-            if not given and isinstance(self, Program):
+            if not all_args and isinstance(self, Program):
                 raise  # its help is shown
-            raise Misuse(f"{sentence(error, ctx, given)}; see {ctx.command_path} --help.") from error
+            raise Misuse(f"{sentence(error, ctx, all_args)}; see {ctx.command_path} --help.") from error
 
 
 class Command(_InSentences, TyperCommand):
@@ -100,21 +106,23 @@ def with_lone_json(command: Any, args: list[str]) -> list[str]:
     return filled
 
 
-def sentence(error: Any, ctx: Any, given: list[str]) -> str:
+def sentence(error: Any, ctx: Any, args: list[str]) -> str:
     """What is wrong with the arguments, and an example that is right if some are missing."""
     command: Any = ctx.command
     param: Any = getattr(error, "param", None)
     if type(error).__name__ == "MissingParameter" and param is not None:
-        needed = [one for one in command.params if one.required and _is_argument(one) == _is_argument(param)]
+        needed = [
+            option for option in command.params if option.required and _is_argument(option) == _is_argument(param)
+        ]
         example = re.search(r"^ *Example: (.*)$", command.help or "", re.MULTILINE)
         remedy = f"; for example, {example[1]}" if example else ""
-        return f"{ctx.info_name} needs {_listed([_name(one) for one in needed], 'and')}{remedy}"
+        return f"{ctx.info_name} needs {_listed([_name(option) for option in needed], 'and')}{remedy}"
     if type(error).__name__ == "NoSuchOption":
-        near = difflib.get_close_matches(error.option_name, [o for one in command.params for o in one.opts], 1)
+        near = difflib.get_close_matches(error.option_name, [o for option in command.params for o in option.opts], 1)
         return f"there is no option {error.option_name}" + (f" (did you mean {near[0]}?)" if near else "")
     expected = None if param is None else _expected(command.callback, param.name)
     if expected is not None:
-        value = _value_of(param.opts, given)
+        value = _value_of(param.opts, args)
         name = "the argument" if _name(param) == expected else _name(param)
         return f"{name} must be {expected}" + (f", not {value!r}" if value is not None else "")
     text = " ".join(error.format_message().split()).rstrip(".")
@@ -156,9 +164,9 @@ def _expected(function: Any, name: str) -> str | None:
     return KINDS[hint] + (f" of at least {lowest}" if lowest is not None else "")
 
 
-def _value_of(names: Iterable[str], given: list[str]) -> str | None:
+def _value_of(names: Iterable[str], args: list[str]) -> str | None:
     """The value that an option was given."""
-    for here, after in zip(given, [*given[1:], None], strict=True):
+    for here, after in zip(args, [*args[1:], None], strict=True):
         for name in names:
             if here == name:
                 return after

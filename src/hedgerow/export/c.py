@@ -9,22 +9,26 @@ from __future__ import annotations
 import re
 import shlex
 import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hedgerow.deep.any_model import parts_of
 from hedgerow.errors import InputError
-from hedgerow.export.c_features import PARTS, FeatureCode
 from hedgerow.export.c_tables import Tables, add_forests, initialiser, real
-from hedgerow.export.kinds import Exported, entry_of, is_stretched, parts_of, refuse_volumes
+from hedgerow.export.kinds import Exported, entry_of, is_stretched, refuse_volumes
+from hedgerow.features.bank import Bank
+from hedgerow.features.depth import Depth
 from hedgerow.files import PathLike, atomic_path
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.kernels.definition.outputs import CANCELLED, SMALLEST_SUM
 
 if TYPE_CHECKING:
-    from hedgerow.io.model_file import AnyModel
+    from hedgerow.deep.any_model import AnyModel
 
 COMPILE = "cc -std=c99 -O3 -ffp-contract=off"
 LARGEST_SIDE = 2**24  # of an image: a place plus an offset is still a 32-bit number
@@ -36,6 +40,51 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
 _FILE = re.compile(r"[\w .+-]+\.c")  # its header's name stands between quotes in it
 
 
+@dataclass(frozen=True)
+class FeatureCode:
+    """A kind of feature that C can compute.
+
+    file:     the text of c_source/ that has `compute_features`
+    tables:   adds the constant tables that it reads
+    words:    what its own @words@ stand for
+    smooths:  it uses the filters of smooth.c.in
+    n_planes: planes of an image's size, n_lines: lines of its width, that it needs as scratch memory
+    """
+
+    file: str
+    tables: Callable[..., None] = lambda tables, features: None
+    words: Callable[..., dict[str, str]] = lambda features: {}
+    smooths: bool = False
+    n_planes: int = 0
+    n_lines: int = 0
+
+
+def _bank_tables(tables: Tables, features: Bank) -> None:
+    """Statistics of the image's channels, and the filters of every scale."""
+    tables.add("input_mean", features.input_mean)
+    tables.add("input_std", features.input_std)
+    proportions, scales = features.proportions, []
+    for s, sigma in enumerate(features.sigmas):
+        derivatives = proportions.weights(sigma)
+        orders = [tables.add_kernel(f"order{k}_{s}", derivatives[k]) for k in range(3)]
+        narrow = tables.add_kernel(f"narrow_{s}", proportions.weights(proportions.dog_ratio * sigma)[0])
+        tensor = tables.add_kernel(f"tensor_{s}", proportions.weights(proportions.structure_ratio * sigma)[0])
+        scales.append(f"{{{{{','.join(orders)}}},{narrow},{tensor}}}")
+    tables.add_structs("scales", "struct scale", scales)
+    tables.constants["SCALES"] = len(scales)
+
+
+def _depth_words(features: Depth) -> dict[str, str]:
+    return {name: real(getattr(features, name)) for name in ("depth_unit", "nearest", "background")}
+
+
+PARTS = {
+    "bank": FeatureCode("bank.c.in", tables=_bank_tables, smooths=True, n_planes=3, n_lines=6),
+    "channels": FeatureCode("channels.c.in"),
+    "depth": FeatureCode("depth.c.in", words=_depth_words),
+}
+
+
 def export_c(model: AnyModel, path: PathLike, name: str = "hedgerow_model", filters: bool = True) -> tuple[Path, Path]:
     """Write a stack as C to `path`, which ends in .c, and its header beside it; returns both paths.
 
@@ -44,17 +93,16 @@ def export_c(model: AnyModel, path: PathLike, name: str = "hedgerow_model", filt
     """
     source = Path(path)
     header = source.with_suffix(".h")
-    _, deep = parts_of(model)
-    if deep is not None:
+    if parts_of(model)[2] is not None:
         raise InputError(
-            "C is written from forests, and this is a network with a convolutional level; map it back to a forest with "
-            "`hedgerow back`, or export it to ONNX."
+            "only forests can be exported to C, and this is a network with a convolutional level; map it back to a "
+            "forest with `hedgerow back`, or export it to ONNX."
         )
     if not isinstance(model, ForestStack):
-        raise InputError("C is written from forests, and this is a network; map it back first: `hedgerow back`.")
+        raise InputError("only forests can be exported to C; map this network back first: `hedgerow back`.")
     if not _NAME.fullmatch(name):
         raise InputError(
-            f"the name {name!r} cannot begin names in C; give up to 40 letters, digits and underscores, a letter first."
+            f"the name {name!r} cannot be used in C; give up to 40 letters, digits and underscores, a letter first."
         )
     if not _FILE.fullmatch(source.name):
         raise InputError(

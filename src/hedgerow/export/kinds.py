@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -13,11 +13,6 @@ from hedgerow.errors import InputError
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.features.tuned import encoder_of
 from hedgerow.forest.arrays import ForestStack
-
-if TYPE_CHECKING:
-    from hedgerow.deep.deepstack import DeepStack
-    from hedgerow.io.model_file import AnyModel
-    from hedgerow.network.stacknet import StackNet
 
 Entry = TypeVar("Entry")
 NETWORKS = ("lite0", "mobilesam")  # the encoders that ONNX can compute
@@ -31,15 +26,6 @@ class Exported:
     compile: str | None = None
 
 
-def parts_of(model: AnyModel) -> tuple[ForestStack | StackNet, DeepStack | None]:
-    """The stack or its network, and the model itself if it has a convolutional level on top."""
-    if isinstance(model, ForestStack):
-        return model, None
-    from hedgerow.deep.deepstack import DeepStack  # needs PyTorch, as every network does
-
-    return (model.base, model) if isinstance(model, DeepStack) else (model, None)
-
-
 def entry_of(features: FeatureSet, table: Mapping[str, Entry], target: str) -> Entry:
     """What the table of an export has for a kind of feature, or a refusal that names the remedy."""
     if features.kind not in table:
@@ -48,12 +34,12 @@ def entry_of(features: FeatureSet, table: Mapping[str, Entry], target: str) -> E
             name = encoder.source.encoder
             raise InputError(
                 f"features come from the pretrained network {name[:60]}, which cannot be computed in {target}; "
-                f"{'export the model to ONNX, or ' * (name in NETWORKS)}leave the features out, and give the exported "
-                "model those that you computed yourself: --no-filters, or filters=False in Python."
+                f"{'export the model to ONNX, or ' * (name in NETWORKS)}export it without features (--no-filters, or "
+                "filters=False in Python) and compute them yourself."
             )
         raise InputError(
-            f"{features.kind!r} features cannot be computed in {target}; leave them out, and give the exported model "
-            "features that you computed yourself: --no-filters, or filters=False in Python."
+            f"{features.kind!r} features cannot be computed in {target}; export the model without features "
+            "(--no-filters, or filters=False in Python) and compute them yourself."
         )
     return table[features.kind]
 

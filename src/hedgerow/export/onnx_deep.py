@@ -32,10 +32,10 @@ def deep_proba(graph: Graph, image: str, features: str, before: str, model: Deep
     features: (F,H,W), standardised; before: (C,H,W) what the network of the stack says
     """
     _check_size(model)
-    found = {STACK: before}
+    probabilities = {STACK: before}
     for name, nets in model.nets.items():
-        found[name] = _mean(graph, [_net_proba(graph, net, image, features, before) for net in nets])
-    parts = [graph.node("Mul", found[name], float(weight)) for name, weight in model.weights.items()]
+        probabilities[name] = _mean(graph, [_net_proba(graph, net, image, features, before) for net in nets])
+    parts = [graph.node("Mul", probabilities[name], float(weight)) for name, weight in model.weights.items()]
     return graph.node("Sum", *parts)
 
 
@@ -69,22 +69,22 @@ def _net_proba(graph: Graph, net: ConvNet, image: str, features: str, before: st
     size = node("Shape", planes, start=1)
     beyond = node("Mod", node("Neg", size), net.network.stride)
     whole = node("Unsqueeze", node("Pad", planes, node("Concat", [0, 0, 0, 0], beyond, axis=0)), [0])
-    found = []
+    oriented = []
     for number in range(net.orientations):
         scores = network.scores(_turned(graph, whole, number))
-        found.append(_turned_back(graph, node("Softmax", scores, axis=1), number))
-    return node("Slice", node("Squeeze", _mean(graph, found), [0]), [0, 0], size, [1, 2])
+        oriented.append(_turned_back(graph, node("Softmax", scores, axis=1), number))
+    return node("Slice", node("Squeeze", _mean(graph, oriented), [0]), [0, 0], size, [1, 2])
 
 
 def _read(graph: Graph, net: ConvNet, image: str, features: str, before: str) -> str:
     """`ConvNet.read`: (M,H,W)"""
-    given = [_scaled(graph, image, net.scale)]
+    inputs = [_scaled(graph, image, net.scale)]
     first, end = net.features
     if first < end:
-        given.append(graph.node("Slice", features, [first], [end], [0]))
+        inputs.append(graph.node("Slice", features, [first], [end], [0]))
     if net.reads:
-        given.append(before)
-    return graph.node("Concat", *given, axis=0)
+        inputs.append(before)
+    return graph.node("Concat", *inputs, axis=0)
 
 
 def _scaled(graph: Graph, image: str, scale: InputScale) -> str:
@@ -161,14 +161,14 @@ class _Network:
     def scores(self, planes: str) -> str:
         """`UNet.forward`: class scores (N,C,H,W) of planes (N,M,H,W) whose sides are multiples of the stride."""
         node = self.graph.node
-        found, passed_by = self._through(self.down[0], planes), []
+        inner, skipped = self._through(self.down[0], planes), []
         for deeper, beside in zip(self.down[1:], self._beside(planes), strict=True):
-            passed_by.append(found)
-            found = node("MaxPool", found, kernel_shape=[2, 2], strides=[2, 2])
-            found = self._through(deeper, found if beside is None else node("Concat", found, beside, axis=1))
+            skipped.append(inner)
+            inner = node("MaxPool", inner, kernel_shape=[2, 2], strides=[2, 2])
+            inner = self._through(deeper, inner if beside is None else node("Concat", inner, beside, axis=1))
         for up, merge in zip(self.up, self.merge, strict=True):
-            found = self._through(merge, node("Concat", passed_by.pop(), self._through(up, found), axis=1))
-        return node("Conv", found, *self.score)
+            inner = self._through(merge, node("Concat", skipped.pop(), self._through(up, inner), axis=1))
+        return node("Conv", inner, *self.score)
 
     def _beside(self, planes: str) -> list[str | None]:
         """`UNet.beside`"""
@@ -188,7 +188,7 @@ class _Network:
 
 def _layers(graph: Graph, block: Iterable[nn.Module]) -> list[_Layer]:
     """The convolutions of a block, each of which is followed by its normalisation and by ReLU."""
-    modules, found = list(block), []
+    modules, layers = list(block), []
     for module, norm in zip(modules[::3], modules[1::3], strict=True):
         convolution = cast("nn.Conv2d | nn.ConvTranspose2d", module)
         operator = "ConvTranspose" if convolution.transposed else "Conv"
@@ -196,8 +196,8 @@ def _layers(graph: Graph, block: Iterable[nn.Module]) -> list[_Layer]:
         weights = [_array(convolution.weight)] if apart else _folded(convolution, cast(nn.BatchNorm2d, norm))
         constants = [graph.constant(array) for array in weights]
         of_norm = [graph.constant(_array(tensor)) for tensor in apart]
-        found.append(_Layer(operator, constants, of_norm, 2 * [*convolution.padding], [*convolution.stride]))
-    return found
+        layers.append(_Layer(operator, constants, of_norm, 2 * [*convolution.padding], [*convolution.stride]))
+    return layers
 
 
 def _folded(convolution: nn.Conv2d | nn.ConvTranspose2d, norm: nn.BatchNorm2d) -> tuple[np.ndarray, np.ndarray]:

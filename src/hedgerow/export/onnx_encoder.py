@@ -31,17 +31,17 @@ def encoder_features(graph: Graph, image: str, features: EncoderFeatures) -> tup
     names = [layer.name for layer in source.layers]
     encoder = cast(TorchEncoder, features.network())
     layers = network(graph, _pictures(graph, image, features, encoder.multiple), encoder, names)
-    found = _projected(graph, layers, features)
+    components = _projected(graph, layers, features)
 
     size, steps = node("Shape", image, start=1), source.strides[0] / source.scale
     while steps < 1:
-        found, steps = halved(graph, found), steps * 2
+        components, steps = halved(graph, components), steps * 2
     # What padding added goes first: beyond the image's edge is the nearest value, here as in Python.
     last = int(steps) - 1
-    found = _cropped(graph, found, node("Div", node("Add", size, last), int(steps)) if last else size)
+    components = _cropped(graph, components, node("Div", node("Add", size, last), int(steps)) if last else size)
     while steps > 1:
-        found, steps = doubled(graph, found, features.n_features), steps / 2
-    return (_cropped(graph, found, size) if last else found), None
+        components, steps = doubled(graph, components, features.n_features), steps / 2
+    return (_cropped(graph, components, size) if last else components), None
 
 
 def about_encoders(features: FeatureSet) -> dict[str, str]:
@@ -60,9 +60,8 @@ def _network(name: str) -> Network:
     """What writes the nodes of a network, or a refusal that names the remedy."""
     if name not in NETWORKS:
         raise InputError(
-            f"the encoder {name[:60]} cannot be written into an ONNX file ({' and '.join(NETWORKS)} can); leave the "
-            "features out, and give the exported model those that you computed yourself: --no-filters, or "
-            "filters=False in Python."
+            f"the encoder {name[:60]} cannot be written into an ONNX file ({' and '.join(NETWORKS)} can); export "
+            "the model without features (--no-filters, or filters=False in Python) and compute them yourself."
         )
     # Their own descriptions of their stages stand in modules that need PyTorch; so do the weights.
     from hedgerow.export import onnx_lite0, onnx_mobilesam
@@ -99,16 +98,16 @@ def _projected(graph: Graph, layers: Sequence[str], features: EncoderFeatures) -
     n_pictures = len(groups_of(features.n_inputs, source.channels))
     widths = [n_pictures * layer.n_channels for layer in source.layers]
     parts = np.split(features.projection, np.cumsum(widths)[:-1], axis=1)
-    found, stride = "", source.strides[-1]
+    components, stride = "", source.strides[-1]
     for layer, part, its, width in reversed(list(zip(layers, parts, source.strides, widths, strict=True))):
         while stride > its:
-            found, stride = doubled(graph, found, features.n_features), stride // 2
+            components, stride = doubled(graph, components, features.n_features), stride // 2
         if n_pictures > 1:  # the channels of all pictures, one after another
             layer = node("Reshape", layer, node("Concat", [1, width], node("Shape", layer, start=2), axis=0))
         # A convolution with one pixel is the product with a matrix.
         own = node("Squeeze", node("Conv", layer, part[:, :, None, None]), [0])
-        found = node("Add", found, own) if found else own
-    return found
+        components = node("Add", components, own) if components else own
+    return components
 
 
 def doubled(graph: Graph, planes: str, n: int) -> str:

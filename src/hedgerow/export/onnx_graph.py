@@ -71,17 +71,17 @@ class Graph:
         """
         inner = Graph(self)
         number, going_on = inner._name("number"), inner._name("condition")
-        given = [inner._name("carried") for _ in carried]
-        made = [inner.node("Identity", going_on), *body(inner, number, *given)]
+        inner_carried = [inner._name("carried") for _ in carried]
+        results = [inner.node("Identity", going_on), *body(inner, number, *inner_carried)]
         types = [carried_type] * len(carried) + [REAL] * n_collected
         inputs = [
             helper.make_tensor_value_info(number, INT, []),
             helper.make_tensor_value_info(going_on, onnx.TensorProto.BOOL, []),
-            *(helper.make_tensor_value_info(each, carried_type, None) for each in given),
+            *(helper.make_tensor_value_info(each, carried_type, None) for each in inner_carried),
         ]
         outputs = [
-            helper.make_tensor_value_info(each, kind, [] if each == made[0] else None)
-            for each, kind in zip(made, [onnx.TensorProto.BOOL, *types], strict=True)
+            helper.make_tensor_value_info(each, kind, [] if each == results[0] else None)
+            for each, kind in zip(results, [onnx.TensorProto.BOOL, *types], strict=True)
         ]
         graph = helper.make_graph(inner._nodes, self._name("body"), inputs, outputs)
         return self._add("Loop", (count, "", *carried), len(types), {"body": graph})

@@ -168,19 +168,19 @@ def _carry(level: Level, splits: np.ndarray, reads: OnnxReads) -> Scores:
         return z if forest.sharpness is None else node("Mul", z, forest.sharpness[splits][:, None])
 
     def scores(graph: Graph, pixel: str) -> str:
-        node, found = graph.node, []
+        node, memberships = graph.node, []
         sides = node("Concat", *_sides(graph, level, split_input(graph, pixel)), axis=0) if len(splits) else ""
         start = np.full((forest.n_trees, 1), 0 if is_sum else 1, np.float32)
         carried = node("Expand", start, node("Shape", pixel))
         for generation in generations:
             if len(generation.leaves):
-                found.append(node("Gather", carried, generation.leaf_place, axis=0))
+                memberships.append(node("Gather", carried, generation.leaf_place, axis=0))
             if len(generation.parent):
                 above = node("Gather", carried, generation.parent, axis=0)
                 carried = node("Add" if is_sum else "Mul", above, node("Gather", sides, generation.side, axis=0))
                 if level.tolerance:
                     carried = node("Where", node("LessOrEqual", carried, level.tolerance), 0.0, carried)
-        active = _leaf_activation(graph, level, node("Concat", *found, axis=0), leaves)
+        active = _leaf_activation(graph, level, node("Concat", *memberships, axis=0), leaves)
         return node("MatMul", votes, active)
 
     return scores

@@ -22,20 +22,20 @@ def layers(graph: Graph, pictures: str, encoder: TorchEncoder, names: Sequence[s
 
 def stage_outputs(graph: Graph, pictures: str, weights: Mapping[str, np.ndarray], n_stages: int) -> list[str]:
     """`lite0.stage_outputs`"""
-    nodes = _Nodes(graph, weights)
+    nodes = _Lite0Nodes(graph, weights)
     x = nodes.relu6(nodes.conv("stem", pictures, 2))
-    found, block = [], 0
+    stages, block = [], 0
     for n_blocks, _, stride, _, _ in STAGES[:n_stages]:
         for place in range(n_blocks):
             # The first block of every stage changes the number of channels, so that its input cannot be added.
             x = nodes.block(block, x, stride if place == 0 else 1, adds=place > 0)
             block += 1
-        found.append(x)
-    return found
+        stages.append(x)
+    return stages
 
 
 @dataclass(frozen=True)
-class _Nodes:
+class _Lite0Nodes:
     """The network's functions, each adding nodes where the original computes."""
 
     graph: Graph

@@ -15,10 +15,10 @@ TO_LAST, TO_FIRST = [0, 2, 3, 1], [0, 3, 1, 2]  # channels: (N,C,H,W) -> (N,H,W,
 
 def layers(graph: Graph, pictures: str, encoder: TorchEncoder, names: Sequence[str]) -> list[str]:
     """The named layers, each (N,c,h,w), of pictures (N,3,H,W) from 0 to 255, whose sides are multiples of 16."""
-    return _Nodes(graph, encoder).outputs(pictures, names)
+    return _MobileSamNodes(graph, encoder).outputs(pictures, names)
 
 
-class _Nodes:
+class _MobileSamNodes:
     """The network's methods, each adding nodes where the original computes."""
 
     def __init__(self, graph: Graph, encoder: TorchEncoder) -> None:
@@ -30,17 +30,17 @@ class _Nodes:
         mean, std = (np.array(values, np.float32)[:, None, None] for values in (MEAN, STD))
         x = self.graph.node("Div", self.graph.node("Sub", pictures, mean), std)
         x = self._conv("stem.1", self._gelu(self._conv("stem.0", x, 2)), 2)
-        found = {}
+        layers = {}
         for number, (n_blocks, stride, width, heads, window) in enumerate(STAGES[: last + 1]):
             if number:
                 x = self._merged(number - 1, x, stride // STAGES[number - 1][1])
             for block in range(n_blocks):
                 place = f"{number}.{block}"
                 x = self._attentive_block(place, x, width, heads, window) if heads else self._conv_block(place, x)
-            found[f"l{number}"] = x
+            layers[f"l{number}"] = x
         if "neck" in names:
-            found["neck"] = self._neck(x)
-        return [found[name] for name in names]
+            layers["neck"] = self._neck(x)
+        return [layers[name] for name in names]
 
     def _conv_block(self, place: str, x: str) -> str:
         wide = self._gelu(self._conv(f"{place}.expand", x))

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hedgerow.deep.any_model import parts_of
 from hedgerow.errors import ConfigError
-from hedgerow.export.kinds import Exported, is_stretched, parts_of, refuse_volumes
+from hedgerow.export.kinds import Exported, is_stretched, refuse_volumes
 from hedgerow.extras import require
 from hedgerow.files import PathLike, atomic_path
 from hedgerow.forest.arrays import Forest, ForestStack
@@ -61,8 +62,9 @@ def build(model: AnyModel, filters: bool) -> onnx.ModelProto:
     from hedgerow.export.onnx_encoder import about_encoders
     from hedgerow.export.onnx_graph import INT, REAL, Graph
 
-    graph, (base, deep) = Graph(), parts_of(model)
-    refuse_volumes(base if isinstance(base, ForestStack) else base.stack)
+    graph, (stack, net, deep) = Graph(), parts_of(model)
+    base = stack if net is None else net
+    refuse_volumes(stack)
     inputs, scene = _scene(graph, base, filters, has_image=filters or deep is not None)
     proba = _stack_proba(graph, scene, base)
     about = {"classes": json.dumps(list(model.classes)), "receptive_field": str(model.receptive_field)}
@@ -134,14 +136,14 @@ def _network_levels(net: StackNet) -> list[Level]:
 
     levels = []
     for number in range(net.n_levels):
-        one = net.level(number)
-        if one.connections != "frozen":
+        level = net.level(number)
+        if level.connections != "frozen":
             raise ConfigError(
-                f"the network's connections are {one.connections!r}, and only frozen ones can be exported to ONNX; "
+                f"the network's connections are {level.connections!r}, and only frozen ones can be exported to ONNX; "
                 "map the stack with connections='frozen'."
             )
-        tolerance = one.tolerance if one.split in ("soft", "crelu") else 0.0
-        levels.append(Level(_with_weights(one), one.split, one.activation, one.sharpness.leaf, tolerance))
+        tolerance = level.tolerance if level.split in ("soft", "crelu") else 0.0
+        levels.append(Level(_with_weights(level), level.split, level.activation, level.sharpness.leaf, tolerance))
     return levels
 
 

@@ -30,6 +30,13 @@ def check_unlabelled(value: Any) -> int:
     )
 
 
+def check_background(background: int | None, classes: Sequence[int], owner: str) -> None:
+    """Raise InputError unless the background is one of the classes; owner: of the classes, for the message"""
+    if background is not None and background not in classes:
+        known = ", ".join(map(str, classes))
+        raise InputError(f"the background is {background}; it must be one of the classes of {owner}: {known}.")
+
+
 @dataclass(frozen=True)
 class ClassTable:
     """The class values of a set of label maps in ascending order, and how many pixels each has."""

@@ -9,6 +9,15 @@ from hedgerow.errors import InputError
 from hedgerow.images.array_checks import UNLABELLED_INDEX, encode_labels
 from hedgerow.model_methods import NotebookCard
 
+MEANS: Mapping[str, str] = {
+    "mean_dice": "mean Dice",
+    "mean_iou": "mean IoU",
+    "accuracy": "pixel accuracy",
+    "balanced_accuracy": "balanced accuracy",
+}
+"""The measures of a whole set of images: properties of Scores, with their headings. `evaluate` prints them and writes
+them as JSON and CSV, and reports show them, all from this table."""
+
 
 def confusion(truth: np.ndarray, predicted: np.ndarray, n_classes: int) -> np.ndarray:
     """Count pixels by true class (rows) and predicted class (columns): (C,C) int64.
@@ -92,14 +101,16 @@ class Scores(NotebookCard):
         n_pixels = int(self.confusion.sum())
         return int(np.trace(self.confusion)) / n_pixels if n_pixels else float("nan")
 
+    @property
+    def means(self) -> dict[str, float]:
+        """Every measure of MEANS."""
+        return {name: getattr(self, name) for name in MEANS}
+
     def to_dict(self) -> dict[str, object]:
         """Everything as plain Python values, ready for JSON; None stands for NaN."""
         return {
             "classes": list(self.classes),
-            "mean_dice": _json_number(self.mean_dice),
-            "mean_iou": _json_number(self.mean_iou),
-            "balanced_accuracy": _json_number(self.balanced_accuracy),
-            "accuracy": _json_number(self.accuracy),
+            **{name: _json_number(value) for name, value in self.means.items()},
             "dice": [_json_number(value) for value in self.dice],
             "iou": [_json_number(value) for value in self.iou],
             "recall": [_json_number(value) for value in self.recall],
@@ -109,8 +120,8 @@ class Scores(NotebookCard):
     def __repr__(self) -> str:
         """One line; `print` shows the table."""
         means = {"mean Dice": self.mean_dice, "balanced accuracy": self.balanced_accuracy, "accuracy": self.accuracy}
-        told = ", ".join(f"{name} {_text(value)}" for name, value in means.items())
-        return f"Scores({told}, {len(self.classes)} classes, {self.confusion.sum():,} pixels)"
+        words = ", ".join(f"{name} {_text(value)}" for name, value in means.items())
+        return f"Scores({words}, {len(self.classes)} classes, {self.confusion.sum():,} pixels)"
 
     def __str__(self) -> str:
         """A table of the classes with pixels, Dice, IoU and recall, then the means."""

@@ -110,14 +110,6 @@ def identity_of_file(path: str) -> dict[str, Any]:
     return {"size": answer.get("size"), "changed": str(answer.get("ETag", answer.get("LastModified", "")))}
 
 
-def open_file(path: str) -> Any:
-    """A file, here or at an address, to be read in any order."""
-    if not is_remote(path):
-        return open(path, "rb")
-    system, inside = file_system(path)
-    return patiently(lambda: system.open(inside, "rb"), f"cannot read {path}")
-
-
 def is_there(path: str) -> bool:
     """Whether there is a file or a folder of this name, here or on another machine."""
     if not is_remote(path):
@@ -200,3 +192,11 @@ def _refuse_final(problem: Exception, failure: str) -> None:
         raise InputError(
             f"{failure}: the server refused the request ({one_line(problem)}); check the address and your access."
         )
+
+
+def open_file(path: str) -> Any:
+    """A file, here or at an address, to be read in any order."""
+    if not is_remote(path):
+        return open(path, "rb")
+    system, inside = file_system(path)
+    return patiently(lambda: system.open(inside, "rb"), f"cannot read {path}")

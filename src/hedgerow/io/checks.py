@@ -14,49 +14,49 @@ INT32 = np.iinfo(np.int32)
 
 def refinements(values: Any) -> tuple[Refinement, ...]:
     """The refinement records of a file; raises ModelError unless they are valid."""
-    found: tuple[Refinement, ...] | None = None
+    records: tuple[Refinement, ...] | None = None
     with suppress(ValueError, TypeError, KeyError, AttributeError):
-        found = tuple(Refinement.from_dict(value) for value in values)
-    refuse_unless(isinstance(values, list) and found is not None, "its history is not a list of refinements")
-    return found or ()
+        records = tuple(Refinement.from_dict(value) for value in values)
+    refuse_unless(isinstance(values, list) and records is not None, "its history is not a list of refinements")
+    return records or ()
 
 
 def known(values: Any) -> Known:
     """The images that a model of a file has seen; raises ModelError unless they are valid."""
-    found: Known | None = None
+    images: Known | None = None
     with suppress(ValueError, TypeError, AttributeError):
-        found = Known.from_dict(values)
-    refuse_unless(found is not None, "its record of images is not valid")
-    return found or Known()
+        images = Known.from_dict(values)
+    refuse_unless(images is not None, "its record of images is not valid")
+    return images or Known()
 
 
-def whole(value: Any, low: int, high: int, what: str) -> int:
-    refuse_unless(type(value) is int and low <= value <= high, f"its {what} is out of range")
+def whole(value: Any, low: int, high: int, entry: str) -> int:
+    refuse_unless(type(value) is int and low <= value <= high, f"its {entry} is out of range")
     return int(value)
 
 
-def choice(value: Any, known: tuple[str, ...], what: str) -> str:
-    refuse_unless(isinstance(value, str) and value in known, f"its {what} is unknown")
+def choice(value: Any, known: tuple[str, ...], entry: str) -> str:
+    refuse_unless(isinstance(value, str) and value in known, f"its {entry} is unknown")
     return str(value)
 
 
-def flag(value: Any, what: str) -> bool:
-    refuse_unless(type(value) is bool, f"its {what} is not true or false")
+def flag(value: Any, entry: str) -> bool:
+    refuse_unless(type(value) is bool, f"its {entry} is not true or false")
     return bool(value)
 
 
-def number(value: Any, what: str) -> float:
-    refuse_unless(type(value) in (int, float), f"its {what} is not a number")
+def number(value: Any, entry: str) -> float:
+    refuse_unless(type(value) in (int, float), f"its {entry} is not a number")
     return float(value)
 
 
-def short_text(value: Any, what: str) -> str:
-    refuse_unless(isinstance(value, str) and len(value) <= 20 and value.isprintable(), f"its {what} is not a name")
+def short_text(value: Any, entry: str) -> str:
+    refuse_unless(isinstance(value, str) and len(value) <= 20 and value.isprintable(), f"its {entry} is not a name")
     return str(value)
 
 
-def table(value: Any, what: str) -> dict[str, Any]:
-    refuse_unless(isinstance(value, dict), f"its {what} is not a table")
+def table(value: Any, entry: str) -> dict[str, Any]:
+    refuse_unless(isinstance(value, dict), f"its {entry} is not a table")
     return dict(value)
 
 

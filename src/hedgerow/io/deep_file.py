@@ -27,21 +27,23 @@ _COUNTER = "num_batches_tracked"  # of the normalisation in training; a trained 
 
 def arrays(model: DeepStack) -> dict[str, np.ndarray]:
     """Every weight by name: deep.alone.0.down.0.0.weight, ...; and the statistics of the image's channels."""
-    found = {}
+    weights = {}
     for name, nets in model.nets.items():
         for k, net in enumerate(nets):
             for weight, tensor in net.network.state_dict().items():
                 if not weight.endswith(_COUNTER):
-                    found[f"{PREFIX}{name}.{k}.{weight}"] = tensor.detach().cpu().contiguous().numpy()
-            found[PREFIX + "mean"], found[PREFIX + "std"] = net.scale.mean, net.scale.std
-    return found
+                    weights[f"{PREFIX}{name}.{k}.{weight}"] = tensor.detach().cpu().contiguous().numpy()
+            weights[PREFIX + "mean"], weights[PREFIX + "std"] = net.scale.mean, net.scale.std
+    return weights
 
 
 def description(model: DeepStack) -> dict[str, Any]:
     """Everything that is not an array, JSON-ready."""
     all_nets = [net for nets in model.nets.values() for net in nets]
     if not all_nets:
-        raise ModelError("no convolutional network of this model counts, so there is nothing to save; save its base.")
+        raise ModelError(
+            "all convolutional networks of this model have weight 0, so it equals its base; save the base."
+        )
     first = all_nets[0]
     return {
         **{name: getattr(first.network, name) for name in SIZES},
@@ -55,7 +57,7 @@ def description(model: DeepStack) -> dict[str, Any]:
     }
 
 
-def rebuild(base: StackNet, described: dict[str, Any], given: dict[str, np.ndarray]) -> DeepStack:
+def rebuild(base: StackNet, described: dict[str, Any], arrays: dict[str, np.ndarray]) -> DeepStack:
     """The model of a file; raises ModelError unless its networks fit the stack and their weights are finite."""
     sizes = {name: whole(described[name], *limits_of(ConvConfig, name), name) for name in SIZES}
     refuse_unless(sizes["base"] <= sizes["widest"], "the sizes of its networks are impossible")
@@ -73,9 +75,9 @@ def rebuild(base: StackNet, described: dict[str, Any], given: dict[str, np.ndarr
     weights = {name: number(weight, "weight") for name, weight in table(described["weights"], "weights").items()}
     fits = set(weights) | {STACK} == {*counts, STACK} and all(0 < weight <= 1 for weight in weights.values())
     refuse_unless(fits and abs(sum(weights.values()) - 1) < 1e-3, "the weights of its members are impossible")
-    first, end = (whole(one, 0, base.features.n_features, "feature") for one in described["features"])
+    first, end = (whole(index, 0, base.features.n_features, "feature") for index in described["features"])
     refuse_unless(first <= end, "its features are impossible")
-    mean, std = given.pop(PREFIX + "mean"), given.pop(PREFIX + "std")
+    mean, std = arrays.pop(PREFIX + "mean"), arrays.pop(PREFIX + "std")
     is_scale = mean.shape == std.shape == (base.features.n_inputs,) and are_statistics(mean, std)
     refuse_unless(is_scale, "the scale of its channels is impossible")
     scale = InputScale(mean, std, base.features.blank)
@@ -87,28 +89,28 @@ def rebuild(base: StackNet, described: dict[str, Any], given: dict[str, np.ndarr
         for k in range(count):
             with torch.device("meta"):  # its shapes are known before any memory is asked for
                 begun = unet_of(name)(n_inputs, base.n_classes, **sizes, norm=norm)
-            of_member.append(_filled(begun, _taken(given, f"{PREFIX}{name}.{k}.")))
+            of_member.append(_filled(begun, _taken(arrays, f"{PREFIX}{name}.{k}.")))
         nets[name] = tuple(
             ConvNet(network, scale, (first, end), name in readers, orientations) for network in of_member
         )
-    refuse_unless(not given, "it holds arrays that belong to no network")
+    refuse_unless(not arrays, "it holds arrays that belong to no network")
     return DeepStack(base, nets, weights, Deepening.from_dict(table(described["record"], "record")))
 
 
-def _taken(given: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+def _taken(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
     """The arrays of one network, which are no longer among the others."""
-    return {name.removeprefix(prefix): given.pop(name) for name in list(given) if name.startswith(prefix)}
+    return {name.removeprefix(prefix): arrays.pop(name) for name in list(arrays) if name.startswith(prefix)}
 
 
-def _filled(network: UNet, given: dict[str, np.ndarray]) -> UNet:
+def _filled(network: UNet, arrays: dict[str, np.ndarray]) -> UNet:
     """A network that has no weights yet, with these."""
     state = network.state_dict()
     shapes = {name: tuple(tensor.shape) for name, tensor in state.items() if not name.endswith(_COUNTER)}
-    refuse_unless({name: array.shape for name, array in given.items()} == shapes, "its networks do not fit")
-    is_fine = all(np.isfinite(array).all() for array in given.values())
-    is_fine = is_fine and all((array >= 0).all() for name, array in given.items() if name.endswith("running_var"))
+    refuse_unless({name: array.shape for name, array in arrays.items()} == shapes, "its networks do not fit")
+    is_fine = all(np.isfinite(array).all() for array in arrays.values())
+    is_fine = is_fine and all((array >= 0).all() for name, array in arrays.items() if name.endswith("running_var"))
     refuse_unless(is_fine, "its networks have impossible weights")
-    weights = {name: torch.from_numpy(np.array(array, np.float32)) for name, array in given.items()}
+    weights = {name: torch.from_numpy(np.array(array, np.float32)) for name, array in arrays.items()}
     counters = {name: torch.zeros((), dtype=torch.int64) for name in state if name.endswith(_COUNTER)}
     network.load_state_dict({**weights, **counters}, assign=True)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # as it was trained

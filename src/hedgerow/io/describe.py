@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def description(model: AnyModel) -> dict[str, Any]:
     """What `hedgerow info` shows, JSON-ready."""
     stack, net, deep = parts_of(model)
-    found = {} if net is None else _network(net)
-    return found | _forests(stack) | ({} if deep is None else {"convolutional": _convolutional(deep)})
+    network = {} if net is None else _network(net)
+    return network | _forests(stack) | ({} if deep is None else {"convolutional": _convolutional(deep)})
 
 
 def _forests(stack: ForestStack) -> dict[str, Any]:
@@ -47,28 +47,28 @@ def _forests(stack: ForestStack) -> dict[str, Any]:
 
 
 def _network(net: StackNet) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    values: dict[str, Any] = {
         "split": net.split,
         "layers": [dataclasses.asdict(layer) for layer in net.layers()],
         "sharpness": [net.level(k).sharpness.to_dict() for k in range(net.n_levels)],
         "refined": [
             {
-                "config": dict(one.config),
-                "scores": one.scores,
-                "n_scored": one.n_scored,
+                "config": dict(record.config),
+                "scores": record.scores,
+                "n_scored": record.n_scored,
                 "history": [
-                    {"step": check.step, "loss": check.loss, "mean_dice": check.mean_dice if one.n_scored else None}
-                    for check in one.checks
+                    {"step": check.step, "loss": check.loss, "mean_dice": check.mean_dice if record.n_scored else None}
+                    for check in record.checks
                 ],
             }
-            for one in net.refinements
+            for record in net.refinements
         ],
     }
     encoder = None if net.tuned is None else encoder_of(net.tuned)
     if encoder is not None:
         n_weights = sum(array.size for array in changed_of(encoder).values())
-        found["tuned_encoder"] = {"name": encoder.source.encoder, "weights": n_weights}
-    return found
+        values["tuned_encoder"] = {"name": encoder.source.encoder, "weights": n_weights}
+    return values
 
 
 def _convolutional(deep: DeepStack) -> dict[str, Any]:

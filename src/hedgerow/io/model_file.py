@@ -7,7 +7,6 @@ made to deceive cannot make a kernel read out of range).
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,8 +46,6 @@ from hedgerow.settings import limits_of
 
 if TYPE_CHECKING:
     from hedgerow.deep.any_model import AnyModel as AnyModel
-    from hedgerow.deep.deepstack import DeepStack
-    from hedgerow.network.stacknet import StackNet
 
 FORMAT = "hedgerow"
 VERSION = 3
@@ -81,14 +78,23 @@ def save(model: AnyModel, path: PathLike) -> int:
     content = file_content(model)
     with atomic_path(path) as temporary:
         temporary.write_bytes(content)
-        with suppress(MemoryError):  # there is none for a second copy; the file is as good as it was
-            _check_loads(temporary)
+        try:
+            _load(temporary)
+        except MemoryError:
+            pass  # there is none for a second copy; the file is as good as it was
+        except OSError:
+            raise
+        except Exception as error:
+            complaint = _complaint(error).replace(DAMAGED, "so correct the model, or make it again")
+            raise ModelError(f"{_UNSAVED}: {complaint}.") from error
     return Path(path).stat().st_size
 
 
 def file_content(model: AnyModel) -> bytes:
-    """All bytes of a model's file."""
-    stack, net, deep = _parts(model)
+    """All bytes of a model's file. A network is saved with the forests it came from, a deep stack with its network."""
+    if not isinstance(model, ForestStack) and type(model).__name__ not in ("StackNet", "DeepStack"):
+        raise ModelError(f"a {type(model).__name__} cannot be saved; give a ForestStack, a StackNet or a DeepStack.")
+    stack, net, deep = parts_of(model)
     arrays = {f"features.{name}": array for name, array in stack.features.arrays().items()}
     for k, forest in enumerate(stack.levels):
         arrays |= {f"level{k}.{name}": getattr(forest, name) for name in _FOREST_DTYPES}
@@ -128,23 +134,6 @@ def file_content(model: AnyModel) -> bytes:
     except (TypeError, ValueError, RecursionError) as error:
         raise ModelError(f"{_UNSAVED}: {one_line(error)}; check its settings.") from error
     return content
-
-
-def _parts(model: AnyModel) -> tuple[ForestStack, StackNet | None, DeepStack | None]:
-    """A network is saved with the forests that it was mapped from, and a deep stack with its network."""
-    if not isinstance(model, ForestStack) and type(model).__name__ not in ("StackNet", "DeepStack"):
-        raise ModelError(f"a {type(model).__name__} cannot be saved; give a ForestStack, a StackNet or a DeepStack.")
-    return parts_of(model)
-
-
-def _check_loads(path: Path) -> None:
-    try:
-        _load(path)
-    except (OSError, MemoryError):
-        raise
-    except Exception as error:
-        complaint = _complaint(error).replace(DAMAGED, "so correct the model, or make it again")
-        raise ModelError(f"{_UNSAVED}: {complaint}.") from error
 
 
 def load(path: PathLike) -> AnyModel:

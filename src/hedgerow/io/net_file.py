@@ -27,14 +27,14 @@ def _names(connections: str) -> tuple[str, ...]:
 
 def arrays(net: StackNet) -> dict[str, np.ndarray]:
     """Every weight by name: net0.split_weight, ..."""
-    found = {}
+    weights = {}
     for k in range(net.n_levels):
         level = net.level(k)
         for name in _names(level.connections):
-            found[f"net{k}.{name}"] = getattr(level, name).detach().cpu().numpy()
+            weights[f"net{k}.{name}"] = getattr(level, name).detach().cpu().numpy()
     if net.tuned is not None:
-        found |= {CHANGED + name: array for name, array in changed_of(net.tuned).items()}
-    return found
+        weights |= {CHANGED + name: array for name, array in changed_of(net.tuned).items()}
+    return weights
 
 
 def description(net: StackNet) -> dict[str, Any]:
@@ -52,32 +52,34 @@ def description(net: StackNet) -> dict[str, Any]:
     }
 
 
-def rebuild(stack: ForestStack, described: dict[str, Any], given: dict[str, np.ndarray]) -> StackNet:
+def rebuild(stack: ForestStack, described: dict[str, Any], arrays: dict[str, np.ndarray]) -> StackNet:
     """The network of a file; raises ModelError unless its weights fit the forests and are finite."""
     refuse_unless(isinstance(described["activation"], str), "its activation is not a name")
     split = choice(described["split"], SPLITS, "kind of split")
     connections = choice(described["connections"], CONNECTIONS, "kind of connections")
     each, names = described["sharpness"], _names(connections)
     refuse_unless(isinstance(each, list) and len(each) == stack.n_levels, "its sharpness does not match its levels")
-    changed = {name.removeprefix(CHANGED): array for name, array in given.items() if name.startswith(CHANGED)}
+    changed = {name.removeprefix(CHANGED): array for name, array in arrays.items() if name.startswith(CHANGED)}
     tuned = _tuned(stack.features, changed) if changed else None
-    expected = {f"net{k}.{name}" for k in range(stack.n_levels) for name in names} | {CHANGED + one for one in changed}
-    refuse_unless(given.keys() == expected, "its weights do not match its levels")
+    expected = {f"net{k}.{name}" for k in range(stack.n_levels) for name in names} | {
+        CHANGED + name for name in changed
+    }
+    refuse_unless(arrays.keys() == expected, "its weights do not match its levels")
     for k, forest in enumerate(stack.levels):  # before memory is asked for, which full connections need much of
         for name, shape in _shapes(forest, split, connections).items():
-            refuse_unless(given[f"net{k}.{name}"].shape == shape, f"net{k}.{name} does not fit its forest")
+            refuse_unless(arrays[f"net{k}.{name}"].shape == shape, f"net{k}.{name} does not fit its forest")
     sharpness = [Sharpness.from_dict(values) for values in each]
     net = to_convnet(stack, split, sharpness, activation=described["activation"], connections=connections)
     net.tuned = tuned
     net.set_tolerance(number(described["tolerance"], "tolerance"))
     for k in range(stack.n_levels):
         for name in names:
-            weights, found = getattr(net.level(k), name), given[f"net{k}.{name}"]
-            fits = found.shape == tuple(weights.shape) and bool(np.isfinite(found).all())
+            weights, array = getattr(net.level(k), name), arrays[f"net{k}.{name}"]
+            fits = array.shape == tuple(weights.shape) and bool(np.isfinite(array).all())
             refuse_unless(fits, f"net{k}.{name} does not fit its forest")
             with torch.no_grad():
-                weights.copy_(torch.from_numpy(found))
-        weight, votes = given[f"net{k}.split_weight"], given[f"net{k}.vote_weight"]
+                weights.copy_(torch.from_numpy(array))
+        weight, votes = arrays[f"net{k}.split_weight"], arrays[f"net{k}.vote_weight"]
         fits = bool((np.abs(votes) <= MAX_VOTE).all()) and bool((np.abs(weight) <= MAX_WEIGHT).all())
         refuse_unless(fits, "a vote or the weight of a split is out of range")
         # As in a stack: divided by their sum, votes of either sign would be no probabilities.

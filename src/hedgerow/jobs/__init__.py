@@ -9,6 +9,7 @@ from hedgerow.lazy import attach
 # Each module is loaded when its job is first used, so that importing this package is instant.
 _HOMES = {
     "BackRequest": "mapping_back",
+    "DemoRequest": "demo",
     "EvaluateRequest": "evaluating",
     "ExportRequest": "exporting",
     "LARGE_IMAGE_PIXELS": "inputs",

@@ -35,11 +35,11 @@ def encoders() -> list[KnownEncoder]:
     """The encoders that have a name, whether or not their weights are here."""
     return [
         KnownEncoder(
-            *(one.name, one.title, one.n_bytes, one.licence, one.sha256, one.source),
-            store.place_of(one),
-            tuple(f"{layer.name} ({layer.stride}, {layer.n_channels})" for layer in LAYERS[one.name]),
+            *(encoder.name, encoder.title, encoder.n_bytes, encoder.licence, encoder.sha256, encoder.source),
+            store.place_of(encoder),
+            tuple(f"{layer.name} ({layer.stride}, {layer.n_channels})" for layer in LAYERS[encoder.name]),
         )
-        for one in store.PUBLISHED.values()
+        for encoder in store.PUBLISHED.values()
     ]
 
 

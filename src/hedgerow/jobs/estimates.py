@@ -20,23 +20,24 @@ if TYPE_CHECKING:
 
 STACK_SECONDS = 75.0  # of a CPU, for a stack on a megapixel of grey images; it grows as the root of their channels
 REFINE_SECONDS = 0.4  # of a CPU, for a step of refinement
-TRIED = 1000  # steps of refinement in all, those that choose its settings included
-REFINED = 300  # of one
+SEARCH_STEPS = 1000  # of all refinements of effort "good", the search for their settings included
+REFINEMENT_STEPS = 300  # of one refinement
 EFFORTS = ("fast", "good", "best")
-BEST_MINUTES = 23.5  # of all of `best` on a CPU, if no time is given; it ends a little before
-GPU_SECONDS = 200.0  # reckoned, not timed: 15 networks of 1,500 steps, at the 4 to 15 ms a step of an H200
-SPARE = 0.9  # part of the time that steps are planned for
+BEST_MINUTES = 23.5  # of effort "best" on a CPU without a time limit; it ends a little before
+GPU_SECONDS = 200.0  # calculated, not timed: 15 networks of 1,500 steps, at the 4 to 15 ms per step of an H200
+PLANNED_FRACTION = 0.9  # of the time left, for which steps are planned
 FEWEST_STEPS, MOST_STEPS = 40, 1500
-# What refinements, and networks that are worth it, take at least, beside growing the stack again; reckoned, not timed.
-LEAST_CPU, LEAST_GPU = 600.0, 300.0
-GPU = DeepConfig(conv=ConvConfig(n_down=5))
-CPU = DeepConfig(
+# Least time of refinements and of networks that gain anything, beside growing the stack again; calculated, not timed.
+LEAST_CPU_SECONDS, LEAST_GPU_SECONDS = 600.0, 300.0
+GPU_PLAN = DeepConfig(conv=ConvConfig(n_down=5))
+CPU_PLAN = DeepConfig(
     # Of few steps, none may be spent on judges, or on a third member (docs/measurements).
     members=("reading", "pretrained"), n_folds=3, n_networks=1, judges=0,
     conv=ConvConfig(n_down=5, widest=256),
 )  # fmt: skip
-SMALLER = 8  # channels, if larger networks could not be trained for ENOUGH steps: long training is worth more than size
-ENOUGH = 1000
+# Channels of networks if larger ones could not be trained for ENOUGH_STEPS: long training is worth more than size.
+SMALL_BASE = 8
+ENOUGH_STEPS = 1000
 
 
 def expected(labelled: LabelledSet, effort: str, minutes: float | None, device: str) -> str:
@@ -49,7 +50,7 @@ def expected(labelled: LabelledSet, effort: str, minutes: float | None, device: 
 def stage_seconds(labelled: LabelledSet, effort: str, minutes: float | None, device: str) -> list[float]:
     """Estimated seconds of each stage of an effort: forests, refinement, convolutional level."""
     stack, step = _stack_seconds(labelled), REFINE_SECONDS / get_threads()
-    seconds = [stack, stack + TRIED * step, GPU.n_folds * (stack + REFINED * step) + GPU_SECONDS]
+    seconds = [stack, stack + SEARCH_STEPS * step, GPU_PLAN.n_folds * (stack + REFINEMENT_STEPS * step) + GPU_SECONDS]
     seconds = seconds[: EFFORTS.index(effort) + 1]
     allowed = allowed_seconds(labelled, effort, minutes, device)
     if allowed is not None:
@@ -65,8 +66,9 @@ def seconds_for_networks(labelled: LabelledSet, device: str, stack_seconds: floa
     """
     from hedgerow.deep.recipe import Recipe
 
-    plan = GPU if device != "cpu" else CPU
-    return (Recipe(plan, labelled).n_regrown_stacks + 2) * stack_seconds + (LEAST_CPU if device == "cpu" else LEAST_GPU)
+    plan = GPU_PLAN if device != "cpu" else CPU_PLAN
+    least = LEAST_CPU_SECONDS if device == "cpu" else LEAST_GPU_SECONDS
+    return (Recipe(plan, labelled).n_regrown_stacks + 2) * stack_seconds + least
 
 
 def allowed_seconds(labelled: LabelledSet, effort: str, minutes: float | None, device: str) -> float | None:
@@ -80,14 +82,15 @@ def allowed_seconds(labelled: LabelledSet, effort: str, minutes: float | None, d
 
 
 def deep_plan(net: StackNet, labelled: LabelledSet, is_turned: bool, device: str, seed: int) -> DeepConfig:
-    """The convolutional level, but for the size of its networks and how long they are trained.
+    """Settings of the convolutional level, except the size of its networks and their training time.
 
-    is_turned: images have no up, so they are turned any way, and the mean over all orientations is predicted
+    is_turned: images have no upright orientation: they are rotated in training, and predictions are averaged over all
+               orientations
     """
     from hedgerow.deep.recipe import Recipe, for_images
     from hedgerow.deep.refinement_search import TURNED
 
-    plan = replace(GPU if device != "cpu" else CPU, seed=seed)
+    plan = replace(GPU_PLAN if device != "cpu" else CPU_PLAN, seed=seed)
     if is_turned:
         plan = replace(plan, conv=replace(plan.conv, augment=TURNED, orientations=8))
     plan = replace(plan, members=tuple(Recipe(plan, labelled).members))  # type: ignore[arg-type]
@@ -106,7 +109,7 @@ def deep_settings(
     """The plan with its networks: on a GPU those that do best on held-out images; on a CPU as many steps as the time
     allows, which is measured first, of smaller ones if that is too few.
 
-    until: when it should be done, as `time.monotonic` counts; None, on a GPU: whenever it is
+    until: the deadline, by `time.monotonic`; None, on a GPU only: no deadline
     """
     from hedgerow.deep.network_search import SIZES, choose_network, in_words, n_tried
     from hedgerow.deep.recipe import for_number
@@ -116,23 +119,23 @@ def deep_settings(
         plan = replace(plan, conv=for_number(plan.conv, len(labelled)))
         return _in_time(plan, net, labelled, device, until)
     if until is not None:
-        # Reckoned with the largest size that is tried.
+        # Calculated with the largest size that is tried.
         largest = replace(plan, conv=for_number(replace(plan.conv, base=max(SIZES)), len(labelled)))
         timed = _in_time(largest, net, labelled, device, until, n_tried(plan.conv, labelled)).conv
         plan = replace(plan, conv=replace(plan.conv, n_steps=timed.n_steps, check_every=timed.check_every))
-    say("choosing convolutional networks, by mean Dice on a held-out part")
+    say("comparing convolutional networks by mean Dice on held-out images")
     plan, tried = choose_network(net, labelled, plan, device, until is not None, progress)
     say(f"  {in_words(tried)}")
-    # Others than the largest may have more steps; larger crops must do with fewer.
+    # Smaller networks may train for more steps, larger crops must for fewer.
     return plan if until is None else _in_time(plan, net, labelled, device, until)
 
 
 def _in_time(
     plan: DeepConfig, net: StackNet, labelled: LabelledSet, device: str, until: float, more: int = 0
 ) -> DeepConfig:
-    """The plan with as many steps as can be done until then, on a CPU of smaller networks if that is too few.
+    """The plan with as many steps as the deadline allows; with smaller networks on a CPU if those are too few.
 
-    more: how many networks are trained beside those of the plan
+    more: number of networks that are trained beside those of the plan
     """
     from hedgerow.deep.fitting import seconds_of_a_step
     from hedgerow.deep.recipe import Recipe
@@ -145,11 +148,11 @@ def _in_time(
 
     def affordable(plan: DeepConfig) -> int:
         step = seconds_of_a_step(net, labelled, plan, device)
-        return int(SPARE * max(until - time.monotonic(), 1.0) / (rounds * step))
+        return int(PLANNED_FRACTION * max(until - time.monotonic(), 1.0) / (rounds * step))
 
     steps = affordable(plan)
-    if device == "cpu" and steps < ENOUGH and plan.conv.base > SMALLER:
-        plan = replace(plan, conv=replace(plan.conv, base=SMALLER))
+    if device == "cpu" and steps < ENOUGH_STEPS and plan.conv.base > SMALL_BASE:
+        plan = replace(plan, conv=replace(plan.conv, base=SMALL_BASE))
         steps = affordable(plan)
     steps = min(max(steps, FEWEST_STEPS), MOST_STEPS)
     return replace(plan, conv=replace(plan.conv, n_steps=steps, check_every=max(steps // 10, 1)))

@@ -3,7 +3,6 @@
 import json
 import math
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,8 @@ from uuid import uuid4
 
 from hedgerow.errors import InputError, masked
 from hedgerow.files import PathLike, write_text
-from hedgerow.images.metrics import Scores
+from hedgerow.images.classes import check_background
+from hedgerow.images.metrics import MEANS, Scores
 from hedgerow.images.object_tables import csv_text
 from hedgerow.images.pairing import FilesSpec, Pair, pair_files
 from hedgerow.images.reading import Pages
@@ -24,8 +24,8 @@ from hedgerow.progress import Report
 from hedgerow.scale import cluster
 from hedgerow.scale.cluster import Workers
 from hedgerow.scale.large_pairs import has_address, large_pair, split_by_size
-from hedgerow.scale.large_scores import Tables, summed_table, tables_here, tables_on
-from hedgerow.scale.model_bytes import content_of
+from hedgerow.scale.large_scores import Tables, summed_table, tables_here
+from hedgerow.scale.worker_tasks import content_of, score_parts_on
 
 
 @dataclass(frozen=True)
@@ -96,11 +96,10 @@ def evaluate(request: EvaluateRequest, *, progress: Report | None = None) -> Eva
         labelled = read_for(here, small, request.unlabelled, request.pages)
         n_known = sum(image.mark in model.known.seen for image in labelled)
         each = score_each(here, labelled, progress)
-    with ExitStack() as stack:
+    with cluster.connected(request.workers if wanted else None) as client:
         tables: Tables = partial(tables_here, here)
-        if request.workers is not None and wanted:
-            client = stack.enter_context(cluster.connected(request.workers))
-            tables = tables_on(client, content_of(request.model), request.device)
+        if client is not None:
+            tables = score_parts_on(client, content_of(request.model), request.device)
         for pair in wanted:
             each.append(Scores(model.classes, summed_table(pair, model, tables, progress), model.legend.names))
     scores = pooled(model, each)
@@ -118,7 +117,7 @@ def _split_by_size(request: EvaluateRequest) -> tuple[list[str], list[Pair], lis
     images, labels = request.images, request.labels
     if has_address(images, labels):
         if not (isinstance(images, str) and isinstance(labels, str)):
-            raise InputError("addresses are read one at a time; give one image and its labels.")
+            raise InputError("only one image can be given by its address; give one image and its labels.")
         return [Path(masked(images)).name], [], [(images, labels)]
     pairs = pair_files(images, labels)
     in_parts = request.level != 0 or request.pixel_size is not None
@@ -137,12 +136,10 @@ def _checked_outputs(
     if request.csv is not None:
         csv = checked_output(request.csv, inputs, "scores.csv", overwrite=overwrite)
         if csv == output:
-            raise InputError(f"{csv} is to hold both the scores and those of each image; give two names.")
-    if request.background is not None and request.background not in model.classes:
-        known = ", ".join(map(str, model.classes))
-        raise InputError(
-            f"the background is {request.background}; it must be one of the classes of {request.model}: {known}."
-        )
+            raise InputError(
+                f"{csv} cannot hold both the overall scores and those per image; give two different files."
+            )
+    check_background(request.background, model.classes, str(request.model))
     return output, csv
 
 
@@ -154,8 +151,7 @@ def _table(images: Sequence[str], each: Sequence[Scores], all_images: Scores) ->
         f"dice_{name}" if names.count(name) == 1 else f"dice_{name}_{value}"
         for name, value in zip(names, all_images.classes, strict=True)
     ]
-    rows: list[list[object]] = [["image", "pixels", "mean_dice", "mean_iou", "accuracy", *columns]]
-    for image, one in zip(images, each, strict=True):
-        means = (one.mean_dice, one.mean_iou, one.accuracy)
-        rows.append([image, int(one.confusion.sum()), *means, *map(float, one.dice)])
+    rows: list[list[object]] = [["image", "pixels", *MEANS, *columns]]
+    for image, scores in zip(images, each, strict=True):
+        rows.append([image, int(scores.confusion.sum()), *scores.means.values(), *map(float, scores.dice)])
     return rows

@@ -31,9 +31,9 @@ class ExportRequest:
 
     def __post_init__(self) -> None:
         if self.to not in EXPORTS:
-            raise ConfigError(f"there is no export to {self.to!r}; choose one of {', '.join(EXPORTS)}.")
+            raise ConfigError(f"cannot export to {self.to!r}; choose one of {', '.join(EXPORTS)}.")
         if self.to != "c" and self.name is not None:
-            raise ConfigError(f"a name (--name) is for the names in C, and this is {self.to}; leave it out.")
+            raise ConfigError(f"--name sets the names in C source and has no use in {self.to}; leave it out.")
 
 
 def export(request: ExportRequest) -> Exported:
@@ -42,5 +42,5 @@ def export(request: ExportRequest) -> Exported:
     output = Path(request.model).with_suffix(f".{request.to}") if request.output is None else Path(request.output)
     for path in (output.with_suffix(".h"), output) if request.to == "c" else (output,):
         checked_output(path, [request.model], f"model.{request.to}", overwrite=request.overwrite)
-    found: Exported = write(model, output, request.filters, request.name)
-    return found
+    exported: Exported = write(model, output, request.filters, request.name)
+    return exported

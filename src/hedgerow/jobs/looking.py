@@ -1,4 +1,4 @@
-"""Looking: what each level of a model makes of one image, as a figure."""
+"""Looking: the output of each level of a model on one image, as a figure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LookRequest:
-    """A figure to draw of what each level of a model says of an image, class by class.
+    """A figure to draw of the output of each level of a model on an image, class by class.
 
     output:    a name that ends in .png, .pdf or .svg
     truth:     label map to show beside the predictions
@@ -44,7 +44,7 @@ def look(request: LookRequest) -> AnyModel:
     model = model_file.load(request.model)
     files = find_files(request.image)
     if len(files) != 1:
-        raise InputError(f"{request.image} holds {len(files)} images; give one.")
+        raise InputError(f"{request.image} matches {len(files)} images; give one.")
     read = [request.model, *files, *([] if request.truth is None else [request.truth])]
     output = checked_output(request.output, read, "inside.png", overwrite=request.overwrite)
     truth = None if request.truth is None else read_labels(request.truth, legend=model.legend or None)

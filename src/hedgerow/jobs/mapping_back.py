@@ -68,7 +68,7 @@ def back(request: BackRequest, *, progress: Report | None = None) -> MappedBack:
 
     loaded = model_file.load(request.model)
     if isinstance(loaded, ForestStack):
-        raise InputError(f"{request.model} holds forests already; give a network, e.g. of `hedgerow refine`.")
+        raise InputError(f"{request.model} already holds forests; give a network, e.g. from `hedgerow refine`.")
     files = find_files(request.images) if request.images is not None else []
     output = checked_output(request.output, [request.model, *files], overwrite=request.overwrite)
     pictures = images_for(loaded, files, request.pages)
@@ -93,8 +93,8 @@ def _distilled(
 
     if request.method != "fitted" or request.tolerance is not None:
         raise InputError(
-            f"the convolutional level of this model has no weights to map back by {request.method!r}; leave the method "
-            "and the tolerance out: votes are then fitted to what the model says of images."
+            "a model with a convolutional level is mapped back by fitting votes to its predictions, without a "
+            "tolerance; leave out --method and --tolerance."
         )
     return distil(deep, pictures, stride=request.stride, progress=progress)
 

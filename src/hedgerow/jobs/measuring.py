@@ -67,8 +67,7 @@ class MeasureRequest:
     def __post_init__(self) -> None:
         if self.split == "proba" and self.confidence is None:
             raise InputError(
-                "objects are to be split by probability, but no confidence maps are given; add them (--confidence), or "
-                "split by distance."
+                "splitting objects by probability needs confidence maps; add them (--confidence), or split by distance."
             )
 
     @property
@@ -87,7 +86,7 @@ def measure(request: MeasureRequest, *, progress: Report | None = None) -> Measu
     output = checked_output(request.output, read, "table.csv", overwrite=request.overwrite)
     totals = checked_output(request.totals or totals_beside(output), read, "totals.csv", overwrite=request.overwrite)
     if totals == output:
-        raise InputError(f"{output} is to hold both the objects and their totals; give two names.")
+        raise InputError(f"{output} cannot hold both the objects and their totals; give two different files.")
     legend = legend_of_files(files) if classes is None else _legend(Path(classes))
     rules, names, tables = request.rules, _names(files), ObjectTables()
     with reporting(progress) as report:
@@ -115,21 +114,21 @@ def _bases(stem: str) -> list[str]:
     return [stem.removesuffix(f"_{what}") for what in _BESIDE if stem.endswith(f"_{what}")]
 
 
-def _partners(files: list[Path], spec: FilesSpec, what: str, suffix: str) -> dict[Path, Path]:
+def _partners(files: list[Path], spec: FilesSpec, kind: str, suffix: str) -> dict[Path, Path]:
     """The file of the same name, perhaps with a suffix, for each label map; others are left alone."""
-    given = set(files)
-    there = by_stem(file for file in find_files(spec) if file not in given)
-    found: dict[Path, Path] = {}
+    label_maps = set(files)
+    there = by_stem(file for file in find_files(spec) if file not in label_maps)
+    partners: dict[Path, Path] = {}
     for file in files:
         wanted = [base + end for end in dict.fromkeys((suffix, "")) for base in (stem_of(file), plain_stem(file))]
         partner = next((there[stem] for stem in wanted if stem in there), None)
         if partner is None:
             raise InputError(
-                f"{file} has no {what} of the same name; expected, for example, {wanted[0]}.tif, so add it or leave "
+                f"{file} has no {kind} of the same name; expected, for example, {wanted[0]}.tif, so add it or leave "
                 "this label map out."
             )
-        found[file] = partner
-    return found
+        partners[file] = partner
+    return partners
 
 
 def _names(files: list[Path]) -> dict[Path, str]:
@@ -144,8 +143,8 @@ def _legend(path: Path) -> Legend:
 
 def _read_confidence(path: Path) -> np.ndarray:
     """(1,H,W) float32 from 0 to 1."""
-    found = read_image(path)
-    planes = to_planes(found, str(path)) / np.float32(_FULL.get(found.dtype.name, 1))
+    values = read_image(path)
+    planes = to_planes(values, str(path)) / np.float32(_FULL.get(values.dtype.name, 1))
     low, high = float(planes.min()), float(planes.max())
     if len(planes) != 1 or low < -ROUNDING_SLACK or high > 1 + ROUNDING_SLACK:
         raise InputError(

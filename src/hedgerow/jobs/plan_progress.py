@@ -43,18 +43,18 @@ class WholePlan:
         del self._expected[n_stages:]
         self._expected[-1] = max(seconds - sum(self._expected[:-1]), 1.0)
 
-    def report(self, what: str, done: int, total: int) -> None:
+    def report(self, task: str, done: int, total: int) -> None:
         """A report of the current stage."""
         n = len(self._expected)
         if n == 1:
-            self._report(what, done, total)
+            self._report(task, done, total)
             return
         now = self._clock()
-        self._note(what.partition(":")[0], now, done, total)
+        self._note(task.partition(":")[0], now, done, total)
         left = self._stage_left(now) + sum(self._expected[self._stage + 1 :])
         spent = now - self._begun
         self._part = max(self._part, spent / (spent + left) if spent else 0.0)
-        words = f"{WORK}: stage {self._stage + 1} of {n}, {what.replace(': ', ', ')}"
+        words = f"{WORK}: stage {self._stage + 1} of {n}, {task.replace(': ', ', ')}"
         part = min(round(PERMILLE * self._part), PERMILLE - 1)
         self._report(Timed(words, self._left_to_show(left)), part, PERMILLE)
 

@@ -1,12 +1,12 @@
 """Predicting: label maps, and other maps, of files; or of one image of any size."""
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.files import PathLike
+from hedgerow.images.classes import check_background
 from hedgerow.images.components import Connectivity
 from hedgerow.images.objects import Rules, Split
 from hedgerow.images.outline_files import ObjectType
@@ -17,11 +17,11 @@ from hedgerow.predict.batch import Predicted, predict_files
 from hedgerow.predict.file_outputs import OUTLINES, Outputs
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report, Say, quiet
-from hedgerow.scale import cluster, file_tasks
+from hedgerow.scale import cluster
 from hedgerow.scale.cluster import Workers
 from hedgerow.scale.large_prediction import PredictedLarge, predict_large
-from hedgerow.scale.model_bytes import content_of, resolved
 from hedgerow.scale.result_names import is_large_result
+from hedgerow.scale.worker_tasks import content_of, predict_files_on, resolved
 
 LARGEST_IN_PNG = 65535
 
@@ -80,7 +80,7 @@ class PredictRequest:
     def __post_init__(self) -> None:
         for kind in self.outlines:
             if kind not in OUTLINES:
-                raise InputError(f"outlines are asked for as {kind!r}; choose {' or '.join(OUTLINES)}.")
+                raise InputError(f"outlines cannot be written as {kind!r}; choose {' or '.join(OUTLINES)}.")
         if self.is_large:
             needs_all = {
                 "--overlay": self.overlay, "--measure": self.measure, "--outlines": self.outlines,
@@ -99,12 +99,12 @@ class PredictRequest:
         }  # fmt: skip
         for name in (name for name, value in of_one.items() if value):
             raise ConfigError(
-                f"{name} is for one image that is written as OME-Zarr or TIFF; give its name, e.g. -o result.ome.zarr."
+                f"{name} needs a single image and a result in OME-Zarr or TIFF; name one, e.g. -o result.ome.zarr."
             )
         if self.split is not None and not (self.measure or self.outlines):
             raise ConfigError(
-                "objects are to be split, but a label map cannot hold that; ask for tables or outlines as well "
-                "(--measure, --outlines)."
+                "label maps cannot show split objects, only tables and outlines can; leave out --split, or add "
+                "--measure or --outlines."
             )
 
     @property
@@ -122,7 +122,7 @@ def _one_of_any_size(request: PredictRequest, say: Say, progress: Report | None)
     images = [request.images] if isinstance(request.images, str | Path) else list(request.images)  # type: ignore[arg-type]
     if len(images) != 1:
         raise ConfigError(
-            f"{len(images)} images were given and one result, {request.output}; give a folder, e.g. -o segmented/."
+            f"{len(images)} images do not fit into one result, {request.output}; give a folder, e.g. -o segmented/."
         )
     return predict_large(
         request.model, images[0], request.output,
@@ -135,13 +135,12 @@ def _one_of_any_size(request: PredictRequest, say: Say, progress: Report | None)
 
 def _folder(request: PredictRequest, say: Say, progress: Report | None) -> Predicted:
     model = model_file.load(request.model)
-    with ExitStack() as stack:
+    with cluster.connected(request.workers) as client:
         each = None
-        if request.workers is None:
+        if client is None:
             model = model.to(resolved(request.device, model))
         else:
-            client = stack.enter_context(cluster.connected(request.workers))
-            each = file_tasks.on(client, content_of(request.model), request.device)
+            each = predict_files_on(client, content_of(request.model), request.device)
         model.features.check_here()  # one refusal, not one for each image
         return predict_files(
             model, request.images, Path(request.output), _outputs(request, model), inputs=[request.model],
@@ -158,11 +157,7 @@ def _outputs(request: PredictRequest, model: Model) -> Outputs:
             f"{request.model} has classes from {lowest} to {highest}, and PNG holds 0 to {LARGEST_IN_PNG}; choose "
             "another format (--format tif, ome.tif, npy or zarr)."
         )
-    if request.background is not None and request.background not in model.classes:
-        known = ", ".join(map(str, model.classes))
-        raise InputError(
-            f"the background is {request.background}; it must be one of the classes of {request.model}: {known}."
-        )
+    check_background(request.background, model.classes, str(request.model))
     # PNG: one plane of whole numbers
     holds_maps = request.format != "png" or (not request.proba and request.dtype != "float32")
     return Outputs(

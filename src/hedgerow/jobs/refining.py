@@ -82,8 +82,8 @@ def refine(request: RefineRequest, *, say: Say = quiet, progress: Report | None 
     loaded = model_file.load(request.model)
     if isinstance(loaded, DeepStack):
         raise InputError(
-            f"{request.model} has a convolutional level, which was trained on its network as it is; refine the network "
-            "it was made from, and make the level again (`hedgerow train --effort best`)."
+            f"{request.model} has a convolutional level, which fits its network only as it is; refine the network that "
+            "the level was added to, then train the level again (`hedgerow train --effort best`)."
         )
     pairs = pair_files(request.images, request.labels)
     held_pairs = [] if request.validation is None else pair_files(*request.validation)
@@ -114,9 +114,11 @@ def _checkpoint_of(output: Path) -> Path:
     """Where the state of the run is kept; raises InputError if something else has that name."""
     checkpoint = output.with_name(output.name + ".checkpoint")
     if os.path.lexists(checkpoint) and not checkpoint.is_file():
-        raise InputError(f"{checkpoint} would keep the state of the run, but is no file; move it, or write elsewhere.")
+        raise InputError(
+            f"{checkpoint} is needed for the state of the run, but is not a file; move it, or choose another output."
+        )
     if os.path.lexists(checkpoint) and not is_checkpoint(checkpoint):
-        raise InputError(f"{checkpoint} is not a checkpoint of Hedgerow, so it stays; move it away first.")
+        raise InputError(f"{checkpoint} is not a checkpoint of Hedgerow, so it is not overwritten; move it away first.")
     return checkpoint
 
 
@@ -126,14 +128,16 @@ def _network(loaded: ForestStack | StackNet, request: RefineRequest) -> StackNet
     if isinstance(loaded, ForestStack):
         return to_convnet(loaded, request.split or "soft", request.sharpness)
     if request.split is not None or request.sharpness is not None:
-        raise InputError(f"{request.model} is a network already; split and sharpness are for a stack of forests.")
+        raise InputError(
+            f"{request.model} is already a network; --split and --sharpness are for forests, so leave them out."
+        )
     return loaded
 
 
 def _sharpness(net: StackNet) -> str:
     """Of splits, leaves and votes, each different one once."""
     each = [net.level(k).sharpness for k in range(net.n_levels)]
-    return ", ".join(dict.fromkeys(f"{one.split:g}/{one.leaf:g}/{one.vote:g}" for one in each))
+    return ", ".join(dict.fromkeys(f"{alpha.split:g}/{alpha.leaf:g}/{alpha.vote:g}" for alpha in each))
 
 
 def _save(net: StackNet, output: Path, checkpoint: Path) -> int:

@@ -8,21 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hedgerow.deep.any_model import parts_of
 from hedgerow.files import PathLike
 from hedgerow.images.pairing import FilesSpec, pair_files
 from hedgerow.images.reading import Pages
 from hedgerow.io import model_file
 from hedgerow.jobs.inputs import checked_output, files_of
 from hedgerow.progress import Report, Say, quiet
-from hedgerow.report import write_report
+from hedgerow.report.naming import paper_name
+from hedgerow.report.page import write_report
 from hedgerow.scale.large_report import shown_parts
 
 if TYPE_CHECKING:
     from hedgerow.deep.any_model import AnyModel
-
-
-MAPPED_BACK = {"weights": "MB1", "leaf_mean": "MB2", "fitted": "fitted", "soft": "soft"}
 
 
 @dataclass(frozen=True)
@@ -59,7 +56,7 @@ def report(request: ReportRequest, *, say: Say = quiet, progress: Report | None 
         dict(zip(unique_names(files, models), models, strict=True)),
         shown.images,
         shown.labels,
-        title=request.title or f"What {files[0].stem} makes of {len(pairs)} image{'s' * (len(pairs) != 1)}",
+        title=request.title or f"{files[0].stem} on {len(pairs)} image{'s' * (len(pairs) != 1)}",
         names=shown.names,
         background=request.background,
         progress=progress,
@@ -69,19 +66,11 @@ def report(request: ReportRequest, *, say: Say = quiet, progress: Report | None 
 
 def unique_names(files: Sequence[Path], models: Sequence[AnyModel]) -> list[str]:
     """What each model is, and where that is not enough the name of its file, or all of its path."""
-    names = [kind_of(one) for one in models]
+    names = [paper_name(model) for model in models]
     for more in ([path.name for path in files], [str(path) for path in files]):
         seen = Counter(names)
         names = [
-            f"{kind_of(one)}, {text}" if seen[name] > 1 else name
-            for one, name, text in zip(models, names, more, strict=True)
+            f"{paper_name(model)}, {text}" if seen[name] > 1 else name
+            for model, name, text in zip(models, names, more, strict=True)
         ]
     return names
-
-
-def kind_of(model: AnyModel) -> str:
-    """The paper's name for a model; Deep is ours."""
-    stack, net, deep = parts_of(model)
-    if net is not None:
-        return "ConvNet" if deep is None else "Deep"
-    return MAPPED_BACK.get(stack.settings.get("mapped_back", ""), "DF")

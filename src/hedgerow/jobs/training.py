@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hedgerow.config import StackConfig
+from hedgerow.deep.any_model import parts_of
 from hedgerow.encoders.known import allow
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.features.registry import layout_of
 from hedgerow.files import PathLike
 from hedgerow.forest.arrays import ForestStack
-from hedgerow.forest.autocontext import GrowAll, grow_stack
+from hedgerow.forest.autocontext import GrowAll
 from hedgerow.forest.choosing import settings_for
-from hedgerow.forest.groups import GroupsOf
 from hedgerow.images.array_checks import Layout, to_labels
 from hedgerow.images.classes import check_n_classes, check_unlabelled
 from hedgerow.images.label_files import read_label_set
@@ -27,11 +25,10 @@ from hedgerow.images.pairing import FilesSpec, Pair, in_words, pair_files
 from hedgerow.images.reading import Pages, read_input
 from hedgerow.images.unlabelled import unlabelled_value
 from hedgerow.io import model_file
-from hedgerow.jobs.efforts import Effort, Stage, check_effort, fit_labelled
-from hedgerow.jobs.estimates import expected
+from hedgerow.jobs.effort_run import HELD_OUT, Stage, level_printer
+from hedgerow.jobs.efforts import Effort, check_effort, fit_labelled
 from hedgerow.jobs.inputs import checked_output, files_of, say_what_was_read
 from hedgerow.locking import locked
-from hedgerow.predict.evaluate import score
 from hedgerow.progress import Report, Say, quiet
 from hedgerow.scale import cluster, tree_tasks
 from hedgerow.scale.cluster import Workers
@@ -39,10 +36,8 @@ from hedgerow.scale.sparse_growth import Files, WholeInstead, files_for, grow
 from hedgerow.work_folder import remove_work_folder
 
 if TYPE_CHECKING:
-    from hedgerow.deep.deepstack import DeepStack
-    from hedgerow.network.stacknet import StackNet
+    from hedgerow.deep.any_model import AnyModel
 
-UNSEEN = {"images": "training images", "blocks": "blocks of the training images", "strokes": "strokes"}
 N_KINDS = 3  # sizes and number types that are printed
 
 
@@ -87,10 +82,11 @@ class TrainRequest:
 
     def __post_init__(self) -> None:
         check_effort(self.effort, self.minutes)
+        self.unlabelled_value  # noqa: B018  # refuses an impossible one
         if self.effort == "fast" and (self.minutes is not None or self.device != "cpu" or self.restart):
             raise ConfigError("--minutes, --device and --restart are for --effort good or best; forests take seconds.")
         if self.effort != "fast" and self.workers is not None:
-            raise ConfigError("--workers and --cluster grow forests; give them without --effort.")
+            raise ConfigError("--workers and --cluster are for forests only; leave out --effort, or leave them out.")
 
     def configured(self, config: StackConfig) -> StackConfig:
         """The settings with the requested changes."""
@@ -98,7 +94,7 @@ class TrainRequest:
         if not self.layers:
             return changed
         if "encoder" not in changed.features:
-            raise ConfigError("layers were named, but no encoder is among the features; add --features encoder.")
+            raise ConfigError("--layers needs an encoder among the features; add --features encoder.")
         return replace(changed, encoder=replace(changed.encoder, layers=tuple(self.layers)))
 
     @property
@@ -112,7 +108,7 @@ class TrainRequest:
 class Trained:
     """The model, the size of its file, and what each stage of an effort gained."""
 
-    model: ForestStack | StackNet | DeepStack
+    model: AnyModel
     n_bytes: int
     stages: tuple[Stage, ...] = ()
 
@@ -120,132 +116,73 @@ class Trained:
     def held_out(self) -> list[float]:
         """Held-out mean Dice of each level of forests; empty if nothing was held out. Levels beyond those of the stack
         were discarded, because they did not improve it."""
-        return [score["mean_dice"] for score in self.model.settings["held_out"]]
-
-    @property
-    def reserved(self) -> dict[str, Any] | None:
-        """Number of reserved images and mean Dice on them, "n_images" and "mean_dice"; None: there are none."""
-        return self.model.settings.get("reserved")
+        return parts_of(self.model)[0].held_out_dice
 
     @property
     def unseen(self) -> str:
         """What was held out."""
-        return UNSEEN[self.model.settings["held"]]
+        return HELD_OUT[self.model.settings["held"]]
 
 
 def train(request: TrainRequest, *, say: Say = quiet, progress: Report | None = None) -> Trained:
     """Train a model on files and write it; says what was read before the work begins, and each stage's score.
 
-    With efforts "good" and "best" an interrupted run is resumed when the same request is made again. Of sets too large
-    for memory, effort "fast" reads only what training needs; the model is the same.
+    Efforts "good" and "best" keep their state in a work folder beside the output until the model is saved, so that an
+    interrupted run is resumed when the same request is made again. Of sets too large for memory, effort "fast" reads
+    only what training needs; the model is the same.
     """
-    unlabelled, config = request.unlabelled_value, request.configured(request.config or StackConfig())
+    config = request.configured(request.config or StackConfig())
     allow(config.encoder.name)  # a resumed run may load its stack from the work folder
     pairs = pair_files(request.images, request.labels)
     output = checked_output(request.output, [*files_of(pairs), *request.keep], overwrite=request.overwrite)
-    with locked(output):
-        if request.effort == "fast":
-            return _forests(request, pairs, config, unlabelled, output, say, progress)
-        labelled, config = _read(request, pairs, config, unlabelled, say)
-        return _with_effort(request, labelled, config, output, say, progress)
-
-
-def _forests(
-    request: TrainRequest,
-    pairs: Sequence[Pair],
-    config: StackConfig,
-    unlabelled: int | str | None,
-    output: Path,
-    say: Say,
-    progress: Report | None,
-) -> Trained:
-    """A stack, grown on parts of the images if they exceed the memory and the settings allow it."""
-    with _growers(request.workers) as grow_all:
+    folder = None if request.effort == "fast" else output.with_name(output.name + ".work")
+    with locked(output), cluster.connected(request.workers) as client:
+        grow_all = None if client is None else tree_tasks.on(client)
         files = files_for(pairs, config, request.pages)
-        if not request.layers and files.is_much():
+        if request.effort == "fast" and not request.layers and files.is_much():
             try:
-                stack = _sparsely_grown(request, files, unlabelled, grow_all, say, progress)
+                stack = _grow_from_parts(request, files, grow_all, say, progress)
                 return Trained(stack, model_file.save(stack, output))
             except WholeInstead as reason:
                 say(f"loading whole images: {reason}")
-        labelled, config = _read(request, pairs, config, unlabelled, say)
-        say(f"effort fast: {expected(labelled, 'fast', None, 'cpu')}")
-        grown = grow_stack(labelled, config, progress=progress, scored=_level_printer(say), grow_all=grow_all)
-    stack = _scored(grown, labelled, progress)
-    return Trained(stack, model_file.save(stack, output))
+        labelled = _read(request, pairs, layout_of(config.features), say)
+        if request.config is None:
+            config = request.configured(settings_for(labelled, say, has_features="features" in request.changes))
+        if folder is not None and request.restart:
+            remove_work_folder(folder)
+        fitted = fit_labelled(
+            labelled, config, request.effort, minutes=request.minutes, device=request.device, folder=folder,
+            grow_all=grow_all, say=say, progress=progress,
+        )  # fmt: skip
+        n_bytes = model_file.save(fitted.model.to("cpu"), output)
+        if folder is not None:
+            remove_work_folder(folder)
+        return Trained(fitted.model, n_bytes, tuple(fitted.stages))
 
 
-def _with_effort(
-    request: TrainRequest, labelled: LabelledSet, config: StackConfig, output: Path, say: Say, progress: Report | None
-) -> Trained:
-    """A model of effort "good" or "best"; a work folder beside the output holds its state until the model is saved."""
-    folder = output.with_name(output.name + ".work")
-    if request.restart:
-        remove_work_folder(folder)
-    fitted = fit_labelled(
-        labelled, config, request.effort, minutes=request.minutes, device=request.device, folder=folder, say=say,
-        progress=progress,
-    )  # fmt: skip
-    n_bytes = model_file.save(fitted.model.to("cpu"), output)
-    remove_work_folder(folder)
-    return Trained(fitted.model, n_bytes, tuple(fitted.stages))
-
-
-@contextmanager
-def _growers(workers: Workers | None) -> Iterator[GrowAll | None]:
-    """The function that grows forests on workers; None: this process grows them."""
-    if workers is None:
-        yield None
-        return
-    with cluster.connected(workers) as client:
-        yield tree_tasks.on(client)
-
-
-def _level_printer(say: Say) -> Callable[[int, float, GroupsOf], None]:
-    """Prints the score of each level."""
-
-    def scored(level: int, dice: float, held: GroupsOf) -> None:
-        say(f"level {level}: mean Dice {dice:.3f} on held-out {UNSEEN[held]}")
-
-    return scored
-
-
-def _sparsely_grown(
+def _grow_from_parts(
     request: TrainRequest,
     files: Files,
-    unlabelled: int | str | None,
     grow_all: GrowAll | None,
     say: Say,
     progress: Report | None,
 ) -> ForestStack:
     """Grown on the labelled pixels and their surroundings alone, the same as on whole images."""
-    value = unlabelled_value(files.first_labels(), unlabelled, say)
+    value = unlabelled_value(files.first_labels(), request.unlabelled_value, say)
     return grow(
         files, request.config, request.changes, value, request.max_classes, say=say, progress=progress,
-        scored=_level_printer(say), grow_all=grow_all,
+        scored=level_printer(say), grow_all=grow_all,
     )  # fmt: skip
 
 
-def _read(
-    request: TrainRequest, pairs: Sequence[Pair], config: StackConfig, unlabelled: int | str | None, say: Say
-) -> tuple[LabelledSet, StackConfig]:
-    """The images with labels, and the settings, chosen for them unless they were given."""
-    labelled = _read_files(request, pairs, layout_of(config.features), unlabelled, say)
-    if request.config is None:
-        config = request.configured(settings_for(labelled, say, has_features="features" in request.changes))
-    return labelled, config
-
-
-def _read_files(
-    request: TrainRequest, pairs: Sequence[Pair], layout: Layout, unlabelled: int | str | None, say: Say
-) -> LabelledSet:
+def _read(request: TrainRequest, pairs: Sequence[Pair], layout: Layout, say: Say) -> LabelledSet:
     names = [str(pair.image) for pair in pairs]
     pictures = [read_input(pair.image, layout, request.pages) for pair in pairs]
-    given, legend = read_label_set([pair.label for pair in pairs])
-    maps = [to_labels(labels, f"the labels of {name}") for labels, name in zip(given, names, strict=True)]
-    value = unlabelled_value(maps, unlabelled, say)
+    values, legend = read_label_set([pair.label for pair in pairs])
+    maps = [to_labels(labels, f"the labels of {name}") for labels, name in zip(values, names, strict=True)]
+    unlabelled = unlabelled_value(maps, request.unlabelled_value, say)
     try:
-        labelled = labelled_set(pictures, maps, layout=layout, unlabelled=value, names=names, legend=legend)
+        labelled = labelled_set(pictures, maps, layout=layout, unlabelled=unlabelled, names=names, legend=legend)
     except InputError as error:
         if any(name in str(error) for name in names):
             raise
@@ -265,15 +202,3 @@ def _kinds(pictures: Sequence[np.ndarray]) -> str:
     seen = list(dict.fromkeys(f"{' x '.join(map(str, picture.shape))} {picture.dtype}" for picture in pictures))
     more = f" and {len(seen) - N_KINDS} more kinds" if len(seen) > N_KINDS else ""
     return ", ".join(seen[:N_KINDS]) + more
-
-
-def _scored(stack: ForestStack, labelled: LabelledSet, progress: Report | None) -> ForestStack:
-    """The stack, with its score on the images that were reserved from it."""
-    reserved = [image for image in labelled if image.mark in stack.known.reserved]
-    if not reserved:
-        return stack
-    scores = score(stack, replace(labelled, images=reserved), progress)
-    return replace(
-        stack,
-        settings={**stack.settings, "reserved": {"n_images": len(reserved), "mean_dice": float(scores.mean_dice)}},
-    )

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 MAX_PALETTE = 256  # colours of a PNG with a palette
+DPI = 110  # of figures
 MAX_WEBP = 16383  # pixels of a side of a WebP
 
 
@@ -52,16 +53,16 @@ def embed_png(picture: np.ndarray, alt: str) -> EmbeddedImage:
     return _encoded(image, alt, "png", optimize=True)
 
 
-def embed_figure(figure: Figure, alt: str, dpi: int = 110, max_webp: int = MAX_WEBP) -> EmbeddedImage:
+def embed_figure(figure: Figure, alt: str) -> EmbeddedImage:
     """A matplotlib figure as pixels, which stay light on a dark page: a slightly lossy WebP where that is possible."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from PIL import Image, features
 
-    figure.set_dpi(dpi)
+    figure.set_dpi(DPI)
     canvas: Any = FigureCanvasAgg(figure)
     canvas.draw()
     image = Image.fromarray(np.asarray(canvas.buffer_rgba())[..., :3])
-    if max(image.size) > max_webp or not features.check("webp"):
+    if max(image.size) > MAX_WEBP or not features.check("webp"):
         return _encoded(image, alt, "png", optimize=True)
     return _encoded(image, alt, "webp", quality=85, method=4)
 

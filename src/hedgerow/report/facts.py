@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from hedgerow.deep.any_model import parts_of
+from hedgerow.progress import duration
 from hedgerow.report.charts import line_chart
-from hedgerow.report.formatting import duration, settings_rows, versions
+from hedgerow.report.formatting import settings_rows, versions
 from hedgerow.report.measure import MeasuredModel
 from hedgerow.report.sections import Comparison, Section
 

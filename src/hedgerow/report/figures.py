@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,8 @@ from hedgerow.deep.any_model import parts_of
 from hedgerow.errors import InputError
 from hedgerow.files import PathLike, atomic_path, check_folder_writable
 from hedgerow.images.array_checks import check_pair, to_labels, to_planes
-from hedgerow.images.pictures import grey_picture, painted
+from hedgerow.images.labelled import LabelledSet
+from hedgerow.images.pictures import grey_picture, label_picture, painted, save_sheet
 from hedgerow.report.layer_maps import Row, level_maps, most_frequent, plan_rows
 from hedgerow.report.naming import class_display
 
@@ -88,6 +89,26 @@ def layer_rows(model: AnyModel, image: np.ndarray, classes: Sequence[int] | None
         return shown, plan_rows(levels, [])
     forests = [level_maps(output, model.classes, shown) for output in stack.level_outputs(image)]
     return shown, plan_rows(forests, levels[: len(forests)], *levels[len(forests) :])
+
+
+def write_comparison(
+    path: PathLike,
+    labelled: LabelledSet,
+    predictions: Mapping[str, Sequence[np.ndarray]],
+    *,
+    background: int | None,
+    blank: float | None,
+) -> None:
+    """Write a sheet of pictures with a row for each image: itself, its labels, and the predictions of each model.
+
+    predictions: by name, the class indices (H,W) of each image; blank: as in `grey_picture`
+    """
+    rows = []
+    for i, image in enumerate(labelled):
+        maps = [image.target, *(of_images[i] for of_images in predictions.values())]
+        panels = (label_picture(labelled.values(indices), labelled.classes, background) for indices in maps)
+        rows.append([grey_picture(image.planes, blank), *panels])
+    save_sheet(path, ["image", "truth", *predictions], rows)
 
 
 @dataclass(frozen=True)

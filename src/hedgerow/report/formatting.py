@@ -34,13 +34,6 @@ def milliseconds(seconds: float) -> str:
     return f"{1000 * seconds:,.0f}" if seconds >= 0.01 else f"{1000 * seconds:.1f}"
 
 
-def duration(seconds: float) -> str:
-    if seconds >= 120:
-        minutes, rest = divmod(round(seconds), 60)
-        return f"{minutes} min {rest} s"
-    return f"{seconds:.1f} s" if seconds >= 0.1 else f"{1000 * seconds:.1f} ms"
-
-
 def shortened(name: str, max_length: int) -> str:
     """A name of at most so many characters, cut in the middle: names often differ only at their end."""
     if len(name) <= max_length:
@@ -53,7 +46,7 @@ def counted(n: int, singular: str, plural: str | None = None) -> str:
     return f"{n:,} {singular if n == 1 else plural or singular + 's'}"
 
 
-def listed(words: Sequence[str]) -> str:
+def joined_words(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
@@ -76,9 +69,9 @@ def setting_text(value: Any) -> str:
     return str(value) or "–"
 
 
-def versions(packages: Sequence[str] = ("numpy", "numba", "torch")) -> dict[str, str]:
+def versions() -> dict[str, str]:
     """The software that wrote the page; neither the machine's name nor any path on it."""
-    installed = {package: version(package) for package in packages}
+    installed = {package: version(package) for package in ("numpy", "numba", "torch")}
     return {
         "hedgerow": __version__,
         "Python": platform.python_version(),

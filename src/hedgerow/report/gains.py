@@ -10,9 +10,9 @@ from hedgerow.deep.any_model import parts_of
 from hedgerow.deep.record import ENSEMBLE, held_out_words
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.history import Check, Refinement
-from hedgerow.images.metrics import Scores
+from hedgerow.images.metrics import MEANS, Scores
 from hedgerow.report.charts import Line, line_chart
-from hedgerow.report.formatting import counted, listed
+from hedgerow.report.formatting import counted, joined_words
 from hedgerow.report.measure import MeasuredModel, same_stack
 from hedgerow.report.sections import Comparison, ReportTable, Section
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hedgerow.deep.members import Member
 
 Cells = tuple[str | float | int | None, ...]
-MEMBER_COLUMNS = ("level or member", "mean Dice", "mean IoU", "pixel accuracy", "weight", "held-out Dice")
+MEMBER_COLUMNS = ("level or member", *MEANS.values(), "weight", "held-out Dice")
 REFINEMENT_SCORES = {"stack": "its forests", "mapped": "the network before", "refined": "the network after"}
 
 
@@ -108,7 +108,7 @@ def _member_rows(model: MeasuredModel, of_level: Sequence[Member]) -> Iterator[C
 
 def _row(name: str, scores: Scores, weight: float = 0.0, held_out: float | None = None) -> Cells:
     """A weight of 0 is shown as a dash."""
-    return name, scores.mean_dice, scores.mean_iou, scores.accuracy, weight or None, held_out
+    return name, *scores.means.values(), weight or None, held_out
 
 
 def refinement(comparison: Comparison) -> list[Section]:
@@ -123,7 +123,7 @@ def refinement(comparison: Comparison) -> list[Section]:
         scores = model.model.refinements[-1].scores
         if scores:
             parts = [f"{score:.3f} of {REFINEMENT_SCORES[name]}" for name, score in scores.items()]
-            notes.append(f"{model.name}: mean Dice {listed(parts)}.")
+            notes.append(f"{model.name}: mean Dice {joined_words(parts)}.")
     charts = []
     for attribute, label in (("loss", "loss"), ("mean_dice", "mean Dice")):
         lines: dict[str, Line] = {}

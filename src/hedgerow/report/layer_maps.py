@@ -15,7 +15,7 @@ from hedgerow.images.labelled import LabelledImage
 from hedgerow.images.regions import Region
 
 if TYPE_CHECKING:
-    from hedgerow.deep.any_model import AnyModel
+    from hedgerow.predict.protocol import Model
 
 MAX_CLASSES = 8  # shown where the user names none
 MAX_SIDE = 1024  # pixels of a map in `look`: more than a panel can show
@@ -67,20 +67,15 @@ class LayerCrop:
         return np.asarray(self.region.of(values))[..., :: self.step, :: self.step]
 
 
-def choose_crop(
-    images: Iterable[LabelledImage],
-    classes: Sequence[int],
-    max_side: int = MAX_CROP,
-    max_drawn: int = MAX_CROP_DRAWN,
-) -> LayerCrop:
+def choose_crop(images: Iterable[LabelledImage], classes: Sequence[int]) -> LayerCrop:
     """The middle of the first image with the most classes in its labels, and its most frequent classes."""
     best: tuple[int, LayerCrop] | None = None
     for number, image in enumerate(images):
         n_present = int((_class_counts(image.target, len(classes)) > 0).sum())
         if best is None or n_present > best[0]:
-            region = Region(*_middle(image.size[0], max_side), *_middle(image.size[1], max_side))
+            region = Region(*_middle(image.size[0]), *_middle(image.size[1]))
             shown = most_frequent(_class_counts(region.of(image.target), len(classes)), classes)
-            step = thinning((region.height, region.width), max_drawn)
+            step = thinning((region.height, region.width), MAX_CROP_DRAWN)
             best = n_present, LayerCrop(number, region, step, tuple(shown))
     assert best is not None
     return best[1]
@@ -90,15 +85,15 @@ def _class_counts(target: np.ndarray, n_classes: int) -> np.ndarray:
     return np.bincount(target[target != UNLABELLED_INDEX], minlength=n_classes)
 
 
-def _middle(side: int, max_side: int) -> tuple[int, int]:
-    start = max((side - max_side) // 2, 0)
-    return start, min(start + max_side, side)
+def _middle(side: int) -> tuple[int, int]:
+    start = max((side - MAX_CROP) // 2, 0)
+    return start, min(start + MAX_CROP, side)
 
 
 class LayerRecorder:
     """The level maps of a crop, filled tile by tile."""
 
-    def __init__(self, crop: LayerCrop, model: AnyModel) -> None:
+    def __init__(self, crop: LayerCrop, model: Model) -> None:
         self._crop, self._classes = crop, np.array(model.classes)
         self._shown = [model.classes.index(value) for value in crop.classes]
         height, width = (len(range(0, side, crop.step)) for side in (crop.region.height, crop.region.width))

@@ -23,7 +23,6 @@ from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledImage, LabelledSet
 from hedgerow.images.metrics import Scores, confusion, ratio
 from hedgerow.images.regions import Region
-from hedgerow.io import model_file
 from hedgerow.predict.run import region_outputs
 from hedgerow.report.layer_maps import LayerCrop, LayerRecorder, LevelMaps, thinning
 
@@ -70,7 +69,6 @@ class MeasuredModel:
     per_image:  scores of each image alone
     label_maps: of each image the predicted class indices, uint8, of every n-th row and column (see `thinning`)
     seconds:    median wall time per image
-    n_bytes:    size of its file
     layers:     of each level what is drawn of it, on one image
     members:    of a deep stack, the scores of each member of its last level alone
     """
@@ -82,7 +80,6 @@ class MeasuredModel:
     label_maps: tuple[np.ndarray, ...]
     calibration: Calibration
     seconds: float
-    n_bytes: int
     layers: tuple[LevelMaps, ...] = ()
     members: Mapping[str, Scores] = field(default_factory=dict)
 
@@ -175,7 +172,6 @@ class _Totals:
             tuple(self.label_maps),
             Calibration(pixels.astype(np.int64), correct.astype(np.int64), confidence),
             float(np.median(self.seconds)),
-            len(model_file.file_content(self.model)),
             () if self.recorder is None else self.recorder.levels(),
             {name: Scores(self.model.classes, table) for name, table in self.members.items()},
         )

@@ -6,7 +6,7 @@ import numpy as np
 
 from hedgerow.report.charts import LETTER_WIDTH, SvgAxes, SvgCanvas, ticks
 from hedgerow.report.embed import EmbeddedImage
-from hedgerow.report.formatting import counted, listed, percent, shortened
+from hedgerow.report.formatting import counted, joined_words, percent, shortened
 from hedgerow.report.measure import Calibration, MeasuredModel
 from hedgerow.report.sections import Comparison, Section
 
@@ -34,8 +34,8 @@ def confusion(comparison: Comparison) -> list[Section]:
         is_shown = len(comparison.models) <= MAX_OPEN_MODELS or model is comparison.first or model is comparison.best
         (shown if is_shown else folded).append(chart)
     text = "Each row shows how the pixels of one true class were classified; those on the diagonal are correct."
-    title = f"Those of the other {counted(len(folded), 'model')}"
-    return [Section("confusion", "What is mistaken for what", text, shown, folded=folded, folded_title=title)]
+    title = f"Confusion matrices of the other {counted(len(folded), 'model')}"
+    return [Section("confusion", "Confused classes", text, shown, folded=folded, folded_title=title)]
 
 
 def _frequent_mistakes(model: MeasuredModel, names: Sequence[str]) -> str:
@@ -46,9 +46,9 @@ def _frequent_mistakes(model: MeasuredModel, names: Sequence[str]) -> str:
     order = np.argsort(-parts, axis=None, kind="stable")[:3]
     places = [divmod(int(i), len(names)) for i in order if parts.flat[i] >= 0.005]
     if not places:
-        return "It hardly makes a mistake."
+        return "It makes hardly any mistakes."
     mistakes = [f"{names[row]} for {names[column]} ({percent(parts[row, column], 0)})" for row, column in places]
-    return f"Most often it mistakes {listed(mistakes)}."
+    return f"Most often it mistakes {joined_words(mistakes)}."
 
 
 def confusion_chart(
@@ -149,4 +149,4 @@ def calibration(comparison: Comparison) -> list[Section]:
         "on the dashed line. Above the line it is underconfident, below it overconfident. The bars below show which "
         "share of the labelled pixels has each confidence."
     )
-    return [Section("calibration", "How well calibrated they are", text, charts)]
+    return [Section("calibration", "Calibration", text, charts)]

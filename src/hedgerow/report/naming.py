@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from hedgerow.deep.any_model import AnyModel
 
 FOREST, NETWORK, FOREST_AGAIN, DEEP = "forest", "network", "forest again", "deep stack"
-_MAP_BACK_METHODS = {
-    "weights": "leaves vote with the network's weights",
-    "leaf_mean": "leaves vote with the network's mean output on their pixels",
-    "fitted": "leaves vote with weights fitted to the network's output",
-    "soft": "splits stay soft, as in the network",
+MAP_BACK_METHODS = {
+    "weights": ("MB1", "leaves vote with the network's weights"),
+    "leaf_mean": ("MB2", "leaves vote with the network's mean output on their pixels"),
+    "fitted": ("fitted", "leaves vote with weights fitted to the network's output"),
+    "soft": ("soft", "splits stay soft, as in the network"),
 }
+"""The name of the forests, the paper's where it has one, and how they vote."""
 
 
 def plain_name(model: AnyModel) -> str:
@@ -34,6 +35,14 @@ def plain_name(model: AnyModel) -> str:
     if net is not None:
         return NETWORK if deep is None else DEEP
     return FOREST_AGAIN if "mapped_back" in stack.settings else FOREST
+
+
+def paper_name(model: AnyModel) -> str:
+    """What the paper calls it; "fitted", "soft" and "Deep" are this package's own."""
+    stack, net, deep = parts_of(model)
+    if net is not None:
+        return "ConvNet" if deep is None else "Deep"
+    return MAP_BACK_METHODS.get(stack.settings.get("mapped_back", ""), ("DF", ""))[0]
 
 
 def model_label(name: str, model: AnyModel) -> str:
@@ -65,7 +74,7 @@ def description(model: AnyModel) -> str:
         trained = f"trained end to end for {counted(steps, 'step')}" if steps else "not trained further"
         return f"The ConvNet that computes the same function as the forest, {trained}."
     if "mapped_back" in stack.settings:
-        method = _MAP_BACK_METHODS.get(str(stack.settings["mapped_back"]), "leaves vote as the network does")
+        _, method = MAP_BACK_METHODS.get(str(stack.settings["mapped_back"]), ("", "leaves vote as the network does"))
         return f"The network converted back to decision trees, which run anywhere; {method}."
     levels = counted(stack.n_levels, "level")
     trees = counted(max(forest.n_trees for forest in stack.levels), "tree")

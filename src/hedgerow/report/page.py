@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import datetime
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,17 +14,35 @@ from hedgerow.deep.any_model import parts_of
 from hedgerow.errors import InputError, printable
 from hedgerow.files import PathLike, atomic_path, check_folder_writable
 from hedgerow.forest.arrays import ForestStack
+from hedgerow.images.classes import check_background
 from hedgerow.images.labelled import Images, listed
 from hedgerow.predict.evaluate import labelled_for
 from hedgerow.progress import Report, reporting
-from hedgerow.report.contents import contents
+from hedgerow.report import examples, facts, gains, inner_layers, mistakes, scores, splits
 from hedgerow.report.layer_maps import choose_crop
 from hedgerow.report.measure import measure
 from hedgerow.report.naming import class_display, labelled_models
-from hedgerow.report.sections import Comparison, Curve, ReportTable
+from hedgerow.report.sections import Comparison, Curve, ReportTable, Section
 
 if TYPE_CHECKING:
     from hedgerow.deep.any_model import AnyModel
+
+SECTIONS: tuple[Callable[[Comparison], list[Section]], ...] = (
+    scores.model_scores,
+    examples.image_examples,
+    scores.image_scores,
+    gains.per_level,
+    gains.per_member,
+    gains.refinement,
+    mistakes.confusion,
+    inner_layers.inner_layers,
+    mistakes.calibration,
+    splits.split_choices,
+    facts.more_results,
+    facts.how_it_was_made,
+)
+"""The sections of the page, in order. Each is a function in a module of this package: from a Comparison it makes the
+sections to show, none if there is nothing to show."""
 
 
 def write_report(
@@ -80,7 +98,8 @@ def write_report(
         comparison = Comparison(
             measured, labelled, names, classes, crop, background, tables, curves, timings or {}, settings or {}
         )
-        values = contents(comparison)
+        sections = [section for make in SECTIONS for section in make(comparison)]
+        values = {"headline": scores.headline(comparison), "sections": sections}
         report("drawing", 1, 1)
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
     text = render(values | {"title": printable(title), "about": about, "date": date, "version": __version__})
@@ -120,14 +139,13 @@ def check(path: PathLike, models: Mapping[str, AnyModel], background: int | None
                 f"{name} has the classes {', '.join(map(str, model.classes))} and {first_name} has {known};"
                 " compare models of the same classes."
             )
-        expected, given = first.features, model.features
-        if (given.layout, given.n_inputs) != (expected.layout, expected.n_inputs):
+        expected, features = first.features, model.features
+        if (features.layout, features.n_inputs) != (expected.layout, expected.n_inputs):
             raise InputError(
-                f"{name} was trained on images of {given.n_inputs} channel(s) ({given.layout}) and {first_name} on"
-                f" images of {expected.n_inputs} ({expected.layout}); compare models of the same kind of image."
+                f"{name} was trained on images of {features.n_inputs} channel(s) ({features.layout}) and {first_name}"
+                f" on images of {expected.n_inputs} ({expected.layout}); compare models of the same kind of image."
             )
-    if background is not None and background not in first.classes:
-        raise InputError(f"the background is {background}; it must be one of the classes {known}.")
+    check_background(background, first.classes, first_name)
 
 
 def render(values: Mapping[str, Any]) -> str:

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 
 from hedgerow.files import megabytes
+from hedgerow.images.metrics import MEANS
+from hedgerow.io.model_file import file_content
 from hedgerow.report.charts import SvgAxes, SvgCanvas, padded
 from hedgerow.report.embed import EmbeddedImage
 from hedgerow.report.formatting import cell, counted, milliseconds, signed
@@ -40,6 +42,7 @@ def model_scores(comparison: Comparison) -> list[Section]:
     ]
     data = {
         "rows": model_rows(comparison),
+        "other_means": [heading for name, heading in MEANS.items() if name != "mean_dice"],
         "first": comparison.first.name,
         "background": None if background is None else comparison.classes.phrase(background),
         "models": models,
@@ -67,12 +70,10 @@ def model_rows(comparison: Comparison) -> list[dict[str, Any]]:
                 "bar": f"{100 * scores.mean_dice:.1f}%",
                 "gain": "–" if is_first else gain,
                 "relative": relative,
-                "iou": cell(scores.mean_iou),
-                "accuracy": cell(scores.accuracy),
-                "balanced": cell(scores.balanced_accuracy),
+                "other_means": [cell(value) for name, value in scores.means.items() if name != "mean_dice"],
                 "without_background": without,
                 "milliseconds": milliseconds(model.seconds),
-                "size": megabytes(model.n_bytes),
+                "size": megabytes(len(file_content(model.model))),
             }
         )
     return rows

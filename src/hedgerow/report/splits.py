@@ -13,7 +13,7 @@ import numpy as np
 from hedgerow.forest.arrays import Forest, ForestStack
 from hedgerow.report.charts import LETTER_WIDTH, SMALL_CHART, SvgAxes, SvgCanvas, ticks
 from hedgerow.report.embed import EmbeddedImage
-from hedgerow.report.formatting import counted, listed, percent, shortened
+from hedgerow.report.formatting import counted, joined_words, percent, shortened
 from hedgerow.report.sections import Comparison, Section
 
 FEATURE_COLOUR, CLASS_COLOUR = "#5c9440", "#b34a80"  # of what splits read: features, and the level before
@@ -150,7 +150,7 @@ def split_choices(comparison: Comparison) -> list[Section]:
 def _channel_image(number: int, shares: ChannelShares, names: Sequence[str], n_features: int) -> EmbeddedImage:
     weighted = shares.weighted
     order = np.argsort(-weighted, kind="stable")
-    caption = f"Most of all {listed([names[c] for c in order[:3] if weighted[c] > 0])}"
+    caption = f"Most of all {joined_words([names[c] for c in order[:3] if weighted[c] > 0])}"
     if len(weighted) > n_features:
         caption += f"; {percent(weighted[n_features:].sum(), 0)} reads the level before"
     n_others = int((weighted > 0).sum()) - MAX_BARS

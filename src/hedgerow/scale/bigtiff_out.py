@@ -33,7 +33,7 @@ def write(result: LargeResult, grid: ShardGrid, pixel: PixelSize | None, model: 
             if level:
                 tiff.write(_tiles(array), subfiletype=1, metadata=None, **settings)
                 continue
-            if result.what == "labels" and result.dtype == "uint8":
+            if result.content == "labels" and result.dtype == "uint8":
                 settings["extratags"] = [colour_tag(model.legend.palette(model.classes))]
             if pixel is not None:
                 settings |= {"resolution": (1e4 / pixel.width, 1e4 / pixel.height), "resolutionunit": "CENTIMETER"}
@@ -42,13 +42,13 @@ def write(result: LargeResult, grid: ShardGrid, pixel: PixelSize | None, model: 
 
 
 def _metadata(result: LargeResult, pixel: PixelSize | None) -> dict[str, Any]:
-    found: dict[str, Any] = {"axes": "YX" if result.n_channels is None else "CYX"}
+    metadata: dict[str, Any] = {"axes": "YX" if result.n_channels is None else "CYX"}
     if result.names:
-        found["Channel"] = {"Name": list(result.names)}
+        metadata["Channel"] = {"Name": list(result.names)}
     if pixel is not None:
-        found |= {"PhysicalSizeX": pixel.width, "PhysicalSizeXUnit": "µm"}
-        found |= {"PhysicalSizeY": pixel.height, "PhysicalSizeYUnit": "µm"}
-    return found
+        metadata |= {"PhysicalSizeX": pixel.width, "PhysicalSizeXUnit": "µm"}
+        metadata |= {"PhysicalSizeY": pixel.height, "PhysicalSizeYUnit": "µm"}
+    return metadata
 
 
 def _tiles(array: Any) -> Iterator[np.ndarray]:

@@ -29,14 +29,23 @@ Workers = Client | str | int
 """A Dask client, the address of a Dask scheduler, or a number of processes on this machine."""
 
 
-@contextmanager
-def connected(to: Workers) -> Iterator[Client]:
-    """A client: the caller's own, one of the scheduler at an address, or one of so many new processes."""
-    for package in ("distributed", "cryptography"):
-        extras.require(package, "more than one worker")
+def _dask() -> Any:
+    """`dask.distributed`, which is optional and has no types."""
     import distributed
 
-    dask: Any = distributed
+    return distributed
+
+
+@contextmanager
+def connected(to: Workers | None) -> Iterator[Client | None]:
+    """A client: the caller's own, one of the scheduler at an address, or one of so many new processes. None: there are
+    no workers, so this process computes."""
+    if to is None:
+        yield None
+        return
+    for package in ("distributed", "cryptography"):
+        extras.require(package, "more than one worker")
+    dask = _dask()
     if isinstance(to, dask.Client):  # its workers may come later: some clusters start them when there is work
         yield to
         return
@@ -62,9 +71,7 @@ def _local_cluster(n_workers: int) -> Any:
     A client of a scheduler can run any code in its workers. These require new certificates, so that other users of this
     machine cannot connect.
     """
-    import distributed
-
-    dask: Any = distributed
+    dask = _dask()
     before = os.environ.get("HEDGEROW_THREADS")
     os.environ["HEDGEROW_THREADS"] = "1"  # the processes are what runs side by side
     try:
@@ -78,8 +85,8 @@ def _local_cluster(n_workers: int) -> Any:
         )
     except (OSError, RuntimeError) as problem:
         raise InputError(
-            f"{n_workers} worker(s) could not be started ({one_line(problem)}); try fewer, or look whether memory, "
-            "processes (`ulimit -u`) or open files (`ulimit -n`) are limited."
+            f"{n_workers} worker(s) could not be started ({one_line(problem)}); try fewer, or raise the limits on "
+            "memory, processes (`ulimit -u`) and open files (`ulimit -n`)."
         ) from problem
     finally:
         if before is None:
@@ -102,9 +109,7 @@ def _refuse_too_few_files(n_workers: int) -> None:
 
 def _client_of(address: str) -> Client:
     """A client of the scheduler at an address; Dask takes its certificates from the environment, or its own files."""
-    import distributed
-
-    dask: Any = distributed
+    dask = _dask()
     try:
         # Without certificates, a client would block this process for most of a minute.
         shown = dask.Security().get_connection_args("client")["ssl_context"]
@@ -114,8 +119,8 @@ def _client_of(address: str) -> Client:
     except (OSError, ValueError) as problem:
         if address.startswith("tls://"):
             raise InputError(
-                f"the Dask scheduler at {address} cannot be reached: {one_line(problem)}; see that it runs, and name "
-                f"the files of your certificates in {TLS}CA_FILE, {TLS}CLIENT__CERT and {TLS}CLIENT__KEY."
+                f"the Dask scheduler at {address} cannot be reached: {one_line(problem)}; check that it is "
+                f"running and that {TLS}CA_FILE, {TLS}CLIENT__CERT and {TLS}CLIENT__KEY name your certificate files."
             ) from problem
         raise InputError(
             f"there is no Dask scheduler at {address}: {one_line(problem)}; start one with `dask scheduler`, and give "
@@ -161,9 +166,7 @@ def side_by_side(
 
     A task whose worker died is repeated on another one.
     """
-    import distributed
-
-    dask: Any = distributed
+    dask = _dask()
     left, deaths = enumerate(items), dict[int, int]()
     waiting = dask.as_completed(loop=client.loop, raise_errors=False)
     of: dict[str, tuple[int, Item]] = {}

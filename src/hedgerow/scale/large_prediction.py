@@ -18,7 +18,7 @@ from hedgerow.images.remote import absolute, is_remote, is_there
 from hedgerow.images.source import ImageSource
 from hedgerow.images.stored import Pages
 from hedgerow.locking import locked
-from hedgerow.overwrite_guard import check_overwriting, note_written
+from hedgerow.overwrite_guard import ELSEWHERE, check_overwriting, note_written
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report, reporting
 from hedgerow.scale import bigtiff_out, cluster, ome_zarr_out
@@ -26,9 +26,9 @@ from hedgerow.scale.costs import refuse_endless
 from hedgerow.scale.large_results import LargeResult, described, results_for
 from hedgerow.scale.markers import Markers
 from hedgerow.scale.masks import mask_of, region_of
-from hedgerow.scale.model_bytes import content_of, digest_of, loaded
-from hedgerow.scale.shard_prediction import MEMORY, Each, Job, here, on_workers
-from hedgerow.scale.shards import grid_for
+from hedgerow.scale.shard_prediction import Each, Job, here
+from hedgerow.scale.shards import TILE_BYTES, grid_for
+from hedgerow.scale.worker_tasks import compute_shards_on, content_of, digest_of, loaded
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -57,7 +57,7 @@ def predict_large(
     region: str | None = None,
     mask: str | None = None,
     tile: int | None = None,
-    memory: int = MEMORY,
+    memory: int = TILE_BYTES,
     shard: int | None = None,
     device: str = "cpu",
     client: Client | str | int | None = None,
@@ -97,7 +97,7 @@ def predict_large(
     if chosen is not None:
         chosen.check(lazy)
     results = results_for(own, str(output), what, dtype, stamp)
-    grid = grid_for((part.height, part.width), sum(one.bytes_per_pixel for one in results), shard)
+    grid = grid_for((part.height, part.width), sum(result.bytes_per_pixel for result in results), shard)
     job = Job(wanted, results, grid, part, chosen, tile, memory)
     inputs = [str(image), *([str(model)] if isinstance(model, str | Path) else [])]
     inputs += [chosen.path] if chosen is not None and chosen.path else []
@@ -105,18 +105,16 @@ def predict_large(
     record = record_of(job, digest_of(content), device)
     job = replace(job, run=fingerprint(record))
     with ExitStack() as exits:
-        for one in results:
-            if not is_remote(one.path):  # an object store has no locks
-                exits.enter_context(locked(Path(one.path)))
+        for result in results:
+            if not is_remote(result.path):  # an object store has no locks
+                exits.enter_context(locked(Path(result.path)))
         n_done = begin(job, record, overwrite)
         if n_done:
             say(f"resuming: {n_done:,} of {grid.n_shards:,} shards are done")
-        if client is None:
-            each = here(loaded(content, device))
-        else:
-            each = on_workers(exits.enter_context(cluster.connected(client)), content, device)
+        connection = exits.enter_context(cluster.connected(client))
+        each = here(loaded(content, device)) if connection is None else compute_shards_on(connection, content, device)
         run_shards(job, own, each, progress)
-    return PredictedLarge({one.what: one.path for one in results}, grid.size, grid.n_shards, n_done)
+    return PredictedLarge({result.content: result.path for result in results}, grid.size, grid.n_shards, n_done)
 
 
 def check_image(model: Model, image: ImageSource, say: Any) -> None:
@@ -139,31 +137,32 @@ def check_image(model: Model, image: ImageSource, say: Any) -> None:
 
 def _check_places(results: Sequence[LargeResult], inputs: Sequence[str], overwrite: bool) -> None:
     """Refuse to overwrite what is read, or what Hedgerow did not write; an unfinished result is looked at later."""
-    for one in results:
-        if is_remote(one.path):
-            _check_kind(one)
-        elif not Path(one.path).parent.is_dir():
-            raise InputError(f"cannot write {one.path}: there is no folder {Path(one.path).parent}; make it first.")
-        else:
-            check_folder_writable(Path(one.path).parent)
-        for read in inputs:
-            if _overlap(absolute(one.path), absolute(read)):
-                raise InputError(f"{one.path} would be overwritten, but {read} is to be read; choose another name.")
-    # An unfinished folder is ours; `begin` resumes or refuses it.
-    begun = [Markers(one.store).read_record() is not None or Markers(one.store).are_there() for one in results]
-    left = [one for one, is_begun in zip(results, begun, strict=True) if one.is_tiff or not is_begun]
-    local = [Path(one.path) for one in left if not is_remote(one.path)]
-    check_overwriting(local, [one for one in inputs if not is_remote(one)], overwrite)
-    for one in left:  # there is no record of files written to other machines
-        if is_remote(one.path) and not overwrite and is_there(one.path):
+    for result in results:
+        if is_remote(result.path):
+            _check_kind(result)
+        elif not Path(result.path).parent.is_dir():
             raise InputError(
-                f"{one.path} would be overwritten; choose another place, or add --overwrite (in Python overwrite=True)."
+                f"cannot write {result.path}: there is no folder {Path(result.path).parent}; make it first."
             )
+        else:
+            check_folder_writable(Path(result.path).parent)
+        for read in inputs:
+            if _overlap(absolute(result.path), absolute(read)):
+                raise InputError(f"{result.path} would overwrite the input {read}; choose another name.")
+    # An unfinished folder is ours; `begin` resumes or refuses it. Reading its record refuses a damaged one.
+    markers = [Markers(result.store) for result in results]
+    begun = [marker.read_record() is not None or marker.are_there() for marker in markers]
+    left = [result for result, is_begun in zip(results, begun, strict=True) if result.is_tiff or not is_begun]
+    local = [Path(result.path) for result in left if not is_remote(result.path)]
+    check_overwriting(local, [path for path in inputs if not is_remote(path)], overwrite)
+    for result in left:  # there is no record of files written to other machines
+        if is_remote(result.path) and not overwrite and is_there(result.path):
+            raise InputError(f"{result.path} would be overwritten; {ELSEWHERE}")
 
 
-def _overlap(one: str, other: str) -> bool:
+def _overlap(place: str, other: str) -> bool:
     """Whether two places are the same, or one lies in the other."""
-    real = (place if is_remote(place) else os.path.realpath(place) for place in (one, other))
+    real = (place if is_remote(place) else os.path.realpath(place) for place in (place, other))
     first, second = (f"{place.rstrip('/')}/" for place in real)
     return first.startswith(second) or second.startswith(first)
 
@@ -195,13 +194,16 @@ def record_of(job: Job, model_digest: str, device: str) -> dict[str, Any]:
 
 def begin(job: Job, record: dict[str, Any], overwrite: bool) -> int:
     """Create empty results, or resume those of an earlier run; returns the number of shards that are done."""
-    found = [Markers(result.store).read_record() for result in job.results]
+    records = [Markers(result.store).read_record() for result in job.results]
     # The first one's record is written last and goes last: the others may be finished.
-    if found[0] == record and all(
-        one == record or is_there(result.path) for one, result in zip(found, job.results, strict=True)
+    if records[0] == record and all(
+        record_there == record or is_there(result.path)
+        for record_there, result in zip(records, job.results, strict=True)
     ):
         return len(job.markers.done())
-    other = next((one for one in found if one is not None and one != record), None)
+    other = next(
+        (record_there for record_there in records if record_there is not None and record_there != record), None
+    )
     if other is not None and not overwrite:
         what = ", ".join(name for name in record if other.get(name) != record[name]) or "results"
         raise InputError(
@@ -242,7 +244,7 @@ def finish(job: Job, model: Model, report: Report) -> None:
     for result in job.results:
         if Markers(result.store).read_record() is None:
             continue  # finished before the run was stopped
-        name = f"{result.what} of {Path(masked(job.wanted.path).rstrip('/')).name}"
+        name = f"{result.content} of {Path(masked(job.wanted.path).rstrip('/')).name}"
         ome_zarr_out.finish(result, job.grid, image.pixel_size, corner, name, model.legend)
         if result.is_tiff:
             bigtiff_out.write(result, job.grid, image.pixel_size, model, report)

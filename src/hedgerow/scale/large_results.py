@@ -15,13 +15,14 @@ from hedgerow.predict.protocol import Model
 from hedgerow.predict.tiling import class_values
 from hedgerow.scale.result_names import split_ending
 
-WHATS = ("labels", *MAPS)
+CONTENTS = ("labels", *MAPS)
 
 
 @dataclass(frozen=True)
 class LargeResult:
     """One of the results.
 
+    content: "labels", or one of MAPS
     path:   where it ends up, as it was given; store: the Zarr that it is computed into
     dtype:  of its numbers
     n_channels: None: it has no axis of channels
@@ -30,7 +31,7 @@ class LargeResult:
     stamp:  of a run, as in `Wanted`
     """
 
-    what: str
+    content: str
     path: str
     store: str
     dtype: str
@@ -53,36 +54,36 @@ class LargeResult:
 
     def part(self, proba: np.ndarray, values: np.ndarray) -> np.ndarray:
         """What is stored, from class probabilities (C,h,w) and the class values (C,)."""
-        if self.what == "labels":
+        if self.content == "labels":
             return values[proba.argmax(axis=0)].astype(self.dtype)
-        return scaled(MAPS[self.what](proba), self.dtype)
+        return scaled(MAPS[self.content](proba), self.dtype)
 
 
 def results_for(
-    model: Model, output: str, whats: Sequence[str], dtype: str, stamp: str = ""
+    model: Model, output: str, contents: Sequence[str], dtype: str, stamp: str = ""
 ) -> tuple[LargeResult, ...]:
     """The results that are asked for: labels under the name itself, others as name_proba and so on."""
-    unknown = [what for what in whats if what not in WHATS]
-    if unknown or not whats:
-        raise InputError(f"asked for {', '.join(unknown) or 'nothing'}; choose from {', '.join(WHATS)}.")
+    unknown = [content for content in contents if content not in CONTENTS]
+    if unknown or not contents:
+        raise InputError(f"cannot predict {', '.join(unknown) or 'nothing'}; choose from {', '.join(CONTENTS)}.")
     stem, ending = split_ending(output)
-    found = []
-    for what in WHATS:
-        if what not in whats:
+    results = []
+    for content in CONTENTS:
+        if content not in contents:
             continue
-        path = output if what == "labels" else f"{stem}_{what}{ending}"
+        path = output if content == "labels" else f"{stem}_{content}{ending}"
         store = absolute(path if ending.lower().endswith(".zarr") else f"{path}.hedgerow-unfinished.zarr")
         store = store if is_remote(store) else os.path.realpath(store)  # a link stays, what it points to is replaced
-        names = tuple(model.legend.spoken(value) for value in model.classes) if what == "proba" else ()
-        n_channels = model.n_classes if what == "proba" else None
-        fill = model.unlabelled if what == "labels" else 0
-        found.append(LargeResult(what, path, store, _dtype(model, what, dtype), n_channels, names, fill, stamp))
-    return tuple(found)
+        names = tuple(model.legend.spoken(value) for value in model.classes) if content == "proba" else ()
+        n_channels = model.n_classes if content == "proba" else None
+        fill = model.unlabelled if content == "labels" else 0
+        results.append(LargeResult(content, path, store, _dtype(model, content, dtype), n_channels, names, fill, stamp))
+    return tuple(results)
 
 
-def _dtype(model: Model, what: str, dtype: str) -> str:
+def _dtype(model: Model, content: str, dtype: str) -> str:
     """Of labels: the smallest that holds the classes, and the value of what was not computed."""
-    if what != "labels":
+    if content != "labels":
         return dtype
     low, high = min(*model.classes, model.unlabelled), max(*model.classes, model.unlabelled)
     candidates = ("uint8", "uint16", "uint32", "int32", "int64")
@@ -92,9 +93,12 @@ def _dtype(model: Model, what: str, dtype: str) -> str:
 def parts(results: Sequence[LargeResult], proba: np.ndarray, model: Model) -> dict[str, np.ndarray]:
     """By result, what is stored."""
     values = class_values(model)
-    return {result.what: result.part(proba, values) for result in results}
+    return {result.content: result.part(proba, values) for result in results}
 
 
 def described(results: Sequence[LargeResult]) -> list[dict[str, Any]]:
     """For the record of a run."""
-    return [{"what": one.what, "path": absolute(one.path), "dtype": one.dtype, "fill": one.fill} for one in results]
+    return [
+        {"what": result.content, "path": absolute(result.path), "dtype": result.dtype, "fill": result.fill}
+        for result in results
+    ]

@@ -1,11 +1,10 @@
 """Scores on images of any size; only labelled tiles are read and predicted."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
-from hedgerow.errors import HedgerowError, InputError
+from hedgerow.errors import InputError
 from hedgerow.forest.level_input import fitting_tile, needed
 from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.metrics import confusion
@@ -15,11 +14,8 @@ from hedgerow.kernels import reused
 from hedgerow.predict.protocol import Model
 from hedgerow.predict.run import region_outputs
 from hedgerow.progress import Report, reporting
-from hedgerow.scale import cluster
 from hedgerow.scale.large_pairs import LargePair
-from hedgerow.scale.model_bytes import loaded
-from hedgerow.scale.shard_prediction import MEMORY, ahead, occupied
-from hedgerow.scale.shards import LARGEST, cut
+from hedgerow.scale.shards import LARGEST, TILE_BYTES, ahead, cut, occupied
 
 Tables = Callable[[LargePair, Sequence[Region]], Iterable[np.ndarray]]
 """(an image, its parts) -> confusion (C,C) of each part"""
@@ -51,26 +47,10 @@ def table_of(pair: LargePair, model: Model, part: Region) -> np.ndarray:
     image, target = opened(pair.image), pair.target(part)
     table = np.zeros((model.n_classes, model.n_classes), np.int64)
     cell = max(model.level_tile(level) for level in range(model.n_levels))
-    tiles = (occupied(tile, part, target != UNLABELLED_INDEX) for tile in cut(part, fitting_tile(model, MEMORY), cell))
+    filled = target != UNLABELLED_INDEX
+    tiles = (occupied(tile, part, filled) for tile in cut(part, fitting_tile(model, TILE_BYTES), cell))
     for tile, window in ahead(lambda tile: image.window(needed(model, image.size, tile)), filter(None, tiles)):
         predicted = region_outputs(model, window, tile)[-1].argmax(axis=0)  # type: ignore[arg-type]
         table += confusion(tile.within(part).of(target), predicted, model.n_classes)
     reused.let_go()
     return table
-
-
-def tables_on(client: Any, content: bytes, device: str) -> Tables:
-    """`tables_here` on the workers of a client; content: of the model file"""
-    model = cluster.broadcast(client, content)
-
-    def each(pair: LargePair, parts: Sequence[Region]) -> Iterator[np.ndarray]:
-        for _, table in cluster.side_by_side(client, _part, parts, pair, model, device):
-            if isinstance(table, HedgerowError):
-                raise table
-            yield table
-
-    return each
-
-
-def _part(part: Region, pair: LargePair, content: bytes, device: str) -> np.ndarray:
-    return table_of(pair, loaded(content, device), part)

@@ -92,9 +92,9 @@ def shrunk(result: LargeResult, shard: Shard) -> np.ndarray:
     """What a shard of a further level holds: every second pixel of the level above it, in both directions."""
     array = array_of(result, shard.level - 1)
     region = shard.region
-    found = np.empty(result.shape((region.height, region.width)), result.dtype)
+    values = np.empty(result.shape((region.height, region.width)), result.dtype)
     for c in range(result.n_channels or 1):
-        plane = found if result.n_channels is None else found[c]
+        plane = values if result.n_channels is None else values[c]
         for part in Region(0, region.height, 0, region.width).tiles(CHUNK):
             place = tuple(
                 slice(2 * (corner + first), 2 * (corner + last) - 1, 2)
@@ -103,7 +103,7 @@ def shrunk(result: LargeResult, shard: Shard) -> np.ndarray:
                     (region.left, part.left, part.right),
                 )
             )
-            full = tuple(slice(one.start, one.stop) for one in place)
+            full = tuple(slice(full_part.start, full_part.stop) for full_part in place)
             inside = full if result.n_channels is None else (c, *full)
             read = patiently(
                 lambda inside=inside: np.asarray(array[inside]),  # type: ignore[misc]
@@ -111,7 +111,7 @@ def shrunk(result: LargeResult, shard: Shard) -> np.ndarray:
                 is_asked=is_remote(result.store),
             )
             part.of(plane)[...] = read[::2, ::2]
-    return found
+    return values
 
 
 def finish(
@@ -124,7 +124,7 @@ def finish(
     import zarr
 
     attributes = {"ome": ome_attributes(result, grid, pixel, corner, name)}
-    if result.what == "labels" and legend:
+    if result.content == "labels" and legend:
         attributes["hedgerow"] = {"classes": legend.to_list()}
 
     def write() -> None:

@@ -11,7 +11,7 @@ def split_ending(output: str) -> tuple[str, str]:
     """A name and its ending; refuses one that is no kind of large result."""
     ending = next((name for name in ENDINGS if output.rstrip("/").lower().endswith(name)), None)
     if ending is None:
-        raise InputError(f"cannot write {output}: a large result is {', '.join(ENDINGS)}; give such a name.")
+        raise InputError(f"cannot write {output}: the name of a large result must end in one of {', '.join(ENDINGS)}.")
     whole = output.rstrip("/")
     return whole[: -len(ending)], whole[-len(ending) :]
 

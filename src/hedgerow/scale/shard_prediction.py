@@ -1,9 +1,7 @@
 """The work on one shard: read its part of the image, predict it tile by tile, write it, mark it done."""
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,17 +17,13 @@ from hedgerow.images.stored import ImageSpec
 from hedgerow.kernels import reused
 from hedgerow.predict.protocol import Model
 from hedgerow.predict.run import region_outputs
-from hedgerow.scale import cluster, ome_zarr_out
+from hedgerow.scale import ome_zarr_out
 from hedgerow.scale.large_results import LargeResult, parts
 from hedgerow.scale.markers import Markers
 from hedgerow.scale.masks import Mask
-from hedgerow.scale.model_bytes import loaded
-from hedgerow.scale.shards import Shard, ShardGrid, cut
+from hedgerow.scale.shards import TILE_BYTES, Shard, ShardGrid, ahead, cut, occupied
 
-MEMORY = 3 * 2**27  # bytes that the work on one tile may take
 _EVERYWHERE_ALIKE = ("bank", "channels")  # features that do not depend on where in the image a pixel is
-Item = TypeVar("Item")
-Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -47,7 +41,7 @@ class Job:
     region: Region
     mask: Mask | None = None
     tile: int | None = None
-    memory: int = MEMORY
+    memory: int = TILE_BYTES
     run: str = ""
 
     @property
@@ -61,9 +55,11 @@ def work_on(job: Job, model: Model, shard: Shard) -> str:
     try:
         contents = None if shard.level else predicted(job, model, shard)
         if fingerprint(job.markers.read_record()) != job.run:  # a worker may not know yet that the run has ended
-            raise InputError(f"the run that made {job.results[0].path} was replaced by another.")
+            raise InputError(
+                f"another run has replaced the one that was writing {job.results[0].path}; wait until that run ends."
+            )
         for result in job.results:
-            values = ome_zarr_out.shrunk(result, shard) if contents is None else contents[result.what]
+            values = ome_zarr_out.shrunk(result, shard) if contents is None else contents[result.content]
             ome_zarr_out.write_shard(result, shard, values)
         job.markers.set_done(shard.name)
     except HedgerowError:
@@ -71,7 +67,7 @@ def work_on(job: Job, model: Model, shard: Shard) -> str:
     except OSError as problem:
         key = ome_zarr_out.keys_of(job.results[0], shard)[0]
         raise InputError(
-            f"cannot make {key} of {job.results[0].path}: {one_line(problem)}; check permissions and free space, then "
+            f"cannot write {key} of {job.results[0].path}: {one_line(problem)}; check permissions and free space, then "
             "rerun the same command to resume"
         ) from problem
     finally:
@@ -83,17 +79,17 @@ def predicted(job: Job, model: Model, shard: Shard) -> dict[str, np.ndarray]:
     """The content of each result in a shard, (h,w) or (C,h,w)."""
     image, region = opened(job.wanted), shard.region.placed_in(job.region)
     size = (region.height, region.width)
-    contents = {result.what: np.full(result.shape(size), result.fill, result.dtype) for result in job.results}
+    contents = {result.content: np.full(result.shape(size), result.fill, result.dtype) for result in job.results}
     allowed = None if job.mask is None else job.mask.allowed(image, region)
     tiles = filter(None, (occupied(tile, region, allowed) for tile in _tiles(job, model, region)))
     for tile, window in ahead(lambda tile: image.window(needed(model, image.size, tile)), tiles):
         inside = tile.within(region)
         here = None if allowed is None else inside.of(allowed)
-        for what, part in parts(job.results, _proba(model, image, window, tile), model).items():
+        for name, part in parts(job.results, _proba(model, image, window, tile), model).items():
             if here is None:
-                inside.of(contents[what])[...] = part
+                inside.of(contents[name])[...] = part
             else:
-                inside.of(contents[what])[..., here] = part[..., here]
+                inside.of(contents[name])[..., here] = part[..., here]
     return contents
 
 
@@ -122,27 +118,6 @@ def _tiles(job: Job, model: Model, region: Region) -> Iterator[Region]:
     return cut(region, job.tile or fitting_tile(model, job.memory), cell)
 
 
-def occupied(tile: Region, region: Region, allowed: np.ndarray | None) -> Region | None:
-    """The part of a tile in which there is something to compute; allowed: (h,w) of the region"""
-    if allowed is None:
-        return tile
-    part = Region.around(tile.within(region).of(allowed))
-    return None if part.is_empty else part.placed_in(tile)
-
-
-def ahead(make: Callable[[Item], Made], items: Iterable[Item]) -> Iterator[tuple[Item, Made]]:
-    """Each item and `make(item)`, computed one item ahead of the caller: reading overlaps computing."""
-    with ThreadPoolExecutor(1) as pool:
-        waiting = None
-        for item in items:
-            coming = (item, pool.submit(make, item))
-            if waiting is not None:
-                yield waiting[0], waiting[1].result()
-            waiting = coming
-        if waiting is not None:
-            yield waiting[0], waiting[1].result()
-
-
 Each = Callable[[Job, Iterable[Shard]], Iterable[str]]
 """Works on shards in any order and yields the name of each that is done."""
 
@@ -155,23 +130,3 @@ def here(model: Model) -> Each:
             yield work_on(job, model, shard)
 
     return each
-
-
-def on_workers(client: Any, content: bytes, device: str) -> Each:
-    """Works on shards with the workers of a client; the model travels to each of them once."""
-    model = cluster.broadcast(client, content)
-
-    def each(job: Job, shards: Iterable[Shard]) -> Iterator[str]:
-        for _, name in cluster.side_by_side(client, _shard, shards, job, model, device):
-            if isinstance(name, HedgerowError):
-                raise name
-            yield name
-
-    return each
-
-
-def _shard(shard: Shard, job: Job, content: bytes, device: str) -> str:
-    """Work on a shard unless it is done: the worker that did it may have died before it reported."""
-    if job.markers.is_done(shard.name):
-        return shard.name
-    return work_on(job, loaded(content, device), shard)

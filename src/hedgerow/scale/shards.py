@@ -1,7 +1,11 @@
-"""The plan: how a result is cut into shards, each of which one task owns, at every level of its pyramid."""
+"""How a result is cut into shards, each of which one task owns, at every level of its pyramid; and these into tiles."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
 
 from hedgerow.errors import ConfigError
 from hedgerow.images.regions import Region
@@ -9,7 +13,10 @@ from hedgerow.images.regions import Region
 CHUNK = 512  # side of what others read at once
 LARGEST = 4 * CHUNK  # side of a shard: what is computed and written at once
 SHARD_BYTES = 2**28  # of all results in a shard
+TILE_BYTES = 3 * 2**27  # that the work on one tile may take
 SMALLEST_LEVEL = 1024  # a pyramid ends where both sides are at most this
+Item = TypeVar("Item")
+Prepared = TypeVar("Prepared")
 
 
 @dataclass(frozen=True)
@@ -87,3 +94,24 @@ def cut(region: Region, tile: int, cell: int) -> Iterator[Region]:
     side = max(tile // cell, 1) * cell
     corner = replace(region, top=region.top // side * side, left=region.left // side * side)
     return (part.clipped(region) for part in corner.tiles(side))
+
+
+def occupied(tile: Region, region: Region, allowed: np.ndarray | None) -> Region | None:
+    """The part of a tile in which there is something to compute; allowed: (h,w) of the region"""
+    if allowed is None:
+        return tile
+    part = Region.around(tile.within(region).of(allowed))
+    return None if part.is_empty else part.placed_in(tile)
+
+
+def ahead(prepare: Callable[[Item], Prepared], items: Iterable[Item]) -> Iterator[tuple[Item, Prepared]]:
+    """Each item and `prepare(item)`, computed one item ahead of the caller: reading overlaps computing."""
+    with ThreadPoolExecutor(1) as pool:
+        waiting = None
+        for item in items:
+            coming = (item, pool.submit(prepare, item))
+            if waiting is not None:
+                yield waiting[0], waiting[1].result()
+            waiting = coming
+        if waiting is not None:
+            yield waiting[0], waiting[1].result()

@@ -67,7 +67,7 @@ def from_sklearn(model: Any, features: FeatureSet | None = None) -> Forest | For
     if features is not None:
         classes = _whole_classes(model, features)
     n_channels, n_classes = int(model.n_features_in_), int(model.n_classes_)
-    parts = [_Nodes(tree) for tree in trees]
+    parts = [_TreeTable(tree) for tree in trees]
     first = np.cumsum([0, *(len(part.left_child) for part in parts)])
     shifted = [np.where(p.left_child == LEAF, LEAF, p.left_child + k) for p, k in zip(parts, first[:-1], strict=True)]
     left_child = np.concatenate(shifted)
@@ -157,7 +157,7 @@ def _trees_of(model: Any) -> list[Any]:
     if deepest > MAX_DEPTH or len(trees) > MAX_TREES:
         raise InputError(
             f"the {name} has {len(trees):,} tree(s) of up to {deepest:,} splits on a path, and at most {MAX_TREES:,} "
-            f"trees of {MAX_DEPTH} are taken; fit it with max_depth={MAX_DEPTH} or less, or with fewer trees."
+            f"trees of {MAX_DEPTH} can be converted; fit it with max_depth={MAX_DEPTH} or less, or with fewer trees."
         )
     return trees
 
@@ -186,7 +186,7 @@ def _whole_classes(model: Any, features: FeatureSet) -> tuple[int, ...]:
     return tuple(classes.tolist())
 
 
-class _Nodes:
+class _TreeTable:
     """The nodes of one scikit-learn tree, generation after generation, the two children of a node side by side.
 
     left_child: (N,) int64, from the tree's root; LEAF at a leaf; threshold: (N,) float32; channel: (N,)
@@ -244,7 +244,7 @@ def _plain_channels(forest: Forest) -> np.ndarray:
     )
     if not is_plain:
         raise ModelError(
-            "splits of this forest look at other pixels or at sums, and scikit-learn's at one column; grow it without "
+            "splits of this forest read other pixels or sums, but those of scikit-learn one column; grow it without "
             "context, by ContextConfig(window=1, n_offsets=0, n_probes=1, radii=(0,))."
         )
     return forest.channel[np.arange(forest.n_nodes), used.argmax(axis=1)]

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from scipy import ndimage
 
 from hedgerow.errors import ConfigError, InputError, one_path
 from hedgerow.files import make_folder
@@ -22,7 +23,6 @@ from hedgerow.overwrite_guard import check_overwriting
 from hedgerow.synthetic.fish import SOMITE_NAMES, draw_embryo
 from hedgerow.synthetic.houses import FACADE_NAMES, draw_facade
 from hedgerow.synthetic.people import BODY_PART_NAMES, draw_body
-from hedgerow.synthetic.strokes import paint
 
 __all__ = [
     "BODY_PART_NAMES",
@@ -36,6 +36,9 @@ __all__ = [
     "write_sample",
 ]
 
+STROKE_WIDTH = 3  # pixels
+STROKE_LENGTHS = (15, 40)  # pixels
+MOST_STROKES = 10_000
 CLASS_NAMES = {"somites": SOMITE_NAMES, "bodies": BODY_PART_NAMES, "facades": FACADE_NAMES}
 
 SMALLEST_SIDE = 16
@@ -113,25 +116,25 @@ def write_sample(
     strokes:   labels are a few strokes, as one would paint them; the full ones go to folder/truth
     overwrite: also existing files that Hedgerow did not write
     """
-    wholes = "truth" if strokes else "labels"
-    folders = ("images", "labels", wholes) if strokes else ("images", "labels")
+    full_labels = "truth" if strokes else "labels"
+    folders = ("images", "labels", full_labels) if strokes else ("images", "labels")
     _check_alone(kind, folder)
-    planned = [path for what in folders for path in _sample_files(kind, folder / what, n_images)]
-    named = [folder / what / LEGEND_FILE for what in folders[1:]]
+    planned = [path for name in folders for path in _sample_files(kind, folder / name, n_images)]
+    named = [folder / name / LEGEND_FILE for name in folders[1:]]
     check_overwriting([*planned, *named], [], overwrite)
     images, labels = {"somites": somites, "bodies": bodies, "facades": facades}[kind](n_images=n_images, seed=seed)
     legend = Legend(dict(enumerate(CLASS_NAMES[kind])))
     palette = legend.palette(tuple(legend.names))
-    for what in folders:
-        make_folder(folder / what)
+    for name in folders:
+        make_folder(folder / name)
     for path in named:
         write_legend(path, legend)
     for path, image in zip(_sample_files(kind, folder / "images", len(images)), images, strict=True):
         write_picture(path, image) if image.ndim == 3 else write_labels(path, image)
-    for i, (path, whole) in enumerate(zip(_sample_files(kind, folder / wholes, len(images)), labels, strict=True)):
-        write_labels(path, whole, palette)
+    for i, (path, full) in enumerate(zip(_sample_files(kind, folder / full_labels, len(images)), labels, strict=True)):
+        write_labels(path, full, palette)
         if strokes:
-            write_labels(folder / "labels" / path.name, paint(whole, seed=seed + i), palette)
+            write_labels(folder / "labels" / path.name, paint(full, seed=seed + i), palette)
 
 
 def _check_alone(kind: str, folder: Path) -> None:
@@ -141,10 +144,41 @@ def _check_alone(kind: str, folder: Path) -> None:
         )
         if others:
             raise InputError(
-                f"{place} holds other images already, e.g. {one_path(others[0])}, and {kind} would be mixed with them; "
+                f"{place} already holds other images, e.g. {one_path(others[0])}, which must not be mixed with {kind}; "
                 "give another folder."
             )
 
 
 def _sample_files(kind: str, folder: Path, n_images: int) -> list[Path]:
     return [folder / f"{kind}_{i:03d}.png" for i in range(n_images)]
+
+
+def paint(labels: np.ndarray, part: float = 0.01, seed: int = 0, unpainted: int = 255) -> np.ndarray:
+    """(H,W) uint8: strokes inside the classes of labels (H,W), class after class, until this part of the pixels is
+    painted; all else is `unpainted`."""
+    if not 0 < part <= 1:
+        raise ConfigError(f"part is {part!r}; give a number above 0 and at most 1.")
+    rng = np.random.default_rng((seed, 10))
+    painted = np.full(labels.shape, unpainted, np.uint8)
+    # Nobody paints the very edge of an object, unless it is all edge.
+    inner = {int(value): ndimage.binary_erosion(labels == value, iterations=2) for value in np.unique(labels)}
+    places = {value: np.argwhere(inside if inside.any() else labels == value) for value, inside in inner.items()}
+    for k in range(MOST_STROKES):
+        if np.count_nonzero(painted != unpainted) >= part * labels.size:
+            break
+        value = list(places)[k % len(places)]
+        _stroke(painted, labels, value, places[value][rng.integers(len(places[value]))], rng)
+    return painted
+
+
+def _stroke(painted: np.ndarray, labels: np.ndarray, value: int, start: np.ndarray, rng: np.random.Generator) -> None:
+    """A slightly bent stroke from a pixel on, which ends where the class ends."""
+    place, angle = start.astype(float), rng.uniform(0, 2 * np.pi)
+    for _ in range(rng.integers(*STROKE_LENGTHS)):
+        row, column = (round(x) for x in place.tolist())
+        if not (0 <= row < labels.shape[0] and 0 <= column < labels.shape[1]) or labels[row, column] != value:
+            return
+        box = tuple(slice(max(x - STROKE_WIDTH // 2, 0), x + STROKE_WIDTH // 2 + 1) for x in (row, column))
+        painted[box][labels[box] == value] = value
+        angle += rng.normal(0, 0.15)
+        place += (np.sin(angle), np.cos(angle))

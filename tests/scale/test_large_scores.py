@@ -12,7 +12,7 @@ from hedgerow import jobs
 from hedgerow.errors import InputError
 from hedgerow.images.regions import Region
 from hedgerow.scale import cluster, large_pairs, large_report, large_scores
-from hedgerow.scale.model_bytes import content_of
+from hedgerow.scale.worker_tasks import content_of, score_parts_on
 from helpers.large import picture, write_ome_zarr, write_zarr
 
 SIZE = (150, 190)
@@ -38,12 +38,12 @@ def test_scores_are_those_of_the_image_in_memory(there, stack, monkeypatch):
     read = []
     monkeypatch.setattr(large_pairs.LargePair, "target", _noting(read, large_pairs.LargePair.target))
     monkeypatch.setattr(large_scores, "LARGEST", 64)
-    found = jobs.evaluate(
+    result = jobs.evaluate(
         jobs.EvaluateRequest("model.hedge", "image.zarr", "labels/image.zarr", "scores.json", background=3)
     )
-    np.testing.assert_array_equal(found.scores.confusion, expected.confusion)
+    np.testing.assert_array_equal(result.scores.confusion, expected.confusion)
     assert len(read) == 9  # part by part
-    assert found.without_background == expected.balanced_accuracy_without(3)
+    assert result.without_background == expected.balanced_accuracy_without(3)
 
 
 def test_labels_with_a_table_of_colours_are_class_values(there, stack):
@@ -141,7 +141,7 @@ def test_parts_are_scored_by_workers(there, stack, monkeypatch):
 
     client = Namespace(submit=lambda work, content, **options: work(content))
     monkeypatch.setattr(cluster, "side_by_side", side_by_side)
-    who = large_scores.tables_on(client, content_of(stack), "cpu")
+    who = score_parts_on(client, content_of(stack), "cpu")
     pair = large_pairs.large_pair(stack, "image.zarr", "labels/image.zarr")
     tables = list(who(pair, Region(0, 150, 0, 190).tiles(64)))
     np.testing.assert_array_equal(sum(tables), hr.evaluate(stack, image, truth).confusion)

@@ -10,7 +10,7 @@ from hedgerow.errors import ConfigError, InputError
 from hedgerow.images.regions import Region
 from hedgerow.images.writing import scaled
 from hedgerow.predict.file_outputs import relative_entropy
-from hedgerow.scale import shard_prediction
+from hedgerow.scale import shard_prediction, shards
 from hedgerow.scale.shards import ShardGrid, cut, grid_for
 from helpers.files import write
 from helpers.large import levels_of, picture, write_ome_zarr, write_zarr
@@ -32,13 +32,13 @@ def there(tmp_path, image, monkeypatch):
 
 @pytest.mark.parametrize("dtype", ["float32", "uint8", "uint16"])
 def test_all_results_in_one_pass(there, stack, image, dtype):
-    found = hr.predict_large(stack, there, "a.ome.zarr", what=ALL, dtype=dtype, shard=64, tile=40)
-    assert found.results == {"labels": "a.ome.zarr"} | {what: f"a_{what}.ome.zarr" for what in ALL[1:]}
+    result = hr.predict_large(stack, there, "a.ome.zarr", what=ALL, dtype=dtype, shard=64, tile=40)
+    assert result.results == {"labels": "a.ome.zarr"} | {what: f"a_{what}.ome.zarr" for what in ALL[1:]}
     proba = stack.predict_proba(image)
     expected = {"proba": proba, "confidence": proba.max(axis=0), "entropy": relative_entropy(proba)}
     np.testing.assert_array_equal(levels_of("a.ome.zarr")[0], stack.predict(image))
     for what, values in expected.items():
-        (only,) = levels_of(found.results[what])
+        (only,) = levels_of(result.results[what])
         np.testing.assert_array_equal(only, scaled(values, dtype))
         assert only.dtype == dtype
 
@@ -144,14 +144,14 @@ def test_other_programs_open_the_result(there, stack, image, what):
 def test_a_tiled_bigtiff_with_its_pyramid(tmp_path, stack):
     image = picture((1100, 700))
     path = write_ome_zarr(tmp_path / "image.ome.zarr", [image])
-    found = hr.predict_large(stack, path, tmp_path / "a.ome.tif", what=["labels", "proba"], dtype="uint8", shard=512)
-    with tifffile.TiffFile(found.results["labels"]) as tiff:
+    result = hr.predict_large(stack, path, tmp_path / "a.ome.tif", what=["labels", "proba"], dtype="uint8", shard=512)
+    with tifffile.TiffFile(result.results["labels"]) as tiff:
         assert tiff.is_bigtiff
         assert tiff.pages[0].is_tiled
         levels = [level.asarray() for level in tiff.series[0].levels]
     np.testing.assert_array_equal(levels[0], stack.predict(image))
     np.testing.assert_array_equal(levels[1], levels[0][::2, ::2])
-    proba = np.moveaxis(hr.read_image(found.results["proba"]), -1, 0)
+    proba = np.moveaxis(hr.read_image(result.results["proba"]), -1, 0)
     np.testing.assert_array_equal(proba, scaled(stack.predict_proba(image), "uint8"))
     assert sorted(one.name for one in tmp_path.iterdir()) == ["a.ome.tif", "a_proba.ome.tif", "image.ome.zarr"]
     assert hr.predict_large(stack, path, tmp_path / "a.ome.tif", shard=512).n_resumed == 0  # ours: written again
@@ -218,18 +218,18 @@ def test_where_there_is_nothing_nothing_is_computed(there, stack, tmp_path, monk
 def test_a_level_and_what_is_said_of_it(tmp_path, stack):
     image = picture((300, 300))
     path = write_ome_zarr(tmp_path / "image.ome.zarr", [image, np.ascontiguousarray(image[::2, ::2])])
-    said = []
-    hr.predict_large(stack, path, tmp_path / "a.ome.zarr", pixel_size=1.1, say=said.append)
+    messages = []
+    hr.predict_large(stack, path, tmp_path / "a.ome.zarr", pixel_size=1.1, say=messages.append)
     np.testing.assert_array_equal(levels_of(tmp_path / "a.ome.zarr")[0], stack.predict(image[::2, ::2]))
-    assert any("level 1 of 2, 150 x 150 pixels" in one for one in said)
+    assert any("level 1 of 2, 150 x 150 pixels" in one for one in messages)
 
 
 def test_refusals(there, stack, image, tmp_path):
-    with pytest.raises(InputError, match=r"a large result is \.ome\.zarr"):
+    with pytest.raises(InputError, match=r"a large result must end in one of \.ome\.zarr"):
         hr.predict_large(stack, there, "a.png")
     with pytest.raises(InputError, match="there is no folder"):
         hr.predict_large(stack, there, "nowhere/a.ome.zarr")
-    with pytest.raises(InputError, match=r"would be overwritten, but image\.zarr is to be read"):
+    with pytest.raises(InputError, match=r"would overwrite the input image\.zarr"):
         hr.predict_large(stack, there, "image.zarr")
     write_zarr("mine.zarr", image)
     with pytest.raises(InputError, match="Hedgerow did not write it"):
@@ -250,14 +250,14 @@ def test_nothing_that_is_read_is_overwritten(there, stack, tmp_path):
         ("mask.ome.zarr", "proba", mask),
         ("mask_proba.ome.zarr/a.ome.zarr", "labels", mask),
     ):
-        with pytest.raises(InputError, match=r"would be overwritten, but .* is to be read"):
+        with pytest.raises(InputError, match=r"would overwrite the input "):
             hr.predict_large(stack, there, output, what=[what], mask=given, overwrite=True)
     np.testing.assert_array_equal(hr.read_image(mask), np.ones((150, 190)))
 
 
 def test_the_next_one_is_read_while_the_last_is_computed():
     begun = []
-    items = shard_prediction.ahead(lambda i: begun.append(i) or i, range(4))
+    items = shards.ahead(lambda i: begun.append(i) or i, range(4))
     assert next(items) == (0, 0)
     assert next(items) == (1, 1)
     assert begun[:2] == [0, 1]
@@ -274,4 +274,4 @@ def test_the_command_line(there, stack, image, hedgerow, tmp_path):
     assert run.code == 2
     assert "--measure needs the whole image in memory" in run.err
     run = hedgerow("predict", "model.hedge", "image.zarr", "-o", "folder", "--region", "0:5,0:5")
-    assert "--region is for one image" in run.err
+    assert "--region needs a single image" in run.err

@@ -75,12 +75,13 @@ def test_the_same_model(tmp_path, n_images, config):
     if config is CONTEXT and n_images < 4:
         labels = blobs(n_images, 0, (90, 120))[1]  # blocks: strokes in few images have one level
     expected = hr.fit_stack(images, labels, config)
-    said = []
-    found = jobs.train(
-        jobs.TrainRequest(*write_set(tmp_path, images, labels), tmp_path / "a.hedge", config=config), say=said.append
+    messages = []
+    result = jobs.train(
+        jobs.TrainRequest(*write_set(tmp_path, images, labels), tmp_path / "a.hedge", config=config),
+        say=messages.append,
     )
-    assert file_content(found.model) == file_content(expected)
-    assert any("of their pixels are loaded" in one for one in said)
+    assert file_content(result.model) == file_content(expected)
+    assert any("of their pixels are loaded" in one for one in messages)
 
 
 @pytest.mark.parametrize(
@@ -119,10 +120,10 @@ def test_own_channels(tmp_path):
     for i, (one, label) in enumerate(zip(planes, labels, strict=True)):
         write(tmp_path / "images" / f"{i}.npy", one)
         write(tmp_path / "labels" / f"{i}.png", label)
-    found = jobs.train(
+    result = jobs.train(
         jobs.TrainRequest(str(tmp_path / "images"), str(tmp_path / "labels"), tmp_path / "a.hedge", config=config)
     )
-    assert file_content(found.model) == file_content(expected)
+    assert file_content(result.model) == file_content(expected)
 
 
 def test_whether_zero_is_unlabelled_is_asked_where_there_is_paint(tmp_path, monkeypatch):
@@ -136,12 +137,12 @@ def test_whether_zero_is_unlabelled_is_asked_where_there_is_paint(tmp_path, monk
     for i, (image, label) in enumerate(zip(images, labels, strict=True)):
         write_zarr(tmp_path / "images" / f"{i}.zarr", image, chunks=(32, 32))
         write_zarr(tmp_path / "labels" / f"{i}.zarr", label, chunks=(32, 32))
-    found = jobs.train(
+    result = jobs.train(
         jobs.TrainRequest(
             str(tmp_path / "images"), str(tmp_path / "labels"), tmp_path / "a.hedge", config=STROKES, unlabelled="auto"
         )
     )
-    assert file_content(found.model) == file_content(hr.fit_stack(images, labels, STROKES, unlabelled=0))
+    assert file_content(result.model) == file_content(hr.fit_stack(images, labels, STROKES, unlabelled=0))
 
 
 def test_pictures_count_as_much_too(tmp_path, monkeypatch):
@@ -151,12 +152,12 @@ def test_pictures_count_as_much_too(tmp_path, monkeypatch):
         write(tmp_path / "images" / f"{i}.png", image)
         write(tmp_path / "labels" / f"{i}.png", label)
     monkeypatch.setattr("PIL.Image.MAX_IMAGE_PIXELS", 1000)
-    said = []
+    messages = []
     jobs.train(
         jobs.TrainRequest(str(tmp_path / "images"), str(tmp_path / "labels"), tmp_path / "a.hedge", config=STROKES),
-        say=said.append,
+        say=messages.append,
     )
-    assert any("of their pixels are loaded" in one for one in said)
+    assert any("of their pixels are loaded" in one for one in messages)
 
 
 def test_only_what_is_needed_is_read(tmp_path, monkeypatch):
@@ -175,18 +176,20 @@ def test_only_what_is_needed_is_read(tmp_path, monkeypatch):
 
 def test_settings_that_need_whole_images_get_them(tmp_path, monkeypatch):
     images, labels = scribbled(2)
-    said = []
+    messages = []
     config = replace(STROKES, augment=hr.AugmentConfig(copies=1))
-    found = jobs.train(
-        jobs.TrainRequest(*write_set(tmp_path, images, labels), tmp_path / "a.hedge", config=config), say=said.append
+    result = jobs.train(
+        jobs.TrainRequest(*write_set(tmp_path, images, labels), tmp_path / "a.hedge", config=config),
+        say=messages.append,
     )
-    assert file_content(found.model) == file_content(hr.fit_stack(images, labels, config))
-    assert any("loading whole images: parts of images do not suffice for altered copies" in one for one in said)
+    assert file_content(result.model) == file_content(hr.fit_stack(images, labels, config))
+    assert any("loading whole images: parts of images do not suffice for altered copies" in one for one in messages)
     monkeypatch.setattr(sparse_growth, "WORTH", 0.001)
     jobs.train(
-        jobs.TrainRequest(*write_set(tmp_path, images, labels), tmp_path / "b.hedge", config=STROKES), say=said.append
+        jobs.TrainRequest(*write_set(tmp_path, images, labels), tmp_path / "b.hedge", config=STROKES),
+        say=messages.append,
     )
-    assert any("most of the pixels" in one for one in said)
+    assert any("most of the pixels" in one for one in messages)
 
 
 def test_trees_grown_elsewhere_make_the_same_model(tmp_path, monkeypatch):
@@ -243,13 +246,13 @@ def test_parts_hold_the_samples_of_the_whole():
     images, labels = scribbled(5)
     whole = labelled_set(images, labels)
     expected = draw_samples(with_groups(whole, CONTEXT, None), CONTEXT)
-    found = thin([painted_of(image.target) for image in whole], "images", CONTEXT)
-    np.testing.assert_array_equal(found.samples.target, expected.target)
-    np.testing.assert_array_equal(found.samples.group, expected.group)
+    result = thin([painted_of(image.target) for image in whole], "images", CONTEXT)
+    np.testing.assert_array_equal(result.samples.target, expected.target)
+    np.testing.assert_array_equal(result.samples.group, expected.group)
     for k in range(len(expected)):
-        part = found.parts[found.samples.image[k]]
-        rows, columns = found.places[part.image]
-        at = part.first + found.samples.row[k] * part.target.shape[1] + found.samples.column[k]
+        part = result.parts[result.samples.image[k]]
+        rows, columns = result.places[part.image]
+        at = part.first + result.samples.row[k] * part.target.shape[1] + result.samples.column[k]
         assert (part.image, rows[at], columns[at]) == (expected.image[k], expected.row[k], expected.column[k])
     n_labelled = sum(int((image.target != UNLABELLED_INDEX).sum()) for image in whole)
-    assert sum(int((part.target != UNLABELLED_INDEX).sum()) for part in found.parts) == n_labelled
+    assert sum(int((part.target != UNLABELLED_INDEX).sum()) for part in result.parts) == n_labelled

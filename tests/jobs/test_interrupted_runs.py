@@ -13,7 +13,7 @@ import hedgerow as hr
 from hedgerow import jobs, work_folder
 from hedgerow.deep import refinement_search
 from hedgerow.images.labelled import labelled_set
-from hedgerow.jobs import efforts
+from hedgerow.jobs import effort_run
 from hedgerow.locking import locked
 from hedgerow.progress import quiet, silent
 from hedgerow.refinement import checkpoints
@@ -30,7 +30,7 @@ TRIED = hr.RefineConfig(n_steps=6, check_every=1, pixels=200, held_out=0.0)
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     """A folder with images and labels, and refinements of a few steps."""
-    monkeypatch.setattr(efforts, "RefineConfig", lambda: TRIED)
+    monkeypatch.setattr(effort_run, "FIRST_REFINEMENT", TRIED)
     images, labels = pictures()
     for name, some in (("images", images), ("labels", labels)):
         for k, one in enumerate(some):
@@ -67,12 +67,12 @@ def test_a_second_effort_is_refused_at_once_and_resumes_when_the_first_is_killed
     first.start()
     try:
         assert here.poll(PATIENCE)
-        before, said = listing(place), []
+        before, messages = listing(place), []
         for restart in (False, True):
             with pytest.raises(hr.InputError) as problem:
-                train(place, restart=restart, say=said.append)
+                train(place, restart=restart, say=messages.append)
             assert_one_sentence(problem, place / "model.hedge", f"process {first.pid} on ", "wait until that run ends")
-        assert said == [], "no image was read"
+        assert messages == [], "no image was read"
         assert listing(place) == before, "nothing of the first was touched"
     finally:
         os.kill(first.pid, getattr(signal, "SIGKILL", signal.SIGTERM))
@@ -157,17 +157,19 @@ def stop_when(work):
 @pytest.fixture
 def trials(monkeypatch):
     """What is computed: ("grow", 0) for the forests to try on, (settings, step it began with) for each trial."""
-    found, dice = [], refinement_search.Trial.dice
+    computed, dice = [], refinement_search.Trial.dice
 
     def noted(self, config):
         scored = dice(self, config)
-        found.append((config, self.resumed_from))
+        computed.append((config, self.resumed_from))
         return scored
 
     grow = refinement_search.grow_stack
     monkeypatch.setattr(refinement_search.Trial, "dice", noted)
-    monkeypatch.setattr(refinement_search, "grow_stack", lambda *a, **o: (found.append(("grow", 0)), grow(*a, **o))[1])
-    return found
+    monkeypatch.setattr(
+        refinement_search, "grow_stack", lambda *a, **o: (computed.append(("grow", 0)), grow(*a, **o))[1]
+    )
+    return computed
 
 
 def test_a_search_killed_after_any_trial_goes_on_to_the_same_bytes(place, monkeypatch, trials):
@@ -180,10 +182,10 @@ def test_a_search_killed_after_any_trial_goes_on_to_the_same_bytes(place, monkey
         calls = itertools.count()
 
         def outcome(self, config, calls=calls):
-            found = real(self, config)
-            if not found[1]:  # it was measured just now
+            result = real(self, config)
+            if not result[1]:  # it was measured just now
                 raise Stopped
-            return found
+            return result
 
         with monkeypatch.context() as patch:
             patch.setattr(refinement_search.Trial, "outcome", outcome)

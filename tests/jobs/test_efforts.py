@@ -12,7 +12,7 @@ from hedgerow import jobs
 from hedgerow.deep import fitting, refinement_search
 from hedgerow.deep.refinement_search import choose_refinement
 from hedgerow.images.labelled import labelled_set
-from hedgerow.jobs import efforts, estimates
+from hedgerow.jobs import effort_run, efforts, estimates
 from hedgerow.progress import silent
 from hedgerow.work_folder import WorkFolder, remove_work_folder
 from helpers.deep import SMALL, STACK, pictures
@@ -20,7 +20,7 @@ from helpers.efforts import FEW_STEPS, helping, make_small
 from helpers.files import write
 from helpers.refusals import assert_one_sentence
 
-CPU = estimates.CPU
+CPU = estimates.CPU_PLAN
 
 
 @pytest.fixture(autouse=True)
@@ -42,12 +42,12 @@ def work_folder(folder, labelled, device="cpu"):
 
 def test_fast_is_the_stack():
     images, labels = pictures()
-    said = []
-    found = fitted("fast", said=said)
+    messages = []
+    found = fitted("fast", said=messages)
     assert isinstance(found, hr.ForestStack)
     np.testing.assert_array_equal(found.predict(images[0]), hr.fit_stack(images, labels, STACK).predict(images[0]))
-    assert "effort fast: estimated time" in said[0]
-    assert any(line.startswith("stack of forests: held-out mean Dice 0.") for line in said[-2].splitlines())
+    assert "effort fast: estimated time" in messages[0]
+    assert messages[-1].startswith(f"level {STACK.n_levels}: mean Dice 0.")
 
 
 def test_good_refines_with_what_was_chosen_and_keeps_it_only_if_it_helps(monkeypatch):
@@ -67,12 +67,12 @@ def test_best_adds_a_convolutional_level_and_keeps_it_only_if_it_helps(monkeypat
     labelled = labelled_set(*pictures())
     scores = iter([0.5, 0.5, 0.7, 0.5, 0.6, 0.5])  # of stack, reading and both, twice
     monkeypatch.setattr("hedgerow.deep.fitting.mean_dice", lambda proba, target: next(scores))
-    found = efforts.fit_labelled(labelled, STACK, "best", progress=silent)
-    assert isinstance(found.model, hr.DeepStack)
-    assert [stage.kept for stage in found.stages] == [True, True, True]
-    found = efforts.fit_labelled(labelled, STACK, "best", progress=silent)
-    assert isinstance(found.model, hr.StackNet), "the level scored no better than the stack's network"
-    assert not found.stages[-1].kept
+    result = efforts.fit_labelled(labelled, STACK, "best", progress=silent)
+    assert isinstance(result.model, hr.DeepStack)
+    assert [stage.kept for stage in result.stages] == [True, True, True]
+    result = efforts.fit_labelled(labelled, STACK, "best", progress=silent)
+    assert isinstance(result.model, hr.StackNet), "the level scored no better than the stack's network"
+    assert not result.stages[-1].kept
 
 
 def test_the_way_to_refine_is_chosen_by_what_it_brings(monkeypatch):
@@ -84,13 +84,13 @@ def test_the_way_to_refine_is_chosen_by_what_it_brings(monkeypatch):
         return worth["turned"] if config.augment == refinement_search.TURNED else worth["small"]
 
     monkeypatch.setattr(refinement_search.Trial, "dice", dice)
-    said, labelled = [], labelled_set(*pictures())
-    found = choose_refinement(labelled, STACK, FEW_STEPS, say=said.append, report=silent)
-    assert found.is_turned
-    assert found.config.relax == 0.3
-    assert found.refined == 0.6
-    assert [name for name, _ in found.tried][:3] == ["small changes", "any rotation, mirrored", "softness 0.3"]
-    assert len(said) == 1 + len(found.tried)
+    messages, labelled = [], labelled_set(*pictures())
+    result = choose_refinement(labelled, STACK, FEW_STEPS, say=messages.append, report=silent)
+    assert result.is_turned
+    assert result.config.relax == 0.3
+    assert result.refined == 0.6
+    assert [name for name, _ in result.tried][:3] == ["small changes", "any rotation, mirrored", "softness 0.3"]
+    assert len(messages) == 1 + len(result.tried)
 
 
 def test_the_images_that_choose_are_not_trained_on():
@@ -106,10 +106,10 @@ def test_the_images_that_choose_are_not_trained_on():
 @pytest.mark.parametrize(("seconds", "steps"), [(0.0, 1), (1e6, FEW_STEPS.n_steps)])
 def test_when_the_time_is_up_what_was_tried_is_used_for_as_many_steps_as_fit(monkeypatch, seconds, steps):
     monkeypatch.setattr(refinement_search.Trial, "dice", lambda self, config: 0.4)
-    found = choose_refinement(labelled_set(*pictures()), STACK, FEW_STEPS, until=0.0, seconds=seconds, report=silent)
-    assert len(found.tried) == 2
-    assert found.refined == 0.4
-    assert found.config.n_steps == steps, "a third of the steps, as tried, at least"
+    result = choose_refinement(labelled_set(*pictures()), STACK, FEW_STEPS, until=0.0, seconds=seconds, report=silent)
+    assert len(result.tried) == 2
+    assert result.refined == 0.4
+    assert result.config.n_steps == steps, "a third of the steps, as tried, at least"
 
 
 @pytest.mark.parametrize(("seconds", "steps"), [(20, 20), (30, 30), (89, 30), (90, 90)])
@@ -151,7 +151,7 @@ def test_an_interrupted_run_goes_on_from_its_folder(tmp_path, monkeypatch):
     with pytest.raises(hr.InputError) as problem:
         jobs.train(replace(request, effort="good"), progress=silent)
     assert_one_sentence(problem, "interrupted run", "--restart")
-    monkeypatch.setattr(efforts, "grow_stack", None)  # the stack is there
+    monkeypatch.setattr(effort_run, "grow_stack", None)  # the stack is there
     monkeypatch.setattr("hedgerow.refinement.loop.refine_labelled", None)
     resumed = jobs.train(request, progress=silent)
     assert type(resumed.model) is type(whole.model)
@@ -161,12 +161,22 @@ def test_an_interrupted_run_goes_on_from_its_folder(tmp_path, monkeypatch):
 
 def test_reserved_images_are_seen_by_no_stage(monkeypatch):
     monkeypatch.setattr(refinement_search, "choose_refinement", helping(0.6))
-    labelled, said = labelled_set(*pictures(6)), []
-    found = efforts.fit_labelled(labelled, replace(STACK, reserve=0.34), "good", say=said.append, progress=silent)
+    labelled, messages = labelled_set(*pictures(6)), []
+    found = efforts.fit_labelled(labelled, replace(STACK, reserve=0.34), "good", say=messages.append, progress=silent)
     known = found.model.known
     assert len(known.reserved) == 2
     assert not set(known.reserved) & set(known.seen)
-    assert any("on 2 reserved image(s)" in line for line in said)
+    assert any("on 2 reserved image(s)" in line for line in messages)
+
+
+def test_fast_records_its_score_on_reserved_images_whoever_asks():
+    labelled, messages = labelled_set(*pictures(6)), []
+    fast = efforts.fit_labelled(
+        labelled, replace(STACK, reserve=0.34), "fast", say=messages.append, progress=silent
+    ).model
+    assert fast.settings["reserved"]["n_images"] == 2
+    assert messages[-1] == f"mean Dice {fast.settings['reserved']['mean_dice']:.3f} on 2 reserved image(s)"
+    assert fast.settings["config"]["reserve"] == 0.34
 
 
 @pytest.mark.parametrize(("wrong", "words"), [({"effort": "most"}, "fast, good, best"), ({"minutes": -1}, "positive")])
@@ -227,15 +237,15 @@ def test_all_of_a_run_is_removed_but_the_notes_of_others(tmp_path):
 
 
 def test_every_stage_tells_how_far_all_is(monkeypatch):
-    told = []
+    reports = []
     images, labels = pictures()
-    hr.fit(images, labels, "best", STACK, progress=lambda *report: told.append(report))
-    parts = [done / total for _, done, total in told]
+    hr.fit(images, labels, "best", STACK, progress=lambda *report: reports.append(report))
+    parts = [done / total for _, done, total in reports]
     assert parts == sorted(parts), "it never goes back"
-    assert {what.partition(",")[0] for what, _, _ in told} == {f"training: stage {n} of 3" for n in (1, 2, 3)}
-    told.clear()
-    hr.fit(images, labels, "fast", STACK, progress=lambda *report: told.append(report))
-    assert not any("stage" in what for what, _, _ in told)
+    assert {what.partition(",")[0] for what, _, _ in reports} == {f"training: stage {n} of 3" for n in (1, 2, 3)}
+    reports.clear()
+    hr.fit(images, labels, "fast", STACK, progress=lambda *report: reports.append(report))
+    assert not any("stage" in what for what, _, _ in reports)
 
 
 def test_how_long_a_stage_took_is_remembered(tmp_path):
