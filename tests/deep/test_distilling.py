@@ -8,15 +8,14 @@ pytest.importorskip("torch")
 import hedgerow as hr
 from hedgerow import jobs
 from hedgerow.progress import silent
-from helpers.deep import equal_weights, pictures, small_deep
+from helpers.deep import pictures, small_deep
 from helpers.files import write
 from helpers.refusals import assert_one_sentence
 
 
 @pytest.fixture(scope="module")
 def deep():
-    with equal_weights():
-        return small_deep(*pictures())
+    return small_deep(*pictures())
 
 
 def distance(model, deep, images):

@@ -75,6 +75,18 @@ class ConvNet:
     def device(self) -> torch.device:
         return next(self.network.parameters()).device
 
+    def reads_in_words(self, n_features: int) -> str:
+        """For people: "the image and the stack's class probabilities"; n_features: how many the stack has."""
+        first, end = self.features
+        inputs = ["the image"]
+        if self.reads_features:
+            inputs.append(f"{'all ' if end - first == n_features else ''}{end - first} features of the stack")
+        if self.reads:
+            inputs.append("the stack's class probabilities")
+        if self.network.also_reads:
+            inputs.append(self.network.also_reads)
+        return inputs[0] if len(inputs) == 1 else f"{', '.join(inputs[:-1])} and {inputs[-1]}"
+
     def moved(self, device: str) -> "ConvNet":
         """A copy on another device."""
         return replace(self, network=copy.deepcopy(self.network).to(device))
@@ -91,25 +103,25 @@ class ConvNet:
 
         image: (M,H,W); features, before: (F,H,W), just those that it reads, and (C,H,W), or None if it reads none
         """
-        given = [self.scale.apply(image)]
+        parts = [self.scale.apply(image)]
         if self.reads_features:
             assert features is not None
-            given.append(features)
+            parts.append(features)
         if self.reads:
             assert before is not None
-            given.append(before)
-        planes = np.concatenate(given) if len(given) > 1 else given[0]
+            parts.append(before)
+        planes = np.concatenate(parts) if len(parts) > 1 else parts[0]
         return torch.from_numpy(np.ascontiguousarray(planes, np.float32)).to(self.device)
 
     def proba(self, image: np.ndarray, features: np.ndarray | None, before: np.ndarray | None) -> np.ndarray:
-        """(C,H,W) float32 class probabilities, all at once; what is given as in `read`."""
+        """(C,H,W) float32 class probabilities, all at once; arguments as of `read`."""
         proba: np.ndarray = self.scaled_proba(self.read(image, features, before)).cpu().numpy()
         return proba
 
-    def scaled_proba(self, given: Tensor) -> Tensor:
+    def scaled_proba(self, planes: Tensor) -> Tensor:
         """(C,H,W) class probabilities of planes (M+C,H,W) as the network reads them."""
-        height, width = given.shape[1:]
-        whole = padded(given[None], self.network.stride)
+        height, width = planes.shape[1:]
+        whole = padded(planes[None], self.network.stride)
         total: Tensor | None = None
         with torch.inference_mode(), full_precision():
             for number in range(self.orientations):

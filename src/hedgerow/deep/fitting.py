@@ -16,7 +16,7 @@ from hedgerow.config import DeepConfig, RefineConfig, StackConfig
 from hedgerow.deep.convnet import ConvNet
 from hedgerow.deep.deepstack import DeepStack
 from hedgerow.deep.ensemble_weights import find_weights, mean_dice
-from hedgerow.deep.member_nets import MemberNets, TrainedNetwork
+from hedgerow.deep.member_nets import MemberNets, TrainedNetwork, no_probabilities
 from hedgerow.deep.recipe import Recipe
 from hedgerow.deep.record import ENSEMBLE, STACK, Deepening
 from hedgerow.encoders.known import allowed
@@ -64,47 +64,40 @@ def deepen(
     if not isinstance(config, DeepConfig | None):
         raise ConfigError(f"config is a {type(config).__name__}; give a DeepConfig, e.g. DeepConfig(n_folds=4).")
     labelled = labelled_for(net, images, labels, unlabelled, names)
-    return deepen_labelled(net, labelled, config or DeepConfig(), device=device, folder=folder, progress=progress)
+    recipe = Recipe(config or DeepConfig(), labelled)
+    return deepen_labelled(net, recipe, device=device, folder=folder, progress=progress)
 
 
 def deepen_labelled(
     net: StackNet,
-    labelled: LabelledSet,
-    config: DeepConfig,
+    recipe: Recipe,
     *,
     stack_proba: Sequence[np.ndarray] | None = None,
     device: str | None = None,
     folder: str | Path | None = None,
     progress: Report | None = None,
 ) -> DeepStack:
-    """`deepen` on labelled images; stack_proba: the stack's `held_out_probabilities`, None: computed now."""
-    recipe = Recipe(config, labelled)
+    """`deepen` by a recipe; stack_proba: the stack's `held_out_probabilities`, None: computed now."""
     with reporting(progress) as report, OneThread():
         if stack_proba is None:
-            stack_proba = held_out_probabilities(net, labelled, config, folder=folder, progress=report)
+            stack_proba = held_out_probabilities(net, recipe, folder=folder, progress=report)
         nets = MemberNets(net, recipe, stack_proba, _work(folder), device or str(net.device))
         trained = nets.train(recipe.tasks, report)
     return _ensemble(nets, trained)
 
 
 def held_out_probabilities(
-    net: StackNet,
-    labelled: LabelledSet,
-    config: DeepConfig,
-    *,
-    folder: str | Path | None = None,
-    progress: Report | None = None,
+    net: StackNet, recipe: Recipe, *, folder: str | Path | None = None, progress: Report | None = None
 ) -> list[np.ndarray]:
     """For each image (C,H,W) float16 class probabilities, by networks made like this one without the pixel's fold.
 
     With few images, only what the judge holds out is predicted; elsewhere they are 0.
     """
-    recipe, work = Recipe(config, labelled), _work(folder)
-    folds = recipe.stack_folds
+    labelled, folds, work = recipe.labelled, recipe.stack_folds, _work(folder)
     n_folds = min(recipe.n_regrown_stacks, folds.n_folds)
     arrays = [array for i, image in enumerate(labelled) for array in (image.planes, image.target, folds.parts[i])]
     mark = fingerprint(net.split, net.settings["config"], [record.config for record in net.refinements], *arrays)
-    probabilities = [np.zeros((net.n_classes, *image.size), np.float16) for image in labelled]
+    probabilities = no_probabilities(net, labelled)
     with reporting(progress) as report, OneThread():
         for fold in range(n_folds):
             masks = {i: folds.parts[i] == fold for i in folds.held(fold)}
@@ -135,12 +128,11 @@ def regrown(net: StackNet, labelled: LabelledSet, report: Report) -> StackNet:
     return again
 
 
-def seconds_of_a_step(net: StackNet, labelled: LabelledSet, config: DeepConfig, device: str) -> float:
+def seconds_of_a_step(net: StackNet, recipe: Recipe, device: str) -> float:
     """Of training one of the networks, as measured now."""
-    recipe = Recipe(config, labelled)
-    nothing = [np.zeros((net.n_classes, *image.size), np.float16) for image in labelled]
     with OneThread():
-        return MemberNets(net, recipe, nothing, WorkFolder(None), device).seconds_of_a_step(recipe.tasks)
+        nets = MemberNets(net, recipe, no_probabilities(net, recipe.labelled), WorkFolder(None), device)
+        return nets.seconds_of_a_step(recipe.tasks)
 
 
 def _work(folder: str | Path | None) -> WorkFolder:
@@ -166,7 +158,8 @@ def _ensemble(nets: MemberNets, trained: Sequence[TrainedNetwork]) -> DeepStack:
     record = Deepening(recipe.config.to_dict(), scores, groups_of(nets.labelled), recipe.n_judged_images)
     weights = {name: weight for name, weight in weights.items() if weight}
     base = _having_seen(nets.base, nets.labelled)
-    return DeepStack(base, {name: some for name, some in networks.items() if name in weights}, weights, record)
+    networks = {name: members for name, members in networks.items() if name in weights}
+    return DeepStack(base, networks, weights, record, recipe.tile)
 
 
 def _having_seen(net: StackNet, labelled: LabelledSet) -> StackNet:

@@ -1,10 +1,8 @@
 """The networks of a convolutional level in training: which member reads what, and what each network holds out."""
 
 import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
 
 import numpy as np
 import torch
@@ -13,20 +11,16 @@ from hedgerow.config import ConvConfig, DeepConfig
 from hedgerow.deep.convnet import ConvNet, fit_scale
 from hedgerow.deep.crops import Sheet
 from hedgerow.deep.deepstack import proba_by_tile
-from hedgerow.deep.folds import Folds
-from hedgerow.deep.network_training import Advance, start_at_shares, train_network, when_to_stop
-from hedgerow.deep.pretrained import PretrainedUNet
-from hedgerow.deep.recipe import PRETRAINED, Recipe, Task
+from hedgerow.deep.member_kinds import KINDS
+from hedgerow.deep.network_training import Advance, start_at_shares, when_to_stop
+from hedgerow.deep.recipe import Recipe, Task
 from hedgerow.deep.steps import UNRECORDED_STEPS
-from hedgerow.deep.unet import UNet
-from hedgerow.encoders.known import find
-from hedgerow.encoders.protocol import TorchEncoder
-from hedgerow.encoders.store import LITE0
 from hedgerow.features.encoder import EncoderFeatures
 from hedgerow.features.joined import Joined
 from hedgerow.files import fingerprint
 from hedgerow.forest.history import Check
 from hedgerow.images.array_checks import UNLABELLED_INDEX
+from hedgerow.images.labelled import LabelledSet
 from hedgerow.images.metrics import Scores, confusion
 from hedgerow.network.stacknet import StackNet
 from hedgerow.progress import Report
@@ -61,13 +55,10 @@ class MemberNets:
         stack_proba: Sequence[np.ndarray],
         work: WorkFolder,
         device: str,
-        folds: Folds | None = None,
     ) -> None:
-        """stack_proba: for each image (C,H,W) held-out class probabilities of the stack
-        folds: what networks hold out; None: as in the recipe
-        """
+        """stack_proba: for each image (C,H,W) held-out class probabilities of the stack"""
         self.base, self.recipe, self.stack_proba, self.work = net, recipe, stack_proba, work
-        self.config, self.folds = recipe.config, recipe.network_folds if folds is None else folds
+        self.config, self.folds = recipe.config, recipe.network_folds
         self.device, self.labelled = torch.device(device), recipe.labelled
         self.scale = fit_scale(self.labelled.images, net.features.blank)
         first, end = self.read_features = features_read(net, self.config)
@@ -135,11 +126,11 @@ class MemberNets:
             def advance(step: int, dice: float | None) -> None:
                 if self.device.type == "cuda":
                     torch.cuda.synchronize(self.device)  # or it would be the time to ask for the step
-                times[number].append(time.monotonic())
+                times[number].append(self.recipe.clock())
 
             net, training, conv = self._begun(at_once[number])
             few = replace(conv, n_steps=n_steps, check_every=n_steps)
-            train_network(net.network, training, few, advance=advance)
+            self.recipe.train_network(net.network, training, few, advance=advance)
             return TrainedNetwork(net, None, [])
 
         self._each(run, range(len(at_once)))
@@ -150,7 +141,7 @@ class MemberNets:
         checkpoint = self.work.state(f"{task.member}-{task.number}")
         mark = "" if checkpoint is None else self._mark(task, conv)
         score = None if task.fold is None else self._scoring(net, task.fold)
-        checks = train_network(
+        checks = self.recipe.train_network(
             net.network, training, conv, score, stop=stop, checkpoint=checkpoint, mark=mark, advance=advance
         )
         round_to_half(net.network)
@@ -175,7 +166,9 @@ class MemberNets:
 
     def _proba(self, net: ConvNet, i: int) -> np.ndarray:
         """(C,H,W) class probabilities of an image."""
-        return proba_by_tile(net, self.labelled.images[i].planes, self.features[i], self.stack_proba[i])
+        return proba_by_tile(
+            net, self.labelled.images[i].planes, self.features[i], self.stack_proba[i], self.recipe.tile
+        )
 
     def _begun(self, task: Task) -> tuple[ConvNet, list[Sheet], ConvConfig]:
         """A network that has learned nothing yet, what it will learn from, and how."""
@@ -195,10 +188,9 @@ class MemberNets:
         n_inputs = self.scale.n_outputs + end - first + (n_classes if reads else 0)
         with _SEEDING, torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(conv.seed)
-            network = unet_of(task.member)(n_inputs, n_classes, conv.base, conv.n_down, conv.widest, conv.norm)
-        if isinstance(network, PretrainedUNet):
-            network.start_from(cast(TorchEncoder, find(LITE0.name)).weights, self.scale.n_outputs)
-            network.pretrained.requires_grad_(self.recipe.is_alternate(task))
+            class_of_network = KINDS[task.member].network
+            network = class_of_network(n_inputs, n_classes, conv.base, conv.n_down, conv.widest, conv.norm)
+        network.initialise(self.scale.n_outputs, self.recipe.is_alternate(task))
         return ConvNet(network.to(self.device), self.scale, (first, end), reads, conv.orientations)
 
     def _training_target(self, i: int, fold: int | None) -> np.ndarray | None:
@@ -230,17 +222,17 @@ class MemberNets:
         return np.asarray(planes[:, :: self.step, :: self.step][:, target != UNLABELLED_INDEX], np.float32)
 
 
+def no_probabilities(net: StackNet, labelled: LabelledSet) -> list[np.ndarray]:
+    """(C,H,W) float16 zeros for each image, where the stack's probabilities do not matter."""
+    return [np.zeros((net.n_classes, *image.size), np.float16) for image in labelled]
+
+
 def round_to_half(network: torch.nn.Module) -> None:
     """Let all that was trained have half precision, in place: it takes half the space in a model file, and the
     probabilities of two networks of somites change by 0.003 at most, in the mean by 0.000003."""
     with torch.no_grad():
         for weight in network.parameters():
             weight.copy_(weight.half() + 0.0)  # no -0: files keep whole numbers apart from it
-
-
-def unet_of(member: str) -> type[UNet]:
-    """The class of the networks of a member."""
-    return PretrainedUNet if member == PRETRAINED else UNet
 
 
 def features_read(net: StackNet, config: DeepConfig) -> tuple[int, int]:

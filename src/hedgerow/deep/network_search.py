@@ -6,14 +6,14 @@ import gc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
 import torch
 
 from hedgerow.config import ConvConfig, DeepConfig
 from hedgerow.deep.ensemble_weights import mean_dice
 from hedgerow.deep.folds import SEARCH_FOLDS, folds_of
-from hedgerow.deep.member_nets import MemberNets
-from hedgerow.deep.recipe import ALONE, Recipe, Task, for_number
+from hedgerow.deep.member_kinds import ALONE
+from hedgerow.deep.member_nets import MemberNets, no_probabilities
+from hedgerow.deep.recipe import Recipe, Task, for_number
 from hedgerow.deep.unet import NORMS, Norm
 from hedgerow.encoders.torch_devices import OneThread
 from hedgerow.images.labelled import LabelledSet
@@ -71,22 +71,19 @@ def choose(
 
 
 def choose_network(
-    net: StackNet,
-    labelled: LabelledSet,
-    config: DeepConfig,
-    device: str,
-    is_timed: bool = False,
-    progress: Report | None = None,
+    net: StackNet, recipe: Recipe, device: str, is_timed: bool = False, progress: Report | None = None
 ) -> tuple[DeepConfig, Tried]:
     """The settings with the size, the normalisation and the crops that suit these images, and what was tried.
 
     is_timed: larger crops are tried for fewer steps, since there is no more time for them
     """
+    config, labelled = recipe.config, recipe.labelled
     folds = folds_of(labelled, SEARCH_FOLDS, config.seed + 2)
-    nothing = [np.zeros((net.n_classes, *image.size), np.float16) for image in labelled]
+    stack_proba = no_probabilities(net, labelled)
 
     def nets_of(conv: ConvConfig) -> MemberNets:
-        return MemberNets(net, Recipe(replace(config, conv=conv), labelled), nothing, WorkFolder(None), device, folds)
+        tried_recipe = replace(recipe, config=replace(config, conv=conv), held_out=folds)
+        return MemberNets(net, tried_recipe, stack_proba, WorkFolder(None), device)
 
     def dice(conv: ConvConfig) -> float | None:
         times = (conv.crop // config.conv.crop) ** 2

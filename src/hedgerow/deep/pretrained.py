@@ -6,14 +6,18 @@ of the model, so the model needs nothing else to run.
 
 from collections.abc import Mapping
 from itertools import pairwise
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from hedgerow.deep.unet import Norm, UNet, block
+from hedgerow.encoders.known import find
 from hedgerow.encoders.lite0 import stage_outputs
+from hedgerow.encoders.protocol import TorchEncoder
 from hedgerow.encoders.stages import LAYERS, lite0_weights
+from hedgerow.encoders.store import LITE0
 
 CONTRAST = 0.5  # a standard deviation of the image, where the pretrained network has from -1 to 1 for black and white
 PICTURE = "picture"  # the weights that make a picture of three channels of what is read
@@ -29,14 +33,15 @@ class PretrainedUNet(UNet):
     n_stages:   how many are computed
     """
 
+    also_reads: ClassVar[str] = "features of EfficientNet-Lite0"
+
     def __init__(
         self, n_inputs: int, n_classes: int, base: int, n_down: int, widest: int, norm: Norm = "batch"
     ) -> None:
         super().__init__(n_inputs, n_classes, base, n_down, widest, norm)
-        widths = [min(base * 2**level, widest) for level in range(n_down + 1)]
         # Of each scale the number of the stage that joins it; the pretrained network has no seventh scale.
         self.joining = [_last_stage(2**level) for level in range(1, n_down + 1)]
-        for level, ((above, here), stage) in enumerate(zip(pairwise(widths), self.joining, strict=True), 1):
+        for level, ((above, here), stage) in enumerate(zip(pairwise(self.widths), self.joining, strict=True), 1):
             self.down[level] = block(above + _channels(stage), here, norm)
         self.n_stages = max(stage or 0 for stage in self.joining)
         self._names = lite0_weights(self.n_stages)
@@ -49,6 +54,10 @@ class PretrainedUNet(UNet):
     def sees_all(self) -> bool:
         """The coarsest stages see up to 425 pixels each way, though little of what is so far away matters."""
         return True
+
+    def initialise(self, n_image: int, is_alternate: bool) -> None:
+        self.start_from(cast(TorchEncoder, find(LITE0.name)).weights, n_image)
+        self.pretrained.requires_grad_(is_alternate)
 
     def start_from(self, weights: Mapping[str, Tensor], n_image: int) -> None:
         """Take over the published weights; n_image: how many of the planes that are read are the image's, the first."""

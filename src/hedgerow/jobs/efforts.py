@@ -224,7 +224,7 @@ class _Run:
         before = net if self.stages[-1].kept else stack
         begun, folder = self._begin(2), self.files.folder
         plan = deep_plan(net, self.labelled, choice.is_turned, self.device, self.config.seed)
-        stack_proba = held_out_probabilities(net, self.labelled, plan, folder=folder, progress=self.report)
+        stack_proba = held_out_probabilities(net, Recipe(plan, self.labelled), folder=folder, progress=self.report)
         # Recorded, since they depend on the speed of this machine.
         settings = self.files.record(
             "deep",
@@ -232,14 +232,14 @@ class _Run:
             DeepConfig.to_dict,
             DeepConfig.from_dict,
         )
+        recipe = Recipe(settings, self.labelled)
         self.say(
-            f"convolutional networks: {len(Recipe(settings, self.labelled).tasks)} of {settings.conv.base} channels, "
+            f"convolutional networks: {len(recipe.tasks)} of {settings.conv.base} channels, "
             f"{settings.conv.n_steps} steps of {settings.conv.batch} crops of {settings.conv.crop} pixels"
         )
         deep = deepen_labelled(
             net,
-            self.labelled,
-            settings,
+            recipe,
             stack_proba=stack_proba,
             device=self.device,
             folder=folder,

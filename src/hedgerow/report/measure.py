@@ -210,9 +210,7 @@ def _outputs(
     deep = parts_of(model)[2]
     if deep is None:
         return region_outputs(model, planes, region, plan), {}
-    from hedgerow.deep.members import levels_and_members  # needs PyTorch
-
-    return levels_and_members(deep, planes, region, plan)
+    return deep.levels_and_members(planes, region, plan)
 
 
 def _warm_up(model: AnyModel, planes: np.ndarray) -> None:
