@@ -24,7 +24,7 @@ import numpy as np
 
 import hedgerow as hr
 from hedgerow.images.regions import Region
-from hedgerow.predict.run import region_outputs
+from hedgerow.predict.tiling import region_outputs
 from hedgerow.progress import silent
 from hedgerow.scale.lazy_image import ImageWindow, Wanted
 from hedgerow.scale.opening import open_image

@@ -12,9 +12,10 @@ from hedgerow import synthetic
 from hedgerow.forest.level_input import whole_input
 from hedgerow.forest.walk import reached_leaves
 from hedgerow.images.array_checks import to_planes
-from hedgerow.network import mapback
 from hedgerow.network.layout import lattice
-from hedgerow.network.mapping import to_convnet, to_forest
+from hedgerow.network.mapback import fitted_votes, leaf_means, to_forest
+from hedgerow.network.mapping import to_convnet
+from hedgerow.network.vote_fit import FitSamples
 from hedgerow.progress import silent
 from hedgerow.threads import threads
 from helpers.fuzzy_trees import altered
@@ -82,16 +83,17 @@ def test_offsets_of_depth_images_are_stretched_on_the_lattice_too():
     assert_upper_votes_are_means_on_the_lattice(net, images[0], 3)
 
 
-def test_what_is_kept_between_levels_does_not_change_the_votes(monkeypatch):
+@pytest.mark.parametrize("is_fitted", [False, True])
+def test_the_cache_between_levels_does_not_change_the_votes(is_fitted):
     net = altered(to_convnet(random_stack(1, n_levels=3)))
     images = [whole_numbers(seed, size=size) for seed, size in enumerate([(9, 7), (1, 1), (4, 12)])]
-    for method in ("leaf_mean", "fitted"):
-        kept = to_forest(net, images, method, stride=4, progress=silent)
-        monkeypatch.setattr(mapback, "KEPT", 0)
-        forgotten = to_forest(net, images, method, stride=4, progress=silent)
-        monkeypatch.undo()
-        for mine, theirs in zip(kept.levels, forgotten.levels, strict=True):
-            np.testing.assert_array_equal(mine.votes, theirs.votes)
+    cached = to_forest(net, images, "fitted" if is_fitted else "leaf_mean", stride=4, progress=silent)
+    samples = FitSamples(len(images)) if is_fitted else None
+    forgotten = leaf_means(net, to_forest(net, method="weights"), images, silent, samples, 4, memory=0)
+    if is_fitted:
+        forgotten = fitted_votes(forgotten, samples)
+    for mine, theirs in zip(cached.levels, forgotten.levels, strict=True):
+        np.testing.assert_array_equal(mine.votes, theirs.votes)
 
 
 @pytest.mark.parametrize("stride", [1, 2])

@@ -5,8 +5,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from hedgerow.network import stacknet
-from hedgerow.network.mapping import to_convnet, to_forest
+from hedgerow.network.mapback import to_forest
+from hedgerow.network.mapping import to_convnet
 from hedgerow.network.soft_levels import is_walked
 from helpers.net_stacks import SPLITS, random_stack, scores_of, whole_numbers
 
@@ -95,7 +95,7 @@ def test_softmax_preserves_the_most_likely_class(split):
 
 
 @pytest.mark.parametrize("size", [(1, 1), (5, 31), (21, 19)])
-def test_soft_networks_predict_by_walking_what_their_levels_compute(size, monkeypatch):
+def test_soft_networks_predict_by_walking_what_their_levels_compute(size):
     image, net = whole_numbers(7, size=size), to_convnet(random_stack(7, n_classes=5))
     net.set_tolerance(1e-3)
     walked = net.level_outputs(image)
@@ -104,7 +104,7 @@ def test_soft_networks_predict_by_walking_what_their_levels_compute(size, monkey
     with torch.no_grad():
         scores = scores_of(net, image)[-1][:, 0]
     np.testing.assert_allclose(walked[-1], torch.softmax(scores, 0), atol=2e-6)
-    monkeypatch.setattr(stacknet, "is_walked", lambda level: False)
+    net.walked = False
     for ours, plain in zip(walked, net.level_outputs(image), strict=True):
         np.testing.assert_allclose(ours, plain, atol=2e-6)
 

@@ -10,7 +10,8 @@ from hedgerow.images.array_checks import to_planes
 from hedgerow.images.regions import Region
 from hedgerow.kernels.definition.outputs import softmax
 from hedgerow.network import mapback, vote_fit
-from hedgerow.network.mapping import to_convnet, to_forest
+from hedgerow.network.mapback import to_forest
+from hedgerow.network.mapping import to_convnet
 from hedgerow.progress import silent
 from helpers.fuzzy_trees import altered
 
@@ -117,7 +118,7 @@ def test_only_the_last_level_is_fitted(grown):
     (part,) = mapback._Walk(net, mean, level).add(planes, 1, None)
     assert part.is_whole
     assert part.size == size
-    leaves, said = (array.reshape(len(array), -1) for array in (part.leaves, part.said))
+    leaves, said = (array.reshape(len(array), -1) for array in (part.leaves, part.output))
     expected = vote_fit.fit_votes(mean.levels[-1].votes, leaves, said)
     np.testing.assert_allclose(fitted.levels[-1].votes, expected, rtol=1e-5, atol=1e-5)
 
@@ -145,14 +146,13 @@ def test_votes_do_not_depend_on_tiles(grown, monkeypatch):
         np.testing.assert_allclose(mine.votes, theirs.votes, rtol=1e-4, atol=1e-4)
 
 
-def test_samples_lie_on_a_lattice_of_the_whole_image_and_are_bounded(monkeypatch):
-    monkeypatch.setattr(vote_fit, "SAMPLES", 200)
-    samples, size = vote_fit.FitSamples(n_images=4), (37, 41)
+def test_samples_lie_on_a_lattice_of_the_whole_image_and_are_bounded():
+    samples, size = vote_fit.FitSamples(n_images=4, n_samples=200), (37, 41)
     places = np.arange(size[0] * size[1]).reshape(1, *size)
     for region in (Region(0, 20, 0, 41), Region(20, 37, 0, 13), Region(20, 37, 13, 41)):
         here = region.of(places)
         samples.add(size, region, here, here)
-    found = np.concatenate(samples._leaf, axis=1)
-    np.testing.assert_array_equal(np.sort(found[0]), places[0, ::6, ::6].ravel())
-    assert found.size <= 50
-    np.testing.assert_array_equal(found, np.concatenate(samples._said, axis=1))
+    leaves = np.concatenate(samples._leaves, axis=1)
+    np.testing.assert_array_equal(np.sort(leaves[0]), places[0, ::6, ::6].ravel())
+    assert leaves.size <= 50
+    np.testing.assert_array_equal(leaves, np.concatenate(samples._outputs, axis=1))

@@ -16,7 +16,6 @@ from hedgerow.errors import ConfigError, HedgerowError, InputError
 from hedgerow.network.layout import Grid, Source
 from hedgerow.network.mapping import to_convnet
 from hedgerow.progress import silent
-from hedgerow.refinement import loop
 from hedgerow.refinement.loop import refine
 from hedgerow.refinement.losses import cross_entropy, with_dice
 from hedgerow.refinement.schedules import learning_rate, momentum
@@ -183,19 +182,12 @@ def test_frozen_connections_stay_the_trees_in_the_running_mean(stack, example):
 
 
 def test_the_running_mean_is_what_is_returned(net, example):
-    seen = []
-
-    def follow(self):
-        original(self)
-        seen.append({name: tensor.clone() for name, tensor in self.net.state_dict().items()})
-
-    original = loop._Refinement._follow_average
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop._Refinement, "_follow_average", follow)
-        refined = run(net, example, replace(SHORT, average=0.5))
+    steady = replace(SHORT, decay="halving", halving_steps=1e9)
+    after = [weights(run(net, example, replace(steady, n_steps=n))) for n in range(1, SHORT.n_steps + 1)]
+    refined = run(net, example, replace(steady, average=0.5))
     for name, tensor in weights(refined).items():
-        mean = seen[0][name].double()
-        for later in seen[1:]:
+        mean = after[0][name].double()
+        for later in after[1:]:
             mean = 0.5 * mean + 0.5 * later[name]
         torch.testing.assert_close(tensor, mean.float(), rtol=1e-6, atol=1e-6)
 

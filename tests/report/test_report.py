@@ -20,7 +20,7 @@ import hedgerow as hr
 from conftest import CLASSES, draw
 from hedgerow.forest.level_input import LevelPlan
 from hedgerow.images.legend import Legend
-from hedgerow.predict.run import region_outputs
+from hedgerow.predict.tiling import region_outputs
 from hedgerow.progress import silent
 from hedgerow.report import Curve, Table, contents, inner_layers, measure, write_report
 from hedgerow.report.sections import Section

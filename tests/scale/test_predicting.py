@@ -9,7 +9,7 @@ import hedgerow as hr
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.images.regions import Region
 from hedgerow.images.writing import scaled
-from hedgerow.predict.file_outputs import relative_entropy
+from hedgerow.predict.protocol import relative_entropy
 from hedgerow.scale import shard_prediction
 from hedgerow.scale.shards import ShardGrid, cut, grid_for
 from helpers.files import write

@@ -15,7 +15,7 @@ from hedgerow.images.array_checks import to_planes
 from hedgerow.images.labelled import Images, listed_for
 from hedgerow.images.regions import Region
 from hedgerow.kernels import reused
-from hedgerow.network.mapping import to_forest
+from hedgerow.network.mapback import to_forest
 from hedgerow.network.vote_fit import FitSamples
 from hedgerow.predict.tiling import proba_of
 from hedgerow.progress import Report, reporting

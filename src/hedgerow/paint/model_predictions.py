@@ -19,7 +19,7 @@ from hedgerow.paint.project import Project
 from hedgerow.paint.pyramid import Pyramid
 from hedgerow.paint.quick_forest import CodeCache
 from hedgerow.predict.protocol import Model
-from hedgerow.predict.run import region_outputs
+from hedgerow.predict.tiling import region_outputs
 from hedgerow.progress import Report
 
 MAX_STACK_PIXELS = 4_300_000  # of all painted images together: with more, growing a stack would take minutes

@@ -24,10 +24,8 @@ from hedgerow.files import fingerprint
 from hedgerow.forest.history import Check, Refinement
 from hedgerow.images.altering import trimmed
 from hedgerow.images.labelled import Images, LabelledImage, LabelledSet, listed, named
-from hedgerow.images.metrics import Scores, confusion
 from hedgerow.kernels import reused
 from hedgerow.locking import locked
-from hedgerow.network.layout import lattice
 from hedgerow.network.stacknet import StackNet
 from hedgerow.overwrite_guard import remove_state
 from hedgerow.predict.evaluate import labelled_for, score
@@ -36,10 +34,9 @@ from hedgerow.progress import Report, reporting, silent
 from hedgerow.refinement import checkpoints, distributed
 from hedgerow.refinement.checkpoints import State
 from hedgerow.refinement.losses import with_dice
-from hedgerow.refinement.sampler import Sampler, stride_of
+from hedgerow.refinement.sampler import Sampler, Scorer, how_many_ahead, lattice_dice, scoring_images
 from hedgerow.refinement.schedules import learning_rate, make_optimiser, momentum
 from hedgerow.refinement.tuning import TunedNet, check_tunable
-from hedgerow.refinement.validation_split import scoring_images
 
 log = logging.getLogger("hedgerow")
 DIVERGED = 3.0  # times the first loss, plus one: a mean loss above this will not recover
@@ -96,9 +93,10 @@ def refine_labelled(
     validation: LabelledSet | None = None,
     checkpoint: str | Path | None = None,
     keep_checkpoint: bool = False,
+    scorer: Scorer = lattice_dice,
     progress: Report | None = None,
 ) -> StackNet:
-    """`refine` on labelled images."""
+    """`refine` on labelled images; scorer: of the network at each check"""
     config = _check_given(net, config)
     if config.stride is None and config.pixels is None:
         config = replace(config, pixels=default_pixels(net))
@@ -111,6 +109,7 @@ def refine_labelled(
         LabelledSet(held, net.classes, labelled.unlabelled),
         config,
         split.is_honest,
+        scorer,
     )
     mark = fingerprint(
         settings_of(config), *_kind(net), *(tensor.detach().cpu().numpy() for tensor in net.state_dict().values()),
@@ -156,10 +155,16 @@ class _Refinement:
     """A refinement in progress."""
 
     def __init__(
-        self, net: StackNet, train: list[LabelledImage], held: LabelledSet, config: RefineConfig, is_honest: bool
+        self,
+        net: StackNet,
+        train: list[LabelledImage],
+        held: LabelledSet,
+        config: RefineConfig,
+        is_honest: bool,
+        scorer: Scorer,
     ) -> None:
         """held: the images that score the network; may be empty. is_honest: neither forests nor network saw them"""
-        self.net, self.held, self.config, self.is_honest = net, held, config, is_honest
+        self.net, self.held, self.config, self.is_honest, self.scorer = net, held, config, is_honest, scorer
         blank = net.features.blank
         self.train = [trimmed(image, blank) for image in train] if config.trim and blank is not None else train
         net.set_tolerance(config.tolerance)
@@ -167,7 +172,8 @@ class _Refinement:
         self.loss = LOSSES[config.loss].load()(targets, net.n_classes)
         self.state = State(0, {})
         self.losses: list[float] = []
-        self.sampler = Sampler(net, self.train, config, config.n_steps * distributed.n_processes())
+        end = config.n_steps * distributed.n_processes()
+        self.sampler = Sampler(net, self.train, config, end, how_many_ahead(net, self.train))
 
     def start(self, path: Path | None, mark: str, report: Report) -> None:
         """Score the stack and the mapped network, and relax the network; or resume from the checkpoint."""
@@ -266,23 +272,15 @@ class _Refinement:
         return float(score(model, self.held, silent).mean_dice) if len(self.held) and self.is_honest else None
 
     def _check(self) -> float | None:
-        """Mean Dice of the network as it would be kept, on a lattice of the held-out images."""
+        """The score of the network as `finish` would return it; None without held-out images."""
         if not len(self.held):
             return None
         current = self._weights()
         if self.state.average:
             self._put(self.state.average)
-        net, table = self.net, np.zeros((self.net.n_classes,) * 2, np.int64)
-        for image in self.held:
-            height, width = image.target.shape
-            grid = lattice(height, width, stride_of(self.config, height, width))
-            with torch.no_grad():
-                scores = net(net.source(image.planes), [grid] * net.n_levels)[-1]
-            target, predicted = grid.of(image.target), scores.argmax(0).cpu().numpy().astype(np.uint8)
-            table += confusion(np.ascontiguousarray(target), predicted.reshape(target.shape), net.n_classes)
+        dice = self.scorer(self.net, self.held, self.config)
         self._put(current)
-        dice = float(Scores(net.classes, table).mean_dice)
-        return None if math.isnan(dice) else dice  # no label of theirs is on the lattice
+        return dice
 
     def _note(self, loss: float) -> None:
         """Score the network and remember it if it is the best so far."""

@@ -24,7 +24,7 @@ from hedgerow.images.labelled import LabelledImage, LabelledSet
 from hedgerow.images.metrics import Scores, confusion, ratio
 from hedgerow.images.regions import Region
 from hedgerow.io import model_file
-from hedgerow.predict.run import region_outputs
+from hedgerow.predict.tiling import region_outputs
 from hedgerow.report.layer_maps import LayerCrop, LayerRecorder, LevelMaps, thinning
 
 if TYPE_CHECKING:

@@ -9,9 +9,7 @@ import numpy as np
 
 from hedgerow.errors import InputError
 from hedgerow.images.writing import scaled
-from hedgerow.predict.file_outputs import MAPS
-from hedgerow.predict.protocol import Model
-from hedgerow.predict.tiling import class_values
+from hedgerow.predict.protocol import MAPS, Model, class_values
 from hedgerow.scale.remote import absolute, is_remote
 from hedgerow.scale.result_names import split_ending
 

@@ -12,7 +12,7 @@ from hedgerow.images.metrics import confusion
 from hedgerow.images.regions import Region
 from hedgerow.kernels import reused
 from hedgerow.predict.protocol import Model
-from hedgerow.predict.run import region_outputs
+from hedgerow.predict.tiling import region_outputs
 from hedgerow.progress import Report, reporting
 from hedgerow.scale import cluster
 from hedgerow.scale.large_pairs import LargePair

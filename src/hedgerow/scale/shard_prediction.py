@@ -15,7 +15,7 @@ from hedgerow.forest.level_input import fitting_tile, needed
 from hedgerow.images.regions import Region
 from hedgerow.kernels import reused
 from hedgerow.predict.protocol import Model
-from hedgerow.predict.run import region_outputs
+from hedgerow.predict.tiling import region_outputs
 from hedgerow.scale import cluster, ome_zarr_out
 from hedgerow.scale.large_results import LargeResult, parts
 from hedgerow.scale.lazy_image import ImageWindow, LazyImage, Wanted
