@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import hedgerow as hr
-from hedgerow.deep import deepstack, fitting, member_nets
+from hedgerow.deep import deepstack, fitting, member_training
 from hedgerow.deep.folds import folds_of
 from hedgerow.deep.network_training import train_network
 from hedgerow.deep.recipe import Recipe, Task
@@ -234,12 +234,13 @@ def test_networks_are_judged_as_the_model_computes_them():
     folds = folds_of(labelled, 5, 0)
     conv = replace(SMALL, norm="image", n_steps=2)
     recipe = small_recipe(labelled, n_networks=1, conv=conv, held_out=folds, tile=16)
-    nets = member_nets.MemberNets(net, recipe, member_nets.no_probabilities(net, labelled), WorkFolder(None), "cpu")
-    trained = nets.train([Task("alone", 0, 0)], lambda *report: None)[0]
+    stack_proba = member_training.no_probabilities(net, labelled)
+    training = member_training.MemberTraining(net, recipe, stack_proba, WorkFolder(None), "cpu")
+    trained = training.train([Task("alone", 0, 0)], lambda *report: None)[0]
     (i,) = folds.held(0)
     deep = deepstack.DeepStack(net, {"alone": (trained.net,)}, {"alone": 1.0}, tile=16)
     proba = deep.predict_proba(images[i])
-    assert nets.step == 1, "all pixels are sampled"
+    assert training.step == 1, "all pixels are sampled"
     np.testing.assert_allclose(trained.held_out, proba.reshape(len(proba), -1), atol=1e-6)
 
 
@@ -328,7 +329,7 @@ def test_rounded_weights_have_no_negative_zero():
     """Of which no smaller type than that of the array would be said to hold it: large arrays nearly always had one."""
     layer = torch.nn.Linear(2, 2)
     torch.nn.init.constant_(layer.weight, -1e-9)
-    member_nets.round_to_half(layer)
+    member_training.round_to_half(layer)
     assert not np.signbit(layer.weight.numpy(force=True)).any()
     assert narrowest(layer.weight.numpy(force=True)).itemsize < 4
 

@@ -33,9 +33,9 @@ def random_weights(n_stages=7, seed=0):
 
 def network(n_inputs=1, n_down=5, base=2, norm="batch"):
     torch.manual_seed(0)
-    made = PretrainedUNet(n_inputs, 3, base, n_down, 8, norm)
-    made.start_from(random_weights(made.n_stages), n_inputs)
-    return made.eval()
+    net = PretrainedUNet(n_inputs, 3, base, n_down, 8, norm)
+    net.start_from(random_weights(net.n_stages), n_inputs)
+    return net.eval()
 
 
 @pytest.mark.parametrize("n_down", [1, 2, 4, 5, 6])
@@ -57,16 +57,16 @@ def test_each_scale_is_joined_by_the_last_stage_of_its_stride():
 
 def test_it_is_a_u_net_with_the_stages_beside_its_features():
     """A plain reference: each scale reads the pooled features of the one above and the stage."""
-    made, planes = network(norm="image"), torch.randn(1, 1, 64, 96)
+    net, planes = network(norm="image"), torch.randn(1, 1, 64, 96)
     with torch.inference_mode():
-        beside, features, passed_by = made.beside(planes), made.down[0](planes), []
+        beside, features, passed_by = net.beside(planes), net.down[0](planes), []
         for level in range(5):
             passed_by.append(features)
-            features = made.down[level + 1](torch.cat([torch.max_pool2d(features, 2), beside[level]], dim=1))
-        for up, merge in zip(made.up, made.merge, strict=True):
+            features = net.down[level + 1](torch.cat([torch.max_pool2d(features, 2), beside[level]], dim=1))
+        for up, merge in zip(net.up, net.merge, strict=True):
             features = merge(torch.cat([passed_by.pop(), up(features)], dim=1))
-        expected = made.score(features) + made.class_bias
-        torch.testing.assert_close(made(planes), expected)
+        expected = net.score(features) + net.class_bias
+        torch.testing.assert_close(net(planes), expected)
 
 
 @pytest.mark.parametrize(
@@ -88,12 +88,12 @@ def test_pretrained_weights_learn_slowly():
     torch.manual_seed(1)
     planes = torch.randn(1, 32, 32)
     sheet = Sheet(planes, 1, (planes[0] > 0).to(torch.uint8))
-    made = network(norm="image")
-    before = {name: weight.detach().clone() for name, weight in made.named_parameters()}
+    net = network(norm="image")
+    before = {name: weight.detach().clone() for name, weight in net.named_parameters()}
     config = ConvConfig(n_steps=1, batch=1, learning_rate=0.01, weight_decay=0.0, crop=32)
-    train_network(made, [sheet], config)
+    train_network(net, [sheet], config)
     # The first step of Adam changes each weight by the rate, whatever its gradient.
-    moved = {name: float((weight - before[name]).abs().max()) for name, weight in made.named_parameters()}
+    moved = {name: float((weight - before[name]).abs().max()) for name, weight in net.named_parameters()}
     own = max(change for name, change in moved.items() if not name.startswith("pretrained"))
     known = max(change for name, change in moved.items() if name.startswith("pretrained"))
     assert known == pytest.approx(PRETRAINED_RATE * own, rel=0.01)
@@ -108,10 +108,10 @@ def test_it_goes_on_where_it_was_interrupted(tmp_path, learns):
     config = ConvConfig(n_steps=4, batch=1, crop=32, check_every=2)
 
     def trained(**options):
-        made = network(norm="image")
-        made.pretrained.requires_grad_(learns)
-        train_network(made, [sheet], config, **options)
-        return made.state_dict()
+        net = network(norm="image")
+        net.pretrained.requires_grad_(learns)
+        train_network(net, [sheet], config, **options)
+        return net.state_dict()
 
     expected = trained()
     trained(stop=2, checkpoint=tmp_path / "state")

@@ -25,11 +25,13 @@ def test_a_step_leaves_the_gradient_of_its_batch_alone():
     step = plain_step(network, 1.0)
     step(batch(0))
     loss = step(batch(1))
-    found = [weight.grad.clone() for weight in network.parameters()]
+    gradients = [weight.grad.clone() for weight in network.parameters()]
     expected = batch_loss(network(batch(1).planes), batch(1).target, 1.0)
     assert float(loss) == pytest.approx(float(expected.detach()), abs=1e-6)
-    for mine, theirs in zip(found, torch.autograd.grad(expected, list(network.parameters())), strict=True):
-        torch.testing.assert_close(mine, theirs)
+    for gradient, expected_gradient in zip(
+        gradients, torch.autograd.grad(expected, list(network.parameters())), strict=True
+    ):
+        torch.testing.assert_close(gradient, expected_gradient)
 
 
 def test_a_recorded_step_is_the_plain_one(gpu):
@@ -39,8 +41,8 @@ def test_a_recorded_step_is_the_plain_one(gpu):
     other = copy.deepcopy(network)
     recorded, plain = RecordedStep(network, 1.0), plain_step(other, 1.0)
     for seed in range(UNRECORDED_STEPS + 3):  # some as they come, one that is recorded, and replayed ones
-        one = batch(seed, "cuda")
-        assert float(recorded(one)) == pytest.approx(float(plain(one)), rel=1e-3)
+        drawn = batch(seed, "cuda")
+        assert float(recorded(drawn)) == pytest.approx(float(plain(drawn)), rel=1e-3)
         for mine, theirs in zip(network.parameters(), other.parameters(), strict=True):
             error = (mine.grad - theirs.grad).norm() / theirs.grad.norm().clamp(min=1e-6)
             assert float(error) < 0.05, "bfloat16 sums in another order"

@@ -164,16 +164,16 @@ def test_map_back_2_is_algorithm_1(n_probes, seed):
     _, other_counts = algorithm_1(net, images, is_updated=False)
     pairs = zip(counts, other_counts, strict=True)
     assert not all(np.array_equal(*pair) for pair in pairs), "new votes below must lead some pixels elsewhere"
-    first, found = (to_forest(net, images, method, progress=silent) for method in ("weights", "leaf_mean"))
-    found.validate()
-    assert_same_forests(found, first, but=("votes",))
-    assert found.output == "softmax"
+    first, mapped_back = (to_forest(net, images, method, progress=silent) for method in ("weights", "leaf_mean"))
+    mapped_back.validate()
+    assert_same_forests(mapped_back, first, but=("votes",))
+    assert mapped_back.output == "softmax"
     for k in range(3):
         untouched = counts[k] == 0
         assert 0 < untouched.sum() < len(untouched)
-        np.testing.assert_array_equal(found.levels[k].votes[untouched], first.levels[k].votes[untouched])
-        np.testing.assert_allclose(found.levels[k].votes, expected.levels[k].votes, rtol=0, atol=2e-6)
-        assert np.abs(found.levels[k].votes - first.levels[k].votes).max() > 0.05, "the means are others"
+        np.testing.assert_array_equal(mapped_back.levels[k].votes[untouched], first.levels[k].votes[untouched])
+        np.testing.assert_allclose(mapped_back.levels[k].votes, expected.levels[k].votes, rtol=0, atol=2e-6)
+        assert np.abs(mapped_back.levels[k].votes - first.levels[k].votes).max() > 0.05, "the means are others"
 
 
 @pytest.mark.parametrize("kind", ["exp", "softmax", "sparse", "full", "tanh", "crelu"])

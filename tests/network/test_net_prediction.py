@@ -110,10 +110,10 @@ def test_soft_networks_predict_by_walking_what_their_levels_compute(size):
 
 
 @pytest.mark.parametrize(
-    ("given", "tolerance"),
+    ("options", "tolerance"),
     [({"activation": "softmax"}, 1e-3), ({"connections": "sparse"}, 1e-3), ({"split": "crelu"}, 1e-3), ({}, 0.0)],
 )
-def test_what_is_no_fuzzy_tree_or_leaves_nothing_out_is_not_walked(given, tolerance):
-    net = to_convnet(random_stack(7), **given)
+def test_what_is_no_fuzzy_tree_or_leaves_nothing_out_is_not_walked(options, tolerance):
+    net = to_convnet(random_stack(7), **options)
     net.set_tolerance(tolerance)
     assert not any(is_walked(net.level(number)) for number in range(net.n_levels))

@@ -28,30 +28,30 @@ def case():
     return votes, leaf, said
 
 
-def plain(votes, leaf, said):
+def plain(votes, leaf, output):
     """Sample by sample, leaf by leaf, class by class."""
     votes = votes.astype(np.float64)
     for _ in range(vote_fit.PASSES):
         for tree in leaf:
-            found = [softmax(sum(votes[other[i]] for other in leaf)) for i in range(N_SAMPLES)]
+            proba = [softmax(sum(votes[other[i]] for other in leaf)) for i in range(N_SAMPLES)]
             for row in np.unique(tree):
                 here = [i for i in range(N_SAMPLES) if tree[i] == row]
                 for c in range(N_CLASSES):
-                    lacking = sum(said[c, i] - found[i][c] for i in here)
-                    curvature = sum(found[i][c] * (1 - found[i][c]) for i in here)
+                    lacking = sum(output[c, i] - proba[i][c] for i in here)
+                    curvature = sum(proba[i][c] * (1 - proba[i][c]) for i in here)
                     change = vote_fit.RATE * lacking / (curvature + vote_fit.PRIOR)
                     votes[row, c] += np.clip(change, -vote_fit.LARGEST, vote_fit.LARGEST)
     return votes
 
 
 def test_a_fit_is_that_of_the_plain_definition(case):
-    votes, leaf, said = case
-    given = votes.copy()
-    found = vote_fit.fit_votes(given, leaf, said)
-    np.testing.assert_allclose(found, plain(votes, leaf, said), rtol=0, atol=1e-5)
-    np.testing.assert_array_equal(given, votes, "what was given is not changed")
-    np.testing.assert_array_equal(found[3], votes[3], "nobody reaches it")
-    assert found.dtype == np.float32
+    votes, leaf, output = case
+    votes = votes.copy()
+    fitted = vote_fit.fit_votes(votes, leaf, output)
+    np.testing.assert_allclose(fitted, plain(votes, leaf, output), rtol=0, atol=1e-5)
+    np.testing.assert_array_equal(votes, votes, "what was given is not changed")
+    np.testing.assert_array_equal(fitted[3], votes[3], "nobody reaches it")
+    assert fitted.dtype == np.float32
 
 
 def test_a_vote_changes_by_no_more_than_the_largest_step_of_each_turn(case):
@@ -129,10 +129,10 @@ def test_one_walk_makes_both_forests(grown):
     samples = vote_fit.FitSamples(len(images))
     means = mapback.leaf_means(net, to_forest(net, method="weights"), images, silent, samples)
     both = {"leaf_mean": means, "fitted": mapback.fitted_votes(means, samples)}
-    for method, found in both.items():
+    for method, forests in both.items():
         expected = to_forest(net, images, method, progress=silent)
-        assert found.settings == expected.settings
-        for mine, theirs in zip(found.levels, expected.levels, strict=True):
+        assert forests.settings == expected.settings
+        for mine, theirs in zip(forests.levels, expected.levels, strict=True):
             np.testing.assert_array_equal(mine.votes, theirs.votes)
 
 

@@ -117,8 +117,8 @@ def test_a_stop_from_the_progress_report_ends_the_batch(folder, stack):
     class Stopped(Exception):
         pass
 
-    def report(what, done, total):
-        assert (what, total) == ("images", 3)
+    def report(message, done, total):
+        assert (message, total) == ("images", 3)
         if done == 1:
             raise Stopped
 

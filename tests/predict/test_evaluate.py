@@ -11,15 +11,15 @@ from hedgerow.errors import InputError
 
 
 def test_evaluation_equals_scores_of_the_predictions(stack, example):
-    found = hr.evaluate(stack, example.images, example.labels)
+    scores = hr.evaluate(stack, example.images, example.labels)
     predicted = [stack.predict(image) for image in example.images]
     hits = sum(int((p == t).sum()) for p, t in zip(predicted, example.labels, strict=True))
-    assert found.classes == CLASSES
-    assert found.accuracy == hits / (2 * 24 * 32)
+    assert scores.classes == CLASSES
+    assert scores.accuracy == hits / (2 * 24 * 32)
     for i, truth in enumerate(CLASSES):
         for j, guess in enumerate(CLASSES):
             pairs = zip(predicted, example.labels, strict=True)
-            assert found.confusion[i, j] == sum(((p == guess) & (t == truth)).sum() for p, t in pairs)
+            assert scores.confusion[i, j] == sum(((p == guess) & (t == truth)).sum() for p, t in pairs)
 
 
 def test_evaluation_ignores_what_is_not_labelled(stack, example):

@@ -81,10 +81,10 @@ def test_divergence_does_not_change_the_network_given(stack, example):
 def test_the_network_kept_after_a_divergence_is_not_relaxed_again(net, example):
     with pytest.raises(DivergenceError) as problem:
         run(net, example, RefineConfig(n_steps=5, check_every=5, optimiser="sgd", learning_rate=1e3, relax=0.4))
-    kept = problem.value.network
-    assert kept.level(0).sharpness.split == pytest.approx(0.4 * net.level(0).sharpness.split)
-    again = run(kept, example)
-    assert again.level(0).sharpness.split == kept.level(0).sharpness.split
+    first = problem.value.network
+    assert first.level(0).sharpness.split == pytest.approx(0.4 * net.level(0).sharpness.split)
+    again = run(first, example)
+    assert again.level(0).sharpness.split == first.level(0).sharpness.split
 
 
 def test_the_network_kept_says_how_far_it_was_refined(net, example, unseen, monkeypatch, tmp_path):

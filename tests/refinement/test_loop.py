@@ -36,11 +36,11 @@ from helpers.refusals import assert_one_sentence
 
 def test_refinement_lowers_the_loss_and_raises_the_score(blurred_net, example, unseen):
     config = RefineConfig(n_steps=24, check_every=4, learning_rate=0.2, relax=1.0, stride=2)
-    found = record(run(blurred_net, example, config, validation=unseen))
-    losses = [check.loss for check in found.checks[1:]]
+    refinement = record(run(blurred_net, example, config, validation=unseen))
+    losses = [check.loss for check in refinement.checks[1:]]
     assert losses[-1] < 0.5 * losses[0]
-    assert found.mapped < 0.9
-    assert found.refined > found.mapped + 0.2
+    assert refinement.mapped < 0.9
+    assert refinement.refined > refinement.mapped + 0.2
 
 
 @pytest.mark.parametrize("split", ["soft", "tanh", "crelu"])
@@ -225,17 +225,17 @@ def test_labels_of_an_unknown_class_are_refused_with_their_name(net, example):
     assert_one_sentence(refusal, "b.png", "9")
 
 
-@pytest.mark.parametrize("what", ["none", "counts", "shapes", "channels", "unlabelled"])
-def test_images_and_labels_that_do_not_fit_are_refused(net, example, what):
+@pytest.mark.parametrize("case", ["none", "counts", "shapes", "channels", "unlabelled"])
+def test_images_and_labels_that_do_not_fit_are_refused(net, example, case):
     images, labels = list(example.images), list(example.labels)
-    given = {
+    unfit = {
         "none": ([], []),
         "counts": (images, labels[:1]),
         "shapes": (images, [labels[0], labels[1][:-1]]),
         "channels": ([np.stack([image] * 3, axis=-1) for image in images], labels),
         "unlabelled": (images, [labels[0], np.full_like(labels[1], 255)]),
-    }[what]
-    for arguments, options in ((given, {}), ((images, labels), {"validation": given})):
+    }[case]
+    for arguments, options in ((unfit, {}), ((images, labels), {"validation": unfit})):
         with pytest.raises(InputError) as refusal:
             refine(net, *arguments, SHORT, progress=silent, **options)
         assert_one_sentence(refusal)

@@ -102,12 +102,12 @@ def test_a_crop_says_what_the_whole_image_says_there(net, window_net, depth, exa
     top, left = corner
     crop = Grid(top, left, -(-min(9, height - top) // step), -(-min(10, width - left) // step), step)
     whole = lattice(height, width, step, top % step, left % step)
-    found, grids = outputs(net, image, crop)
+    in_crop, grids = outputs(net, image, crop)
     everything, wide = outputs(net, image, whole)
     assert wide == [whole] * net.n_levels, "there is nothing more of the lattice"
     row, column = top // step, left // step
     expected = everything[:, row : row + crop.height, column : column + crop.width]
-    np.testing.assert_allclose(found, expected, atol=0 if kind == "offsets" else 2e-5)
+    np.testing.assert_allclose(in_crop, expected, atol=0 if kind == "offsets" else 2e-5)
     if step == 1 and kind == "offsets" and corner == (9, 14):
         assert grids[0].height * grids[0].width < whole.height * whole.width, "only a part was computed"
 

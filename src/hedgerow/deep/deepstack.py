@@ -16,12 +16,10 @@ from hedgerow.deep.unet import TILE
 from hedgerow.encoders.torch_devices import OneThread
 from hedgerow.errors import ModelError
 from hedgerow.forest.arrays import ForestStack
-from hedgerow.forest.history import Known, Refinement
+from hedgerow.forest.history import Refinement
 from hedgerow.forest.level_input import LevelInput, LevelPlan
-from hedgerow.images.legend import Legend
 from hedgerow.images.regions import Region
-from hedgerow.model_methods import ModelMethods
-from hedgerow.network.stacknet import StackNet
+from hedgerow.network.stacknet import FromStack, StackNet
 from hedgerow.predict.devices import check_device
 from hedgerow.threads import map_threads
 
@@ -48,7 +46,7 @@ class Member:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DeepStack(ModelMethods):
+class DeepStack(FromStack):
     """The network of a stack, and one more level: convolutional networks, whose class probabilities join its own.
 
     base:    the network of the stack, refined or not
@@ -82,37 +80,13 @@ class DeepStack(ModelMethods):
         return with_image(self.base.features)
 
     @property
-    def stack(self) -> ForestStack:
+    def stack(self) -> ForestStack:  # type: ignore[override]
         """The forests that it began with."""
         return self.base.stack
 
     @property
     def refinements(self) -> tuple[Refinement, ...]:
         return self.base.refinements
-
-    @property
-    def classes(self) -> tuple[int, ...]:
-        return self.base.classes
-
-    @property
-    def n_classes(self) -> int:
-        return self.base.n_classes
-
-    @property
-    def unlabelled(self) -> int:
-        return self.base.unlabelled
-
-    @property
-    def image_dtype(self) -> str:
-        return self.base.image_dtype
-
-    @property
-    def legend(self) -> Legend:
-        return self.base.legend
-
-    @property
-    def known(self) -> Known:
-        return self.base.known
 
     @property
     def settings(self) -> dict[str, Any]:

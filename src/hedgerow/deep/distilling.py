@@ -57,8 +57,8 @@ def _fit_samples(deep: DeepStack, stack: ForestStack, images: Sequence[np.ndarra
         report("fitting the forests to the whole model", done, len(images))
         planes = to_planes(image, f"image {done}", deep.base.features.layout)
         whole = Region.whole(planes.shape[1:])
-        given = level_input(stack, partial(run_level, stack), planes, whole, level)
-        leaves = reached_leaves(stack.levels[level], given)
+        last_input = level_input(stack, partial(run_level, stack), planes, whole, level)
+        leaves = reached_leaves(stack.levels[level], last_input)
         samples.add(whole.shape, whole, leaves, proba_of(deep, planes))
     report("fitting the forests to the whole model", len(images), len(images))
     return samples

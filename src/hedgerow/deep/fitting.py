@@ -2,7 +2,7 @@
 
 As with forests, training must not fool itself: what a network reads of the stack, what stops it and what weighs it
 comes from models that did not see the pixel. The path through this module: `Recipe` -> `held_out_probabilities` ->
-`MemberNets.train` -> `find_weights` -> `DeepStack`.
+`MemberTraining.train` -> `find_weights` -> `DeepStack`.
 """
 
 import copy
@@ -16,7 +16,7 @@ from hedgerow.config import DeepConfig, RefineConfig, StackConfig
 from hedgerow.deep.convnet import ConvNet
 from hedgerow.deep.deepstack import DeepStack
 from hedgerow.deep.ensemble_weights import find_weights, mean_dice
-from hedgerow.deep.member_nets import MemberNets, TrainedNetwork, no_probabilities
+from hedgerow.deep.member_training import MemberTraining, TrainedNetwork, no_probabilities
 from hedgerow.deep.recipe import Recipe
 from hedgerow.deep.record import ENSEMBLE, STACK, Deepening
 from hedgerow.encoders.known import allowed
@@ -81,9 +81,9 @@ def deepen_labelled(
     with reporting(progress) as report, OneThread():
         if stack_proba is None:
             stack_proba = held_out_probabilities(net, recipe, folder=folder, progress=report)
-        nets = MemberNets(net, recipe, stack_proba, _work(folder), device or str(net.device))
-        trained = nets.train(recipe.tasks, report)
-    return _ensemble(nets, trained)
+        training = MemberTraining(net, recipe, stack_proba, _work(folder), device or str(net.device))
+        trained = training.train(recipe.tasks, report)
+    return _ensemble(training, trained)
 
 
 def held_out_probabilities(
@@ -131,33 +131,33 @@ def regrown(net: StackNet, labelled: LabelledSet, report: Report) -> StackNet:
 def seconds_of_a_step(net: StackNet, recipe: Recipe, device: str) -> float:
     """Of training one of the networks, as measured now."""
     with OneThread():
-        nets = MemberNets(net, recipe, no_probabilities(net, recipe.labelled), WorkFolder(None), device)
-        return nets.seconds_of_a_step(recipe.tasks)
+        stack_proba = no_probabilities(net, recipe.labelled)
+        return MemberTraining(net, recipe, stack_proba, WorkFolder(None), device).seconds_of_a_step(recipe.tasks)
 
 
 def _work(folder: str | Path | None) -> WorkFolder:
     return WorkFolder(None if folder is None else Path(folder))
 
 
-def _ensemble(nets: MemberNets, trained: Sequence[TrainedNetwork]) -> DeepStack:
+def _ensemble(training: MemberTraining, trained: Sequence[TrainedNetwork]) -> DeepStack:
     """The model; members of weight 0 are left out of it."""
-    recipe = nets.recipe
-    stack = [nets.sampled(i, fold, nets.stack_proba[i]) for i, fold in recipe.judged]
+    recipe = training.recipe
+    stack = [training.sampled(i, fold, training.stack_proba[i]) for i, fold in recipe.judged]
     held_out = {STACK: np.concatenate(stack, axis=1)}
     networks: dict[str, tuple[ConvNet, ...]] = {}
     for member in recipe.members:
-        mine = [(task, result) for task, result in zip(recipe.tasks, trained, strict=True) if task.member == member]
-        proba = [result.held_out for _, result in mine if result.held_out is not None]
+        own = [(task, result) for task, result in zip(recipe.tasks, trained, strict=True) if task.member == member]
+        proba = [result.held_out for _, result in own if result.held_out is not None]
         held_out[member] = np.concatenate(proba, axis=1)
-        networks[member] = tuple(result.net for task, result in mine if task.number < recipe.config.n_networks)
-    target = nets.truth(recipe.judged)
+        networks[member] = tuple(result.net for task, result in own if task.number < recipe.config.n_networks)
+    target = training.truth(recipe.judged)
     weights = find_weights(held_out, target, recipe.equal_weights(), recipe.min_gain)
     scores = {name: mean_dice(proba, target) for name, proba in held_out.items()}
     ensemble = sum(np.float32(weights[name]) * proba for name, proba in held_out.items())
     scores[ENSEMBLE] = mean_dice(np.asarray(ensemble), target)
-    record = Deepening(recipe.config.to_dict(), scores, groups_of(nets.labelled), recipe.n_judged_images)
+    record = Deepening(recipe.config.to_dict(), scores, groups_of(training.labelled), recipe.n_judged_images)
     weights = {name: weight for name, weight in weights.items() if weight}
-    base = _having_seen(nets.base, nets.labelled)
+    base = _having_seen(training.base, training.labelled)
     networks = {name: members for name, members in networks.items() if name in weights}
     return DeepStack(base, networks, weights, record, recipe.tile)
 

@@ -69,12 +69,13 @@ class WithImage(FeatureSet):
     def arrays(self) -> Arrays:
         return self.inner.arrays()
 
-    def without_image(self, given: LevelInput) -> LevelInput:
+    def without_image(self, level_input: LevelInput) -> LevelInput:
         """What a level of the stack reads of it."""
         first, after = self.inner.n_features, self.n_features
-        channels = [*given.channels[:first], *given.channels[after:]]
-        outside = None if given.outside is None else np.concatenate([given.outside[:first], given.outside[after:]])
-        return replace(given, channels=channels, outside=outside)
+        channels, outside = [*level_input.channels[:first], *level_input.channels[after:]], level_input.outside
+        if outside is not None:
+            outside = np.concatenate([outside[:first], outside[after:]])
+        return replace(level_input, channels=channels, outside=outside)
 
 
 def with_image(features: FeatureSet) -> WithImage:

@@ -12,7 +12,7 @@ from hedgerow.config import ConvConfig, DeepConfig
 from hedgerow.deep.ensemble_weights import mean_dice
 from hedgerow.deep.folds import SEARCH_FOLDS, folds_of
 from hedgerow.deep.member_kinds import ALONE
-from hedgerow.deep.member_nets import MemberNets, no_probabilities
+from hedgerow.deep.member_training import MemberTraining, no_probabilities
 from hedgerow.deep.recipe import Recipe, Task, for_number
 from hedgerow.deep.unet import NORMS, Norm
 from hedgerow.encoders.torch_devices import OneThread
@@ -81,19 +81,19 @@ def choose_network(
     folds = folds_of(labelled, SEARCH_FOLDS, config.seed + 2)
     stack_proba = no_probabilities(net, labelled)
 
-    def nets_of(conv: ConvConfig) -> MemberNets:
+    def training_of(conv: ConvConfig) -> MemberTraining:
         tried_recipe = replace(recipe, config=replace(config, conv=conv), held_out=folds)
-        return MemberNets(net, tried_recipe, stack_proba, WorkFolder(None), device)
+        return MemberTraining(net, tried_recipe, stack_proba, WorkFolder(None), device)
 
     def dice(conv: ConvConfig) -> float | None:
         times = (conv.crop // config.conv.crop) ** 2
         if times == 1:
-            return trained(nets_of(conv))
+            return trained(training_of(conv))
         steps = max(conv.n_steps // times, 1) if is_timed else conv.n_steps
-        nets = nets_of(replace(conv, n_steps=steps, check_every=min(conv.check_every, steps)))
+        training = training_of(replace(conv, n_steps=steps, check_every=min(conv.check_every, steps)))
         try:
-            nets.seconds_of_a_step(nets.recipe.tasks)  # whether those of all members fit
-            return trained(nets)
+            training.seconds_of_a_step(training.recipe.tasks)  # whether those of all members fit
+            return trained(training)
         except RuntimeError as error:
             if not ran_out(error):
                 raise
@@ -101,10 +101,10 @@ def choose_network(
         torch.cuda.empty_cache()
         return None
 
-    def trained(nets: MemberNets) -> float:
-        proba = nets.train([Task(ALONE, 0, 0)], report)[0].held_out
+    def trained(training: MemberTraining) -> float:
+        proba = training.train([Task(ALONE, 0, 0)], report)[0].held_out
         assert proba is not None, "it holds out a fold"
-        return mean_dice(proba, nets.truth([(i, 0) for i in folds.held(0)]))
+        return mean_dice(proba, training.truth([(i, 0) for i in folds.held(0)]))
 
     with reporting(progress) as report, OneThread():
         conv, tried = choose(config.conv, len(labelled), SIZES, NORMS, crops_for(config.conv, labelled), dice)

@@ -7,7 +7,7 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,23 +32,8 @@ SETTLED_PART = 2 / 3  # part of the steps after which the rate is low enough for
 MIN_DICE_FALL = 0.02  # mean Dice; at the end the rate is low and scores hardly change, so a fall by this is no chance
 Advance = Callable[[int, float | None], None]
 """Receives the number of steps done and the latest held-out score."""
-
-
-class TrainNetwork(Protocol):
-    """`train_network`, or what takes its place."""
-
-    def __call__(
-        self,
-        network: nn.Module,
-        sheets: Sequence[Sheet],
-        config: ConvConfig,
-        score: Callable[[nn.Module], float] | None = None,
-        *,
-        stop: int | None = None,
-        checkpoint: Path | None = None,
-        mark: str = "",
-        advance: Advance = lambda step, dice: None,
-    ) -> list[Check]: ...
+TrainNetwork = Callable[..., list[Check]]
+"""`train_network`, or what takes its place."""
 
 
 def one_cycle(config: ConvConfig, step: int) -> tuple[float, float]:

@@ -111,9 +111,9 @@ class Trial:
         """Mean Dice, on the fold, of a network refined with these settings."""
         net, begun = to_convnet(self.stack).to(self.device), list[int]()
 
-        def report(what: str, done: int, total: int) -> None:
+        def report(message: str, done: int, total: int) -> None:
             begun.append(done)
-            self.report(what, done, total)
+            self.report(message, done, total)
 
         refined = refine_labelled(
             net, self.training, config, checkpoint=self.work.state(_name(config)), keep_checkpoint=True, progress=report

@@ -108,15 +108,15 @@ class LevelNet(nn.Module):
 
     def _scores(self, values: Tensor, reads: Reads, votes: Tensor) -> Tensor:
         if self.is_fused(values):
-            fused: Tensor = self._kernels(values).level_scores(*self._given(values, reads, votes))
+            fused: Tensor = self._kernels(values).level_scores(*self._kernel_arguments(values, reads, votes))
             return fused
-        given = values, reads, self.wiring, self.split_weight, self.split_bias, self.leaf_weight, self.leaf_bias
-        return definition.level_scores(*given, votes, self.split, self.activation)
+        weights = self.split_weight, self.split_bias, self.leaf_weight, self.leaf_bias
+        return definition.level_scores(values, reads, self.wiring, *weights, votes, self.split, self.activation)
 
     def _kernels(self, values: Tensor) -> ModuleType:
         return import_module(f"hedgerow.kernels.{backend_for(values.device.type).name}.level")
 
-    def _given(self, values: Tensor, reads: Reads, votes: Tensor) -> tuple[Any, ...]:
+    def _kernel_arguments(self, values: Tensor, reads: Reads, votes: Tensor) -> tuple[Any, ...]:
         """The arguments of the fused kernels."""
         weights, kinds = (self.split_weight, self.split_bias, votes), (self.split, self.activation)
         return values, reads, self.wiring, *weights, *kinds, self.sharpness.leaf, self.tolerance
@@ -126,7 +126,7 @@ class LevelNet(nn.Module):
         values, reads = lay_out(self.forest, self.wiring, source, grid)
         votes = self.vote_weight.detach()
         if self.is_fused(values):
-            trees = self._kernels(values).tree_scores(*self._given(values, reads, votes))
+            trees = self._kernels(values).tree_scores(*self._kernel_arguments(values, reads, votes))
         else:
             of_tree = torch.as_tensor(self.wiring.leaf_tree, device=values.device)[:, None]
             masked = (torch.where(of_tree == tree, votes, 0) for tree in range(self.wiring.n_trees))
@@ -160,7 +160,37 @@ class LevelNet(nn.Module):
         ]
 
 
-class StackNet(ModelMethods, nn.Module):  # type: ignore[misc]  # in this order, so that `to` is that of `ModelMethods`
+class FromStack(ModelMethods):
+    """A model made from a stack of forests, with its classes."""
+
+    stack: ForestStack
+
+    @property
+    def classes(self) -> tuple[int, ...]:
+        return self.stack.classes
+
+    @property
+    def unlabelled(self) -> int:
+        return self.stack.unlabelled
+
+    @property
+    def image_dtype(self) -> str:
+        return self.stack.image_dtype
+
+    @property
+    def legend(self) -> Legend:
+        return self.stack.legend
+
+    @property
+    def known(self) -> Known:
+        return self.stack.known
+
+    @property
+    def n_classes(self) -> int:
+        return self.stack.n_classes
+
+
+class StackNet(FromStack, nn.Module):  # type: ignore[misc]  # in this order, so that `to` is that of `ModelMethods`
     """The network of a stack of forests, with 3K-1 hidden layers.
 
     stack:       the forests that it was mapped from
@@ -203,32 +233,8 @@ class StackNet(ModelMethods, nn.Module):  # type: ignore[misc]  # in this order,
         return self.stack.features if self.tuned is None else self.tuned
 
     @property
-    def classes(self) -> tuple[int, ...]:
-        return self.stack.classes
-
-    @property
-    def unlabelled(self) -> int:
-        return self.stack.unlabelled
-
-    @property
-    def image_dtype(self) -> str:
-        return self.stack.image_dtype
-
-    @property
-    def legend(self) -> Legend:
-        return self.stack.legend
-
-    @property
-    def known(self) -> Known:
-        return self.stack.known
-
-    @property
     def n_levels(self) -> int:
         return self.stack.n_levels
-
-    @property
-    def n_classes(self) -> int:
-        return self.stack.n_classes
 
     @property
     def receptive_field(self) -> int:

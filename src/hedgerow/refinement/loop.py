@@ -71,13 +71,13 @@ def refine(
     >>> net.refinements[-1].checks[-1].step
     2
     """
-    _check_given(net, config)
+    _checked_config(net, config)
     labelled = labelled_for(net, images, labels, unlabelled, names)
     held = None
     if validation is not None:
-        given = listed(*validation)
-        called = named(validation_names, len(given[0]), "validation image")
-        held = labelled_for(net, *given, unlabelled, called)
+        held_images, held_labels = listed(*validation)
+        held_names = named(validation_names, len(held_images), "validation image")
+        held = labelled_for(net, held_images, held_labels, unlabelled, held_names)
     with locked(Path(checkpoint)) if checkpoint is not None and distributed.is_first() else nullcontext():
         return refine_labelled(
             net, labelled, config, validation=held, checkpoint=checkpoint, keep_checkpoint=keep_checkpoint,
@@ -97,7 +97,7 @@ def refine_labelled(
     progress: Report | None = None,
 ) -> StackNet:
     """`refine` on labelled images; scorer: of the network at each check"""
-    config = _check_given(net, config)
+    config = _checked_config(net, config)
     if config.stride is None and config.pixels is None:
         config = replace(config, pixels=default_pixels(net))
     split = scoring_images(net.known, labelled, validation, config)
@@ -133,7 +133,7 @@ def refine_labelled(
     return refined
 
 
-def _check_given(net: StackNet, config: RefineConfig | None) -> RefineConfig:
+def _checked_config(net: StackNet, config: RefineConfig | None) -> RefineConfig:
     """The settings to use; raises an error if this network cannot be refined with them."""
     if not isinstance(net, StackNet):
         raise InputError(f"a {type(net).__name__} was given to refine; give a network, e.g. from to_convnet(stack).")
@@ -234,9 +234,9 @@ class _Refinement:
         elif state.average:
             self._put(state.average)
         self._record(self._score(self.net), state.step)
-        return self._kept()
+        return self._plain()
 
-    def _kept(self) -> StackNet:
+    def _plain(self) -> StackNet:
         """The network as its user gets it."""
         return self.net.plain() if isinstance(self.net, TunedNet) else self.net
 
@@ -309,14 +309,14 @@ class _Refinement:
     def _is_finite(self) -> bool:
         return all(bool(torch.isfinite(p).all()) for p in self.net.parameters())
 
-    def _give_up(self, what: str) -> NoReturn:
+    def _give_up(self, reason: str) -> NoReturn:
         state = self.state
         self._put(state.good)
         self._record(None, state.good_step)
         raise DivergenceError(
-            f"{what}, so refinement stopped and kept the network of step {state.good_step}; lower the learning rate "
+            f"{reason}, so refinement stopped and kept the network of step {state.good_step}; lower the learning rate "
             f"({self.config.learning_rate:g}) or the sharpness.",
-            self._kept(),
+            self._plain(),
         )
 
     def _weights(self) -> dict[str, Tensor]:
