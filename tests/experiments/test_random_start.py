@@ -178,7 +178,7 @@ def test_the_schedule_is_the_papers():
 
 
 def test_too_many_connections_are_refused(large, monkeypatch):
-    monkeypatch.setattr(stacknet, "FULL_LIMIT", 10)
+    monkeypatch.setattr(stacknet, "MAX_DENSE_WEIGHTS", 10)
     with pytest.raises(ConfigError) as refusal:
         random_start(large, "full", 0)
     assert_one_sentence(refusal, "connections='sparse'")

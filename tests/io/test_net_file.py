@@ -330,5 +330,5 @@ def test_the_shortest_history_is_shown(contents, hedgerow, tmp_path):
 
 def test_absurd_connections_are_refused_before_memory_is_asked_for(stack, tmp_path, monkeypatch):
     save(to_convnet(stack, connections="full"), tmp_path / "full.hedge")
-    monkeypatch.setattr(stacknet, "FULL_LIMIT", 10)
+    monkeypatch.setattr(stacknet, "MAX_DENSE_WEIGHTS", 10)
     assert "too many weights" in refused(tmp_path / "full.hedge")

@@ -31,7 +31,7 @@ def case():
 def plain(votes, leaf, output):
     """Sample by sample, leaf by leaf, class by class."""
     votes = votes.astype(np.float64)
-    for _ in range(vote_fit.PASSES):
+    for _ in range(vote_fit.N_PASSES):
         for tree in leaf:
             proba = [softmax(sum(votes[other[i]] for other in leaf)) for i in range(N_SAMPLES)]
             for row in np.unique(tree):
@@ -39,8 +39,8 @@ def plain(votes, leaf, output):
                 for c in range(N_CLASSES):
                     lacking = sum(output[c, i] - proba[i][c] for i in here)
                     curvature = sum(proba[i][c] * (1 - proba[i][c]) for i in here)
-                    change = vote_fit.RATE * lacking / (curvature + vote_fit.PRIOR)
-                    votes[row, c] += np.clip(change, -vote_fit.LARGEST, vote_fit.LARGEST)
+                    change = vote_fit.STEP_FRACTION * lacking / (curvature + vote_fit.PRIOR_SAMPLES)
+                    votes[row, c] += np.clip(change, -vote_fit.MAX_CHANGE, vote_fit.MAX_CHANGE)
     return votes
 
 
@@ -61,7 +61,7 @@ def test_a_vote_changes_by_no_more_than_the_largest_step_of_each_turn(case):
     votes[:, 1] += 30  # the forest is as certain of another class: no curvature holds a step back
     many = np.repeat(leaf, 200, axis=1), np.repeat(certain, 200, axis=1)
     found = vote_fit.fit_votes(votes, *many)
-    assert np.abs(found - votes).max() == pytest.approx(vote_fit.PASSES * vote_fit.LARGEST, rel=1e-5)
+    assert np.abs(found - votes).max() == pytest.approx(vote_fit.N_PASSES * vote_fit.MAX_CHANGE, rel=1e-5)
 
 
 def distance(forest, net, image):

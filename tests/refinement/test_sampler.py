@@ -12,7 +12,7 @@ from dataclasses import replace
 from hedgerow.config import AugmentConfig
 from hedgerow.network.mapping import to_convnet
 from hedgerow.predict.evaluate import labelled_for
-from hedgerow.refinement.sampler import MOST_AHEAD, Sampler, how_many_ahead
+from hedgerow.refinement.sampler import MAX_SAMPLES_AHEAD, Sampler, how_many_ahead
 from hedgerow.refinement.tuning import TunedNet
 from hedgerow.threads import threads
 from helpers import encoded
@@ -83,7 +83,7 @@ def test_how_many_are_made_ahead(blurred_net):
         assert how_many_ahead(blurred_net, [Image]) == 0, "a CPU has nothing else to do"
         assert how_many_ahead(OnAGpu(100), [Image]) == 5
     with threads(64):
-        assert how_many_ahead(OnAGpu(100), [Image]) == MOST_AHEAD
+        assert how_many_ahead(OnAGpu(100), [Image]) == MAX_SAMPLES_AHEAD
         assert how_many_ahead(OnAGpu(1000), [Image]) == 2, "2 GiB of features, and no more"
         assert how_many_ahead(OnAGpu(3000), [Image]) == 0
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from hedgerow.config import ConvConfig
 from hedgerow.deep.crops import Sheet, draw_batch
-from hedgerow.deep.pretrained import KNOWN
+from hedgerow.deep.pretrained import PRETRAINED_PREFIX
 from hedgerow.deep.steps import step_of
 from hedgerow.errors import ConfigError
 from hedgerow.forest.history import Check
@@ -121,7 +121,7 @@ def _groups(network: nn.Module) -> list[dict[str, Any]]:
     own: list[Tensor] = []
     for name, weight in network.named_parameters():
         if weight.requires_grad:
-            (known if name.startswith(KNOWN) else own).append(weight)
+            (known if name.startswith(PRETRAINED_PREFIX) else own).append(weight)
     return [{"params": own, "part": 1.0}, *([{"params": known, "part": PRETRAINED_RATE}] if known else [])]
 
 

@@ -19,9 +19,11 @@ from hedgerow.encoders.protocol import TorchEncoder
 from hedgerow.encoders.stages import LAYERS, lite0_weights
 from hedgerow.encoders.store import LITE0
 
-CONTRAST = 0.5  # a standard deviation of the image, where the pretrained network has from -1 to 1 for black and white
+PICTURE_STD = (
+    0.5  # a standard deviation of the image, where the pretrained network has from -1 to 1 for black and white
+)
 PICTURE = "picture"  # the weights that make a picture of three channels of what is read
-KNOWN = "pretrained."  # begins the names of the weights that are not its own
+PRETRAINED_PREFIX = "pretrained."  # of the names of the weights that are not its own
 _STRIDES = [layer.stride for layer in LAYERS["lite0"]]
 
 
@@ -83,7 +85,7 @@ def picture_weights(n_image: int, n_inputs: int) -> Tensor:
     for colour in range(3):
         first = colour * n_image // 3
         end = max((colour + 1) * n_image // 3, first + 1)
-        weights[colour, first:end] = CONTRAST / (end - first)
+        weights[colour, first:end] = PICTURE_STD / (end - first)
     return weights
 
 

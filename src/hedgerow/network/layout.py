@@ -152,7 +152,7 @@ def lay_out(forest: SplitArrays, wiring: Wiring, source: Source, grid: Grid) -> 
 # somewhere else at every step of training, are of four sizes.
 _PLANS = Kept(8)
 _STRETCHED = Kept()
-TOGETHER = 8  # channels that a thread lays out at a time
+CHANNELS_PER_TASK = 8  # channels that a thread lays out at a time
 
 
 @dataclass(frozen=True)
@@ -263,7 +263,7 @@ def _planes_in_room(planes: list[list[int]], n_fixed: int, channels: _Channels, 
             top, left = (wide.top - known.top) // known.step, (wide.left - known.left) // known.step
             spread(array.numpy(), shifts[rows], wide.front - known.front, top, left, step, out[rows])
 
-    list(map_threads(fill, [kinds[k : k + TOGETHER] for k in range(0, len(kinds), TOGETHER)]))
+    list(map_threads(fill, [kinds[k : k + CHANNELS_PER_TASK] for k in range(0, len(kinds), CHANNELS_PER_TASK)]))
     if not has_slope:
         return torch.from_numpy(room)
     joined: Tensor = _Behind.apply(_planes(planes[n_fixed:], channels, wide), torch.from_numpy(room))  # type: ignore[no-untyped-call]

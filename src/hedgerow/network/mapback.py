@@ -31,7 +31,7 @@ from hedgerow.progress import Report, reporting
 
 METHODS = ("weights", "leaf_mean", "fitted", "soft")
 FROM_IMAGES = ("leaf_mean", "fitted")
-FARTHEST = np.float32(1e25)  # a threshold beyond every value that can still be multiplied by a sharpness
+MAX_THRESHOLD = np.float32(1e25)  # a threshold beyond every value that can still be multiplied by a sharpness
 ACTIVATION_MEMORY = 2**28  # bytes of the network's activations that are cached from one level to the next
 
 
@@ -141,8 +141,8 @@ def _threshold(weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
     Found by bisecting the ordered list of all float32 numbers with the network's own arithmetic, since near -b / w
     rounding decides. If the weight is 0, all values go one way, and the threshold lies beyond them.
     """
-    below = np.full(len(weight), -_rank(FARTHEST) - 1, np.int64)
-    rank = np.full(len(weight), _rank(FARTHEST), np.int64)
+    below = np.full(len(weight), -_rank(MAX_THRESHOLD) - 1, np.int64)
+    rank = np.full(len(weight), _rank(MAX_THRESHOLD), np.int64)
     with np.errstate(under="ignore"):
         while (rank - below > 1).any():
             middle = (below + rank) // 2

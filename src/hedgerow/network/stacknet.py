@@ -32,7 +32,7 @@ from hedgerow.network.layout import Grid, Source, lay_out, region_grid
 SPLITS = ("hard", "tanh", "soft", "crelu")
 ACTIVATIONS = {"hard": ("step",), "tanh": ("sigmoid",), "soft": ("exp", "softmax"), "crelu": ("softmax",)}
 CONNECTIONS = ("frozen", "sparse", "full")
-FULL_LIMIT = 2**26  # limit on the weights between H1 and H2 of a fully connected level
+MAX_DENSE_WEIGHTS = 2**26  # between H1 and H2 of a fully connected level
 
 
 @dataclass(frozen=True)
@@ -336,7 +336,7 @@ def _split_sharpness(forest: Forest, splits: np.ndarray, n_features: int, sharpn
 def _dense(weight: Tensor, wiring: Wiring, paired: bool) -> Tensor:
     """(N,L) or (2N,L): the tree's edges in a matrix of zeros; if paired, right sides first, then left sides."""
     n, n_leaves = wiring.n_splits, wiring.n_leaves
-    if (1 + paired) * n * n_leaves > FULL_LIMIT:
+    if (1 + paired) * n * n_leaves > MAX_DENSE_WEIGHTS:
         raise ConfigError(
             f"a fully connected level of {n:,} splits and {n_leaves:,} leaves has too many weights; "
             "use fewer or shallower trees, or connections='sparse'."

@@ -17,17 +17,17 @@ from hedgerow.kernels.cpu import leaves as kernels
 from hedgerow.kernels.definition.outputs import softmax
 from hedgerow.threads import map_threads
 
-SAMPLES = 2**19  # pixels, over all images, that votes are fitted to
-PASSES = 3  # turns of every tree
-RATE = 0.5  # fraction of what is lacking that one turn corrects: the other trees will correct it as well
-PRIOR = 16.0  # imagined samples in every leaf that need no correction
-LARGEST = 2.0  # limit on a vote's change in one turn: a leaf where the classes are certain sets none of its own
+MAX_SAMPLES = 2**19  # pixels, over all images, that votes are fitted to
+N_PASSES = 3  # how often every tree has its turn
+STEP_FRACTION = 0.5  # of what is lacking that one turn corrects: the other trees will correct it as well
+PRIOR_SAMPLES = 16.0  # imagined samples in every leaf that need no correction
+MAX_CHANGE = 2.0  # limit on a vote's change in one turn: a leaf where the classes are certain sets none of its own
 
 
 class FitSamples:
     """Pixels on a lattice: the leaves that they reach, and the network's output there."""
 
-    def __init__(self, n_images: int, n_samples: int = SAMPLES) -> None:
+    def __init__(self, n_images: int, n_samples: int = MAX_SAMPLES) -> None:
         """n_samples: at most so many, over all images"""
         self._n_per_image = max(1, n_samples // n_images)
         self._leaves: list[np.ndarray] = []
@@ -49,13 +49,15 @@ class FitSamples:
 def fit_votes(votes: np.ndarray, leaves: np.ndarray, output: np.ndarray) -> np.ndarray:
     """Votes (L,C) whose sums over leaves (T,n), after softmax, come close to output (C,n) in cross-entropy.
 
-    A turn takes RATE of a Newton step in each leaf and class.
+    A turn takes STEP_FRACTION of a Newton step in each leaf and class.
     """
     votes, total = votes.copy(), _summed(votes, leaves)
-    for reached in [*leaves] * PASSES:
+    for reached in [*leaves] * N_PASSES:
         proba = softmax(total)
         slope, curvature = (_leaf_sums(reached, each, len(votes)) for each in (output - proba, proba * (1 - proba)))
-        change = np.clip(RATE * slope / (curvature + PRIOR), -LARGEST, LARGEST).astype(np.float32)
+        change = np.clip(STEP_FRACTION * slope / (curvature + PRIOR_SAMPLES), -MAX_CHANGE, MAX_CHANGE).astype(
+            np.float32
+        )
         votes += change
         total += change[reached].T
     return votes

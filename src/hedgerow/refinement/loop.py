@@ -39,7 +39,7 @@ from hedgerow.refinement.schedules import learning_rate, make_optimiser, momentu
 from hedgerow.refinement.tuning import TunedNet, check_tunable
 
 log = logging.getLogger("hedgerow")
-DIVERGED = 3.0  # times the first loss, plus one: a mean loss above this will not recover
+DIVERGED_FACTOR = 3.0  # times the first loss, plus one: a mean loss above this will not recover
 
 
 def refine(
@@ -215,7 +215,7 @@ class _Refinement:
             report(f"refining: loss {mean:.3f}{known}", state.step, config.n_steps)
             if state.step % config.check_every and state.step < config.n_steps:
                 continue
-            if mean > DIVERGED * first + 1:
+            if mean > DIVERGED_FACTOR * first + 1:
                 self._give_up(f"the loss grew from {first:.3f} to {mean:.3f} by step {state.step}")
             # The losses since the last check vouch for the network of that check, not yet for this one.
             state.good, state.good_step = unproven

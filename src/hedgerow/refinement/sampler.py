@@ -26,8 +26,8 @@ from hedgerow.network.stacknet import StackNet
 from hedgerow.refinement.tuning import TunedNet
 from hedgerow.threads import get_threads
 
-MOST_AHEAD = 8  # images that are made ahead
-MEMORY_AHEAD = 2**31  # bytes that their features may take
+MAX_SAMPLES_AHEAD = 8
+MAX_BYTES_AHEAD = 2**31  # of their features
 
 
 @dataclass(frozen=True)
@@ -158,4 +158,4 @@ def how_many_ahead(net: StackNet, images: Sequence[LabelledImage]) -> int:
     if net.device.type == "cpu" or isinstance(net, TunedNet):
         return 0
     most = max(4 * net.features.n_features * image.target.size for image in images)
-    return min(MOST_AHEAD, get_threads(), MEMORY_AHEAD // most)
+    return min(MAX_SAMPLES_AHEAD, get_threads(), MAX_BYTES_AHEAD // most)
