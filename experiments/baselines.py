@@ -14,7 +14,8 @@ import torch
 
 from experiments.networks import NETWORKS
 from hedgerow.config import ConvConfig
-from hedgerow.deep.convnet import ConvNet, fit_scale
+from hedgerow.deep.convnet import ConvNet
+from hedgerow.deep.crops import fit_scale, sheet_of
 from hedgerow.deep.folds import SEARCH_FOLDS, Folds, folds_of
 from hedgerow.deep.network_search import Tried, choose
 from hedgerow.deep.network_training import start_at_shares, train_network
@@ -121,7 +122,7 @@ def _trained(labelled: LabelledSet, config: BaselineConfig, conv: ConvConfig, de
     net = ConvNet(
         cast(UNet, network), scale, orientations=conv.orientations
     )  # an FCN does all that is asked of it here
-    sheets = [net.sheet(image, None, None) for image in labelled]
+    sheets = [sheet_of(net, image, None, None) for image in labelled]
     start_at_shares(network.class_bias, sheets)
     name = f"{config.network} of {conv.base} channels"
     checks = train_network(

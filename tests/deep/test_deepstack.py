@@ -12,8 +12,10 @@ torch = pytest.importorskip("torch")
 import hedgerow as hr
 from hedgerow.deep import deepstack, fitting, member_training
 from hedgerow.deep.folds import folds_of
+from hedgerow.deep.member_kinds import KINDS, MemberKind
 from hedgerow.deep.network_training import train_network
 from hedgerow.deep.recipe import Recipe, Task
+from hedgerow.deep.unet import UNet
 from hedgerow.forest.history import Check
 from hedgerow.forest.level_input import LevelPlan, whole_input
 from hedgerow.images.labelled import labelled_set
@@ -323,6 +325,20 @@ def test_weights_have_half_precision_so_files_are_small(deep, tmp_path):
     more = hr.save(deep, tmp_path / "deep.hedge") - (tmp_path / "base.hedge").stat().st_size
     n_arrays = sum(len(network.state_dict()) for network in networks)
     assert 2 * n_weights < more < 2.5 * n_weights + 250 * n_arrays, "each array has a description beside it"
+
+
+def test_a_kind_of_member_is_one_entry(monkeypatch, tmp_path):
+    class Sharper(UNet):
+        also_reads = "its edges"
+
+    monkeypatch.setitem(KINDS, "alone", MemberKind(Sharper, reads_stack=False))
+    images, labels = pictures()
+    deep = small_deep(images, labels, members=("alone",))
+    assert deep.members[-1].reads == "the image and its edges"
+    hr.save(deep, tmp_path / "deep.hedge")
+    again = hr.load(tmp_path / "deep.hedge")
+    assert [type(net.network) for net in again.nets["alone"]] == [Sharper] * 2
+    np.testing.assert_array_equal(again.predict_proba(images[0]), deep.predict_proba(images[0]))
 
 
 def test_rounded_weights_have_no_negative_zero():

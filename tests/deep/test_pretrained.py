@@ -174,11 +174,11 @@ def test_without_the_weights_networks_alone_take_their_place():
 
 def test_a_file_holds_it_whole(deep, tmp_path, monkeypatch):
     """A model runs where the published weights are not installed."""
-    from hedgerow.deep import pretrained
+    from hedgerow.deep import member_training
 
     image = pictures(n=1, size=(40, 56), seed=5)[0][0]
     model_file.save(deep, tmp_path / "model.hedge")
-    monkeypatch.setattr(pretrained, "find", lambda *_: pytest.fail("it must not be asked for"))
+    monkeypatch.setattr(member_training, "find", lambda *_: pytest.fail("it must not be asked for"))
     again = hr.load(tmp_path / "model.hedge")
     np.testing.assert_array_equal(again.predict_proba(image), deep.predict_proba(image))
     assert [type(net.network) for net in again.nets["pretrained"]] == [PretrainedUNet] * 2

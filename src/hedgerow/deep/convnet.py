@@ -1,17 +1,14 @@
 """`ConvNet`: a trained convolutional network with all that is needed to run it. No training code here."""
 
 import copy
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from hedgerow.deep.crops import Sheet
 from hedgerow.deep.unet import UNet, padded
 from hedgerow.encoders.torch_devices import full_precision
-from hedgerow.images.labelled import LabelledImage
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,19 +34,6 @@ class InputScale:
             return np.asarray(scaled, np.float32)
         seen = (planes != self.blank).all(axis=0, keepdims=True)
         return np.concatenate([np.where(seen, scaled, 0), seen]).astype(np.float32)
-
-
-def fit_scale(images: Sequence[LabelledImage], blank: float | None) -> InputScale:
-    """Mean and standard deviation of every channel over all pixels where something was seen."""
-    values = [image.planes.reshape(len(image.planes), -1) for image in images]
-    if blank is not None:
-        values = [value[:, (value != blank).all(axis=0)] for value in values]
-    n = max(sum(value.shape[1] for value in values), 1)
-    mean = sum(value.sum(axis=1, dtype=np.float64) for value in values) / n
-    spread = sum(((value - mean[:, None]) ** 2).sum(axis=1, dtype=np.float64) for value in values)
-    std = np.sqrt(spread / n)
-    std = np.where(std > 1e-9 * np.abs(mean), std, 1.0)
-    return InputScale(np.asarray(mean, np.float32), std.astype(np.float32), blank)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,13 +74,6 @@ class ConvNet:
     def moved(self, device: str) -> "ConvNet":
         """A copy on another device."""
         return replace(self, network=copy.deepcopy(self.network).to(device))
-
-    def sheet(self, image: LabelledImage, features: np.ndarray | None, before: np.ndarray | None) -> Sheet:
-        """An image with labels as this network reads it, on its device; the rest as in `read`."""
-        planes = self.read(image.planes, features, before)
-        target = torch.from_numpy(np.array(image.target)).to(self.device)
-        n_before = len(before) if self.reads and before is not None else 0
-        return Sheet(planes, self.scale.n_outputs, target, n_before, self.scale.blank is not None)
 
     def read(self, image: np.ndarray, features: np.ndarray | None, before: np.ndarray | None) -> Tensor:
         """(M,H,W) what it reads, on its device.

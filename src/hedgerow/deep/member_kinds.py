@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from hedgerow.deep.pretrained import PretrainedUNet
 from hedgerow.deep.unet import UNet
+from hedgerow.encoders.store import LITE0
 
 ALONE, READING, PRETRAINED = "alone", "reading", "pretrained"
 
@@ -16,20 +17,21 @@ ALONE, READING, PRETRAINED = "alone", "reading", "pretrained"
 class MemberKind:
     """A kind of network in the ensemble.
 
-    network:       the class of its networks
-    reads_stack:   whether they read the stack's class probabilities; with few images no network does
-    needs_stack:   whether it is left out where it cannot read them, since it would be `ALONE` without
-    needs_encoder: whether `ALONE` takes its place where the pretrained weights are not installed
+    network:     the class of its networks
+    reads_stack: whether they read the stack's class probabilities; with few images no network does
+    needs_stack: whether it is left out where it cannot read them, since it would be `ALONE` without
+    encoder:     the encoder whose published weights its networks start from, so that `ALONE` takes its place where they
+                 are not installed; only every other network trains them. "": none
     """
 
     network: type[UNet]
     reads_stack: bool = True
     needs_stack: bool = False
-    needs_encoder: bool = False
+    encoder: str = ""
 
 
 KINDS = {
     ALONE: MemberKind(UNet, reads_stack=False),
     READING: MemberKind(UNet, needs_stack=True),
-    PRETRAINED: MemberKind(PretrainedUNet, needs_encoder=True),
+    PRETRAINED: MemberKind(PretrainedUNet, encoder=LITE0.name),
 }

@@ -3,20 +3,23 @@
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 import torch
 
 from hedgerow.config import ConvConfig, DeepConfig
-from hedgerow.deep.convnet import ConvNet, fit_scale
-from hedgerow.deep.crops import Sheet
+from hedgerow.deep.convnet import ConvNet
+from hedgerow.deep.crops import Sheet, fit_scale, sheet_of
 from hedgerow.deep.deepstack import proba_by_tile
 from hedgerow.deep.member_kinds import KINDS
 from hedgerow.deep.network_training import Advance, start_at_shares, when_to_stop
+from hedgerow.deep.pretrained import PRETRAINED_PREFIX
 from hedgerow.deep.recipe import Recipe, Task
 from hedgerow.deep.steps import UNRECORDED_STEPS
 from hedgerow.deep.unet import UNet
+from hedgerow.encoders.known import find
+from hedgerow.encoders.protocol import TorchEncoder
 from hedgerow.features.encoder import EncoderFeatures
 from hedgerow.features.joined import Joined
 from hedgerow.files import fingerprint
@@ -173,7 +176,7 @@ class MemberTraining:
         conv, reads = self.recipe.conv_for(task), self.recipe.reads_stack(task.member)
         net = ConvNet(self._network(task, conv, reads), self.scale, self.read_features, reads, conv.orientations)
         sheets = [
-            net.sheet(replace(image, target=target), self.features[i], self.stack_proba[i])
+            sheet_of(net, replace(image, target=target), self.features[i], self.stack_proba[i])
             for i, image in enumerate(self.labelled)
             if (target := self.folds.training_target(i, task.fold)) is not None
         ]
@@ -181,14 +184,16 @@ class MemberTraining:
         return net, sheets, conv
 
     def _network(self, task: Task, conv: ConvConfig, reads: bool) -> UNet:
-        n_classes = self.labelled.n_classes
+        kind, n_classes = KINDS[task.member], self.labelled.n_classes
         first, end = self.read_features
         n_inputs = self.scale.n_outputs + end - first + (n_classes if reads else 0)
         with _SEEDING, torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(conv.seed)
-            class_of_network = KINDS[task.member].network
-            network = class_of_network(n_inputs, n_classes, conv.base, conv.n_down, conv.widest, conv.norm)
-        network.initialise(self.scale.n_outputs, self.recipe.is_alternate(task))
+            network = kind.network(n_inputs, n_classes, conv.base, conv.n_down, conv.widest, conv.norm)
+        if kind.encoder:
+            network.start_from(cast(TorchEncoder, find(kind.encoder)).weights, self.scale.n_outputs)
+            for name, weight in network.named_parameters():
+                weight.requires_grad_(self.recipe.is_alternate(task) or not name.startswith(PRETRAINED_PREFIX))
         return network.to(self.device)
 
     def _mark(self, task: Task, conv: ConvConfig) -> str:

@@ -6,18 +6,15 @@ of the model, so the model needs nothing else to run.
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from hedgerow.deep.unet import Norm, UNet, block
-from hedgerow.encoders.known import find
 from hedgerow.encoders.lite0 import stage_outputs
-from hedgerow.encoders.protocol import TorchEncoder
 from hedgerow.encoders.stages import LAYERS, lite0_weights
-from hedgerow.encoders.store import LITE0
 
 PICTURE_STD = (
     0.5  # a standard deviation of the image, where the pretrained network has from -1 to 1 for black and white
@@ -57,12 +54,7 @@ class PretrainedUNet(UNet):
         """The coarsest stages see up to 425 pixels each way, though little of what is so far away matters."""
         return True
 
-    def initialise(self, n_image: int, is_alternate: bool) -> None:
-        self.start_from(cast(TorchEncoder, find(LITE0.name)).weights, n_image)
-        self.pretrained.requires_grad_(is_alternate)
-
     def start_from(self, weights: Mapping[str, Tensor], n_image: int) -> None:
-        """Take over the published weights; n_image: how many of the planes that are read are the image's, the first."""
         with torch.no_grad():
             for name in self._names:
                 self.pretrained[_key(name)].copy_(weights[name])

@@ -70,7 +70,7 @@ class Recipe:
             name for name in self.config.members if not (KINDS[name].needs_stack and self.has_few_images)
         ]
         if not self.has_encoder:
-            members = [ALONE if KINDS[name].needs_encoder else name for name in members]
+            members = [ALONE if KINDS[name].encoder else name for name in members]
         return list(dict.fromkeys(members)) or [ALONE]
 
     def reads_stack(self, member: str) -> bool:
@@ -127,8 +127,8 @@ class Recipe:
         """Of every two networks of a member the second is of another kind, and so is every other judge.
 
         Both kinds err in different places, and which of them is better differs between data sets
-        (docs/measurements): of a kind that needs the stack, the first never drops its probabilities; of PRETRAINED,
-        only the second trains those weights.
+        (docs/measurements): of a kind that needs the stack, the first never drops its probabilities; of one with
+        an encoder, only the second trains its weights.
         """
         return task.number % self.config.n_networks % 2 == 1
 

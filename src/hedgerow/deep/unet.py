@@ -1,6 +1,6 @@
 """The U-Net: a convolutional network that looks at ever coarser scales and comes back to full resolution."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from typing import ClassVar, Literal
@@ -83,11 +83,10 @@ class UNet(nn.Module):
         self.score = nn.Conv2d(base, n_classes, 1, bias=False)
         self.class_bias = nn.Parameter(torch.zeros(n_classes, 1, 1))
 
-    def initialise(self, n_image: int, is_alternate: bool) -> None:
-        """Called once before training: here all weights stay random.
-
-        n_image: how many of the planes that it reads are the image's, the first; is_alternate: see `Recipe`
-        """
+    def start_from(self, weights: Mapping[str, Tensor], n_image: int) -> None:
+        """Take over the published weights of an encoder; n_image: how many of the planes that are read are the image's,
+        the first."""
+        raise NotImplementedError("its kind of member names an encoder, but it has no such weights")
 
     @property
     def stride(self) -> int:
