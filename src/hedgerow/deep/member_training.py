@@ -94,7 +94,7 @@ class MemberTraining:
                 return self._train_network(tasks[number], stops.get(tasks[number].member, n_steps), advance)
             except BaseException as problem:
                 problems.append(problem)
-                stopped.set()  # or the other threads would go on to their end
+                stopped.set()  # or the other threads would train to the end
                 raise
 
         def run_all(numbers: list[int]) -> dict[int, TrainedNetwork]:
@@ -228,7 +228,7 @@ def round_to_half(network: torch.nn.Module) -> None:
     probabilities of two networks of somites change by 0.003 at most, in the mean by 0.000003."""
     with torch.no_grad():
         for weight in network.parameters():
-            weight.copy_(weight.half() + 0.0)  # no -0: files keep whole numbers apart from it
+            weight.copy_(weight.half() + 0.0)  # no -0: files could not store it as a whole number
 
 
 def features_read(net: StackNet, config: DeepConfig) -> tuple[int, int]:

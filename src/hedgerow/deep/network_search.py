@@ -31,7 +31,7 @@ Tried = Mapping[tuple[int, Norm, int], float | None]
 def crops_for(conv: ConvConfig, labelled: LabelledSet) -> tuple[int, ...]:
     """Sides of the crops to try: the usual one, and where images are clearly larger, twice that.
 
-    Where classes differ by position, a crop must show enough to tell where it lies: on drawn somites of 800 x 950,
+    Where classes differ by position, a crop must show enough to recognise where it lies: on drawn somites of 800 x 950,
     U-Nets learnt nothing from crops of 256. On electron microscopy the smaller ones are better (docs/measurements)."""
     shorter = min(max(image.size[axis] for image in labelled) for axis in range(2))
     return (conv.crop,) if shorter < LARGE_IMAGE_CROPS * conv.crop else (conv.crop, 2 * conv.crop)

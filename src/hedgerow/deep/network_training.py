@@ -1,4 +1,4 @@
-"""Training one convolutional network: batches, a one-cycle schedule, cross-entropy and Dice, the best weights kept.
+"""Training one convolutional network: batches, a one-cycle schedule, cross-entropy and Dice. The best weights win.
 
 Every step derives its random choices from the seed and its own number, so a resumed run equals an uninterrupted one.
 """
@@ -28,7 +28,7 @@ RISING_PART = 1 / 3  # part of the steps in which the learning rate rises
 FIRST_RATE, LAST_RATE = 1 / 25, 1e-4  # learning rates of the first and the last step, relative to the highest
 SLOW_MOMENTUM, FAST_MOMENTUM = 0.95, 0.85  # at the lowest and at the highest rate
 PRETRAINED_RATE = 0.1  # of pretrained weights, relative to the others
-SETTLED_PART = 2 / 3  # part of the steps after which the rate is low enough for a network to be kept as it is
+SETTLED_PART = 2 / 3  # part of the steps after which the rate is low enough for a network to be usable
 MIN_DICE_FALL = 0.02  # mean Dice; at the end the rate is low and scores hardly change, so a fall by this is no chance
 Advance = Callable[[int, float | None], None]
 """Receives the number of steps done and the latest held-out score."""
@@ -68,11 +68,11 @@ def train_network(
     mark: str = "",
     advance: Advance = lambda step, dice: None,
 ) -> list[Check]:
-    """Train a network in place; returns its checks. With a score, the best weights of the last third are kept.
+    """Train a network in place; returns its checks. With a score, it ends with the best weights of the last third.
 
     score:      of the network on images that nobody trained on; None: there are none
     stop:       after so many of the steps, whose rates stay those of all of them; None: after all
-    checkpoint: file that keeps the state; a run that was interrupted goes on from it. The caller removes it
+    checkpoint: file for the state, from which an interrupted run resumes. The caller removes it
     mark:       of everything that decides the result, so that the state of another run is refused
     """
     device = next(network.parameters()).device
@@ -135,8 +135,8 @@ def when_to_stop(checks: Sequence[Sequence[Check]], n_steps: int) -> int:
 
 
 def is_settled(step: int, n_steps: int) -> bool:
-    """Whether a network may be kept as it is after this step. Before, its rate is high and its score goes up and down
-    by chance, so that the best of many scores on a few images tells little."""
+    """Whether the learning rate is low enough after this step for a score to count. Before, scores go up and down by
+    chance, so that the best of many scores on a few images means little."""
     return step >= SETTLED_PART * n_steps
 
 

@@ -102,7 +102,7 @@ class Recipe:
         """The networks to train.
 
         Those of the model see everything, and each member has judges beside them that hold out a fold, each another
-        one; their scores tell what the member is worth and when to stop. Without judges, the first networks of the
+        one; their scores show what the member is worth and when to stop. Without judges, the first networks of the
         model hold folds out. With few images there is always one judge.
         """
         n_networks = self.config.n_networks

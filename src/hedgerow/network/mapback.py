@@ -1,7 +1,7 @@
 """From a network back to a stack of forests, with what the network learned.
 
-Map Back 1 takes thresholds and votes from the weights. In Map Back 2 each leaf gets the mean of what the network's tree
-says about the pixels that reach it; the votes of the last level can be fitted to the network's output afterwards, see
+Map Back 1 takes thresholds and votes from the weights. In Map Back 2 each leaf gets the mean output of the network's
+tree over the pixels that reach it; the votes of the last level can be fitted to the network's output afterwards, see
 `vote_fit`. A level of soft splits can also stay as it is: a forest that equals the network.
 """
 
@@ -47,13 +47,13 @@ def to_forest(
     """The stack of forests that a network maps back to, with what the network learned.
 
     method: "weights", the paper's Map Back 1: thresholds -b / w, and the network's votes
-            "leaf_mean", Map Back 2: in addition, the votes of a leaf become the mean of what the network says about the
-            pixels of `images`, (H,W[,C]) each, or of one, that reach it
-            "fitted": Map Back 2, then the last level's votes are fitted together, so that it says what the network says
+            "leaf_mean", Map Back 2: in addition, the votes of a leaf become the mean output of the network's tree over
+            the pixels of `images`, (H,W[,C]) each, or of one image, that reach it
+            "fitted": Map Back 2, then the last level's votes are fitted together to the network's output
             "soft": exactly the network; a split goes both ways, as in a fuzzy tree
     stride: "leaf_mean", "fitted": use every stride-th row and column of the images, which helps if the network is slow
-    tolerance: "soft": branches reached at a pixel with at most this probability are left out. What a tree says then
-            lacks at most this much, times its votes, for each branch left out; None: as in the network
+    tolerance: "soft": branches reached at a pixel with at most this probability are left out. The output of a tree
+            then lacks at most this much, times its votes, for each branch left out; None: as in the network
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
     >>> stack = hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2))
@@ -234,7 +234,7 @@ class LeafSums:
         self.scores, self.counts = np.zeros(forest.votes.shape[::-1]), np.zeros(forest.n_leaves, np.int64)
 
     def add(self, leaf: np.ndarray, scores: np.ndarray) -> None:
-        """leaf: (Z,H,W) of one tree; scores: (C,Z,H,W), what the network's tree says there."""
+        """leaf: (Z,H,W) of one tree; scores: (C,Z,H,W), the output of the network's tree there."""
         self.counts += np.bincount(leaf.ravel(), minlength=len(self.counts))
         add_by_leaf(leaf.ravel(), scores.reshape(len(scores), -1), self.scores)
 
@@ -265,7 +265,7 @@ class _Part:
 
 
 class _Walk:
-    """Takes images through one level: the stack says which leaves are reached, the network what its trees say."""
+    """Takes images through one level: the leaves reached in the stack, and the output of the network's trees."""
 
     def __init__(self, net: StackNet, stack: ForestStack, level: int) -> None:
         self.net, self.stack, self.level = net, stack, level
@@ -274,7 +274,7 @@ class _Walk:
     def add(self, planes: np.ndarray, stride: int, below: np.ndarray | None) -> Iterator[_Part]:
         """Add an image (C,H,W), or its pixels on a lattice.
 
-        below: what the network's level below says in the whole image, or on the lattice, if it is known
+        below: output of the network's level below in the whole image, or on the lattice; None: not known
         """
         size = 1, planes.shape[1], planes.shape[2]
         if stride > 1:
@@ -304,7 +304,7 @@ class _Walk:
         return level_input(self.stack, partial(run_level, self.stack), planes, region, self.level)
 
     def _add_trees(self, leaves: np.ndarray, source: Source, grid: Grid) -> np.ndarray:
-        """Add what the trees say on a grid whose pixels reach leaves (T,Z,h,w); returns the level's output
+        """Add the trees' outputs on a grid whose pixels reach leaves (T,Z,h,w); returns the level's output
         (C,Z,h,w)."""
         net = self.net
         total = np.zeros((net.n_classes, *grid.size), np.float32)

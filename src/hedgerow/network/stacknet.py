@@ -323,8 +323,8 @@ class StackNet(FromStack, nn.Module):  # type: ignore[misc]  # in this order, so
 def _split_sharpness(forest: Forest, splits: np.ndarray, n_features: int, sharpness: Sharpness) -> np.ndarray:
     """(N,) alpha_1 of each split.
 
-    A forest tells a probability of 0 from one of 0.002, and relies on it; with one sharpness for all, such a split
-    would be undecided. So near 0 and 1 the scale is the threshold's own distance from them.
+    A forest distinguishes a probability of 0 from one of 0.002, and relies on it; with one sharpness for all, such a
+    split would be undecided. So near 0 and 1 the scale is the threshold's own distance from them.
     """
     reads_before = ((forest.channel[splits] >= n_features) | (forest.weight[splits] == 0)).all(axis=1)
     threshold = forest.threshold[splits]

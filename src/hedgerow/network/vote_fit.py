@@ -1,9 +1,9 @@
 """Votes fitted together, so that the last forest of a stack predicts what the network predicts.
 
-Map Back 2 gives a leaf the mean of what its own tree says there. A mean is flatter than the values it averages, and in
+Map Back 2 gives a leaf the mean output of its own tree there. A mean is flatter than the values it averages, and in
 all trees at once: the sum falls short of the network where it should be high, and rare classes are outvoted. Here the
 trees take turns: each corrects the votes of its leaves by what the sum of all trees still lacks there. The levels below
-keep their means: when fitted too, they gave the last level less to tell classes apart by (docs/measurements).
+keep their means: when fitted too, they gave the last level less to distinguish classes by (docs/measurements).
 """
 
 import math

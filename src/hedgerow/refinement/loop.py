@@ -23,7 +23,7 @@ from hedgerow.features.tuned import changed_of
 from hedgerow.files import fingerprint
 from hedgerow.forest.history import Check, Refinement
 from hedgerow.images.altering import trimmed
-from hedgerow.images.labelled import Images, LabelledImage, LabelledSet, listed, named
+from hedgerow.images.labelled import Images, LabelledSet, listed, named
 from hedgerow.kernels import reused
 from hedgerow.locking import locked
 from hedgerow.network.stacknet import StackNet
@@ -34,7 +34,7 @@ from hedgerow.progress import Report, reporting, silent
 from hedgerow.refinement import checkpoints, distributed
 from hedgerow.refinement.checkpoints import State
 from hedgerow.refinement.losses import with_dice
-from hedgerow.refinement.sampler import Sampler, Scorer, how_many_ahead, lattice_dice, scoring_images
+from hedgerow.refinement.sampler import Sampler, Scorer, ValidationSplit, how_many_ahead, lattice_dice, scoring_images
 from hedgerow.refinement.schedules import learning_rate, make_optimiser, momentum
 from hedgerow.refinement.tuning import TunedNet, check_tunable
 
@@ -60,7 +60,7 @@ def refine(
 
     validation: images and labels that score the network; None: see `scoring_images`
     names, validation_names: what messages call the images
-    checkpoint: file that keeps the state; an interrupted run resumes from it, a finished one removes it. A second run
+    checkpoint: file for the state; an interrupted run resumes from it, a finished one removes it. A second run
                 with the same file is refused
     keep_checkpoint: leave it there, for a caller that removes it once the network is safe
     The copy's `refinements` end with a record of this one: scores of the stack, and of the network before and after.
@@ -101,19 +101,11 @@ def refine_labelled(
     if config.stride is None and config.pixels is None:
         config = replace(config, pixels=default_pixels(net))
     split = scoring_images(net.known, labelled, validation, config)
-    train, held = split.train, split.held
-    begun = copy.deepcopy(net)
-    run = _Refinement(
-        TunedNet(begun) if config.train_encoder else begun,
-        train,
-        LabelledSet(held, net.classes, labelled.unlabelled),
-        config,
-        split.is_honest,
-        scorer,
-    )
+    copied = copy.deepcopy(net)
+    run = _Refinement(TunedNet(copied) if config.train_encoder else copied, split, config, scorer)
     mark = fingerprint(
         settings_of(config), *_kind(net), *(tensor.detach().cpu().numpy() for tensor in net.state_dict().values()),
-        *(array for image in (*train, *held) for array in (image.planes, image.target)),
+        *(array for image in (*split.train, *split.held) for array in (image.planes, image.target)),
         *([distributed.n_processes()] if distributed.n_processes() > 1 else []),
     )  # fmt: skip
     path = None if checkpoint is None else Path(checkpoint)
@@ -154,19 +146,11 @@ def default_pixels(net: StackNet) -> int:
 class _Refinement:
     """A refinement in progress."""
 
-    def __init__(
-        self,
-        net: StackNet,
-        train: list[LabelledImage],
-        held: LabelledSet,
-        config: RefineConfig,
-        is_honest: bool,
-        scorer: Scorer,
-    ) -> None:
-        """held: the images that score the network; may be empty. is_honest: neither forests nor network saw them"""
-        self.net, self.held, self.config, self.is_honest, self.scorer = net, held, config, is_honest, scorer
-        blank = net.features.blank
-        self.train = [trimmed(image, blank) for image in train] if config.trim and blank is not None else train
+    def __init__(self, net: StackNet, split: ValidationSplit, config: RefineConfig, scorer: Scorer) -> None:
+        self.net, self.held, self.config, self.is_honest, self.scorer = net, split.held, config, split.is_honest, scorer
+        self.train, blank = split.train, net.features.blank
+        if config.trim and blank is not None:
+            self.train = [trimmed(image, blank) for image in self.train]
         net.set_tolerance(config.tolerance)
         targets = [image.target for image in self.train]
         self.loss = LOSSES[config.loss].load()(targets, net.n_classes)
@@ -268,7 +252,7 @@ class _Refinement:
         return distributed.stepped(self.optimiser, loss)
 
     def _score(self, model: Model) -> float | None:
-        """Mean Dice on the held-out images, at every pixel; None if that would tell nobody anything."""
+        """Mean Dice on the held-out images, at every pixel; None if there are none, or the forests saw them."""
         return float(score(model, self.held, silent).mean_dice) if len(self.held) and self.is_honest else None
 
     def _check(self) -> float | None:

@@ -8,7 +8,7 @@ all the rest of a step.
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 
 import numpy as np
@@ -35,7 +35,7 @@ class ValidationSplit:
     """The images to train on, those that score, and whether the latter are new to the forests as well."""
 
     train: list[LabelledImage]
-    held: list[LabelledImage]
+    held: LabelledSet
     is_honest: bool
 
 
@@ -47,11 +47,12 @@ def scoring_images(
     Where there are none, all images are trained on and there is no score. Only if the score decides something (which
     network to keep, when to stop) are images held out that the forests know, and that score is not shown.
     """
-    images, decides = list(labelled), config.keep == "best" or config.patience is not None
+    images, none = list(labelled), replace(labelled, images=[])
+    decides = config.keep == "best" or config.patience is not None
     if validation is not None:
         held = list(validation)
         is_honest = not any(image.mark in known.seen for image in held)
-        return ValidationSplit(images, held if is_honest or decides else [], is_honest)
+        return ValidationSplit(images, replace(labelled, images=held) if is_honest or decides else none, is_honest)
     marks = [image.mark for image in images]
     chosen = {i for i, mark in enumerate(marks) if mark in known.reserved}
     if not chosen and known.seen and config.held_out:
@@ -60,10 +61,11 @@ def scoring_images(
         chosen = set(np.random.default_rng((config.seed, 5)).permutation(new)[:n].tolist())
     if chosen and len(chosen) < len(images):
         train = [image for i, image in enumerate(images) if i not in chosen]
-        return ValidationSplit(train, [images[i] for i in sorted(chosen)], True)
+        return ValidationSplit(train, replace(labelled, images=[images[i] for i in sorted(chosen)]), True)
     if decides:
-        return ValidationSplit(*hold_out(labelled, config.held_out, config.seed), False)
-    return ValidationSplit(images, [], False)
+        train, held = hold_out(labelled, config.held_out, config.seed)
+        return ValidationSplit(train, replace(labelled, images=held), False)
+    return ValidationSplit(images, none, False)
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class Sample:
 
 
 Scorer = Callable[[StackNet, LabelledSet, RefineConfig], float | None]
-"""Scores a network in training on held-out images; None: they cannot tell."""
+"""Scores a network in training on held-out images; None: no label of theirs was used."""
 
 
 def lattice_dice(net: StackNet, held: LabelledSet, config: RefineConfig) -> float | None:
