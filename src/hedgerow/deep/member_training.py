@@ -13,10 +13,9 @@ from hedgerow.deep.convnet import ConvNet
 from hedgerow.deep.crops import Sheet, fit_scale, sheet_of
 from hedgerow.deep.deepstack import proba_by_tile
 from hedgerow.deep.member_kinds import KINDS
-from hedgerow.deep.network_training import Advance, start_at_shares, when_to_stop
+from hedgerow.deep.network_training import UNRECORDED_STEPS, Advance, start_at_shares, when_to_stop
 from hedgerow.deep.pretrained import PRETRAINED_PREFIX
 from hedgerow.deep.recipe import Recipe, Task
-from hedgerow.deep.steps import UNRECORDED_STEPS
 from hedgerow.deep.unet import UNet
 from hedgerow.encoders.known import find
 from hedgerow.encoders.protocol import TorchEncoder
