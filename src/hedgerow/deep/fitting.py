@@ -64,8 +64,8 @@ def deepen(
     if not isinstance(config, DeepConfig | None):
         raise ConfigError(f"config is a {type(config).__name__}; give a DeepConfig, e.g. DeepConfig(n_folds=4).")
     labelled = labelled_for(net, images, labels, unlabelled, names)
-    recipe = Recipe(config or DeepConfig(), labelled)
-    return deepen_labelled(net, recipe, device=device, folder=folder, progress=progress)
+    recipe, work_folder = Recipe(config or DeepConfig(), labelled), None if folder is None else Path(folder)
+    return deepen_labelled(net, recipe, device=device, folder=work_folder, progress=progress)
 
 
 def deepen_labelled(
@@ -74,26 +74,26 @@ def deepen_labelled(
     *,
     stack_proba: Sequence[np.ndarray] | None = None,
     device: str | None = None,
-    folder: str | Path | None = None,
+    folder: Path | None = None,
     progress: Report | None = None,
 ) -> DeepStack:
     """`deepen` by a recipe; stack_proba: the stack's `held_out_probabilities`, None: computed now."""
     with reporting(progress) as report, OneThread():
         if stack_proba is None:
             stack_proba = held_out_probabilities(net, recipe, folder=folder, progress=report)
-        training = MemberTraining(net, recipe, stack_proba, _work(folder), device or str(net.device))
+        training = MemberTraining(net, recipe, stack_proba, WorkFolder(folder), device or str(net.device))
         trained = training.train(recipe.tasks, report)
     return _ensemble(training, trained)
 
 
 def held_out_probabilities(
-    net: StackNet, recipe: Recipe, *, folder: str | Path | None = None, progress: Report | None = None
+    net: StackNet, recipe: Recipe, *, folder: Path | None = None, progress: Report | None = None
 ) -> list[np.ndarray]:
     """For each image (C,H,W) float16 class probabilities, by networks made like this one without the pixel's fold.
 
     With few images, only what the judge holds out is predicted; elsewhere they are 0.
     """
-    labelled, folds, work = recipe.labelled, recipe.stack_folds, _work(folder)
+    labelled, folds, work = recipe.labelled, recipe.stack_folds, WorkFolder(folder)
     n_folds = min(recipe.n_regrown_stacks, folds.n_folds)
     arrays = [array for i, image in enumerate(labelled) for array in (image.planes, image.target, folds.parts[i])]
     mark = fingerprint(net.split, net.settings["config"], [record.config for record in net.refinements], *arrays)
@@ -133,10 +133,6 @@ def seconds_of_a_step(net: StackNet, recipe: Recipe, device: str) -> float:
     with OneThread():
         stack_proba = no_probabilities(net, recipe.labelled)
         return MemberTraining(net, recipe, stack_proba, WorkFolder(None), device).seconds_of_a_step(recipe.tasks)
-
-
-def _work(folder: str | Path | None) -> WorkFolder:
-    return WorkFolder(None if folder is None else Path(folder))
 
 
 def _ensemble(training: MemberTraining, trained: Sequence[TrainedNetwork]) -> DeepStack:

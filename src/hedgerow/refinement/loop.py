@@ -132,7 +132,9 @@ def _checked_config(net: StackNet, config: RefineConfig | None) -> RefineConfig:
     config = RefineConfig() if config is None else config
     if not isinstance(config, RefineConfig):
         raise ConfigError(f"config is a {type(config).__name__}; give a RefineConfig, e.g. RefineConfig(n_steps=300).")
-    _check_trainable(net, config)
+    check_settings(config, net.split, is_depth=net.features.blank is not None)
+    if config.train_encoder:
+        check_tunable(net.features)
     return config
 
 
@@ -325,12 +327,6 @@ def check_settings(config: RefineConfig, split: str, is_depth: bool) -> None:
         )
     if config.trim and not is_depth:
         raise ConfigError("trim is for depth images, whose background is 0; set trim to false.")
-
-
-def _check_trainable(net: StackNet, config: RefineConfig) -> None:
-    check_settings(config, net.split, is_depth=net.features.blank is not None)
-    if config.train_encoder:
-        check_tunable(net.features)
 
 
 def _kind(net: StackNet) -> Iterator[Any]:
