@@ -79,8 +79,7 @@ def rows_of(name: str, model: str, seed: int, small: bool) -> Iterator[dict[str,
 
     from experiments.baselines import BaselineConfig, fit_baseline
     from hedgerow.deep.fitting import deepen_labelled
-    from hedgerow.deep.members import levels_and_members
-    from hedgerow.deep.recipe import for_images, for_number
+    from hedgerow.deep.recipe import Recipe, for_images, for_number
     from hedgerow.deep.refinement_search import TURNED
     from hedgerow.forest.autocontext import grow_stack
     from hedgerow.forest.choosing import settings_for
@@ -114,10 +113,8 @@ def rows_of(name: str, model: str, seed: int, small: bool) -> Iterator[dict[str,
     refined = refine_labelled(to_convnet(stack).to(device), train, refining, progress=silent)
     yield row("refined", [predict_indices(refined, image.planes) for image in test])
     settings = DeepConfig(conv=for_number(conv, len(train)), seed=seed)
-    deep = deepen_labelled(refined, train, settings, device=device, progress=silent)
-    of_members = [
-        levels_and_members(deep, image.planes, Region(0, image.size[0], 0, image.size[1]))[1] for image in test
-    ]
+    deep = deepen_labelled(refined, Recipe(settings, train), device=device, progress=silent)
+    of_members = [deep.levels_and_members(image.planes, Region.whole(image.size))[1] for image in test]
     alone = {
         member: row(member, [probabilities[member].argmax(0) for probabilities in of_members])["dice"]
         for member in of_members[0]

@@ -79,7 +79,7 @@ def timed(kind: str, batch: Batch, n_steps: int) -> tuple[float, float]:
     """Milliseconds of a step, and its loss."""
     import torch
 
-    from hedgerow.deep.steps import UNRECORDED_STEPS, step_of
+    from hedgerow.deep.network_training import UNRECORDED_STEPS, step_of
 
     step = step_of(network(kind), 1.0)
     for _ in range(UNRECORDED_STEPS + 2):

@@ -204,15 +204,15 @@ def check(size: Size) -> str:
 def on_crop(size: Size) -> tuple[float, float]:
     """Seconds for a step on a crop: by the definition in plain PyTorch, and by ours."""
     from hedgerow.kernels.backends import Backend, backend_for
-    from hedgerow.network import levels
+    from hedgerow.network import stacknet
 
     net, source = network(size, size.crop)
     ours = timed(stepping(net, source, size.crop), size.repeats)
-    levels.backend_for = lambda device: Backend("definition", "to compare")  # type: ignore[assignment]
+    stacknet.backend_for = lambda device: Backend("definition", "to compare")  # type: ignore[assignment]
     try:
         theirs = timed(stepping(net, source, size.crop), 1)
     finally:
-        levels.backend_for = backend_for
+        stacknet.backend_for = backend_for
     return theirs, ours
 
 

@@ -26,7 +26,7 @@ import hedgerow as hr
 from hedgerow.images.reading import open_by_region
 from hedgerow.images.regions import Region
 from hedgerow.images.stored import ImageSpec
-from hedgerow.predict.run import region_outputs
+from hedgerow.predict.tiling import region_outputs
 from hedgerow.progress import silent
 from measure import in_fresh_process, require, table
 

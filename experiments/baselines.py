@@ -17,7 +17,8 @@ from torch import nn
 from experiments.networks import NETWORKS
 from experiments.vgg_fcn import VggFCN, find_weights, read_arrays, train_as_the_paper
 from hedgerow.config import ConvConfig
-from hedgerow.deep.convnet import ConvNet, fit_scale
+from hedgerow.deep.convnet import ConvNet
+from hedgerow.deep.crops import fit_scale, sheet_of
 from hedgerow.deep.folds import SEARCH_FOLDS, Folds, folds_of
 from hedgerow.deep.network_search import Tried, choose
 from hedgerow.deep.network_training import start_at_shares, train_network
@@ -129,7 +130,7 @@ def _trained(labelled: LabelledSet, config: BaselineConfig, conv: ConvConfig, de
     net = ConvNet(
         cast(UNet, network), scale, orientations=conv.orientations
     )  # an FCN does all that is asked of it here
-    sheets = [net.sheet(image, None, None) for image in labelled]
+    sheets = [sheet_of(net, image, None, None) for image in labelled]
     if config.recipe == "paper":
         train_as_the_paper(network, sheets, conv.n_steps, conv.seed)
         return Baseline(net, labelled.classes, conv, [], {})

@@ -25,8 +25,8 @@ from hedgerow.forest.autocontext import grow_stack
 from hedgerow.forest.samples import hold_out
 from hedgerow.images.labelled import LabelledSet
 from hedgerow.io.model_file import load, save
-from hedgerow.network.mapback import fitted_votes, leaf_means
-from hedgerow.network.mapping import to_convnet, to_forest
+from hedgerow.network.mapback import fitted_votes, leaf_means, to_forest
+from hedgerow.network.mapping import to_convnet
 from hedgerow.network.stacknet import StackNet
 from hedgerow.network.vote_fit import FitSamples
 from hedgerow.overwrite_guard import remove_state

@@ -16,7 +16,7 @@ from hedgerow.images.labelled import LabelledSet
 from hedgerow.images.regions import Region
 from hedgerow.io.model_file import load
 from hedgerow.network.stacknet import StackNet
-from hedgerow.predict.run import region_outputs
+from hedgerow.predict.tiling import region_outputs
 
 NEGATIVE = -1e-3  # below it a value is an activation, not a probability with rounding errors
 TOUCHING = 20  # neighbouring pairs of pixels in the truth, from which on two classes are neighbours

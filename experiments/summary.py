@@ -182,9 +182,9 @@ def _readings(findings: Findings) -> Table | None:
     if not rows:
         return None
     note = (
-        f"{WORDS[findings.measure]} on {findings.results['settings']['scored on']}. A leaf's activation is the sigmoid of "
-        "z or (1 + tanh z) / 2; votes are shares of a leaf's samples or their counts; balanced cross-entropy is a mean "
-        f"or a sum over classes. {_seeds(findings)}"
+        f"{WORDS[findings.measure]} on {findings.results['settings']['scored on']}. A leaf's activation is the "
+        "sigmoid of z or (1 + tanh z) / 2; votes are shares of a leaf's samples or their counts; balanced cross-entropy is "
+        f"a mean or a sum over classes. {_seeds(findings)}"
     )
     return Table("Readings of the paper", ("leaf, votes, balance", *models, "gain of the ConvNet"), tuple(rows), note)
 

@@ -89,8 +89,8 @@ def hurried(monkeypatch, tiny_config):
 
     whole = loop._Refinement.__init__
 
-    def begin(self, net, train, held, config, *rest):
-        whole(self, net, train, held, dataclasses.replace(config, n_steps=STEPS), *rest)
+    def begin(self, net, split, config, scorer):
+        whole(self, net, split, dataclasses.replace(config, n_steps=STEPS), scorer)
 
     # A patched function would live on in every module that is loaded meanwhile and imports it by name.
     monkeypatch.setattr(loop._Refinement, "__init__", begin)

@@ -56,7 +56,7 @@ NAMED = {
     "hedgerow.model_methods": "the methods of a model call predict/ and report/, which stand above it",
     "hedgerow.choices": "what is chosen by name is loaded when it is used",
     "hedgerow.extras": "packages of others",
-    "hedgerow.network.levels": "the kernels of a device",
+    "hedgerow.network.stacknet": "the kernels of a device",
     "hedgerow.deep.unet": "the kernels of a device",
 }
 

@@ -47,7 +47,7 @@ _HOMES = {
     "show": "images.showing",
     "synthetic": "",
     "to_convnet": "network.mapping",
-    "to_forest": "network.mapping",
+    "to_forest": "network.mapback",
     "to_sklearn": "sklearn.forests",
     "write_report": "report",
 }

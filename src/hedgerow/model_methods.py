@@ -36,6 +36,11 @@ class ModelMethods(NotebookCard):
         outputs: list[np.ndarray] = import_module("hedgerow.predict.tiling").level_outputs(self, image, **options)
         return outputs
 
+    def run_level(self, level: int, level_input: Any) -> np.ndarray:
+        """(C,Z,h,w) float32 output of one level in a region; level_input: a `LevelInput`."""
+        output: np.ndarray = import_module("hedgerow.predict.tiling").run_level(self, level, level_input)
+        return output
+
     def level_tile(self, level: int) -> int:
         """Side in pixels of the tiles, aligned to the image's corner, that a level computes as a whole."""
         return 1

@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import hedgerow as hr
-from hedgerow.network.mapping import FROM_IMAGES, METHODS, to_forest
+from hedgerow.network.mapback import FROM_IMAGES, METHODS, to_forest
 from helpers.files import listing, unchanged
 from helpers.refusals import assert_refused
 

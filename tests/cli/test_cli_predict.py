@@ -11,7 +11,7 @@ from hedgerow import files
 from hedgerow.images.label_files import read_labels
 from hedgerow.images.reading import read_image
 from hedgerow.io import model_file as model_files
-from hedgerow.predict.file_outputs import relative_entropy
+from hedgerow.predict.protocol import relative_entropy
 from helpers.files import listing, write
 from helpers.refusals import assert_refused
 

@@ -33,7 +33,7 @@ def test_a_part_shows_what_altering_shows(seed, is_blank):
     move = altering.drawn_move(of.size, still, np.random.default_rng(seed))
     copy = altering.augmented_copy(of, still, np.random.default_rng(seed), 0.0 if is_blank else None)
     source = _sources([move], [[3, 5]], [10, 12], torch.device("cpu"))
-    planes, target = (found[0] for found in _parts([sheet(of, is_blank=is_blank)], source))
+    planes, target = (batch[0] for batch in _parts([sheet(of, is_blank=is_blank)], source))
     same = target.numpy() == copy.target[3:13, 5:17]
     assert same.mean() > 0.98, "a place between two pixels may be rounded the other way"
     np.testing.assert_allclose(planes.numpy()[:, same], copy.planes[:, 3:13, 5:17][:, same], atol=1e-3)
@@ -65,8 +65,8 @@ def test_every_crop_has_a_label_however_few_there_are():
         batch = draw_batch([lone], config, step)
         assert batch.planes.shape == (4, 2, 16, 16)
         assert batch.target.shape == (4, 16, 16)
-        found = (batch.target != 255).flatten(1).any(dim=1)
-        assert found.all()
+        is_labelled = (batch.target != 255).flatten(1).any(dim=1)
+        assert is_labelled.all()
 
 
 def test_all_images_come_equally_often_and_a_step_is_always_the_same():
@@ -90,26 +90,26 @@ def test_depths_become_nearer_and_farther_where_something_was_seen():
     planes = np.stack([rng.normal(size=(24, 24)) * seen, seen, rng.random((24, 24))]).astype(np.float32)
     of = sheet(replace(image((24, 24)), planes=planes), n_inputs=2, is_blank=True)
     config = ConvConfig(batch=8, crop=24, augment=AugmentConfig(rotation=0.0, brightness=0.5, contrast=0.3))
-    found = draw_batch([of], config, 0).planes.numpy()
-    assert (found[:, 1] == planes[1]).all(), "where something was seen"
-    np.testing.assert_allclose(found[:, 2], planes[None, 2].repeat(8, 0), atol=1e-5, err_msg="context stays")
-    assert (found[:, 0][:, ~seen] == 0).all()
-    for one in found[:, 0]:
-        stretch, shift = np.polyfit(planes[0][seen], one[seen], 1)
-        np.testing.assert_allclose(one[seen], stretch * planes[0][seen] + shift, atol=1e-5)
+    shown = draw_batch([of], config, 0).planes.numpy()
+    assert (shown[:, 1] == planes[1]).all(), "where something was seen"
+    np.testing.assert_allclose(shown[:, 2], planes[None, 2].repeat(8, 0), atol=1e-5, err_msg="context stays")
+    assert (shown[:, 0][:, ~seen] == 0).all()
+    for crop in shown[:, 0]:
+        stretch, shift = np.polyfit(planes[0][seen], crop[seen], 1)
+        np.testing.assert_allclose(crop[seen], stretch * planes[0][seen] + shift, atol=1e-5)
         assert 0.7 <= stretch <= 1.3
         assert abs(shift) <= 0.5
-    assert np.ptp(found[:, 0][:, seen][:, 0]) > 0.1
+    assert np.ptp(shown[:, 0][:, seen][:, 0]) > 0.1
 
 
 @pytest.mark.parametrize("is_blank", [False, True])
 def test_images_of_one_size_are_looked_up_together_as_they_are_one_by_one(is_blank):
-    some = [sheet(image(seed=seed, n_planes=3), n_inputs=2, is_blank=is_blank) for seed in range(3)]
+    sheets = [sheet(image(seed=seed, n_planes=3), n_inputs=2, is_blank=is_blank) for seed in range(3)]
     rng = np.random.default_rng(0)
     source = torch.from_numpy(rng.uniform(-9, 40, size=(3, 2, 11, 13)).astype(np.float32))
-    planes, target = _parts(some, source)
-    for k, one in enumerate(some):
-        alone, labels = _parts([one], source[k : k + 1])
+    planes, target = _parts(sheets, source)
+    for k, of_image in enumerate(sheets):
+        alone, labels = _parts([of_image], source[k : k + 1])
         assert torch.equal(planes[k], alone[0])
         assert torch.equal(target[k], labels[0])
 
@@ -121,12 +121,12 @@ def test_what_the_level_before_says_is_left_out_of_a_part_of_the_crops(is_blank)
     whole = [draw_batch([of], replace(config, drop=0.0), step) for step in range(50)]
     dropped = [draw_batch([of], replace(config, drop=0.3), step) for step in range(50)]
     gone = 0
-    for with_all, one in zip(whole, dropped, strict=True):
+    for with_all, batch in zip(whole, dropped, strict=True):
         for crop in range(4):
-            is_gone = bool((one.planes[crop, 3] == 0).all())
+            is_gone = bool((batch.planes[crop, 3] == 0).all())
             expected = with_all.planes[crop].clone()
             expected[3] *= not is_gone
-            torch.testing.assert_close(one.planes[crop], expected, rtol=0, atol=0)  # and nothing else changes
+            torch.testing.assert_close(batch.planes[crop], expected, rtol=0, atol=0)  # and nothing else changes
             gone += is_gone
     assert 40 <= gone <= 80  # of 200
     assert (draw_batch([of], replace(config, drop=1.0), 0).planes[:, 3] == 0).all()

@@ -8,15 +8,14 @@ pytest.importorskip("torch")
 import hedgerow as hr
 from hedgerow import jobs
 from hedgerow.progress import silent
-from helpers.deep import equal_weights, pictures, small_deep
+from helpers.deep import pictures, small_deep
 from helpers.files import write
 from helpers.refusals import assert_one_sentence
 
 
 @pytest.fixture(scope="module")
 def deep():
-    with equal_weights():
-        return small_deep(*pictures())
+    return small_deep(*pictures())
 
 
 def distance(model, deep, images):
@@ -39,12 +38,12 @@ def test_back_distils_a_deep_stack_from_files(deep, tmp_path):
     for k, image in enumerate(images):
         write(tmp_path / "images" / f"{k}.tif", image)
     hr.save(deep, tmp_path / "deep.hedge")
-    found = jobs.back(
+    result = jobs.back(
         jobs.BackRequest(tmp_path / "deep.hedge", tmp_path / "small.hedge", tmp_path / "images"), progress=silent
     )
     again = hr.load(tmp_path / "small.hedge")
     np.testing.assert_array_equal(again.predict(images[0]), hr.distil(deep, images).predict(images[0]))
-    assert found.n_bytes == (tmp_path / "small.hedge").stat().st_size
+    assert result.n_bytes == (tmp_path / "small.hedge").stat().st_size
     with pytest.raises(hr.InputError) as problem:
         jobs.back(
             jobs.BackRequest(tmp_path / "deep.hedge", tmp_path / "soft.hedge", tmp_path / "images", "soft"),

@@ -14,15 +14,15 @@ from helpers.refusals import assert_one_sentence
 
 
 def strokes(labels):
-    kept = np.full(labels.shape, 255, np.uint8)
-    kept[::8, 2:9], kept[5::8, 20:26] = labels[::8, 2:9], labels[5::8, 20:26]
-    return kept
+    drawn = np.full(labels.shape, 255, np.uint8)
+    drawn[::8, 2:9], drawn[5::8, 20:26] = labels[::8, 2:9], labels[5::8, 20:26]
+    return drawn
 
 
 @pytest.mark.parametrize(("n", "thin"), [(7, False), (4, False), (2, False), (1, False), (2, True)])
 def test_each_label_is_held_out_once_and_learned_from_otherwise(n, thin):
     images, labels = pictures(n)
-    labelled = labelled_set(images, [strokes(one) for one in labels] if thin else labels)
+    labelled = labelled_set(images, [strokes(label) for label in labels] if thin else labels)
     folds = folds_of(labelled, 3, seed=1)
     assert folds.n_folds == 3
     for fold in range(3):
@@ -41,7 +41,7 @@ def test_there_are_no_more_folds_than_images():
     assert folds_of(labelled_set(images, labels), 9, seed=0).n_folds == 4
 
 
-def said(rng, target, how_good):
+def probabilities(rng, target, how_good):
     """(C,S) probabilities that are right where a random number is below `how_good`."""
     right = rng.random(len(target)) < how_good
     shown = np.where(right, target, (target + 1) % 3)
@@ -52,7 +52,7 @@ def test_weights_are_never_worse_than_the_best_member():
     for seed in range(12):
         rng = np.random.default_rng(seed)
         target = rng.integers(0, 3, 400).astype(np.uint8)
-        members = {name: said(rng, target, rng.uniform(0.3, 0.95)) for name in ("stack", "alone", "reading")}
+        members = {name: probabilities(rng, target, rng.uniform(0.3, 0.95)) for name in ("stack", "alone", "reading")}
         weights = find_weights(members, target)
         together = mean_dice(sum(weights[name] * proba for name, proba in members.items()), target)
         assert together >= max(mean_dice(proba, target) for proba in members.values())
@@ -62,30 +62,30 @@ def test_weights_are_never_worse_than_the_best_member():
 def test_weights_are_equal_where_there_is_nothing_to_tell():
     rng = np.random.default_rng(0)
     target = rng.integers(0, 3, 300).astype(np.uint8)
-    one = said(rng, target, 0.7)
-    assert find_weights({"stack": one, "alone": one}, target) == {"stack": 0.5, "alone": 0.5}
+    proba = probabilities(rng, target, 0.7)
+    assert find_weights({"stack": proba, "alone": proba}, target) == {"stack": 0.5, "alone": 0.5}
 
 
 def test_of_few_images_only_much_better_weights_replace_the_usual_ones():
     rng = np.random.default_rng(0)
     target = rng.integers(0, 3, 4000).astype(np.uint8)
     usual = {"stack": 0.2, "alone": 0.8}
-    one = said(rng, target, 0.8)
-    worse = one.copy()
-    worse[:, :300] = np.roll(one[:, :300], 1, axis=0)
-    assert mean_dice(one, target) > mean_dice(worse, target) + 0.04, "so much may be chance"
-    assert find_weights({"stack": one, "alone": worse}, target, usual, MIN_GAIN_FEW_IMAGES) == usual
-    much = {"stack": said(rng, target, 0.95), "alone": said(rng, target, 0.6)}
+    better = probabilities(rng, target, 0.8)
+    worse = better.copy()
+    worse[:, :300] = np.roll(better[:, :300], 1, axis=0)
+    assert mean_dice(better, target) > mean_dice(worse, target) + 0.04, "so much may be chance"
+    assert find_weights({"stack": better, "alone": worse}, target, usual, MIN_GAIN_FEW_IMAGES) == usual
+    much = {"stack": probabilities(rng, target, 0.95), "alone": probabilities(rng, target, 0.6)}
     assert find_weights(much, target, usual, MIN_GAIN_FEW_IMAGES)["stack"] > 0.5
-    useless = {"stack": said(rng, target, 0.4), "alone": said(rng, target, 0.05)}
+    useless = {"stack": probabilities(rng, target, 0.4), "alone": probabilities(rng, target, 0.05)}
     assert find_weights(useless, target, usual, MIN_GAIN_HANDICAPPED)["stack"] > 0.5, "though all scores are low"
 
 
 def test_a_member_that_only_harms_counts_little():
     rng = np.random.default_rng(0)
     target = rng.integers(0, 3, 3000).astype(np.uint8)
-    sure = (3 * said(rng, target, 0.05)).astype(np.float32)  # wrong, and loudly so
-    assert find_weights({"stack": said(rng, target, 0.95), "alone": sure}, target)["alone"] <= 0.2
+    sure = (3 * probabilities(rng, target, 0.05)).astype(np.float32)  # wrong, and loudly so
+    assert find_weights({"stack": probabilities(rng, target, 0.95), "alone": sure}, target)["alone"] <= 0.2
 
 
 def painted(size, *strokes_of):
@@ -106,10 +106,10 @@ LITTLE = {
 }
 
 
-@pytest.mark.parametrize("what", LITTLE)
+@pytest.mark.parametrize("case", LITTLE)
 @pytest.mark.parametrize("n_folds", [3, 4, 8])
-def test_where_little_is_labelled_every_fold_still_has_some_and_leaves_some(what, n_folds):
-    labelled = LITTLE[what]
+def test_where_little_is_labelled_every_fold_still_has_some_and_leaves_some(case, n_folds):
+    labelled = LITTLE[case]
     total = int((labelled.images[0].target != 255).sum())
     for seed in range(12):
         folds = folds_of(labelled, n_folds, seed)

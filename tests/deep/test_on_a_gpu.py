@@ -27,9 +27,9 @@ def on_cpu(monkeypatch):
         forget()
         with monkeypatch.context() as patch:
             patch.setenv("HEDGEROW_ENCODERS_ON", "cpu")
-            found = function()
+            result = function()
         forget()
-        return found
+        return result
 
     return call
 

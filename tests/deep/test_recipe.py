@@ -8,6 +8,7 @@ pytest.importorskip("torch")
 
 import hedgerow as hr
 from hedgerow.deep import ensemble_weights
+from hedgerow.deep.member_kinds import KINDS
 from hedgerow.deep.recipe import Recipe
 from hedgerow.images.labelled import labelled_set
 from helpers.deep import SMALL, pictures
@@ -16,7 +17,11 @@ CONFIG = hr.DeepConfig(n_folds=3, n_networks=2, left_out=8, conv=SMALL, seed=4)
 
 
 def recipe(n_images, **changes):
-    return Recipe(replace(CONFIG, **changes), labelled_set(*pictures(n_images)))
+    return Recipe(replace(CONFIG, **changes), labelled_set(*pictures(n_images)), has_encoder=False)
+
+
+def test_settings_offer_the_kinds_of_members():
+    assert tuple(KINDS) == hr.DeepConfig().members
 
 
 def test_with_few_images_nothing_reads_the_stack_and_it_is_grown_again_once():

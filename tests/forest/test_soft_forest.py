@@ -15,7 +15,8 @@ from hedgerow.forest.level_input import whole_input
 from hedgerow.forest.walk import run_forest
 from hedgerow.io.model_file import load, save
 from hedgerow.kernels.definition.outputs import normalise
-from hedgerow.network.mapping import to_convnet, to_forest
+from hedgerow.network.mapback import to_forest
+from hedgerow.network.mapping import to_convnet
 from hedgerow.threads import threads
 from helpers.forests import grown_stack, random_forest
 from helpers.fuzzy_trees import altered, leaf_probabilities, tree_of_leaf

@@ -6,7 +6,7 @@ from dataclasses import replace
 import hedgerow as hr
 from fuzz import special
 from fuzz.models import WORDS, Models
-from helpers.deep import SMALL, equal_weights, small_deep
+from helpers.deep import SMALL, small_deep
 from helpers.deep import pictures as grey_pictures
 from helpers.encoded import grown
 
@@ -55,7 +55,6 @@ class DeepModels(Models):
         stack = grown("encoder")[0]
         yield "encoder", stack
         yield "encoder-net", hr.to_convnet(stack)
-        with equal_weights():
-            yield "deep", small_deep(*grey_pictures(size=SIZE), n_networks=1)
-            alone = replace(SMALL, norm="image")
-            yield "deep-alone", small_deep(*grey_pictures(size=SIZE), members=("alone",), conv=alone)
+        yield "deep", small_deep(*grey_pictures(size=SIZE), n_networks=1)
+        alone = replace(SMALL, norm="image")
+        yield "deep-alone", small_deep(*grey_pictures(size=SIZE), members=("alone",), conv=alone)

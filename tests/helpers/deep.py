@@ -1,14 +1,15 @@
 """Small deep stacks, quickly made."""
 
-from contextlib import contextmanager
-
 import numpy as np
-import pytest
 
 import hedgerow as hr
+from hedgerow.predict.evaluate import labelled_for
 
 SMALL = hr.ConvConfig(base=2, n_down=2, n_steps=4, batch=2, check_every=2, crop=16)
 STACK = hr.StackConfig(n_levels=2, n_trees=2, max_depth=4, drop_levels=False, sigmas=(1.0, 2.0))
+ONLY_EQUAL_WEIGHTS = 1.0
+"""A required gain that no weights reach, so that all networks count the same: of so little training, some members
+would be left out."""
 
 
 def pictures(n=5, size=(24, 32), seed=0):
@@ -29,17 +30,23 @@ def small_net(images, labels):
     return hr.to_convnet(hr.fit_stack(images, labels, STACK))
 
 
-def small_deep(images, labels, **changes):
-    """A deep stack with every member, whatever they are worth."""
+def small_recipe(labelled, *, has_encoder=False, required_gain=ONLY_EQUAL_WEIGHTS, **changes):
+    """Of a deep stack whose networks all count the same. changes: of its settings, or other fields of the recipe"""
+    from hedgerow.deep.recipe import Recipe  # needs PyTorch
+
+    fields = {name: changes.pop(name) for name in ("train_network", "tile", "held_out", "clock") if name in changes}
     config = hr.DeepConfig(**{"n_folds": 2, "n_networks": 2, "left_out": 2, "conv": SMALL, **changes})
-    return hr.deepen(small_net(images, labels), images, labels, config)
+    return Recipe(config, labelled, has_encoder=has_encoder, required_gain=required_gain, **fields)
 
 
-@contextmanager
-def equal_weights():
-    """All members count the same, whatever they are worth: of so little training, some would be left out."""
-    from hedgerow.deep import fitting  # needs PyTorch
+def deepened(net, images, labels, *, folder=None, progress=None, **changes):
+    """A deep stack of this network by `small_recipe`, with every member, whatever they are worth."""
+    from hedgerow.deep.fitting import deepen_labelled  # needs PyTorch
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fitting, "find_weights", lambda said, target, *usual: {name: 1 / len(said) for name in said})
-        yield
+    recipe = small_recipe(labelled_for(net, images, labels), **changes)
+    return deepen_labelled(net, recipe, folder=folder, progress=progress)
+
+
+def small_deep(images, labels, **changes):
+    """`deepened` of a small stack."""
+    return deepened(small_net(images, labels), images, labels, **changes)

@@ -8,9 +8,8 @@ import torch
 from hedgerow.config import Sharpness
 from hedgerow.kernels.definition import forest as plain
 from hedgerow.kernels.definition.outputs import normalise
-from hedgerow.network.levels import LevelNet
-from hedgerow.network.mapping import to_forest
-from hedgerow.network.stacknet import StackNet
+from hedgerow.network.mapback import to_forest
+from hedgerow.network.stacknet import LevelNet, StackNet
 
 PARAMETERS = ("split_weight", "split_bias", "vote_weight")
 

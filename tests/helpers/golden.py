@@ -14,7 +14,7 @@ import numpy as np
 
 import hedgerow as hr
 from helpers.c_models import softened
-from helpers.deep import equal_weights, pictures, small_deep
+from helpers.deep import pictures, small_deep
 from helpers.forests import GROWN, grown_stack
 
 SOFT = ("offsets", "windows", "depth")
@@ -51,8 +51,7 @@ def _net(kind: str, options: dict[str, str]):
 
 def _deep():
     images, labels = pictures()
-    with equal_weights():
-        return small_deep(images[:4], labels[:4]), images[4]
+    return small_deep(images[:4], labels[:4]), images[4]
 
 
 MODELS: dict[str, Callable] = {

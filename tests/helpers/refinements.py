@@ -1,18 +1,53 @@
 """Refinements for tests: a short one, stopped on purpose, and what is compared of its result."""
 
+import sys
+from types import ModuleType
+
 import torch
 
+from hedgerow.choices import LOSSES, Choice
 from hedgerow.config import RefineConfig
 from hedgerow.io.model_file import save
+from hedgerow.predict.evaluate import labelled_for
 from hedgerow.progress import silent
-from hedgerow.refinement.loop import refine
+from hedgerow.refinement.loop import refine, refine_labelled
+from hedgerow.refinement.losses import cross_entropy
 
 SHORT = RefineConfig(n_steps=6, check_every=2, stride=2, learning_rate=0.02, relax=0.4)
 
 
 def run(net, example, config=SHORT, **options):
-    """The example's images refine the network, without a progress bar unless told."""
+    """The example's images refine the network, without a progress bar unless given."""
     return refine(net, example.images, example.labels, config, **{"progress": silent, **options})
+
+
+def run_scored(scores, net, example, config=SHORT, validation=None):
+    """`run` whose checks find these scores, one after the other."""
+    labelled = labelled_for(net, example.images, example.labels)
+    held = None if validation is None else labelled_for(net, *validation)
+    following = iter(scores)
+    return refine_labelled(net, labelled, config, validation=held, scorer=lambda *_: next(following), progress=silent)
+
+
+def register_loss(monkeypatch, name, change):
+    """Offer a loss: `change` of the number of the step, from 1, and the cross-entropy. Returns the list of the steps so
+    far, which a test may shorten."""
+    steps = []
+
+    def loss_of(targets, n_classes):
+        inner = cross_entropy(targets, n_classes)
+
+        def loss(scores, target):
+            steps.append(len(steps) + 1)
+            return change(steps[-1], inner(scores, target))
+
+        return loss
+
+    module = ModuleType("hedgerow.loss_of_a_test")
+    module.loss_of = loss_of
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setitem(LOSSES, name, Choice("for a test", "loss_of_a_test:loss_of"))
+    return steps
 
 
 class Stopped(Exception):

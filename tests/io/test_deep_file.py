@@ -10,7 +10,7 @@ pytest.importorskip("torch")
 import hedgerow as hr
 from hedgerow.errors import ConfigError, ModelError
 from hedgerow.io import deep_file
-from helpers.deep import equal_weights, pictures, small_deep
+from helpers.deep import pictures, small_deep
 from helpers.model_files import Contents, refused
 from helpers.refusals import assert_one_sentence
 
@@ -20,8 +20,7 @@ WEIGHT = "deep.alone.0.down.0.0.weight"
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     path = tmp_path_factory.mktemp("deep") / "deep.hedge"
-    with equal_weights():
-        hr.save(small_deep(*pictures()), path)
+    hr.save(small_deep(*pictures()), path)
     return Contents.of(path)
 
 

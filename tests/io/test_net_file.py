@@ -14,7 +14,7 @@ from hedgerow import files
 from hedgerow.config import Sharpness
 from hedgerow.io.describe import description
 from hedgerow.io.model_file import VERSION, load, save
-from hedgerow.network import levels
+from hedgerow.network import stacknet
 from hedgerow.network.mapping import to_convnet
 from hedgerow.network.stacknet import StackNet
 from helpers.model_files import Contents, assert_same_model, refused
@@ -330,5 +330,5 @@ def test_the_shortest_history_is_shown(contents, hedgerow, tmp_path):
 
 def test_absurd_connections_are_refused_before_memory_is_asked_for(stack, tmp_path, monkeypatch):
     save(to_convnet(stack, connections="full"), tmp_path / "full.hedge")
-    monkeypatch.setattr(levels, "FULL_LIMIT", 10)
+    monkeypatch.setattr(stacknet, "MAX_DENSE_WEIGHTS", 10)
     assert "too many weights" in refused(tmp_path / "full.hedge")

@@ -82,7 +82,8 @@ def test_a_gpu_trains_the_networks_that_do_best_on_what_they_did_not_see(monkeyp
     labelled, messages, steps = labelled_set(images, labels), [], []
     net = hr.to_convnet(hr.fit_stack(images, labels, STACK))
 
-    def chosen(net, labelled, plan, device, is_timed, progress):
+    def chosen(net, recipe, device, is_timed, progress):
+        plan = recipe.config
         assert (device, is_timed) == ("cuda", bool(steps))
         steps.append(plan.conv.n_steps)
         tried = {(16, "batch", 256): 0.1, (32, "image", 512): 0.2}
@@ -96,8 +97,9 @@ def test_a_gpu_trains_the_networks_that_do_best_on_what_they_did_not_see(monkeyp
     assert result == replace(estimates.GPU_PLAN, members=members, conv=chosen_conv)
     assert "32 channels normalised over each image in crops of 512 pixels 0.200" in messages[-1]
 
-    def seconds(net, labelled, plan, device):
-        return 0.5 * (plan.conv.base / 32) * (plan.conv.crop / 256) ** 2
+    def seconds(net, recipe, device):
+        conv = recipe.config.conv
+        return 0.5 * (conv.base / 32) * (conv.crop / 256) ** 2
 
     monkeypatch.setattr("hedgerow.deep.fitting.seconds_of_a_step", seconds)
     monkeypatch.setattr(estimates, "MOST_STEPS", 10**6)
@@ -115,7 +117,7 @@ def test_smaller_networks_are_planned_where_larger_ones_could_not_be_trained_lon
         estimates, "CPU_PLAN", hr.DeepConfig(n_networks=1, judges=0, members=("reading",), conv=hr.ConvConfig(base=16))
     )
     monkeypatch.setattr(estimates, "MOST_STEPS", 10**6)
-    monkeypatch.setattr("hedgerow.deep.fitting.seconds_of_a_step", lambda net, labelled, plan, device: plan.conv.base)
+    monkeypatch.setattr("hedgerow.deep.fitting.seconds_of_a_step", lambda net, recipe, device: recipe.config.conv.base)
 
     def planned(steps):
         plan, left = estimates.deep_plan(net, labelled, False, "cpu", 7), 16 * steps / estimates.PLANNED_FRACTION

@@ -15,9 +15,9 @@ from hedgerow.forest import level_input
 from hedgerow.forest.arrays import LEAF, ForestStack
 from hedgerow.forest.level_input import whole_input
 from hedgerow.forest.walk import reached_leaves
-from hedgerow.network import mapback
 from hedgerow.network.layout import Grid
-from hedgerow.network.mapping import METHODS, to_convnet, to_forest
+from hedgerow.network.mapback import METHODS, leaf_means, to_forest
+from hedgerow.network.mapping import to_convnet
 from hedgerow.progress import silent
 from helpers.forests import grown_stack, random_forest
 from helpers.fuzzy_trees import PARAMETERS, algorithm_1, altered, hard_twin
@@ -164,16 +164,16 @@ def test_map_back_2_is_algorithm_1(n_probes, seed):
     _, other_counts = algorithm_1(net, images, is_updated=False)
     pairs = zip(counts, other_counts, strict=True)
     assert not all(np.array_equal(*pair) for pair in pairs), "new votes below must lead some pixels elsewhere"
-    first, found = (to_forest(net, images, method, progress=silent) for method in ("weights", "leaf_mean"))
-    found.validate()
-    assert_same_forests(found, first, but=("votes",))
-    assert found.output == "softmax"
+    first, mapped_back = (to_forest(net, images, method, progress=silent) for method in ("weights", "leaf_mean"))
+    mapped_back.validate()
+    assert_same_forests(mapped_back, first, but=("votes",))
+    assert mapped_back.output == "softmax"
     for k in range(3):
         untouched = counts[k] == 0
         assert 0 < untouched.sum() < len(untouched)
-        np.testing.assert_array_equal(found.levels[k].votes[untouched], first.levels[k].votes[untouched])
-        np.testing.assert_allclose(found.levels[k].votes, expected.levels[k].votes, rtol=0, atol=2e-6)
-        assert np.abs(found.levels[k].votes - first.levels[k].votes).max() > 0.05, "the means are others"
+        np.testing.assert_array_equal(mapped_back.levels[k].votes[untouched], first.levels[k].votes[untouched])
+        np.testing.assert_allclose(mapped_back.levels[k].votes, expected.levels[k].votes, rtol=0, atol=2e-6)
+        assert np.abs(mapped_back.levels[k].votes - first.levels[k].votes).max() > 0.05, "the means are others"
 
 
 @pytest.mark.parametrize("kind", ["exp", "softmax", "sparse", "full", "tanh", "crelu"])
@@ -197,17 +197,17 @@ def test_every_network_has_a_map_back_2(kind, stack, example):
     assert agreement > 0.9, "sharp splits: what a leaf says is nearly what the network says"
 
 
-def test_tiles_order_of_the_images_and_what_is_kept_do_not_change_the_means(stack, net, example, monkeypatch):
-    whole = to_forest(net, example.images, progress=silent)
-    reverse = to_forest(net, example.images[::-1], progress=silent)
+def test_tiles_order_of_the_images_and_the_cache_do_not_change_the_means(net, example, monkeypatch):
+    whole = to_forest(net, example.images, "leaf_mean", progress=silent)
+    reverse = to_forest(net, example.images[::-1], "leaf_mean", progress=silent)
     monkeypatch.setattr(level_input, "fitting_tile", lambda *_: 11)
-    tiled = to_forest(net, example.images, progress=silent)
+    tiled = to_forest(net, example.images, "leaf_mean", progress=silent)
     monkeypatch.undo()
-    monkeypatch.setattr(mapback, "KEPT", 24 * 32 * 4 * 3)  # room for the activations of one image
-    forgetful = to_forest(net, example.images, progress=silent)
-    for mine in (reverse, tiled, forgetful):
-        for found, expected in zip(mine.levels, whole.levels, strict=True):
-            np.testing.assert_allclose(found.votes, expected.votes, rtol=1e-6, atol=1e-9)
+    of_one_image = 24 * 32 * 4 * 3  # bytes of its activations
+    forgetful = leaf_means(net, to_forest(net, method="weights"), example.images, silent, memory=of_one_image)
+    for other in (reverse, tiled, forgetful):
+        for level, expected in zip(other.levels, whole.levels, strict=True):
+            np.testing.assert_allclose(level.votes, expected.votes, rtol=1e-6, atol=1e-9)
 
 
 def test_progress_is_told(net, example):

@@ -12,7 +12,7 @@ import hedgerow as hr
 from hedgerow.config import Sharpness
 from hedgerow.errors import ConfigError
 from hedgerow.kernels.definition.outputs import normalise
-from hedgerow.network import levels
+from hedgerow.network import stacknet
 from hedgerow.network.layout import Grid, Source
 from hedgerow.network.mapping import DEFAULT_SHARPNESS, to_convnet
 from helpers.net_stacks import (
@@ -205,7 +205,7 @@ def test_what_cannot_be_mapped_is_refused_in_one_sentence(case):
 def test_too_many_connections_are_refused(monkeypatch):
     stack = random_stack()
     forest = stack.levels[0]
-    monkeypatch.setattr(levels, "FULL_LIMIT", 2 * int(forest.is_split.sum()) * forest.n_leaves - 1)
+    monkeypatch.setattr(stacknet, "MAX_DENSE_WEIGHTS", 2 * int(forest.is_split.sum()) * forest.n_leaves - 1)
     with pytest.raises(ConfigError) as caught:
         to_convnet(stack, "soft", connections="full")
     assert_one_sentence(str(caught.value), "connections='sparse'")

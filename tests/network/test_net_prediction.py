@@ -5,8 +5,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from hedgerow.network import stacknet
-from hedgerow.network.mapping import to_convnet, to_forest
+from hedgerow.network.mapback import to_forest
+from hedgerow.network.mapping import to_convnet
 from hedgerow.network.soft_levels import is_walked
 from helpers.net_stacks import SPLITS, random_stack, scores_of, whole_numbers
 
@@ -95,7 +95,7 @@ def test_softmax_preserves_the_most_likely_class(split):
 
 
 @pytest.mark.parametrize("size", [(1, 1), (5, 31), (21, 19)])
-def test_soft_networks_predict_by_walking_what_their_levels_compute(size, monkeypatch):
+def test_soft_networks_predict_by_walking_what_their_levels_compute(size):
     image, net = whole_numbers(7, size=size), to_convnet(random_stack(7, n_classes=5))
     net.set_tolerance(1e-3)
     walked = net.level_outputs(image)
@@ -104,16 +104,16 @@ def test_soft_networks_predict_by_walking_what_their_levels_compute(size, monkey
     with torch.no_grad():
         scores = scores_of(net, image)[-1][:, 0]
     np.testing.assert_allclose(walked[-1], torch.softmax(scores, 0), atol=2e-6)
-    monkeypatch.setattr(stacknet, "is_walked", lambda level: False)
+    net.walked = False
     for ours, plain in zip(walked, net.level_outputs(image), strict=True):
         np.testing.assert_allclose(ours, plain, atol=2e-6)
 
 
 @pytest.mark.parametrize(
-    ("given", "tolerance"),
+    ("options", "tolerance"),
     [({"activation": "softmax"}, 1e-3), ({"connections": "sparse"}, 1e-3), ({"split": "crelu"}, 1e-3), ({}, 0.0)],
 )
-def test_what_is_no_fuzzy_tree_or_leaves_nothing_out_is_not_walked(given, tolerance):
-    net = to_convnet(random_stack(7), **given)
+def test_what_is_no_fuzzy_tree_or_leaves_nothing_out_is_not_walked(options, tolerance):
+    net = to_convnet(random_stack(7), **options)
     net.set_tolerance(tolerance)
     assert not any(is_walked(net.level(number)) for number in range(net.n_levels))

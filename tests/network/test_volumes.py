@@ -9,7 +9,8 @@ from hedgerow.forest.level_input import LevelInput, whole_input
 from hedgerow.forest.walk import run_forest, run_level
 from hedgerow.images.regions import Region
 from hedgerow.network.layout import Grid, Source, lattice, region_grid
-from hedgerow.network.mapping import to_convnet, to_forest
+from hedgerow.network.mapback import to_forest
+from hedgerow.network.mapping import to_convnet
 from helpers.net_stacks import SPLITS, random_stack
 
 SIZE = (5, 9, 11)

@@ -10,7 +10,8 @@ from hedgerow.images.array_checks import to_planes
 from hedgerow.images.regions import Region
 from hedgerow.kernels.definition.outputs import softmax
 from hedgerow.network import mapback, vote_fit
-from hedgerow.network.mapping import to_convnet, to_forest
+from hedgerow.network.mapback import to_forest
+from hedgerow.network.mapping import to_convnet
 from hedgerow.progress import silent
 from helpers.fuzzy_trees import altered
 
@@ -27,30 +28,30 @@ def case():
     return votes, leaf, said
 
 
-def plain(votes, leaf, said):
+def plain(votes, leaf, output):
     """Sample by sample, leaf by leaf, class by class."""
     votes = votes.astype(np.float64)
-    for _ in range(vote_fit.PASSES):
+    for _ in range(vote_fit.N_PASSES):
         for tree in leaf:
-            found = [softmax(sum(votes[other[i]] for other in leaf)) for i in range(N_SAMPLES)]
+            proba = [softmax(sum(votes[other[i]] for other in leaf)) for i in range(N_SAMPLES)]
             for row in np.unique(tree):
                 here = [i for i in range(N_SAMPLES) if tree[i] == row]
                 for c in range(N_CLASSES):
-                    lacking = sum(said[c, i] - found[i][c] for i in here)
-                    curvature = sum(found[i][c] * (1 - found[i][c]) for i in here)
-                    change = vote_fit.RATE * lacking / (curvature + vote_fit.PRIOR)
-                    votes[row, c] += np.clip(change, -vote_fit.LARGEST, vote_fit.LARGEST)
+                    lacking = sum(output[c, i] - proba[i][c] for i in here)
+                    curvature = sum(proba[i][c] * (1 - proba[i][c]) for i in here)
+                    change = vote_fit.STEP_FRACTION * lacking / (curvature + vote_fit.PRIOR_SAMPLES)
+                    votes[row, c] += np.clip(change, -vote_fit.MAX_CHANGE, vote_fit.MAX_CHANGE)
     return votes
 
 
 def test_a_fit_is_that_of_the_plain_definition(case):
-    votes, leaf, said = case
-    given = votes.copy()
-    found = vote_fit.fit_votes(given, leaf, said)
-    np.testing.assert_allclose(found, plain(votes, leaf, said), rtol=0, atol=1e-5)
-    np.testing.assert_array_equal(given, votes, "what was given is not changed")
-    np.testing.assert_array_equal(found[3], votes[3], "nobody reaches it")
-    assert found.dtype == np.float32
+    votes, leaf, output = case
+    votes = votes.copy()
+    fitted = vote_fit.fit_votes(votes, leaf, output)
+    np.testing.assert_allclose(fitted, plain(votes, leaf, output), rtol=0, atol=1e-5)
+    np.testing.assert_array_equal(votes, votes, "what was given is not changed")
+    np.testing.assert_array_equal(fitted[3], votes[3], "nobody reaches it")
+    assert fitted.dtype == np.float32
 
 
 def test_a_vote_changes_by_no_more_than_the_largest_step_of_each_turn(case):
@@ -60,7 +61,7 @@ def test_a_vote_changes_by_no_more_than_the_largest_step_of_each_turn(case):
     votes[:, 1] += 30  # the forest is as certain of another class: no curvature holds a step back
     many = np.repeat(leaf, 200, axis=1), np.repeat(certain, 200, axis=1)
     found = vote_fit.fit_votes(votes, *many)
-    assert np.abs(found - votes).max() == pytest.approx(vote_fit.PASSES * vote_fit.LARGEST, rel=1e-5)
+    assert np.abs(found - votes).max() == pytest.approx(vote_fit.N_PASSES * vote_fit.MAX_CHANGE, rel=1e-5)
 
 
 def distance(forest, net, image):
@@ -117,7 +118,7 @@ def test_only_the_last_level_is_fitted(grown):
     (part,) = mapback._Walk(net, mean, level).add(planes, 1, None)
     assert part.is_whole
     assert part.size == size
-    leaves, said = (array.reshape(len(array), -1) for array in (part.leaves, part.said))
+    leaves, said = (array.reshape(len(array), -1) for array in (part.leaves, part.output))
     expected = vote_fit.fit_votes(mean.levels[-1].votes, leaves, said)
     np.testing.assert_allclose(fitted.levels[-1].votes, expected, rtol=1e-5, atol=1e-5)
 
@@ -128,10 +129,10 @@ def test_one_walk_makes_both_forests(grown):
     samples = vote_fit.FitSamples(len(images))
     means = mapback.leaf_means(net, to_forest(net, method="weights"), images, silent, samples)
     both = {"leaf_mean": means, "fitted": mapback.fitted_votes(means, samples)}
-    for method, found in both.items():
+    for method, forests in both.items():
         expected = to_forest(net, images, method, progress=silent)
-        assert found.settings == expected.settings
-        for mine, theirs in zip(found.levels, expected.levels, strict=True):
+        assert forests.settings == expected.settings
+        for mine, theirs in zip(forests.levels, expected.levels, strict=True):
             np.testing.assert_array_equal(mine.votes, theirs.votes)
 
 
@@ -145,14 +146,13 @@ def test_votes_do_not_depend_on_tiles(grown, monkeypatch):
         np.testing.assert_allclose(mine.votes, theirs.votes, rtol=1e-4, atol=1e-4)
 
 
-def test_samples_lie_on_a_lattice_of_the_whole_image_and_are_bounded(monkeypatch):
-    monkeypatch.setattr(vote_fit, "SAMPLES", 200)
-    samples, size = vote_fit.FitSamples(n_images=4), (37, 41)
+def test_samples_lie_on_a_lattice_of_the_whole_image_and_are_bounded():
+    samples, size = vote_fit.FitSamples(n_images=4, n_samples=200), (37, 41)
     places = np.arange(size[0] * size[1]).reshape(1, *size)
     for region in (Region(0, 20, 0, 41), Region(20, 37, 0, 13), Region(20, 37, 13, 41)):
         here = region.of(places)
         samples.add(size, region, here, here)
-    found = np.concatenate(samples._leaf, axis=1)
-    np.testing.assert_array_equal(np.sort(found[0]), places[0, ::6, ::6].ravel())
-    assert found.size <= 50
-    np.testing.assert_array_equal(found, np.concatenate(samples._said, axis=1))
+    leaves = np.concatenate(samples._leaves, axis=1)
+    np.testing.assert_array_equal(np.sort(leaves[0]), places[0, ::6, ::6].ravel())
+    assert leaves.size <= 50
+    np.testing.assert_array_equal(leaves, np.concatenate(samples._outputs, axis=1))

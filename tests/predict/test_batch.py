@@ -1,6 +1,7 @@
 """Folders of images: what is predicted, said, refused and left behind; and the entropy of probabilities."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,10 @@ from hypothesis.extra import numpy as st_numpy
 from hedgerow import temporary
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.images.label_files import read_labels
-from hedgerow.predict import batch, file_outputs, scratch
+from hedgerow.predict import file_outputs
 from hedgerow.predict.batch import Predicted, predict_files
-from hedgerow.predict.file_outputs import Outputs, relative_entropy
+from hedgerow.predict.file_outputs import Outputs
+from hedgerow.predict.protocol import relative_entropy
 from helpers.files import listing
 
 
@@ -38,38 +40,43 @@ def test_only_what_is_wanted_has_a_path():
 
 
 def test_a_folder_is_predicted(folder, stack, example):
-    said = []
-    found = predict_files(stack, folder / "images", folder / "out", Outputs(), say=said.append)
-    assert found == Predicted(3)
-    assert said == []
+    notes = []
+    assert predict_files(stack, folder / "images", folder / "out", Outputs(), say=notes.append) == Predicted(3)
+    assert notes == []
     for name, image in zip("abc", (*example.images, example.images[0]), strict=True):
         np.testing.assert_array_equal(read_labels(folder / "out" / f"{name}.png"), stack.predict(image))
 
 
+class Failing:
+    """A model that fails at one of the images that it predicts, counted from 0."""
+
+    def __init__(self, model, problem, image):
+        self.model, self.problem, self.image = model, problem, image
+
+    def __getattr__(self, name):
+        return getattr(self.model, name)
+
+    def run_level(self, level, level_input):
+        if level == 0:
+            self.image -= 1
+            if self.image == -1:
+                raise self.problem
+        return self.model.run_level(level, level_input)
+
+
 @pytest.mark.parametrize("problem", [InputError("too dark"), ConfigError("too large"), MemoryError()])
-def test_one_failure_does_not_stop_the_batch(folder, stack, monkeypatch, problem):
-    write = batch.write_outputs
-
-    def fail_on_b(model, image, file_outputs, paths, *rest):
-        if paths["labels"].stem == "b":
-            raise problem
-        write(model, image, file_outputs, paths, *rest)
-
-    monkeypatch.setattr(batch, "write_outputs", fail_on_b)
-    failures = predict_files(stack, folder / "images", folder / "out", Outputs()).failures
+def test_one_failure_does_not_stop_the_batch(folder, stack, problem):
+    failing = Failing(stack, problem, image=1)
+    failures = predict_files(failing, folder / "images", folder / "out", Outputs()).failures
     assert len(failures) == 1
     assert failures[0].startswith(f"{folder / 'images' / 'b.npy'}: ")
     assert len(failures[0]) > len(f"{folder / 'images' / 'b.npy'}: ")
     assert sorted(os.listdir(folder / "out")) == ["a.png", "c.png"]
 
 
-def test_a_bug_is_not_hidden_as_a_bad_image(folder, stack, monkeypatch):
-    def stumble(*_):
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(batch, "write_outputs", stumble)
+def test_a_bug_is_not_hidden_as_a_bad_image(folder, stack):
     with pytest.raises(ZeroDivisionError):
-        predict_files(stack, folder / "images", folder / "out", Outputs())
+        predict_files(Failing(stack, ZeroDivisionError(), image=0), folder / "images", folder / "out", Outputs())
 
 
 def test_a_full_disk_fails_every_image_and_leaves_nothing(folder, stack, monkeypatch):
@@ -110,8 +117,8 @@ def test_a_stop_from_the_progress_report_ends_the_batch(folder, stack):
     class Stopped(Exception):
         pass
 
-    def report(what, done, total):
-        assert (what, total) == ("images", 3)
+    def report(message, done, total):
+        assert (message, total) == ("images", 3)
         if done == 1:
             raise Stopped
 
@@ -143,11 +150,10 @@ def test_entropy_stays_in_its_range(scores):
 def test_maps_too_large_for_memory_are_the_same(folder, stack, monkeypatch, ending):
     everything = Outputs(labels=ending, maps=ending, proba=True, confidence=True, entropy=True, dtype="uint8")
     predict_files(stack, folder / "images", folder / "small", everything)
-    monkeypatch.setattr(scratch, "IN_MEMORY", 0)
-    made = []
-    monkeypatch.setattr(np, "memmap", lambda *a, memmap=np.memmap, **o: made.append(a[0]) or memmap(*a, **o))
-    predict_files(stack, folder / "images", folder / "large", everything, tile=7)
-    assert len(made) >= 4
+    files = []
+    monkeypatch.setattr(np, "memmap", lambda *a, memmap=np.memmap, **o: files.append(a[0]) or memmap(*a, **o))
+    predict_files(stack, folder / "images", folder / "large", replace(everything, memory=0), tile=7)
+    assert len(files) >= 4
     assert listing(folder / "small") == listing(folder / "large")
 
 
@@ -162,8 +168,7 @@ def test_a_disk_that_cannot_hold_the_result_fails_the_image(folder, stack, monke
     def full(file, n_bytes):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(scratch, "IN_MEMORY", 0)
     monkeypatch.setattr(temporary, "_reserve", full)
-    found = predict_files(stack, folder / "images" / "a.npy", folder / "out", Outputs())
-    assert "No space left" in found.failures[0]
+    predicted = predict_files(stack, folder / "images" / "a.npy", folder / "out", Outputs(memory=0))
+    assert "No space left" in predicted.failures[0]
     assert os.listdir(folder / "out") == []

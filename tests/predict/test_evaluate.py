@@ -8,19 +8,18 @@ import pytest
 import hedgerow as hr
 from conftest import CLASSES
 from hedgerow.errors import InputError
-from hedgerow.predict import evaluate as evaluation
 
 
 def test_evaluation_equals_scores_of_the_predictions(stack, example):
-    found = hr.evaluate(stack, example.images, example.labels)
+    scores = hr.evaluate(stack, example.images, example.labels)
     predicted = [stack.predict(image) for image in example.images]
     hits = sum(int((p == t).sum()) for p, t in zip(predicted, example.labels, strict=True))
-    assert found.classes == CLASSES
-    assert found.accuracy == hits / (2 * 24 * 32)
+    assert scores.classes == CLASSES
+    assert scores.accuracy == hits / (2 * 24 * 32)
     for i, truth in enumerate(CLASSES):
         for j, guess in enumerate(CLASSES):
             pairs = zip(predicted, example.labels, strict=True)
-            assert found.confusion[i, j] == sum(((p == guess) & (t == truth)).sum() for p, t in pairs)
+            assert scores.confusion[i, j] == sum(((p == guess) & (t == truth)).sum() for p, t in pairs)
 
 
 def test_evaluation_ignores_what_is_not_labelled(stack, example):
@@ -57,10 +56,14 @@ def test_evaluation_reports_its_progress_and_can_be_stopped(stack, example):
         ([np.zeros((24, 32))], [np.full((24, 32), 0.5)], "painting"),
     ],
 )
-def test_evaluation_refuses_by_name_before_it_predicts(stack, monkeypatch, images, labels, words):
-    monkeypatch.setattr(evaluation, "predict_indices", lambda *_, **__: pytest.fail("the work was begun"))
+def test_evaluation_refuses_by_name_before_it_predicts(stack, images, labels, words):
+    class Unused:
+        def __getattr__(self, name):
+            assert name != "run_level", "nothing was predicted yet"
+            return getattr(stack, name)
+
     with pytest.raises(InputError, match=words):
-        hr.evaluate(stack, images, labels, names=["painting"] * len(images))
+        hr.evaluate(Unused(), images, labels, names=["painting"] * len(images))
 
 
 def test_own_channels_are_evaluated_as_they_are_trained(tiny_config, example):

@@ -18,7 +18,8 @@ from hedgerow.forest.walk import run_forest
 from hedgerow.images.regions import Region
 from hedgerow.kernels import backends
 from hedgerow.model_methods import ModelMethods
-from hedgerow.network.mapping import to_convnet, to_forest
+from hedgerow.network.mapback import to_forest
+from hedgerow.network.mapping import to_convnet
 from hedgerow.predict import devices, gpu_forest
 from helpers.forests import GROWN, grown_stack, random_forest
 from helpers.refusals import assert_one_sentence, assert_refused

@@ -70,14 +70,14 @@ def test_any_size_can_be_predicted(shape):
 def test_tiles_come_one_by_one_and_cover_the_image():
     images, labels = blobs(4)
     stack = hr.fit_stack(images, labels, SMALL)
-    heard = []
+    reports = []
     covered = np.zeros(images[0].shape, int)
-    for region, outputs, size in predict_tiles(stack, images[0], tile=16, progress=lambda *e: heard.append(e)):
+    for region, outputs, size in predict_tiles(stack, images[0], tile=16, progress=lambda *e: reports.append(e)):
         region.of(covered)[...] += 1
         assert outputs[-1].shape == (3, region.height, region.width)
         assert size == images[0].shape
     assert (covered == 1).all()
-    assert heard[-1][1] == heard[-1][2] == len(heard)
+    assert reports[-1][1] == reports[-1][2] == len(reports)
 
 
 def test_tile_size_follows_memory():

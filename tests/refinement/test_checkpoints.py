@@ -18,9 +18,9 @@ from hedgerow.config import Sharpness
 from hedgerow.errors import DivergenceError, ModelError
 from hedgerow.network.mapping import to_convnet
 from hedgerow.progress import silent
-from hedgerow.refinement import checkpoints, loop
+from hedgerow.refinement import checkpoints
 from hedgerow.refinement.loop import refine
-from helpers.refinements import SHORT, Stopped, assert_same_refinement, record, run, stop_at
+from helpers.refinements import SHORT, Stopped, assert_same_refinement, record, register_loss, run, stop_at
 from helpers.refusals import assert_one_sentence
 
 RESUMED = {
@@ -58,21 +58,14 @@ def test_trained_connections_are_resumed(stack, example, tmp_path, connections):
     assert_same_refinement(run(net, example, config, checkpoint=tmp_path / "state"), whole, tmp_path)
 
 
-def test_a_run_may_be_stopped_right_after_each_checkpoint_again_and_again(net, example, tmp_path, monkeypatch):
-    whole = run(net, example, replace(SHORT, average=0.6))
-    save, path = checkpoints.save, tmp_path / "state"
-
-    def save_and_stop(*arguments):
-        save(*arguments)
-        raise Stopped
-
-    monkeypatch.setattr(checkpoints, "save", save_and_stop)
-    for _ in range(3):
+def test_a_run_may_be_stopped_right_after_each_checkpoint_again_and_again(net, example, tmp_path):
+    config, path, reports = replace(SHORT, average=0.6), tmp_path / "state", []
+    whole = run(net, example, config)
+    for step in (3, 5):  # the state of steps 2 and 4 was saved
         with pytest.raises(Stopped):
-            run(net, example, replace(SHORT, average=0.6), checkpoint=path)
-    monkeypatch.undo()
-    reports = []
-    resumed = run(net, example, replace(SHORT, average=0.6), checkpoint=path, progress=lambda *r: reports.append(r))
+            run(net, example, config, checkpoint=path, progress=stop_at(step))
+    run(net, example, config, checkpoint=path, keep_checkpoint=True)
+    resumed = run(net, example, config, checkpoint=path, progress=lambda *r: reports.append(r))
     assert reports == [("refining", 6, 6)], "only the last scores were missing"
     assert_same_refinement(resumed, whole, tmp_path)
 
@@ -114,13 +107,15 @@ def test_patience_counts_on_after_a_stop(net, example, tmp_path):
 
 
 def test_a_resumed_run_gives_up_where_the_whole_one_does(net, example, tmp_path, monkeypatch):
-    monkeypatch.setattr(loop._Refinement, "_step", lambda self, step: [1.0, 6.0, 6.0, 6.0, 6.0, 6.0][step])
+    steps = register_loss(monkeypatch, "growing", lambda step, loss: 0 * loss + (1.0 if step == 1 else 6.0))
+    config = replace(SHORT, loss="growing", dice=0.0)
     with pytest.raises(DivergenceError):
-        run(net, example)
+        run(net, example, config)
+    steps.clear()
     with pytest.raises(Stopped):
-        run(net, example, checkpoint=tmp_path / "state", progress=stop_at(3))
+        run(net, example, config, checkpoint=tmp_path / "state", progress=stop_at(3))
     with pytest.raises(DivergenceError):
-        run(net, example, checkpoint=tmp_path / "state")
+        run(net, example, config, checkpoint=tmp_path / "state")
 
 
 @pytest.fixture
@@ -144,7 +139,7 @@ def test_the_checkpoint_of_another_refinement_is_refused(stack, net, example, st
     images, labels = list(example.images), list(example.labels)
     brighter = [images[0] + np.uint8(1), images[1]]
     relabelled = [np.where(labels[0] == CLASSES[0], CLASSES[1], labels[0]), labels[1]]
-    given = {
+    others = {
         "images": (net, brighter, labels, SHORT, {}),
         "order": (net, images[::-1], labels[::-1], SHORT, {}),
         "labels": (net, images, relabelled, SHORT, {}),
@@ -156,7 +151,7 @@ def test_the_checkpoint_of_another_refinement_is_refused(stack, net, example, st
         "split": (to_convnet(stack, "tanh"), images, labels, SHORT, {}),
         "connections": (to_convnet(stack, connections="full"), images, labels, SHORT, {}),
     }
-    for other, (network, pictures, maps, config, options) in given.items():
+    for other, (network, pictures, maps, config, options) in others.items():
         assert "another refinement" in refused(network, pictures, maps, config, stopped, **options), other
     run(net, example, checkpoint=stopped)
 

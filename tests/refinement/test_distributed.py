@@ -53,23 +53,23 @@ def test_two_processes_follow_the_gradient_of_the_sum(tmp_path):
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
     torch.manual_seed(0)
     weights = [torch.nn.Parameter(torch.randn(*shape)) for shape in ((5, 3), (3,), (2,))]
-    given = torch.randn(4, 7, 5)
+    arguments = torch.randn(4, 7, 5)
     optimiser = torch.optim.SGD(weights, lr=0.1)
-    told = []
+    printed = []
     for step in range(2):
         gradients, losses = [], []
         for rank in range(2):
-            x = given[2 * step + rank]
+            x = arguments[2 * step + rank]
             loss = (x @ weights[0] + weights[1]).square().mean() + (weights[2].sum() if rank == 0 else 0)
             gradients.append(torch.autograd.grad(loss, weights, allow_unused=True))
             losses.append(float(loss.detach()))
-        told.append(np.mean(losses))
+        printed.append(np.mean(losses))
         for weight, *grads in zip(weights, *gradients, strict=True):
             weight.grad = sum(grad for grad in grads if grad is not None)
         optimiser.step()
     assert all(torch.equal(a, b.detach()) for a, b in zip(first, weights, strict=True))  # to the last bit
     assert outputs[0] == outputs[1]
-    np.testing.assert_allclose([float(line) for line in outputs[0].split()], told, rtol=1e-6)
+    np.testing.assert_allclose([float(line) for line in outputs[0].split()], printed, rtol=1e-6)
 
 
 def test_alone_everything_is_as_before():

@@ -12,7 +12,6 @@ from conftest import CLASSES
 from hedgerow.config import RefineConfig
 from hedgerow.errors import DivergenceError
 from hedgerow.network.mapping import to_convnet
-from hedgerow.refinement import loop
 from helpers.refinements import (
     SHORT,
     Stopped,
@@ -20,6 +19,7 @@ from helpers.refinements import (
     assert_same_weights,
     is_finite,
     record,
+    register_loss,
     run,
     stop_at,
     weights,
@@ -48,25 +48,16 @@ def test_a_run_that_diverges_keeps_a_network_that_predicts(net, example, optimis
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_numbers_that_leave_their_range_stop_the_run_at_once(net, example, monkeypatch, value):
-    real = loop.with_dice
-    calls = []
-
-    def poisoned(*arguments):
-        calls.append(1)
-        return real(*arguments) * (value if len(calls) == 6 else 1.0)
-
-    monkeypatch.setattr(loop, "with_dice", poisoned)
+    steps = register_loss(monkeypatch, "poisoned", lambda step, loss: loss * (value if step == 6 else 1.0))
     with pytest.raises(DivergenceError) as problem:
-        run(net, example)
+        run(net, example, replace(SHORT, loss="poisoned"))
     assert_one_sentence(problem, "step 6", "network of step 2")
     assert_usable(problem.value.network, example.images[0])
-    monkeypatch.undo()
-    expected = run(net, example, replace(SHORT, decay="halving", halving_steps=1e9, n_steps=2))
     constant = replace(SHORT, decay="halving", halving_steps=1e9)
-    calls.clear()
-    monkeypatch.setattr(loop, "with_dice", poisoned)
+    expected = run(net, example, replace(constant, n_steps=2))
+    steps.clear()
     with pytest.raises(DivergenceError) as problem:
-        run(net, example, constant)
+        run(net, example, replace(constant, loss="poisoned"))
     assert_same_weights(problem.value.network, expected)
 
 
@@ -90,38 +81,33 @@ def test_divergence_does_not_change_the_network_given(stack, example):
 def test_the_network_kept_after_a_divergence_is_not_relaxed_again(net, example):
     with pytest.raises(DivergenceError) as problem:
         run(net, example, RefineConfig(n_steps=5, check_every=5, optimiser="sgd", learning_rate=1e3, relax=0.4))
-    kept = problem.value.network
-    assert kept.level(0).sharpness.split == pytest.approx(0.4 * net.level(0).sharpness.split)
-    again = run(kept, example)
-    assert again.level(0).sharpness.split == kept.level(0).sharpness.split
+    first = problem.value.network
+    assert first.level(0).sharpness.split == pytest.approx(0.4 * net.level(0).sharpness.split)
+    again = run(first, example)
+    assert again.level(0).sharpness.split == first.level(0).sharpness.split
 
 
 def test_the_network_kept_says_how_far_it_was_refined(net, example, unseen, monkeypatch, tmp_path):
-    monkeypatch.setattr(loop._Refinement, "_step", lambda self, step: [1.0, 1.0, 1.0, 1.0, 9.0, 9.0][step])
+    register_loss(monkeypatch, "growing", lambda step, loss: 0 * loss + (1.0 if step < 5 else 9.0))
     with pytest.raises(DivergenceError) as problem:
-        run(net, example, validation=unseen)
-    kept = record(problem.value.network)
-    assert [check.step for check in kept.checks] == [0, 2]
-    assert kept.scores.keys() == {"stack", "mapped"}
+        run(net, example, replace(SHORT, loss="growing", dice=0.0), validation=unseen)
+    refinement = record(problem.value.network)
+    assert [check.step for check in refinement.checks] == [0, 2]
+    assert refinement.scores.keys() == {"stack", "mapped"}
     hr.save(problem.value.network, tmp_path / "net.hedge")
-    assert record(hr.load(tmp_path / "net.hedge")) == kept
+    assert record(hr.load(tmp_path / "net.hedge")) == refinement
 
 
 def test_a_resumed_run_keeps_the_network_that_the_whole_one_keeps(net, example, monkeypatch, tmp_path):
-    real, calls = loop.with_dice, []
-
-    def poisoned(*arguments):
-        calls.append(1)
-        return real(*arguments) * (np.nan if len(calls) == 6 else 1.0)
-
-    monkeypatch.setattr(loop, "with_dice", poisoned)
+    steps = register_loss(monkeypatch, "poisoned", lambda step, loss: loss * (np.nan if step == 6 else 1.0))
+    config = replace(SHORT, loss="poisoned")
     with pytest.raises(DivergenceError) as whole:
-        run(net, example)
-    calls.clear()
+        run(net, example, config)
+    steps.clear()
     with pytest.raises(Stopped):
-        run(net, example, checkpoint=tmp_path / "state", progress=stop_at(5))
-    del calls[4:]  # the checkpoint is of step 4
+        run(net, example, config, checkpoint=tmp_path / "state", progress=stop_at(5))
+    del steps[4:]  # the checkpoint is of step 4
     with pytest.raises(DivergenceError) as resumed:
-        run(net, example, checkpoint=tmp_path / "state")
+        run(net, example, config, checkpoint=tmp_path / "state")
     assert str(resumed.value) == str(whole.value)
     assert_same_refinement(resumed.value.network, whole.value.network, tmp_path)

@@ -16,7 +16,6 @@ from hedgerow.errors import ConfigError, HedgerowError, InputError
 from hedgerow.network.layout import Grid, Source
 from hedgerow.network.mapping import to_convnet
 from hedgerow.progress import silent
-from hedgerow.refinement import loop
 from hedgerow.refinement.loop import refine
 from hedgerow.refinement.losses import cross_entropy, with_dice
 from hedgerow.refinement.schedules import learning_rate, momentum
@@ -37,11 +36,11 @@ from helpers.refusals import assert_one_sentence
 
 def test_refinement_lowers_the_loss_and_raises_the_score(blurred_net, example, unseen):
     config = RefineConfig(n_steps=24, check_every=4, learning_rate=0.2, relax=1.0, stride=2)
-    found = record(run(blurred_net, example, config, validation=unseen))
-    losses = [check.loss for check in found.checks[1:]]
+    refinement = record(run(blurred_net, example, config, validation=unseen))
+    losses = [check.loss for check in refinement.checks[1:]]
     assert losses[-1] < 0.5 * losses[0]
-    assert found.mapped < 0.9
-    assert found.refined > found.mapped + 0.2
+    assert refinement.mapped < 0.9
+    assert refinement.refined > refinement.mapped + 0.2
 
 
 @pytest.mark.parametrize("split", ["soft", "tanh", "crelu"])
@@ -183,19 +182,12 @@ def test_frozen_connections_stay_the_trees_in_the_running_mean(stack, example):
 
 
 def test_the_running_mean_is_what_is_returned(net, example):
-    seen = []
-
-    def follow(self):
-        original(self)
-        seen.append({name: tensor.clone() for name, tensor in self.net.state_dict().items()})
-
-    original = loop._Refinement._follow_average
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop._Refinement, "_follow_average", follow)
-        refined = run(net, example, replace(SHORT, average=0.5))
+    steady = replace(SHORT, decay="halving", halving_steps=1e9)
+    after = [weights(run(net, example, replace(steady, n_steps=n))) for n in range(1, SHORT.n_steps + 1)]
+    refined = run(net, example, replace(steady, average=0.5))
     for name, tensor in weights(refined).items():
-        mean = seen[0][name].double()
-        for later in seen[1:]:
+        mean = after[0][name].double()
+        for later in after[1:]:
             mean = 0.5 * mean + 0.5 * later[name]
         torch.testing.assert_close(tensor, mean.float(), rtol=1e-6, atol=1e-6)
 
@@ -233,17 +225,17 @@ def test_labels_of_an_unknown_class_are_refused_with_their_name(net, example):
     assert_one_sentence(refusal, "b.png", "9")
 
 
-@pytest.mark.parametrize("what", ["none", "counts", "shapes", "channels", "unlabelled"])
-def test_images_and_labels_that_do_not_fit_are_refused(net, example, what):
+@pytest.mark.parametrize("case", ["none", "counts", "shapes", "channels", "unlabelled"])
+def test_images_and_labels_that_do_not_fit_are_refused(net, example, case):
     images, labels = list(example.images), list(example.labels)
-    given = {
+    unfit = {
         "none": ([], []),
         "counts": (images, labels[:1]),
         "shapes": (images, [labels[0], labels[1][:-1]]),
         "channels": ([np.stack([image] * 3, axis=-1) for image in images], labels),
         "unlabelled": (images, [labels[0], np.full_like(labels[1], 255)]),
-    }[what]
-    for arguments, options in ((given, {}), ((images, labels), {"validation": given})):
+    }[case]
+    for arguments, options in ((unfit, {}), ((images, labels), {"validation": unfit})):
         with pytest.raises(InputError) as refusal:
             refine(net, *arguments, SHORT, progress=silent, **options)
         assert_one_sentence(refusal)

@@ -30,7 +30,7 @@ def expected_loss(scores, target, weight=None, dice=0.0):
     """The same by plain loops."""
     weight = np.ones(len(scores)) if weight is None else weight
     total, norm = 0.0, 0.0
-    both, found, true = np.zeros(len(scores)), np.zeros(len(scores)), np.zeros(len(scores))
+    both, loss, true = np.zeros(len(scores)), np.zeros(len(scores)), np.zeros(len(scores))
     for s, c in enumerate(target):
         if c == UNLABELLED_INDEX:
             continue
@@ -39,9 +39,9 @@ def expected_loss(scores, target, weight=None, dice=0.0):
         total -= weight[c] * np.log(proba[c])
         norm += weight[c]
         both[c] += proba[c]
-        found += proba
+        loss += proba
         true[c] += 1
-    overlap = [(2 * both[c] + 1) / (found[c] + true[c] + 1) for c in range(len(scores)) if true[c]]
+    overlap = [(2 * both[c] + 1) / (loss[c] + true[c] + 1) for c in range(len(scores)) if true[c]]
     return total / norm + dice * (1 - np.mean(overlap))
 
 
@@ -61,10 +61,10 @@ def test_unlabelled_pixels_have_no_influence_and_no_gradient(drawn, dice):
     assert loss_of(scores[:, ~unlabelled], target[~unlabelled], dice=dice) == pytest.approx(
         loss_of(scores, target, dice=dice), rel=1e-12
     )
-    given = torch.tensor(scores, requires_grad=True)
-    with_dice(cross_entropy([], N_CLASSES), given, torch.as_tensor(target), dice).backward()
-    assert (given.grad[:, unlabelled] == 0).all()
-    assert (given.grad[:, ~unlabelled].abs().sum(0) > 0).all()
+    arguments = torch.tensor(scores, requires_grad=True)
+    with_dice(cross_entropy([], N_CLASSES), arguments, torch.as_tensor(target), dice).backward()
+    assert (arguments.grad[:, unlabelled] == 0).all()
+    assert (arguments.grad[:, ~unlabelled].abs().sum(0) > 0).all()
 
 
 def test_class_weights_make_classes_count_the_same():
@@ -114,10 +114,12 @@ def test_one_labelled_pixel_is_enough():
 @pytest.mark.parametrize("dice", [0.0, 1.0])
 def test_the_gradient_is_the_losses_own(drawn, dice):
     scores, target = drawn
-    given = torch.tensor(scores, requires_grad=True)
+    arguments = torch.tensor(scores, requires_grad=True)
     weight = torch.tensor([0.5, 1.0, 7.0, 2.0], dtype=torch.float64)
     target = torch.as_tensor(target)
-    assert torch.autograd.gradcheck(lambda s: with_dice(weighted(weight), s, target, dice), (given,), fast_mode=True)
+    assert torch.autograd.gradcheck(
+        lambda s: with_dice(weighted(weight), s, target, dice), (arguments,), fast_mode=True
+    )
 
 
 @pytest.mark.parametrize("size", [1e4, 1e30])

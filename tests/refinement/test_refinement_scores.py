@@ -13,47 +13,46 @@ from hedgerow.config import RefineConfig
 from hedgerow.images.array_checks import to_planes
 from hedgerow.images.labelled import LabelledImage
 from hedgerow.progress import silent
-from hedgerow.refinement import loop
 from hedgerow.refinement.loop import refine
-from helpers.refinements import SHORT, assert_same_weights, record, run
+from helpers.refinements import SHORT, assert_same_weights, record, run, run_scored
 
 
 @pytest.mark.parametrize("n_images", [1, 2])
 @pytest.mark.parametrize("held_out", [0.0, 0.5])
 def test_images_that_the_forests_have_seen_give_no_score_and_all_train(net, example, n_images, held_out):
-    images, labels, said = example.images[:n_images], example.labels[:n_images], []
+    images, labels, messages = example.images[:n_images], example.labels[:n_images], []
     config = replace(SHORT, held_out=held_out)
-    refined = refine(net, images, labels, config, progress=lambda what, done, total: said.append(what))
-    found = record(refined)
-    assert found.scores == {}
-    assert found.n_scored == 0
-    assert [check.mean_dice for check in found.checks] == [None] * 4
-    assert [check.step for check in found.checks] == [0, 2, 4, 6]
-    assert not any("Dice" in what for what in said), "nor does the bar show one"
+    refined = refine(net, images, labels, config, progress=lambda message, *_: messages.append(message))
+    refinement = record(refined)
+    assert refinement.scores == {}
+    assert refinement.n_scored == 0
+    assert [check.mean_dice for check in refinement.checks] == [None] * 4
+    assert [check.step for check in refinement.checks] == [0, 2, 4, 6]
+    assert not any("Dice" in message for message in messages), "nor does the bar show one"
     assert_same_weights(refined, refine(net, images, labels, replace(SHORT, held_out=0.0), progress=silent))
 
 
 def test_a_score_that_decides_something_is_not_shown_either(net, example):
-    found = record(run(net, example, replace(SHORT, keep="best", patience=3, held_out=0.5)))
-    assert found.scores == {}
-    assert all(check.mean_dice is None for check in found.checks)
+    refinement = record(run(net, example, replace(SHORT, keep="best", patience=3, held_out=0.5)))
+    assert refinement.scores == {}
+    assert all(check.mean_dice is None for check in refinement.checks)
 
 
 def test_reserved_images_score_and_do_not_train(tiny_config):
     images, labels = zip(*(draw(seed) for seed in range(5)), strict=True)
     stack = hr.fit_stack(images, labels, replace(tiny_config, reserve=0.4))
     assert (len(stack.known.seen), len(stack.known.reserved)) == (3, 2)
-    kept = [i for i, image in enumerate(images) if mark_of(image) in stack.known.reserved]
-    assert len(kept) == 2
-    others = [[part[i] for i in range(5) if i not in kept] for part in (images, labels)]
-    kept = [[part[i] for i in kept] for part in (images, labels)]
+    numbers = [i for i, image in enumerate(images) if mark_of(image) in stack.known.reserved]
+    assert len(numbers) == 2
+    others = [[part[i] for i in range(5) if i not in numbers] for part in (images, labels)]
+    reserved = [[part[i] for i in numbers] for part in (images, labels)]
     alone = hr.fit_stack(*others, tiny_config)
     for level, expected in zip(stack.levels, alone.levels, strict=True):
         np.testing.assert_array_equal(level.threshold, expected.threshold)
     net = hr.to_convnet(stack)
     refined = refine(net, images, labels, SHORT, progress=silent)
-    assert_same_weights(refined, refine(net, *others, SHORT, validation=kept, progress=silent))
-    expected = {name: hr.evaluate(m, *kept).mean_dice for name, m in (("stack", stack), ("refined", refined))}
+    assert_same_weights(refined, refine(net, *others, SHORT, validation=reserved, progress=silent))
+    expected = {name: hr.evaluate(m, *reserved).mean_dice for name, m in (("stack", stack), ("refined", refined))}
     assert expected.items() <= record(refined).scores.items()
     assert record(refined).n_scored == 2
     assert refined.known == stack.known
@@ -71,9 +70,9 @@ def test_of_new_images_some_score_and_the_others_train(net, example):
 
 def test_validation_images_that_the_forests_have_seen_give_no_score(net, example, unseen):
     images, labels = [*unseen[0], example.images[0]], [*unseen[1], example.labels[0]]
-    found = record(run(net, example, validation=(images, labels)))
-    assert found.scores == {}
-    assert all(check.mean_dice is None for check in found.checks)
+    refinement = record(run(net, example, validation=(images, labels)))
+    assert refinement.scores == {}
+    assert all(check.mean_dice is None for check in refinement.checks)
 
 
 def test_what_was_seen_is_saved_and_goes_along_to_forests(net, example, tmp_path):
@@ -93,7 +92,9 @@ def test_validation_images_score_the_stack_and_the_network_before_and_after(blur
 
 def test_scores_on_a_lattice_that_meets_no_label_are_unknown_and_the_network_is_saved(net, example, unseen, tmp_path):
     images, labels = unseen
-    scribbles = [np.where(np.indices(one.shape).sum(axis=0) == 1, one, 255) for one in labels]  # beside the lattice
+    scribbles = [
+        np.where(np.indices(label.shape).sum(axis=0) == 1, label, 255) for label in labels
+    ]  # beside the lattice
     config = replace(SHORT, keep="best", patience=2)
     refined = run(net, example, config, validation=(images, scribbles))
     assert [check.mean_dice for check in record(refined).checks] == [None] * 4
@@ -112,11 +113,11 @@ def test_validation_images_do_not_train_and_all_others_do(net, example, unseen):
 
 
 def test_the_record_says_how_the_network_was_refined(net, example, unseen):
-    found = record(run(net, example, validation=unseen))
-    assert RefineConfig.from_dict(found.config) == SHORT
-    assert [check.step for check in found.checks] == [0, 2, 4, 6]
-    assert all(isinstance(check.loss, float) for check in found.checks)
-    assert all(isinstance(check.mean_dice, float) for check in found.checks)
+    refinement = record(run(net, example, validation=unseen))
+    assert RefineConfig.from_dict(refinement.config) == SHORT
+    assert [check.step for check in refinement.checks] == [0, 2, 4, 6]
+    assert all(isinstance(check.loss, float) for check in refinement.checks)
+    assert all(isinstance(check.mean_dice, float) for check in refinement.checks)
 
 
 def test_a_refined_network_can_be_refined_again(net, example, unseen):
@@ -129,42 +130,36 @@ def test_a_refined_network_can_be_refined_again(net, example, unseen):
     assert not torch.equal(twice.level(0).split_weight, once.level(0).split_weight)
 
 
-def scored(scores, monkeypatch):
-    """Let the checks of a run find these scores, one after the other."""
-    given = iter(scores)
-    monkeypatch.setattr(loop._Refinement, "_check", lambda self: next(given))
+STEADY = replace(SHORT, decay="halving", halving_steps=1e9)
 
 
 @pytest.mark.parametrize(("scores", "best"), [((0.5, 0.7, 0.9, 0.8), 4), ((0.5, 0.7, 0.7, 0.6), 2)])
-def test_the_best_network_is_returned_if_asked_for(net, example, unseen, monkeypatch, scores, best):
-    steady = replace(SHORT, decay="halving", halving_steps=1e9)
-    expected = {n: run(net, example, replace(steady, n_steps=n)) for n in (best, 6)}
+def test_the_best_network_is_returned_if_asked_for(net, example, unseen, scores, best):
+    expected = {n: run(net, example, replace(STEADY, n_steps=n)) for n in (best, 6)}
     for keep, step in (("best", best), ("last", 6)):
-        scored(scores, monkeypatch)
-        found = run(net, example, replace(steady, keep=keep), validation=unseen)
-        monkeypatch.undo()
-        assert_same_weights(found, expected[step])
+        refined = run_scored(scores, net, example, replace(STEADY, keep=keep), unseen)
+        assert_same_weights(refined, expected[step])
 
 
-def test_the_best_network_may_be_the_one_it_began_with(net, example, monkeypatch):
-    scored((0.9, 0.7, 0.8, 0.6), monkeypatch)
-    assert_same_weights(run(net, example, replace(SHORT, keep="best", relax=1.0)), net)
+def test_the_best_network_may_be_the_one_it_began_with(net, example):
+    config = replace(SHORT, keep="best", relax=1.0)
+    assert_same_weights(run_scored((0.9, 0.7, 0.8, 0.6), net, example, config), net)
 
 
-def test_the_best_network_with_a_running_mean_is_a_mean(net, example, unseen, monkeypatch):
-    steady = replace(SHORT, decay="halving", halving_steps=1e9, average=0.6)
+def test_the_best_network_with_a_running_mean_is_a_mean(net, example, unseen):
+    steady = replace(STEADY, average=0.6)
     expected = run(net, example, replace(steady, n_steps=4))
-    scored((0.5, 0.7, 0.9, 0.8), monkeypatch)
-    assert_same_weights(run(net, example, replace(steady, keep="best"), validation=unseen), expected)
+    best = run_scored((0.5, 0.7, 0.9, 0.8), net, example, replace(steady, keep="best"), unseen)
+    assert_same_weights(best, expected)
 
 
-def test_patience_stops_a_run_that_gets_no_better(net, example, unseen, monkeypatch):
-    scored((0.5, 0.6, 0.6, 0.55, 0.9), monkeypatch)
-    found = record(run(net, example, replace(SHORT, n_steps=40, patience=2), validation=unseen))
-    assert [check.mean_dice for check in found.checks] == [0.5, 0.6, 0.6, 0.55]
-    assert found.checks[-1].step == 6
+def test_patience_stops_a_run_that_gets_no_better(net, example, unseen):
+    config = replace(SHORT, n_steps=40, patience=2)
+    checks = record(run_scored((0.5, 0.6, 0.6, 0.55, 0.9), net, example, config, unseen)).checks
+    assert [check.mean_dice for check in checks] == [0.5, 0.6, 0.6, 0.55]
+    assert checks[-1].step == 6
 
 
 def test_patience_without_scores_is_no_limit(net, example):
-    found = record(run(net, example, replace(SHORT, held_out=0.0, patience=1)))
-    assert found.checks[-1].step == 6
+    refinement = record(run(net, example, replace(SHORT, held_out=0.0, patience=1)))
+    assert refinement.checks[-1].step == 6

@@ -191,7 +191,7 @@ def moved(net, config, step=0):
 def test_adam_moves_weights_by_a_part_of_their_sharpness(stack, connections, rate):
     net = to_convnet(stack, "tanh", connections=connections)
     config = RefineConfig(learning_rate=rate, split_rate=0.3)
-    found = moved(net, config)
+    factors = moved(net, config)
     for number in range(net.n_levels):
         level, prefix = net.level(number), f"levels.{number}."
         leaf = 0.0 if connections == "frozen" else CONNECTION_RATE * rate * level.sharpness.leaf
@@ -203,7 +203,7 @@ def test_adam_moves_weights_by_a_part_of_their_sharpness(stack, connections, rat
             "leaf_bias": leaf,
         }
         for name, size in expected.items():
-            step = found[prefix + name]
+            step = factors[prefix + name]
             rounding = 1e-6 * float(getattr(level, name).detach().abs().max())
             torch.testing.assert_close(step, torch.full_like(step, size), rtol=1e-4, atol=rounding)
 

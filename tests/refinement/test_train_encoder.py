@@ -193,10 +193,10 @@ def test_other_features_beside_the_encoder_stay_as_they_are(tmp_path):
 def test_a_run_that_diverges_keeps_a_network_with_good_weights(net, scene):
     with pytest.raises(DivergenceError) as problem:
         run(net, scene, replace(QUICK, n_steps=20, learning_rate=1e3, encoder_rate=1e3))
-    kept = problem.value.network
-    assert type(kept) is StackNet
-    assert all(np.isfinite(array).all() for array in changed_of(kept.features).values())
-    assert np.isfinite(kept.predict_proba(scene[1][0])).all()
+    network = problem.value.network
+    assert type(network) is StackNet
+    assert all(np.isfinite(array).all() for array in changed_of(network.features).values())
+    assert np.isfinite(network.predict_proba(scene[1][0])).all()
 
 
 def test_what_cannot_train_is_refused(net, scene, stack, example):

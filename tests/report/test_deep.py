@@ -18,7 +18,7 @@ from hedgerow.report import measure, write_report
 from hedgerow.report.figures import layer_rows
 from hedgerow.report.page import with_base_models
 from helpers import browser
-from helpers.deep import equal_weights, pictures, small_deep
+from helpers.deep import pictures, small_deep
 from helpers.pages import Page
 
 THREE = ["forest (DF)", "network (ConvNet)", "deep stack (Deep)"]
@@ -26,8 +26,7 @@ THREE = ["forest (DF)", "network (ConvNet)", "deep stack (Deep)"]
 
 @pytest.fixture(scope="module")
 def deep():
-    with equal_weights():
-        return small_deep(*pictures())
+    return small_deep(*pictures())
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +67,7 @@ def test_what_each_level_and_member_is_worth(written, deep, unseen_discs):
     for name in ("alone", "reading"):
         alone = replace(deep, nets={name: deep.nets[name]}, weights={name: 1.0})
         assert f" {name} {dice(alone)} " in table
-        assert f" 0.333 {deep.record.scores[name]:.3f} " in table
+        assert f" 0.400 {deep.record.scores[name]:.3f} " in table
     assert f" network, level 2 {dice(deep.base)} " in table
     assert f" forest, level 2 {dice(deep.stack)} " in table
     assert f" all together {dice(deep)} " in table
@@ -139,7 +138,7 @@ def test_look_draws_the_convolutional_level_last(deep, unseen_discs):
 
 def test_the_card_shows_members_weights_and_scores(deep):
     html = deep._repr_html_()
-    for text in ("DeepStack", "3 levels, the last convolutional, 3 classes", "0.333", "2 U-Nets", "2–4–8", "StackNet"):
+    for text in ("DeepStack", "3 levels, the last convolutional, 3 classes", "0.400", "2 U-Nets", "2–4–8", "StackNet"):
         assert text in html, text
     for score in deep.record.scores.values():
         assert f"{score:.3f}" in html

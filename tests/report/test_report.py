@@ -21,7 +21,7 @@ from conftest import CLASSES, draw
 from hedgerow.files import megabytes
 from hedgerow.forest.level_input import LevelPlan
 from hedgerow.images.legend import Legend
-from hedgerow.predict.run import region_outputs
+from hedgerow.predict.tiling import region_outputs
 from hedgerow.progress import silent
 from hedgerow.report import Curve, Table, inner_layers, measure, write_report
 from hedgerow.report import page as report_page

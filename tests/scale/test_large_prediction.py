@@ -9,7 +9,7 @@ import hedgerow as hr
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.images.regions import Region
 from hedgerow.images.writing import scaled
-from hedgerow.predict.file_outputs import relative_entropy
+from hedgerow.predict.protocol import relative_entropy
 from hedgerow.scale import shard_prediction, shards
 from hedgerow.scale.shards import ShardGrid, cut, grid_for
 from helpers.files import write
@@ -72,10 +72,9 @@ def test_a_network(there, net, image):
 @pytest.mark.slow
 def test_a_convolutional_level(tmp_path):
     pytest.importorskip("torch")
-    from helpers.deep import equal_weights, pictures, small_deep
+    from helpers.deep import pictures, small_deep
 
-    with equal_weights():
-        deep = small_deep(*pictures())
+    deep = small_deep(*pictures())
     (image,), _ = pictures(1, (530, 560), seed=3)
     path = write(tmp_path / "a.npy", image)
     for region, options in (("0:530,0:560", {}), ("20:530,500:540", {"tile": 100})):

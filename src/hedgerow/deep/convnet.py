@@ -1,17 +1,14 @@
 """`ConvNet`: a trained convolutional network with all that is needed to run it. No training code here."""
 
 import copy
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from hedgerow.deep.crops import Sheet
 from hedgerow.deep.unet import UNet, padded
 from hedgerow.encoders.torch_devices import full_precision
-from hedgerow.images.labelled import LabelledImage
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,19 +36,6 @@ class InputScale:
         return np.concatenate([np.where(seen, scaled, 0), seen]).astype(np.float32)
 
 
-def fit_scale(images: Sequence[LabelledImage], blank: float | None) -> InputScale:
-    """Mean and standard deviation of every channel over all pixels where something was seen."""
-    values = [image.planes.reshape(len(image.planes), -1) for image in images]
-    if blank is not None:
-        values = [value[:, (value != blank).all(axis=0)] for value in values]
-    n = max(sum(value.shape[1] for value in values), 1)
-    mean = sum(value.sum(axis=1, dtype=np.float64) for value in values) / n
-    spread = sum(((value - mean[:, None]) ** 2).sum(axis=1, dtype=np.float64) for value in values)
-    std = np.sqrt(spread / n)
-    std = np.where(std > 1e-9 * np.abs(mean), std, 1.0)
-    return InputScale(np.asarray(mean, np.float32), std.astype(np.float32), blank)
-
-
 @dataclass(frozen=True, eq=False)
 class ConvNet:
     """A trained network. It reads the image; and, if it does, features of the stack, and its class probabilities.
@@ -75,41 +59,46 @@ class ConvNet:
     def device(self) -> torch.device:
         return next(self.network.parameters()).device
 
+    def reads_in_words(self, n_features: int) -> str:
+        """For people: "the image and the stack's class probabilities"; n_features: how many the stack has."""
+        first, end = self.features
+        inputs = ["the image"]
+        if self.reads_features:
+            inputs.append(f"{'all ' if end - first == n_features else ''}{end - first} features of the stack")
+        if self.reads:
+            inputs.append("the stack's class probabilities")
+        if self.network.also_reads:
+            inputs.append(self.network.also_reads)
+        return inputs[0] if len(inputs) == 1 else f"{', '.join(inputs[:-1])} and {inputs[-1]}"
+
     def moved(self, device: str) -> "ConvNet":
         """A copy on another device."""
         return replace(self, network=copy.deepcopy(self.network).to(device))
-
-    def sheet(self, image: LabelledImage, features: np.ndarray | None, before: np.ndarray | None) -> Sheet:
-        """An image with labels as this network reads it, on its device; the rest as in `read`."""
-        planes = self.read(image.planes, features, before)
-        target = torch.from_numpy(np.array(image.target)).to(self.device)
-        n_before = len(before) if self.reads and before is not None else 0
-        return Sheet(planes, self.scale.n_outputs, target, n_before, self.scale.blank is not None)
 
     def read(self, image: np.ndarray, features: np.ndarray | None, before: np.ndarray | None) -> Tensor:
         """(M,H,W) what it reads, on its device.
 
         image: (M,H,W); features, before: (F,H,W), just those that it reads, and (C,H,W), or None if it reads none
         """
-        given = [self.scale.apply(image)]
+        parts = [self.scale.apply(image)]
         if self.reads_features:
             assert features is not None
-            given.append(features)
+            parts.append(features)
         if self.reads:
             assert before is not None
-            given.append(before)
-        planes = np.concatenate(given) if len(given) > 1 else given[0]
+            parts.append(before)
+        planes = np.concatenate(parts) if len(parts) > 1 else parts[0]
         return torch.from_numpy(np.ascontiguousarray(planes, np.float32)).to(self.device)
 
     def proba(self, image: np.ndarray, features: np.ndarray | None, before: np.ndarray | None) -> np.ndarray:
-        """(C,H,W) float32 class probabilities, all at once; what is given as in `read`."""
+        """(C,H,W) float32 class probabilities, all at once; arguments as of `read`."""
         proba: np.ndarray = self.scaled_proba(self.read(image, features, before)).cpu().numpy()
         return proba
 
-    def scaled_proba(self, given: Tensor) -> Tensor:
+    def scaled_proba(self, planes: Tensor) -> Tensor:
         """(C,H,W) class probabilities of planes (M+C,H,W) as the network reads them."""
-        height, width = given.shape[1:]
-        whole = padded(given[None], self.network.stride)
+        height, width = planes.shape[1:]
+        whole = padded(planes[None], self.network.stride)
         total: Tensor | None = None
         with torch.inference_mode(), full_precision():
             for number in range(self.orientations):

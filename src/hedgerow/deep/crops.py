@@ -14,8 +14,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from hedgerow.config import ConvConfig
+from hedgerow.deep.convnet import ConvNet, InputScale
 from hedgerow.images.altering import Move, drawn_light, drawn_move, still
 from hedgerow.images.array_checks import UNLABELLED_INDEX
+from hedgerow.images.labelled import LabelledImage
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +56,27 @@ class Sheet:
         spread = self.planes.std(dim=(1, 2), keepdim=True, correction=0)
         is_image = (torch.arange(len(self.planes), device=self.planes.device) < self.n_inputs)[:, None, None]
         return mean, spread * is_image
+
+
+def fit_scale(images: Sequence[LabelledImage], blank: float | None) -> InputScale:
+    """Mean and standard deviation of every channel over all pixels where something was seen."""
+    values = [image.planes.reshape(len(image.planes), -1) for image in images]
+    if blank is not None:
+        values = [value[:, (value != blank).all(axis=0)] for value in values]
+    n = max(sum(value.shape[1] for value in values), 1)
+    mean = sum(value.sum(axis=1, dtype=np.float64) for value in values) / n
+    spread = sum(((value - mean[:, None]) ** 2).sum(axis=1, dtype=np.float64) for value in values)
+    std = np.sqrt(spread / n)
+    std = np.where(std > 1e-9 * np.abs(mean), std, 1.0)
+    return InputScale(np.asarray(mean, np.float32), std.astype(np.float32), blank)
+
+
+def sheet_of(net: ConvNet, image: LabelledImage, features: np.ndarray | None, before: np.ndarray | None) -> Sheet:
+    """An image with labels as a network reads it, on its device; features, before: see `ConvNet.read`."""
+    target = torch.from_numpy(np.array(image.target)).to(net.device)
+    n_before = len(before) if net.reads and before is not None else 0
+    planes = net.read(image.planes, features, before)
+    return Sheet(planes, net.scale.n_outputs, target, n_before, net.scale.blank is not None)
 
 
 @dataclass(frozen=True)

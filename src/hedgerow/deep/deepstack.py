@@ -4,40 +4,129 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from hedgerow.deep.convnet import ConvNet
-from hedgerow.deep.image_features import WithImage, with_image
+from hedgerow.deep.member_kinds import KINDS
 from hedgerow.deep.record import STACK, Deepening
+from hedgerow.deep.unet import TILE
 from hedgerow.encoders.torch_devices import OneThread
 from hedgerow.errors import ModelError
+from hedgerow.features.protocol import Arrays, FeatureSet
 from hedgerow.forest.arrays import ForestStack
-from hedgerow.forest.history import Known, Refinement
-from hedgerow.forest.level_input import LevelInput
-from hedgerow.images.legend import Legend
+from hedgerow.forest.history import Refinement
+from hedgerow.forest.level_input import LevelInput, LevelPlan
+from hedgerow.images.array_checks import Layout
 from hedgerow.images.regions import Region
-from hedgerow.model_methods import ModelMethods
-from hedgerow.network.stacknet import StackNet
+from hedgerow.network.stacknet import FromStack, StackNet
 from hedgerow.predict.devices import check_device
 from hedgerow.threads import map_threads
 
-TILE = 512
-"""Networks run on tiles of this side with their surroundings, in a grid from the image's corner.
 
-What surrounds a tile is the same whatever region is asked for, so the prediction is the same to the last bit.
-"""
+@dataclass(frozen=True)
+class WithImage(FeatureSet):
+    """Channels: the features (F,...), then the image's own (M,...) as they are. Not for trees, nor for files."""
+
+    kind: ClassVar[str] = "image and features"
+
+    n_inputs: int
+    mean: np.ndarray
+    std: np.ndarray
+    inner: FeatureSet
+
+    @property
+    def layout(self) -> Layout:  # type: ignore[override]
+        return self.inner.layout
+
+    @property
+    def blank(self) -> float | None:  # type: ignore[override]
+        return self.inner.blank
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*self.inner.names, *(f"image {c}" for c in range(self.n_inputs)))
+
+    @property
+    def n_features(self) -> int:
+        return self.inner.n_features + self.n_inputs
+
+    @property
+    def halo(self) -> int:
+        return self.inner.halo
+
+    def check_here(self) -> None:
+        self.inner.check_here()
+
+    def raw(self, image: np.ndarray) -> np.ndarray:
+        return np.concatenate([self.inner.raw(image), image])
+
+    def compute(self, image: np.ndarray, region: Region | None = None) -> np.ndarray:
+        own = image if region is None else region.of(image)
+        return np.concatenate([self.inner.compute(image, region), np.asarray(own, np.float32)])
+
+    def stretch(self, image: np.ndarray) -> np.ndarray | None:
+        return self.inner.stretch(image)
+
+    def reach(self, offset: float) -> int:
+        return self.inner.reach(offset)
+
+    def outside(self, n_proba: int) -> np.ndarray | None:
+        inner = self.inner.outside(n_proba)
+        return None if inner is None else np.insert(inner, [self.inner.n_features] * self.n_inputs, np.float32(0))
+
+    def settings(self) -> dict[str, Any]:
+        """Those of the features, by which models that read the same are known."""
+        return {**super().settings(), "inner": self.inner.settings()}
+
+    def arrays(self) -> Arrays:
+        return self.inner.arrays()
+
+    def without_image(self, level_input: LevelInput) -> LevelInput:
+        """What a level of the stack reads of it."""
+        first, after = self.inner.n_features, self.n_features
+        channels, outside = [*level_input.channels[:first], *level_input.channels[after:]], level_input.outside
+        if outside is not None:
+            outside = np.concatenate([outside[:first], outside[after:]])
+        return replace(level_input, channels=channels, outside=outside)
+
+
+def with_image(features: FeatureSet) -> WithImage:
+    """These features with the image beside them."""
+    return WithImage(features.n_inputs, features.mean, features.std, features)
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member of a convolutional level, or one that was tried and left out of it.
+
+    weight:     how much it counts; 0: nothing
+    n_networks: how many there are of it; 0: it was left out, or is the stack, whose network is the model's base
+    channels:   of such a U-Net on each of its scales, full resolution first
+    n_weights:  of all of them
+    reads:      what a network of it reads, in words
+    dice:       mean Dice on images that it did not see; None: not known
+    """
+
+    name: str
+    weight: float
+    n_networks: int = 0
+    channels: tuple[int, ...] = ()
+    n_weights: int = 0
+    reads: str = ""
+    dice: float | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DeepStack(ModelMethods):
+class DeepStack(FromStack):
     """The network of a stack, and one more level: convolutional networks, whose class probabilities join its own.
 
     base:    the network of the stack, refined or not
     nets:    by member, its networks; they count the same
     weights: by member that counts, STACK among them if it does; they sum to 1
     record:  how it was made, and what each member scored on images that it did not see
+    tile:    side of the tiles that the networks run on; that of every model in a file is `unet.TILE`
 
     >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
     >>> net = hr.to_convnet(hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2)))
@@ -51,6 +140,7 @@ class DeepStack(ModelMethods):
     nets: Mapping[str, tuple[ConvNet, ...]]
     weights: Mapping[str, float]
     record: Deepening = field(default_factory=Deepening)
+    tile: int = TILE
 
     def __repr__(self) -> str:
         """One line: its members and their weights."""
@@ -63,37 +153,13 @@ class DeepStack(ModelMethods):
         return with_image(self.base.features)
 
     @property
-    def stack(self) -> ForestStack:
+    def stack(self) -> ForestStack:  # type: ignore[override]
         """The forests that it began with."""
         return self.base.stack
 
     @property
     def refinements(self) -> tuple[Refinement, ...]:
         return self.base.refinements
-
-    @property
-    def classes(self) -> tuple[int, ...]:
-        return self.base.classes
-
-    @property
-    def n_classes(self) -> int:
-        return self.base.n_classes
-
-    @property
-    def unlabelled(self) -> int:
-        return self.base.unlabelled
-
-    @property
-    def image_dtype(self) -> str:
-        return self.base.image_dtype
-
-    @property
-    def legend(self) -> Legend:
-        return self.base.legend
-
-    @property
-    def known(self) -> Known:
-        return self.base.known
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -107,6 +173,21 @@ class DeepStack(ModelMethods):
     def n_levels(self) -> int:
         return self.base.n_levels + 1
 
+    @property
+    def members(self) -> list[Member]:
+        """The stack, the convolutional members, and those that were tried and count nothing."""
+        tried = (name for name in KINDS if name in self.nets or name in self.record.scores)
+        return [self._member(name) for name in (STACK, *tried)]
+
+    def _member(self, name: str) -> Member:
+        weight, dice = self.weights.get(name, 0.0), self.record.scores.get(name)
+        if name not in self.nets:
+            return Member(name, weight, dice=dice)
+        nets = self.nets[name]
+        n_weights = sum(parameter.numel() for net in nets for parameter in net.network.parameters())
+        reads = nets[0].reads_in_words(self.base.features.n_features)
+        return Member(name, weight, len(nets), tuple(nets[0].network.widths), n_weights, reads, dice)
+
     def level_reach(self, level: int) -> int:
         """How far, in pixels, this level reads its channels from a pixel; the last one, from its tiles."""
         if level < self.base.n_levels:
@@ -119,13 +200,13 @@ class DeepStack(ModelMethods):
 
     def level_tile(self, level: int) -> int:
         """The last level computes whole tiles."""
-        return 1 if level < self.base.n_levels else TILE
+        return 1 if level < self.base.n_levels else self.tile
 
     @property
     def receptive_field(self) -> int:
         """How far, in pixels, the image can influence a prediction; of some networks, all of a tile does."""
         sees_all = any(net.network.sees_all for nets in self.nets.values() for net in nets)
-        return self.base.receptive_field + self.level_reach(self.base.n_levels) + (TILE if sees_all else 0)
+        return self.base.receptive_field + self.level_reach(self.base.n_levels) + (self.tile if sees_all else 0)
 
     def moved(self, device: str) -> DeepStack:
         """A new copy that runs on another device."""
@@ -133,11 +214,11 @@ class DeepStack(ModelMethods):
         nets = {name: tuple(net.moved(device) for net in some) for name, some in self.nets.items()}
         return replace(self, base=self.base.to(device), nets=nets)
 
-    def run_level(self, level: int, given: LevelInput) -> np.ndarray:
+    def run_level(self, level: int, level_input: LevelInput) -> np.ndarray:
         """(C,Z,h,w) float32 output of one level in a region."""
         if level < self.base.n_levels:
-            return self.base.run_level(level, self.features.without_image(given))
-        proba = self.joined(self.member_outputs(given))
+            return self.base.run_level(level, self.features.without_image(level_input))
+        proba = self.joined(self.member_outputs(level_input))
         if not np.isfinite(proba).all():
             raise ModelError(
                 "the convolutional networks of this model give no numbers for this image; check the image, or, if "
@@ -146,42 +227,61 @@ class DeepStack(ModelMethods):
         return proba
 
     def joined(self, proba: Mapping[str, np.ndarray]) -> np.ndarray:
-        """(C,Z,h,w) float32: what the members, each (C,Z,h,w), say together."""
+        """(C,Z,h,w) float32: the members' class probabilities, each (C,Z,h,w), added by their weights."""
         total = np.zeros_like(proba[STACK])
         for name, weight in self.weights.items():
             total += np.float32(weight) * proba[name]
         return total
 
-    def member_outputs(self, given: LevelInput) -> dict[str, np.ndarray]:
+    def member_outputs(self, level_input: LevelInput) -> dict[str, np.ndarray]:
         """By member, class probabilities (C,Z,h,w) in a region of whole tiles, from what the last level reads."""
         n_features, n_inputs = self.base.features.n_features, self.base.features.n_inputs
-        planes = np.stack(list(given.channels))
+        planes = np.stack(list(level_input.channels))
         features, image, before = np.split(planes, [n_features, n_features + n_inputs])
-        found = {STACK: given.region.of_volume(before)}
-        tiles = given.region.tiles((1, TILE, TILE))
+        outputs = {STACK: level_input.region.of_volume(before)}
+        tiles = level_input.region.tiles((1, self.tile, self.tile))
+
+        def proba(net_and_tile: tuple[ConvNet, Region]) -> np.ndarray:
+            net, tile = net_and_tile
+            z = tile.front  # slices of a volume are computed one by one
+            return _tile_proba(net, tile, image[:, z], features[slice(*net.features), z], before[:, z])
+
         for name, nets in self.nets.items():
             work = [(net, tile) for tile in tiles for net in nets]
-            parts = map_threads(lambda one: _slice_proba(*one, image, features[slice(*one[0].features)], before), work)
-            result = np.zeros((self.n_classes, *given.region.shape), np.float32)
+            parts = map_threads(proba, work)
+            mean = np.zeros((self.n_classes, *level_input.region.shape), np.float32)
             with OneThread():
                 for (_, tile), part in zip(work, parts, strict=True):
-                    tile.within(given.region).of_volume(result)[:, 0] += part / np.float32(len(nets))
-            found[name] = result
-        return found
+                    tile.within(level_input.region).of_volume(mean)[:, 0] += part / np.float32(len(nets))
+            outputs[name] = mean
+        return outputs
+
+    def levels_and_members(
+        self, planes: np.ndarray, region: Region, plan: LevelPlan | None = None
+    ) -> tuple[list[np.ndarray], dict[str, np.ndarray]]:
+        """Class probabilities (C,h,w) after each level in a region of an image (C,H,W), and those of each member.
+
+        plan: of this region, shared with other models that read the same; None: made here
+        """
+        plan = plan or LevelPlan(self, planes, region, self.n_levels)
+        outputs: list[np.ndarray] = []
+        for level in range(self.base.n_levels):
+            outputs.append(self.run_level(level, plan.read(level, outputs[-1] if outputs else None)))
+        by_member = self.member_outputs(plan.read(self.base.n_levels, outputs[-1]))
+        outputs.append(self.joined(by_member))
+        levels = [plan.output(level, output) for level, output in enumerate(outputs)]
+        return levels, {name: plan.output(self.base.n_levels, proba) for name, proba in by_member.items()}
 
 
-def proba_by_tile(net: ConvNet, image: np.ndarray, features: np.ndarray | None, before: np.ndarray) -> np.ndarray:
-    """(C,H,W) class probabilities of an image, as the model computes them; what is given as in `ConvNet.read`."""
+def proba_by_tile(
+    net: ConvNet, image: np.ndarray, features: np.ndarray | None, before: np.ndarray, tile_size: int = TILE
+) -> np.ndarray:
+    """(C,H,W) class probabilities of an image, as models with such tiles compute them; arguments as `ConvNet.read`."""
     height, width = image.shape[1:]
-    found = np.zeros((len(before), height, width), np.float32)
-    for tile in Region.whole((height, width)).tiles(TILE):
-        tile.of(found)[...] = _tile_proba(net, tile, image, features, before)
-    return found
-
-
-def _slice_proba(net: ConvNet, tile: Region, image: np.ndarray, features: np.ndarray, before: np.ndarray) -> np.ndarray:
-    """`_tile_proba` of a tile in one slice of volumes (M,Z,H,W)."""
-    return _tile_proba(net, tile, image[:, tile.front], features[:, tile.front], before[:, tile.front])
+    proba = np.zeros((len(before), height, width), np.float32)
+    for tile in Region.whole((height, width)).tiles(tile_size):
+        tile.of(proba)[...] = _tile_proba(net, tile, image, features, before)
+    return proba
 
 
 def _tile_proba(

@@ -15,7 +15,7 @@ from hedgerow.images.array_checks import to_planes
 from hedgerow.images.labelled import Images, listed_for
 from hedgerow.images.regions import Region
 from hedgerow.kernels import reused
-from hedgerow.network.mapping import to_forest
+from hedgerow.network.mapback import to_forest
 from hedgerow.network.vote_fit import FitSamples
 from hedgerow.predict.tiling import proba_of
 from hedgerow.progress import Report, reporting
@@ -57,8 +57,8 @@ def _fit_samples(deep: DeepStack, stack: ForestStack, images: Sequence[np.ndarra
         report("fitting the forests to the whole model", done, len(images))
         planes = to_planes(image, f"image {done}", deep.base.features.layout)
         whole = Region.whole(planes.shape[1:])
-        given = level_input(stack, partial(run_level, stack), planes, whole, level)
-        leaves = reached_leaves(stack.levels[level], given)
+        last_input = level_input(stack, partial(run_level, stack), planes, whole, level)
+        leaves = reached_leaves(stack.levels[level], last_input)
         samples.add(whole.shape, whole, leaves, proba_of(deep, planes))
     report("fitting the forests to the whole model", len(images), len(images))
     return samples

@@ -14,7 +14,7 @@ MIN_GAIN_FEW_IMAGES = 0.2
 MANY_IMAGES = 10  # with as many judged images, MIN_GAIN decides
 MIN_GAIN_HANDICAPPED = 0.3
 """The same, where few images judge networks that read the stack. What they read comes from stacks of fewer images than
-what they will read later, so they look worse than they are: weights found on two images lost 0.04 on others."""
+what they will read later, so they look worse than they are: weights that suited two images lost 0.04 on others."""
 
 
 def mean_dice(proba: np.ndarray, target: np.ndarray) -> float:

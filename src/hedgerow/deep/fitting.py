@@ -2,7 +2,7 @@
 
 As with forests, training must not fool itself: what a network reads of the stack, what stops it and what weighs it
 comes from models that did not see the pixel. The path through this module: `Recipe` -> `held_out_probabilities` ->
-`MemberNets.train` -> `find_weights` -> `DeepStack`.
+`MemberTraining.train` -> `find_weights` -> `DeepStack`.
 """
 
 import copy
@@ -16,7 +16,7 @@ from hedgerow.config import DeepConfig, RefineConfig, StackConfig
 from hedgerow.deep.convnet import ConvNet
 from hedgerow.deep.deepstack import DeepStack
 from hedgerow.deep.ensemble_weights import find_weights, mean_dice
-from hedgerow.deep.member_nets import MemberNets, TrainedNetwork
+from hedgerow.deep.member_training import MemberTraining, TrainedNetwork, no_probabilities
 from hedgerow.deep.recipe import Recipe
 from hedgerow.deep.record import ENSEMBLE, STACK, Deepening
 from hedgerow.encoders.known import allowed
@@ -64,47 +64,40 @@ def deepen(
     if not isinstance(config, DeepConfig | None):
         raise ConfigError(f"config is a {type(config).__name__}; give a DeepConfig, e.g. DeepConfig(n_folds=4).")
     labelled = labelled_for(net, images, labels, unlabelled, names)
-    return deepen_labelled(net, labelled, config or DeepConfig(), device=device, folder=folder, progress=progress)
+    recipe, work_folder = Recipe(config or DeepConfig(), labelled), None if folder is None else Path(folder)
+    return deepen_labelled(net, recipe, device=device, folder=work_folder, progress=progress)
 
 
 def deepen_labelled(
     net: StackNet,
-    labelled: LabelledSet,
-    config: DeepConfig,
+    recipe: Recipe,
     *,
     stack_proba: Sequence[np.ndarray] | None = None,
     device: str | None = None,
-    folder: str | Path | None = None,
+    folder: Path | None = None,
     progress: Report | None = None,
 ) -> DeepStack:
-    """`deepen` on labelled images; stack_proba: the stack's `held_out_probabilities`, None: computed now."""
-    recipe = Recipe(config, labelled)
+    """`deepen` by a recipe; stack_proba: the stack's `held_out_probabilities`, None: computed now."""
     with reporting(progress) as report, OneThread():
         if stack_proba is None:
-            stack_proba = held_out_probabilities(net, labelled, config, folder=folder, progress=report)
-        nets = MemberNets(net, recipe, stack_proba, _work(folder), device or str(net.device))
-        trained = nets.train(recipe.tasks, report)
-    return _ensemble(nets, trained)
+            stack_proba = held_out_probabilities(net, recipe, folder=folder, progress=report)
+        training = MemberTraining(net, recipe, stack_proba, WorkFolder(folder), device or str(net.device))
+        trained = training.train(recipe.tasks, report)
+    return _ensemble(training, trained)
 
 
 def held_out_probabilities(
-    net: StackNet,
-    labelled: LabelledSet,
-    config: DeepConfig,
-    *,
-    folder: str | Path | None = None,
-    progress: Report | None = None,
+    net: StackNet, recipe: Recipe, *, folder: Path | None = None, progress: Report | None = None
 ) -> list[np.ndarray]:
     """For each image (C,H,W) float16 class probabilities, by networks made like this one without the pixel's fold.
 
     With few images, only what the judge holds out is predicted; elsewhere they are 0.
     """
-    recipe, work = Recipe(config, labelled), _work(folder)
-    folds = recipe.stack_folds
+    labelled, folds, work = recipe.labelled, recipe.stack_folds, WorkFolder(folder)
     n_folds = min(recipe.n_regrown_stacks, folds.n_folds)
     arrays = [array for i, image in enumerate(labelled) for array in (image.planes, image.target, folds.parts[i])]
     mark = fingerprint(net.split, net.settings["config"], [record.config for record in net.refinements], *arrays)
-    probabilities = [np.zeros((net.n_classes, *image.size), np.float16) for image in labelled]
+    probabilities = no_probabilities(net, labelled)
     with reporting(progress) as report, OneThread():
         for fold in range(n_folds):
             masks = {i: folds.parts[i] == fold for i in folds.held(fold)}
@@ -135,38 +128,34 @@ def regrown(net: StackNet, labelled: LabelledSet, report: Report) -> StackNet:
     return again
 
 
-def seconds_of_a_step(net: StackNet, labelled: LabelledSet, config: DeepConfig, device: str) -> float:
+def seconds_of_a_step(net: StackNet, recipe: Recipe, device: str) -> float:
     """Of training one of the networks, as measured now."""
-    recipe = Recipe(config, labelled)
-    nothing = [np.zeros((net.n_classes, *image.size), np.float16) for image in labelled]
     with OneThread():
-        return MemberNets(net, recipe, nothing, WorkFolder(None), device).seconds_of_a_step(recipe.tasks)
+        stack_proba = no_probabilities(net, recipe.labelled)
+        return MemberTraining(net, recipe, stack_proba, WorkFolder(None), device).seconds_of_a_step(recipe.tasks)
 
 
-def _work(folder: str | Path | None) -> WorkFolder:
-    return WorkFolder(None if folder is None else Path(folder))
-
-
-def _ensemble(nets: MemberNets, trained: Sequence[TrainedNetwork]) -> DeepStack:
+def _ensemble(training: MemberTraining, trained: Sequence[TrainedNetwork]) -> DeepStack:
     """The model; members of weight 0 are left out of it."""
-    recipe = nets.recipe
-    stack = [nets.sampled(i, fold, nets.stack_proba[i]) for i, fold in recipe.judged]
+    recipe = training.recipe
+    stack = [training.sampled(i, fold, training.stack_proba[i]) for i, fold in recipe.judged]
     held_out = {STACK: np.concatenate(stack, axis=1)}
     networks: dict[str, tuple[ConvNet, ...]] = {}
     for member in recipe.members:
-        mine = [(task, result) for task, result in zip(recipe.tasks, trained, strict=True) if task.member == member]
-        proba = [result.held_out for _, result in mine if result.held_out is not None]
+        own = [(task, result) for task, result in zip(recipe.tasks, trained, strict=True) if task.member == member]
+        proba = [result.held_out for _, result in own if result.held_out is not None]
         held_out[member] = np.concatenate(proba, axis=1)
-        networks[member] = tuple(result.net for task, result in mine if task.number < recipe.config.n_networks)
-    target = nets.truth(recipe.judged)
+        networks[member] = tuple(result.net for task, result in own if task.number < recipe.config.n_networks)
+    target = training.truth(recipe.judged)
     weights = find_weights(held_out, target, recipe.equal_weights(), recipe.min_gain)
     scores = {name: mean_dice(proba, target) for name, proba in held_out.items()}
     ensemble = sum(np.float32(weights[name]) * proba for name, proba in held_out.items())
     scores[ENSEMBLE] = mean_dice(np.asarray(ensemble), target)
-    record = Deepening(recipe.config.to_dict(), scores, groups_of(nets.labelled), recipe.n_judged_images)
+    record = Deepening(recipe.config.to_dict(), scores, groups_of(training.labelled), recipe.n_judged_images)
     weights = {name: weight for name, weight in weights.items() if weight}
-    base = _having_seen(nets.base, nets.labelled)
-    return DeepStack(base, {name: some for name, some in networks.items() if name in weights}, weights, record)
+    base = _having_seen(training.base, training.labelled)
+    networks = {name: members for name, members in networks.items() if name in weights}
+    return DeepStack(base, networks, weights, record, recipe.tile)
 
 
 def _having_seen(net: StackNet, labelled: LabelledSet) -> StackNet:

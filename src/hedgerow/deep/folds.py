@@ -1,7 +1,7 @@
 """Folds: every labelled pixel is predicted by models that did not learn from it.
 
-What the convolutional level reads in training, and what its members are weighed by, must be what they will meet on new
-images. A fold is some of the images; or of few images, some blocks or strokes of them.
+What the convolutional level reads in training, and what its members are weighed by, must be like what they will meet
+on new images. A fold is some of the images; or of few images, some blocks or strokes of them.
 """
 
 from collections import Counter
@@ -14,14 +14,14 @@ from scipy import ndimage
 from hedgerow.errors import InputError
 from hedgerow.forest.groups import BLOCKS, blocks, groups_of, strokes
 from hedgerow.images.array_checks import UNLABELLED_INDEX
-from hedgerow.images.labelled import LabelledImage, LabelledSet
+from hedgerow.images.labelled import LabelledSet
 
 SEARCH_FOLDS = 4  # a search for settings holds out one fold in so many, and scores on it
 
 
 @dataclass(frozen=True)
 class Folds:
-    """What belongs to which fold.
+    """Which pixels belong to which fold.
 
     labelled: the images
     parts:    for each image, (H,W) uint8 number of the fold that a pixel belongs to
@@ -33,15 +33,19 @@ class Folds:
 
     def training(self, fold: int) -> LabelledSet:
         """The images without the labels of one fold; images without any are left out."""
-        left = [self._without(i, fold) for i in range(len(self.labelled))]
-        return replace(self.labelled, images=[image for image in left if image is not None])
+        images = [
+            replace(image, target=target)
+            for i, image in enumerate(self.labelled)
+            if (target := self.training_target(i, fold)) is not None
+        ]
+        return replace(self.labelled, images=images)
 
-    def _without(self, i: int, fold: int) -> LabelledImage | None:
-        image, is_held = self.labelled.images[i], self.parts[i] == fold
-        if not is_held.any():
-            return image
-        target = np.where(is_held, UNLABELLED_INDEX, image.target).astype(np.uint8)
-        return None if (target == UNLABELLED_INDEX).all() else replace(image, target=target)
+    def training_target(self, i: int, fold: int | None) -> np.ndarray | None:
+        """(H,W) uint8 class indices of an image without the labels of a fold; None if there are no others."""
+        target = self.labelled.images[i].target
+        if fold is not None:
+            target = np.where(self.parts[i] == fold, UNLABELLED_INDEX, target).astype(np.uint8)
+        return None if (target == UNLABELLED_INDEX).all() else target
 
     def held(self, fold: int) -> list[int]:
         """The numbers of the images that have pixels of the fold."""

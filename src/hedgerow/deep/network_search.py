@@ -6,14 +6,14 @@ import gc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
 import torch
 
 from hedgerow.config import ConvConfig, DeepConfig
 from hedgerow.deep.ensemble_weights import mean_dice
 from hedgerow.deep.folds import SEARCH_FOLDS, folds_of
-from hedgerow.deep.member_nets import MemberNets
-from hedgerow.deep.recipe import ALONE, Recipe, Task, for_number
+from hedgerow.deep.member_kinds import ALONE
+from hedgerow.deep.member_training import MemberTraining, no_probabilities
+from hedgerow.deep.recipe import Recipe, Task, for_number
 from hedgerow.deep.unet import NORMS, Norm
 from hedgerow.encoders.torch_devices import OneThread
 from hedgerow.images.labelled import LabelledSet
@@ -31,7 +31,7 @@ Tried = Mapping[tuple[int, Norm, int], float | None]
 def crops_for(conv: ConvConfig, labelled: LabelledSet) -> tuple[int, ...]:
     """Sides of the crops to try: the usual one, and where images are clearly larger, twice that.
 
-    Where classes differ by position, a crop must show enough to tell where it lies: on drawn somites of 800 x 950,
+    Where classes differ by position, a crop must show enough to recognise where it lies: on drawn somites of 800 x 950,
     U-Nets learnt nothing from crops of 256. On electron microscopy the smaller ones are better (docs/measurements)."""
     shorter = min(max(image.size[axis] for image in labelled) for axis in range(2))
     return (conv.crop,) if shorter < LARGE_IMAGE_CROPS * conv.crop else (conv.crop, 2 * conv.crop)
@@ -71,32 +71,29 @@ def choose(
 
 
 def choose_network(
-    net: StackNet,
-    labelled: LabelledSet,
-    config: DeepConfig,
-    device: str,
-    is_timed: bool = False,
-    progress: Report | None = None,
+    net: StackNet, recipe: Recipe, device: str, is_timed: bool = False, progress: Report | None = None
 ) -> tuple[DeepConfig, Tried]:
     """The settings with the size, the normalisation and the crops that suit these images, and what was tried.
 
     is_timed: larger crops are tried for fewer steps, since there is no more time for them
     """
+    config, labelled = recipe.config, recipe.labelled
     folds = folds_of(labelled, SEARCH_FOLDS, config.seed + 2)
-    nothing = [np.zeros((net.n_classes, *image.size), np.float16) for image in labelled]
+    stack_proba = no_probabilities(net, labelled)
 
-    def nets_of(conv: ConvConfig) -> MemberNets:
-        return MemberNets(net, Recipe(replace(config, conv=conv), labelled), nothing, WorkFolder(None), device, folds)
+    def training_of(conv: ConvConfig) -> MemberTraining:
+        tried_recipe = replace(recipe, config=replace(config, conv=conv), held_out=folds)
+        return MemberTraining(net, tried_recipe, stack_proba, WorkFolder(None), device)
 
     def dice(conv: ConvConfig) -> float | None:
         times = (conv.crop // config.conv.crop) ** 2
         if times == 1:
-            return trained(nets_of(conv))
+            return trained(training_of(conv))
         steps = max(conv.n_steps // times, 1) if is_timed else conv.n_steps
-        nets = nets_of(replace(conv, n_steps=steps, check_every=min(conv.check_every, steps)))
+        training = training_of(replace(conv, n_steps=steps, check_every=min(conv.check_every, steps)))
         try:
-            nets.seconds_of_a_step(nets.recipe.tasks)  # whether those of all members fit
-            return trained(nets)
+            training.seconds_of_a_step(training.recipe.tasks)  # whether those of all members fit
+            return trained(training)
         except RuntimeError as error:
             if not ran_out(error):
                 raise
@@ -104,10 +101,10 @@ def choose_network(
         torch.cuda.empty_cache()
         return None
 
-    def trained(nets: MemberNets) -> float:
-        proba = nets.train([Task(ALONE, 0, 0)], report)[0].held_out
+    def trained(training: MemberTraining) -> float:
+        proba = training.train([Task(ALONE, 0, 0)], report)[0].held_out
         assert proba is not None, "it holds out a fold"
-        return mean_dice(proba, nets.truth([(i, 0) for i in folds.held(0)]))
+        return mean_dice(proba, training.truth([(i, 0) for i in folds.held(0)]))
 
     with reporting(progress) as report, OneThread():
         conv, tried = choose(config.conv, len(labelled), SIZES, NORMS, crops_for(config.conv, labelled), dice)

@@ -1,4 +1,4 @@
-"""Training one convolutional network: batches, a one-cycle schedule, cross-entropy and Dice, the best weights kept.
+"""Training one convolutional network: batches, a one-cycle schedule, cross-entropy and Dice. The best weights win.
 
 Every step derives its random choices from the seed and its own number, so a resumed run equals an uninterrupted one.
 """
@@ -14,24 +14,27 @@ import torch
 from torch import Tensor, nn
 
 from hedgerow.config import ConvConfig
-from hedgerow.deep.crops import Sheet, draw_batch
-from hedgerow.deep.pretrained import KNOWN
-from hedgerow.deep.steps import step_of
+from hedgerow.deep.crops import Batch, Sheet, draw_batch
+from hedgerow.deep.pretrained import PRETRAINED_PREFIX
 from hedgerow.errors import ConfigError
 from hedgerow.forest.history import Check
 from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.refinement import checkpoints
 from hedgerow.refinement.checkpoints import State
+from hedgerow.refinement.losses import batch_loss
 
 log = logging.getLogger("hedgerow")
 RISING_PART = 1 / 3  # part of the steps in which the learning rate rises
 FIRST_RATE, LAST_RATE = 1 / 25, 1e-4  # learning rates of the first and the last step, relative to the highest
 SLOW_MOMENTUM, FAST_MOMENTUM = 0.95, 0.85  # at the lowest and at the highest rate
 PRETRAINED_RATE = 0.1  # of pretrained weights, relative to the others
-SETTLED_PART = 2 / 3  # part of the steps after which the rate is low enough for a network to be kept as it is
+SETTLED_PART = 2 / 3  # part of the steps after which the rate is low enough for a network to be usable
 MIN_DICE_FALL = 0.02  # mean Dice; at the end the rate is low and scores hardly change, so a fall by this is no chance
+UNRECORDED_STEPS = 3  # computed before one is recorded: libraries choose their kernels in these
 Advance = Callable[[int, float | None], None]
 """Receives the number of steps done and the latest held-out score."""
+TrainNetwork = Callable[..., list[Check]]
+"""`train_network`, or what takes its place."""
 
 
 def one_cycle(config: ConvConfig, step: int) -> tuple[float, float]:
@@ -66,11 +69,11 @@ def train_network(
     mark: str = "",
     advance: Advance = lambda step, dice: None,
 ) -> list[Check]:
-    """Train a network in place; returns its checks. With a score, the best weights of the last third are kept.
+    """Train a network in place; returns its checks. With a score, it ends with the best weights of the last third.
 
     score:      of the network on images that nobody trained on; None: there are none
     stop:       after so many of the steps, whose rates stay those of all of them; None: after all
-    checkpoint: file that keeps the state; a run that was interrupted goes on from it. The caller removes it
+    checkpoint: file for the state, from which an interrupted run resumes. The caller removes it
     mark:       of everything that decides the result, so that the state of another run is refused
     """
     device = next(network.parameters()).device
@@ -119,7 +122,7 @@ def _groups(network: nn.Module) -> list[dict[str, Any]]:
     own: list[Tensor] = []
     for name, weight in network.named_parameters():
         if weight.requires_grad:
-            (known if name.startswith(KNOWN) else own).append(weight)
+            (known if name.startswith(PRETRAINED_PREFIX) else own).append(weight)
     return [{"params": own, "part": 1.0}, *([{"params": known, "part": PRETRAINED_RATE}] if known else [])]
 
 
@@ -133,8 +136,8 @@ def when_to_stop(checks: Sequence[Sequence[Check]], n_steps: int) -> int:
 
 
 def is_settled(step: int, n_steps: int) -> bool:
-    """Whether a network may be kept as it is after this step. Before, its rate is high and its score goes up and down
-    by chance, so that the best of many scores on a few images tells little."""
+    """Whether the learning rate is low enough after this step for a score to count. Before, scores go up and down by
+    chance, so that the best of many scores on a few images means little."""
     return step >= SETTLED_PART * n_steps
 
 
@@ -154,3 +157,73 @@ def _check(
 
 def _weights(network: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach().clone() for name, tensor in network.state_dict().items()}
+
+
+Step = Callable[[Batch], Tensor]
+"""Leaves the gradient of a batch in the weights and returns its loss, a number. On a GPU a step is recorded once and
+replayed: a network of this size has hundreds of small kernels, and starting them one by one takes longer than running
+them."""
+
+
+def plain_step(network: nn.Module, dice: float) -> Step:
+    """What a step is. On a GPU the network computes in bfloat16."""
+    is_gpu = next(network.parameters()).device.type == "cuda"
+    order = torch.channels_last if is_gpu else torch.contiguous_format
+
+    def step(batch: Batch) -> Tensor:
+        for weight in network.parameters():
+            weight.grad = None
+        # A recorded step must not keep weights that were rounded before it.
+        with torch.autocast("cuda", torch.bfloat16, enabled=is_gpu, cache_enabled=False):
+            scores = network(batch.planes.contiguous(memory_format=order))
+        loss = batch_loss(scores.float(), batch.target, dice)
+        torch.autograd.backward(loss)
+        return loss.detach()
+
+    return step
+
+
+class RecordedStep:
+    """The same on a GPU, for batches that are all of one shape."""
+
+    def __init__(self, network: nn.Module, dice: float) -> None:
+        self._step, self._n_done = plain_step(network, dice), 0
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._device = next(network.parameters()).device
+        stream: Any = torch.cuda.Stream  # which has no types
+        self._side = stream(self._device)  # recording must not begin on the usual one
+
+    def __call__(self, batch: Batch) -> Tensor:
+        with torch.cuda.device(self._device):  # what runs on another GPU than the current one would not be recorded
+            return self._on_its_gpu(batch)
+
+    def _on_its_gpu(self, batch: Batch) -> Tensor:
+        if self._n_done < UNRECORDED_STEPS:
+            self._n_done += 1
+            return self._aside(batch)
+        if self._graph is None:
+            self._record(batch)
+        assert self._graph is not None
+        self._batch.planes.copy_(batch.planes)
+        self._batch.target.copy_(batch.target)
+        self._graph.replay()
+        return self._loss.clone()
+
+    def _aside(self, batch: Batch) -> Tensor:
+        self._side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._side):
+            loss = self._step(batch)
+        torch.cuda.current_stream().wait_stream(self._side)
+        return loss
+
+    def _record(self, batch: Batch) -> None:
+        self._batch = Batch(batch.planes.clone(memory_format=torch.channels_last), batch.target.clone())
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph):
+            self._loss = self._step(self._batch)
+
+
+def step_of(network: nn.Module, dice: float) -> Step:
+    """The fastest form for the network's device."""
+    is_gpu = next(network.parameters()).device.type == "cuda"
+    return RecordedStep(network, dice) if is_gpu else plain_step(network, dice)

@@ -6,6 +6,7 @@ of the model, so the model needs nothing else to run.
 
 from collections.abc import Mapping
 from itertools import pairwise
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -15,9 +16,11 @@ from hedgerow.deep.unet import Norm, UNet, block
 from hedgerow.encoders.lite0 import stage_outputs
 from hedgerow.encoders.stages import LAYERS, lite0_weights
 
-CONTRAST = 0.5  # a standard deviation of the image, where the pretrained network has from -1 to 1 for black and white
+PICTURE_STD = (
+    0.5  # a standard deviation of the image, where the pretrained network has from -1 to 1 for black and white
+)
 PICTURE = "picture"  # the weights that make a picture of three channels of what is read
-KNOWN = "pretrained."  # begins the names of the weights that are not its own
+PRETRAINED_PREFIX = "pretrained."  # of the names of the weights that are not its own
 _STRIDES = [layer.stride for layer in LAYERS["lite0"]]
 
 
@@ -29,14 +32,15 @@ class PretrainedUNet(UNet):
     n_stages:   how many are computed
     """
 
+    also_reads: ClassVar[str] = "features of EfficientNet-Lite0"
+
     def __init__(
         self, n_inputs: int, n_classes: int, base: int, n_down: int, widest: int, norm: Norm = "batch"
     ) -> None:
         super().__init__(n_inputs, n_classes, base, n_down, widest, norm)
-        widths = [min(base * 2**level, widest) for level in range(n_down + 1)]
         # Of each scale the number of the stage that joins it; the pretrained network has no seventh scale.
         self.joining = [_last_stage(2**level) for level in range(1, n_down + 1)]
-        for level, ((above, here), stage) in enumerate(zip(pairwise(widths), self.joining, strict=True), 1):
+        for level, ((above, here), stage) in enumerate(zip(pairwise(self.widths), self.joining, strict=True), 1):
             self.down[level] = block(above + _channels(stage), here, norm)
         self.n_stages = max(stage or 0 for stage in self.joining)
         self._names = lite0_weights(self.n_stages)
@@ -51,7 +55,6 @@ class PretrainedUNet(UNet):
         return True
 
     def start_from(self, weights: Mapping[str, Tensor], n_image: int) -> None:
-        """Take over the published weights; n_image: how many of the planes that are read are the image's, the first."""
         with torch.no_grad():
             for name in self._names:
                 self.pretrained[_key(name)].copy_(weights[name])
@@ -74,7 +77,7 @@ def picture_weights(n_image: int, n_inputs: int) -> Tensor:
     for colour in range(3):
         first = colour * n_image // 3
         end = max((colour + 1) * n_image // 3, first + 1)
-        weights[colour, first:end] = CONTRAST / (end - first)
+        weights[colour, first:end] = PICTURE_STD / (end - first)
     return weights
 
 

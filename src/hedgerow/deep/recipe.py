@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from hedgerow.config import AugmentConfig, ConvConfig, DeepConfig
 from hedgerow.deep.ensemble_weights import MANY_IMAGES, MIN_GAIN_FEW_IMAGES, MIN_GAIN_HANDICAPPED
 from hedgerow.deep.folds import Folds, folds_of
+from hedgerow.deep.member_kinds import ALONE, KINDS
+from hedgerow.deep.network_training import TrainNetwork, train_network
 from hedgerow.deep.record import STACK
-from hedgerow.deep.unet import Norm
+from hedgerow.deep.unet import TILE, Norm
 from hedgerow.forest import choosing
 from hedgerow.images.labelled import LabelledSet
 
-ALONE, READING, PRETRAINED = "alone", "reading", "pretrained"
 MAX_JUDGES_IN_MODEL = 2  # networks of a member that hold out a fold where no judges are trained beside them
 USUAL_BATCH_IMAGES: dict[Norm, int] = {"batch": 5, "image": 2}
 """With fewer images, batches are larger and rates lower. For networks that are normalised by their training, that was
@@ -36,12 +39,24 @@ class Task:
 class Recipe:
     """Which networks are trained on which folds, what they read, and how they are judged.
 
-    config:   the settings
-    labelled: the images
+    config:        the settings
+    labelled:      the images
+    has_encoder:   whether the weights of the pretrained encoder are installed
+    held_out:      what networks hold out; None: parts of the images, as many as the settings say
+    required_gain: by how much other weights of members must be better than equal ones; None: see `min_gain`
+    tile:          side of the tiles that networks predict, see `unet.TILE`
+    train_network: trains one network, see `network_training`
+    clock:         the time in seconds, to estimate how long training takes
     """
 
     config: DeepConfig
     labelled: LabelledSet
+    has_encoder: bool = field(default_factory=lambda: choosing.encoder_is_here())
+    held_out: Folds | None = None
+    required_gain: float | None = None
+    tile: int = TILE
+    train_network: TrainNetwork = train_network
+    clock: Callable[[], float] = time.monotonic
 
     @property
     def has_few_images(self) -> bool:
@@ -50,15 +65,17 @@ class Recipe:
 
     @property
     def members(self) -> list[str]:
-        """The convolutional members: with few images none of kind READING; without pretrained weights ALONE instead."""
-        members: list[str] = [name for name in self.config.members if name != READING or not self.has_few_images]
-        if not choosing.encoder_is_here():
-            members = [ALONE if name == PRETRAINED else name for name in members]
+        """The convolutional members: `DeepConfig.members` that can be trained here on these images."""
+        members: list[str] = [
+            name for name in self.config.members if not (KINDS[name].needs_stack and self.has_few_images)
+        ]
+        if not self.has_encoder:
+            members = [ALONE if KINDS[name].encoder else name for name in members]
         return list(dict.fromkeys(members)) or [ALONE]
 
     def reads_stack(self, member: str) -> bool:
         """Whether the networks of a member read the class probabilities of the stack."""
-        return member != ALONE and not self.has_few_images
+        return KINDS[member].reads_stack and not self.has_few_images
 
     @property
     def n_regrown_stacks(self) -> int:
@@ -68,6 +85,8 @@ class Recipe:
     @cached_property
     def network_folds(self) -> Folds:
         """What networks hold out."""
+        if self.held_out is not None:
+            return self.held_out
         config = self.config
         return folds_of(self.labelled, config.n_folds if self.has_few_images else config.left_out, config.seed + 1)
 
@@ -83,7 +102,7 @@ class Recipe:
         """The networks to train.
 
         Those of the model see everything, and each member has judges beside them that hold out a fold, each another
-        one; their scores tell what the member is worth and when to stop. Without judges, the first networks of the
+        one; their scores show what the member is worth and when to stop. Without judges, the first networks of the
         model hold folds out. With few images there is always one judge.
         """
         n_networks = self.config.n_networks
@@ -108,15 +127,16 @@ class Recipe:
         """Of every two networks of a member the second is of another kind, and so is every other judge.
 
         Both kinds err in different places, and which of them is better differs between data sets
-        (docs/measurements): of READING, the first never drops the stack's probabilities; of PRETRAINED, only the second
-        trains those weights.
+        (docs/measurements): of a kind that needs the stack, the first never drops its probabilities; of one with
+        an encoder, only the second trains its weights.
         """
         return task.number % self.config.n_networks % 2 == 1
 
     def conv_for(self, task: Task) -> ConvConfig:
         """The settings of a network."""
         conv = replace(for_sizes(self.config.conv, self.labelled), seed=self.config.seed * 1000 + task.number)
-        return replace(conv, drop=0.0) if task.member == READING and not self.is_alternate(task) else conv
+        never_drops = KINDS[task.member].needs_stack and not self.is_alternate(task)
+        return replace(conv, drop=0.0) if never_drops else conv
 
     def equal_weights(self) -> dict[str, float]:
         """Weights with which every network counts the same. The stack counts as one of them, unless all the others
@@ -128,6 +148,8 @@ class Recipe:
     @property
     def min_gain(self) -> float | None:
         """By how much other weights must be better than equal ones, see `find_weights`."""
+        if self.required_gain is not None:
+            return self.required_gain
         if self.has_few_images:
             return MIN_GAIN_FEW_IMAGES
         return MIN_GAIN_HANDICAPPED if self.n_judged_images < MANY_IMAGES else None

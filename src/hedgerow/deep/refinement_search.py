@@ -30,7 +30,7 @@ from hedgerow.work_folder import WorkFolder
 
 TURNED = AugmentConfig(rotation=180.0, flip=True, scale=0.1, shift=0.1, brightness=0.2, contrast=0.2)
 """For images that have no up: any rotation, and mirrored ones."""
-RELAXED = (0.3, 0.03)  # beside that of the settings
+SOFTNESSES = (0.3, 0.03)  # beside that of the settings
 LONGER_FACTOR = 3  # times as many steps
 TRIAL_PART = 1 / 3  # of the steps that alterations and softness are compared after
 
@@ -111,9 +111,9 @@ class Trial:
         """Mean Dice, on the fold, of a network refined with these settings."""
         net, begun = to_convnet(self.stack).to(self.device), list[int]()
 
-        def report(what: str, done: int, total: int) -> None:
+        def report(message: str, done: int, total: int) -> None:
             begun.append(done)
-            self.report(what, done, total)
+            self.report(message, done, total)
 
         refined = refine_labelled(
             net, self.training, config, checkpoint=self.work.state(_name(config)), keep_checkpoint=True, progress=report
@@ -169,7 +169,7 @@ def choose_refinement(
     best = (-1.0, config)
     for name, augment in (("small changes", config.augment), ("any rotation, mirrored", TURNED)):
         best = attempt(name, replace(config, augment=augment, n_steps=max(round(TRIAL_PART * steps), 1)), best)
-    for relax in RELAXED:
+    for relax in SOFTNESSES:
         best = attempt(f"softness {relax:g}", replace(best[1], relax=relax), best)
     n_tried = len(tried)
     fitting = steps if until is None else int(seconds / max(of_a_step, 1e-9))

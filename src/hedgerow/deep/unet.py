@@ -1,9 +1,9 @@
 """The U-Net: a convolutional network that looks at ever coarser scales and comes back to full resolution."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import import_module
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -14,13 +14,19 @@ from hedgerow.kernels.definition import norm as definition
 
 Norm = Literal["batch", "image"]
 """What channels are normalised by: how they were in training, or how they are in the image at hand."""
+NORMS: tuple[Norm, ...] = ("batch", "image")
+TILE = 512
+"""Networks run on tiles of this side with their surroundings, in a grid from the image's corner.
+
+What surrounds a tile is the same whatever region is asked for, so the prediction is the same to the last bit.
+"""
 
 
 class ImageNorm(nn.Module):
     """Each channel is normalised over its own image; and ReLU.
 
     So a network follows images that are darker or coarser than those of its training. What it sees must then be the
-    same however an image is cut into tiles; `deepstack.TILE` sees to that.
+    same however an image is cut into tiles; `TILE` sees to that.
     """
 
     def __init__(self, n_channels: int) -> None:
@@ -34,9 +40,6 @@ class ImageNorm(nn.Module):
             kernels = import_module("hedgerow.kernels.gpu.norm")
         normalised: Tensor = kernels.image_norm(planes, self.weight, self.bias)
         return normalised
-
-
-NORMS: tuple[Norm, ...] = ("batch", "image")
 
 
 def block(n_inputs: int, n_outputs: int, norm: Norm) -> nn.Sequential:
@@ -60,19 +63,30 @@ def padded(planes: Tensor, stride: int) -> Tensor:
 
 
 class UNet(nn.Module):
-    """Down to 1 / 2^n_down of the resolution and up again; on the way up, joined by the features of the way down."""
+    """Down to 1 / 2^n_down of the resolution and up again; on the way up, joined by the features of the way down.
+
+    widths:     channels on each scale, full resolution first
+    also_reads: what it reads beside its planes, in words for people
+    """
+
+    also_reads: ClassVar[str] = ""
 
     def __init__(
         self, n_inputs: int, n_classes: int, base: int, n_down: int, widest: int, norm: Norm = "batch"
     ) -> None:
         super().__init__()
         self.base, self.n_down, self.widest, self.norm = base, n_down, widest, norm
-        widths = [min(base * 2**level, widest) for level in range(n_down + 1)]
+        self.widths = widths = [min(base * 2**level, widest) for level in range(n_down + 1)]
         self.down = nn.ModuleList(map(partial(block, norm=norm), [n_inputs, *widths], widths))
         self.up = nn.ModuleList(map(partial(_enlarging, norm=norm), widths[:0:-1], widths[-2::-1]))
         self.merge = nn.ModuleList(block(2 * width, width, norm) for width in widths[-2::-1])
         self.score = nn.Conv2d(base, n_classes, 1, bias=False)
         self.class_bias = nn.Parameter(torch.zeros(n_classes, 1, 1))
+
+    def start_from(self, weights: Mapping[str, Tensor], n_image: int) -> None:
+        """Take over the published weights of an encoder; n_image: how many of the planes that are read are the image's,
+        the first."""
+        raise NotImplementedError("its kind of member names an encoder, but it has no such weights")
 
     @property
     def stride(self) -> int:

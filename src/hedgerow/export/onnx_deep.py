@@ -13,10 +13,10 @@ import numpy as np
 from torch import Tensor, nn
 
 from hedgerow.deep.convnet import ConvNet, InputScale
-from hedgerow.deep.deepstack import TILE, DeepStack
+from hedgerow.deep.deepstack import DeepStack
 from hedgerow.deep.pretrained import PICTURE, PretrainedUNet
 from hedgerow.deep.record import STACK
-from hedgerow.deep.unet import ImageNorm, UNet
+from hedgerow.deep.unet import TILE, ImageNorm, UNet
 from hedgerow.encoders.onnx_network import LARGEST
 from hedgerow.errors import InputError
 from hedgerow.export.onnx_graph import REAL, Graph

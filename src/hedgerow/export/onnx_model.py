@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from hedgerow.export.onnx_graph import Graph
     from hedgerow.export.onnx_levels import Level
     from hedgerow.io.model_file import AnyModel
-    from hedgerow.network.levels import LevelNet
-    from hedgerow.network.stacknet import StackNet
+    from hedgerow.network.stacknet import LevelNet, StackNet
 
 IMAGE, SIZE = "image", ["height", "width"]  # the names of an input, and of the sides of all of them
 

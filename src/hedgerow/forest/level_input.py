@@ -12,9 +12,9 @@ from typing import Protocol
 
 import numpy as np
 
-from hedgerow.errors import ConfigError, InputError
+from hedgerow.errors import ConfigError
 from hedgerow.features.protocol import FeatureSet
-from hedgerow.images.array_checks import as_volumes
+from hedgerow.images.array_checks import as_volumes, refuse_volume
 from hedgerow.images.regions import Region, Tiles
 
 
@@ -41,15 +41,6 @@ class LevelInput:
         """(Z,H,W) of the channels"""
         depth, height, width = self.channels[0].shape
         return depth, height, width
-
-
-def refuse_volume(n_slices: int, stretch: np.ndarray | None, outside: np.ndarray | None) -> None:
-    """Raise InputError for a volume whose offsets shrink with the depth at each pixel, or end in a constant."""
-    if n_slices > 1 and not (stretch is None and outside is None):
-        raise InputError(
-            f"depth features are for images, and this is a volume of {n_slices} slices; give the slices one by one, or "
-            "train with other features."
-        )
 
 
 def whole_input(

@@ -14,10 +14,10 @@ from hedgerow.errors import InputError
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.forest.arrays import Forest
 from hedgerow.forest.codes import N_EDGES, PROBA_EDGES, encode, fit_edges
-from hedgerow.forest.level_input import LevelInput, refuse_volume
+from hedgerow.forest.level_input import LevelInput
 from hedgerow.forest.samples import Samples, number_type
 from hedgerow.forest.walk import run_forest
-from hedgerow.images.array_checks import as_volume, as_volumes
+from hedgerow.images.array_checks import as_volume, as_volumes, refuse_volume
 from hedgerow.images.labelled import LabelledImage
 from hedgerow.images.regions import Region
 from hedgerow.kernels.cpu.boxes import box_averaged

@@ -44,6 +44,15 @@ def as_volumes(channels: np.ndarray) -> np.ndarray:
     return channels.reshape(len(channels), -1, *channels.shape[-2:])
 
 
+def refuse_volume(n_slices: int, stretch: np.ndarray | None, outside: np.ndarray | None) -> None:
+    """Raise InputError for a volume whose offsets shrink with the depth at each pixel, or end in a constant."""
+    if n_slices > 1 and not (stretch is None and outside is None):
+        raise InputError(
+            f"depth features are for images, and this is a volume of {n_slices} slices; give the slices one by one, or "
+            "train with other features."
+        )
+
+
 def _too_large(name: str, problem: MemoryError) -> InputError:
     return InputError(
         f"{name}: it does not fit in memory: {one_line(problem)}; crop or shrink the image, or use a machine with more"

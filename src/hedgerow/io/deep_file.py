@@ -8,8 +8,7 @@ import torch
 from hedgerow.config import ConvConfig, DeepConfig
 from hedgerow.deep.convnet import ConvNet, InputScale
 from hedgerow.deep.deepstack import DeepStack
-from hedgerow.deep.member_nets import unet_of
-from hedgerow.deep.recipe import ALONE, PRETRAINED, READING
+from hedgerow.deep.member_kinds import KINDS, READING
 from hedgerow.deep.record import STACK, Deepening
 from hedgerow.deep.unet import NORMS, UNet
 from hedgerow.errors import ModelError, refuse_unless
@@ -20,7 +19,6 @@ from hedgerow.settings import limits_of
 
 PREFIX = "deep."
 SIZES = ("base", "n_down", "widest")  # of a network
-MEMBERS = (ALONE, READING, PRETRAINED)
 MAX_NETS = limits_of(DeepConfig, "n_networks")[1]
 _COUNTER = "num_batches_tracked"  # of the normalisation in training; a trained network does not use it
 
@@ -67,11 +65,9 @@ def rebuild(base: StackNet, described: dict[str, Any], arrays: dict[str, np.ndar
         name: whole(count, 1, MAX_NETS, "number of networks")
         for name, count in table(described["members"], "list of members").items()
     }
-    refuse_unless(bool(counts) and set(counts) <= set(MEMBERS), "its members are not known here")
+    refuse_unless(bool(counts) and set(counts) <= set(KINDS), "its members are not known here")
     readers = described.get("readers", [READING])  # in older files no other member read the stack
-    refuse_unless(
-        isinstance(readers, list) and set(map(str, readers)) <= set(MEMBERS), "its readers are not known here"
-    )
+    refuse_unless(isinstance(readers, list) and set(map(str, readers)) <= set(KINDS), "its readers are not known here")
     weights = {name: number(weight, "weight") for name, weight in table(described["weights"], "weights").items()}
     fits = set(weights) | {STACK} == {*counts, STACK} and all(0 < weight <= 1 for weight in weights.values())
     refuse_unless(fits and abs(sum(weights.values()) - 1) < 1e-3, "the weights of its members are impossible")
@@ -88,7 +84,7 @@ def rebuild(base: StackNet, described: dict[str, Any], arrays: dict[str, np.ndar
         of_member = []
         for k in range(count):
             with torch.device("meta"):  # its shapes are known before any memory is asked for
-                begun = unet_of(name)(n_inputs, base.n_classes, **sizes, norm=norm)
+                begun = KINDS[name].network(n_inputs, base.n_classes, **sizes, norm=norm)
             of_member.append(_filled(begun, _taken(arrays, f"{PREFIX}{name}.{k}.")))
         nets[name] = tuple(
             ConvNet(network, scale, (first, end), name in readers, orientations) for network in of_member

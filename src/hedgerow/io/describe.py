@@ -73,10 +73,8 @@ def _network(net: StackNet) -> dict[str, Any]:
 
 def _convolutional(deep: DeepStack) -> dict[str, Any]:
     """The level on top of a network: its members and what they scored."""
-    from hedgerow.deep.members import members  # needs PyTorch
-
     return {
-        "members": [dataclasses.asdict(one) for one in members(deep)],
+        "members": [dataclasses.asdict(member) for member in deep.members],
         "together": deep.record.scores.get(ENSEMBLE),
         "held": deep.record.held,
         "n_held": deep.record.n_held,

@@ -11,9 +11,8 @@ from hedgerow.features.protocol import FeatureSet
 from hedgerow.features.tuned import changed_of, encoder_of, with_changed
 from hedgerow.forest.arrays import MAX_VOTE, MAX_WEIGHT, Forest, ForestStack
 from hedgerow.io.checks import choice, flag, number, refinements
-from hedgerow.network.levels import CONNECTIONS, SPLITS
 from hedgerow.network.mapping import to_convnet
-from hedgerow.network.stacknet import StackNet
+from hedgerow.network.stacknet import CONNECTIONS, SPLITS, StackNet
 
 TRAINED = ("split_weight", "split_bias", "vote_weight")
 CONNECTING = ("leaf_weight", "leaf_bias")

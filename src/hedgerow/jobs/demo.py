@@ -102,7 +102,8 @@ def _refined(
     stack: ForestStack, train: LabelledSet, n_steps: int, seconds: dict[str, float], say: Say
 ) -> dict[str, Any]:
     """The network of the stack, refined, and the forests it is mapped back to."""
-    from hedgerow.network.mapping import to_convnet, to_forest
+    from hedgerow.network.mapback import to_forest
+    from hedgerow.network.mapping import to_convnet
     from hedgerow.refinement.loop import refine_labelled
 
     start = time.perf_counter()

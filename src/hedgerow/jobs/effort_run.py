@@ -233,7 +233,7 @@ class EffortRun:
 
         begun, folder, report = self._begin(2), self.files.folder, self.plan.report
         plan = deep_plan(net, self.labelled, is_turned, self.device, self.config.seed)
-        stack_proba = held_out_probabilities(net, self.labelled, plan, folder=folder, progress=report)
+        stack_proba = held_out_probabilities(net, Recipe(plan, self.labelled), folder=folder, progress=report)
         # Recorded, since they depend on the speed of this machine.
         settings = self.files.record(
             "deep",
@@ -241,13 +241,12 @@ class EffortRun:
             DeepConfig.to_dict,
             DeepConfig.from_dict,
         )
+        recipe = Recipe(settings, self.labelled)
         self.say(
-            f"convolutional networks: {len(Recipe(settings, self.labelled).tasks)} of {settings.conv.base} channels, "
+            f"convolutional networks: {len(recipe.tasks)} of {settings.conv.base} channels, "
             f"{settings.conv.n_steps} steps of {settings.conv.batch} crops of {settings.conv.crop} pixels"
         )
-        deep = deepen_labelled(
-            net, self.labelled, settings, stack_proba=stack_proba, device=self.device, folder=folder, progress=report
-        )
+        deep = deepen_labelled(net, recipe, stack_proba=stack_proba, device=self.device, folder=folder, progress=report)
         scores = deep.record.scores
         for name in (name for name in scores if name != ENSEMBLE):
             self.say(f"  {name}: {scores[name]:.3f}, weight {deep.weights.get(name, 0.0):g}")

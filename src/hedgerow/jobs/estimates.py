@@ -112,7 +112,7 @@ def deep_settings(
     until: the deadline, by `time.monotonic`; None, on a GPU only: no deadline
     """
     from hedgerow.deep.network_search import SIZES, choose_network, in_words, n_tried
-    from hedgerow.deep.recipe import for_number
+    from hedgerow.deep.recipe import Recipe, for_number
 
     if device == "cpu":
         assert until is not None, "a CPU always has a time"
@@ -124,7 +124,7 @@ def deep_settings(
         timed = _in_time(largest, net, labelled, device, until, n_tried(plan.conv, labelled)).conv
         plan = replace(plan, conv=replace(plan.conv, n_steps=timed.n_steps, check_every=timed.check_every))
     say("comparing convolutional networks by mean Dice on held-out images")
-    plan, tried = choose_network(net, labelled, plan, device, until is not None, progress)
+    plan, tried = choose_network(net, Recipe(plan, labelled), device, until is not None, progress)
     say(f"  {in_words(tried)}")
     # Smaller networks may train for more steps, larger crops must for fewer.
     return plan if until is None else _in_time(plan, net, labelled, device, until)
@@ -147,7 +147,7 @@ def _in_time(
     rounds = math.ceil(n_judges / at_once) + math.ceil((len(tasks) - n_judges) / at_once) + more
 
     def affordable(plan: DeepConfig) -> int:
-        step = seconds_of_a_step(net, labelled, plan, device)
+        step = seconds_of_a_step(net, Recipe(plan, labelled), device)
         return int(PLANNED_FRACTION * max(until - time.monotonic(), 1.0) / (rounds * step))
 
     steps = affordable(plan)

@@ -64,7 +64,7 @@ def back(request: BackRequest, *, progress: Report | None = None) -> MappedBack:
     """Map a network back to forests, as `to_forest` does, or a deep stack, as `distil` does, and write them."""
     extras.require("torch", "mapping back")
     from hedgerow.deep.deepstack import DeepStack
-    from hedgerow.network.mapping import to_forest
+    from hedgerow.network.mapback import to_forest
 
     loaded = model_file.load(request.model)
     if isinstance(loaded, ForestStack):

@@ -19,7 +19,7 @@ from hedgerow.images.reading import Pages, read_image, read_pixel_size
 from hedgerow.images.writing import ROUNDING_SLACK
 from hedgerow.io import model_file
 from hedgerow.jobs.inputs import checked_output
-from hedgerow.predict.file_outputs import MAPS
+from hedgerow.predict.protocol import MAPS
 from hedgerow.progress import Report, reporting
 
 _BESIDE = (*MAPS, "overlay")  # what `predict` writes beside a label map

@@ -11,15 +11,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from hedgerow.forest.arrays import Forest
-from hedgerow.forest.level_input import refuse_volume
+from hedgerow.images.array_checks import refuse_volume
 from hedgerow.images.regions import Region, Steps
 from hedgerow.kernels.constants import NO_PLANE, UNUSED
 from hedgerow.kernels.cpu.boxes import box_averaged
@@ -119,17 +118,30 @@ class Source:
         return replace(self, features=self.features.detach(), before=before)
 
 
-def lay_out(forest: Forest, wiring: Wiring, source: Source, grid: Grid) -> tuple[Tensor, Reads]:
+class SplitArrays(Protocol):
+    """What is read here of a `Forest`, for every node: channel, radius and weight (N,J), and offset (N,J,3)."""
+
+    @property
+    def channel(self) -> np.ndarray: ...
+    @property
+    def offset(self) -> np.ndarray: ...
+    @property
+    def radius(self) -> np.ndarray: ...
+    @property
+    def weight(self) -> np.ndarray: ...
+
+
+def lay_out(forest: SplitArrays, wiring: Wiring, source: Source, grid: Grid) -> tuple[Tensor, Reads]:
     """The values (V,) that the probes of a level read on a grid, and where each of them does.
 
     Gradients of the values go back to the level before, and to the features if they need one.
-    wiring: of this forest and no other; what is found once is kept with it, and shared by all that is returned
+    wiring: of this forest and no other; where its probes read is cached with it, and shared by all that is returned
     """
     if not torch.is_grad_enabled():
         source = source.detached()
     if source.stretch is not None or source.outside is not None:
-        found = _STRETCHED.get(wiring, None, lambda: _plan_stretched(_probes(forest, wiring)))
-        return _stretched(*found, source, grid)
+        plan = _STRETCHED.get(wiring, None, lambda: _plan_stretched(_probes(forest, wiring)))
+        return _stretched(*plan, source, grid)
     depth, height, width = source.extent
     farthest = depth - 1, max(height, width), max(height, width)
     key = (len(source.features), farthest, grid.size, grid.step, source.features.requires_grad)
@@ -140,7 +152,7 @@ def lay_out(forest: Forest, wiring: Wiring, source: Source, grid: Grid) -> tuple
 # somewhere else at every step of training, are of four sizes.
 _PLANS = Kept(8)
 _STRETCHED = Kept()
-TOGETHER = 8  # channels that a thread lays out at a time
+CHANNELS_PER_TASK = 8  # channels that a thread lays out at a time
 
 
 @dataclass(frozen=True)
@@ -153,7 +165,7 @@ class _Probes:
     is_used: np.ndarray
 
 
-def _probes(forest: Forest, wiring: Wiring) -> _Probes:
+def _probes(forest: SplitArrays, wiring: Wiring) -> _Probes:
     splits = wiring.node_split
     return _Probes(forest.channel[splits], forest.offset[splits], forest.radius[splits], forest.weight[splits] != 0)
 
@@ -251,7 +263,7 @@ def _planes_in_room(planes: list[list[int]], n_fixed: int, channels: _Channels, 
             top, left = (wide.top - known.top) // known.step, (wide.left - known.left) // known.step
             spread(array.numpy(), shifts[rows], wide.front - known.front, top, left, step, out[rows])
 
-    list(map_threads(fill, [kinds[k : k + TOGETHER] for k in range(0, len(kinds), TOGETHER)]))
+    list(map_threads(fill, [kinds[k : k + CHANNELS_PER_TASK] for k in range(0, len(kinds), CHANNELS_PER_TASK)]))
     if not has_slope:
         return torch.from_numpy(room)
     joined: Tensor = _Behind.apply(_planes(planes[n_fixed:], channels, wide), torch.from_numpy(room))  # type: ignore[no-untyped-call]

@@ -1,6 +1,8 @@
-"""Map Back 2: each leaf gets the mean of what the network's tree says about the pixels that reach it.
+"""From a network back to a stack of forests, with what the network learned.
 
-The votes of the last level can be fitted to the network's output afterwards; see `vote_fit`.
+Map Back 1 takes thresholds and votes from the weights. In Map Back 2 each leaf gets the mean output of the network's
+tree over the pixels that reach it; the votes of the last level can be fitted to the network's output afterwards, see
+`vote_fit`. A level of soft splits can also stay as it is: a forest that equals the network.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,19 +12,162 @@ from functools import partial
 import numpy as np
 import torch
 
+from hedgerow.errors import ConfigError, InputError, ModelError
 from hedgerow.forest.arrays import Forest, ForestStack
 from hedgerow.forest.level_input import LevelInput, level_input, tiles
 from hedgerow.forest.walk import reached_leaves, run_level
 from hedgerow.images.array_checks import to_planes
+from hedgerow.images.labelled import Images, listed_for
 from hedgerow.images.regions import Region
 from hedgerow.kernels import reused
 from hedgerow.kernels.definition.outputs import normalise, softmax
+from hedgerow.network import soft_levels
 from hedgerow.network.layout import Grid, Source, lattice, region_grid
-from hedgerow.network.stacknet import StackNet
+from hedgerow.network.mapping import check_choice
+from hedgerow.network.soft_levels import soft_forest, split_weights, with_votes
+from hedgerow.network.stacknet import LevelNet, StackNet
 from hedgerow.network.vote_fit import FitSamples, add_by_leaf
 from hedgerow.progress import Report, reporting
 
-KEPT = 2**28  # bytes of the network's activations that are kept from one level to the next
+METHODS = ("weights", "leaf_mean", "fitted", "soft")
+FROM_IMAGES = ("leaf_mean", "fitted")
+MAX_THRESHOLD = np.float32(1e25)  # a threshold beyond every value that can still be multiplied by a sharpness
+ACTIVATION_MEMORY = 2**28  # bytes of the network's activations that are cached from one level to the next
+
+
+def to_forest(
+    net: StackNet,
+    images: Images | None = None,
+    method: str = "fitted",
+    *,
+    stride: int = 1,
+    tolerance: float | None = None,
+    progress: Report | None = None,
+) -> ForestStack:
+    """The stack of forests that a network maps back to, with what the network learned.
+
+    method: "weights", the paper's Map Back 1: thresholds -b / w, and the network's votes
+            "leaf_mean", Map Back 2: in addition, the votes of a leaf become the mean output of the network's tree over
+            the pixels of `images`, (H,W[,C]) each, or of one image, that reach it
+            "fitted": Map Back 2, then the last level's votes are fitted together to the network's output
+            "soft": exactly the network; a split goes both ways, as in a fuzzy tree
+    stride: "leaf_mean", "fitted": use every stride-th row and column of the images, which helps if the network is slow
+    tolerance: "soft": branches reached at a pixel with at most this probability are left out. The output of a tree
+            then lacks at most this much, times its votes, for each branch left out; None: as in the network
+
+    >>> images, labels = hr.synthetic.somites(n_images=2, size=(40, 48))
+    >>> stack = hr.fit_stack(images, labels, hr.StackConfig(n_levels=1, n_trees=2))
+    >>> small = hr.to_forest(hr.to_convnet(stack), images)
+    >>> small.settings["mapped_back"]
+    'fitted'
+    """
+    if not isinstance(net, StackNet):
+        raise InputError(f"a {type(net).__name__} was given to to_forest; give a network, e.g. from refine(...).")
+    if type(net) is not StackNet:
+        raise InputError(f"a {type(net).__name__} has parts that no forest has; map its forests' network back.")
+    check_choice("method", method, METHODS)
+    if tolerance is not None and (method != "soft" or not 0 <= tolerance < 1):
+        raise ConfigError(f"the tolerance is {tolerance}; it is for method 'soft' and must be at least 0 and below 1.")
+    if not isinstance(stride, int) or stride < 1:
+        raise ConfigError(f"the stride is {stride}; it must be a whole number of at least 1.")
+    if stride > 1 and method not in FROM_IMAGES:
+        raise ConfigError(f"{method!r} takes no votes from images; leave the stride of {stride} out, or use 'fitted'.")
+    images, _ = listed_for(() if images is None else images, net.features.n_inputs, net.features.layout)
+    if method in FROM_IMAGES and not len(images):
+        raise InputError(
+            f"{method!r} takes its votes from images, but there are none; give the training images, or use 'weights'."
+        )
+    back = soft_back if method == "soft" else weights_back
+    levels = tuple(back(net.level(k)) for k in range(net.n_levels))
+    settings = {**net.settings, "mapped_back": method}
+    stack = replace(net.stack, features=net.features, levels=levels, output=net.output, settings=settings)
+    stack = replace(stack, refinements=(), relaxed=False, device="cpu")
+    if method == "soft":
+        # Softmax leaves divide by a sum that would lack what is left out; a forest does not divide.
+        own = net.level(0).tolerance if net.level(0).activation == "exp" else 0.0
+        # It continues the network's history; the others start a new one.
+        return replace(
+            stack, tolerance=own if tolerance is None else tolerance, refinements=net.refinements, relaxed=net.relaxed
+        )
+    stack = replace(stack, tolerance=0.0)
+    if method == "weights":
+        return stack
+    samples = FitSamples(len(images)) if method == "fitted" and net.output == "softmax" else None
+    means = leaf_means(net, stack, images, progress, samples, stride)
+    return means if method == "leaf_mean" else fitted_votes(means, samples)
+
+
+def weights_back(level: LevelNet) -> Forest:
+    """Map Back 1 of one level: theta = -b / w, and the votes that the leaves have in the network.
+
+    A split that did not train keeps its values, since dividing what was multiplied need not give the same number. If it
+    did train and has one probe, its weight becomes 1 again, and its children are swapped if its weight was negative; it
+    decides as the network's split does, whatever it reads. Splits with several probes keep the network's weights.
+    """
+    _check_finite(level)
+    forest, weight, bias = level.forest, *split_weights(level)
+    splits, mapped = level.wiring.node_split, level.mapped_splits()
+    is_changed = (mapped[0] != weight).any(axis=1) | (mapped[1] != bias)
+    is_swapped, theta = np.zeros(len(splits), bool), -bias
+    if weight.shape[1] == 1:
+        is_changed |= forest.weight[splits, 0] != 1  # of a soft forest
+        is_swapped = is_changed & (weight[:, 0] < 0)
+        weight, theta = np.ones_like(weight), _threshold(weight[:, 0], bias)
+    of_node = {name: getattr(forest, name).copy() for name in ("weight", "threshold")}
+    of_node["weight"][splits[is_changed]] = weight[is_changed]
+    of_node["threshold"][splits[is_changed]] = theta[is_changed]
+    return _swapped(with_votes(replace(forest, **of_node, sharpness=None), level), splits[is_swapped])
+
+
+def soft_back(level: LevelNet) -> Forest:
+    """A level of soft splits as a forest: the same numbers."""
+    if level.split != "soft" or level.connections != "frozen":
+        raise ConfigError(
+            f"a network of {level.split} splits and {level.connections} connections is not a fuzzy tree, so no soft "
+            "forest equals it; use method 'leaf_mean', or refine a network from to_convnet(stack, split='soft')."
+        )
+    _check_finite(level)
+    return soft_forest(level)
+
+
+def _check_finite(level: LevelNet) -> None:
+    if not all(np.isfinite(weights.detach().cpu().numpy()).all() for weights in level.parameters()):
+        raise ModelError("a weight of the network is not a number; refine an earlier network at a lower learning rate.")
+
+
+def _threshold(weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
+    """(N,) float32: the smallest value from which a split with one probe decides as it does for large values.
+
+    Found by bisecting the ordered list of all float32 numbers with the network's own arithmetic, since near -b / w
+    rounding decides. If the weight is 0, all values go one way, and the threshold lies beyond them.
+    """
+    below = np.full(len(weight), -_rank(MAX_THRESHOLD) - 1, np.int64)
+    rank = np.full(len(weight), _rank(MAX_THRESHOLD), np.int64)
+    with np.errstate(under="ignore"):
+        while (rank - below > 1).any():
+            middle = (below + rank) // 2
+            is_right = weight * _ranked(middle) + bias >= 0
+            is_beyond = np.where(weight < 0, ~is_right, is_right)
+            below, rank = np.where(is_beyond, below, middle), np.where(is_beyond, middle, rank)
+    return _ranked(rank)
+
+
+def _rank(number: np.float32) -> int:
+    """The rank of a non-negative number among the float32 numbers, counted from 0.0."""
+    return int(np.float32(number).view(np.int32))
+
+
+def _ranked(rank: np.ndarray) -> np.ndarray:
+    """The float32 numbers with these ranks; negative numbers have negative ranks."""
+    return np.sign(rank).astype(np.float32) * np.abs(rank).astype(np.int32).view(np.float32)
+
+
+def _swapped(forest: Forest, splits: np.ndarray) -> Forest:
+    """The forest with the left and right children of these nodes swapped; two children are neighbours in the arrays."""
+    order, left = np.arange(forest.n_nodes), forest.left_child[splits]
+    order[left], order[left + 1] = left + 1, left
+    names = ("left_child", "threshold", "channel", "offset", "radius", "weight", "leaf_index")
+    return replace(forest, **{name: getattr(forest, name)[order] for name in names})
 
 
 def leaf_means(
@@ -32,6 +177,7 @@ def leaf_means(
     progress: Report | None = None,
     samples: FitSamples | None = None,
     stride: int = 1,
+    memory: int = ACTIVATION_MEMORY,
 ) -> ForestStack:
     """The paper's Algorithm 1: new votes for `stack`, level by level, with the levels below already updated.
 
@@ -39,24 +185,24 @@ def leaf_means(
     samples: receives what the last level's votes can be fitted to
     stride: use every stride-th row and column of the images, as the paper did to train the network
 
-    The network's activations are kept for the next level as far as KEPT allows, and otherwise computed again, so memory
-    stays bounded however many images there are. Large images are processed in tiles or, with a stride, whole.
+    memory: bytes of the network's activations to cache for the next level; others are computed again, so memory stays
+            bounded however many images there are. Large images are processed in tiles or, with a stride, whole
     """
     total = net.n_levels * len(images)
-    kept: dict[int, np.ndarray] = {}
+    cached: dict[int, np.ndarray] = {}
     with reporting(progress) as report:
         for level in range(net.n_levels):
-            walk, below, room = _Walk(net, stack, level), kept, KEPT
-            kept, is_last = {}, level + 1 == net.n_levels
+            walk, below, left = _Walk(net, stack, level), cached, memory
+            cached, is_last = {}, level + 1 == net.n_levels
             for done, image in enumerate(images):
                 report("mapping back", level * len(images) + done, total)
                 planes = to_planes(image, f"image {done}", net.features.layout)
                 for part in walk.add(planes, stride, below.pop(done, None)):
                     if samples is not None and is_last:
-                        samples.add(part.size, part.region, part.leaves, part.said)
-                    if part.is_whole and not is_last and part.said.nbytes <= room:
-                        kept[done] = part.said
-                        room -= part.said.nbytes
+                        samples.add(part.size, part.region, part.leaves, part.output)
+                    if part.is_whole and not is_last and part.output.nbytes <= left:
+                        cached[done] = part.output
+                        left -= part.output.nbytes
             stack = _with_level(stack, level, walk.sums.updated(stack.levels[level]))
         report("mapping back", total, total)
     reused.let_go()
@@ -88,7 +234,7 @@ class LeafSums:
         self.scores, self.counts = np.zeros(forest.votes.shape[::-1]), np.zeros(forest.n_leaves, np.int64)
 
     def add(self, leaf: np.ndarray, scores: np.ndarray) -> None:
-        """leaf: (Z,H,W) of one tree; scores: (C,Z,H,W), what the network's tree says there."""
+        """leaf: (Z,H,W) of one tree; scores: (C,Z,H,W), the output of the network's tree there."""
         self.counts += np.bincount(leaf.ravel(), minlength=len(self.counts))
         add_by_leaf(leaf.ravel(), scores.reshape(len(scores), -1), self.scores)
 
@@ -101,17 +247,17 @@ class LeafSums:
 
 @dataclass(frozen=True)
 class _Part:
-    """What was found in a region of an image, or of a lattice of its pixels.
+    """A region of an image, or of a lattice of its pixels.
 
     size:   (Z,H,W) of the whole image or lattice
     leaves: (T,Z,h,w) that the region's pixels reach in the stack
-    said:   (C,Z,h,w), what the network's level says
+    output: (C,Z,h,w) of the network's level
     """
 
     size: tuple[int, int, int]
     region: Region
     leaves: np.ndarray
-    said: np.ndarray
+    output: np.ndarray
 
     @property
     def is_whole(self) -> bool:
@@ -119,7 +265,7 @@ class _Part:
 
 
 class _Walk:
-    """Takes images through one level: the stack says which leaves are reached, the network what its trees say."""
+    """Takes images through one level: the leaves reached in the stack, and the output of the network's trees."""
 
     def __init__(self, net: StackNet, stack: ForestStack, level: int) -> None:
         self.net, self.stack, self.level = net, stack, level
@@ -128,24 +274,25 @@ class _Walk:
     def add(self, planes: np.ndarray, stride: int, below: np.ndarray | None) -> Iterator[_Part]:
         """Add an image (C,H,W), or its pixels on a lattice.
 
-        below: what the network's level below says in the whole image, or on the lattice, if it is known
+        below: output of the network's level below in the whole image, or on the lattice; None: not known
         """
         size = 1, planes.shape[1], planes.shape[2]
         if stride > 1:
             yield self._add_lattice(planes, lattice(planes.shape[1], planes.shape[2], stride), below)
             return
+        run_network_level = partial(soft_levels.run_level, self.net)
         for region in tiles(self.net, size[1:]):
             leaves = reached_leaves(self.stack.levels[self.level], self._stack_input(planes, region))
-            given = level_input(self.net, self.net.run_level, planes, region, self.level, below)
-            said = self._add_trees(leaves, self.net.region_source(given), region_grid(given.region))
-            yield _Part(size, region, leaves, said)
+            network_input = level_input(self.net, run_network_level, planes, region, self.level, below)
+            source, grid = self.net.region_source(network_input), region_grid(network_input.region)
+            yield _Part(size, region, leaves, self._add_trees(leaves, source, grid))
 
     def _add_lattice(self, planes: np.ndarray, grid: Grid, below: np.ndarray | None) -> _Part:
         """As in training, the network knows the level below only on the lattice; the stack, being fast, everywhere."""
         net, whole = self.net, Region.whole(planes.shape[1:])
-        given = self._stack_input(planes, whole)
-        leaves = grid.of_volume(reached_leaves(self.stack.levels[self.level], given))
-        source = net.region_source(replace(given, channels=given.channels[: net.features.n_features]))
+        stack_input = self._stack_input(planes, whole)
+        leaves = grid.of_volume(reached_leaves(self.stack.levels[self.level], stack_input))
+        source = net.region_source(replace(stack_input, channels=stack_input.channels[: net.features.n_features]))
         if self.level:
             with torch.no_grad():
                 known = net(source, [grid] * self.level)[-1] if below is None else torch.as_tensor(below)
@@ -157,14 +304,14 @@ class _Walk:
         return level_input(self.stack, partial(run_level, self.stack), planes, region, self.level)
 
     def _add_trees(self, leaves: np.ndarray, source: Source, grid: Grid) -> np.ndarray:
-        """Add what the trees say on a grid whose pixels reach leaves (T,Z,h,w); returns the level's output
+        """Add the trees' outputs on a grid whose pixels reach leaves (T,Z,h,w); returns the level's output
         (C,Z,h,w)."""
         net = self.net
         total = np.zeros((net.n_classes, *grid.size), np.float32)
         with torch.no_grad():
             for leaf, scores in zip(leaves, net.level(self.level).tree_scores(source, grid), strict=True):
-                said = scores.cpu().numpy()
-                self.sums.add(leaf, said)
-                total += said
+                of_tree = scores.cpu().numpy()
+                self.sums.add(leaf, of_tree)
+                total += of_tree
         is_softmax = net.output == "softmax" and self.level + 1 == net.n_levels
         return softmax(total) if is_softmax else normalise(total)

@@ -1,16 +1,32 @@
-"""A level of soft splits is a forest of soft splits: the same numbers, which forests are quick to walk."""
+"""Running a network level by level. A level of soft splits equals a forest of soft splits, which is quick to walk."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from hedgerow.forest.arrays import Forest
 from hedgerow.forest.level_input import LevelInput
 from hedgerow.forest.soft_walk import run_soft_forest
 from hedgerow.kernels.constants import LEAF
+from hedgerow.kernels.cpu.level_work import in_stored_order
 from hedgerow.kernels.cpu.soft_level import SPARSE, factored
-from hedgerow.network.levels import LevelNet
+from hedgerow.kernels.definition import level as definition
+from hedgerow.network.layout import region_grid
+from hedgerow.network.stacknet import LevelNet, StackNet
+
+
+def run_level(net: StackNet, number: int, level_input: LevelInput) -> np.ndarray:
+    """(C,Z,h,w) float32 output of one level of a network in a region."""
+    level, is_softmax = net.level(number), net.output == "softmax" and number + 1 == net.n_levels
+    if net.walked and is_walked(level):
+        return run_soft_forest(soft_forest(level), level_input, is_softmax, level.tolerance)
+    with torch.no_grad(), nullcontext() if net.walked else in_stored_order():
+        scores = level(net.region_source(level_input), region_grid(level_input.region))
+        output: Tensor = definition.softmax(scores) if is_softmax else definition.normalise(scores)
+        return output.cpu().numpy()
 
 
 def is_walked(level: LevelNet) -> bool:
@@ -21,11 +37,6 @@ def is_walked(level: LevelNet) -> bool:
     is_fuzzy = (level.split, level.activation, level.connections) == ("soft", "exp", "frozen")
     votes = level.vote_weight
     return is_fuzzy and level.tolerance >= SPARSE and votes.device.type == "cpu" and votes.dtype == torch.float32
-
-
-def run_walked(level: LevelNet, given: LevelInput, is_softmax: bool) -> np.ndarray:
-    """(C,Z,h,w) float32 output in a region, without gradients."""
-    return run_soft_forest(soft_forest(level), given, is_softmax, level.tolerance)
 
 
 def soft_forest(level: LevelNet) -> Forest:

@@ -1,9 +1,9 @@
-"""Votes fitted together, so that the last forest of a stack says what the network says.
+"""Votes fitted together, so that the last forest of a stack predicts what the network predicts.
 
-Map Back 2 gives a leaf the mean of what its own tree says there. A mean is flatter than the values it averages, and in
+Map Back 2 gives a leaf the mean output of its own tree there. A mean is flatter than the values it averages, and in
 all trees at once: the sum falls short of the network where it should be high, and rare classes are outvoted. Here the
 trees take turns: each corrects the votes of its leaves by what the sum of all trees still lacks there. The levels below
-keep their means: when fitted too, they gave the last level less to tell classes apart by (docs/measurements).
+keep their means: when fitted too, they gave the last level less to distinguish classes by (docs/measurements).
 """
 
 import math
@@ -13,57 +13,60 @@ import numpy as np
 
 from hedgerow.forest.arrays import Forest
 from hedgerow.images.regions import Region
-from hedgerow.kernels.cpu import leaves
+from hedgerow.kernels.cpu import leaves as kernels
 from hedgerow.kernels.definition.outputs import softmax
 from hedgerow.threads import map_threads
 
-SAMPLES = 2**19  # pixels, over all images, that votes are fitted to
-PASSES = 3  # turns of every tree
-RATE = 0.5  # fraction of what is lacking that one turn corrects: the other trees will correct it as well
-PRIOR = 16.0  # imagined samples in every leaf that need no correction
-LARGEST = 2.0  # limit on a vote's change in one turn: a leaf where the classes are certain sets none of its own
+MAX_SAMPLES = 2**19  # pixels, over all images, that votes are fitted to
+N_PASSES = 3  # how often every tree has its turn
+STEP_FRACTION = 0.5  # of what is lacking that one turn corrects: the other trees will correct it as well
+PRIOR_SAMPLES = 16.0  # imagined samples in every leaf that need no correction
+MAX_CHANGE = 2.0  # limit on a vote's change in one turn: a leaf where the classes are certain sets none of its own
 
 
 class FitSamples:
-    """Pixels on a lattice: the leaves they reach, and what the network says about them."""
+    """Pixels on a lattice: the leaves that they reach, and the network's output there."""
 
-    def __init__(self, n_images: int) -> None:
-        self._most = max(1, SAMPLES // n_images)  # per image
-        self._leaf: list[np.ndarray] = []
-        self._said: list[np.ndarray] = []
+    def __init__(self, n_images: int, n_samples: int = MAX_SAMPLES) -> None:
+        """n_samples: at most so many, over all images"""
+        self._n_per_image = max(1, n_samples // n_images)
+        self._leaves: list[np.ndarray] = []
+        self._outputs: list[np.ndarray] = []
 
-    def add(self, size: tuple[int, ...], region: Region, leaf: np.ndarray, said: np.ndarray) -> None:
-        """size: (Z,H,W) of the image; leaf (T,Z,h,w) and said (C,Z,h,w): in a region of it"""
-        step = int(np.ceil(np.sqrt(math.prod(size) / self._most)))
+    def add(self, size: tuple[int, ...], region: Region, leaves: np.ndarray, output: np.ndarray) -> None:
+        """size: (Z,H,W) of the image; leaves (T,Z,h,w) and output (C,Z,h,w): in a region of it"""
+        step = int(np.ceil(np.sqrt(math.prod(size) / self._n_per_image)))
         rows, columns = slice(-region.top % step, None, step), slice(-region.left % step, None, step)
-        self._leaf.append(leaf[..., rows, columns].reshape(len(leaf), -1))
-        self._said.append(said[..., rows, columns].reshape(len(said), -1))
+        self._leaves.append(leaves[..., rows, columns].reshape(len(leaves), -1))
+        self._outputs.append(output[..., rows, columns].reshape(len(output), -1))
 
     def fitted(self, forest: Forest) -> Forest:
         """The forest with fitted votes, assuming that softmax follows their sum."""
-        votes = fit_votes(forest.votes, np.concatenate(self._leaf, axis=1), np.concatenate(self._said, axis=1))
+        votes = fit_votes(forest.votes, np.concatenate(self._leaves, axis=1), np.concatenate(self._outputs, axis=1))
         return replace(forest, votes=votes)
 
 
-def fit_votes(votes: np.ndarray, leaf: np.ndarray, said: np.ndarray) -> np.ndarray:
-    """Votes (L,C) whose sums over leaf (T,n), after softmax, come close to said (C,n) in cross-entropy.
+def fit_votes(votes: np.ndarray, leaves: np.ndarray, output: np.ndarray) -> np.ndarray:
+    """Votes (L,C) whose sums over leaves (T,n), after softmax, come close to output (C,n) in cross-entropy.
 
-    A turn takes RATE of a Newton step in each leaf and class.
+    A turn takes STEP_FRACTION of a Newton step in each leaf and class.
     """
-    votes, total = votes.copy(), _summed(votes, leaf)
-    for reached in [*leaf] * PASSES:
-        found = softmax(total)
-        slope, curvature = (_leaf_sums(reached, each, len(votes)) for each in (said - found, found * (1 - found)))
-        change = np.clip(RATE * slope / (curvature + PRIOR), -LARGEST, LARGEST).astype(np.float32)
+    votes, total = votes.copy(), _summed(votes, leaves)
+    for reached in [*leaves] * N_PASSES:
+        proba = softmax(total)
+        slope, curvature = (_leaf_sums(reached, each, len(votes)) for each in (output - proba, proba * (1 - proba)))
+        change = np.clip(STEP_FRACTION * slope / (curvature + PRIOR_SAMPLES), -MAX_CHANGE, MAX_CHANGE).astype(
+            np.float32
+        )
         votes += change
         total += change[reached].T
     return votes
 
 
-def _summed(votes: np.ndarray, leaf: np.ndarray) -> np.ndarray:
+def _summed(votes: np.ndarray, leaves: np.ndarray) -> np.ndarray:
     """(C,n): the votes of all trees together."""
-    total = np.zeros((votes.shape[1], leaf.shape[1]), np.float32)
-    for reached in leaf:
+    total = np.zeros((votes.shape[1], leaves.shape[1]), np.float32)
+    for reached in leaves:
         total += votes[reached].T
     return total
 
@@ -81,4 +84,4 @@ def add_by_leaf(reached: np.ndarray, planes: np.ndarray, sums: np.ndarray) -> No
     Each class is summed on its own, in the order of the samples, whichever thread does it.
     """
     rows = (slice(c, c + 1) for c in range(len(planes)))
-    list(map_threads(lambda row: leaves.add_by_leaf(reached, planes[row], sums[row]), rows))
+    list(map_threads(lambda row: kernels.add_by_leaf(reached, planes[row], sums[row]), rows))

@@ -21,7 +21,7 @@ from hedgerow.paint.overlays import OverlayTile, TilePlace, WorkerLink, hull_of_
 from hedgerow.paint.project import Project
 from hedgerow.paint.pyramid import Pyramid
 from hedgerow.predict.protocol import Model
-from hedgerow.predict.run import region_outputs
+from hedgerow.predict.tiling import region_outputs
 from hedgerow.progress import Report
 
 MAX_WHOLE_PIXELS = 4_300_000  # of an image that is segmented as a whole at this level; beyond, a coarser one is used

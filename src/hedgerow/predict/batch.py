@@ -25,7 +25,7 @@ TABLE = "objects.csv"  # of all images, in the folder of the results
 
 @dataclass(frozen=True)
 class Predicted:
-    """How many images there were, a sentence for each that failed, and the number of objects, if they were measured."""
+    """The number of images, a sentence for each that failed, and the number of objects, if they were measured."""
 
     n_images: int
     failures: tuple[str, ...] = ()
@@ -44,16 +44,22 @@ class OneFile:
 
 @dataclass(frozen=True)
 class Done:
-    """What became of one file: how it was understood, what else is worth saying, and its objects or a sentence."""
+    """The outcome for one file.
+
+    words:   how the file was read
+    note:    a warning, or nothing
+    objects: measured in it, if they were asked for
+    failure: why it was not predicted, in a sentence
+    """
 
     words: str = ""
     note: str = ""
-    found: Measured | None = None
+    objects: Measured | None = None
     failure: str | None = None
 
 
 EachFile = Callable[[Sequence[Path], OneFile], Iterator[tuple[Path, Done]]]
-"""Predicts files, wherever and in whatever order, and yields what became of each."""
+"""Predicts files, wherever and in whatever order, and yields the outcome of each."""
 
 
 def predict_files(
@@ -81,34 +87,34 @@ def predict_files(
     written = _check_names(files, folder, outputs)
     check_overwriting(written, [*files, *inputs], overwrite)
     make_folder(folder)
-    said, found = "", dict[Path, Done]()
+    last_words, outcomes = "", dict[Path, Done]()
     with reporting(progress) as report:
         each = each or partial(_one_after_another, model, report)
         for file, done in each(files, OneFile(folder, outputs, pages, tile)):
-            if done.words not in ("", said):
+            if done.words not in ("", last_words):
                 say(f"{file}: {done.words}")
-                said = done.words
+                last_words = done.words
             if done.note:
                 say(done.note)
-            found[file] = done
-            report("images", len(found), len(files))
+            outcomes[file] = done
+            report("images", len(outcomes), len(files))
     tables = ObjectTables()
     objects = [value for value in model.classes if value != outputs.rules.background]
     tables.expect({value: model.legend.name(value) for value in objects})
     for file in files:  # in their order, whoever was first
-        measured = found[file].found
+        measured = outcomes[file].objects
         if measured is not None and outputs.measure:
             tables.add(file.name, measured)
     if len(tables):
         tables.write(folder / TABLE, totals_beside(folder / TABLE))
-    failures = tuple(failure for file in files if (failure := found[file].failure) is not None)
+    failures = tuple(failure for file in files if (failure := outcomes[file].failure) is not None)
     return Predicted(len(files), failures, tables.n_objects if outputs.measure else None)
 
 
 def _one_after_another(
     model: Model, report: Report, files: Sequence[Path], how: OneFile
 ) -> Iterator[tuple[Path, Done]]:
-    def tiles(what: str, done: int, total: int) -> None:
+    def tiles(message: str, done: int, total: int) -> None:
         if total > 1:  # a large image: show how far along it is
             report("tiles of this image", done, total)
 
@@ -118,7 +124,7 @@ def _one_after_another(
 
 
 def predict_file(model: Model, file: Path, how: OneFile, progress: Report = silent) -> Done:
-    """Predict one file; what is wrong with it is told in a sentence."""
+    """Predict one file; a failure is a sentence, not an error."""
     done = Done()
     try:
         with open_image(file, model.features.layout, how.pages) as source:
@@ -126,7 +132,7 @@ def predict_file(model: Model, file: Path, how: OneFile, progress: Report = sile
             image, pixel = source.array(), source.pixel_size
         done = replace(done, note=_note_other_dtype(model, image, file))
         paths = how.outputs.paths(how.folder, stem_of(file))
-        return replace(done, found=write_outputs(model, image, how.outputs, paths, how.tile, progress, pixel))
+        return replace(done, objects=write_outputs(model, image, how.outputs, paths, how.tile, progress, pixel))
     except Exception as error:
         if not (isinstance(error, HedgerowError) or memory.ran_out(error)):
             raise

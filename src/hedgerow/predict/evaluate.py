@@ -25,15 +25,15 @@ def labelled_for(
     """
     images, labels = listed(images, labels)
     check_count(images, labels)
-    called, ignored = named(names, len(images)), model.unlabelled if unlabelled is None else unlabelled
+    image_names, ignored = named(names, len(images)), model.unlabelled if unlabelled is None else unlabelled
     features = model.features
-    made = LazySequence(
+    checked = LazySequence(
         len(images),
         lambda i: labelled_image(
-            images[i], labels[i], model.classes, ignored, features.n_inputs, features.layout, called[i]
+            images[i], labels[i], model.classes, ignored, features.n_inputs, features.layout, image_names[i]
         ),
     )
-    return LabelledSet(made, model.classes, ignored, legend=model.legend)
+    return LabelledSet(checked, model.classes, ignored, legend=model.legend)
 
 
 def evaluate(
@@ -68,19 +68,19 @@ def score(model: Model, labelled: LabelledSet, progress: Report | None = None) -
 
 def score_each(model: Model, labelled: LabelledSet, progress: Report | None = None) -> list[Scores]:
     """Scores on each of the labelled images."""
-    found = []
+    scores = []
     with reporting(progress) as report:
         for done, image in enumerate(labelled):
             table = confusion(image.target, predict_indices(model, image.planes), model.n_classes)
-            found.append(Scores(model.classes, table, model.legend.names))
+            scores.append(Scores(model.classes, table, model.legend.names))
             report("evaluating", done + 1, len(labelled))
     reused.let_go()
-    return found
+    return scores
 
 
 def pooled(model: Model, scores: Sequence[Scores]) -> Scores:
     """The scores of all images together."""
     table = np.zeros((model.n_classes, model.n_classes), np.int64)
-    for one in scores:
-        table += one.confusion
+    for of_image in scores:
+        table += of_image.confusion
     return Scores(model.classes, table, model.legend.names)

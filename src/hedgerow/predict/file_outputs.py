@@ -1,22 +1,27 @@
 """What is written for one predicted image: its label map, maps of probabilities, pictures, and outlines of objects."""
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import DTypeLike
 
+from hedgerow.errors import InputError
+from hedgerow.files import one_line
 from hedgerow.images.array_checks import to_planes
 from hedgerow.images.objects import Measured, Rules, measured
 from hedgerow.images.outline_files import ObjectType, write_geojson, write_rois
 from hedgerow.images.pictures import grey_picture, overlay, write_picture
 from hedgerow.images.pixel_size import PixelSize
 from hedgerow.images.writing import scaled, write_labels, write_scaled
-from hedgerow.predict.protocol import Model
-from hedgerow.predict.scratch import scratch
-from hedgerow.predict.tiling import class_values, predict_tiles
+from hedgerow.predict.protocol import MAPS, Model, class_values
+from hedgerow.predict.tiling import predict_tiles
 from hedgerow.progress import Report
+from hedgerow.temporary import temporary_file
+
+OUTLINES = {"geojson": ".geojson", "roi": "_rois.zip"}  # endings
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,7 @@ class Outputs:
     measure:      whether objects are measured, for tables of all images
     outlines:     "geojson", "roi", or both; object_type: what QuPath takes them for
     rules:        what counts as an object; what is too small is left out of the label map, too
+    memory:       bytes; larger results lie in temporary files until they are written
     """
 
     labels: str = "png"
@@ -40,6 +46,7 @@ class Outputs:
     outlines: tuple[str, ...] = ()
     object_type: ObjectType = "annotation"
     rules: Rules = field(default_factory=Rules)
+    memory: int = 2**26
 
     @property
     def finds_objects(self) -> bool:
@@ -48,8 +55,8 @@ class Outputs:
     def paths(self, folder: Path, stem: str) -> dict[str, Path]:
         """The files to write for one image, by what they hold."""
         paths = {"labels": folder / f"{stem}.{self.labels}"}
-        paths |= {what: folder / f"{stem}_{what}.{self.maps}" for what in MAPS if getattr(self, what)}
-        paths |= {what: folder / f"{stem}{OUTLINES[what]}" for what in self.outlines}
+        paths |= {name: folder / f"{stem}_{name}.{self.maps}" for name in MAPS if getattr(self, name)}
+        paths |= {name: folder / f"{stem}{OUTLINES[name]}" for name in self.outlines}
         return paths | ({"overlay": folder / f"{stem}_overlay.png"} if self.overlay else {})
 
 
@@ -69,33 +76,36 @@ def write_outputs(
 
     pixel: how large a pixel is, if known
     """
-    values, found = class_values(model), {}
-    # The probability of the class that a pixel has in the end: if that may change, all of them are kept.
-    kept = None if not outputs.finds_objects else _everything if outputs.rules.cleans else MAPS["confidence"]
-    folder = paths["labels"].parent
+    values = class_values(model)
+    # The probability of the class that a pixel has in the end: if cleaning may change it, all are needed.
+    sureness = "proba" if outputs.rules.cleans else "confidence"
+    folder, arrays = paths["labels"].parent, dict[str, np.ndarray]()
     with ExitStack() as rooms:
         for region, levels, size in predict_tiles(model, image, tile=tile, progress=progress):
             proba = levels[-1]
             parts = {"labels": values[proba.argmax(axis=0)]}
-            parts |= {what: scaled(MAPS[what](proba), outputs.dtype) for what in MAPS if what in paths}
-            parts |= {} if kept is None else {"kept": kept(proba)}
-            for what, part in parts.items():
-                if what not in found:
-                    room = scratch(folder, (*part.shape[:-2], *size), part.dtype)
-                    found[what] = rooms.enter_context(room)
-                region.of(found[what])[...] = part
-        for what in MAPS:
-            if what in paths:
-                names = [model.legend.spoken(value) for value in model.classes] if what == "proba" else None
-                write_scaled(paths[what], found[what], names, pixel)
-        labels = outputs.rules.clean(found["labels"])
+            parts |= {name: scaled(MAPS[name](proba), outputs.dtype) for name in MAPS if name in paths}
+            if outputs.finds_objects:
+                parts["sureness"] = MAPS[sureness](proba)
+            for name, part in parts.items():
+                if name not in arrays:
+                    room = _room(folder, (*part.shape[:-2], *size), part.dtype, outputs.memory)
+                    arrays[name] = rooms.enter_context(room)
+                region.of(arrays[name])[...] = part
+        for name in MAPS:
+            if name in paths:
+                class_names = [model.legend.spoken(value) for value in model.classes] if name == "proba" else None
+                write_scaled(paths[name], arrays[name], class_names, pixel)
+        labels = outputs.rules.clean(arrays["labels"])
         palette = model.legend.palette(model.classes)
         if "overlay" in paths:
             picture = grey_picture(to_planes(image, layout=model.features.layout))
             write_picture(paths["overlay"], overlay(picture, labels, palette))
         objects = None
         if outputs.finds_objects:
-            sure = _of_classes(found["kept"], labels, model.classes) if outputs.rules.cleans else found["kept"]
+            sure = arrays["sureness"]
+            if outputs.rules.cleans:
+                sure = _of_classes(sure, labels, model.classes)
             planes = to_planes(image, layout=model.features.layout)
             objects = measured(labels, outputs.rules, planes, sure[None], model.legend, pixel)
             if "geojson" in paths:
@@ -107,29 +117,27 @@ def write_outputs(
         return objects
 
 
-def _everything(proba: np.ndarray) -> np.ndarray:
-    return proba
+@contextmanager
+def _room(folder: Path, shape: tuple[int, ...], dtype: DTypeLike, memory: int) -> Iterator[np.ndarray]:
+    """An array to fill within the block; if larger than `memory` bytes, in a temporary file of the folder."""
+    n_bytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    if n_bytes <= memory:
+        yield np.empty(shape, dtype)
+        return
+    try:
+        with temporary_file(folder, n_bytes) as temporary:
+            yield np.memmap(temporary, dtype, "r+", shape=shape)
+    except OSError as problem:
+        raise InputError(
+            f"cannot write in {folder}: {one_line(problem)}; the result needs {n_bytes / 1e9:.1f} GB there while it is "
+            "computed"
+        ) from problem
 
 
 def _of_classes(proba: np.ndarray, labels: np.ndarray, classes: Sequence[int]) -> np.ndarray:
     """(H,W) probability, of (C,H,W), of the class value (H,W) at each pixel."""
-    found = np.zeros(labels.shape, np.float32)
+    own = np.zeros(labels.shape, np.float32)
     for plane, value in zip(proba, classes, strict=True):
         at = labels == value
-        found[at] = plane[at]
-    return found
-
-
-def relative_entropy(proba: np.ndarray) -> np.ndarray:
-    """(H,W) float32 entropy of class probabilities (C,H,W), relative to the largest possible: 0 sure, 1 undecided."""
-    surprise = -np.log(np.where(proba > 0, proba, 1))
-    entropy = np.einsum("chw,chw->hw", proba, surprise) / np.log(len(proba))
-    return np.clip(entropy, 0, 1).astype(np.float32)
-
-
-OUTLINES = {"geojson": ".geojson", "roi": "_rois.zip"}  # endings
-MAPS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "proba": lambda proba: proba,
-    "confidence": lambda proba: proba.max(axis=0),
-    "entropy": relative_entropy,
-}
+        own[at] = plane[at]
+    return own

@@ -15,17 +15,17 @@ from hedgerow.network.layout import Source, lay_out, region_grid
 _WIRINGS = Kept()
 
 
-def run_level(stack: ForestStack, level: int, given: LevelInput) -> np.ndarray:
+def run_level(stack: ForestStack, level: int, level_input: LevelInput) -> np.ndarray:
     """(C,Z,h,w) float32 output of one level, like `walk.run_level`, on the stack's device."""
-    return run_forest(stack.levels[level], given, stack.is_softmax(level), stack.tolerance, stack.device)
+    return run_forest(stack.levels[level], level_input, stack.is_softmax(level), stack.tolerance, stack.device)
 
 
-def run_forest(forest: Forest, given: LevelInput, is_softmax: bool, tolerance: float, device: str) -> np.ndarray:
+def run_forest(forest: Forest, level_input: LevelInput, is_softmax: bool, tolerance: float, device: str) -> np.ndarray:
     """Class probabilities (C,Z,h,w) float32, like `walk.run_forest`."""
-    inner = given.region
+    inner = level_input.region
     wiring = _WIRINGS.get(forest, None, lambda: wire(forest.root, forest.left_child))
-    channels = torch.from_numpy(np.stack(list(given.channels))).to(device)
-    source = Source(channels, stretch=given.stretch, outside=given.outside)
+    channels = torch.from_numpy(np.stack(list(level_input.channels))).to(device)
+    source = Source(channels, stretch=level_input.stretch, outside=level_input.outside)
     with torch.no_grad():
         if forest.sharpness is None:
             summed = _hard(forest, wiring, source, inner)

@@ -1,16 +1,17 @@
-"""The protocol that every model follows."""
+"""The protocol that every model follows, and the maps that its class probabilities become."""
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
 
 from hedgerow.forest.history import Known
-from hedgerow.forest.level_input import Layered
+from hedgerow.forest.level_input import Layered, LevelInput
 from hedgerow.images.legend import Legend
 
 
 class Model(Layered, Protocol):
-    """A stack, a network, or anything else that gives class probabilities level by level; see `run` for who runs it."""
+    """A stack, a network, or anything else that gives class probabilities level by level."""
 
     @property
     def classes(self) -> tuple[int, ...]: ...
@@ -26,6 +27,26 @@ class Model(Layered, Protocol):
     def settings(self) -> dict[str, Any]: ...
     @property
     def device(self) -> Any: ...
+    def run_level(self, level: int, level_input: LevelInput) -> np.ndarray: ...
     def predict(self, image: np.ndarray, **options: Any) -> np.ndarray: ...
     def predict_proba(self, image: np.ndarray, **options: Any) -> np.ndarray: ...
     def level_outputs(self, image: np.ndarray, **options: Any) -> list[np.ndarray]: ...
+
+
+def class_values(model: Model) -> np.ndarray:
+    """(C,) class values, in the smallest type that holds them."""
+    return np.array(model.classes, np.min_scalar_type(max(model.classes)) if min(model.classes) >= 0 else np.int64)
+
+
+def relative_entropy(proba: np.ndarray) -> np.ndarray:
+    """(H,W) float32 entropy of class probabilities (C,H,W), relative to the largest possible: 0 sure, 1 undecided."""
+    surprise = -np.log(np.where(proba > 0, proba, 1))
+    entropy = np.einsum("chw,chw->hw", proba, surprise) / np.log(len(proba))
+    return np.clip(entropy, 0, 1).astype(np.float32)
+
+
+MAPS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "proba": lambda proba: proba,
+    "confidence": lambda proba: proba.max(axis=0),
+    "entropy": relative_entropy,
+}

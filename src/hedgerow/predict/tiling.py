@@ -1,16 +1,45 @@
-"""Prediction in tiles: memory stays bounded for any image, and the result equals the untiled one bit for bit."""
+"""Prediction level by level, in tiles: memory stays bounded for any image, and the result equals the untiled one bit
+for bit."""
 
 from collections.abc import Iterator
+from typing import cast
 
 import numpy as np
 
-from hedgerow.forest.level_input import tiles
+from hedgerow.forest import walk
+from hedgerow.forest.arrays import ForestStack
+from hedgerow.forest.level_input import LevelInput, LevelPlan, tiles
 from hedgerow.images.array_checks import to_planes
 from hedgerow.images.regions import Region
 from hedgerow.kernels import reused
-from hedgerow.predict.protocol import Model
-from hedgerow.predict.run import region_outputs
+from hedgerow.predict.protocol import Model, class_values
 from hedgerow.progress import Report, reporting
+
+
+def run_level(model: Model, level: int, level_input: LevelInput) -> np.ndarray:
+    """(C,Z,h,w) float32 output of one level of forests, or of their network; other models run themselves."""
+    if isinstance(model, ForestStack):
+        if model.device == "cpu":
+            return walk.run_level(model, level, level_input)
+        from hedgerow.predict import gpu_forest  # needs PyTorch
+
+        return gpu_forest.run_level(model, level, level_input)
+    from hedgerow.network import soft_levels  # needs PyTorch
+    from hedgerow.network.stacknet import StackNet
+
+    return soft_levels.run_level(cast(StackNet, model), level, level_input)
+
+
+def region_outputs(model: Model, planes: np.ndarray, region: Region, plan: LevelPlan | None = None) -> list[np.ndarray]:
+    """Class probabilities (C,h,w) after each level in one region of an image (C,H,W).
+
+    plan: of this region, shared with other models that read the same; None: made here
+    """
+    plan = plan or LevelPlan(model, planes, region, model.n_levels)
+    outputs: list[np.ndarray] = []
+    for level in range(model.n_levels):
+        outputs.append(model.run_level(level, plan.read(level, outputs[-1] if outputs else None)))
+    return [plan.output(level, output) for level, output in enumerate(outputs)]
 
 
 def predict(model: Model, image: np.ndarray, **options: int | Report | None) -> np.ndarray:
@@ -27,11 +56,6 @@ def predict(model: Model, image: np.ndarray, **options: int | Report | None) -> 
         region.of(result)[...] = values[outputs[-1].argmax(axis=0)]
     assert result is not None
     return result
-
-
-def class_values(model: Model) -> np.ndarray:
-    """(C,) class values, in the smallest type that holds them."""
-    return np.array(model.classes, np.min_scalar_type(max(model.classes)) if min(model.classes) >= 0 else np.int64)
 
 
 def predict_proba(model: Model, image: np.ndarray, **options: int | Report | None) -> np.ndarray:
@@ -79,16 +103,16 @@ def predict_tiles(
 def proba_of(model: Model, planes: np.ndarray) -> np.ndarray:
     """(C,H,W) float32 class probabilities of an image (C,H,W) that has been checked."""
     height, width = planes.shape[1:]
-    found = np.empty((model.n_classes, height, width), np.float32)
+    proba = np.empty((model.n_classes, height, width), np.float32)
     for region in tiles(model, (height, width)):
-        region.of(found)[...] = region_outputs(model, planes, region)[-1]
-    return found
+        region.of(proba)[...] = region_outputs(model, planes, region)[-1]
+    return proba
 
 
 def predict_indices(model: Model, planes: np.ndarray) -> np.ndarray:
     """(H,W) uint8 class indices of an image (C,H,W) that has been checked."""
     height, width = planes.shape[1:]
-    found = np.empty((height, width), np.uint8)
+    indices = np.empty((height, width), np.uint8)
     for region in tiles(model, (height, width)):
-        region.of(found)[...] = region_outputs(model, planes, region)[-1].argmax(axis=0)
-    return found
+        region.of(indices)[...] = region_outputs(model, planes, region)[-1].argmax(axis=0)
+    return indices

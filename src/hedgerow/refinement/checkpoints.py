@@ -28,7 +28,7 @@ class State:
     moments: of the optimiser: parameter number, name -> tensor
     checks:  in order; the first is at step 0
     scores:  mean Dice of the forests and of the mapped network, on the held-out images
-    good, good_step: the last network whose own loss was found to be good, and its step
+    good, good_step: the last network whose own loss was good, and its step
     """
 
     step: int
@@ -98,8 +98,8 @@ def _read(path: Path, mark: str) -> State:
     for name, tensor in tensors.items():
         group, _, rest = name.partition(".")
         if group == "moments":
-            number, _, what = rest.partition(".")
-            state.moments.setdefault(int(number), {})[what] = tensor
+            number, _, moment = rest.partition(".")
+            state.moments.setdefault(int(number), {})[moment] = tensor
         else:
             getattr(state, {name: name for name in GROUPS}[group])[rest] = tensor
     return state

@@ -23,11 +23,9 @@ from hedgerow.features.tuned import changed_of
 from hedgerow.files import fingerprint
 from hedgerow.forest.history import Check, Refinement
 from hedgerow.images.altering import trimmed
-from hedgerow.images.labelled import Images, LabelledImage, LabelledSet, listed, named
-from hedgerow.images.metrics import Scores, confusion
+from hedgerow.images.labelled import Images, LabelledSet, listed, named
 from hedgerow.kernels import reused
 from hedgerow.locking import locked
-from hedgerow.network.layout import lattice
 from hedgerow.network.stacknet import StackNet
 from hedgerow.overwrite_guard import remove_state
 from hedgerow.predict.evaluate import labelled_for, score
@@ -36,13 +34,12 @@ from hedgerow.progress import Report, reporting, silent
 from hedgerow.refinement import checkpoints, distributed
 from hedgerow.refinement.checkpoints import State
 from hedgerow.refinement.losses import with_dice
-from hedgerow.refinement.sampler import Sampler, stride_of
+from hedgerow.refinement.sampler import Sampler, Scorer, ValidationSplit, how_many_ahead, lattice_dice, scoring_images
 from hedgerow.refinement.schedules import learning_rate, make_optimiser, momentum
 from hedgerow.refinement.tuning import TunedNet, check_tunable
-from hedgerow.refinement.validation_split import scoring_images
 
 log = logging.getLogger("hedgerow")
-DIVERGED = 3.0  # times the first loss, plus one: a mean loss above this will not recover
+DIVERGED_FACTOR = 3.0  # times the first loss, plus one: a mean loss above this will not recover
 
 
 def refine(
@@ -63,7 +60,7 @@ def refine(
 
     validation: images and labels that score the network; None: see `scoring_images`
     names, validation_names: what messages call the images
-    checkpoint: file that keeps the state; an interrupted run resumes from it, a finished one removes it. A second run
+    checkpoint: file for the state; an interrupted run resumes from it, a finished one removes it. A second run
                 with the same file is refused
     keep_checkpoint: leave it there, for a caller that removes it once the network is safe
     The copy's `refinements` end with a record of this one: scores of the stack, and of the network before and after.
@@ -74,13 +71,13 @@ def refine(
     >>> net.refinements[-1].checks[-1].step
     2
     """
-    _check_given(net, config)
+    _checked_config(net, config)
     labelled = labelled_for(net, images, labels, unlabelled, names)
     held = None
     if validation is not None:
-        given = listed(*validation)
-        called = named(validation_names, len(given[0]), "validation image")
-        held = labelled_for(net, *given, unlabelled, called)
+        held_images, held_labels = listed(*validation)
+        held_names = named(validation_names, len(held_images), "validation image")
+        held = labelled_for(net, held_images, held_labels, unlabelled, held_names)
     with locked(Path(checkpoint)) if checkpoint is not None and distributed.is_first() else nullcontext():
         return refine_labelled(
             net, labelled, config, validation=held, checkpoint=checkpoint, keep_checkpoint=keep_checkpoint,
@@ -96,25 +93,19 @@ def refine_labelled(
     validation: LabelledSet | None = None,
     checkpoint: str | Path | None = None,
     keep_checkpoint: bool = False,
+    scorer: Scorer = lattice_dice,
     progress: Report | None = None,
 ) -> StackNet:
-    """`refine` on labelled images."""
-    config = _check_given(net, config)
+    """`refine` on labelled images; scorer: of the network at each check"""
+    config = _checked_config(net, config)
     if config.stride is None and config.pixels is None:
         config = replace(config, pixels=default_pixels(net))
     split = scoring_images(net.known, labelled, validation, config)
-    train, held = split.train, split.held
-    begun = copy.deepcopy(net)
-    run = _Refinement(
-        TunedNet(begun) if config.train_encoder else begun,
-        train,
-        LabelledSet(held, net.classes, labelled.unlabelled),
-        config,
-        split.is_honest,
-    )
+    copied = copy.deepcopy(net)
+    run = _Refinement(TunedNet(copied) if config.train_encoder else copied, split, config, scorer)
     mark = fingerprint(
         settings_of(config), *_kind(net), *(tensor.detach().cpu().numpy() for tensor in net.state_dict().values()),
-        *(array for image in (*train, *held) for array in (image.planes, image.target)),
+        *(array for image in (*split.train, *split.held) for array in (image.planes, image.target)),
         *([distributed.n_processes()] if distributed.n_processes() > 1 else []),
     )  # fmt: skip
     path = None if checkpoint is None else Path(checkpoint)
@@ -134,14 +125,16 @@ def refine_labelled(
     return refined
 
 
-def _check_given(net: StackNet, config: RefineConfig | None) -> RefineConfig:
+def _checked_config(net: StackNet, config: RefineConfig | None) -> RefineConfig:
     """The settings to use; raises an error if this network cannot be refined with them."""
     if not isinstance(net, StackNet):
         raise InputError(f"a {type(net).__name__} was given to refine; give a network, e.g. from to_convnet(stack).")
     config = RefineConfig() if config is None else config
     if not isinstance(config, RefineConfig):
         raise ConfigError(f"config is a {type(config).__name__}; give a RefineConfig, e.g. RefineConfig(n_steps=300).")
-    _check_trainable(net, config)
+    check_settings(config, net.split, is_depth=net.features.blank is not None)
+    if config.train_encoder:
+        check_tunable(net.features)
     return config
 
 
@@ -155,19 +148,18 @@ def default_pixels(net: StackNet) -> int:
 class _Refinement:
     """A refinement in progress."""
 
-    def __init__(
-        self, net: StackNet, train: list[LabelledImage], held: LabelledSet, config: RefineConfig, is_honest: bool
-    ) -> None:
-        """held: the images that score the network; may be empty. is_honest: neither forests nor network saw them"""
-        self.net, self.held, self.config, self.is_honest = net, held, config, is_honest
-        blank = net.features.blank
-        self.train = [trimmed(image, blank) for image in train] if config.trim and blank is not None else train
+    def __init__(self, net: StackNet, split: ValidationSplit, config: RefineConfig, scorer: Scorer) -> None:
+        self.net, self.held, self.config, self.is_honest, self.scorer = net, split.held, config, split.is_honest, scorer
+        self.train, blank = split.train, net.features.blank
+        if config.trim and blank is not None:
+            self.train = [trimmed(image, blank) for image in self.train]
         net.set_tolerance(config.tolerance)
         targets = [image.target for image in self.train]
         self.loss = LOSSES[config.loss].load()(targets, net.n_classes)
         self.state = State(0, {})
         self.losses: list[float] = []
-        self.sampler = Sampler(net, self.train, config, config.n_steps * distributed.n_processes())
+        end = config.n_steps * distributed.n_processes()
+        self.sampler = Sampler(net, self.train, config, end, how_many_ahead(net, self.train))
 
     def start(self, path: Path | None, mark: str, report: Report) -> None:
         """Score the stack and the mapped network, and relax the network; or resume from the checkpoint."""
@@ -209,7 +201,7 @@ class _Refinement:
             report(f"refining: loss {mean:.3f}{known}", state.step, config.n_steps)
             if state.step % config.check_every and state.step < config.n_steps:
                 continue
-            if mean > DIVERGED * first + 1:
+            if mean > DIVERGED_FACTOR * first + 1:
                 self._give_up(f"the loss grew from {first:.3f} to {mean:.3f} by step {state.step}")
             # The losses since the last check vouch for the network of that check, not yet for this one.
             state.good, state.good_step = unproven
@@ -228,9 +220,9 @@ class _Refinement:
         elif state.average:
             self._put(state.average)
         self._record(self._score(self.net), state.step)
-        return self._kept()
+        return self._plain()
 
-    def _kept(self) -> StackNet:
+    def _plain(self) -> StackNet:
         """The network as its user gets it."""
         return self.net.plain() if isinstance(self.net, TunedNet) else self.net
 
@@ -262,27 +254,19 @@ class _Refinement:
         return distributed.stepped(self.optimiser, loss)
 
     def _score(self, model: Model) -> float | None:
-        """Mean Dice on the held-out images, at every pixel; None if that would tell nobody anything."""
+        """Mean Dice on the held-out images, at every pixel; None if there are none, or the forests saw them."""
         return float(score(model, self.held, silent).mean_dice) if len(self.held) and self.is_honest else None
 
     def _check(self) -> float | None:
-        """Mean Dice of the network as it would be kept, on a lattice of the held-out images."""
+        """The score of the network as `finish` would return it; None without held-out images."""
         if not len(self.held):
             return None
         current = self._weights()
         if self.state.average:
             self._put(self.state.average)
-        net, table = self.net, np.zeros((self.net.n_classes,) * 2, np.int64)
-        for image in self.held:
-            height, width = image.target.shape
-            grid = lattice(height, width, stride_of(self.config, height, width))
-            with torch.no_grad():
-                scores = net(net.source(image.planes), [grid] * net.n_levels)[-1]
-            target, predicted = grid.of(image.target), scores.argmax(0).cpu().numpy().astype(np.uint8)
-            table += confusion(np.ascontiguousarray(target), predicted.reshape(target.shape), net.n_classes)
+        dice = self.scorer(self.net, self.held, self.config)
         self._put(current)
-        dice = float(Scores(net.classes, table).mean_dice)
-        return None if math.isnan(dice) else dice  # no label of theirs is on the lattice
+        return dice
 
     def _note(self, loss: float) -> None:
         """Score the network and remember it if it is the best so far."""
@@ -311,14 +295,14 @@ class _Refinement:
     def _is_finite(self) -> bool:
         return all(bool(torch.isfinite(p).all()) for p in self.net.parameters())
 
-    def _give_up(self, what: str) -> NoReturn:
+    def _give_up(self, reason: str) -> NoReturn:
         state = self.state
         self._put(state.good)
         self._record(None, state.good_step)
         raise DivergenceError(
-            f"{what}, so refinement stopped and kept the network of step {state.good_step}; lower the learning rate "
+            f"{reason}, so refinement stopped and kept the network of step {state.good_step}; lower the learning rate "
             f"({self.config.learning_rate:g}) or the sharpness.",
-            self._kept(),
+            self._plain(),
         )
 
     def _weights(self) -> dict[str, Tensor]:
@@ -343,12 +327,6 @@ def check_settings(config: RefineConfig, split: str, is_depth: bool) -> None:
         )
     if config.trim and not is_depth:
         raise ConfigError("trim is for depth images, whose background is 0; set trim to false.")
-
-
-def _check_trainable(net: StackNet, config: RefineConfig) -> None:
-    check_settings(config, net.split, is_depth=net.features.blank is not None)
-    if config.train_encoder:
-        check_tunable(net.features)
 
 
 def _kind(net: StackNet) -> Iterator[Any]:

@@ -80,7 +80,7 @@ def batch_loss(scores: Tensor, target: Tensor, dice: float) -> Tensor:
     loss = -of_truth.sum() / labelled.sum().clamp(min=1)
     if not dice:
         return loss
-    # Sums over pixels as products of matrices: nothing of the size of the scores is kept for the gradient but them.
+    # Sums over pixels as products of matrices: for the gradient, nothing else of the size of the scores is stored.
     weight = labelled.to(scores.dtype)
     numbers = torch.arange(scores.shape[1], device=scores.device)
     truth = ((classes[:, None] == numbers[:, None, None]) & labelled[:, None]).to(scores.dtype)

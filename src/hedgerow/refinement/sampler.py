@@ -1,28 +1,71 @@
-"""The training samples of a refinement: an image, altered, its features, and the pixels to train on.
+"""Which images score a refinement, and its training samples: an image, altered, its features, and the pixels to train
+on. Only images that nothing was trained on give a meaningful score.
 
 For a GPU the next ones are made by threads while it computes: behind a pretrained network, features take longer than
 all the rest of a step.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 
 import numpy as np
+import torch
 
 from hedgerow.config import RefineConfig
+from hedgerow.forest.history import Known
+from hedgerow.forest.samples import MOST_HELD, hold_out
 from hedgerow.images.altering import altered, labelled_corner
 from hedgerow.images.array_checks import UNLABELLED_INDEX
-from hedgerow.images.labelled import LabelledImage
+from hedgerow.images.labelled import LabelledImage, LabelledSet
+from hedgerow.images.metrics import Scores, confusion
 from hedgerow.network.layout import Grid, Source, lattice
 from hedgerow.network.stacknet import StackNet
 from hedgerow.refinement.tuning import TunedNet
 from hedgerow.threads import get_threads
 
-MOST_AHEAD = 8  # images that are made ahead
-MEMORY_AHEAD = 2**31  # bytes that their features may take
+MAX_SAMPLES_AHEAD = 8
+MAX_BYTES_AHEAD = 2**31  # of their features
+
+
+@dataclass(frozen=True)
+class ValidationSplit:
+    """The images to train on, those that score, and whether the latter are new to the forests as well."""
+
+    train: list[LabelledImage]
+    held: LabelledSet
+    is_honest: bool
+
+
+def scoring_images(
+    known: Known, labelled: LabelledSet, validation: LabelledSet | None, config: RefineConfig
+) -> ValidationSplit:
+    """Choose them: the validation images; else those that training reserved; else some that the forests have not seen.
+
+    Where there are none, all images are trained on and there is no score. Only if the score decides something (which
+    network to keep, when to stop) are images held out that the forests know, and that score is not shown.
+    """
+    images, none = list(labelled), replace(labelled, images=[])
+    decides = config.keep == "best" or config.patience is not None
+    if validation is not None:
+        held = list(validation)
+        is_honest = not any(image.mark in known.seen for image in held)
+        return ValidationSplit(images, replace(labelled, images=held) if is_honest or decides else none, is_honest)
+    marks = [image.mark for image in images]
+    chosen = {i for i, mark in enumerate(marks) if mark in known.reserved}
+    if not chosen and known.seen and config.held_out:
+        new = [i for i, mark in enumerate(marks) if mark not in known.seen]
+        n = min(round(config.held_out * len(images)), MOST_HELD, len(new), len(images) - 1)
+        chosen = set(np.random.default_rng((config.seed, 5)).permutation(new)[:n].tolist())
+    if chosen and len(chosen) < len(images):
+        train = [image for i, image in enumerate(images) if i not in chosen]
+        return ValidationSplit(train, replace(labelled, images=[images[i] for i in sorted(chosen)]), True)
+    if decides:
+        train, held = hold_out(labelled, config.held_out, config.seed)
+        return ValidationSplit(train, replace(labelled, images=held), False)
+    return ValidationSplit(images, none, False)
 
 
 @dataclass(frozen=True)
@@ -34,14 +77,33 @@ class Sample:
     target: np.ndarray
 
 
+Scorer = Callable[[StackNet, LabelledSet, RefineConfig], float | None]
+"""Scores a network in training on held-out images; None: no label of theirs was used."""
+
+
+def lattice_dice(net: StackNet, held: LabelledSet, config: RefineConfig) -> float | None:
+    """Mean Dice on a lattice of held-out images; None if no label of theirs is on it."""
+    table = np.zeros((net.n_classes,) * 2, np.int64)
+    for image in held:
+        height, width = image.target.shape
+        grid = lattice(height, width, stride_of(config, height, width))
+        with torch.no_grad():
+            scores = net(net.source(image.planes), [grid] * net.n_levels)[-1]
+        target, predicted = grid.of(image.target), scores.argmax(0).cpu().numpy().astype(np.uint8)
+        table += confusion(np.ascontiguousarray(target), predicted.reshape(target.shape), net.n_classes)
+    dice = float(Scores(net.classes, table).mean_dice)
+    return None if math.isnan(dice) else dice
+
+
 class Sampler:
     """What is shown at step 0, 1, ...; every image comes once before one comes again."""
 
-    def __init__(self, net: StackNet, images: Sequence[LabelledImage], config: RefineConfig, end: int) -> None:
-        """end: nothing is shown from there on"""
+    def __init__(
+        self, net: StackNet, images: Sequence[LabelledImage], config: RefineConfig, end: int, n_ahead: int
+    ) -> None:
+        """end: nothing is shown from there on; n_ahead: how many samples are made ahead, see `how_many_ahead`"""
         self.net, self.images, self.config, self.end = net, images, config, end
         self._coming: dict[int, Future[Sample]] = {}
-        n_ahead = how_many_ahead(net, images)
         self._pool = ThreadPoolExecutor(n_ahead) if n_ahead else None
         self.n_ahead = n_ahead
 
@@ -98,4 +160,4 @@ def how_many_ahead(net: StackNet, images: Sequence[LabelledImage]) -> int:
     if net.device.type == "cpu" or isinstance(net, TunedNet):
         return 0
     most = max(4 * net.features.n_features * image.target.size for image in images)
-    return min(MOST_AHEAD, get_threads(), MEMORY_AHEAD // most)
+    return min(MAX_SAMPLES_AHEAD, get_threads(), MAX_BYTES_AHEAD // most)

@@ -17,7 +17,7 @@ from hedgerow.network.stacknet import StackNet
 
 
 class TunedNet(StackNet):
-    """The network while it is refined with its encoder; `plain` gives the one that is kept.
+    """The network while it is refined with its encoder; `plain` returns an ordinary network.
 
     encoder: the weights of the last stage that the features read, in the order of `names`; all others stay frozen
     """

@@ -111,8 +111,6 @@ def _network_facts(net: StackNet) -> list[str]:
 
 def _deep(deep: DeepStack) -> list[str]:
     """The members of the convolutional level, then the network below it."""
-    from hedgerow.deep.members import members  # needs PyTorch
-
     rows: list[list[Any]] = [
         [
             member.name,
@@ -122,7 +120,7 @@ def _deep(deep: DeepStack) -> list[str]:
             f"{member.n_weights:,}" if member.n_networks else "",
             Bar(math.nan if member.dice is None else member.dice),
         ]
-        for member in members(deep)
+        for member in deep.members
     ]
     rows.append([Html("<b>together</b>"), "", "", "", "", Bar(deep.record.scores.get(ENSEMBLE, math.nan))])
     size = f"{counted(deep.n_levels, 'level')}, the last convolutional, {counted(deep.n_classes, 'class', 'classes')}"

@@ -17,7 +17,7 @@ from hedgerow.report.measure import MeasuredModel, same_stack
 from hedgerow.report.sections import Comparison, ReportTable, Section
 
 if TYPE_CHECKING:
-    from hedgerow.deep.members import Member
+    from hedgerow.deep.deepstack import Member
 
 Cells = tuple[str | float | int | None, ...]
 MEMBER_COLUMNS = ("level or member", *MEANS.values(), "weight", "held-out Dice")
@@ -65,11 +65,9 @@ def per_member(comparison: Comparison) -> list[Section]:
 
 def members_table(model: MeasuredModel, models: Sequence[MeasuredModel]) -> ReportTable:
     """Of a deep stack: its forests, if they are among the models, its network, its members, and all together."""
-    from hedgerow.deep.members import members  # needs PyTorch
-
     deep = parts_of(model.model)[2]
     assert deep is not None
-    of_level, record = members(deep), deep.record
+    of_level, record = deep.members, deep.record
     together = _row("all together", model.scores, 1.0, record.scores.get(ENSEMBLE))
     note = " ".join(
         [

@@ -3,7 +3,7 @@
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.level_input import tiles
 from hedgerow.images.pictures import grey_picture, painted
-from hedgerow.predict.run import region_outputs
+from hedgerow.predict.tiling import region_outputs
 from hedgerow.report.embed import embed_figure
 from hedgerow.report.layer_maps import LayerRecorder, LevelMaps, plan_rows
 from hedgerow.report.measure import MeasuredModel, same_stack

@@ -23,7 +23,7 @@ from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledImage, LabelledSet
 from hedgerow.images.metrics import Scores, confusion, ratio
 from hedgerow.images.regions import Region
-from hedgerow.predict.run import region_outputs
+from hedgerow.predict.tiling import region_outputs
 from hedgerow.report.layer_maps import LayerCrop, LayerRecorder, LevelMaps, thinning
 
 if TYPE_CHECKING:
@@ -206,9 +206,7 @@ def _outputs(
     deep = parts_of(model)[2]
     if deep is None:
         return region_outputs(model, planes, region, plan), {}
-    from hedgerow.deep.members import levels_and_members  # needs PyTorch
-
-    return levels_and_members(deep, planes, region, plan)
+    return deep.levels_and_members(planes, region, plan)
 
 
 def _warm_up(model: AnyModel, planes: np.ndarray) -> None:

@@ -10,9 +10,7 @@ import numpy as np
 from hedgerow.errors import InputError
 from hedgerow.images.remote import absolute, is_remote
 from hedgerow.images.writing import scaled
-from hedgerow.predict.file_outputs import MAPS
-from hedgerow.predict.protocol import Model
-from hedgerow.predict.tiling import class_values
+from hedgerow.predict.protocol import MAPS, Model, class_values
 from hedgerow.scale.result_names import split_ending
 
 CONTENTS = ("labels", *MAPS)

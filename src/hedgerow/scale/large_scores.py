@@ -12,7 +12,7 @@ from hedgerow.images.reading import opened
 from hedgerow.images.regions import Region
 from hedgerow.kernels import reused
 from hedgerow.predict.protocol import Model
-from hedgerow.predict.run import region_outputs
+from hedgerow.predict.tiling import region_outputs
 from hedgerow.progress import Report, reporting
 from hedgerow.scale.large_pairs import LargePair
 from hedgerow.scale.shards import LARGEST, TILE_BYTES, ahead, cut, occupied

@@ -16,7 +16,7 @@ from hedgerow.images.source import ImageSource, SourcePlanes
 from hedgerow.images.stored import ImageSpec
 from hedgerow.kernels import reused
 from hedgerow.predict.protocol import Model
-from hedgerow.predict.run import region_outputs
+from hedgerow.predict.tiling import region_outputs
 from hedgerow.scale import ome_zarr_out
 from hedgerow.scale.large_results import LargeResult, parts
 from hedgerow.scale.markers import Markers

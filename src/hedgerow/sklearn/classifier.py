@@ -29,9 +29,10 @@ from hedgerow.images.array_checks import MAX_VALUE, as_volumes
 from hedgerow.images.regions import Region
 from hedgerow.kernels.cpu.blocks import COLUMNS
 from hedgerow.network.layout import Source, region_grid
-from hedgerow.network.mapping import FROM_IMAGES, to_convnet, to_forest
+from hedgerow.network.mapback import FROM_IMAGES, to_forest
+from hedgerow.network.mapping import to_convnet
 from hedgerow.network.stacknet import StackNet
-from hedgerow.predict.run import run_level
+from hedgerow.predict.tiling import run_level
 from hedgerow.progress import silent
 from hedgerow.refinement.loop import steady_sums
 from hedgerow.refinement.schedules import learning_rate, make_optimiser

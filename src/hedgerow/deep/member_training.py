@@ -1,32 +1,30 @@
-"""The networks of a convolutional level in training: which member reads what, and what each network holds out."""
+"""Training the networks of a convolutional level: what each reads, and what it holds out."""
 
 import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import TypeVar, cast
 
 import numpy as np
 import torch
 
 from hedgerow.config import ConvConfig, DeepConfig
-from hedgerow.deep.convnet import ConvNet, fit_scale
-from hedgerow.deep.crops import Sheet
+from hedgerow.deep.convnet import ConvNet
+from hedgerow.deep.crops import Sheet, fit_scale, sheet_of
 from hedgerow.deep.deepstack import proba_by_tile
-from hedgerow.deep.folds import Folds
-from hedgerow.deep.network_training import Advance, start_at_shares, train_network, when_to_stop
-from hedgerow.deep.pretrained import PretrainedUNet
-from hedgerow.deep.recipe import PRETRAINED, Recipe, Task
-from hedgerow.deep.steps import UNRECORDED_STEPS
+from hedgerow.deep.member_kinds import KINDS
+from hedgerow.deep.network_training import UNRECORDED_STEPS, Advance, start_at_shares, when_to_stop
+from hedgerow.deep.pretrained import PRETRAINED_PREFIX
+from hedgerow.deep.recipe import Recipe, Task
 from hedgerow.deep.unet import UNet
 from hedgerow.encoders.known import find
 from hedgerow.encoders.protocol import TorchEncoder
-from hedgerow.encoders.store import LITE0
 from hedgerow.features.encoder import EncoderFeatures
 from hedgerow.features.joined import Joined
 from hedgerow.files import fingerprint
 from hedgerow.forest.history import Check
 from hedgerow.images.array_checks import UNLABELLED_INDEX
+from hedgerow.images.labelled import LabelledSet
 from hedgerow.images.metrics import Scores, confusion
 from hedgerow.network.stacknet import StackNet
 from hedgerow.progress import Report
@@ -37,6 +35,8 @@ MAX_JUDGED_PIXELS = 2**18  # held-out pixels, over all images, that members are 
 TIMED_STEPS = 3
 WARM_UP_STEPS = {"cpu": 1, "cuda": UNRECORDED_STEPS + 1}  # before the timed ones; on a GPU, the last is recorded
 _SEEDING = threading.Lock()  # PyTorch has one generator for all threads
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -51,23 +51,15 @@ class TrainedNetwork:
     checks: Sequence[Check]
 
 
-class MemberNets:
-    """All that the networks of a level are trained with."""
+class MemberTraining:
+    """Trains the networks of a convolutional level; holds what all of them read."""
 
     def __init__(
-        self,
-        net: StackNet,
-        recipe: Recipe,
-        stack_proba: Sequence[np.ndarray],
-        work: WorkFolder,
-        device: str,
-        folds: Folds | None = None,
+        self, net: StackNet, recipe: Recipe, stack_proba: Sequence[np.ndarray], work: WorkFolder, device: str
     ) -> None:
-        """stack_proba: for each image (C,H,W) held-out class probabilities of the stack
-        folds: what networks hold out; None: as in the recipe
-        """
+        """stack_proba: for each image (C,H,W) held-out class probabilities of the stack"""
         self.base, self.recipe, self.stack_proba, self.work = net, recipe, stack_proba, work
-        self.config, self.folds = recipe.config, recipe.network_folds if folds is None else folds
+        self.config, self.folds = recipe.config, recipe.network_folds
         self.device, self.labelled = torch.device(device), recipe.labelled
         self.scale = fit_scale(self.labelled.images, net.features.blank)
         first, end = self.read_features = features_read(net, self.config)
@@ -79,14 +71,14 @@ class MemberNets:
         self.step = max(1, round(np.sqrt(sum(image.target.size for image in self.labelled) / MAX_JUDGED_PIXELS)))
 
     def train(self, tasks: Sequence[Task], report: Report) -> list[TrainedNetwork]:
-        """The networks of all tasks; on a CPU as many at once as there are threads, each computed by one.
+        """The networks of all tasks; on a CPU as many at once as there are threads, each on one of them.
 
         Those that hold out a fold come first: their scores decide when the others of their member stop.
         """
         n_steps = self.config.conv.n_steps
         done, lock, stopped = [0] * len(tasks), threading.Lock(), threading.Event()
         stops: dict[str, int] = {}
-        failed: list[BaseException] = []
+        problems: list[BaseException] = []
 
         def run(number: int) -> TrainedNetwork:
             def advance(step: int, dice: float | None) -> None:
@@ -94,64 +86,63 @@ class MemberNets:
                     raise InterruptedError
                 with lock:
                     done[number] = step
-                    known = "" if dice is None else f": held-out Dice {dice:.3f}"
-                    report(f"convolutional networks{known}", sum(done), len(tasks) * n_steps)
+                    score = "" if dice is None else f": held-out Dice {dice:.3f}"
+                    report(f"convolutional networks{score}", sum(done), len(tasks) * n_steps)
 
             try:
-                return self._trained(tasks[number], stops.get(tasks[number].member, n_steps), advance)
+                return self._train_network(tasks[number], stops.get(tasks[number].member, n_steps), advance)
             except BaseException as problem:
-                failed.append(problem)
-                stopped.set()  # or the other threads would go on to their end
+                problems.append(problem)
+                stopped.set()  # or the other threads would train to the end
                 raise
 
-        def each(numbers: list[int]) -> dict[int, TrainedNetwork]:
+        def run_all(numbers: list[int]) -> dict[int, TrainedNetwork]:
             try:
-                return dict(zip(numbers, self._each(run, numbers, stopped.set), strict=True))
+                return dict(zip(numbers, self._map(run, numbers, stopped.set), strict=True))
             except InterruptedError:
-                raise failed[0] from None  # what went wrong, and not that another network was ended for it
+                raise problems[0] from None  # and not that another network was stopped for it
 
-        results = each([k for k, task in enumerate(tasks) if task.fold is not None])
+        results = run_all([k for k, task in enumerate(tasks) if task.fold is not None])
         for member in {task.member for task in tasks}:
             checks = [result.checks for k, result in results.items() if tasks[k].member == member]
             stops[member] = when_to_stop(checks, n_steps) if checks else n_steps
-        results |= each([k for k, task in enumerate(tasks) if task.fold is None])
+        results |= run_all([k for k, task in enumerate(tasks) if task.fold is None])
         return [results[k] for k in range(len(tasks))]
 
-    def _each(
-        self, run: Callable[[int], TrainedNetwork], numbers: Iterable[int], stop: Callable[[], None] | None = None
-    ) -> list[TrainedNetwork]:
-        return list(map_threads(run, numbers, stop) if self.device.type == "cpu" else map(run, numbers))
+    def _map(
+        self, function: Callable[[Item], Result], items: Iterable[Item], stop: Callable[[], None] | None = None
+    ) -> list[Result]:
+        return list(map_threads(function, items, stop) if self.device.type == "cpu" else map(function, items))
 
     def seconds_of_a_step(self, tasks: Sequence[Task]) -> float:
         """Of the slowest member, as measured now, while as many networks train as will."""
         first = list({task.member: task for task in tasks}.values())
         n_at_once = get_threads() if self.device.type == "cpu" else 1
         at_once = [*first, *tasks[: max(min(n_at_once, len(tasks)) - len(first), 0)]]
-        times: list[list[float]] = [[] for _ in at_once]
-
         n_steps = WARM_UP_STEPS[self.device.type] + TIMED_STEPS
 
-        def run(number: int) -> TrainedNetwork:
+        def seconds(task: Task) -> float:
+            times: list[float] = []
+
             def advance(step: int, dice: float | None) -> None:
                 if self.device.type == "cuda":
                     torch.cuda.synchronize(self.device)  # or it would be the time to ask for the step
-                times[number].append(time.monotonic())
+                times.append(self.recipe.clock())
 
-            net, training, conv = self._begun(at_once[number])
+            net, sheets, conv = self._untrained(task)
             few = replace(conv, n_steps=n_steps, check_every=n_steps)
-            train_network(net.network, training, few, advance=advance)
-            return TrainedNetwork(net, None, [])
+            self.recipe.train_network(net.network, sheets, few, advance=advance)
+            return (times[-1] - times[-1 - TIMED_STEPS]) / TIMED_STEPS
 
-        self._each(run, range(len(at_once)))
-        return max((each[-1] - each[-1 - TIMED_STEPS]) / TIMED_STEPS for each in times)
+        return max(self._map(seconds, at_once))
 
-    def _trained(self, task: Task, stop: int, advance: Advance) -> TrainedNetwork:
-        net, training, conv = self._begun(task)
+    def _train_network(self, task: Task, stop: int, advance: Advance) -> TrainedNetwork:
+        net, sheets, conv = self._untrained(task)
         checkpoint = self.work.state(f"{task.member}-{task.number}")
         mark = "" if checkpoint is None else self._mark(task, conv)
-        score = None if task.fold is None else self._scoring(net, task.fold)
-        checks = train_network(
-            net.network, training, conv, score, stop=stop, checkpoint=checkpoint, mark=mark, advance=advance
+        score = None if task.fold is None else self._scorer(net, task.fold)
+        checks = self.recipe.train_network(
+            net.network, sheets, conv, score, stop=stop, checkpoint=checkpoint, mark=mark, advance=advance
         )
         round_to_half(net.network)
         if task.fold is None:
@@ -160,8 +151,8 @@ class MemberNets:
         proba = [self.sampled(i, task.fold, self._proba(net, i)) for i in held]
         return TrainedNetwork(net, np.concatenate(proba, axis=1), checks)
 
-    def _scoring(self, net: ConvNet, fold: int) -> Callable[[torch.nn.Module], float]:
-        """What scores the network on a fold, in one orientation, which is faster."""
+    def _scorer(self, net: ConvNet, fold: int) -> Callable[[torch.nn.Module], float]:
+        """Scores the network on a fold, in one orientation, which is faster."""
         held = [(i, self.folds.target(i, fold)) for i in self.folds.held(fold)]
         quick, n_classes = replace(net, orientations=1), self.labelled.n_classes
 
@@ -175,41 +166,37 @@ class MemberNets:
 
     def _proba(self, net: ConvNet, i: int) -> np.ndarray:
         """(C,H,W) class probabilities of an image."""
-        return proba_by_tile(net, self.labelled.images[i].planes, self.features[i], self.stack_proba[i])
+        return proba_by_tile(
+            net, self.labelled.images[i].planes, self.features[i], self.stack_proba[i], self.recipe.tile
+        )
 
-    def _begun(self, task: Task) -> tuple[ConvNet, list[Sheet], ConvConfig]:
-        """A network that has learned nothing yet, what it will learn from, and how."""
-        conv = self.recipe.conv_for(task)
-        net = self._new(task, conv)
-        training = [
-            net.sheet(replace(image, target=target), self.features[i], self.stack_proba[i])
+    def _untrained(self, task: Task) -> tuple[ConvNet, list[Sheet], ConvConfig]:
+        """A network before training, the images that it will learn from, and its settings."""
+        conv, reads = self.recipe.conv_for(task), self.recipe.reads_stack(task.member)
+        net = ConvNet(self._network(task, conv, reads), self.scale, self.read_features, reads, conv.orientations)
+        sheets = [
+            sheet_of(net, replace(image, target=target), self.features[i], self.stack_proba[i])
             for i, image in enumerate(self.labelled)
-            if (target := self._training_target(i, task.fold)) is not None
+            if (target := self.folds.training_target(i, task.fold)) is not None
         ]
-        start_at_shares(net.network.class_bias, training)
-        return net, training, conv
+        start_at_shares(net.network.class_bias, sheets)
+        return net, sheets, conv
 
-    def _new(self, task: Task, conv: ConvConfig) -> ConvNet:
-        n_classes, reads = self.labelled.n_classes, self.recipe.reads_stack(task.member)
+    def _network(self, task: Task, conv: ConvConfig, reads: bool) -> UNet:
+        kind, n_classes = KINDS[task.member], self.labelled.n_classes
         first, end = self.read_features
         n_inputs = self.scale.n_outputs + end - first + (n_classes if reads else 0)
         with _SEEDING, torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(conv.seed)
-            network = unet_of(task.member)(n_inputs, n_classes, conv.base, conv.n_down, conv.widest, conv.norm)
-        if isinstance(network, PretrainedUNet):
-            network.start_from(cast(TorchEncoder, find(LITE0.name)).weights, self.scale.n_outputs)
-            network.pretrained.requires_grad_(self.recipe.is_alternate(task))
-        return ConvNet(network.to(self.device), self.scale, (first, end), reads, conv.orientations)
-
-    def _training_target(self, i: int, fold: int | None) -> np.ndarray | None:
-        """(H,W) labels of an image without those of a fold; None if there are no others."""
-        target = self.labelled.images[i].target
-        if fold is not None:
-            target = np.where(self.folds.parts[i] == fold, UNLABELLED_INDEX, target).astype(np.uint8)
-        return None if (target == UNLABELLED_INDEX).all() else target
+            network = kind.network(n_inputs, n_classes, conv.base, conv.n_down, conv.widest, conv.norm)
+        if kind.encoder:
+            network.start_from(cast(TorchEncoder, find(kind.encoder)).weights, self.scale.n_outputs)
+            for name, weight in network.named_parameters():
+                weight.requires_grad_(self.recipe.is_alternate(task) or not name.startswith(PRETRAINED_PREFIX))
+        return network.to(self.device)
 
     def _mark(self, task: Task, conv: ConvConfig) -> str:
-        """Of all that decides what the network becomes."""
+        """Of everything that decides the network."""
         arrays = [
             array
             for image, proba in zip(self.labelled, self.stack_proba, strict=True)
@@ -230,17 +217,17 @@ class MemberNets:
         return np.asarray(planes[:, :: self.step, :: self.step][:, target != UNLABELLED_INDEX], np.float32)
 
 
+def no_probabilities(net: StackNet, labelled: LabelledSet) -> list[np.ndarray]:
+    """(C,H,W) float16 zeros for each image, where the stack's probabilities do not matter."""
+    return [np.zeros((net.n_classes, *image.size), np.float16) for image in labelled]
+
+
 def round_to_half(network: torch.nn.Module) -> None:
     """Let all that was trained have half precision, in place: it takes half the space in a model file, and the
     probabilities of two networks of somites change by 0.003 at most, in the mean by 0.000003."""
     with torch.no_grad():
         for weight in network.parameters():
-            weight.copy_(weight.half() + 0.0)  # no -0: files keep whole numbers apart from it
-
-
-def unet_of(member: str) -> type[UNet]:
-    """The class of the networks of a member."""
-    return PretrainedUNet if member == PRETRAINED else UNet
+            weight.copy_(weight.half() + 0.0)  # no -0: files could not store it as a whole number
 
 
 def features_read(net: StackNet, config: DeepConfig) -> tuple[int, int]:
