@@ -11,8 +11,9 @@ import numpy as np
 
 from hedgerow import synthetic
 from hedgerow.config import EncoderConfig, StackConfig
-from hedgerow.encoders.known import find
-from hedgerow.encoders.store import MOBILESAM, place_of
+from hedgerow.encoders.catalogue import find
+from hedgerow.encoders.mobilesam import MobileSam
+from hedgerow.encoders.store import place_of
 from hedgerow.features.kept import Ready
 from hedgerow.features.registry import fit_features
 from hedgerow.forest.autocontext import fit_stack, grow_stack
@@ -37,7 +38,7 @@ KINDS = {
 
 def networks() -> list[str]:
     """The encoders whose weights are here."""
-    return ["lite0", *(["mobilesam"] if place_of(MOBILESAM) is not None else [])]
+    return ["lite0", *(["mobilesam"] if place_of(MobileSam) is not None else [])]
 
 
 def image_of(side: int) -> tuple[np.ndarray, np.ndarray]:

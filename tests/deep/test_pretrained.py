@@ -8,6 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from hedgerow.encoders.stages import LAYERS, lite0_weights
+
 import hedgerow as hr
 from hedgerow.config import ConvConfig
 from hedgerow.deep import fitting, member_nets
@@ -15,7 +17,6 @@ from hedgerow.deep.crops import Sheet
 from hedgerow.deep.network_training import PRETRAINED_RATE, train_network
 from hedgerow.deep.pretrained import PICTURE, PretrainedUNet, picture_weights
 from hedgerow.deep.unet import UNet
-from hedgerow.encoders.stages import LAYERS, lite0_weights
 from hedgerow.forest import choosing
 from hedgerow.images.labelled import labelled_set
 from hedgerow.io import model_file

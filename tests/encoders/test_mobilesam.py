@@ -11,8 +11,8 @@ import pytest
 torch = pytest.importorskip("torch")
 import torch.nn.functional as F
 
-from hedgerow.encoders.mobilesam import MobileSam, distances, folded
-from hedgerow.encoders.stages import last_weights
+from hedgerow.encoders.catalogue import last_shapes
+from hedgerow.encoders.mobilesam import MobileSam, distances
 from helpers.mobilesam import DEPTHS, HEADS, WIDTHS, WINDOWS, random_weights, shapes
 
 NAMES = ("l0", "l1", "l2", "l3", "neck")
@@ -41,7 +41,7 @@ def stored():
 
 @pytest.fixture(scope="module")
 def encoder(stored):
-    return MobileSam(folded(stored), "none")
+    return MobileSam(MobileSam.folded(stored))
 
 
 @cache
@@ -194,7 +194,7 @@ def test_layers_come_in_the_order_they_are_asked_for(encoder):
 def test_gradients_reach_the_picture_and_every_weight(encoder):
     weights = {name: weight.clone().requires_grad_() for name, weight in encoder.weights.items()}
     picture = torch.from_numpy(waves(32, 48)).requires_grad_()
-    sum(layer.square().sum() for layer in MobileSam(weights, "none").outputs(picture, NAMES)).backward()
+    sum(layer.square().sum() for layer in MobileSam(weights).outputs(picture, NAMES)).backward()
     assert picture.grad.abs().max() > 0
     assert [name for name, weight in weights.items() if weight.grad is None or not weight.grad.isfinite().all()] == []
 
@@ -203,7 +203,7 @@ def test_the_published_weights_answer_as_published():
     place = os.environ.get("HEDGEROW_MOBILESAM")
     if not place or not Path(place).is_file():
         pytest.skip("HEDGEROW_MOBILESAM does not name the file mobile_sam.pt")
-    encoder = MobileSam(folded(torch.load(place, map_location="cpu", weights_only=True)), "none")
+    encoder = MobileSam(MobileSam.folded(torch.load(place, map_location="cpu", weights_only=True)))
     for name, found in zip(NAMES, encoder.run(waves(96, 160), NAMES), strict=True):
         values, magnitude = PUBLISHED[name]
         row = found.ravel()
@@ -214,7 +214,7 @@ def test_the_published_weights_answer_as_published():
 
 def test_the_shapes_known_in_code_are_those_of_the_weights(encoder):
     """Those of each stage, none twice; the stem and what leads from stage to stage belong to none."""
-    found = [last_weights("mobilesam", NAMES[: number + 1]) for number in range(len(NAMES))]
+    found = [last_shapes("mobilesam", NAMES[: number + 1]) for number in range(len(NAMES))]
     for known in found:
         assert known == {name: tuple(encoder.weights[name].shape) for name in known}
     names = [name for known in found for name in known]

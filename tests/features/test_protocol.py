@@ -9,7 +9,7 @@ import pytest
 import hedgerow as hr
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.features import kept, registry
-from hedgerow.features.bank import Proportions
+from hedgerow.features.bank import Bank, Proportions
 from hedgerow.features.kept import KeptFeatures, Ready
 from hedgerow.features.protocol import FeatureSet, unfitted
 from hedgerow.forest.autocontext import grow_stack
@@ -214,7 +214,7 @@ def test_features_can_be_handed_in_ready_made(monkeypatch):
     labelled = labelled_set(images, labels)
     first = grow_stack(labelled, SMALL, progress=silent)
     ready = Ready(first.features, [first.features.compute(image.planes) for image in labelled])
-    monkeypatch.setattr(registry.Bank, "raw", lambda self, image: pytest.fail("they were ready"))
+    monkeypatch.setattr(Bank, "raw", lambda self, image: pytest.fail("they were ready"))
     again = grow_stack(labelled, SMALL, ready=ready, progress=silent)
     for mine, theirs in zip(again.levels, first.levels, strict=True):
         np.testing.assert_array_equal(mine.threshold, theirs.threshold)

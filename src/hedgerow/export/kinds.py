@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from hedgerow.encoders.catalogue import PUBLISHED
 from hedgerow.errors import InputError
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.features.tuned import encoder_of
@@ -20,7 +21,11 @@ if TYPE_CHECKING:
     from hedgerow.network.stacknet import StackNet
 
 Entry = TypeVar("Entry")
-NETWORKS = ("lite0", "mobilesam")  # the encoders that ONNX can compute
+
+
+def onnx_encoders() -> list[str]:
+    """The encoders that ONNX can compute."""
+    return [name for name, encoder in PUBLISHED.items() if encoder.onnx_layers]
 
 
 @dataclass(frozen=True)
@@ -48,8 +53,8 @@ def entry_of(features: FeatureSet, table: Mapping[str, Entry], target: str) -> E
             name = encoder.source.encoder
             raise InputError(
                 f"features come from the pretrained network {name[:60]}, which cannot be computed in {target}; "
-                f"{'export the model to ONNX, or ' * (name in NETWORKS)}leave the features out, and give the exported "
-                "model those that you computed yourself: --no-filters, or filters=False in Python."
+                f"{'export the model to ONNX, or ' * (name in onnx_encoders())}leave the features out, and give the "
+                "exported model those that you computed yourself: --no-filters, or filters=False in Python."
             )
         raise InputError(
             f"{features.kind!r} features cannot be computed in {target}; leave them out, and give the exported model "

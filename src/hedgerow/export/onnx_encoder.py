@@ -9,10 +9,11 @@ from typing import cast
 
 import numpy as np
 
+from hedgerow.choices import load
+from hedgerow.encoders.catalogue import PUBLISHED
 from hedgerow.encoders.protocol import TorchEncoder
-from hedgerow.encoders.store import PUBLISHED
 from hedgerow.errors import InputError
-from hedgerow.export.kinds import NETWORKS
+from hedgerow.export.kinds import onnx_encoders
 from hedgerow.export.onnx_graph import Graph
 from hedgerow.features.encoder import EncoderFeatures
 from hedgerow.features.encoder_pictures import groups_of
@@ -58,17 +59,14 @@ def about_encoders(features: FeatureSet) -> dict[str, str]:
 
 def _network(name: str) -> Network:
     """What writes the nodes of a network, or a refusal that names the remedy."""
-    if name not in NETWORKS:
+    if name not in onnx_encoders():
         raise InputError(
-            f"the encoder {name[:60]} cannot be written into an ONNX file ({' and '.join(NETWORKS)} can); leave the "
-            "features out, and give the exported model those that you computed yourself: --no-filters, or "
+            f"the encoder {name[:60]} cannot be written into an ONNX file ({' and '.join(onnx_encoders())} can); leave "
+            "the features out, and give the exported model those that you computed yourself: --no-filters, or "
             "filters=False in Python."
         )
-    # Their own descriptions of their stages stand in modules that need PyTorch; so do the weights.
-    from hedgerow.export import onnx_lite0, onnx_mobilesam
-
-    table: dict[str, Network] = {"lite0": onnx_lite0.layers, "mobilesam": onnx_mobilesam.layers}
-    return table[name]
+    network: Network = load(PUBLISHED[name].onnx_layers)
+    return network
 
 
 def _pictures(graph: Graph, image: str, features: EncoderFeatures, multiple: int) -> str:

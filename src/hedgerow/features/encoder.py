@@ -8,9 +8,8 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 
 from hedgerow.config import EncoderConfig, StackConfig
-from hedgerow.encoders.known import ONNX, TIMM, find, find_again
+from hedgerow.encoders.catalogue import can_have, find, find_trained, last_shapes
 from hedgerow.encoders.protocol import MAX_STRIDE, Encoder, EncoderLayer, TorchEncoder, chosen_layers
-from hedgerow.encoders.stages import LAYERS, last_weights
 from hedgerow.errors import refuse_unless
 from hedgerow.features.encoder_pictures import groups_of, shades, to_pictures
 from hedgerow.features.layer_cache import Layers, key_of, remembered
@@ -174,7 +173,7 @@ class EncoderFeatures(FeatureSet):
     def network(self) -> Encoder:
         """The network with the weights that these features are computed with."""
         source = self.source
-        encoder = find_again(source.encoder, source.layers, source.checksum)
+        encoder = find_trained(source.encoder, source.layers, source.checksum)
         if not self.changed:
             return encoder
         from torch import from_numpy
@@ -245,7 +244,7 @@ class EncoderFeatures(FeatureSet):
             and all(layer.stride in _strides() and 1 <= layer.n_channels <= MAX_CHANNELS for layer in source.layers)
             and list(source.strides) == sorted(source.strides)
         )
-        refuse_unless(_has_layers(source.encoder, source.layers), "it reads layers that its encoder does not have")
+        refuse_unless(can_have(source.encoder, source.layers), "it reads layers that its encoder does not have")
         check_features(type(self.n_inputs) is int and 1 <= self.n_inputs <= self.low.size)
         n_pictures = len(groups_of(self.n_inputs, source.channels))
         n_read = n_pictures * sum(layer.n_channels for layer in source.layers)
@@ -262,20 +261,12 @@ class EncoderFeatures(FeatureSet):
 
     def _validate_changed(self) -> None:
         """None, or all weights of the last stage that is read, and such that no feature overflows."""
-        expected = last_weights(self.source.encoder, [layer.name for layer in self.source.layers])
+        expected = last_shapes(self.source.encoder, [layer.name for layer in self.source.layers])
         arrays = self.changed.values()
         fits = {name: array.shape for name, array in self.changed.items()} == expected and all(
             array.dtype == np.float32 and bool((np.abs(array) <= MAX_CHANGED).all()) for array in arrays
         )
         refuse_unless(fits or not self.changed, "its changed weights are not those of its encoder's last layers")
-
-
-def _has_layers(encoder: str, layers: tuple[EncoderLayer, ...]) -> bool:
-    """Whether an encoder can have these layers, each read once and fine ones first. Layers that are known only when a
-    network is opened are compared by `find_again`."""
-    if encoder in LAYERS:
-        return layers == tuple(layer for layer in LAYERS[encoder] if layer in layers)
-    return (encoder.startswith(TIMM) or encoder.endswith(ONNX)) and len({layer.name for layer in layers}) == len(layers)
 
 
 def _places(first: int, last: int, step: int, per_pixel: float) -> np.ndarray:

@@ -1,6 +1,6 @@
 """`FeatureSet`: what a kind of feature offers to everything that grows, runs, saves or exports a model.
 
-A new kind is one file that subclasses it, and one line in `registry`.
+A new kind is one file that subclasses it, and one line in `choices.FEATURES`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

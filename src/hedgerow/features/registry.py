@@ -5,19 +5,16 @@ from typing import Any
 
 import numpy as np
 
+from hedgerow.choices import FEATURES
 from hedgerow.config import StackConfig
 from hedgerow.errors import ConfigError
-from hedgerow.features.bank import Bank
-from hedgerow.features.channels import Channels
-from hedgerow.features.depth import Depth
-from hedgerow.features.encoder import EncoderFeatures
 from hedgerow.features.joined import Joined, can_be_joined, joined, joint_layout
 from hedgerow.features.kept import KeptFeatures
 from hedgerow.features.protocol import Arrays, FeatureSet, Statistics, check_features, sampled_tiles
 from hedgerow.images.array_checks import Layout
 from hedgerow.settings import shown
 
-KINDS: dict[str, type[FeatureSet]] = {kind.kind: kind for kind in (Bank, Channels, Depth, EncoderFeatures)}
+KINDS: dict[str, type[FeatureSet]] = {name: choice.load() for name, choice in FEATURES.items()}
 MAX_MEMBERS = 16
 
 

@@ -9,8 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from hedgerow.config import StackConfig
-from hedgerow.encoders.store import LITE0, place_of
-from hedgerow.extras import is_there
+from hedgerow.encoders import catalogue
 from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledSet
 
@@ -40,7 +39,7 @@ def settings_for_part(
     """The default settings for images of which this part of the pixels is labelled."""
     usual = StackConfig()
     if not has_features and encoder_is_here():
-        say(f"features: the filter bank and the pretrained network {LITE0.name}; {WITHOUT}")
+        say(f"features: the filter bank and the pretrained network {catalogue.DEFAULT}; {WITHOUT}")
         usual = replace(usual, features=("bank", "encoder"))
     if part >= SPARSE:
         return usual
@@ -58,7 +57,7 @@ def settings_for_part(
 
 def encoder_is_here() -> bool:
     """Whether the encoder that is chosen by default can run."""
-    return place_of(LITE0) is not None and is_there("torch")
+    return catalogue.is_installed(catalogue.DEFAULT)
 
 
 def is_sparse(labelled: LabelledSet) -> bool:

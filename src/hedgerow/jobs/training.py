@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hedgerow.config import StackConfig
-from hedgerow.encoders.known import allow
+from hedgerow.encoders.catalogue import allow
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.features.registry import layout_of
 from hedgerow.files import PathLike
