@@ -14,10 +14,10 @@ from hedgerow.config import EncoderConfig, StackConfig
 from hedgerow.encoders.catalogue import find
 from hedgerow.encoders.mobilesam import MobileSam
 from hedgerow.encoders.store import place_of
-from hedgerow.features.kept import Ready
+from hedgerow.features.feature_store import ComputedFeatures
 from hedgerow.features.registry import fit_features
 from hedgerow.forest.autocontext import fit_stack, grow_stack
-from hedgerow.forest.choosing import settings_for
+from hedgerow.forest.default_settings import settings_for
 from hedgerow.images.labelled import labelled_set
 from hedgerow.images.metrics import scores
 from hedgerow.progress import silent
@@ -70,7 +70,7 @@ def trained(name: str, side: int) -> tuple[Cost, float]:
     strokes = synthetic.paint(whole, PART)
     labelled = labelled_set([image], [strokes])
     config = replace(settings_for(labelled, has_features=True), features="encoder")
-    ready = Ready(*fit_features([one.planes for one in labelled], config))
+    ready = ComputedFeatures(*fit_features([one.planes for one in labelled], config))
     if name == "hedgerow":
         grow_stack(labelled, config, progress=silent, ready=ready)  # kernels compile at their first use
         cost, stack = measure(lambda: grow_stack(labelled, config, progress=silent, ready=ready))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hedgerow as hr
-from hedgerow.kernels.keeping import Kept
+from hedgerow.kernels.weak_cache import WeakCache
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
 PATIENCE = 120  # seconds; a process that hangs does so for ever
@@ -67,7 +67,7 @@ class Owner:
 
 
 def test_what_is_kept_may_be_asked_for_by_many_threads():
-    kept, owners, wrong = Kept(2), [Owner() for _ in range(3)], []
+    kept, owners, wrong = WeakCache(2), [Owner() for _ in range(3)], []
 
     def ask(seed):
         for i in np.random.default_rng(seed).integers(0, 15, 3000):
@@ -88,7 +88,7 @@ def test_what_is_kept_may_be_asked_for_by_many_threads():
 
 
 def test_what_is_kept_is_made_once_and_the_oldest_goes_first():
-    kept, owner, made = Kept(2), Owner(), []
+    kept, owner, made = WeakCache(2), Owner(), []
     for key in "ababcab":
         kept.get(owner, key, lambda key=key: made.append(key))
     assert made == ["a", "b", "c", "a", "b"]

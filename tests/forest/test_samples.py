@@ -4,26 +4,27 @@ import numpy as np
 import pytest
 
 from hedgerow.config import AugmentConfig, SamplingConfig
-from hedgerow.forest.samples import UNLABELLED, choose_pixels
+from hedgerow.forest.samples import choose_pixels
 from hedgerow.images.altering import augmented_copy
+from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledImage
 
 
 def labelled_image(rng, shape=(40, 50), n_planes=2):
     target = rng.integers(0, 3, shape).astype(np.uint8)
-    target[:, 45:] = UNLABELLED
+    target[:, 45:] = UNLABELLED_INDEX
     planes = np.stack([target.astype(np.float32) * 10, *rng.random((n_planes - 1, *shape))]).astype(np.float32)
     return LabelledImage(planes, target, group=np.arange(target.size).reshape(shape).astype(np.int32))
 
 
 def test_grid_keeps_its_fraction_of_the_lattice():
     target = np.random.default_rng(0).integers(0, 4, (301, 303)).astype(np.uint8)
-    target[:60] = UNLABELLED
+    target[:60] = UNLABELLED_INDEX
     _, rows, columns = choose_pixels(target[None], SamplingConfig(step=3, fraction=0.25), np.random.default_rng(1))
     assert (rows % 3 == 0).all()
     assert (columns % 3 == 0).all()
-    assert (target[rows, columns] != UNLABELLED).all()
-    assert len(rows) == pytest.approx(0.25 * (target[::3, ::3] != UNLABELLED).sum(), rel=0.05)
+    assert (target[rows, columns] != UNLABELLED_INDEX).all()
+    assert len(rows) == pytest.approx(0.25 * (target[::3, ::3] != UNLABELLED_INDEX).sum(), rel=0.05)
     assert (np.diff(rows * 303 + columns) > 0).all(), "in reading order"
 
 
@@ -39,7 +40,7 @@ def test_grid_does_not_lose_a_rare_class_on_or_beside_the_lattice(place):
 
 
 def test_grid_takes_enough_of_a_scribble_that_runs_between_its_lines():
-    target = np.full((50, 50), UNLABELLED, np.uint8)
+    target = np.full((50, 50), UNLABELLED_INDEX, np.uint8)
     target[11, 5:25] = 0
     target[21, :] = 1
     _, rows, columns = choose_pixels(target[None], SamplingConfig(step=2, at_least=30), np.random.default_rng(0))
@@ -50,7 +51,7 @@ def test_a_fixed_number_per_class():
     target = np.zeros((50, 50), np.uint8)
     target[:3] = 1
     target[4, :7] = 2
-    target[10:] = UNLABELLED
+    target[10:] = UNLABELLED_INDEX
     _, rows, columns = choose_pixels(
         target[None], SamplingConfig(kind="per_class", per_class=20), np.random.default_rng(0)
     )
@@ -74,7 +75,7 @@ def test_labels_move_with_the_image_and_are_never_blended():
     config = AugmentConfig(rotation=180, flip=True, scale=0.3, shift=0.2)
     for seed in range(10):
         copy = augmented_copy(image, config, np.random.default_rng(seed))
-        inside = copy.target != UNLABELLED
+        inside = copy.target != UNLABELLED_INDEX
         assert inside.sum() > 0
         assert set(np.unique(copy.target[inside])) <= {0, 1, 2}
         # Bilinear values equal the label wherever all four neighbours agree, which is most of a blocky image.
@@ -87,7 +88,7 @@ def test_what_comes_from_outside_is_unlabelled():
     image = LabelledImage(np.ones((1, 40, 40), np.float32), np.zeros((40, 40), np.uint8))
     for seed in range(5):
         copy = augmented_copy(image, AugmentConfig(rotation=0, shift=0.5), np.random.default_rng(seed))
-        outside = copy.target == UNLABELLED
+        outside = copy.target == UNLABELLED_INDEX
         assert outside.any()
         rows, columns = outside.all(axis=1).sum(), outside.all(axis=0).sum()
         assert outside.sum() == rows * 40 + columns * 40 - rows * columns, "full rows and columns, nothing else"
@@ -124,4 +125,4 @@ def test_depth_is_looked_up_not_blended():
     config = AugmentConfig(rotation=90, shift=0.3, brightness=1, contrast=0.5)
     copy = augmented_copy(image, config, np.random.default_rng(2), blank=0.0)
     assert set(np.unique(copy.planes)) <= {0.0, 1000.0, 3000.0}
-    assert (copy.planes[0][copy.target == UNLABELLED] == 0).all()
+    assert (copy.planes[0][copy.target == UNLABELLED_INDEX] == 0).all()

@@ -7,7 +7,7 @@ import pytest
 
 from hedgerow.kernels.constants import EXITS, GPU_GENERATIONS, UNUSED
 from hedgerow.kernels.gpu.pieces import cut, pieces_of
-from hedgerow.kernels.keeping import Kept
+from hedgerow.kernels.weak_cache import WeakCache
 from hedgerow.kernels.wiring import wire
 from helpers.forests import random_forest
 
@@ -94,7 +94,7 @@ def test_what_is_kept_lives_as_long_as_its_object():
     class Thing:
         pass
 
-    kept, thing, made = Kept(most=2), Thing(), []
+    kept, thing, made = WeakCache(most=2), Thing(), []
 
     def make():
         made.append(1)

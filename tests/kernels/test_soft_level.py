@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 
 from hedgerow.kernels.cpu import level as cpu_level
 from hedgerow.kernels.cpu import level_work
-from hedgerow.kernels.cpu.soft_level import SPARSE, SoftLevel, factored
+from hedgerow.kernels.cpu.soft_level import MIN_WALKED_TOLERANCE, SoftLevel, factored
 from hedgerow.threads import threads
 from helpers.net_cases import CASES, EPS, PARAMETERS, assert_agrees, gradients, level_case, level_scores, slope_of
 
@@ -23,7 +23,7 @@ WALKED = {name: case for name, case in {**CASES, **LARGE}.items() if not case.ge
 @pytest.fixture
 def walked(monkeypatch):
     """Soft levels are walked whatever the tolerance, so that nothing need be left out."""
-    monkeypatch.setattr(level_work, "SPARSE", 0.0)
+    monkeypatch.setattr(level_work, "MIN_WALKED_TOLERANCE", 0.0)
     calls = []
     for name in ("scores", "gradients"):
         plain = getattr(SoftLevel, name)
@@ -41,13 +41,13 @@ def test_walking_agrees_with_the_definition(walked, case):
     assert_agrees("numba", level.with_features, "soft", "exp")
 
 
-@pytest.mark.parametrize("tolerance", [SPARSE, 1e-3, 0.2])
+@pytest.mark.parametrize("tolerance", [MIN_WALKED_TOLERANCE, 1e-3, 0.2])
 @pytest.mark.parametrize("case", ["deep", "three pieces", "unused probes", "every third pixel", *LARGE])
 def test_walking_leaves_out_what_blocks_leave_out(monkeypatch, case, tolerance):
     level = level_case(seed=5, **WALKED[case])
     slope = slope_of(level)
     ours, our_gradients = gradients("numba", level, "soft", "exp", slope, tolerance=tolerance)
-    monkeypatch.setattr(level_work, "SPARSE", 2.0)
+    monkeypatch.setattr(level_work, "MIN_WALKED_TOLERANCE", 2.0)
     blocks, block_gradients = gradients("numba", level, "soft", "exp", slope, tolerance=tolerance)
     assert tolerance < 0.1 or np.abs(blocks - level_scores("numba", level, "soft", "exp").numpy()).max() > 1e-3
     np.testing.assert_allclose(ours, blocks, rtol=0, atol=16 * EPS * level.wiring.n_trees)

@@ -10,7 +10,7 @@ from hedgerow.deep.ensemble_weights import MANY_IMAGES, MIN_GAIN_FEW_IMAGES, MIN
 from hedgerow.deep.folds import Folds, folds_of
 from hedgerow.deep.record import STACK
 from hedgerow.deep.unet import Norm
-from hedgerow.forest import choosing
+from hedgerow.forest import default_settings
 from hedgerow.images.labelled import LabelledSet
 
 ALONE, READING, PRETRAINED = "alone", "reading", "pretrained"
@@ -52,7 +52,7 @@ class Recipe:
     def members(self) -> list[str]:
         """The convolutional members: with few images none of kind READING; without pretrained weights ALONE instead."""
         members: list[str] = [name for name in self.config.members if name != READING or not self.has_few_images]
-        if not choosing.encoder_is_here():
+        if not default_settings.default_encoder_is_installed():
             members = [ALONE if name == PRETRAINED else name for name in members]
         return list(dict.fromkeys(members)) or [ALONE]
 

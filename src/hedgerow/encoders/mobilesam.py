@@ -62,17 +62,17 @@ class MobileSam(PublishedEncoder):
         # Channels stay innermost in memory: convolutions are faster, and linear layers need no copy.
         x = ((picture - mean) / std)[None].contiguous(memory_format=torch.channels_last)
         x = self._conv("stem.1", F.gelu(self._conv("stem.0", x, 2)), 2)
-        found = {}
+        layers = {}
         for number, (n_blocks, stride, _, heads, window) in enumerate(STAGES[: last + 1]):
             if number:
                 x = self._merged(number - 1, x, stride // STAGES[number - 1][1])
             for block in range(n_blocks):
                 place = f"{number}.{block}"
                 x = self._attentive_block(place, x, heads, window) if heads else self._conv_block(place, x)
-            found[f"l{number}"] = x
+            layers[f"l{number}"] = x
         if "neck" in names:
-            found["neck"] = self._neck(x)
-        return [found[name][0].contiguous() for name in names]
+            layers["neck"] = self._neck(x)
+        return [layers[name][0].contiguous() for name in names]
 
     @staticmethod
     def folded(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:

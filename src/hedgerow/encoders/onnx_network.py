@@ -146,8 +146,8 @@ def _what_is_wrong(value: "ValueInfoProto") -> str:
     # None: any number
     batch, channels, *sides = (part.dim_value if part.HasField("dim_value") else None for part in dimensions)
     if channels != 3:
-        given = "any number of channels" if channels is None else f"{channels} channel(s)"
-        return f"takes pictures of {given}, expected 3; export it for pictures of red, green and blue"
+        number = "any number of channels" if channels is None else f"{channels} channel(s)"
+        return f"takes pictures of {number}, expected 3; export it for pictures of red, green and blue"
     if batch not in (None, 1):
         return f"takes {batch} pictures at once, expected 1; export it for one"
     if any(side is not None for side in sides):
@@ -187,16 +187,16 @@ def _keep_only(model: "ModelProto", names: Sequence[str]) -> None:
     """Make these tensors the outputs, and remove the nodes that none of them needs: onnxruntime would run them."""
     import onnx
 
-    needed, kept = set(names), []
+    needed, nodes = set(names), []
     for node in reversed(model.graph.node):  # a node comes after those whose outputs it takes
         if needed.intersection(node.output):
-            kept.append(node)
+            nodes.append(node)
             # Graphs within a node may take tensors of this graph.
             needed.update(name for inner in _parts(node, "NodeProto") for name in inner.input)
             needed.update(value.name for inner in _parts(node, "GraphProto") for value in inner.output)
-    kept.reverse()
+    nodes.reverse()
     del model.graph.node[:]
-    model.graph.node.extend(kept)
+    model.graph.node.extend(nodes)
     del model.graph.output[:]
     model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
 
@@ -222,13 +222,13 @@ def _session(path: Path, model: "ModelProto", names: Sequence[str]) -> Any:
 def _providers() -> list[str]:
     import onnxruntime
 
-    found = ["CPUExecutionProvider"]
+    providers = ["CPUExecutionProvider"]
     if "CUDAExecutionProvider" in onnxruntime.get_available_providers() and is_there("torch"):
         from hedgerow.encoders.torch_devices import device
 
         if device().type == "cuda":
-            found.insert(0, "CUDAExecutionProvider")
-    return found
+            providers.insert(0, "CUDAExecutionProvider")
+    return providers
 
 
 def _layer(path: Path, name: str, output: Any, size: tuple[int, int]) -> EncoderLayer:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from hedgerow.config import StackConfig
-from hedgerow.features.kept import KeptFeatures
+from hedgerow.features.feature_store import FeatureStore
 from hedgerow.features.protocol import TILE, FeatureSet, Statistics, sampled_tiles
 from hedgerow.features.registry import begun_features
 from hedgerow.images.regions import Region
@@ -16,7 +16,7 @@ Places = tuple[np.ndarray, np.ndarray]
 
 def fit_features_at(
     images: Sequence[np.ndarray], places: Sequence[Places], config: StackConfig
-) -> tuple[FeatureSet, KeptFeatures]:
+) -> tuple[FeatureSet, FeatureStore]:
     """The feature set for training images (C,H,W), the same as of `fit_features`; and what it computes for each of them
     at its places, (F,1,n).
 
@@ -24,19 +24,19 @@ def fit_features_at(
     """
     features = begun_features(images, config)
     tiles = sampled_tiles([(image.shape[1], image.shape[2]) for image in images])
-    kept, statistics = KeptFeatures(), Statistics()
+    store, statistics = FeatureStore(), Statistics()
     for image, some, (rows, columns) in zip(images, tiles, places, strict=True):
-        found = np.empty((features.n_features, 1, len(rows)), np.float32)
+        at_places = np.empty((features.n_features, 1, len(rows)), np.float32)
         for tile, mine in _by_tile((image.shape[1], image.shape[2]), rows, columns, set(some)):
             region = tile if tile in some else _box(rows[mine], columns[mine])
             raw = np.ascontiguousarray(features.raw_in(image, region), np.float32)
             if tile in some:
                 statistics.add(features.counted(raw))
-            found[:, 0, mine] = raw[:, rows[mine] - region.top, columns[mine] - region.left]
-        kept.append(found)
+            at_places[:, 0, mine] = raw[:, rows[mine] - region.top, columns[mine] - region.left]
+        store.append(at_places)
     features = features.fitted(*statistics.result())
-    kept.finish(features)
-    return features, kept
+    store.finish(features)
+    return features, store
 
 
 def _by_tile(

@@ -128,13 +128,13 @@ class EncoderFeatures(FeatureSet):
         planes = np.empty((self.n_features, bottom - top, right - left), np.float32)
 
         def fill(patch: Patch) -> None:
-            found = self._patch_planes(image, patch)
+            patch_planes = self._patch_planes(image, patch)
             at = Region(
                 patch.core.top // steps - top, -(-patch.core.bottom // steps) - top,
                 patch.core.left // steps - left, -(-patch.core.right // steps) - left,
             )  # fmt: skip
             there = at.clipped(Region.whole(planes.shape[1:]))
-            there.of(planes)[...] = there.within(at).of(found)
+            there.of(planes)[...] = there.within(at).of(patch_planes)
 
         list(map_threads(fill, patches((height, width), self.source.scale, needed)))
         return at_pixels(planes, steps, (top * steps, left * steps), region)
@@ -153,10 +153,10 @@ class EncoderFeatures(FeatureSet):
             (part @ layer.reshape(len(layer), -1)).reshape(-1, *layer.shape[1:])
             for part, layer in zip(parts, layers, strict=True)
         ]
-        found, steps = summed(planes, self.source.strides, doubled), self.source.strides[0] / self.source.scale
+        total, steps = summed(planes, self.source.strides, doubled), self.source.strides[0] / self.source.scale
         while steps < 1:
-            found, steps = halved(found), steps * 2
-        return np.ascontiguousarray(own_part(found, patch, steps))
+            total, steps = halved(total), steps * 2
+        return np.ascontiguousarray(own_part(total, patch, steps))
 
     def _layers(self, seen: np.ndarray) -> Layers:
         """The layers (c,h,w) of a part (C,H,W) of an image; of several pictures, one after another."""
@@ -165,10 +165,10 @@ class EncoderFeatures(FeatureSet):
     def _computed(self, seen: np.ndarray) -> Layers:
         source, encoder = self.source, self.network()
         names = [layer.name for layer in source.layers]
-        found = []
+        by_picture = []
         for picture in to_pictures(seen, self.low, self.high, source.channels):
-            found.append(encoder.run(network_input(picture, source.scale, encoder.multiple), names))
-        return [np.concatenate(parts) for parts in zip(*found, strict=True)]
+            by_picture.append(encoder.run(network_input(picture, source.scale, encoder.multiple), names))
+        return [np.concatenate(parts) for parts in zip(*by_picture, strict=True)]
 
     def network(self) -> Encoder:
         """The network with the weights that these features are computed with."""

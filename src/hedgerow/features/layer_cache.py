@@ -37,12 +37,12 @@ class Recent:
             if key in self._kept:
                 self._kept.move_to_end(key)
                 return self._kept[key]
-        found = compute()
+        layers = compute()
         with self._lock:
-            self._kept[key] = found
+            self._kept[key] = layers
             while sum(map(_bytes, self._kept.values())) > self._memory:
                 self._kept.popitem(last=False)
-        return found
+        return layers
 
     def forget(self) -> None:
         with self._lock:
@@ -59,23 +59,25 @@ class CacheFolder:
 
     def get(self, key: str, compute: Callable[[], Layers]) -> Layers:
         path = self.path / f"{key}.npz"
-        found = self._read(path)
-        if found is None:
-            found = compute()
+        layers = self._read(path)
+        if layers is None:
+            layers = compute()
             with atomic_path(path, noted=False) as temporary, open(temporary, "wb") as file:
-                np.savez(file, *found, hedgerow=np.int8(1))  # comes first in the file, and shows that it may be removed
+                np.savez(
+                    file, *layers, hedgerow=np.int8(1)
+                )  # comes first in the file, and shows that it may be removed
             self._make_room()
-        return found
+        return layers
 
     def _read(self, path: Path) -> Layers | None:
         """The layers of a file; None if there is none, or if it is damaged: then it is computed again."""
         try:
             with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
-                found = [stored[f"arr_{i}"] for i in range(len(stored.files) - ("hedgerow" in stored.files))]
+                layers = [stored[f"arr_{i}"] for i in range(len(stored.files) - ("hedgerow" in stored.files))]
             os.utime(path)
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
             return None
-        return found if all(layer.dtype == np.float32 and layer.ndim == 3 for layer in found) else None
+        return layers if all(layer.dtype == np.float32 and layer.ndim == 3 for layer in layers) else None
 
     def _make_room(self) -> None:
         files = []

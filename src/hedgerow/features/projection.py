@@ -19,10 +19,10 @@ def principal_components(rows: np.ndarray, n_components: int) -> np.ndarray:
     covariance = wide.T @ wide / len(wide)
     values, vectors = np.linalg.eigh(covariance)
     n_components = min(n_components, len(wide), int((values > 1e-9 * values[-1]).sum()) or 1)
-    found = vectors[:, ::-1][:, :n_components].T
-    largest = np.take_along_axis(found, np.abs(found).argmax(axis=1)[:, None], axis=1)
-    found = found * np.where(largest < 0, -1.0, 1.0)  # a direction and its opposite are the same: choose one
-    return _rounded(found * scale).astype(np.float32)
+    directions = vectors[:, ::-1][:, :n_components].T
+    largest = np.take_along_axis(directions, np.abs(directions).argmax(axis=1)[:, None], axis=1)
+    directions = directions * np.where(largest < 0, -1.0, 1.0)  # a direction and its opposite are the same: choose one
+    return _rounded(directions * scale).astype(np.float32)
 
 
 def _rounded(values: np.ndarray) -> np.ndarray:

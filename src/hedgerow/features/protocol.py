@@ -74,8 +74,8 @@ class FeatureSet(Protocol):
 
     def unscaled(self, image: np.ndarray) -> np.ndarray:
         """`raw`, whatever it returns, as a contiguous array of its own: it will be standardised in place."""
-        found = np.ascontiguousarray(self.raw(image), np.float32)
-        return found.copy() if np.may_share_memory(found, image) else found
+        raw = np.ascontiguousarray(self.raw(image), np.float32)
+        return raw.copy() if np.may_share_memory(raw, image) else raw
 
     def counted(self, raw: np.ndarray) -> np.ndarray:
         """(F,n): the part of the raw features (F,H,W) that mean and std are computed from."""
@@ -99,8 +99,8 @@ class FeatureSet(Protocol):
             )
         if region is None:
             return self.standardise(self.unscaled(np.asarray(image)))
-        found = np.ascontiguousarray(self.raw_in(image, region), np.float32)
-        return self.standardise(found.copy() if np.may_share_memory(found, image) else found)
+        raw = np.ascontiguousarray(self.raw_in(image, region), np.float32)
+        return self.standardise(raw.copy() if np.may_share_memory(raw, image) else raw)
 
     def raw_in(self, image: np.ndarray, region: Region) -> np.ndarray:
         """`raw` in a region of an image (C,H,W), the same bits as for the whole."""
@@ -215,7 +215,7 @@ def image_statistics(images: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarr
 
 def statistics(parts: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation (n,) float32 over the second axis of (n, pixels) parts."""
-    found = Statistics()
+    total = Statistics()
     for part in parts:
-        found.add(part)
-    return found.result()
+        total.add(part)
+    return total.result()

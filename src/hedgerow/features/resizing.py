@@ -16,13 +16,13 @@ def _doubled_along(planes: np.ndarray, axis: int) -> np.ndarray:
 
     shape = list(planes.shape)
     shape[axis] *= 2
-    found = np.empty(shape, np.float32)
+    enlarged = np.empty(shape, np.float32)
     most, least = planes * np.float32(0.75), planes * np.float32(0.25)
-    np.add(most[at(1, None)], least[at(None, -1)], out=found[at(2, None, 2)])
-    np.add(most[at(None, -1)], least[at(1, None)], out=found[at(1, -1, 2)])
+    np.add(most[at(1, None)], least[at(None, -1)], out=enlarged[at(2, None, 2)])
+    np.add(most[at(None, -1)], least[at(1, None)], out=enlarged[at(1, -1, 2)])
     for edge in (at(None, 1), at(-1, None)):
-        np.add(most[edge], least[edge], out=found[edge])
-    return found
+        np.add(most[edge], least[edge], out=enlarged[edge])
+    return enlarged
 
 
 def halved(planes: np.ndarray) -> np.ndarray:

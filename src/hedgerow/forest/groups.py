@@ -11,9 +11,9 @@ import numpy as np
 from scipy import ndimage
 
 from hedgerow.config import StackConfig
-from hedgerow.forest.choosing import is_sparse
+from hedgerow.forest.default_settings import is_sparse
 from hedgerow.images.altering import augmented_copy
-from hedgerow.images.array_checks import UNLABELLED_INDEX as UNLABELLED
+from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledImage, LabelledSet
 
 FEW_IMAGES = 4  # with fewer, groups are parts of images
@@ -57,11 +57,11 @@ def strokes(target: np.ndarray, n_groups: int, rng: np.random.Generator) -> np.n
     """(H,W) int32 groups from 0 of painted class indices (H,W): the strokes of each class are dealt out to the groups
     in turn, and what is not painted goes with the nearest stroke."""
     group = np.zeros(target.shape, np.int32)
-    for value in np.unique(target[target != UNLABELLED]):
+    for value in np.unique(target[target != UNLABELLED_INDEX]):
         pieces, n = ndimage.label(target == value, np.ones((3, 3)))
         order = np.argsort(-np.bincount(pieces.ravel(), minlength=n + 1)[1:], kind="stable")  # the longest first
         of_piece = np.zeros(n + 1, np.int32)
         of_piece[1 + order] = (rng.integers(n_groups) + np.arange(n)) % n_groups
         group[pieces > 0] = of_piece[pieces[pieces > 0]]
-    nearest = ndimage.distance_transform_edt(target == UNLABELLED, return_distances=False, return_indices=True)
+    nearest = ndimage.distance_transform_edt(target == UNLABELLED_INDEX, return_distances=False, return_indices=True)
     return np.ascontiguousarray(group[tuple(nearest)])

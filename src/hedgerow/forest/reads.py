@@ -14,9 +14,9 @@ import numpy as np
 from hedgerow.forest.arrays import Forest
 from hedgerow.forest.level_input import LevelInput
 from hedgerow.images.regions import Region
+from hedgerow.kernels.buffers import empty
 from hedgerow.kernels.cpu.boxes import box_averaged
 from hedgerow.kernels.cpu.walk import Nodes, Probes, ReadPlanes
-from hedgerow.kernels.reused import empty
 from hedgerow.threads import map_threads, slice_blocks
 
 MAX_PLACES = 2**32  # a probe's place among the planes is a 32-bit number; larger regions are halved
@@ -34,15 +34,15 @@ def used_planes(forest: Forest) -> tuple[np.ndarray, np.ndarray]:
     return np.stack([used // base, used % base], axis=1), plane
 
 
-def n_places(forest: Forest, pairs: np.ndarray, given: LevelInput) -> int:
+def n_places(forest: Forest, pairs: np.ndarray, level_input: LevelInput) -> int:
     """The total number of pixels in the planes of `fixed_places`."""
-    sides = zip(given.region.shape, _margin(forest, given), strict=True)
+    sides = zip(level_input.region.shape, _margin(forest, level_input), strict=True)
     return len(pairs) * math.prod(side + 2 * margin for side, margin in sides)
 
 
-def _margin(forest: Forest, given: LevelInput) -> tuple[int, int, int]:
+def _margin(forest: Forest, level_input: LevelInput) -> tuple[int, int, int]:
     """How far a forest reads, but no farther than the image's size: beyond that, every offset ends at its edge."""
-    depth, height, width = given.size
+    depth, height, width = level_input.size
     reach = min(forest.reach, max(height, width))
     return min(forest.reach_z, depth - 1), reach, reach
 
@@ -71,33 +71,33 @@ class FixedPlaces(NamedTuple):
         return self.planes.reshape(-1)[z * self.slice_stride :]
 
 
-def fixed_places(forest: Forest, given: LevelInput, pairs: np.ndarray, plane: np.ndarray) -> FixedPlaces:
+def fixed_places(forest: Forest, level_input: LevelInput, pairs: np.ndarray, plane: np.ndarray) -> FixedPlaces:
     """What the probes of a forest read for a region, at offsets that are the same for all pixels."""
-    margin, inner, channels = _margin(forest, given), given.region, given.channels
-    if _can_be_read_in_place(given, pairs, margin):
+    margin, inner, channels = _margin(forest, level_input), level_input.region, level_input.channels
+    if _can_be_read_in_place(level_input, pairs, margin):
         planes, plane, corner = np.asarray(channels), forest.channel, (inner.front, inner.top, inner.left)
     else:
-        planes, corner = _padded_planes(given, pairs, margin), margin
+        planes, corner = _padded_planes(level_input, pairs, margin), margin
     _, depth, height, width = planes.shape
     offset = np.clip(np.floor(forest.offset + np.float32(0.5)).astype(np.int64), np.negative(margin), margin) + corner
     row = (plane.astype(np.int64) * depth + offset[..., 0]) * height + offset[..., 1]
     return FixedPlaces(planes, np.where(forest.is_split[:, None], row * width + offset[..., 2], 0))
 
 
-def _can_be_read_in_place(given: LevelInput, pairs: np.ndarray, margin: tuple[int, int, int]) -> bool:
+def _can_be_read_in_place(level_input: LevelInput, pairs: np.ndarray, margin: tuple[int, int, int]) -> bool:
     """Whether the channels are the planes as they are: there is nothing to pad or to average, so nothing to copy."""
-    channels, inner = given.channels, given.region
+    channels, inner = level_input.channels, level_input.region
     if not (isinstance(channels, np.ndarray) and channels.flags.c_contiguous and channels.size < MAX_PLACES):
         return False
-    seen = inner.grown(margin, Region.whole(given.size))
+    seen = inner.grown(margin, Region.whole(level_input.size))
     is_inside = all(a == b + 2 * m for a, b, m in zip(seen.shape, inner.shape, margin, strict=True))
     return is_inside and not pairs[:, 1].any()
 
 
-def _padded_planes(given: LevelInput, pairs: np.ndarray, margin: tuple[int, int, int]) -> np.ndarray:
+def _padded_planes(level_input: LevelInput, pairs: np.ndarray, margin: tuple[int, int, int]) -> np.ndarray:
     """(P, d+2m, h+2m, w+2m): the planes around the region, continued outside the image with the nearest edge pixel."""
-    channels, inner = given.channels, given.region
-    has = inner.grown(margin, Region.whole(given.size))
+    channels, inner = level_input.channels, level_input.region
+    has = inner.grown(margin, Region.whole(level_input.size))
     shape = len(pairs), *(side + 2 * m for side, m in zip(inner.shape, margin, strict=True))
     # Where what the image has lies in the planes.
     corner = Region(inner.top - margin[1], 0, inner.left - margin[2], 0, inner.front - margin[0], 0)
@@ -128,16 +128,20 @@ def _padded_planes(given: LevelInput, pairs: np.ndarray, margin: tuple[int, int,
     return planes
 
 
-def any_planes(forest: Forest, given: LevelInput, pairs: np.ndarray, plane: np.ndarray) -> tuple[ReadPlanes, Probes]:
+def any_planes(
+    forest: Forest, level_input: LevelInput, pairs: np.ndarray, plane: np.ndarray
+) -> tuple[ReadPlanes, Probes]:
     """What probes of any kind read, and where."""
-    outside, channels = given.outside, given.channels
+    outside, channels = level_input.outside, level_input.channels
     constants = np.zeros(0, np.float32) if outside is None else outside[pairs[:, 0]]
     planes = np.stack(
         [box_averaged(channels[c], r, None if outside is None else float(outside[c])) for c, r in pairs]
     ).astype(np.float32)
-    stretch = np.zeros(0, np.float32) if given.stretch is None else np.ascontiguousarray(given.stretch).ravel()
+    stretch = (
+        np.zeros(0, np.float32) if level_input.stretch is None else np.ascontiguousarray(level_input.stretch).ravel()
+    )
     probes = Probes(plane, np.ascontiguousarray(forest.offset), np.ascontiguousarray(forest.weight))
-    return ReadPlanes(planes.reshape(len(pairs), -1), given.size, stretch, constants), probes
+    return ReadPlanes(planes.reshape(len(pairs), -1), level_input.size, stretch, constants), probes
 
 
 def walkable(forest: Forest) -> Nodes:

@@ -10,30 +10,30 @@ from hedgerow.kernels.constants import UNUSED
 from hedgerow.kernels.cpu import soft_walk as kernels
 from hedgerow.kernels.cpu.level_arguments import Weights
 from hedgerow.kernels.cpu.level_work import LevelWork
-from hedgerow.kernels.cpu.soft_level import SPARSE
+from hedgerow.kernels.cpu.soft_level import MIN_WALKED_TOLERANCE
 from hedgerow.kernels.cpu.walk import Probes
 from hedgerow.kernels.definition.outputs import normalise, softmax
 from hedgerow.kernels.wiring import Wiring, fixed_reads, wire
 from hedgerow.threads import map_threads, slice_blocks
 
 
-def run_soft_forest(forest: Forest, given: LevelInput, is_softmax: bool, tolerance: float) -> np.ndarray:
+def run_soft_forest(forest: Forest, level_input: LevelInput, is_softmax: bool, tolerance: float) -> np.ndarray:
     """Class probabilities (C,Z,h,w) float32 of a forest with soft splits; arguments as in `walk.run_forest`."""
-    inner = given.region
+    inner = level_input.region
     pairs, plane = used_planes(forest)
-    if given.stretch is None and given.outside is None:
-        fixed = fixed_places(forest, given, pairs, plane)
-        if tolerance < SPARSE:
+    if level_input.stretch is None and level_input.outside is None:
+        fixed = fixed_places(forest, level_input, pairs, plane)
+        if tolerance < MIN_WALKED_TOLERANCE:
             scores = _all_branches(forest, fixed, inner, tolerance)
             return softmax(scores) if is_softmax else normalise(scores)
         probes = Probes(plane, forest.offset, forest.weight)
         nowhere = np.zeros(0, np.float32)
         reads = [
-            kernels.SoftReading(fixed.values(z), fixed.stride, fixed.place, given.size[1:], -1, nowhere)
+            kernels.SoftReading(fixed.values(z), fixed.stride, fixed.place, level_input.size[1:], -1, nowhere)
             for z in range(inner.depth)
         ]
     else:
-        averaged, probes = any_planes(forest, given, pairs, plane)
+        averaged, probes = any_planes(forest, level_input, pairs, plane)
         values = np.concatenate([averaged.values.reshape(-1), averaged.outside])
         beyond = averaged.values.size if len(averaged.outside) else -1
         no_place = np.zeros((0, 0), np.int64)

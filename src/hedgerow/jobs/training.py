@@ -17,7 +17,7 @@ from hedgerow.features.registry import layout_of
 from hedgerow.files import PathLike
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import GrowAll, grow_stack
-from hedgerow.forest.choosing import settings_for
+from hedgerow.forest.default_settings import settings_for
 from hedgerow.forest.groups import GroupsOf
 from hedgerow.images.array_checks import Layout, to_labels
 from hedgerow.images.classes import check_unlabelled
@@ -35,7 +35,7 @@ from hedgerow.predict.evaluate import score
 from hedgerow.progress import Report, Say, quiet
 from hedgerow.scale import cluster, tree_tasks
 from hedgerow.scale.cluster import Workers
-from hedgerow.scale.sparse_growth import Files, WholeInstead, files_for, grow
+from hedgerow.scale.sparse_growth import Files, WholeInstead, files_for, grow, refuse_many_classes
 from hedgerow.work_folder import remove_work_folder
 
 if TYPE_CHECKING:
@@ -250,12 +250,7 @@ def _read_files(
         if any(name in str(error) for name in names):
             raise
         raise InputError(f"{in_words(request.labels)}: {error}") from error  # it is about all the label maps
-    if labelled.n_classes > request.max_classes:
-        raise InputError(
-            f"the labels in {in_words(request.labels)} have {labelled.n_classes} different values and at most "
-            f"{request.max_classes} classes were expected: are the folders swapped, or the labels smoothed at their "
-            "edges? If not, raise max_classes (--max-classes)."
-        )
+    refuse_many_classes(f"the labels in {in_words(request.labels)}", labelled.n_classes, request.max_classes)
     say(f"{len(pairs)} image(s): {_kinds(pictures)}")
     say_what_was_read([pair.image for pair in pairs], layout, request.pages, say)
     if len({picture.dtype for picture in pictures}) > 1:

@@ -45,7 +45,7 @@ WARM_UP_STEPS = 4
 
 
 def live_config(n_channels: int, n_trees: int = QUICK_TREES) -> StackConfig:
-    """The settings for strokes (see `forest.choosing`): the filter bank alone, no context, few trees."""
+    """The settings for strokes (see `forest.default_settings`): the filter bank alone, no context, few trees."""
     default = StackConfig()
     sigmas = SIGMAS_BY_CHANNELS[max(n for n in SIGMAS_BY_CHANNELS if n <= n_channels)]
     return replace(

@@ -10,7 +10,7 @@ from hedgerow.forest.level_input import fitting_tile, needed
 from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.metrics import confusion
 from hedgerow.images.regions import Region
-from hedgerow.kernels import reused
+from hedgerow.kernels import buffers
 from hedgerow.predict.protocol import Model
 from hedgerow.predict.run import region_outputs
 from hedgerow.progress import Report, reporting
@@ -60,7 +60,7 @@ def table_of(pair: LargePair, model: Model, place: Region) -> np.ndarray:
     for tile, window in ahead(lambda tile: ImageWindow(image, needed(model, image.size, tile)), tiles):
         found = region_outputs(model, window, tile)[-1].argmax(axis=0)  # type: ignore[arg-type]
         table += confusion(tile.within(place).of(target), found, model.n_classes)
-    reused.let_go()
+    buffers.release()
     return table
 
 

@@ -13,7 +13,7 @@ from hedgerow.features.protocol import FeatureSet
 from hedgerow.files import fingerprint, one_line
 from hedgerow.forest.level_input import fitting_tile, needed
 from hedgerow.images.regions import Region
-from hedgerow.kernels import reused
+from hedgerow.kernels import buffers
 from hedgerow.predict.protocol import Model
 from hedgerow.predict.run import region_outputs
 from hedgerow.scale import cluster, ome_zarr_out
@@ -74,7 +74,7 @@ def work_on(job: Job, model: Model, shard: Shard) -> str:
             "rerun the same command to resume"
         ) from problem
     finally:
-        reused.let_go()
+        buffers.release()
     return shard.name
 
 

@@ -100,7 +100,7 @@ def fill_codes(planes, samples, begin, n, probes, k, place, bins):
 
 
 @kernel_part
-def fill_values(planes, samples, begin, n, probes, k, found):
+def fill_values(planes, samples, begin, n, probes, k, values):
     """found[i] = what node k compares with its threshold for sample begin+i."""
     plane, offset, weight, stretch = probes.plane[k], probes.offset[k], probes.weight[k], np.float32(1)
     for i in range(n):
@@ -109,19 +109,19 @@ def fill_values(planes, samples, begin, n, probes, k, found):
         front, back = planes.front[m], planes.back[m]
         if planes.stretch.shape[0] > 0:
             stretch = planes.stretch[samples[PIXEL, s]]
-        found[i] = probe_sum(
+        values[i] = probe_sum(
             planes.values, planes.start[front], (back - front, planes.height[m], planes.width[m]), stretch,
             planes.outside, plane, offset, weight, m - front, samples[ROW, s], samples[COLUMN, s],
         )  # fmt: skip
 
 
 @kernel
-def bin_values(found, n, edges, bins):
+def bin_values(values, n, edges, bins):
     """Cut found (n,) at up to SAMPLED_VALUES-1 edges between values it holds; returns the number of bins."""
     m = min(n, SAMPLED_VALUES)
     sample = np.empty(m, np.float32)
     for i in range(m):
-        sample[i] = found[(i * n) // m]
+        sample[i] = values[(i * n) // m]
     sample.sort()
     n_edges = 0
     for i in range(1, m):
@@ -134,7 +134,7 @@ def bin_values(found, n, edges, bins):
         low, high = 0, n_edges
         while low < high:
             mid = (low + high) // 2
-            if found[i] >= edges[mid]:
+            if values[i] >= edges[mid]:
                 low = mid + 1
             else:
                 high = mid

@@ -12,7 +12,7 @@ from hedgerow.kernels.cpu.blocks import BLOCK, COLUMNS, ROWS
 from hedgerow.kernels.cpu.level_arguments import Activation, Reading, Trees, Weights, make_back_room, make_room
 from hedgerow.kernels.cpu.level_backward import backward
 from hedgerow.kernels.cpu.level_forward import forward
-from hedgerow.kernels.cpu.soft_level import SPARSE, SoftLevel
+from hedgerow.kernels.cpu.soft_level import MIN_WALKED_TOLERANCE, SoftLevel
 from hedgerow.kernels.wiring import Reads, Wiring
 from hedgerow.threads import map_threads
 
@@ -50,7 +50,7 @@ class LevelWork:
         # A block that ends beyond the grid reads, and adds nothing to, what lies there.
         self.beyond = (ROWS + 1) * reads.stride + COLUMNS
         is_soft = split == "soft" and activation == "exp" and not reads.is_stretched
-        is_walked = is_soft and tolerance >= SPARSE and _walks.get()
+        is_walked = is_soft and tolerance >= MIN_WALKED_TOLERANCE and _walks.get()
         self.sparse = SoftLevel(reads, wiring, tolerance) if is_walked else None
 
     def padded(self, values: np.ndarray) -> np.ndarray:

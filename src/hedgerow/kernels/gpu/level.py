@@ -22,7 +22,7 @@ from hedgerow.kernels.gpu.level_backward import backward
 from hedgerow.kernels.gpu.level_forward import forward
 from hedgerow.kernels.gpu.parts import COLUMNS, IS_INTERPRETED
 from hedgerow.kernels.gpu.pieces import Pieces, pieces_of
-from hedgerow.kernels.keeping import Kept
+from hedgerow.kernels.weak_cache import WeakCache
 from hedgerow.kernels.wiring import Reads, Wiring
 
 PADDING = -1e30  # bias of a split that is none: everything goes to the left
@@ -149,7 +149,7 @@ class _Arranged(NamedTuple):
     fine_votes: Tensor
 
 
-_TABLES, _READING = Kept(), Kept()
+_TABLES, _READING = WeakCache(), WeakCache()
 
 
 def _tables(pieces: Pieces, device: torch.device) -> _Tables:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numba import njit
 
-from hedgerow.kernels.cpu import eights
-from hedgerow.kernels.cpu.eights import EIGHT
+from hedgerow.kernels.cpu import simd8
+from hedgerow.kernels.cpu.simd8 import EIGHT
 
 TOLERANCE = np.float32(0.25)
 
@@ -14,11 +14,11 @@ TOLERANCE = np.float32(0.25)
 def keep(request, monkeypatch):
     """`keep_eight` for Python, compiled anew."""
     if request.param == "any processor":
-        monkeypatch.setattr(eights, "_can_permute", lambda context: False)
+        monkeypatch.setattr(simd8, "_can_permute", lambda context: False)
 
     @njit
     def compiled(pixel, mass, first, tolerance, into_pixel, into_mass, at):
-        return eights.keep_eight(pixel, mass, first, tolerance, into_pixel, into_mass, at)
+        return simd8.keep_eight(pixel, mass, first, tolerance, into_pixel, into_mass, at)
 
     return compiled
 
@@ -58,7 +58,7 @@ def test_a_list_can_be_packed_where_it_lies(keep):
 def test_a_multiple_is_added_to_eight_places():
     @njit
     def add(target, at, factor, source, start):
-        eights.add_scaled_eight(target, at, factor, source, start)
+        simd8.add_scaled_eight(target, at, factor, source, start)
 
     target, source = np.arange(20, dtype=np.float32), np.arange(100, 130, dtype=np.float32)
     add(target, 4, np.float32(0.5), source, 9)
@@ -70,11 +70,11 @@ def test_a_multiple_is_added_to_eight_places():
 @pytest.mark.parametrize("can_permute", [False, True])
 def test_what_was_kept_goes_back_to_its_places(can_permute, monkeypatch):
     if not can_permute:
-        monkeypatch.setattr(eights, "_can_permute", lambda context: False)
+        monkeypatch.setattr(simd8, "_can_permute", lambda context: False)
 
     @njit
     def spread(mass, first, tolerance, source, at, target):
-        return eights.spread_eight(mass, first, tolerance, source, at, target)
+        return simd8.spread_eight(mass, first, tolerance, source, at, target)
 
     rng = np.random.default_rng(0)
     for _ in range(50):

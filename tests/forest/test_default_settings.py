@@ -7,8 +7,8 @@ import pytest
 
 import hedgerow as hr
 from conftest import draw
-from hedgerow.forest import choosing
-from hedgerow.forest.choosing import settings_for
+from hedgerow.forest import default_settings
+from hedgerow.forest.default_settings import settings_for
 from hedgerow.images.labelled import labelled_set
 from hedgerow.images.metrics import Scores
 
@@ -36,7 +36,7 @@ def test_strokes_and_full_labels_have_settings_of_their_own():
 
 @pytest.mark.parametrize("paint", [lambda labels: labels, strokes])
 def test_a_pretrained_network_is_read_where_it_is_installed(monkeypatch, paint):
-    monkeypatch.setattr(choosing, "encoder_is_here", lambda: True)
+    monkeypatch.setattr(default_settings, "default_encoder_is_installed", lambda: True)
     image, labels = draw(0, size=(40, 60))
     labelled, said = labelled_set([image], [paint(labels)]), []
     assert settings_for(labelled, said.append).features == ("bank", "encoder")

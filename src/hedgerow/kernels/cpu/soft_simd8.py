@@ -10,7 +10,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from hedgerow.kernels.cpu.eights import EIGHT, FLOAT, FLOATS, INTS, all_eight, place_of, write_kept
+from hedgerow.kernels.cpu.simd8 import EIGHT, FLOAT, FLOATS, INTS, all_eight, place_of, write_kept
 
 # A product and the sum that takes it may be rounded once, as in `multiply_add_part`.
 ONCE = ("contract",)
