@@ -18,7 +18,7 @@ from hedgerow.export.onnx_encoder import doubled, halved
 from hedgerow.export.onnx_features import image_features
 from hedgerow.export.onnx_graph import REAL, Graph
 from hedgerow.export.onnx_model import export_onnx
-from hedgerow.features import resizing
+from hedgerow.features import encoder_pictures
 from hedgerow.features.registry import fit_features
 from hedgerow.progress import silent
 from helpers import encoded
@@ -107,7 +107,10 @@ def with_encoder(stack, name):
 @pytest.mark.parametrize("size", [(1, 1), (1, 5), (6, 1), (7, 8), (12, 9)])
 def test_resizing_is_the_same_to_the_last_bit(size):
     planes = picture(3, size) / np.float32(7)
-    for nodes, definition in ((lambda g, x: doubled(g, x, 3), resizing.doubled), (halved, resizing.halved)):
+    for nodes, definition in (
+        (lambda g, x: doubled(g, x, 3), encoder_pictures.doubled),
+        (halved, encoder_pictures.halved),
+    ):
         np.testing.assert_array_equal(run(nodes, 3, 3, planes)[0], definition(planes))
 
 

@@ -118,7 +118,7 @@ def test_groups_are_images_or_blocks_of_few_images():
     assert len({int(p.group[0, 0]) for p in prepared[:5]}) == 5
     assert {int(p.group[0, 0]) for p in prepared[5:]} == {int(p.group[0, 0]) for p in prepared[:5]}
     prepared = grouped(images[:1], labels[:1], SMALL)
-    assert len(np.unique(prepared[0].group)) == groups.BLOCKS**2
+    assert len(np.unique(prepared[0].group)) == groups.BLOCKS_PER_SIDE**2
 
 
 def test_strokes_of_each_class_are_dealt_out_to_the_folds():

@@ -236,15 +236,15 @@ def test_more_pixels_than_half_as_many_bits_can_number(example, tiny_config, mon
     """Two thousand million pixels do not fit in a test: few are numbered as so many would be."""
     config = replace(tiny_config, **changes)
     expected = hr.fit_stack(example.images, example.labels, config)
-    monkeypatch.setattr(numbering, "WIDE", 1)
+    monkeypatch.setattr(numbering, "MIN_INT64_PIXELS", 1)
     kinds = []
-    grow = kernels.grow_tree
+    grow = kernels.split_nodes
 
     def noting(planes, table, place, *others):
         kinds.append((table.dtype, place.dtype))
         return grow(planes, table, place, *others)
 
-    monkeypatch.setattr(kernels, "grow_tree", noting)
+    monkeypatch.setattr(kernels, "split_nodes", noting)
     found = hr.fit_stack(example.images, example.labels, config)
     assert set(kinds) == {(np.dtype(np.int64), np.dtype(np.uint64))}
     assert file_content(found) == file_content(expected)

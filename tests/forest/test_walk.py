@@ -11,7 +11,7 @@ from hedgerow.forest import reads, walk
 from hedgerow.forest.level_input import LevelInput, whole_input
 from hedgerow.forest.walk import run_forest
 from hedgerow.images.regions import Region
-from hedgerow.kernels.cpu.boxes import box_averaged
+from hedgerow.kernels.cpu.plane_ops import box_averaged
 from hedgerow.kernels.definition import forest as plain
 from hedgerow.kernels.definition.outputs import normalise
 from helpers.forests import random_forest

@@ -63,8 +63,8 @@ def write_set(folder, images, labels):
 def _small(monkeypatch):
     monkeypatch.setattr(sparse_growth, "LARGE_SET_PIXELS", 1000)
     monkeypatch.setattr(sparse_growth, "MAX_LOADED_FRACTION", 10.0)
-    monkeypatch.setattr(protocol, "TILE", 64)
-    monkeypatch.setattr("hedgerow.features.at_places.TILE", 64)
+    monkeypatch.setattr(protocol, "TILE_SIDE", 64)
+    monkeypatch.setattr("hedgerow.features.at_places.TILE_SIDE", 64)
     monkeypatch.setattr(sparse_training, "MIN_TILE_SIDE", 32)
 
 
@@ -127,7 +127,7 @@ def test_own_channels(tmp_path):
 
 def test_whether_zero_is_unlabelled_is_asked_where_there_is_paint(tmp_path, monkeypatch):
     """A large label map is read in parts, of which the first may have no paint."""
-    monkeypatch.setattr(sparse_growth, "_BAND", 50)
+    monkeypatch.setattr(sparse_growth, "_BAND_ROWS", 50)
     monkeypatch.setattr(sparse_growth, "LARGE_PIXELS", 100)
     images = blobs(2, 0, (120, 160))[0]
     labels = [np.zeros(image.shape, np.uint8) for image in images]

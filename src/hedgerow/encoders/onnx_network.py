@@ -19,12 +19,12 @@ from hedgerow.files import megabytes, one_line
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
 
-LARGEST = 2 * 10**9  # bytes of a file; ONNX's own format ends a little above
+MAX_FILE_BYTES = 2 * 10**9  # bytes of a file; ONNX's own format ends a little above
 MULTIPLE = 32
 # A network does not say how its input is scaled. It is given (value - 127) / 128, so from -1 to 1; one that was trained
 # with another scaling should be exported with that as its first nodes.
 CENTRE, SPREAD = 127.0, 128.0
-SHOWN = 12  # names of layers in a message
+MAX_SHOWN_LAYERS = 12  # names of layers in a message
 
 
 class OnnxNetwork(Encoder):
@@ -79,9 +79,9 @@ def _content(path: Path) -> bytes:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
             raise InputError(f"{one_path(path)} is not a file; give the path of an ONNX file.")
-        if status.st_size > LARGEST:
+        if status.st_size > MAX_FILE_BYTES:
             raise InputError(
-                f"{one_path(path)} has {megabytes(status.st_size)}, expected at most {megabytes(LARGEST)}; "
+                f"{one_path(path)} has {megabytes(status.st_size)}, expected at most {megabytes(MAX_FILE_BYTES)}; "
                 "export a smaller network."
             )
         return path.read_bytes()
@@ -162,7 +162,9 @@ def _refuse_unknown(path: Path, model: "ModelProto", names: Sequence[str]) -> No
     if names and not unknown:
         return
     readable = _readable(model)
-    shown = ", ".join(name[:60] for name in readable[:SHOWN]) + (", ..." if len(readable) > SHOWN else "")
+    shown = ", ".join(name[:60] for name in readable[:MAX_SHOWN_LAYERS]) + (
+        ", ..." if len(readable) > MAX_SHOWN_LAYERS else ""
+    )
     if unknown:
         raise ConfigError(f"{one_path(path)} has no layer {unknown[0][:60]!r}; its layers are {shown}.")
     raise ConfigError(f"{one_path(path)} does not say which layers to read; give --layers, of {shown}.")

@@ -110,7 +110,7 @@ def _projected(graph: Graph, layers: Sequence[str], features: EncoderFeatures) -
 
 
 def doubled(graph: Graph, planes: str, n: int) -> str:
-    """(n,2H,2W) of planes (n,H,W): `resizing.doubled`, rounded as it rounds."""
+    """(n,2H,2W) of planes (n,H,W): `encoder_pictures.doubled`, rounded as it rounds."""
     width = graph.node("Shape", planes, start=2)
     # Behind one another in a row of twice the length, the two new rows of an old one only need to be cut apart.
     rows = graph.node("Concat", *_between(graph, planes, 1), axis=2)
@@ -130,7 +130,7 @@ def _between(graph: Graph, planes: str, axis: int) -> list[str]:
 
 
 def halved(graph: Graph, planes: str) -> str:
-    """(n,ceil(H/2),ceil(W/2)) of planes (n,H,W): `resizing.halved`, rounded as it rounds."""
+    """(n,ceil(H/2),ceil(W/2)) of planes (n,H,W): `encoder_pictures.halved`, rounded as it rounds."""
     planes = _extended(graph, planes, 2)
     for axis in (1, 2):
         planes = graph.node("Add", *(_every_second(graph, planes, axis, first) for first in (0, 1)))

@@ -117,7 +117,7 @@ class _StretchedReads:
 
 
 def _box_averaged(graph: Graph, scene: Scene, planes: str, radius: int, outside: float) -> str:
-    """(P,H,W) mean over the box of `radius` around each pixel; see `kernels.cpu.boxes.box_averaged`."""
+    """(P,H,W) mean over the box of `radius` around each pixel; see `kernels.cpu.plane_ops.box_averaged`."""
     weights = box_weights(radius)
     margin = weights.shape[1] - 1
     if scene.outside is not None:

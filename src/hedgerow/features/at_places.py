@@ -6,7 +6,7 @@ import numpy as np
 
 from hedgerow.config import StackConfig
 from hedgerow.features.feature_store import FeatureStore
-from hedgerow.features.protocol import TILE, FeatureSet, Statistics, sampled_tiles
+from hedgerow.features.protocol import TILE_SIDE, FeatureSet, Statistics, sampled_tiles
 from hedgerow.features.registry import begun_features
 from hedgerow.images.regions import Region
 
@@ -43,11 +43,11 @@ def _by_tile(
     size: tuple[int, int], rows: np.ndarray, columns: np.ndarray, counted: set[Region]
 ) -> Iterator[tuple[Region, np.ndarray]]:
     """The tiles of an image that hold places or are counted, row after row, each with the numbers of its places."""
-    n_across = -(-size[1] // TILE)
-    key = (rows // TILE).astype(np.int64) * n_across + columns // TILE
+    n_across = -(-size[1] // TILE_SIDE)
+    key = (rows // TILE_SIDE).astype(np.int64) * n_across + columns // TILE_SIDE
     order = np.argsort(key, kind="stable")
-    tiles = Region.whole(size).tiles(TILE)
-    own = {(tile.top // TILE) * n_across + tile.left // TILE for tile in counted}
+    tiles = Region.whole(size).tiles(TILE_SIDE)
+    own = {(tile.top // TILE_SIDE) * n_across + tile.left // TILE_SIDE for tile in counted}
     for k in sorted(own.union(np.unique(key).tolist())):
         first, last = np.searchsorted(key, (k, k + 1), sorter=order)
         yield tiles[k], order[first:last]

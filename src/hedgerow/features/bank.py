@@ -15,7 +15,7 @@ from hedgerow.kernels.definition.gaussian import gaussian_weights
 from hedgerow.settings import limits_of
 from hedgerow.threads import map_threads
 
-KINDS = (
+FILTERS = (
     "gaussian",
     "laplacian",
     "gradient",
@@ -47,7 +47,7 @@ class Proportions:
 
 
 def scale_channels(plane: np.ndarray, sigma: float, proportions: Proportions, out: np.ndarray) -> None:
-    """Fill `out` (8,H,W) with KINDS of one image channel (H,W) at one scale. Borders mirror, edge pixel included."""
+    """Fill `out` (8,H,W) with FILTERS of one image channel (H,W) at one scale. Borders mirror, edge pixel included."""
     weights = proportions.weights(sigma)
     tensor = empty((3, *plane.shape))
     kernels.derivatives(_padded(plane, weights), weights, out, tensor)
@@ -101,7 +101,7 @@ class Bank(FeatureSet):
         for c in range(self.n_inputs):
             prefix = f"c{c} " if self.n_inputs > 1 else ""
             names.append(f"{prefix}raw")
-            names += [f"{prefix}{kind} {sigma:g}" for sigma in self.sigmas for kind in KINDS]
+            names += [f"{prefix}{kind} {sigma:g}" for sigma in self.sigmas for kind in FILTERS]
         return tuple(names)
 
     @property
@@ -132,10 +132,10 @@ class Bank(FeatureSet):
 
         def fill(job: tuple[int, int]) -> None:
             c, s = job
-            first = c * per_input + 1 + s * len(KINDS)
-            own = features[first : first + len(KINDS)]
+            first = c * per_input + 1 + s * len(FILTERS)
+            own = features[first : first + len(FILTERS)]
             part = region.grown(self._halo_of(self.sigmas[s]), whole)
-            channels = own if part == region else empty((len(KINDS), part.height, part.width))
+            channels = own if part == region else empty((len(FILTERS), part.height, part.width))
             scale_channels(part.within(seen).of(centred[c]), self.sigmas[s], self.proportions, channels)
             if channels is not own:
                 own[...] = region.within(part).of(channels)
@@ -177,4 +177,4 @@ class Bank(FeatureSet):
 
 
 def _per_input(sigmas: Sequence[float]) -> int:
-    return 1 + len(KINDS) * len(sigmas)
+    return 1 + len(FILTERS) * len(sigmas)

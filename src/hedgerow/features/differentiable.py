@@ -102,7 +102,7 @@ def _columns(features: EncoderFeatures, picture: int, n_pictures: int) -> list[n
 
 
 def doubled(planes: Tensor) -> Tensor:
-    """(C,2H,2W) of planes (C,H,W), as `resizing.doubled`."""
+    """(C,2H,2W) of planes (C,H,W), as `encoder_pictures.doubled`."""
     for axis in (1, 2):
         n = planes.shape[axis]
         before = torch.cat([planes.narrow(axis, 0, 1), planes.narrow(axis, 0, n - 1)], dim=axis)
@@ -114,7 +114,7 @@ def doubled(planes: Tensor) -> Tensor:
 
 
 def halved(planes: Tensor) -> Tensor:
-    """(C,ceil(H/2),ceil(W/2)) of planes (C,H,W), as `resizing.halved`."""
+    """(C,ceil(H/2),ceil(W/2)) of planes (C,H,W), as `encoder_pictures.halved`."""
     for axis in (1, 2):
         n = planes.shape[axis]
         if n % 2:

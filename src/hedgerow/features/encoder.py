@@ -11,18 +11,17 @@ from hedgerow.config import EncoderConfig, StackConfig
 from hedgerow.encoders.catalogue import can_have, find, find_trained, last_shapes
 from hedgerow.encoders.protocol import MAX_STRIDE, Encoder, EncoderLayer, TorchEncoder, chosen_layers
 from hedgerow.errors import refuse_unless
-from hedgerow.features.encoder_pictures import groups_of, shades, to_pictures
+from hedgerow.features.encoder_pictures import doubled, groups_of, halved, shades, to_pictures
 from hedgerow.features.layer_cache import Layers, key_of, remembered
 from hedgerow.features.patches import SCALES, Patch, at_pixels, farthest, network_input, own_part, patches, summed
-from hedgerow.features.projection import principal_components
 from hedgerow.features.protocol import Arrays, FeatureSet, check_features, unfitted
-from hedgerow.features.resizing import doubled, halved
 from hedgerow.files import fingerprint
 from hedgerow.images.regions import Region
 from hedgerow.settings import limits_of
 from hedgerow.threads import map_threads
 
 FIT_PIXELS = 2**14  # of all training images together, that the principal components are found on
+FRACTION_BITS = 12  # of principal directions: less than a ten-thousandth, and no trace of the order of sums
 MAX_LAYERS, MAX_CHANNELS, MAX_NAME = 64, 2**16, 1000
 MAX_CHANGED = 1e6  # times ReLU6's 6, a thousand channels, and the largest projection and deviation: still a float32
 CHANGED = "changed."  # before the names of changed weights in a file
@@ -276,3 +275,29 @@ def _places(first: int, last: int, step: int, per_pixel: float) -> np.ndarray:
 
 def _strides() -> list[int]:
     return [2**power for power in range(MAX_STRIDE.bit_length())]
+
+
+def principal_components(rows: np.ndarray, n_components: int) -> np.ndarray:
+    """(F,C) float32 directions in which rows (n,C) vary most, each channel first divided by its deviation.
+
+    There are n_components of them, or fewer if there are fewer rows or channels. Applied to a row as it is (not
+    centred), they give its components but for a constant.
+    """
+    wide = rows.astype(np.float64)
+    wide -= wide.mean(axis=0)
+    deviation = np.sqrt((wide**2).mean(axis=0))
+    scale = np.where(deviation > 1e-6, 1 / np.maximum(deviation, 1e-6), 0.0)
+    wide *= scale
+    covariance = wide.T @ wide / len(wide)
+    values, vectors = np.linalg.eigh(covariance)
+    n_components = min(n_components, len(wide), int((values > 1e-9 * values[-1]).sum()) or 1)
+    directions = vectors[:, ::-1][:, :n_components].T
+    largest = np.take_along_axis(directions, np.abs(directions).argmax(axis=1)[:, None], axis=1)
+    directions = directions * np.where(largest < 0, -1.0, 1.0)  # a direction and its opposite are the same: choose one
+    return _rounded(directions * scale).astype(np.float32)
+
+
+def _rounded(values: np.ndarray) -> np.ndarray:
+    """Values with FRACTION_BITS bits: a library that sums in another order gives the same ones."""
+    fraction, exponent = np.frexp(values)
+    return np.ldexp(np.round(fraction * 2**FRACTION_BITS) / 2**FRACTION_BITS, exponent)

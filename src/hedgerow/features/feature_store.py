@@ -11,7 +11,9 @@ import numpy as np
 from hedgerow.errors import InputError
 from hedgerow.features.protocol import FeatureSet
 
-MEMORY = 2**26  # bytes of features that stay in memory: those of a small set; writing and reading the rest is quick
+MAX_BYTES_IN_MEMORY = (
+    2**26
+)  # bytes of features that stay in memory: those of a small set; writing and reading the rest is quick
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class ComputedFeatures:
 class FeatureStore(Sequence[np.ndarray]):
     """Raw features (F,H,W) float32 of one image after another, returned standardised once `finish` has been called."""
 
-    def __init__(self, memory: int = MEMORY) -> None:
+    def __init__(self, memory: int = MAX_BYTES_IN_MEMORY) -> None:
         """memory: bytes that stay in memory; the rest goes to a file that is deleted with this object"""
         self._room = memory
         self._kept: list[np.ndarray | tuple[int, tuple[int, ...]]] = []  # or its position in the file, and its shape

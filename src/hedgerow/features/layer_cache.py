@@ -20,8 +20,8 @@ import numpy as np
 from hedgerow.files import PathLike, atomic_path, make_folder
 from hedgerow.overwrite_guard import is_state, remove_state
 
-MEMORY = 2**28  # bytes kept in memory
-DISK = 2**34  # bytes kept in a folder
+MAX_BYTES_IN_MEMORY = 2**28  # bytes kept in memory
+MAX_BYTES_ON_DISK = 2**34  # bytes kept in a folder
 
 Layers = list[np.ndarray]
 
@@ -29,7 +29,7 @@ Layers = list[np.ndarray]
 class Recent:
     """The results used last, up to so many bytes. Threads may share it."""
 
-    def __init__(self, memory: int = MEMORY) -> None:
+    def __init__(self, memory: int = MAX_BYTES_IN_MEMORY) -> None:
         self._memory, self._kept, self._lock = memory, OrderedDict[str, Layers](), threading.Lock()
 
     def get(self, key: str, compute: Callable[[], Layers]) -> Layers:
@@ -52,7 +52,7 @@ class Recent:
 class CacheFolder:
     """Results in a folder, one file each."""
 
-    def __init__(self, path: PathLike, most: int = DISK) -> None:
+    def __init__(self, path: PathLike, most: int = MAX_BYTES_ON_DISK) -> None:
         """most: bytes of all files together"""
         self.path, self._most = Path(path), most
         make_folder(self.path)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hedgerow.features.resizing import doubled, halved
+from hedgerow.features.encoder_pictures import doubled, halved
 from hedgerow.images.regions import Region
 
 CORE, MARGIN = 1024, 128  # pixels of the network's input; multiples of every stride

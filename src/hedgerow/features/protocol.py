@@ -12,8 +12,8 @@ import numpy as np
 from hedgerow.config import StackConfig
 from hedgerow.errors import ConfigError, InputError, refuse_unless
 from hedgerow.images.array_checks import Layout
-from hedgerow.images.labelled import MAX_INPUTS
 from hedgerow.images.regions import Region
+from hedgerow.images.stored import MAX_CHANNELS
 from hedgerow.kernels.cpu import filters as kernels
 
 MAX_HALO = 3000  # that of the filter bank at the largest scale the settings allow
@@ -136,7 +136,7 @@ class FeatureSet(Protocol):
         """Raise ModelError unless settings and statistics are usable and fit each other."""
         check_features(
             type(self.n_inputs) is int
-            and 1 <= self.n_inputs <= MAX_INPUTS
+            and 1 <= self.n_inputs <= MAX_CHANNELS
             and self.mean.shape == self.std.shape == (self.n_features,)
             and are_statistics(self.mean, self.std)
             and 0 <= self.halo <= MAX_HALO
@@ -186,15 +186,15 @@ class Statistics:
         return mean.astype(np.float32), np.where(is_flat, 1.0, np.sqrt(np.maximum(variance, 0))).astype(np.float32)
 
 
-TILE = 512
+TILE_SIDE = 512
 MAX_TILES = 1024
-"""Statistics are summed over tiles of TILE pixels a side in a grid from each image's corner, over MAX_TILES at most,
+"""Statistics are summed over tiles of TILE_SIDE pixels in a grid from each image's corner, over MAX_TILES at most,
 evenly chosen: the same sums in the same order for an image in memory and for one that is read in parts."""
 
 
 def sampled_tiles(sizes: Sequence[tuple[int, int]]) -> list[list[Region]]:
     """For each image of a training set, by their sizes (H,W), the tiles from which statistics are computed."""
-    tiles = [Region.whole(size).tiles(TILE) for size in sizes]
+    tiles = [Region.whole(size).tiles(TILE_SIDE) for size in sizes]
     step = -(-sum(map(len, tiles)) // MAX_TILES)
     sampled, first = [], 0
     for own in tiles:

@@ -16,7 +16,7 @@ from hedgerow.images.labelled import LabelledSet
 SPARSE_FRACTION = 0.1  # of all pixels: with less paint than this, labels are strokes
 
 STROKE_LAYERS = ("s1", "s2", "s3", "s5", "s7")  # the last one knows where in the photograph it is, which helps there
-WITHOUT = "--features bank makes a model that needs no PyTorch"
+BANK_HINT = "--features bank makes a model that needs no PyTorch"
 
 
 def settings_for(
@@ -39,7 +39,7 @@ def settings_for_fraction(
     """The default settings for images of which this part of the pixels is labelled."""
     usual = StackConfig()
     if not has_features and default_encoder_is_installed():
-        say(f"features: the filter bank and the pretrained network {catalogue.DEFAULT}; {WITHOUT}")
+        say(f"features: the filter bank and the pretrained network {catalogue.DEFAULT}; {BANK_HINT}")
         usual = replace(usual, features=("bank", "encoder"))
     if part >= SPARSE_FRACTION:
         return usual

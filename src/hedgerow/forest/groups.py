@@ -17,15 +17,18 @@ from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledImage, LabelledSet
 
 FEW_IMAGES = 4  # with fewer, groups are parts of images
-BLOCKS = 4  # along each side of such an image
+BLOCKS_PER_SIDE = 4  # along each side of such an image
 GroupsOf = Literal["images", "blocks", "strokes"]
 
 
 def groups_of(labelled: LabelledSet) -> GroupsOf:
     """What a group is."""
-    if len(labelled) >= FEW_IMAGES:
-        return "images"
-    return "strokes" if is_sparse(labelled) else "blocks"
+    return kind_of_groups(len(labelled), len(labelled) < FEW_IMAGES and is_sparse(labelled))
+
+
+def kind_of_groups(n_images: int, is_sparse: bool) -> GroupsOf:
+    """What a group is in a set of so many images; is_sparse: whether their labels are strokes."""
+    return "images" if n_images >= FEW_IMAGES else "strokes" if is_sparse else "blocks"
 
 
 def with_groups(labelled: LabelledSet, config: StackConfig, blank: float | None) -> list[LabelledImage]:
@@ -38,7 +41,7 @@ def with_groups(labelled: LabelledSet, config: StackConfig, blank: float | None)
         if kind == "strokes":
             group = strokes(image.target, config.n_folds, np.random.default_rng((config.seed, 9, i)))
         else:
-            group = first_group + blocks(image.size, 1 if kind == "images" else BLOCKS)
+            group = first_group + blocks(image.size, 1 if kind == "images" else BLOCKS_PER_SIDE)
             first_group = int(group.max()) + 1
         originals.append(replace(image, group=group))
         rng = np.random.default_rng((config.seed, 1, i))

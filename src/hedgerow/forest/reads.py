@@ -15,7 +15,7 @@ from hedgerow.forest.arrays import Forest
 from hedgerow.forest.level_input import LevelInput
 from hedgerow.images.regions import Region
 from hedgerow.kernels.buffers import empty
-from hedgerow.kernels.cpu.boxes import box_averaged
+from hedgerow.kernels.cpu.plane_ops import box_averaged
 from hedgerow.kernels.cpu.walk import Nodes, Probes, ReadPlanes
 from hedgerow.threads import map_threads, slice_blocks
 

@@ -7,12 +7,14 @@ import numpy as np
 
 from hedgerow.config import SamplingConfig, StackConfig
 from hedgerow.errors import InputError
-from hedgerow.forest.groups import BLOCKS, FEW_IMAGES, blocks
+from hedgerow.forest.groups import BLOCKS_PER_SIDE, FEW_IMAGES, blocks
 from hedgerow.images.array_checks import UNLABELLED_INDEX, as_volume
 from hedgerow.images.labelled import LabelledImage, LabelledSet
 
-WIDE = 2**31  # pixels, from which on their numbers take eight bytes
-MOST_HELD = 32  # images that score a refinement, at most: each is predicted at every check, and there may be thousands
+MIN_INT64_PIXELS = 2**31  # pixels, from which on their numbers take eight bytes
+MAX_HELD_OUT_IMAGES = (
+    32  # images that score a refinement, at most: each is predicted at every check, and there may be thousands
+)
 
 
 def reserve(labelled: LabelledSet, part: float, seed: int) -> tuple[list[LabelledImage], list[LabelledImage]]:
@@ -35,18 +37,18 @@ def reserve(labelled: LabelledSet, part: float, seed: int) -> tuple[list[Labelle
 
 
 def hold_out(labelled: LabelledSet, part: float, seed: int) -> tuple[list[LabelledImage], list[LabelledImage]]:
-    """The images to train on, and at most MOST_HELD that score; if there are few, blocks of each are held out."""
+    """The images to train on, and at most MAX_HELD_OUT_IMAGES to score; if there are few, blocks of each."""
     images = list(labelled)
     if part == 0:
         return images, []
     rng = np.random.default_rng((seed, 5))
     if len(images) >= FEW_IMAGES:
-        n = min(max(round(part * len(images)), 1), MOST_HELD, len(images) - 1)
+        n = min(max(round(part * len(images)), 1), MAX_HELD_OUT_IMAGES, len(images) - 1)
         chosen = set(rng.permutation(len(images))[:n].tolist())
         return [image for i, image in enumerate(images) if i not in chosen], [images[i] for i in sorted(chosen)]
     trained, held = [], []
     for image in images:
-        block = blocks(image.size, BLOCKS)
+        block = blocks(image.size, BLOCKS_PER_SIDE)
         known = np.unique(block[image.target != UNLABELLED_INDEX])
         n = min(max(round(part * len(known)), 1), len(known) - 1)
         is_held = np.isin(block, rng.permutation(known)[:n])
@@ -86,7 +88,7 @@ def choose_pixels(
 
 def number_type(n_pixels: int) -> np.dtype:
     """Of the numbers of so many pixels: half as wide where that will do, since growing reads little else."""
-    return np.dtype(np.int32 if n_pixels < WIDE else np.int64)
+    return np.dtype(np.int32 if n_pixels < MIN_INT64_PIXELS else np.int64)
 
 
 @dataclass(frozen=True)

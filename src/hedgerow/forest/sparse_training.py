@@ -14,7 +14,7 @@ from scipy import sparse
 from hedgerow.config import SamplingConfig, StackConfig
 from hedgerow.features.at_places import Places
 from hedgerow.features.registry import kinds_of
-from hedgerow.forest.groups import BLOCKS, FEW_IMAGES, GroupsOf
+from hedgerow.forest.groups import BLOCKS_PER_SIDE, GroupsOf
 from hedgerow.forest.samples import Samples, limited, number_type
 from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledImage
@@ -101,13 +101,8 @@ def groups(painted: Sequence[LabelledPixels], held: GroupsOf, config: StackConfi
 
 def _blocks(size: tuple[int, int], held: GroupsOf, row: np.ndarray, column: np.ndarray) -> np.ndarray:
     """(n,) int32: the number of the block of an image that pixels lie in, one for all if groups are images."""
-    side = 1 if held == "images" else BLOCKS
+    side = 1 if held == "images" else BLOCKS_PER_SIDE
     return (row.astype(np.int64) * side // size[0] * side + column.astype(np.int64) * side // size[1]).astype(np.int32)
-
-
-def kind_of_groups(n_images: int, is_sparse: bool) -> GroupsOf:
-    """What a group is, as `groups_of` says."""
-    return "images" if n_images >= FEW_IMAGES else "strokes" if is_sparse else "blocks"
 
 
 def _strokes(painted: LabelledPixels, n_groups: int, rng: np.random.Generator) -> np.ndarray:
@@ -218,7 +213,7 @@ def _tiles(i: int, painted: LabelledPixels, group: np.ndarray, reach: int, held:
     """The labelled pixels of each tile of a grid, with what lies within reach of them."""
     side = max(MIN_TILE_SIDE, 2 * reach)
     key = (painted.row // side).astype(np.int64) * (-(-painted.size[1] // side)) + painted.column // side
-    found, first = [], 0
+    cuts, first = [], 0
     for tile in np.unique(key):
         own = np.flatnonzero(key == tile)
         row, column = painted.row[own], painted.column[own]
@@ -227,12 +222,12 @@ def _tiles(i: int, painted: LabelledPixels, group: np.ndarray, reach: int, held:
         target = np.full((seen.height, seen.width), UNLABELLED_INDEX, np.uint8)
         inner = row - seen.top, column - seen.left
         target[inner] = painted.target[own]
-        rows, columns = (one.ravel() for one in np.mgrid[seen.top : seen.bottom, seen.left : seen.right])
+        rows, columns = (places.ravel() for places in np.mgrid[seen.top : seen.bottom, seen.left : seen.right])
         # The groups of blocks begin where those of the image do.
         first_group = int(group[own[0]]) - int(_blocks(painted.size, held, row[:1], column[:1])[0])
         around = (first_group + _blocks(painted.size, held, rows, columns)).reshape(target.shape)
         around[inner] = group[own]
         part = Part(i, first, target, around)
-        found.append(_Cut(part, rows, columns, own, *inner))
+        cuts.append(_Cut(part, rows, columns, own, *inner))
         first += target.size
-    return found
+    return cuts

@@ -18,7 +18,7 @@ from hedgerow.images.splitting import split_by_distance, split_by_proba
 
 Split = Literal["distance", "proba"]
 SPLITS = ("distance", "proba")
-_BLOCK = 2**22  # pixels that are summed at once
+_BLOCK_PIXELS = 2**22  # pixels that are summed at once
 
 
 @dataclass(frozen=True)
@@ -242,7 +242,7 @@ def _total(
 
 def _blocks(shape: Sequence[int]) -> list[slice]:
     """Rows of an array, a few at a time: sums take them as float64."""
-    step = max(_BLOCK // shape[1], 1)
+    step = max(_BLOCK_PIXELS // shape[1], 1)
     return [slice(top, top + step) for top in range(0, shape[0], step)]
 
 

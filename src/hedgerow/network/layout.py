@@ -23,8 +23,7 @@ from hedgerow.forest.level_input import refuse_volume
 from hedgerow.images.regions import Region, Steps
 from hedgerow.kernels.buffers import empty
 from hedgerow.kernels.constants import NO_PLANE, UNUSED
-from hedgerow.kernels.cpu.boxes import box_averaged
-from hedgerow.kernels.cpu.spread import spread
+from hedgerow.kernels.cpu.plane_ops import box_averaged, spread
 from hedgerow.kernels.weak_cache import WeakCache
 from hedgerow.kernels.wiring import Reads, Wiring, fixed_reads
 from hedgerow.threads import map_threads

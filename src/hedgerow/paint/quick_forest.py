@@ -16,7 +16,7 @@ import numpy as np
 
 from hedgerow.config import StackConfig
 from hedgerow.errors import HedgerowError
-from hedgerow.features.bank import KINDS, Bank
+from hedgerow.features.bank import FILTERS, Bank
 from hedgerow.features.registry import fit_features
 from hedgerow.forest.codes import fit_edges
 from hedgerow.forest.grow import grow_forest
@@ -61,7 +61,7 @@ def live_config(n_channels: int, n_trees: int = QUICK_TREES) -> StackConfig:
 
 def n_codes(n_channels: int) -> int:
     """Bytes of codes per pixel, for an image with this number of channels."""
-    return n_channels * (1 + len(KINDS) * len(live_config(n_channels).sigmas))
+    return n_channels * (1 + len(FILTERS) * len(live_config(n_channels).sigmas))
 
 
 @dataclass(frozen=True)

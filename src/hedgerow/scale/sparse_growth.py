@@ -16,11 +16,10 @@ from hedgerow.features.registry import layout_of
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import GrowAll, TrainingSource, grow_from
 from hedgerow.forest.default_settings import SPARSE_FRACTION, settings_for_fraction
-from hedgerow.forest.groups import GroupsOf
+from hedgerow.forest.groups import GroupsOf, kind_of_groups
 from hedgerow.forest.history import Known
 from hedgerow.forest.sparse_training import (
     LabelledPixels,
-    kind_of_groups,
     reasons_for_whole_images,
     sparse_training_set,
 )
@@ -42,7 +41,7 @@ LARGE_SET_PIXELS = 2**27  # pixels of all images; with more, only labelled pixel
 MAX_LABELLED_PIXELS = 2**28  # labelled pixels whose coordinates are stored
 N_FIRST_LABELS = 4  # label maps that decide whether 0 means unlabelled
 MAX_LOADED_FRACTION = 0.5  # fraction of pixels needed above which whole images are loaded
-_BAND = 1024
+_BAND_ROWS = 1024
 
 
 class WholeInstead(HedgerowError):
@@ -86,7 +85,7 @@ class Files:
             values = to_labels(read_labels(path), name)
             return [(Region(0, values.shape[0], 0, values.shape[1]), values)]
         lazy = _affordable(open_image(Wanted(str(path))))
-        parts = lazy.whole.tiles(_BAND)
+        parts = lazy.whole.tiles(_BAND_ROWS)
         return LazySequence(len(parts), lambda k: (parts[k], to_labels(lazy.read(parts[k]), name)))
 
     def is_much(self) -> bool:
@@ -110,8 +109,8 @@ class Files:
         image = self.image(i)
         digest = hashlib.sha256(f"{np.dtype(np.float32).str} {image.shape}".encode())
         for c in range(image.shape[0]):
-            for top in range(0, image.shape[1], _BAND):
-                band = image.planes(Region(top, min(top + _BAND, image.shape[1]), 0, image.shape[2]))
+            for top in range(0, image.shape[1], _BAND_ROWS):
+                band = image.planes(Region(top, min(top + _BAND_ROWS, image.shape[1]), 0, image.shape[2]))
                 digest.update(np.ascontiguousarray(band[c]).tobytes())
         return digest.hexdigest()[:16]
 

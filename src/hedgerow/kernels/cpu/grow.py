@@ -287,8 +287,8 @@ def partition(goes_right, samples, begin, end, spare):
 
 
 @kernel
-def grow_tree(planes, samples, place, class_weight, limits, proposals, state, grown):
-    """Grow breadth first; returns the number of nodes.
+def split_nodes(planes, samples, place, class_weight, limits, proposals, state, grown):
+    """Grow a tree breadth first; returns the number of nodes.
 
     samples: (6,S), reordered here; place: (S,), scratch of the unsigned type that numbers all pixels
     class_weight: (C,) float64; state: (1,) uint64 of the random generator

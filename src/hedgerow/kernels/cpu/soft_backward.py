@@ -25,7 +25,7 @@ class SoftSlopes(NamedTuple):
     values: np.ndarray
 
 
-class BackRoom(NamedTuple):
+class SoftBackRoom(NamedTuple):
     """Room for one thread; G generations.
 
     node, length, stage: (G,) int64, of the open nodes: number, length of the list, children that are done (-1: new)
@@ -48,10 +48,10 @@ class BackRoom(NamedTuple):
     box: np.ndarray
 
 
-def make_back_room(deepest: int, width: int) -> BackRoom:
+def make_soft_back_room(deepest: int, width: int) -> SoftBackRoom:
     """width: of the votes"""
     n, row = deepest + 1, BLOCK + VECTOR
-    return BackRoom(
+    return SoftBackRoom(
         node=np.empty(n, np.int64),
         length=np.empty(n, np.int64),
         stage=np.empty(n, np.int64),

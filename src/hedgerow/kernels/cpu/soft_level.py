@@ -9,19 +9,17 @@ from itertools import pairwise
 
 import numpy as np
 
-from hedgerow.kernels.constants import LEAF, UNUSED
+from hedgerow.kernels.constants import GRADIENT_PARTS, LEAF, UNUSED
 from hedgerow.kernels.cpu.level_arguments import Weights
-from hedgerow.kernels.cpu.soft_backward import SoftSlopes, in_blocks, make_back_room, soft_backward
+from hedgerow.kernels.cpu.soft_backward import SoftSlopes, in_blocks, make_soft_back_room, soft_backward
 from hedgerow.kernels.cpu.soft_walk import SCORES, SoftReading, walk_soft
 from hedgerow.kernels.cpu.walk import Nodes, Probes
 from hedgerow.kernels.weak_cache import WeakCache
 from hedgerow.kernels.wiring import Reads, Wiring
 from hedgerow.threads import map_threads, slice_blocks
 
-MIN_WALKED_TOLERANCE = (
-    1e-6  # at a smaller tolerance nearly all branches are entered, and whole blocks of pixels are faster
-)
-PARTS = 8  # in which gradients are summed, whatever the number of threads
+# At a smaller tolerance nearly all branches are entered, and whole blocks of pixels are faster.
+MIN_WALKED_TOLERANCE = 1e-6
 
 _NODES = WeakCache(1)
 _PLACES = WeakCache(1)
@@ -89,7 +87,7 @@ class SoftLevel:
 
         def run(trees: tuple[int, int]) -> np.ndarray:
             slopes_of_part = SoftSlopes(d_split, d_bias, d_votes, np.zeros(values.size - first_trained, np.float32))
-            room = make_back_room(int(nodes.depth.max()), width)
+            room = make_soft_back_room(int(nodes.depth.max()), width)
             for z, of_slice in enumerate(slopes):
                 start = self._reads.slice_start(z)
                 soft_backward(
@@ -98,7 +96,7 @@ class SoftLevel:
                 )  # fmt: skip
             return slopes_of_part.values
 
-        edges = np.linspace(0, len(nodes.root), min(PARTS, len(nodes.root)) + 1).astype(int).tolist()
+        edges = np.linspace(0, len(nodes.root), min(GRADIENT_PARTS, len(nodes.root)) + 1).astype(int).tolist()
         parts = map_threads(run, pairwise(edges))
         d_values = next(parts)
         for more in parts:

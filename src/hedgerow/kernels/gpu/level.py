@@ -68,7 +68,7 @@ def level_scores(
     reads.check_split(split)
     work = _Work(reads, wiring, values, split, activation, leaf_sharpness, tolerance)
     parts = [
-        _LevelScores.apply(values, split_weight, split_bias, some, work)
+        _GpuScores.apply(values, split_weight, split_bias, some, work)
         for some in vote_weight.split(MOST_CLASSES, dim=1)
     ]
     return parts[0] if len(parts) == 1 else torch.cat(parts)
@@ -90,7 +90,7 @@ def tree_scores(
         yield from parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
 
-class _LevelScores(torch.autograd.Function):
+class _GpuScores(torch.autograd.Function):
     @staticmethod
     def forward(context: Any, values: Tensor, weight: Tensor, bias: Tensor, votes: Tensor, work: _Work) -> Tensor:
         context.save_for_backward(values, weight, bias, votes)

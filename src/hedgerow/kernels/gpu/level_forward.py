@@ -1,4 +1,7 @@
-"""The network of one level on a GPU, forward: probe, split, leaf and vote over tiles of pixels; see `parts`."""
+"""The network of one level on a GPU, forward: probe, split, leaf and vote over tiles of pixels; see `parts`.
+
+A module of its own, as on the CPU.
+"""
 
 import triton
 import triton.language as tl

@@ -123,7 +123,7 @@ def _gradient(
     tl.store(out + at, (times * spread)[None, :] * (before - total[None, :] - even * along[None, :]), mask=is_here)
 
 
-class _Work:
+class _Shares:
     """How the work on planes (N,M,H,W), whose channels lie together, is shared out."""
 
     def __init__(self, planes: Tensor) -> None:
@@ -156,7 +156,7 @@ class _ImageNorm(torch.autograd.Function):
     @staticmethod
     def forward(context: Any, planes: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         planes = planes.contiguous(memory_format=torch.channels_last)
-        work = _Work(planes)
+        work = _Shares(planes)
         moments = work.sums(_moments, planes)
         context.save_for_backward(planes, moments, weight, bias)
         return work.planes(_normalise, planes, moments, weight, bias)
@@ -165,7 +165,7 @@ class _ImageNorm(torch.autograd.Function):
     def backward(context: Any, *slopes: Tensor) -> Any:
         planes, moments, weight, bias = context.saved_tensors
         slope = slopes[0].contiguous(memory_format=torch.channels_last)
-        work = _Work(planes)
+        work = _Shares(planes)
         sums = work.sums(_slope_sums, planes, slope, moments, weight, bias)
         gradient = work.planes(_gradient, planes, slope, moments, weight, bias, sums)
         d_bias, d_weight = sums.sum(1).to(weight.dtype)

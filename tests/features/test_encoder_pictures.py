@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from hedgerow.features.encoder_pictures import groups_of, shades, to_pictures
-from hedgerow.features.resizing import doubled, halved
+from hedgerow.features.encoder_pictures import doubled, groups_of, halved, shades, to_pictures
 
 
 @pytest.mark.parametrize(

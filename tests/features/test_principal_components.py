@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from hedgerow.features.projection import principal_components
+from hedgerow.features.encoder import principal_components
 
 
 def test_components_are_those_of_the_singular_value_decomposition():
