@@ -51,8 +51,8 @@ def one_pass(name: str, side: int) -> Cost:
     """A pass of the network over an image at its own size, all its usual layers."""
     set_threads(THREADS)
     encoder, picture = find(name), np.ascontiguousarray(image_of(side)[0].transpose(2, 0, 1), np.float32)
-    encoder.run(picture[:, :64, :64].copy(), encoder.usual)
-    return measure(lambda: encoder.run(picture, encoder.usual), 3)[0]
+    encoder.run(picture[:, :64, :64].copy(), encoder.default_layers)
+    return measure(lambda: encoder.run(picture, encoder.default_layers), 3)[0]
 
 
 def features_of(name: str, side: int) -> Cost:

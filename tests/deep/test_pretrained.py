@@ -8,8 +8,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from hedgerow.encoders.stages import LAYERS, lite0_weights
-
 import hedgerow as hr
 from hedgerow.config import ConvConfig
 from hedgerow.deep import fitting, member_nets
@@ -17,6 +15,7 @@ from hedgerow.deep.crops import Sheet
 from hedgerow.deep.network_training import PRETRAINED_RATE, train_network
 from hedgerow.deep.pretrained import PICTURE, PretrainedUNet, picture_weights
 from hedgerow.deep.unet import UNet
+from hedgerow.encoders.lite0 import STRIDES, first_shapes
 from hedgerow.forest import default_settings
 from hedgerow.images.labelled import labelled_set
 from hedgerow.io import model_file
@@ -28,7 +27,7 @@ def random_weights(n_stages=7, seed=0):
     """Such as keep what goes through about as large as it is."""
     random = torch.Generator().manual_seed(seed)
     found = {}
-    for name, shape in lite0_weights(n_stages).items():
+    for name, shape in first_shapes(n_stages).items():
         spread = np.prod(shape[1:]) ** -0.5 if len(shape) > 1 else 0.1
         found[name] = torch.randn(shape, generator=random) * float(spread)
     return found
@@ -51,7 +50,7 @@ def test_any_size_has_a_score_for_each_pixel(n_down, size):
 
 
 def test_each_scale_is_joined_by_the_last_stage_of_its_stride():
-    strides = [LAYERS["lite0"][stage - 1].stride for stage in network().joining]
+    strides = [STRIDES[stage - 1] for stage in network().joining]
     assert network().joining == [1, 2, 3, 5, 7]
     assert strides == [2, 4, 8, 16, 32]
     assert network(n_down=6).joining[-1] is None

@@ -27,7 +27,7 @@ class Tiny(PublishedEncoder):
     licence = "CC0-1.0"
     source = "the test"
     layers = (EncoderLayer("first", 2, 4),)
-    usual = ("first",)
+    default_layers = ("first",)
     multiple = 2
 
     def outputs(self, picture, names):
@@ -58,8 +58,8 @@ def tiny(tmp_path, monkeypatch):
 def test_the_table_names_the_encoders_by_their_names():
     assert list(ENCODERS) == [encoder.name for encoder in catalogue.PUBLISHED.values()]
     for encoder in catalogue.PUBLISHED.values():
-        assert set(encoder.usual) <= {layer.name for layer in encoder.layers}
-        assert encoder.layer_shapes(encoder.usual[-1])
+        assert set(encoder.default_layers) <= {layer.name for layer in encoder.layers}
+        assert encoder.layer_shapes(encoder.default_layers[-1])
 
 
 def test_an_encoder_from_outside_is_added_listed_trained_with_and_saved(tiny, tmp_path, example):

@@ -89,7 +89,7 @@ def test_unknown_encoders_and_layers_are_refused(lite0):
         chosen_layers(lite0, ["s1", "s9"])
     assert_one_sentence(problem, "s9", "s1, s2")
     assert [layer.name for layer in chosen_layers(lite0, ["s5", "s1"])] == ["s1", "s5"], "fine layers come first"
-    assert [layer.name for layer in chosen_layers(lite0, [])] == list(lite0.usual)
+    assert [layer.name for layer in chosen_layers(lite0, [])] == list(lite0.default_layers)
 
 
 def test_other_weights_than_those_of_the_training_are_refused(lite0):
@@ -124,14 +124,14 @@ def test_added_weights_are_kept_as_safetensors_and_found_there(tmp_path, monkeyp
 def test_damaged_weights_are_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("HEDGEROW_ENCODERS", str(tmp_path))
     catalogue.add("lite0", store.place_of(Lite0))
-    kept = tmp_path / "lite0.safetensors"
-    data = bytearray(kept.read_bytes())
+    stored = tmp_path / "lite0.safetensors"
+    data = bytearray(stored.read_bytes())
     data[-100] ^= 1
-    kept.write_bytes(data)
+    stored.write_bytes(data)
     with pytest.raises(ModelError) as problem:
         store.weights_of(Lite0)
     assert_one_sentence(problem, "damaged")
-    kept.write_bytes(b"nonsense")
+    stored.write_bytes(b"nonsense")
     with pytest.raises(ModelError) as problem:
         store.weights_of(Lite0)
     assert_one_sentence(problem, "damaged")

@@ -69,7 +69,7 @@ def test_layers_are_found_and_read_by_name(saved):
     assert encoder.name == str(path)
     assert encoder.checksum == hashlib.sha256(path.read_bytes()).hexdigest()
     assert encoder.layers == (EncoderLayer("first", 2, 4), EncoderLayer("half/pool", 4, 4))  # fine ones first
-    assert encoder.usual == ("first", "half/pool")
+    assert encoder.default_layers == ("first", "half/pool")
     picture = np.random.default_rng(0).uniform(0, 255, (3, 64, 96)).astype(np.float32)
     pooled, first = encoder.run(picture, ["half/pool", "first"])
     wanted = first_layer(picture)
@@ -104,7 +104,7 @@ def test_inputs_must_be_multiples_of_the_coarsest_stride(saved):
 def test_weights_that_an_old_file_lists_as_inputs_are_no_inputs(saved):
     model = network()
     model.graph.input.append(helper.make_tensor_value_info("kernels", TensorProto.FLOAT, KERNELS.shape))
-    assert OnnxNetwork(saved(model), ["first"]).usual == ("first",)
+    assert OnnxNetwork(saved(model), ["first"]).default_layers == ("first",)
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_operators_of_others_are_refused(saved, capfd):
         OnnxNetwork(path, ["second"])
     assert_one_sentence(problem, path, "onnxruntime refuses")
     assert capfd.readouterr().err == ""
-    assert OnnxNetwork(path, ["first"]).usual == ("first",)  # which does not need it
+    assert OnnxNetwork(path, ["first"]).default_layers == ("first",)  # which does not need it
 
 
 def test_graphs_within_nodes_keep_what_they_take_from_outside(saved):

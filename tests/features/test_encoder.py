@@ -159,13 +159,13 @@ def test_a_cache_folder_serves_the_second_training(tmp_path, monkeypatch):
         assert len(list(tmp_path.glob("*.npz"))) == 2
         layer_cache.forget()
         monkeypatch.setattr(EncoderFeatures, "_computed", lambda self, seen: pytest.fail("it was computed again"))
-        second, kept = fit_features(images, config())
+        second, computed = fit_features(images, config())
     finally:
         hr.cache_features(None)
         layer_cache.forget()
     np.testing.assert_array_equal(second.projection, first.projection)
     monkeypatch.undo()
-    np.testing.assert_array_equal(first.compute(images[1]), kept[1])
+    np.testing.assert_array_equal(first.compute(images[1]), computed[1])
 
 
 # Files

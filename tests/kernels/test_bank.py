@@ -42,10 +42,10 @@ def test_kernels_agree_with_the_definition(size, sigma):
 
 def test_channels_follow_each_other_as_the_forest_counts_them():
     image = torch.from_numpy(noise(1, 2, 6, 7))
-    found = definition.bank(image, (0.7, 1.6), *RATIOS)
-    assert found.shape == (2 * (1 + 2 * len(FILTERS)), 6, 7)
+    channels = definition.bank(image, (0.7, 1.6), *RATIOS)
+    assert channels.shape == (2 * (1 + 2 * len(FILTERS)), 6, 7)
     for c in range(2):
-        mine = found[c * 17 : (c + 1) * 17]
+        mine = channels[c * 17 : (c + 1) * 17]
         np.testing.assert_array_equal(mine[0], image[c])
         np.testing.assert_array_equal(mine[1:9], definition.scale_channels(image[c], 0.7, *RATIOS))
         np.testing.assert_array_equal(mine[9:], definition.scale_channels(image[c], 1.6, *RATIOS))
@@ -61,10 +61,10 @@ def test_gradients_are_right(size):
 def test_gradients_are_finite_where_roots_are_zero(dtype):
     for plane in images((9, 11)):
         image = torch.from_numpy(plane)[None].to(dtype).requires_grad_()
-        found = definition.bank(image, SIGMAS, *RATIOS)
-        found.backward(torch.from_numpy(noise(3, *found.shape)).to(dtype) * 1e6)
+        channels = definition.bank(image, SIGMAS, *RATIOS)
+        channels.backward(torch.from_numpy(noise(3, *channels.shape)).to(dtype) * 1e6)
         assert torch.isfinite(image.grad).all()
-        assert torch.isfinite(found).all()
+        assert torch.isfinite(channels).all()
 
 
 def test_weights_of_the_gaussian_and_its_derivatives():

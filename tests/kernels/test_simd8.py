@@ -26,15 +26,15 @@ def keep(request, monkeypatch):
 @pytest.mark.parametrize("chosen", [0, 1, 0b10000000, 0b10110, 0b11111110, 255, *range(7, 250, 29)])
 def test_those_above_the_tolerance_are_kept_in_order(keep, chosen):
     rng = np.random.default_rng(chosen)
-    kept = np.array([chosen >> i & 1 for i in range(EIGHT)], bool)
+    is_kept = np.array([chosen >> i & 1 for i in range(EIGHT)], bool)
     pixel = rng.permutation(1000)[:12].astype(np.int32)
     mass = np.zeros(12, np.float32)
-    mass[3:11] = np.where(kept, rng.uniform(0.3, 1, EIGHT), rng.uniform(0, 0.2, EIGHT))
+    mass[3:11] = np.where(is_kept, rng.uniform(0.3, 1, EIGHT), rng.uniform(0, 0.2, EIGHT))
     into_pixel, into_mass = np.full(20, -1, np.int32), np.full(20, -1, np.float32)
     n = keep(pixel, mass, 3, TOLERANCE, into_pixel, into_mass, 5)
-    assert n == kept.sum()
-    assert into_pixel[5 : 5 + n].tolist() == pixel[3:11][kept].tolist()
-    assert into_mass[5 : 5 + n].tolist() == mass[3:11][kept].tolist()
+    assert n == is_kept.sum()
+    assert into_pixel[5 : 5 + n].tolist() == pixel[3:11][is_kept].tolist()
+    assert into_mass[5 : 5 + n].tolist() == mass[3:11][is_kept].tolist()
     for into in (into_pixel, into_mass):
         assert (np.delete(into, slice(5, 5 + EIGHT)) == -1).all(), "only eight places are written"
 
@@ -80,10 +80,10 @@ def test_what_was_kept_goes_back_to_its_places(can_permute, monkeypatch):
     for _ in range(50):
         mass = rng.random(12).astype(np.float32)
         mass[rng.random(12) < 0.1] = np.nan
-        kept = ~(mass[3:11] <= TOLERANCE)
+        is_kept = ~(mass[3:11] <= TOLERANCE)
         source, target = np.arange(1, 21, dtype=np.float32), np.full(14, -1, np.float32)
-        assert spread(mass, 3, TOLERANCE, source, 5, target) == kept.sum()
+        assert spread(mass, 3, TOLERANCE, source, 5, target) == is_kept.sum()
         expected = np.zeros(EIGHT)
-        expected[kept] = source[5 : 5 + kept.sum()]
+        expected[is_kept] = source[5 : 5 + is_kept.sum()]
         assert target[3:11].tolist() == expected.tolist()
         assert (np.delete(target, slice(3, 11)) == -1).all(), "only eight places are written"

@@ -58,14 +58,14 @@ def test_walking_leaves_out_what_blocks_leave_out(monkeypatch, case, tolerance):
 
 def test_any_number_of_threads_gives_the_same_bits():
     level = level_case(seed=2, size=(37, 140), n_trees=11, max_depth=6)
-    slope, found = slope_of(level), []
+    slope, results = slope_of(level), []
     for count in (1, 2, 5):
         with threads(count):
-            found.append(gradients("numba", level, "soft", "exp", slope, tolerance=1e-3))
-    for scores, slopes in found[1:]:
-        np.testing.assert_array_equal(scores, found[0][0])
+            results.append(gradients("numba", level, "soft", "exp", slope, tolerance=1e-3))
+    for scores, slopes in results[1:]:
+        np.testing.assert_array_equal(scores, results[0][0])
         for name in PARAMETERS:
-            np.testing.assert_array_equal(slopes[name], found[0][1][name])
+            np.testing.assert_array_equal(slopes[name], results[0][1][name])
 
 
 def test_trees_by_themselves_sum_to_the_level():

@@ -99,12 +99,12 @@ def test_two_leaves_at_once_are_one_after_the_other(masses):
             simd8.add_scaled_eight(target, 3, left, votes, 16)
 
     rng = np.random.default_rng(0)
-    votes, found = rng.normal(size=24).astype(np.float32), rng.random(16).astype(np.float32)
+    votes, total = rng.normal(size=24).astype(np.float32), rng.random(16).astype(np.float32)
     votes[9], votes[18] = np.inf, -np.inf  # of no effect where a leaf is not reached
-    expected = found.copy()
-    at_once(found, *map(np.float32, masses), votes)
+    expected = total.copy()
+    at_once(total, *map(np.float32, masses), votes)
     in_turn(expected, *map(np.float32, masses), votes)
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(total, expected)
 
 
 @pytest.mark.parametrize("part", [0.02, 0.5, 0.97, 1.0])

@@ -43,7 +43,7 @@ class Lite0(PublishedEncoder):
         EncoderLayer(f"s{number}", stride, channels)
         for number, (stride, (*_, channels)) in enumerate(zip(STRIDES, STAGES, strict=True), 1)
     )
-    usual = ("s1", "s2", "s3", "s5")
+    default_layers = ("s1", "s2", "s3", "s5")
     multiple = 32
 
     def outputs(self, picture: Tensor, names: Sequence[str]) -> list[Tensor]:

@@ -49,7 +49,7 @@ class MobileSam(PublishedEncoder):
         *(EncoderLayer(f"l{number}", stride, channels) for number, (_, stride, channels, _, _) in enumerate(STAGES)),
         EncoderLayer("neck", STAGES[-1][1], NECK_CHANNELS),
     )
-    usual = ("l0", "l1", "l2", "neck")
+    default_layers = ("l0", "l1", "l2", "neck")
     multiple = 16
 
     def outputs(self, picture: Tensor, names: Sequence[str]) -> list[Tensor]:

@@ -42,7 +42,7 @@ class OnnxNetwork(Encoder):
         wanted = list(dict.fromkeys(names))
         self._session = _session(path, model, wanted)
         self.layers = self._measured(path, wanted)
-        self.usual = tuple(layer.name for layer in self.layers)
+        self.default_layers = tuple(layer.name for layer in self.layers)
         self.multiple = max(MULTIPLE, self.layers[-1].stride)  # the coarsest comes last
 
     def run(self, picture: np.ndarray, names: Sequence[str]) -> list[np.ndarray]:

@@ -39,7 +39,7 @@ class TimmNetwork(TorchEncoder):
             EncoderLayer(f"f{number}", stride, channels)
             for number, (stride, channels) in enumerate(zip(info.reduction(), info.channels(), strict=True))
         )
-        self.usual = tuple(layer.name for layer in self.layers)
+        self.default_layers = tuple(layer.name for layer in self.layers)
         self.multiple = max([MULTIPLE, *(layer.stride for layer in self.layers)])
         self._refuse_other_shapes()
 
@@ -58,7 +58,7 @@ class TimmNetwork(TorchEncoder):
         """Some networks take pictures of one size, or put channels last: run once to know."""
         height, width = 2 * self.multiple, 4 * self.multiple
         try:
-            outputs = self.run(np.zeros((3, height, width), np.float32), self.usual)
+            outputs = self.run(np.zeros((3, height, width), np.float32), self.default_layers)
         except Exception as problem:  # whatever the code of that network raises
             raise ConfigError(
                 f"{self.name} cannot be run on a picture of {height} x {width} pixels ({one_line(problem)}); "

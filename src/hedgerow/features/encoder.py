@@ -12,7 +12,7 @@ from hedgerow.encoders.catalogue import can_have, find, find_trained, last_shape
 from hedgerow.encoders.protocol import MAX_STRIDE, Encoder, EncoderLayer, TorchEncoder, chosen_layers
 from hedgerow.errors import refuse_unless
 from hedgerow.features.encoder_pictures import doubled, groups_of, halved, shades, to_pictures
-from hedgerow.features.layer_cache import Layers, key_of, remembered
+from hedgerow.features.layer_cache import Layers, cached, key_of
 from hedgerow.features.patches import SCALES, Patch, at_pixels, farthest, network_input, own_part, patches, summed
 from hedgerow.features.protocol import Arrays, FeatureSet, check_features, unfitted
 from hedgerow.files import fingerprint
@@ -142,7 +142,7 @@ class EncoderFeatures(FeatureSet):
         """Components (F,h,w) of a patch's core at the finest stride."""
         seen = np.ascontiguousarray(patch.seen.of(image))
         key = key_of(seen, self._key, patch.core.within(patch.seen), self.projection.tobytes())
-        return remembered(key, lambda: [self._projected(seen, patch)])[0]
+        return cached(key, lambda: [self._projected(seen, patch)])[0]
 
     def _projected(self, seen: np.ndarray, patch: Patch) -> np.ndarray:
         layers = self._layers(seen)
@@ -159,7 +159,7 @@ class EncoderFeatures(FeatureSet):
 
     def _layers(self, seen: np.ndarray) -> Layers:
         """The layers (c,h,w) of a part (C,H,W) of an image; of several pictures, one after another."""
-        return remembered(key_of(seen, self._key), lambda: self._computed(seen), on_disk=True)
+        return cached(key_of(seen, self._key), lambda: self._computed(seen), on_disk=True)
 
     def _computed(self, seen: np.ndarray) -> Layers:
         source, encoder = self.source, self.network()

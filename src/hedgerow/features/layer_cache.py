@@ -26,27 +26,27 @@ MAX_BYTES_ON_DISK = 2**34  # bytes kept in a folder
 Layers = list[np.ndarray]
 
 
-class Recent:
+class MemoryCache:
     """The results used last, up to so many bytes. Threads may share it."""
 
     def __init__(self, memory: int = MAX_BYTES_IN_MEMORY) -> None:
-        self._memory, self._kept, self._lock = memory, OrderedDict[str, Layers](), threading.Lock()
+        self._memory, self._results, self._lock = memory, OrderedDict[str, Layers](), threading.Lock()
 
     def get(self, key: str, compute: Callable[[], Layers]) -> Layers:
         with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key]
+            if key in self._results:
+                self._results.move_to_end(key)
+                return self._results[key]
         layers = compute()
         with self._lock:
-            self._kept[key] = layers
-            while sum(map(_bytes, self._kept.values())) > self._memory:
-                self._kept.popitem(last=False)
+            self._results[key] = layers
+            while sum(map(_bytes, self._results.values())) > self._memory:
+                self._results.popitem(last=False)
         return layers
 
     def forget(self) -> None:
         with self._lock:
-            self._kept.clear()
+            self._results.clear()
 
 
 class CacheFolder:
@@ -93,7 +93,7 @@ class CacheFolder:
             total -= size
 
 
-_recent = Recent()
+_memory_cache = MemoryCache()
 _folder: CacheFolder | None = None
 
 
@@ -107,17 +107,17 @@ def cache_features(folder: PathLike | None) -> None:
     _folder = None if folder is None else CacheFolder(folder)
 
 
-def remembered(key: str, compute: Callable[[], Layers], on_disk: bool = False) -> Layers:
+def cached(key: str, compute: Callable[[], Layers], on_disk: bool = False) -> Layers:
     """What `compute` returns, or returned before for the same key."""
     folder = _folder
     if on_disk and folder is not None:
-        return _recent.get(key, lambda: folder.get(key, compute))
-    return _recent.get(key, compute)
+        return _memory_cache.get(key, lambda: folder.get(key, compute))
+    return _memory_cache.get(key, compute)
 
 
 def forget() -> None:
     """Let go of what is kept in memory."""
-    _recent.forget()
+    _memory_cache.forget()
 
 
 def key_of(planes: np.ndarray, *settings: object) -> str:

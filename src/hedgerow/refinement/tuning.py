@@ -76,5 +76,5 @@ def check_tunable(features: FeatureSet) -> None:
         why = f"the weights in the last layers of {name[:60]} are not known here"
         if name.endswith(".onnx"):
             why = "an encoder from an ONNX file has no gradient"
-        others = " or ".join(name for name in PUBLISHED if last_shapes(name, PUBLISHED[name].usual))
+        others = " or ".join(name for name in PUBLISHED if last_shapes(name, PUBLISHED[name].default_layers))
         raise ConfigError(f"{why}; leave train_encoder out, or train forests with the encoder {others}.")

@@ -79,7 +79,7 @@ def fill_codes(planes, samples, begin, n, probes, k, place, bins):
     back, down, right = (
         np.int32(probes.offset[k, 0, 0]), np.int32(probes.offset[k, 0, 1]), np.int32(probes.offset[k, 0, 2])
     )  # fmt: skip
-    zero, one = np.int32(0), np.int32(1)
+    zero, unit = np.int32(0), np.int32(1)
     if back == 0 and down == 0 and right == 0:
         for i in range(n):
             bins[i] = line[place.dtype.type(pixel[i])]
@@ -87,13 +87,13 @@ def fill_codes(planes, samples, begin, n, probes, k, place, bins):
     # Places first, then reads: so short a second loop keeps many cache misses in flight, twice as fast.
     for i in range(n):
         m = np.uint32(of_slice[i])
-        r = min(max(row[i] + down, zero), height[m] - one)
-        c = min(max(column[i] + right, zero), width[m] - one)
+        r = min(max(row[i] + down, zero), height[m] - unit)
+        c = min(max(column[i] + right, zero), width[m] - unit)
         place[i] = place.dtype.type(start[m] + r * width[m] + c)
     if back != 0:
         for i in range(n):
             m = np.uint32(of_slice[i])
-            seen = np.uint32(min(max(of_slice[i] + back, planes.front[m]), planes.back[m] - one))
+            seen = np.uint32(min(max(of_slice[i] + back, planes.front[m]), planes.back[m] - unit))
             place[i] = place.dtype.type(place[i] + start[seen] - start[m])
     for i in range(n):
         bins[i] = line[place[i]]
@@ -299,7 +299,7 @@ def split_nodes(planes, samples, place, class_weight, limits, proposals, state, 
     coded = planes.codes.shape[0] > 0
     begins, ends = np.empty(left_child.shape[0], np.int64), np.empty(left_child.shape[0], np.int64)
     depths = np.zeros(left_child.shape[0], np.int64)
-    bins, found = np.empty(n_samples, np.uint8), np.empty(n_samples if not coded else 0, np.float32)
+    bins, values = np.empty(n_samples, np.uint8), np.empty(n_samples if not coded else 0, np.float32)
     goes_right, spare = np.empty(n_samples, np.bool_), np.empty(n_samples, samples.dtype)
     thin, thin_counts = np.empty((6, min(search_samples, n_samples)), samples.dtype), np.zeros(n_classes, np.int64)
     edges, best_edges = np.empty(SAMPLED_VALUES, np.float32), np.empty(SAMPLED_VALUES, np.float32)
@@ -346,8 +346,8 @@ def split_nodes(planes, samples, place, class_weight, limits, proposals, state, 
                 if coded:
                     fill_codes(planes, seen, seen_begin, seen_n, candidate, 0, place, bins)
                 else:
-                    fill_values(planes, seen, seen_begin, seen_n, candidate, 0, found)
-                    n_bins = bin_values(found, seen_n, edges, bins)
+                    fill_values(planes, seen, seen_begin, seen_n, candidate, 0, values)
+                    n_bins = bin_values(values, seen_n, edges, bins)
                 quality, cut = best_cut(
                     bins, seen, seen_begin, seen_n, n_bins, class_weight, seen_counts, entropy, least, work
                 )
@@ -369,9 +369,9 @@ def split_nodes(planes, samples, place, class_weight, limits, proposals, state, 
                 goes_right[i] = bins[i] >= best_bin
         else:
             threshold[node] = best_edges[best_bin - 1]
-            fill_values(planes, samples, begin, n, probes, node, found)
+            fill_values(planes, samples, begin, n, probes, node, values)
             for i in range(n):
-                goes_right[i] = found[i] >= threshold[node]
+                goes_right[i] = values[i] >= threshold[node]
         middle = partition(goes_right, samples, begin, end, spare)
         left_child[node] = n_nodes
         for side in range(2):
