@@ -40,7 +40,7 @@ FEATURES: Mapping[str, Choice] = {
     "bank": Choice("filter bank", "features.bank:Bank"),
     "channels": Choice("the image's own channels", "features.channels:Channels"),
     "depth": Choice("scale-invariant features of depth images", "features.depth:Depth"),
-    "encoder": Choice("pretrained network, see `hedgerow encoders`", "features.encoder:EncoderFeatures"),
+    "encoder": Choice("inner layers of a pretrained network", "features.encoder:EncoderFeatures"),
 }
 ENCODERS: Mapping[str, str] = {"lite0": "encoders.lite0:Lite0", "mobilesam": "encoders.mobilesam:MobileSam"}
 """Name -> place; their classes say the rest."""

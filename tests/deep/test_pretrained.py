@@ -147,7 +147,7 @@ def test_every_other_network_leaves_the_pretrained_weights_alone(deep):
 
 
 def test_it_starts_with_the_published_weights(published):
-    from hedgerow.encoders.known import find
+    from hedgerow.encoders.catalogue import find
 
     images, labels = pictures(n=5, size=(40, 56))
     still = replace(SMALL, n_down=5, crop=32, n_steps=1, learning_rate=1e-8)
@@ -180,11 +180,11 @@ def test_without_the_weights_networks_alone_take_their_place(monkeypatch):
 
 def test_a_file_holds_it_whole(deep, tmp_path, monkeypatch):
     """A model runs where the published weights are not installed."""
-    from hedgerow.encoders import known
+    from hedgerow.encoders import catalogue
 
     image = pictures(n=1, size=(40, 56), seed=5)[0][0]
     model_file.save(deep, tmp_path / "model.hedge")
-    monkeypatch.setattr(known, "find", lambda *_: pytest.fail("it must not be asked for"))
+    monkeypatch.setattr(catalogue, "find", lambda *_: pytest.fail("it must not be asked for"))
     again = hr.load(tmp_path / "model.hedge")
     np.testing.assert_array_equal(again.predict_proba(image), deep.predict_proba(image))
     assert [type(net.network) for net in again.nets["pretrained"]] == [PretrainedUNet] * 2

@@ -19,6 +19,7 @@ from hedgerow.network.mapping import to_convnet, to_forest
 from hedgerow.threads import threads
 from helpers.forests import grown_stack, random_forest
 from helpers.fuzzy_trees import altered, leaf_probabilities, tree_of_leaf
+from helpers.leaf_paths import leaf_paths
 from helpers.mapped_back import assert_same_forests, network
 from helpers.model_files import Contents, assert_same_model, refused
 from helpers.net_stacks import random_stack, whole_numbers
@@ -117,7 +118,7 @@ def test_where_every_pixel_goes_everywhere_all_leaves_are_added(make):
     forest = make()
     forest.validate()
     forest = replace(forest, sharpness=np.full(forest.n_nodes, 1e-30, np.float32))
-    length = np.diff(forest.leaf_paths().start)
+    length = np.diff(leaf_paths(forest).start)
     expected = probabilities((forest.votes * 0.5 ** length[:, None]).sum(axis=0), is_softmax=True)
     image = np.random.default_rng(0).standard_normal((1, 65, 130)).astype(np.float32)
     found = run_forest(forest, whole_input(image), is_softmax=True)
@@ -162,7 +163,7 @@ def left_out(forest, channels, tolerance):
     """(H,W) each: the probability of all branches that are left out, and their number, by the definition."""
     mass, number = (np.zeros(channels.shape[1:]) for _ in range(2))
     every = leaf_probabilities(forest, channels)
-    paths = forest.leaf_paths()
+    paths = leaf_paths(forest)
     reaching = [np.zeros(mass.shape) for _ in range(forest.n_nodes)]
     for leaf, node in enumerate(np.argsort(forest.leaf_index, kind="stable")[forest.n_nodes - forest.n_leaves :]):
         for above in [node, *paths.node[paths.start[leaf] : paths.start[leaf + 1]]]:

@@ -15,6 +15,7 @@ from hedgerow.kernels.cpu.plane_ops import box_averaged
 from hedgerow.kernels.definition import forest as plain
 from hedgerow.kernels.definition.outputs import normalise
 from helpers.forests import random_forest
+from helpers.leaf_paths import leaf_paths
 
 SIZES = [(1, 1, 1), (1, 1, 7), (1, 13, 1), (1, 9, 14), (5, 3, 4), (2, 7, 1), (9, 1, 1)]
 IMAGES = [size for size in SIZES if size[0] == 1]
@@ -159,7 +160,7 @@ def test_leaf_membership_follows_the_paths():
     """A pixel is in leaf l iff it takes the side of every split on P(l) (the paper's first equation)."""
     rng = np.random.default_rng(4)
     forest = random_forest(rng, n_trees=2)
-    paths = forest.leaf_paths()
+    paths = leaf_paths(forest)
     channels = channels_of(rng, (1, 5, 6))
     for place in np.ndindex(1, 5, 6):
         reached = {plain.leaf_of(forest, tree, channels, place) for tree in range(2)}

@@ -12,6 +12,7 @@ from hedgerow.kernels.constants import CPU_GENERATIONS, UNUSED
 from hedgerow.kernels.definition import forest as plain
 from hedgerow.kernels.definition import level as definition
 from hedgerow.kernels.wiring import places
+from helpers.leaf_paths import leaf_paths
 from helpers.net_cases import (
     BACKENDS,
     CASES,
@@ -52,7 +53,7 @@ def test_cases_hold_what_they_promise():
 
 def brute_force(level, split, activation, alpha):
     """Scores (C,S) in float64, equation by equation: for every pixel and leaf, the path from the root."""
-    forest, paths, channels = level.forest, level.forest.leaf_paths(), level.channels.astype(np.float64)
+    forest, paths, channels = level.forest, leaf_paths(level.forest), level.channels.astype(np.float64)
     weight, bias, votes = (
         t.numpy().astype(np.float64) for t in (level.split_weight, level.split_bias, level.vote_weight)
     )

@@ -97,7 +97,9 @@ def encoders(
     action: Annotated[
         Literal["add"] | None, typer.Argument(metavar="add", help="Store the weights of an encoder on this machine.")
     ] = None,
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help=f"{' or '.join(ENCODERS)}, or NAME.onnx.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help=f"Name of the encoder: {', '.join(ENCODERS)} or NAME.onnx.")
+    ] = None,
     file: Annotated[
         Path | None, typer.Argument(metavar="FILE", readable=False, help="The weights as published, or the ONNX file.")
     ] = None,

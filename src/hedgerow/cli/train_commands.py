@@ -51,8 +51,8 @@ def train(
     features: Annotated[
         str | None,
         typer.Option(
-            help=f"{described(FEATURES)}; encoder means {EncoderConfig().name}, "
-            "encoder:NAME another; several are joined as in bank+encoder."
+            help=f"{described(FEATURES)}; encoder:NAME reads another network "
+            f"than {EncoderConfig().name}; several: bank+encoder."
         ),
     ] = None,
     layers: Annotated[

@@ -26,7 +26,7 @@ MAX_BYTES_ON_DISK = 2**34  # bytes kept in a folder
 Layers = list[np.ndarray]
 
 
-class MemoryCache:
+class RecentLayers:
     """The results used last, up to so many bytes. Threads may share it."""
 
     def __init__(self, memory: int = MAX_BYTES_IN_MEMORY) -> None:
@@ -93,7 +93,7 @@ class CacheFolder:
             total -= size
 
 
-_memory_cache = MemoryCache()
+_recent_layers = RecentLayers()
 _folder: CacheFolder | None = None
 
 
@@ -111,13 +111,13 @@ def cached(key: str, compute: Callable[[], Layers], on_disk: bool = False) -> La
     """What `compute` returns, or returned before for the same key."""
     folder = _folder
     if on_disk and folder is not None:
-        return _memory_cache.get(key, lambda: folder.get(key, compute))
-    return _memory_cache.get(key, compute)
+        return _recent_layers.get(key, lambda: folder.get(key, compute))
+    return _recent_layers.get(key, compute)
 
 
 def forget() -> None:
     """Let go of what is kept in memory."""
-    _memory_cache.forget()
+    _recent_layers.forget()
 
 
 def key_of(planes: np.ndarray, *settings: object) -> str:

@@ -14,7 +14,7 @@ from scipy import sparse
 from hedgerow.config import SamplingConfig, StackConfig
 from hedgerow.features.at_places import Places
 from hedgerow.features.registry import kinds_of
-from hedgerow.forest.groups import BLOCKS_PER_SIDE, GroupsOf
+from hedgerow.forest.groups import BLOCKS_PER_SIDE, GroupsOf, block_at, dealt_out
 from hedgerow.forest.samples import Samples, limited, number_type
 from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledImage
@@ -101,21 +101,16 @@ def groups(painted: Sequence[LabelledPixels], held: GroupsOf, config: StackConfi
 
 def _blocks(size: tuple[int, int], held: GroupsOf, row: np.ndarray, column: np.ndarray) -> np.ndarray:
     """(n,) int32: the number of the block of an image that pixels lie in, one for all if groups are images."""
-    side = 1 if held == "images" else BLOCKS_PER_SIDE
-    return (row.astype(np.int64) * side // size[0] * side + column.astype(np.int64) * side // size[1]).astype(np.int32)
+    return block_at(size, 1 if held == "images" else BLOCKS_PER_SIDE, row, column)
 
 
 def _strokes(painted: LabelledPixels, n_groups: int, rng: np.random.Generator) -> np.ndarray:
-    """(n,) int32 groups: the strokes of each class are dealt out in turn, the longest first."""
+    """(n,) int32 groups, as `groups.strokes` has them."""
     group = np.zeros(len(painted), np.int32)
     for value in np.unique(painted.target):
         mine = np.flatnonzero(painted.target == value)
         piece = _pieces(painted.row[mine], painted.column[mine], painted.size[1])
-        n = int(piece.max()) + 1
-        order = np.argsort(-np.bincount(piece, minlength=n), kind="stable")
-        of_piece = np.zeros(n, np.int32)
-        of_piece[order] = (rng.integers(n_groups) + np.arange(n)) % n_groups
-        group[mine] = of_piece[piece]
+        group[mine] = dealt_out(piece, int(piece.max()) + 1, n_groups, rng)
     return group
 
 
