@@ -1,4 +1,4 @@
-"""What the probes of a level read, as ONNX nodes; `forest.reads` and `kernels.cpu.walk` do the same.
+"""What the probes of a level read, as ONNX nodes; `forest.walk` and `kernels.cpu.walk` do the same.
 
 Planes are laid out once per level, flat; a read is then one Gather. Tables have a row per probe and a column per node,
 (J,N); whoever reads picks the columns: `pick` makes of a table what goes with a block of B pixels.

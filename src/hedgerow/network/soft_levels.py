@@ -7,7 +7,7 @@ import torch
 
 from hedgerow.forest.arrays import Forest
 from hedgerow.forest.level_input import LevelInput
-from hedgerow.forest.soft_walk import run_soft_forest
+from hedgerow.forest.walk import run_soft_forest
 from hedgerow.kernels.constants import LEAF
 from hedgerow.kernels.cpu.soft_level import MIN_WALKED_TOLERANCE, factored
 from hedgerow.network.levels import LevelNet

@@ -5,7 +5,7 @@ import torch
 
 from hedgerow.forest.arrays import Forest, ForestStack
 from hedgerow.forest.level_input import LevelInput
-from hedgerow.forest.soft_walk import soft_weights
+from hedgerow.forest.walk import soft_weights
 from hedgerow.images.regions import Region
 from hedgerow.kernels.cpu import walk as walk_kernels
 from hedgerow.kernels.weak_cache import WeakCache
