@@ -82,7 +82,7 @@ def rows_of(name: str, model: str, seed: int, small: bool) -> Iterator[dict[str,
     from hedgerow.deep.recipe import Recipe, for_images, for_number
     from hedgerow.deep.refinement_search import TURNED
     from hedgerow.forest.autocontext import grow_stack
-    from hedgerow.forest.choosing import settings_for
+    from hedgerow.forest.default_settings import settings_for
     from hedgerow.network.mapping import to_convnet
     from hedgerow.refinement.loop import refine_labelled
 

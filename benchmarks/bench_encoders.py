@@ -11,12 +11,13 @@ import numpy as np
 
 from hedgerow import synthetic
 from hedgerow.config import EncoderConfig, StackConfig
-from hedgerow.encoders.known import find
-from hedgerow.encoders.store import MOBILESAM, place_of
-from hedgerow.features.kept import Ready
+from hedgerow.encoders.catalogue import find
+from hedgerow.encoders.mobilesam import MobileSam
+from hedgerow.encoders.store import place_of
+from hedgerow.features.feature_store import ComputedFeatures
 from hedgerow.features.registry import fit_features
 from hedgerow.forest.autocontext import fit_stack, grow_stack
-from hedgerow.forest.choosing import settings_for
+from hedgerow.forest.default_settings import settings_for
 from hedgerow.images.labelled import labelled_set
 from hedgerow.images.metrics import scores
 from hedgerow.progress import silent
@@ -37,7 +38,7 @@ KINDS = {
 
 def networks() -> list[str]:
     """The encoders whose weights are here."""
-    return ["lite0", *(["mobilesam"] if place_of(MOBILESAM) is not None else [])]
+    return ["lite0", *(["mobilesam"] if place_of(MobileSam) is not None else [])]
 
 
 def image_of(side: int) -> tuple[np.ndarray, np.ndarray]:
@@ -50,8 +51,8 @@ def one_pass(name: str, side: int) -> Cost:
     """A pass of the network over an image at its own size, all its usual layers."""
     set_threads(THREADS)
     encoder, picture = find(name), np.ascontiguousarray(image_of(side)[0].transpose(2, 0, 1), np.float32)
-    encoder.run(picture[:, :64, :64].copy(), encoder.usual)
-    return measure(lambda: encoder.run(picture, encoder.usual), 3)[0]
+    encoder.run(picture[:, :64, :64].copy(), encoder.default_layers)
+    return measure(lambda: encoder.run(picture, encoder.default_layers), 3)[0]
 
 
 def features_of(name: str, side: int) -> Cost:
@@ -69,7 +70,7 @@ def trained(name: str, side: int) -> tuple[Cost, float]:
     strokes = synthetic.paint(whole, PART)
     labelled = labelled_set([image], [strokes])
     config = replace(settings_for(labelled, has_features=True), features="encoder")
-    ready = Ready(*fit_features([one.planes for one in labelled], config))
+    ready = ComputedFeatures(*fit_features([one.planes for one in labelled], config))
     if name == "hedgerow":
         grow_stack(labelled, config, progress=silent, ready=ready)  # kernels compile at their first use
         cost, stack = measure(lambda: grow_stack(labelled, config, progress=silent, ready=ready))

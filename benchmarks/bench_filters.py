@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from hedgerow.config import StackConfig
-from hedgerow.features.bank import KINDS, Bank, Proportions
+from hedgerow.features.bank import FILTERS, Bank, Proportions
 from hedgerow.features.protocol import unfitted
 from hedgerow.threads import set_threads
 from measure import (
@@ -48,7 +48,7 @@ def make_image(side: int) -> np.ndarray:
 def our_bank(sigmas: Sequence[float]) -> Bank:
     """The bank with nothing subtracted or divided: its channels are the filters' own values."""
     as_given = np.zeros(1, np.float32), np.ones(1, np.float32)
-    return Bank(1, tuple(sigmas), SHAPE, *as_given, **unfitted(1 + len(KINDS) * len(sigmas)))
+    return Bank(1, tuple(sigmas), SHAPE, *as_given, **unfitted(1 + len(FILTERS) * len(sigmas)))
 
 
 def symmetric_kernels(sigma: float) -> list[np.ndarray]:
@@ -104,7 +104,7 @@ def _opencv_eigenvalues(rr: np.ndarray, rc: np.ndarray, cc: np.ndarray, high: np
 
 
 def opencv_scale(plane: np.ndarray, sigma: float, out: np.ndarray, separable: bool) -> None:
-    """Fill out (8,H,W) with KINDS at one scale."""
+    """Fill out (8,H,W) with FILTERS at one scale."""
     import cv2
 
     derivatives, smooth = (_separable, _smooth_separable) if separable else (_by_axis, _smooth_by_axis)
@@ -119,7 +119,7 @@ def opencv_scale(plane: np.ndarray, sigma: float, out: np.ndarray, separable: bo
 
 
 def scipy_scale(plane: np.ndarray, sigma: float, out: np.ndarray) -> None:
-    """Fill out (8,H,W) with KINDS at one scale, the filtered columns shared."""
+    """Fill out (8,H,W) with FILTERS at one scale, the filtered columns shared."""
     from scipy.ndimage import gaussian_filter, gaussian_filter1d
 
     down = [gaussian_filter1d(plane, sigma, 0, order) for order in range(3)]
@@ -137,11 +137,11 @@ def scipy_scale(plane: np.ndarray, sigma: float, out: np.ndarray) -> None:
 
 def whole_bank(scale: ScaleFunction, image: np.ndarray, sigmas: Sequence[float], n_threads: int) -> np.ndarray:
     """(F,H,W): the image and every scale's channels; threads share the scales, coarse ones first."""
-    features = np.empty((1 + len(KINDS) * len(sigmas), *image.shape), np.float32)
+    features = np.empty((1 + len(FILTERS) * len(sigmas), *image.shape), np.float32)
     features[0] = image
 
     def fill(s: int) -> None:
-        scale(image, sigmas[s], features[1 + s * len(KINDS) : 1 + (s + 1) * len(KINDS)])
+        scale(image, sigmas[s], features[1 + s * len(FILTERS) : 1 + (s + 1) * len(FILTERS)])
 
     coarse_first = sorted(range(len(sigmas)), key=lambda s: -sigmas[s])
     if n_threads == 1:

@@ -69,7 +69,7 @@ def train_on(folder: str, n_images: int, side: int) -> Outcome:
     set_threads(1)
     names = [f"{i:04}.npy" for i in range(n_images)]
     images, labels = ([str(Path(folder, kind, name)) for name in names] for kind in ("images", "labels"))
-    sparse_growth.MUCH = 0  # few images are trained on in the same way
+    sparse_growth.LARGE_SET_PIXELS = 0  # few images are trained on in the same way
     changes = {"features": "bank"}
     request = jobs.TrainRequest(images, labels, Path(folder, "model.hedge"), changes=changes)
     cost, _ = measure(lambda: jobs.train(request, progress=silent))

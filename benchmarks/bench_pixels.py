@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from hedgerow.config import AugmentConfig, ContextConfig, SamplingConfig, StackConfig
-from hedgerow.features.bank import KINDS
+from hedgerow.features.bank import FILTERS
 from hedgerow.features.registry import fit_features
 from hedgerow.forest.autocontext import fit_stack
 from hedgerow.progress import silent
@@ -202,7 +202,7 @@ def _report(side: int, outcomes: dict[str, Outcome]) -> str:
     return "\n".join(
         [
             f"{side} x {side}, {N_CLASSES} classes, {LABELLED_PART:.0%} labelled, 16 features "
-            f"(our own bank: {1 + len(KINDS) * len(BANK_SIGMAS)}), {N_TREES} trees of depth {MAX_DEPTH}, "
+            f"(our own bank: {1 + len(FILTERS) * len(BANK_SIGMAS)}), {N_TREES} trees of depth {MAX_DEPTH}, "
             f"{THREADS} threads.",
             "",
             "CPU seconds of each step, peak memory of the whole process, accuracy on the unlabelled pixels "

@@ -15,7 +15,7 @@ import numpy as np
 from hedgerow import synthetic
 from hedgerow.config import StackConfig
 from hedgerow.forest.autocontext import fit_stack
-from hedgerow.forest.choosing import encoder_is_here, settings_for
+from hedgerow.forest.default_settings import default_encoder_is_installed, settings_for
 from hedgerow.images.labelled import labelled_set
 from hedgerow.images.metrics import scores
 from hedgerow.progress import silent
@@ -77,7 +77,7 @@ def compare(name: str, n_photographs: int, n_painters: int) -> tuple[list[float]
 
 def run(small: bool = False) -> str:
     n_photographs, n_painters = (1, 1) if small else (N_PHOTOGRAPHS, N_PAINTERS)
-    missing = {OURS: not encoder_is_here(), PEER: not installed("skimage", "sklearn")}
+    missing = {OURS: not default_encoder_is_installed(), PEER: not installed("skimage", "sklearn")}
     names = [name for name in CONTENDERS if not missing.get(name)]
     found = {name: in_fresh_process(compare, name, n_photographs, n_painters) for name in names}
     require(min(found[BANK][0]) > 0.2, "a segmentation by strokes is no better than guessing.")

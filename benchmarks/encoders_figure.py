@@ -12,7 +12,7 @@ import numpy as np
 from hedgerow import synthetic
 from hedgerow.config import EncoderConfig
 from hedgerow.forest.autocontext import fit_stack
-from hedgerow.forest.choosing import settings_for
+from hedgerow.forest.default_settings import settings_for
 from hedgerow.images.labelled import labelled_set
 from hedgerow.images.metrics import scores
 from hedgerow.progress import silent

@@ -183,8 +183,8 @@ def _readings(findings: Findings) -> Table | None:
         return None
     note = (
         f"{WORDS[findings.measure]} on {findings.results['settings']['scored on']}. A leaf's activation is the "
-        "sigmoid of z or (1 + tanh z) / 2; votes are shares of a leaf's samples or their counts; balanced cross-entropy is "
-        f"a mean or a sum over classes. {_seeds(findings)}"
+        "sigmoid of z or (1 + tanh z) / 2; votes are shares of a leaf's samples or their counts; balanced "
+        f"cross-entropy is a mean or a sum over classes. {_seeds(findings)}"
     )
     return Table("Readings of the paper", ("leaf, votes, balance", *models, "gain of the ConvNet"), tuple(rows), note)
 

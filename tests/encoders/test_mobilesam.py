@@ -11,8 +11,8 @@ import pytest
 torch = pytest.importorskip("torch")
 import torch.nn.functional as F
 
-from hedgerow.encoders.mobilesam import MobileSam, distances, folded
-from hedgerow.encoders.stages import last_weights
+from hedgerow.encoders.catalogue import last_shapes
+from hedgerow.encoders.mobilesam import MobileSam, distances
 from helpers.mobilesam import DEPTHS, HEADS, WIDTHS, WINDOWS, random_weights, shapes
 
 NAMES = ("l0", "l1", "l2", "l3", "neck")
@@ -41,7 +41,7 @@ def stored():
 
 @pytest.fixture(scope="module")
 def encoder(stored):
-    return MobileSam(folded(stored), "none")
+    return MobileSam(MobileSam.folded(stored))
 
 
 @cache
@@ -92,7 +92,7 @@ class Plain:
     def attention(self, name, x, heads, side):
         """Of (C,H,W), window by window; beyond the picture are zeros."""
         channels, height, width = x.shape
-        found = torch.empty_like(x)
+        attended = torch.empty_like(x)
         for top in range(0, height, side):
             for left in range(0, width, side):
                 part = x[:, top : top + side, left : left + side]
@@ -100,8 +100,8 @@ class Plain:
                 full = torch.zeros(channels, side, side, dtype=x.dtype)
                 full[:, :h, :w] = part
                 answer = self.window(name, full.flatten(1).T, heads, side).T.view(channels, side, side)
-                found[:, top : top + h, left : left + w] = answer[:, :h, :w]
-        return found
+                attended[:, top : top + h, left : left + w] = answer[:, :h, :w]
+        return attended
 
     def pixelwise(self, function, x):
         return function(x.permute(1, 2, 0)).permute(2, 0, 1)
@@ -113,7 +113,7 @@ class Plain:
         mean, std = np.array([123.675, 116.28, 103.53]), np.array([58.395, 57.12, 57.375])
         x = torch.from_numpy((picture - mean[:, None, None]) / std[:, None, None])
         x = self.conv("patch_embed.seq.2", F.gelu(self.conv("patch_embed.seq.0", x, 2)), 2)
-        found = {}
+        outputs = {}
         for stage in range(4):
             for block in range(DEPTHS[stage]):
                 name = f"layers.{stage}.blocks.{block}"
@@ -123,13 +123,13 @@ class Plain:
                     x = x + self.attention(f"{name}.attn", x, HEADS[stage], WINDOWS[stage])
                     x = self.conv(f"{name}.local_conv", x)
                     x = x + self.pixelwise(lambda y, name=name: self.mlp(f"{name}.mlp", y), x)
-            found[f"l{stage}"] = x
+            outputs[f"l{stage}"] = x
             if stage < 3:
                 x = self.three(f"layers.{stage}.downsample", x, 2 if stage < 2 else 1)
         for conv, norm in ((0, 1), (2, 3)):
             x = F.conv2d(x[None], self.stored[f"neck.{conv}.weight"], padding=conv // 2)[0]
             x = self.pixelwise(lambda y, norm=norm: self.norm(f"neck.{norm}", y, 1e-6), x)
-        return found | {"neck": x}
+        return outputs | {"neck": x}
 
 
 def test_every_layer_is_what_its_definition_says(stored, encoder):
@@ -176,11 +176,11 @@ def test_only_what_the_layers_need_is_kept(stored, encoder):
 @pytest.mark.parametrize("size", [(16, 16), (32, 176), (112, 112)])
 def test_every_multiple_is_a_size_that_works(encoder, size):
     assert all(side % encoder.multiple == 0 for side in size)
-    for layer, found in zip(encoder.layers, encoder.run(waves(*size), NAMES), strict=True):
-        assert found.shape == (layer.n_channels, size[0] // layer.stride, size[1] // layer.stride)
-        assert found.dtype == np.float32
-        assert found.flags.c_contiguous
-        assert np.isfinite(found).all()
+    for layer, outputs in zip(encoder.layers, encoder.run(waves(*size), NAMES), strict=True):
+        assert outputs.shape == (layer.n_channels, size[0] // layer.stride, size[1] // layer.stride)
+        assert outputs.dtype == np.float32
+        assert outputs.flags.c_contiguous
+        assert np.isfinite(outputs).all()
 
 
 def test_layers_come_in_the_order_they_are_asked_for(encoder):
@@ -194,7 +194,7 @@ def test_layers_come_in_the_order_they_are_asked_for(encoder):
 def test_gradients_reach_the_picture_and_every_weight(encoder):
     weights = {name: weight.clone().requires_grad_() for name, weight in encoder.weights.items()}
     picture = torch.from_numpy(waves(32, 48)).requires_grad_()
-    sum(layer.square().sum() for layer in MobileSam(weights, "none").outputs(picture, NAMES)).backward()
+    sum(layer.square().sum() for layer in MobileSam(weights).outputs(picture, NAMES)).backward()
     assert picture.grad.abs().max() > 0
     assert [name for name, weight in weights.items() if weight.grad is None or not weight.grad.isfinite().all()] == []
 
@@ -203,7 +203,7 @@ def test_the_published_weights_answer_as_published():
     place = os.environ.get("HEDGEROW_MOBILESAM")
     if not place or not Path(place).is_file():
         pytest.skip("HEDGEROW_MOBILESAM does not name the file mobile_sam.pt")
-    encoder = MobileSam(folded(torch.load(place, map_location="cpu", weights_only=True)), "none")
+    encoder = MobileSam(MobileSam.folded(torch.load(place, map_location="cpu", weights_only=True)))
     for name, found in zip(NAMES, encoder.run(waves(96, 160), NAMES), strict=True):
         values, magnitude = PUBLISHED[name]
         row = found.ravel()
@@ -214,10 +214,10 @@ def test_the_published_weights_answer_as_published():
 
 def test_the_shapes_known_in_code_are_those_of_the_weights(encoder):
     """Those of each stage, none twice; the stem and what leads from stage to stage belong to none."""
-    found = [last_weights("mobilesam", NAMES[: number + 1]) for number in range(len(NAMES))]
-    for known in found:
+    shapes_by_layer = [last_shapes("mobilesam", NAMES[: number + 1]) for number in range(len(NAMES))]
+    for known in shapes_by_layer:
         assert known == {name: tuple(encoder.weights[name].shape) for name in known}
-    names = [name for known in found for name in known]
+    names = [name for known in shapes_by_layer for name in known]
     assert len(names) == len(set(names))
     assert {name for name in encoder.weights if "stem" not in name and "merge" not in name} == set(names)
 

@@ -69,7 +69,7 @@ def test_layers_are_found_and_read_by_name(saved):
     assert encoder.name == str(path)
     assert encoder.checksum == hashlib.sha256(path.read_bytes()).hexdigest()
     assert encoder.layers == (EncoderLayer("first", 2, 4), EncoderLayer("half/pool", 4, 4))  # fine ones first
-    assert encoder.usual == ("first", "half/pool")
+    assert encoder.default_layers == ("first", "half/pool")
     picture = np.random.default_rng(0).uniform(0, 255, (3, 64, 96)).astype(np.float32)
     pooled, first = encoder.run(picture, ["half/pool", "first"])
     wanted = first_layer(picture)
@@ -104,7 +104,7 @@ def test_inputs_must_be_multiples_of_the_coarsest_stride(saved):
 def test_weights_that_an_old_file_lists_as_inputs_are_no_inputs(saved):
     model = network()
     model.graph.input.append(helper.make_tensor_value_info("kernels", TensorProto.FLOAT, KERNELS.shape))
-    assert OnnxNetwork(saved(model), ["first"]).usual == ("first",)
+    assert OnnxNetwork(saved(model), ["first"]).default_layers == ("first",)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path):
 def test_a_huge_file_is_refused_before_it_is_read(tmp_path, monkeypatch):
     path = tmp_path / "huge.onnx"
     path.touch()
-    os.truncate(path, onnx_network.LARGEST + 1)  # takes no room on the disk
+    os.truncate(path, onnx_network.MAX_FILE_BYTES + 1)  # takes no room on the disk
     monkeypatch.setattr(type(path), "read_bytes", lambda self: pytest.fail("it was read"))
     with pytest.raises(InputError) as problem:
         OnnxNetwork(path, ["first"])
@@ -228,7 +228,7 @@ def test_operators_of_others_are_refused(saved, capfd):
         OnnxNetwork(path, ["second"])
     assert_one_sentence(problem, path, "onnxruntime refuses")
     assert capfd.readouterr().err == ""
-    assert OnnxNetwork(path, ["first"]).usual == ("first",)  # which does not need it
+    assert OnnxNetwork(path, ["first"]).default_layers == ("first",)  # which does not need it
 
 
 def test_graphs_within_nodes_keep_what_they_take_from_outside(saved):

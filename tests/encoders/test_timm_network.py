@@ -102,19 +102,19 @@ def test_layers_strides_and_channels_are_those_of_timm():
     encoder = TimmNetwork("small")
     assert encoder.name == "timm:small"
     assert encoder.layers == (EncoderLayer("f0", 2, 4), EncoderLayer("f1", 64, 6))
-    assert encoder.usual == ("f0", "f1")
+    assert encoder.default_layers == ("f0", "f1")
     assert encoder.multiple == 64
 
 
 def test_the_answers_are_those_of_the_network_for_its_own_scaling():
-    given = picture()
+    scaled = picture()
     mean, std = (np.array(values)[:, None, None] for values in (MEAN, STD))
     network = Small().double().eval()
-    wanted = network(torch.from_numpy((given / 255 - mean) / std)[None])
-    found = TimmNetwork("small").run(given, ["f1", "f0"])
-    np.testing.assert_allclose(found[0], wanted[1][0].detach(), atol=1e-5)
-    np.testing.assert_allclose(found[1], wanted[0][0].detach(), atol=1e-5)
-    assert all(layer.dtype == np.float32 for layer in found)
+    wanted = network(torch.from_numpy((scaled / 255 - mean) / std)[None])
+    outputs = TimmNetwork("small").run(scaled, ["f1", "f0"])
+    np.testing.assert_allclose(outputs[0], wanted[1][0].detach(), atol=1e-5)
+    np.testing.assert_allclose(outputs[1], wanted[0][0].detach(), atol=1e-5)
+    assert all(layer.dtype == np.float32 for layer in outputs)
 
 
 def test_gradients_reach_the_weights_that_are_given():
@@ -122,10 +122,10 @@ def test_gradients_reach_the_weights_that_are_given():
     assert not any(weight.requires_grad for weight in encoder.weights.values())
     name = "first.weight"
     encoder.weights[name] = encoder.weights[name].clone().requires_grad_()
-    given = torch.from_numpy(picture()).requires_grad_()
-    encoder.outputs(given, ["f1"])[0].square().sum().backward()
+    picture_tensor = torch.from_numpy(picture()).requires_grad_()
+    encoder.outputs(picture_tensor, ["f1"])[0].square().sum().backward()
     assert encoder.weights[name].grad.abs().max() > 0
-    assert given.grad.abs().max() > 0
+    assert picture_tensor.grad.abs().max() > 0
 
 
 def test_running_does_not_change_the_weights():

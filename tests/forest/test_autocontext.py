@@ -32,13 +32,13 @@ def test_same_seed_same_model_on_any_number_of_threads(features, held_out):
     images, labels = blobs(dtype=np.uint16)
     config = dataclasses.replace(SMALL, features=features, held_out=held_out, n_folds=2)
     with threads.threads(1):
-        one = hr.fit_stack(images, labels, config)
+        expected = hr.fit_stack(images, labels, config)
     with threads.threads(3):
         three = hr.fit_stack(images, labels, config)
     other = hr.fit_stack(images, labels, dataclasses.replace(config, seed=1))
-    for a, b in zip(arrays_of(one), arrays_of(three), strict=True):
+    for a, b in zip(arrays_of(expected), arrays_of(three), strict=True):
         np.testing.assert_array_equal(a, b)
-    assert any(a.shape != b.shape or (a != b).any() for a, b in zip(arrays_of(one), arrays_of(other), strict=True))
+    assert any(a.shape != b.shape or (a != b).any() for a, b in zip(arrays_of(expected), arrays_of(other), strict=True))
 
 
 @pytest.mark.parametrize(("channels", "dtype"), [(0, np.uint8), (3, np.uint16), (5, np.float32)])
@@ -118,7 +118,7 @@ def test_groups_are_images_or_blocks_of_few_images():
     assert len({int(p.group[0, 0]) for p in prepared[:5]}) == 5
     assert {int(p.group[0, 0]) for p in prepared[5:]} == {int(p.group[0, 0]) for p in prepared[:5]}
     prepared = grouped(images[:1], labels[:1], SMALL)
-    assert len(np.unique(prepared[0].group)) == groups.BLOCKS**2
+    assert len(np.unique(prepared[0].group)) == groups.BLOCKS_PER_SIDE**2
 
 
 def test_strokes_of_each_class_are_dealt_out_to_the_folds():

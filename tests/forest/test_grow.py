@@ -57,15 +57,15 @@ def table_planes(values, coded=True):
     for f in range(n_columns):
         encode(values[f], edges[f], codes[f])
     none = np.zeros((0, 0))
-    one = np.ones(1, np.int32)
+    sizes = np.ones(1, np.int32)
     return TrainingPlanes(
         codes=codes if coded else none.astype(np.uint8),
         values=none.astype(np.float32) if coded else values,
         edges=edges,
-        start=0 * one,
-        depth=one,
-        height=one,
-        width=n_samples * one,
+        start=0 * sizes,
+        depth=sizes,
+        height=sizes,
+        width=n_samples * sizes,
         stretch=np.zeros(0, np.float32),
         outside=np.zeros(0, np.float32),
         radii=(0,),
@@ -223,11 +223,11 @@ def test_values_of_volumes_are_summed_as_the_definition_says():
     planes, flat, layout, samples, (image, z) = two_volumes(rng)
     forest = random_forest(rng, n_trees=1, n_probes=3, n_channels=3, reach_z=3)
     read = kernels.Planes(flat[:0], flat.astype(np.float32), *layout, *np.zeros((2, 0), np.float32))
-    found = np.zeros(72, np.float32)
-    kernels.fill_values(read, samples, 0, 72, kernels.Probes(forest.channel, forest.offset, forest.weight), 0, found)
+    values = np.zeros(72, np.float32)
+    kernels.fill_values(read, samples, 0, 72, kernels.Probes(forest.channel, forest.offset, forest.weight), 0, values)
     for i in range(72):
         place = (z[i], *samples[:2, i])
-        assert found[i] == plain.split_value(forest, 0, planes[image[i]].astype(np.float32), place)
+        assert values[i] == plain.split_value(forest, 0, planes[image[i]].astype(np.float32), place)
 
 
 @pytest.mark.slow  # the kernel is compiled once more
@@ -236,15 +236,15 @@ def test_more_pixels_than_half_as_many_bits_can_number(example, tiny_config, mon
     """Two thousand million pixels do not fit in a test: few are numbered as so many would be."""
     config = replace(tiny_config, **changes)
     expected = hr.fit_stack(example.images, example.labels, config)
-    monkeypatch.setattr(numbering, "WIDE", 1)
+    monkeypatch.setattr(numbering, "MIN_INT64_PIXELS", 1)
     kinds = []
-    grow = kernels.grow_tree
+    grow = kernels.split_nodes
 
     def noting(planes, table, place, *others):
         kinds.append((table.dtype, place.dtype))
         return grow(planes, table, place, *others)
 
-    monkeypatch.setattr(kernels, "grow_tree", noting)
+    monkeypatch.setattr(kernels, "split_nodes", noting)
     found = hr.fit_stack(example.images, example.labels, config)
     assert set(kinds) == {(np.dtype(np.int64), np.dtype(np.uint64))}
     assert file_content(found) == file_content(expected)
@@ -267,14 +267,14 @@ def test_values_are_summed_as_the_definition_says(constant):
     forest = random_forest(rng, n_trees=1, n_probes=2, n_channels=3)
     read = kernels.Planes(flat[:0], flat.astype(np.float32), *layout, stretch, outside)
     probes = kernels.Probes(forest.channel, forest.offset, forest.weight)
-    found = np.zeros(59, np.float32)
-    kernels.fill_values(read, samples, 0, 59, probes, 0, found)
+    values = np.zeros(59, np.float32)
+    kernels.fill_values(read, samples, 0, 59, probes, 0, values)
     stretches = stretch[:35].reshape(5, 7), stretch[35:].reshape(6, 4)
     for i in range(59):
         row, column, image = samples[:3, i]
         context = {"stretch": stretches[image], "outside": outside if constant else None}
         expected = plain.split_value(forest, 0, planes[image][:, None].astype(np.float32), (0, row, column), **context)
-        assert found[i] == expected
+        assert values[i] == expected
 
 
 @settings(max_examples=100)

@@ -20,6 +20,7 @@ from hedgerow.network.mapping import to_convnet
 from hedgerow.threads import threads
 from helpers.forests import grown_stack, random_forest
 from helpers.fuzzy_trees import altered, leaf_probabilities, tree_of_leaf
+from helpers.leaf_paths import leaf_paths
 from helpers.mapped_back import assert_same_forests, network
 from helpers.model_files import Contents, assert_same_model, refused
 from helpers.net_stacks import random_stack, whole_numbers
@@ -63,14 +64,14 @@ def test_a_soft_forest_is_the_sum_over_leaves_of_products_of_branches(n_probes, 
     forest, size = soft_forest(n_probes, n_probes=n_probes, radii=radii, max_depth=4), (5, 7)
     rng = np.random.default_rng(1)
     channels = rng.standard_normal((4, *size)).astype(np.float32)
-    given = {} if context == "fixed" else {"stretch": rng.uniform(0.2, 2.5, size).astype(np.float32)}
+    level_input = {} if context == "fixed" else {"stretch": rng.uniform(0.2, 2.5, size).astype(np.float32)}
     if context == "outside":
-        given["outside"] = rng.standard_normal(4).astype(np.float32)
-    reached = leaf_probabilities(forest, channels, **given)
+        level_input["outside"] = rng.standard_normal(4).astype(np.float32)
+    reached = leaf_probabilities(forest, channels, **level_input)
     for tree in range(forest.n_trees):
         np.testing.assert_allclose(reached[tree_of_leaf(forest) == tree].sum(axis=0), 1, atol=1e-12)
     expected = probabilities(np.einsum("lc,lhw->chw", forest.votes.astype(float), reached), is_softmax)
-    found = run_forest(forest, whole_input(channels, **given), is_softmax)[:, 0]
+    found = run_forest(forest, whole_input(channels, **level_input), is_softmax)[:, 0]
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
 
 
@@ -80,7 +81,7 @@ def test_a_volume_whose_splits_look_at_other_slices(n_probes, tolerance):
     """Each offset in z is that of a forest which reads the slices as channels of their own."""
     forest = soft_forest(n_probes, n_probes=n_probes, reach_z=2, max_depth=4)
     channels = np.random.default_rng(1).standard_normal((4, 5, 6, 9)).astype(np.float32)
-    found = run_forest(forest, whole_input(channels), tolerance=tolerance)
+    proba = run_forest(forest, whole_input(channels), tolerance=tolerance)
     for z in range(5):
         seen = np.clip(z + np.arange(-2, 3), 0, 4)
         slices = channels[:, seen].reshape(20, 6, 9)
@@ -88,7 +89,7 @@ def test_a_volume_whose_splits_look_at_other_slices(n_probes, tolerance):
         channel = forest.channel * 5 + 2 + forest.offset[..., 0].astype(np.int32)
         by_slice = replace(forest, channel=channel, offset=flat, n_channels=20)
         expected = run_forest(by_slice, whole_input(slices), tolerance=tolerance)
-        np.testing.assert_array_equal(found[:, z : z + 1], expected)
+        np.testing.assert_array_equal(proba[:, z : z + 1], expected)
 
 
 def full_tree(depth):
@@ -118,7 +119,7 @@ def test_where_every_pixel_goes_everywhere_all_leaves_are_added(make):
     forest = make()
     forest.validate()
     forest = replace(forest, sharpness=np.full(forest.n_nodes, 1e-30, np.float32))
-    length = np.diff(forest.leaf_paths().start)
+    length = np.diff(leaf_paths(forest).start)
     expected = probabilities((forest.votes * 0.5 ** length[:, None]).sum(axis=0), is_softmax=True)
     image = np.random.default_rng(0).standard_normal((1, 65, 130)).astype(np.float32)
     found = run_forest(forest, whole_input(image), is_softmax=True)
@@ -163,7 +164,7 @@ def left_out(forest, channels, tolerance):
     """(H,W) each: the probability of all branches that are left out, and their number, by the definition."""
     mass, number = (np.zeros(channels.shape[1:]) for _ in range(2))
     every = leaf_probabilities(forest, channels)
-    paths = forest.leaf_paths()
+    paths = leaf_paths(forest)
     reaching = [np.zeros(mass.shape) for _ in range(forest.n_nodes)]
     for leaf, node in enumerate(np.argsort(forest.leaf_index, kind="stable")[forest.n_nodes - forest.n_leaves :]):
         for above in [node, *paths.node[paths.start[leaf] : paths.start[leaf + 1]]]:
@@ -184,12 +185,12 @@ def test_a_tolerance_leaves_out_no_more_than_it_says():
     previous = np.full(channels.shape[1:], np.inf)
     for tolerance in (0.6, 0.2, 0.03, 1e-3, 1e-5, 0.0):
         lost, n_branches = left_out(forest, channels, tolerance)
-        found = 2 - entered_mass(forest, channels, tolerance)
-        np.testing.assert_allclose(found, lost, atol=3e-6)
-        assert (found <= tolerance * n_branches + 3e-6).all()
-        assert (found <= previous + 3e-6).all()
+        missing_mass = 2 - entered_mass(forest, channels, tolerance)
+        np.testing.assert_allclose(missing_mass, lost, atol=3e-6)
+        assert (missing_mass <= tolerance * n_branches + 3e-6).all()
+        assert (missing_mass <= previous + 3e-6).all()
         assert tolerance == 0 or (n_branches > 0).any()
-        previous = found
+        previous = missing_mass
     assert previous.max() < 3e-6
 
 

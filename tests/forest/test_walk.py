@@ -7,14 +7,15 @@ import pytest
 
 from hedgerow import threads
 from hedgerow.errors import InputError, ModelError
-from hedgerow.forest import reads, walk
+from hedgerow.forest import walk
 from hedgerow.forest.level_input import LevelInput, whole_input
 from hedgerow.forest.walk import run_forest
 from hedgerow.images.regions import Region
-from hedgerow.kernels.cpu.boxes import box_averaged
+from hedgerow.kernels.cpu.plane_ops import box_averaged
 from hedgerow.kernels.definition import forest as plain
 from hedgerow.kernels.definition.outputs import normalise
 from helpers.forests import random_forest
+from helpers.leaf_paths import leaf_paths
 
 SIZES = [(1, 1, 1), (1, 1, 7), (1, 13, 1), (1, 9, 14), (5, 3, 4), (2, 7, 1), (9, 1, 1)]
 IMAGES = [size for size in SIZES if size[0] == 1]
@@ -68,10 +69,10 @@ def test_channels_are_copied_only_where_they_must_be_continued():
         (Region(reach, 40 - reach, reach, 50 - reach), True),
         (Region(0, 20, 9, 30), False),
     ):
-        given = LevelInput(channels, inner)
-        planes = reads.fixed_places(forest, given, *reads.used_planes(forest)).planes
+        level_input = LevelInput(channels, inner)
+        planes = walk.fixed_places(forest, level_input, *walk.used_planes(forest)).planes
         assert np.shares_memory(planes, channels) == is_read_in_place
-        np.testing.assert_array_equal(run_forest(forest, given), inner.of_volume(whole))
+        np.testing.assert_array_equal(run_forest(forest, level_input), inner.of_volume(whole))
 
 
 @pytest.mark.parametrize("radius", [0, 1, 3, 6])
@@ -114,10 +115,10 @@ def test_without_offsets_in_z_a_volume_is_its_slices_one_by_one(radii, n_probes)
     rng = np.random.default_rng(6)
     forest = random_forest(rng, radii=radii, n_probes=n_probes)
     channels = channels_of(rng, (5, 9, 11))
-    found, leaves = run_forest(forest, whole_input(channels)), walk.reached_leaves(forest, whole_input(channels))
+    proba, leaves = run_forest(forest, whole_input(channels)), walk.reached_leaves(forest, whole_input(channels))
     for z in range(5):
         image = whole_input(channels[:, z])
-        np.testing.assert_array_equal(found[:, z : z + 1], run_forest(forest, image))
+        np.testing.assert_array_equal(proba[:, z : z + 1], run_forest(forest, image))
         np.testing.assert_array_equal(leaves[:, z : z + 1], walk.reached_leaves(forest, image))
 
 
@@ -159,7 +160,7 @@ def test_leaf_membership_follows_the_paths():
     """A pixel is in leaf l iff it takes the side of every split on P(l) (the paper's first equation)."""
     rng = np.random.default_rng(4)
     forest = random_forest(rng, n_trees=2)
-    paths = forest.leaf_paths()
+    paths = leaf_paths(forest)
     channels = channels_of(rng, (1, 5, 6))
     for place in np.ndindex(1, 5, 6):
         reached = {plain.leaf_of(forest, tree, channels, place) for tree in range(2)}
@@ -233,12 +234,12 @@ def test_validation_refuses_what_cannot_be_walked(field, index, value):
 def test_leaves_of_single_probes_are_those_of_the_definition(shape, radii, monkeypatch):
     rng = np.random.default_rng(3)
     forest, channels = random_forest(rng, radii=radii, max_depth=6, reach_z=2), channels_of(rng, shape)
-    given = whole_input(channels)
-    assert walk._is_single(forest, given)
-    found = walk.reached_leaves(forest, given)
-    monkeypatch.setattr(walk, "_is_single", lambda forest, given: False)
-    np.testing.assert_array_equal(found, walk.reached_leaves(forest, given))
+    level_input = whole_input(channels)
+    assert walk._is_single(forest, level_input)
+    leaves = walk.reached_leaves(forest, level_input)
+    monkeypatch.setattr(walk, "_is_single", lambda forest, level_input: False)
+    np.testing.assert_array_equal(leaves, walk.reached_leaves(forest, level_input))
     if radii == (0,):
-        for tree, *place in np.ndindex(*found.shape):
+        for tree, *place in np.ndindex(*leaves.shape):
             leaf = plain.leaf_of(forest, tree, channels, place)
-            assert forest.leaf_index[np.flatnonzero(~forest.is_split)[leaf]] == found[tree, *place]
+            assert forest.leaf_index[np.flatnonzero(~forest.is_split)[leaf]] == leaves[tree, *place]

@@ -8,7 +8,7 @@ SIZE = (150, 200)
 SMALL = (70, 90)  # of a fourth image, d.png
 NAMES = ("a.png", "b.png", "c.png")
 # Run in a server's process: no pretrained network by default, as in all other tests. With it training takes a minute.
-PLAIN = "from hedgerow.forest import choosing; choosing.encoder_is_here = lambda: False"
+PLAIN = "from hedgerow.forest import default_settings; default_settings.default_encoder_is_installed = lambda: False"
 
 
 def write_images(folder, size=SIZE, names=NAMES):

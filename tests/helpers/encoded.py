@@ -3,8 +3,7 @@
 import numpy as np
 
 import hedgerow as hr
-from hedgerow.encoders.known import find
-from hedgerow.encoders.stages import last_weights
+from hedgerow.encoders.catalogue import find, last_shapes
 from hedgerow.features.registry import fit_features
 
 STAGES = ("s1", "s2", "s3", "s5")  # those that are read unless others are asked for
@@ -27,7 +26,7 @@ def last(layers=STAGES, seed=None):
     """Tensors of the last stage that is read; with a seed, changed a little at random."""
     stored, found = find("lite0").weights, {}
     rng = np.random.default_rng(seed)
-    for name in last_weights("lite0", layers):
+    for name in last_shapes("lite0", layers):
         found[name] = stored[name].clone()
         if seed is not None:
             noise = rng.normal(0, 0.1 * float(stored[name].std()), stored[name].shape)

@@ -10,6 +10,7 @@ from hedgerow.kernels.definition import forest as plain
 from hedgerow.kernels.definition.outputs import normalise
 from hedgerow.network.mapback import to_forest
 from hedgerow.network.stacknet import LevelNet, StackNet
+from helpers.leaf_paths import leaf_paths
 
 PARAMETERS = ("split_weight", "split_bias", "vote_weight")
 
@@ -60,7 +61,7 @@ def leaf_probabilities(forest, channels, **context):
             np.float64,
         ).reshape(height, width)
         right[node] = sigmoid(float(forest.sharpness[node]) * (value - float(forest.threshold[node])))
-    paths, found = forest.leaf_paths(), np.ones((forest.n_leaves, height, width))
+    paths, found = leaf_paths(forest), np.ones((forest.n_leaves, height, width))
     for leaf in range(forest.n_leaves):
         for step in range(paths.start[leaf], paths.start[leaf + 1]):
             chance = right[paths.node[step]]

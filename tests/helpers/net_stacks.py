@@ -10,7 +10,7 @@ from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.level_input import whole_input
 from hedgerow.forest.walk import run_forest
 from hedgerow.images.array_checks import to_planes
-from hedgerow.kernels.cpu.boxes import box_averaged
+from hedgerow.kernels.cpu.plane_ops import box_averaged
 from hedgerow.kernels.definition import forest as plain
 from hedgerow.kernels.definition import level as definition
 from hedgerow.kernels.wiring import places

@@ -98,7 +98,7 @@ def test_sums_by_blocks_are_sums(labels):
     image = np.random.default_rng(0).random((7, 9))
     whole = hr.measure(labels, image)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(objects_module, "_BLOCK", 20)
+        patch.setattr(objects_module, "_BLOCK_PIXELS", 20)
         parts = hr.measure(labels, image)
     for one, other in zip(whole.objects, parts.objects, strict=True):
         assert (one.row, one.column, *one.intensity) == pytest.approx((other.row, other.column, *other.intensity))

@@ -11,7 +11,7 @@ import hedgerow as hr
 from hedgerow.deep import fitting, refinement_search
 from hedgerow.deep.network_search import n_tried
 from hedgerow.deep.recipe import Recipe
-from hedgerow.forest import choosing
+from hedgerow.forest import default_settings
 from hedgerow.images.labelled import labelled_set
 from hedgerow.jobs import effort_run, efforts, estimates
 from hedgerow.progress import silent
@@ -35,7 +35,7 @@ def test_on_a_cpu_pretrained_networks_take_the_place_of_those_alone(monkeypatch,
     images, labels = pictures()
     net = hr.to_convnet(hr.fit_stack(images, labels, STACK))
     monkeypatch.setattr(estimates, "CPU_PLAN", CPU)
-    monkeypatch.setattr(choosing, "encoder_is_here", lambda: is_here)
+    monkeypatch.setattr(default_settings, "default_encoder_is_installed", lambda: is_here)
     assert estimates.deep_plan(net, labelled_set(images, labels), False, "cpu", 0).members == members
 
 

@@ -110,7 +110,7 @@ def test_no_other_command_writes_what_a_run_holds(place, stack, monkeypatch):
 
 
 def test_large_training_is_locked_too(place, monkeypatch):
-    monkeypatch.setattr("hedgerow.scale.sparse_growth.MUCH", 100)
+    monkeypatch.setattr("hedgerow.scale.sparse_growth.LARGE_SET_PIXELS", 100)
     with locked(place / "model.hedge"), pytest.raises(hr.InputError, match=f"process {os.getpid()} on "):
         train(place, which="fast")
     train(place, which="fast")

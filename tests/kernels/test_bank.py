@@ -5,7 +5,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from hedgerow.features.bank import KINDS, Proportions, scale_channels
+from hedgerow.features.bank import FILTERS, Proportions, scale_channels
 from hedgerow.kernels.definition import bank as definition
 from hedgerow.kernels.definition.gaussian import box_weights, gaussian_weights
 
@@ -29,23 +29,23 @@ def images(size):
 @pytest.mark.parametrize("size", [(17, 23), (1, 1), (1, 9), (8, 1), (33, 6)])
 def test_kernels_agree_with_the_definition(size, sigma):
     for plane in images(size):
-        ours = np.empty((len(KINDS), *size), np.float32)
+        ours = np.empty((len(FILTERS), *size), np.float32)
         scale_channels(plane, sigma, Proportions(*RATIOS), ours)
         exact = definition.scale_channels(torch.from_numpy(plane).double(), sigma, *RATIOS).numpy()
         plain32 = definition.scale_channels(torch.from_numpy(plane), sigma, *RATIOS).numpy()
         # An image of few pixels, or a flat one, does not show how large PyTorch's errors usually are.
         floor = EPS * np.abs(plane).max() / min(sigma, 1.0) ** 2
-        for channel, name in enumerate(KINDS):
+        for channel, name in enumerate(FILTERS):
             allowed = 2 * np.abs(plain32[channel] - exact[channel]).max() + floor
             assert np.abs(ours[channel] - exact[channel]).max() <= allowed, name
 
 
 def test_channels_follow_each_other_as_the_forest_counts_them():
     image = torch.from_numpy(noise(1, 2, 6, 7))
-    found = definition.bank(image, (0.7, 1.6), *RATIOS)
-    assert found.shape == (2 * (1 + 2 * len(KINDS)), 6, 7)
+    channels = definition.bank(image, (0.7, 1.6), *RATIOS)
+    assert channels.shape == (2 * (1 + 2 * len(FILTERS)), 6, 7)
     for c in range(2):
-        mine = found[c * 17 : (c + 1) * 17]
+        mine = channels[c * 17 : (c + 1) * 17]
         np.testing.assert_array_equal(mine[0], image[c])
         np.testing.assert_array_equal(mine[1:9], definition.scale_channels(image[c], 0.7, *RATIOS))
         np.testing.assert_array_equal(mine[9:], definition.scale_channels(image[c], 1.6, *RATIOS))
@@ -61,10 +61,10 @@ def test_gradients_are_right(size):
 def test_gradients_are_finite_where_roots_are_zero(dtype):
     for plane in images((9, 11)):
         image = torch.from_numpy(plane)[None].to(dtype).requires_grad_()
-        found = definition.bank(image, SIGMAS, *RATIOS)
-        found.backward(torch.from_numpy(noise(3, *found.shape)).to(dtype) * 1e6)
+        channels = definition.bank(image, SIGMAS, *RATIOS)
+        channels.backward(torch.from_numpy(noise(3, *channels.shape)).to(dtype) * 1e6)
         assert torch.isfinite(image.grad).all()
-        assert torch.isfinite(found).all()
+        assert torch.isfinite(channels).all()
 
 
 def test_weights_of_the_gaussian_and_its_derivatives():

@@ -12,7 +12,7 @@ import hedgerow
 
 ARRAYS = """
 import numpy as np
-from hedgerow.kernels.cpu.codes import encode
+from hedgerow.kernels.cpu.plane_ops import encode
 found = np.zeros(3, np.uint8)
 encode(np.ones(3, np.float32), np.zeros(255, np.float32), found)
 print(*found)

@@ -126,10 +126,10 @@ def test_kernels_compile_for_older_and_newer_cards(generation, split, is_softmax
         "NORMALISED": is_softmax, "NEEDS_VALUES": True, "FIXED_POINT": is_fixed, "WIDTH": width,
     }  # fmt: skip
     made_kernels = in_own_process(CODE, json.dumps([generation, split, settings]))
-    for kernel, made in made_kernels.items():
-        assert made["is_mma"] == (split != "hard"), f"{kernel}: matrix units"
-        assert not made["is_new"], f"{kernel} needs a Hopper card"
-        assert made["shared"] <= 48 * 1024, f"{kernel} needs more shared memory than any card gives unasked"
+    for kernel, compiled in made_kernels.items():
+        assert compiled["is_mma"] == (split != "hard"), f"{kernel}: matrix units"
+        assert not compiled["is_new"], f"{kernel} needs a Hopper card"
+        assert compiled["shared"] <= 48 * 1024, f"{kernel} needs more shared memory than any card gives unasked"
 
 
 @pytest.mark.parametrize(("generation", "kind", "channels"), [(80, "*bf16", 32), (90, "*fp32", 64), (120, "*bf16", 1)])

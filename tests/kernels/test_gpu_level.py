@@ -104,13 +104,13 @@ def test_what_is_left_out_is_what_the_cpu_leaves_out(gpu, split, activation):
     level = level_case(**SMALL, leaf_chance=0.1, sharpness=8.0)
     slope = slope_of(level)
     for tolerance in (1e-3, 1e-2):
-        ours, found = gradients("triton", moved(level, gpu), split, activation, slope, tolerance=tolerance)
-        kept, expected = gradients("numba", level, split, activation, slope, tolerance=tolerance)
-        np.testing.assert_allclose(ours, kept, atol=64 * EPS)
+        ours, results = gradients("triton", moved(level, gpu), split, activation, slope, tolerance=tolerance)
+        without_tolerance, expected = gradients("numba", level, split, activation, slope, tolerance=tolerance)
+        np.testing.assert_allclose(ours, without_tolerance, atol=64 * EPS)
         for name in PARAMETERS:
-            np.testing.assert_allclose(found[name], expected[name], atol=1e-4 * np.abs(expected[name]).max())
+            np.testing.assert_allclose(results[name], expected[name], atol=1e-4 * np.abs(expected[name]).max())
     whole = level_scores("numba", level, split, activation).numpy()
-    assert np.abs(kept - whole).max() > 1e-4, "nothing was left out: the test is empty"
+    assert np.abs(without_tolerance - whole).max() > 1e-4, "nothing was left out: the test is empty"
 
 
 @pytest.mark.parametrize("together", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 3))])
@@ -172,12 +172,12 @@ def test_trees_that_keep_little_of_a_pixel_are_normalised_all_the_same(gpu, is_d
     _, expected = gradients("numba", level, "soft", "softmax", slope, tolerance=0.1)
     torch.use_deterministic_algorithms(is_deterministic)
     try:
-        _, found = gradients("triton", moved(level, gpu), "soft", "softmax", slope, tolerance=0.1)
+        _, results = gradients("triton", moved(level, gpu), "soft", "softmax", slope, tolerance=0.1)
     finally:
         torch.use_deterministic_algorithms(False)
     assert np.abs(expected["vote_weight"]).max() > 0.9, "no leaf has all that is left of a pixel: the test is empty"
     for name in PARAMETERS:
-        np.testing.assert_allclose(found[name], expected[name], atol=1e-4, err_msg=name)
+        np.testing.assert_allclose(results[name], expected[name], atol=1e-4, err_msg=name)
 
 
 @pytest.mark.parametrize("of_votes", [30, -30])

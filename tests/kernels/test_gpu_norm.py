@@ -44,33 +44,33 @@ def test_it_is_the_definition(norm, gpu, monkeypatch, shape, block, programs, is
     monkeypatch.setattr(norm, "BLOCK", block)
     monkeypatch.setattr(norm, "PROGRAMS", programs)
     given = case(gpu, shape, is_together=is_together)
-    found = both(norm.image_norm, *given)
-    expected = both(definition.image_norm, *(one.double() for one in given))
-    assert found[0].is_contiguous(memory_format=torch.channels_last)
-    for one, wanted in zip(found, expected, strict=True):
-        assert one.dtype == torch.float32
-        torch.testing.assert_close(one.double(), wanted, atol=2e-4, rtol=2e-4)
+    results = both(norm.image_norm, *given)
+    expected = both(definition.image_norm, *(result.double() for result in given))
+    assert results[0].is_contiguous(memory_format=torch.channels_last)
+    for result, wanted in zip(results, expected, strict=True):
+        assert result.dtype == torch.float32
+        torch.testing.assert_close(result.double(), wanted, atol=2e-4, rtol=2e-4)
 
 
 def test_in_half_precision_sums_are_not_rounded(norm, gpu):
     """What goes in and comes out has 8 bits, so that is how close it comes."""
     given = case(gpu, (2, 24, 31, 17), torch.bfloat16)
-    found = both(norm.image_norm, *given)
-    expected = both(definition.image_norm, *(one.double() for one in given))
-    assert [one.dtype for one in found] == [torch.bfloat16, torch.bfloat16, torch.float32, torch.float32]
-    for one, wanted in zip(found[:2], expected[:2], strict=True):
-        torch.testing.assert_close(one.double(), wanted, atol=1e-2, rtol=1e-2)
-    for one, wanted in zip(found[2:], expected[2:], strict=True):
-        torch.testing.assert_close(one.double(), wanted, atol=1e-3, rtol=1e-3)
+    results = both(norm.image_norm, *given)
+    expected = both(definition.image_norm, *(tensor.double() for tensor in given))
+    assert [tensor.dtype for tensor in results] == [torch.bfloat16, torch.bfloat16, torch.float32, torch.float32]
+    for tensor, wanted in zip(results[:2], expected[:2], strict=True):
+        torch.testing.assert_close(tensor.double(), wanted, atol=1e-2, rtol=1e-2)
+    for tensor, wanted in zip(results[2:], expected[2:], strict=True):
+        torch.testing.assert_close(tensor.double(), wanted, atol=1e-3, rtol=1e-3)
 
 
 def test_what_is_no_number_stays_none(norm, gpu):
     planes, weight, bias, _ = case(gpu, (2, 3, 4, 5))
     planes[1, 2, 3, 3] = torch.nan
-    found = norm.image_norm(planes, weight, bias)
-    assert found[1, 2].isnan().all(), "or a training that fails would not be noticed"
-    assert not found[0].isnan().any()
-    assert not found[1, :2].isnan().any()
+    normalised = norm.image_norm(planes, weight, bias)
+    assert normalised[1, 2].isnan().all(), "or a training that fails would not be noticed"
+    assert not normalised[0].isnan().any()
+    assert not normalised[1, :2].isnan().any()
 
 
 def test_it_is_the_same_twice(norm, gpu):

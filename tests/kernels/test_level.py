@@ -12,6 +12,7 @@ from hedgerow.kernels.constants import CPU_GENERATIONS, UNUSED
 from hedgerow.kernels.definition import forest as plain
 from hedgerow.kernels.definition import level as definition
 from hedgerow.kernels.wiring import places
+from helpers.leaf_paths import leaf_paths
 from helpers.net_cases import (
     BACKENDS,
     CASES,
@@ -52,7 +53,7 @@ def test_cases_hold_what_they_promise():
 
 def brute_force(level, split, activation, alpha):
     """Scores (C,S) in float64, equation by equation: for every pixel and leaf, the path from the root."""
-    forest, paths, channels = level.forest, level.forest.leaf_paths(), level.channels.astype(np.float64)
+    forest, paths, channels = level.forest, leaf_paths(level.forest), level.channels.astype(np.float64)
     weight, bias, votes = (
         t.numpy().astype(np.float64) for t in (level.split_weight, level.split_bias, level.vote_weight)
     )
@@ -187,17 +188,17 @@ def test_hard_splits_have_no_gradient_for_features_and_say_so(backend, stretched
 def test_gradients_reach_the_features_themselves(case, split, activation):
     """Through `lay_out`, against the definition in float64; the plans of both ways are kept with one wiring."""
     level = level_case(seed=5, **CASES[case])
-    slope, found = slope_of(level), {}
+    slope, gradients = slope_of(level), {}
     for backend, dtype in (("reference", torch.float64), ("reference", torch.float32), ("numba", torch.float32)):
         features = level.source.features.to(dtype, copy=True).requires_grad_()
         before = None if level.source.before is None else level.source.before.to(dtype, copy=True).requires_grad_()
-        one = level if dtype == torch.float32 else precise(level)
-        one = replace(one, source=replace(level.source, features=features, before=before)).on(level.grid)
-        assert one.reads.features_train
-        level_scores(backend, one, split, activation).backward(slope.to(dtype))
-        found[backend, dtype] = [tensor.grad.numpy() for tensor in (features, before) if tensor is not None]
+        reading = level if dtype == torch.float32 else precise(level)
+        reading = replace(reading, source=replace(level.source, features=features, before=before)).on(level.grid)
+        assert reading.reads.features_train
+        level_scores(backend, reading, split, activation).backward(slope.to(dtype))
+        gradients[backend, dtype] = [tensor.grad.numpy() for tensor in (features, before) if tensor is not None]
     floor = magnitudes(level, slope)["values"] * (2 + int(level.wiring.path_length.max())) * EPS
-    for exact, plain32, ours in zip(*found.values(), strict=True):
+    for exact, plain32, ours in zip(*gradients.values(), strict=True):
         assert np.abs(exact).max() > 0.01
         assert np.abs(ours - exact).max() <= 3 * np.abs(plain32 - exact).max() + floor
     again = level.on(level.grid)

@@ -34,13 +34,13 @@ def test_dropped_branches_change_scores_by_no_more_than_they_carry(split, activa
     # A tree of depth 6 has a leaf that carries 1/64 at least, so no pixel loses them all.
     level = level_case(size=(9, 17), max_depth=6, leaf_chance=0.1)
     exact = level_scores("reference", precise(level), split, activation).numpy()
-    kept = level_scores("numba", level, split, activation, tolerance=tolerance).numpy()
+    dropping = level_scores("numba", level, split, activation, tolerance=tolerance).numpy()
     votes = float(level.vote_weight.abs().max())
     # What is dropped is missing, and where leaves are normalised as much is added to the others.
     bound = (1 + (activation == "softmax")) * tolerance * level.wiring.n_leaves * votes
-    assert np.abs(kept - exact).max() <= bound + 64 * EPS
+    assert np.abs(dropping - exact).max() <= bound + 64 * EPS
     if tolerance == 1e-2:
-        assert np.abs(kept - exact).max() > 1e-4, "nothing was dropped: the test is empty"
+        assert np.abs(dropping - exact).max() > 1e-4, "nothing was dropped: the test is empty"
         dropped = leaf_activations("numba", level, split, activation, tolerance=tolerance) == 0
         assert dropped.mean() > 0.1
 
@@ -92,11 +92,11 @@ def test_threads_change_neither_values_nor_gradients(split, activation, case):
     level = level_case(**{"size": (75, 20), "n_probes": 2, **case})
     slope = slope_of(level)
     with threads.threads(1):
-        one, one_gradients = gradients("numba", level, split, activation, slope)
+        result, one_gradients = gradients("numba", level, split, activation, slope)
     for count in (2, 5):
         with threads.threads(count):
             more, more_gradients = gradients("numba", level, split, activation, slope)
-        np.testing.assert_array_equal(more, one)
+        np.testing.assert_array_equal(more, result)
         for name in PARAMETERS:
             np.testing.assert_array_equal(more_gradients[name], one_gradients[name], err_msg=name)
 

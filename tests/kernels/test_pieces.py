@@ -1,13 +1,10 @@
 """Trees cut into pieces for the GPU: every neuron is in one place, and a walk through them is one down the tree."""
 
-import gc
-
 import numpy as np
 import pytest
 
 from hedgerow.kernels.constants import EXITS, GPU_GENERATIONS, UNUSED
 from hedgerow.kernels.gpu.pieces import cut, pieces_of
-from hedgerow.kernels.keeping import Kept
 from hedgerow.kernels.wiring import wire
 from helpers.forests import random_forest
 
@@ -88,20 +85,3 @@ def test_a_full_tree_has_no_layer_of_almost_empty_pieces():
 def test_pieces_are_cut_once_and_forgotten_with_their_wiring():
     wiring = random_wiring(0)
     assert pieces_of(wiring) is pieces_of(wiring)
-
-
-def test_what_is_kept_lives_as_long_as_its_object():
-    class Thing:
-        pass
-
-    kept, thing, made = Kept(most=2), Thing(), []
-
-    def make():
-        made.append(1)
-        return len(made)
-
-    assert [kept.get(thing, key, make) for key in ("a", "a", "b", "a", "c", "b")] == [1, 1, 2, 1, 3, 2]
-    assert kept.get(thing, "a", make) == 4, "the oldest went"
-    del thing
-    gc.collect()
-    assert kept.get(Thing(), "b", make) == 5

@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 
 from hedgerow.kernels.cpu import level as cpu_level
 from hedgerow.kernels.cpu import level_work
-from hedgerow.kernels.cpu.soft_level import SPARSE, SoftLevel, factored
+from hedgerow.kernels.cpu.soft_level import MIN_WALKED_TOLERANCE, SoftLevel, factored
 from hedgerow.threads import threads
 from helpers.net_cases import CASES, EPS, PARAMETERS, assert_agrees, gradients, level_case, level_scores, slope_of
 
@@ -23,7 +23,7 @@ WALKED = {name: case for name, case in {**CASES, **LARGE}.items() if not case.ge
 @pytest.fixture
 def walked(monkeypatch):
     """Soft levels are walked whatever the tolerance, so that nothing need be left out."""
-    monkeypatch.setattr(level_work, "SPARSE", 0.0)
+    monkeypatch.setattr(level_work, "MIN_WALKED_TOLERANCE", 0.0)
     calls = []
     for name in ("scores", "gradients"):
         plain = getattr(SoftLevel, name)
@@ -41,13 +41,13 @@ def test_walking_agrees_with_the_definition(walked, case):
     assert_agrees("numba", level.with_features, "soft", "exp")
 
 
-@pytest.mark.parametrize("tolerance", [SPARSE, 1e-3, 0.2])
+@pytest.mark.parametrize("tolerance", [MIN_WALKED_TOLERANCE, 1e-3, 0.2])
 @pytest.mark.parametrize("case", ["deep", "three pieces", "unused probes", "every third pixel", *LARGE])
 def test_walking_leaves_out_what_blocks_leave_out(monkeypatch, case, tolerance):
     level = level_case(seed=5, **WALKED[case])
     slope = slope_of(level)
     ours, our_gradients = gradients("numba", level, "soft", "exp", slope, tolerance=tolerance)
-    monkeypatch.setattr(level_work, "SPARSE", 2.0)
+    monkeypatch.setattr(level_work, "MIN_WALKED_TOLERANCE", 2.0)
     blocks, block_gradients = gradients("numba", level, "soft", "exp", slope, tolerance=tolerance)
     assert tolerance < 0.1 or np.abs(blocks - level_scores("numba", level, "soft", "exp").numpy()).max() > 1e-3
     np.testing.assert_allclose(ours, blocks, rtol=0, atol=16 * EPS * level.wiring.n_trees)
@@ -58,14 +58,14 @@ def test_walking_leaves_out_what_blocks_leave_out(monkeypatch, case, tolerance):
 
 def test_any_number_of_threads_gives_the_same_bits():
     level = level_case(seed=2, size=(37, 140), n_trees=11, max_depth=6)
-    slope, found = slope_of(level), []
+    slope, results = slope_of(level), []
     for count in (1, 2, 5):
         with threads(count):
-            found.append(gradients("numba", level, "soft", "exp", slope, tolerance=1e-3))
-    for scores, slopes in found[1:]:
-        np.testing.assert_array_equal(scores, found[0][0])
+            results.append(gradients("numba", level, "soft", "exp", slope, tolerance=1e-3))
+    for scores, slopes in results[1:]:
+        np.testing.assert_array_equal(scores, results[0][0])
         for name in PARAMETERS:
-            np.testing.assert_array_equal(slopes[name], found[0][1][name])
+            np.testing.assert_array_equal(slopes[name], results[0][1][name])
 
 
 def test_trees_by_themselves_sum_to_the_level():

@@ -13,6 +13,7 @@ from hedgerow.kernels.definition import forest as plain
 from hedgerow.kernels.wiring import Reads, fixed_reads, places, wire
 from hedgerow.network.layout import Grid, Source, lattice, lay_out, region_grid
 from helpers.forests import random_forest
+from helpers.leaf_paths import leaf_paths
 from helpers.net_cases import N_FEATURES, level_case
 
 FORESTS = [
@@ -32,7 +33,7 @@ def wiring_of(forest):
 @pytest.mark.parametrize("shape", FORESTS)
 def test_edges_are_the_paths_of_the_leaves(seed, shape):
     forest = random_forest(np.random.default_rng(seed), **shape)
-    wiring, paths = wiring_of(forest), forest.leaf_paths()
+    wiring, paths = wiring_of(forest), leaf_paths(forest)
     np.testing.assert_array_equal(wiring.node_split, np.flatnonzero(forest.is_split))
     np.testing.assert_array_equal(wiring.node_leaf, np.flatnonzero(~forest.is_split))
     # Random forests number their leaves in the order of nodes, as the neurons are.

@@ -15,6 +15,7 @@ from hedgerow.kernels.definition.outputs import normalise
 from hedgerow.network import stacknet
 from hedgerow.network.layout import Grid, Source
 from hedgerow.network.mapping import DEFAULT_SHARPNESS, to_convnet
+from helpers.leaf_paths import leaf_paths
 from helpers.net_stacks import (
     SIZE,
     SPLITS,
@@ -42,7 +43,7 @@ def test_a_stack_of_k_levels_has_3k_minus_1_hidden_layers(n_levels, split):
         assert splits.neurons == n_splits * (2 if split in ("soft", "crelu") else 1)
         assert splits.weights == probes + n_splits
         assert leaves.neurons == forest.n_leaves
-        assert leaves.weights == len(forest.leaf_paths().node) + forest.n_leaves
+        assert leaves.weights == len(leaf_paths(forest).node) + forest.n_leaves
         assert output.neurons == 3
         assert output.weights == forest.n_leaves * 3
 
@@ -65,7 +66,7 @@ def test_parameters_are_the_papers(split):
         np.testing.assert_array_equal(level.split_bias.detach(), -np.float32(alpha.split) * forest.threshold[splits])
         leaves = forest.leaf_index[~forest.is_split]
         np.testing.assert_array_equal(level.vote_weight.detach(), np.float32(alpha.vote) * forest.votes[leaves])
-        paths = forest.leaf_paths()
+        paths = leaf_paths(forest)
         for neuron, leaf in enumerate(leaves):
             steps = slice(paths.start[leaf], paths.start[leaf + 1])
             mine = level.wiring.edge_leaf == neuron

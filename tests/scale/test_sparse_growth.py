@@ -12,11 +12,11 @@ import hedgerow as hr
 from hedgerow import jobs
 from hedgerow.config import ContextConfig, SamplingConfig
 from hedgerow.features import protocol
-from hedgerow.forest import thinned
+from hedgerow.forest import sparse_training
 from hedgerow.forest.autocontext import grow_stack
 from hedgerow.forest.groups import strokes, with_groups
 from hedgerow.forest.samples import choose_pixels, draw_samples
-from hedgerow.forest.thinned import Painted, thin
+from hedgerow.forest.sparse_training import LabelledPixels, sparse_training_set
 from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.labelled import labelled_set
 from hedgerow.io.model_file import file_content
@@ -61,11 +61,11 @@ def write_set(folder, images, labels):
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
-    monkeypatch.setattr(sparse_growth, "MUCH", 1000)
-    monkeypatch.setattr(sparse_growth, "WORTH", 10.0)
-    monkeypatch.setattr(protocol, "TILE", 64)
-    monkeypatch.setattr("hedgerow.features.at_places.TILE", 64)
-    monkeypatch.setattr(thinned, "LEAST_TILE", 32)
+    monkeypatch.setattr(sparse_growth, "LARGE_SET_PIXELS", 1000)
+    monkeypatch.setattr(sparse_growth, "MAX_LOADED_FRACTION", 10.0)
+    monkeypatch.setattr(protocol, "TILE_SIDE", 64)
+    monkeypatch.setattr("hedgerow.features.at_places.TILE_SIDE", 64)
+    monkeypatch.setattr(sparse_training, "MIN_TILE_SIDE", 32)
 
 
 @pytest.mark.parametrize("n_images", [2, 5])
@@ -128,7 +128,7 @@ def test_own_channels(tmp_path):
 
 def test_whether_zero_is_unlabelled_is_asked_where_there_is_paint(tmp_path, monkeypatch):
     """A large label map is read in parts, of which the first may have no paint."""
-    monkeypatch.setattr(sparse_growth, "_BAND", 50)
+    monkeypatch.setattr(sparse_growth, "_BAND_ROWS", 50)
     monkeypatch.setattr(sparse_growth, "LARGE_PIXELS", 100)
     images = blobs(2, 0, (120, 160))[0]
     labels = [np.zeros(image.shape, np.uint8) for image in images]
@@ -184,7 +184,7 @@ def test_settings_that_need_whole_images_get_them(tmp_path, monkeypatch):
     )
     assert file_content(result.model) == file_content(hr.fit_stack(images, labels, config))
     assert any("loading whole images: parts of images do not suffice for altered copies" in one for one in messages)
-    monkeypatch.setattr(sparse_growth, "WORTH", 0.001)
+    monkeypatch.setattr(sparse_growth, "MAX_LOADED_FRACTION", 0.001)
     jobs.train(
         jobs.TrainRequest(*write_set(tmp_path, images, labels), tmp_path / "b.hedge", config=STROKES),
         say=messages.append,
@@ -221,15 +221,15 @@ def test_the_same_pixels_are_chosen(seed, kind):
     target = np.where(rng.random((40, 50)) < 0.2, rng.integers(0, 3, (40, 50)), UNLABELLED_INDEX).astype(np.uint8)
     config = SamplingConfig(kind=kind, step=2 + seed % 2, fraction=0.5, at_least=15, per_class=11)
     _, rows, columns = choose_pixels(target[None], config, np.random.default_rng((seed, 1)))
-    painted = painted_of(target)
-    found = thinned.chosen(painted, config, np.random.default_rng((seed, 1)))
+    painted = labelled_pixels(target)
+    found = sparse_training.chosen(painted, config, np.random.default_rng((seed, 1)))
     np.testing.assert_array_equal(painted.row[found], rows)
     np.testing.assert_array_equal(painted.column[found], columns)
 
 
-def painted_of(target):
+def labelled_pixels(target):
     row, column = np.nonzero(target != UNLABELLED_INDEX)
-    return Painted(target.shape, row, column, target[row, column])
+    return LabelledPixels(target.shape, row, column, target[row, column])
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -237,16 +237,16 @@ def test_the_same_strokes(seed):
     rng = np.random.default_rng(seed)
     noise = ndimage.uniform_filter(rng.random((60, 70)), 2)
     target = np.where(noise > 0.55, (noise * 10).astype(int) % 2, UNLABELLED_INDEX).astype(np.uint8)
-    painted = painted_of(target)
+    painted = labelled_pixels(target)
     expected = strokes(target, 3, np.random.default_rng(1))[painted.row, painted.column]
-    np.testing.assert_array_equal(thinned._strokes(painted, 3, np.random.default_rng(1)), expected)
+    np.testing.assert_array_equal(sparse_training._strokes(painted, 3, np.random.default_rng(1)), expected)
 
 
 def test_parts_hold_the_samples_of_the_whole():
     images, labels = scribbled(5)
     whole = labelled_set(images, labels)
     expected = draw_samples(with_groups(whole, CONTEXT, None), CONTEXT)
-    result = thin([painted_of(image.target) for image in whole], "images", CONTEXT)
+    result = sparse_training_set([labelled_pixels(image.target) for image in whole], "images", CONTEXT)
     np.testing.assert_array_equal(result.samples.target, expected.target)
     np.testing.assert_array_equal(result.samples.group, expected.group)
     for k in range(len(expected)):

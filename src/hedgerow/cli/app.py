@@ -11,6 +11,7 @@ import typer
 
 import hedgerow as hr
 from hedgerow import jobs, memory
+from hedgerow.choices import ENCODERS
 from hedgerow.cli import measure_command, model_commands, paint_command, report_commands, train_commands
 from hedgerow.cli.common import LOG_LINES, AsJson, CommonOptions, Debug, Quiet, Result, Threads, Verbose, common
 from hedgerow.cli.options import Overwrite, output_option
@@ -96,7 +97,7 @@ def encoders(
         Literal["add"] | None, typer.Argument(metavar="add", help="Store the weights of an encoder on this machine.")
     ] = None,
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Name of the encoder: mobilesam or NAME.onnx.")
+        str | None, typer.Argument(metavar="NAME", help=f"Name of the encoder: {', '.join(ENCODERS)} or NAME.onnx.")
     ] = None,
     file: Annotated[
         Path | None, typer.Argument(metavar="FILE", readable=False, help="The weights as published, or the ONNX file.")

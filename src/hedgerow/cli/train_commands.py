@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from hedgerow import jobs
+from hedgerow.choices import FEATURES, described
 from hedgerow.cli.common import Result
 from hedgerow.cli.options import (
     Cache,
@@ -25,7 +26,7 @@ from hedgerow.cli.options import (
     workers_of,
 )
 from hedgerow.cli.usage import more_option, reading_option
-from hedgerow.config import RefineConfig, Sharpness, StackConfig
+from hedgerow.config import EncoderConfig, RefineConfig, Sharpness, StackConfig
 from hedgerow.errors import ConfigError
 from hedgerow.files import megabytes
 from hedgerow.forest.history import Refinement
@@ -50,8 +51,8 @@ def train(
     features: Annotated[
         str | None,
         typer.Option(
-            help="bank (filter bank), encoder (pretrained network lite0; encoder:NAME for another), channels (your "
-            "own), depth (depth images), or several, e.g. bank+encoder."
+            help=f"{described(FEATURES)}; encoder:NAME reads another network "
+            f"than {EncoderConfig().name}; several: bank+encoder."
         ),
     ] = None,
     layers: Annotated[

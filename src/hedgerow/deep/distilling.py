@@ -14,7 +14,7 @@ from hedgerow.forest.walk import reached_leaves, run_level
 from hedgerow.images.array_checks import to_planes
 from hedgerow.images.labelled import Images, listed_for
 from hedgerow.images.regions import Region
-from hedgerow.kernels import reused
+from hedgerow.kernels import buffers
 from hedgerow.network.mapback import to_forest
 from hedgerow.network.vote_fit import FitSamples
 from hedgerow.predict.tiling import proba_of
@@ -45,7 +45,7 @@ def distil(deep: DeepStack, images: Images, *, stride: int = 1, progress: Report
         stack = to_forest(deep.base, images, "leaf_mean", stride=stride, progress=report)
         samples = _fit_samples(deep, stack, images, report)
     last = samples.fitted(stack.levels[-1])
-    reused.let_go()
+    buffers.release()
     settings = {**stack.settings, "mapped_back": "distilled"}
     return replace(stack, levels=(*stack.levels[:-1], last), settings=settings)
 

@@ -19,7 +19,7 @@ from hedgerow.deep.ensemble_weights import find_weights, mean_dice
 from hedgerow.deep.member_training import MemberTraining, TrainedNetwork, no_probabilities
 from hedgerow.deep.recipe import Recipe
 from hedgerow.deep.record import ENSEMBLE, STACK, Deepening
-from hedgerow.encoders.known import allowed
+from hedgerow.encoders.catalogue import allowed
 from hedgerow.encoders.torch_devices import OneThread
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.files import fingerprint

@@ -12,7 +12,7 @@ import numpy as np
 from scipy import ndimage
 
 from hedgerow.errors import InputError
-from hedgerow.forest.groups import BLOCKS, blocks, groups_of, strokes
+from hedgerow.forest.groups import BLOCKS_PER_SIDE, blocks, groups_of, strokes
 from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledSet
 
@@ -82,12 +82,12 @@ def _dealt(target: np.ndarray, n_folds: int, rng: np.random.Generator) -> np.nda
     """(H,W) uint8: the fold of each pixel, block by block, of blocks that the labelled part (H,W) is divided into."""
     is_labelled = target != UNLABELLED_INDEX
     rows, columns = ndimage.find_objects(is_labelled.astype(np.uint8))[0]
-    block = blocks((rows.stop - rows.start, columns.stop - columns.start), BLOCKS)
+    block = blocks((rows.stop - rows.start, columns.stop - columns.start), BLOCKS_PER_SIDE)
     # What lies beyond the labelled part belongs to the block at its edge.
     beyond = [(of.start, side - of.stop) for of, side in zip((rows, columns), target.shape, strict=True)]
     block = np.pad(block, beyond, mode="edge")
     has_labels = np.unique(block[is_labelled])
-    fold_of = np.zeros(BLOCKS * BLOCKS, np.uint8)
+    fold_of = np.zeros(BLOCKS_PER_SIDE * BLOCKS_PER_SIDE, np.uint8)
     fold_of[has_labels[rng.permutation(len(has_labels))]] = np.arange(len(has_labels)) % n_folds
     return fold_of[block]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from hedgerow.deep.pretrained import PretrainedUNet
 from hedgerow.deep.unet import UNet
-from hedgerow.encoders.store import LITE0
+from hedgerow.encoders.lite0 import Lite0
 
 ALONE, READING, PRETRAINED = "alone", "reading", "pretrained"
 
@@ -33,5 +33,5 @@ class MemberKind:
 KINDS = {
     ALONE: MemberKind(UNet, reads_stack=False),
     READING: MemberKind(UNet, needs_stack=True),
-    PRETRAINED: MemberKind(PretrainedUNet, encoder=LITE0.name),
+    PRETRAINED: MemberKind(PretrainedUNet, encoder=Lite0.name),
 }

@@ -17,7 +17,7 @@ from hedgerow.deep.network_training import UNRECORDED_STEPS, Advance, start_at_s
 from hedgerow.deep.pretrained import PRETRAINED_PREFIX
 from hedgerow.deep.recipe import Recipe, Task
 from hedgerow.deep.unet import UNet
-from hedgerow.encoders.known import find
+from hedgerow.encoders.catalogue import find
 from hedgerow.encoders.protocol import TorchEncoder
 from hedgerow.features.encoder import EncoderFeatures
 from hedgerow.features.joined import Joined

@@ -13,15 +13,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from hedgerow.deep.unet import Norm, UNet, block
-from hedgerow.encoders.lite0 import stage_outputs
-from hedgerow.encoders.stages import LAYERS, lite0_weights
+from hedgerow.encoders.lite0 import STRIDES, Lite0, first_shapes, stage_outputs
 
 PICTURE_STD = (
     0.5  # a standard deviation of the image, where the pretrained network has from -1 to 1 for black and white
 )
 PICTURE = "picture"  # the weights that make a picture of three channels of what is read
 PRETRAINED_PREFIX = "pretrained."  # of the names of the weights that are not its own
-_STRIDES = [layer.stride for layer in LAYERS["lite0"]]
 
 
 class PretrainedUNet(UNet):
@@ -43,7 +41,7 @@ class PretrainedUNet(UNet):
         for level, ((above, here), stage) in enumerate(zip(pairwise(self.widths), self.joining, strict=True), 1):
             self.down[level] = block(above + _channels(stage), here, norm)
         self.n_stages = max(stage or 0 for stage in self.joining)
-        self._names = lite0_weights(self.n_stages)
+        self._names = first_shapes(self.n_stages)
         shapes = {PICTURE: (3, n_inputs, 1, 1), **self._names}
         self.pretrained = nn.ParameterDict(
             {_key(name): nn.Parameter(torch.zeros(shape)) for name, shape in shapes.items()}
@@ -83,11 +81,11 @@ def picture_weights(n_image: int, n_inputs: int) -> Tensor:
 
 def _last_stage(stride: int) -> int | None:
     """The number, from 1, of the last stage with this stride."""
-    return len(_STRIDES) - _STRIDES[::-1].index(stride) if stride in _STRIDES else None
+    return len(STRIDES) - STRIDES[::-1].index(stride) if stride in STRIDES else None
 
 
 def _channels(stage: int | None) -> int:
-    return 0 if stage is None else LAYERS["lite0"][stage - 1].n_channels
+    return 0 if stage is None else Lite0.layers[stage - 1].n_channels
 
 
 def _key(name: str) -> str:

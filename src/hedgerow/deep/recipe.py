@@ -14,7 +14,7 @@ from hedgerow.deep.member_kinds import ALONE, KINDS
 from hedgerow.deep.network_training import TrainNetwork, train_network
 from hedgerow.deep.record import STACK
 from hedgerow.deep.unet import TILE, Norm
-from hedgerow.forest import choosing
+from hedgerow.forest import default_settings
 from hedgerow.images.labelled import LabelledSet
 
 MAX_JUDGES_IN_MODEL = 2  # networks of a member that hold out a fold where no judges are trained beside them
@@ -51,7 +51,7 @@ class Recipe:
 
     config: DeepConfig
     labelled: LabelledSet
-    has_encoder: bool = field(default_factory=lambda: choosing.encoder_is_here())
+    has_encoder: bool = field(default_factory=lambda: default_settings.default_encoder_is_installed())
     held_out: Folds | None = None
     required_gain: float | None = None
     tile: int = TILE

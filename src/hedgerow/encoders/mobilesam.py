@@ -4,17 +4,23 @@ Zhang et al., "Faster Segment Anything" (2023); Wu et al., "TinyViT" (2022). As 
 is folded into the convolution before it. Attention looks at windows, so that a picture may have any size.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import Tensor
 
-from hedgerow.encoders.published import PublishedEncoder
-from hedgerow.encoders.stages import LAYERS
-from hedgerow.encoders.stages import MOBILESAM as STAGES
+from hedgerow.encoders.protocol import EncoderLayer
+from hedgerow.encoders.published import PublishedEncoder, Shapes, folded_convolutions, weight_and_bias
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# Of each stage: blocks, stride of its output, channels, heads, side of a window; the first has convolutions only.
+STAGES = ((2, 4, 64, 0, 0), (2, 8, 128, 4, 7), (6, 16, 160, 5, 14), (2, 16, 320, 10, 7))
+WIDENING = 4
+NECK_CHANNELS = 256
 EPSILON = 1e-5  # of its normalisations
 NECK_EPSILON = 1e-6
 MEAN, STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)  # of its input
@@ -31,40 +37,76 @@ class MobileSam(PublishedEncoder):
     """
 
     name = "mobilesam"
-    layers = LAYERS[name]
-    usual = ("l0", "l1", "l2", "neck")
+    title = "MobileSAM's image encoder (TinyViT), trained on SA-1B"
+    file = "mobile_sam.pt"
+    n_bytes = 40_728_226
+    sha256 = "6dbb90523a35330fedd7f1d3dfc66f995213d81b29a5ca8108dbcdd4e37d6c2f"
+    checksum = "0efee216d36510bdbecdf1e3519807f7b614118774165e1b5358905261796305"
+    licence = "Apache-2.0"
+    source = "mobile_sam.pt of the MobileSAM project; hedgerow encoders add mobilesam mobile_sam.pt"
+    onnx_layers = "export.onnx_mobilesam:layers"
+    layers = (
+        *(EncoderLayer(f"l{number}", stride, channels) for number, (_, stride, channels, _, _) in enumerate(STAGES)),
+        EncoderLayer("neck", STAGES[-1][1], NECK_CHANNELS),
+    )
+    default_layers = ("l0", "l1", "l2", "neck")
     multiple = 16
 
     def outputs(self, picture: Tensor, names: Sequence[str]) -> list[Tensor]:
+        import torch
+        import torch.nn.functional as F
+
         order = [layer.name for layer in self.layers]
         last = max(order.index(name) for name in names)
         mean, std = (picture.new_tensor(values)[:, None, None] for values in (MEAN, STD))
         # Channels stay innermost in memory: convolutions are faster, and linear layers need no copy.
         x = ((picture - mean) / std)[None].contiguous(memory_format=torch.channels_last)
         x = self._conv("stem.1", F.gelu(self._conv("stem.0", x, 2)), 2)
-        found = {}
+        layers = {}
         for number, (n_blocks, stride, _, heads, window) in enumerate(STAGES[: last + 1]):
             if number:
                 x = self._merged(number - 1, x, stride // STAGES[number - 1][1])
             for block in range(n_blocks):
                 place = f"{number}.{block}"
                 x = self._attentive_block(place, x, heads, window) if heads else self._conv_block(place, x)
-            found[f"l{number}"] = x
+            layers[f"l{number}"] = x
         if "neck" in names:
-            found["neck"] = self._neck(x)
-        return [found[name][0].contiguous() for name in names]
+            layers["neck"] = self._neck(x)
+        return [layers[name][0].contiguous() for name in names]
+
+    @staticmethod
+    def folded(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The published file holds the rest of MobileSAM too."""
+        normalised, plain = _stored_names()
+        pairs = {
+            ours: (f"image_encoder.{theirs}.c.weight", f"image_encoder.{theirs}.bn")
+            for ours, theirs in normalised.items()
+        }
+        return folded_convolutions(stored, pairs, EPSILON) | {
+            ours: stored[f"image_encoder.{theirs}"].float() for ours, theirs in plain.items()
+        }
+
+    @staticmethod
+    def layer_shapes(layer: str) -> Shapes:
+        return _neck_shapes() if layer == "neck" else _stage_shapes(int(layer[1:]))
 
     def _conv_block(self, place: str, x: Tensor) -> Tensor:
+        import torch.nn.functional as F
+
         wide = F.gelu(self._conv(f"{place}.expand", x))
         deep = F.gelu(self._conv(f"{place}.depthwise", wide))
         return F.gelu(self._conv(f"{place}.project", deep) + x)
 
     def _merged(self, stage: int, x: Tensor, stride: int) -> Tensor:
         """The input of the next stage, of 1 / stride as many rows and columns."""
+        import torch.nn.functional as F
+
         wide = F.gelu(self._conv(f"{stage}.merge.0", x))
         return self._conv(f"{stage}.merge.2", F.gelu(self._conv(f"{stage}.merge.1", wide, stride)))
 
     def _attentive_block(self, place: str, x: Tensor, heads: int, window: int) -> Tensor:
+        import torch.nn.functional as F
+
         x = x + self._attention(place, x.permute(0, 2, 3, 1), heads, window).permute(0, 3, 1, 2)
         x = self._conv(f"{place}.local", x)
         wide = F.gelu(self._linear(f"{place}.up", self._norm(f"{place}.before_up", x.permute(0, 2, 3, 1))))
@@ -76,6 +118,9 @@ class MobileSam(PublishedEncoder):
         The last windows are filled up with zeros below and to the right. Pixels do look at these: the network was
         trained so.
         """
+        import torch
+        import torch.nn.functional as F
+
         _, height, width, channels = x.shape
         x = F.pad(x, (0, 0, 0, -width % window, 0, -height % window))
         rows, columns = x.shape[1] // window, x.shape[2] // window
@@ -98,15 +143,21 @@ class MobileSam(PublishedEncoder):
 
     def _conv(self, name: str, x: Tensor, stride: int = 1) -> Tensor:
         """A convolution of x (1,C,H,W) with zeros beyond; depthwise if its kernels have one channel."""
+        import torch.nn.functional as F
+
         weight = self._weight(f"{name}.weight", x)
         bias = self._weight(f"{name}.bias", x) if f"{name}.bias" in self.weights else None
         return F.conv2d(x, weight, bias, stride, padding=weight.shape[-1] // 2, groups=x.shape[1] // weight.shape[1])
 
     def _linear(self, name: str, x: Tensor) -> Tensor:
+        import torch.nn.functional as F
+
         return F.linear(x, self._weight(f"{name}.weight", x), self._weight(f"{name}.bias", x))
 
     def _norm(self, name: str, x: Tensor, epsilon: float = EPSILON) -> Tensor:
         """Each pixel's channels, the last axis, with mean 0 and variance 1, then scaled and shifted."""
+        import torch.nn.functional as F
+
         weight, bias = (self._weight(f"{name}.{part}", x) for part in ("weight", "bias"))
         return F.layer_norm(x, x.shape[-1:], weight, bias, epsilon)
 
@@ -115,22 +166,6 @@ def distances(window: int) -> np.ndarray:
     """For two pixels of a window, counted along its rows, rows apart * window + columns apart: (window², window²)."""
     rows, columns = np.divmod(np.arange(window**2), window)
     return np.abs(rows[:, None] - rows) * window + np.abs(columns[:, None] - columns)
-
-
-def folded(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The weights of `MobileSam` from those of the published file, which holds the rest of MobileSAM too."""
-    normalised, plain = _stored_names()
-    found = {}
-    for ours, theirs in normalised.items():
-        kernels = stored[f"image_encoder.{theirs}.c.weight"].double()
-        scale, shift, mean, variance = (
-            stored[f"image_encoder.{theirs}.bn.{part}"].double()
-            for part in ("weight", "bias", "running_mean", "running_var")
-        )
-        factor = scale / torch.sqrt(variance + EPSILON)
-        found[f"{ours}.weight"] = (kernels * factor[:, None, None, None]).float()
-        found[f"{ours}.bias"] = (shift - mean * factor).float()
-    return found | {ours: stored[f"image_encoder.{theirs}"].float() for ours, theirs in plain.items()}
 
 
 def _stored_names() -> tuple[dict[str, str], dict[str, str]]:
@@ -158,3 +193,28 @@ def _stored_names() -> tuple[dict[str, str], dict[str, str]]:
     linear |= {"neck.1": "neck.1", "neck.3": "neck.3"}
     plain |= {f"{a}.{part}": f"{b}.{part}" for a, b in linear.items() for part in ("weight", "bias")}
     return normalised, plain
+
+
+def _stage_shapes(stage: int) -> Shapes:
+    n_blocks, _, channels, heads, window = STAGES[stage]
+    wide, shapes = WIDENING * channels, Shapes()
+    for block in range(n_blocks):
+        place = f"{stage}.{block}"
+        if not heads:
+            shapes |= weight_and_bias(f"{place}.expand", wide, channels, 1, 1)
+            shapes |= weight_and_bias(f"{place}.depthwise", wide, 1, 3, 3)
+            shapes |= weight_and_bias(f"{place}.project", channels, wide, 1, 1)
+            continue
+        shapes[f"{place}.distances"] = (heads, window**2)
+        for name, *shape in (
+            ("before_attention", channels), ("qkv", 3 * channels, channels), ("out", channels, channels),
+            ("local", channels, 1, 3, 3), ("before_up", channels), ("up", wide, channels), ("down", channels, wide),
+        ):  # fmt: skip
+            shapes |= weight_and_bias(f"{place}.{name}", *shape)
+    return shapes
+
+
+def _neck_shapes() -> Shapes:
+    n = NECK_CHANNELS
+    convolutions: Shapes = {"neck.0.weight": (n, STAGES[-1][2], 1, 1), "neck.2.weight": (n, n, 3, 3)}
+    return convolutions | weight_and_bias("neck.1", n) | weight_and_bias("neck.3", n)

@@ -19,12 +19,12 @@ from hedgerow.files import megabytes, one_line
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
 
-LARGEST = 2 * 10**9  # bytes of a file; ONNX's own format ends a little above
+MAX_FILE_BYTES = 2 * 10**9  # bytes of a file; ONNX's own format ends a little above
 MULTIPLE = 32
 # A network does not say how its input is scaled. It is given (value - 127) / 128, so from -1 to 1; one that was trained
 # with another scaling should be exported with that as its first nodes.
 CENTRE, SPREAD = 127.0, 128.0
-SHOWN = 12  # names of layers in a message
+MAX_SHOWN_LAYERS = 12  # names of layers in a message
 
 
 class OnnxNetwork(Encoder):
@@ -42,7 +42,7 @@ class OnnxNetwork(Encoder):
         wanted = list(dict.fromkeys(names))
         self._session = _session(path, model, wanted)
         self.layers = self._measured(path, wanted)
-        self.usual = tuple(layer.name for layer in self.layers)
+        self.default_layers = tuple(layer.name for layer in self.layers)
         self.multiple = max(MULTIPLE, self.layers[-1].stride)  # the coarsest comes last
 
     def run(self, picture: np.ndarray, names: Sequence[str]) -> list[np.ndarray]:
@@ -79,9 +79,9 @@ def _content(path: Path) -> bytes:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
             raise InputError(f"{one_path(path)} is not a file; give the path of an ONNX file.")
-        if status.st_size > LARGEST:
+        if status.st_size > MAX_FILE_BYTES:
             raise InputError(
-                f"{one_path(path)} has {megabytes(status.st_size)}, expected at most {megabytes(LARGEST)}; "
+                f"{one_path(path)} has {megabytes(status.st_size)}, expected at most {megabytes(MAX_FILE_BYTES)}; "
                 "export a smaller network."
             )
         return path.read_bytes()
@@ -146,8 +146,8 @@ def _what_is_wrong(value: "ValueInfoProto") -> str:
     # None: any number
     batch, channels, *sides = (part.dim_value if part.HasField("dim_value") else None for part in dimensions)
     if channels != 3:
-        given = "any number of channels" if channels is None else f"{channels} channel(s)"
-        return f"takes pictures of {given}, expected 3; export it for pictures of red, green and blue"
+        number = "any number of channels" if channels is None else f"{channels} channel(s)"
+        return f"takes pictures of {number}, expected 3; export it for pictures of red, green and blue"
     if batch not in (None, 1):
         return f"takes {batch} pictures at once, expected 1; export it for one"
     if any(side is not None for side in sides):
@@ -162,7 +162,9 @@ def _refuse_unknown(path: Path, model: "ModelProto", names: Sequence[str]) -> No
     if names and not unknown:
         return
     readable = _readable(model)
-    shown = ", ".join(name[:60] for name in readable[:SHOWN]) + (", ..." if len(readable) > SHOWN else "")
+    shown = ", ".join(name[:60] for name in readable[:MAX_SHOWN_LAYERS]) + (
+        ", ..." if len(readable) > MAX_SHOWN_LAYERS else ""
+    )
     if unknown:
         raise ConfigError(f"{one_path(path)} has no layer {unknown[0][:60]!r}; its layers are {shown}.")
     raise ConfigError(f"{one_path(path)} does not say which layers to read; give --layers, of {shown}.")
@@ -187,16 +189,16 @@ def _keep_only(model: "ModelProto", names: Sequence[str]) -> None:
     """Make these tensors the outputs, and remove the nodes that none of them needs: onnxruntime would run them."""
     import onnx
 
-    needed, kept = set(names), []
+    needed, nodes = set(names), []
     for node in reversed(model.graph.node):  # a node comes after those whose outputs it takes
         if needed.intersection(node.output):
-            kept.append(node)
+            nodes.append(node)
             # Graphs within a node may take tensors of this graph.
             needed.update(name for inner in _parts(node, "NodeProto") for name in inner.input)
             needed.update(value.name for inner in _parts(node, "GraphProto") for value in inner.output)
-    kept.reverse()
+    nodes.reverse()
     del model.graph.node[:]
-    model.graph.node.extend(kept)
+    model.graph.node.extend(nodes)
     del model.graph.output[:]
     model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
 
@@ -222,13 +224,13 @@ def _session(path: Path, model: "ModelProto", names: Sequence[str]) -> Any:
 def _providers() -> list[str]:
     import onnxruntime
 
-    found = ["CPUExecutionProvider"]
+    providers = ["CPUExecutionProvider"]
     if "CUDAExecutionProvider" in onnxruntime.get_available_providers() and is_there("torch"):
         from hedgerow.encoders.torch_devices import device
 
         if device().type == "cuda":
-            found.insert(0, "CUDAExecutionProvider")
-    return found
+            providers.insert(0, "CUDAExecutionProvider")
+    return providers
 
 
 def _layer(path: Path, name: str, output: Any, size: tuple[int, int]) -> EncoderLayer:

@@ -30,14 +30,14 @@ class Encoder(Protocol):
     name:     as it is chosen: lite0, mobilesam, timm:NAME, or the path of an ONNX file
     checksum: of the weights, so that a model knows the ones that it was trained with
     layers:   those that can be read, fine ones first
-    usual:    the names of those that are read unless others are asked for
+    default_layers: the names of those that are read unless others are asked for
     multiple: the sides of its input must be multiples of this
     """
 
     name: str
     checksum: str
     layers: tuple[EncoderLayer, ...]
-    usual: tuple[str, ...]
+    default_layers: tuple[str, ...]
     multiple: int
 
     def run(self, picture: np.ndarray, names: Sequence[str]) -> list[np.ndarray]:
@@ -62,11 +62,11 @@ class TorchEncoder(Encoder, Protocol):
 
 
 def chosen_layers(encoder: Encoder, names: Sequence[str]) -> tuple[EncoderLayer, ...]:
-    """The layers of these names, fine ones first; none: the usual ones."""
+    """The layers of these names, fine ones first; none: its default ones."""
     known = {layer.name: layer for layer in encoder.layers}
     for name in names:
         if name not in known:
             shown = ", ".join(list(known)[:12]) + (", ..." if len(known) > 12 else "")
             raise ConfigError(f"the encoder {encoder.name} has no layer {name[:60]!r}; its layers are {shown}.")
-    wanted = names or encoder.usual
+    wanted = names or encoder.default_layers
     return tuple(layer for layer in encoder.layers if layer.name in wanted)

@@ -1,22 +1,89 @@
-"""What the encoders with published weights have in common: they hold these, and run in one thread without gradients."""
+"""`PublishedEncoder`: a network that others published, and all that Hedgerow knows about it.
+
+A new one is a subclass in a file of its own, and a line in `choices.ENCODERS`; `lite0` is an example. Its module can be
+imported without PyTorch: files of models are checked without it.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from hedgerow.encoders.protocol import TorchEncoder
-from hedgerow.encoders.torch_devices import OneThread, device, full_precision
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Shapes = dict[str, tuple[int, ...]]
 
 
 class PublishedEncoder(TorchEncoder):
-    """A subclass has `name`, `layers`, `usual`, `multiple` and `outputs`."""
+    """A subclass describes the network in the attributes below; an object of it holds the weights.
 
-    def __init__(self, weights: Mapping[str, Tensor], checksum: str) -> None:
-        self.weights, self.checksum = dict(weights), checksum
+    title:        for people
+    file, n_bytes, sha256: of the published file
+    checksum:     of the tensors that `folded` makes of that file, see `store.tensors_checksum`; models name this one
+    licence:      of the weights
+    source:       where a user gets the file
+    package:      a package of Python that brings the file in its folder `models`; "": there is none
+    onnx_layers:  "module:function" that writes the layers as ONNX nodes, see `export.onnx_encoder`; "": ONNX cannot
+                  compute this encoder
+    """
+
+    title: str
+    file: str
+    n_bytes: int
+    sha256: str
+    licence: str
+    source: str
+    package: str = ""
+    onnx_layers: str = ""
+
+    def __init__(self, weights: Mapping[str, Tensor]) -> None:
+        self.weights = dict(weights)
 
     def run(self, picture: np.ndarray, names: Sequence[str]) -> list[np.ndarray]:
+        """In one thread, without gradients."""
+        import torch
+
+        from hedgerow.encoders.torch_devices import OneThread, device, full_precision
+
         with torch.inference_mode(), OneThread(), full_precision():
-            found = self.outputs(torch.from_numpy(picture).to(device()), names)
-            return [layer.cpu().numpy() for layer in found]
+            layers = self.outputs(torch.from_numpy(picture).to(device()), names)
+            return [layer.cpu().numpy() for layer in layers]
+
+    @staticmethod
+    def folded(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The weights from the tensors of the published file, in this network's own names."""
+        return dict(stored)
+
+    @staticmethod
+    def layer_shapes(layer: str) -> Shapes:
+        """Name -> shape of the weights between the layer before and this one; none: they cannot be trained."""
+        return {}
+
+
+def weight_and_bias(name: str, *shape: int) -> Shapes:
+    """The shapes of the weights of one layer; `shape` begins with the number of its outputs."""
+    return {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
+
+
+def folded_convolutions(
+    stored: Mapping[str, Tensor], pairs: Mapping[str, tuple[str, str]], epsilon: float
+) -> dict[str, Tensor]:
+    """Weights and biases of convolutions that compute what each did with the normalisation over batches after it.
+
+    pairs:   our name of a convolution -> the published ones of its kernels and of its normalisation
+    epsilon: of the normalisations
+    """
+    weights = {}
+    for ours, (kernels, norm) in pairs.items():
+        scale, shift, mean, variance = (
+            stored[f"{norm}.{part}"].double() for part in ("weight", "bias", "running_mean", "running_var")
+        )
+        factor = scale / (variance + epsilon).sqrt()
+        weights[f"{ours}.weight"] = (stored[kernels].double() * factor[:, None, None, None]).float()
+        weights[f"{ours}.bias"] = (shift - mean * factor).float()
+    return weights

@@ -39,32 +39,32 @@ class TimmNetwork(TorchEncoder):
             EncoderLayer(f"f{number}", stride, channels)
             for number, (stride, channels) in enumerate(zip(info.reduction(), info.channels(), strict=True))
         )
-        self.usual = tuple(layer.name for layer in self.layers)
+        self.default_layers = tuple(layer.name for layer in self.layers)
         self.multiple = max([MULTIPLE, *(layer.stride for layer in self.layers)])
         self._refuse_other_shapes()
 
     def run(self, picture: np.ndarray, names: Sequence[str]) -> list[np.ndarray]:
         with torch.inference_mode(), OneThread(), full_precision():
-            found = self.outputs(torch.from_numpy(picture).to(device()), names)
-            return [layer.cpu().numpy() for layer in found]
+            layers = self.outputs(torch.from_numpy(picture).to(device()), names)
+            return [layer.cpu().numpy() for layer in layers]
 
     def outputs(self, picture: Tensor, names: Sequence[str]) -> list[Tensor]:
         mean, std = (picture.new_tensor(values)[:, None, None] for values in (self._mean, self._std))
         weights = {name: weight.to(picture.device) for name, weight in self.weights.items()}
-        found = functional_call(self._network, weights, (((picture / 255 - mean) / std)[None],))
-        return [found[int(name[1:])][0].contiguous() for name in names]
+        layers = functional_call(self._network, weights, (((picture / 255 - mean) / std)[None],))
+        return [layers[int(name[1:])][0].contiguous() for name in names]
 
     def _refuse_other_shapes(self) -> None:
         """Some networks take pictures of one size, or put channels last: run once to know."""
         height, width = 2 * self.multiple, 4 * self.multiple
         try:
-            found = self.run(np.zeros((3, height, width), np.float32), self.usual)
+            outputs = self.run(np.zeros((3, height, width), np.float32), self.default_layers)
         except Exception as problem:  # whatever the code of that network raises
             raise ConfigError(
                 f"{self.name} cannot be run on a picture of {height} x {width} pixels ({one_line(problem)}); "
                 "choose a network that takes any size."
             ) from problem
-        for layer, output in zip(self.layers, found, strict=True):
+        for layer, output in zip(self.layers, outputs, strict=True):
             expected = (layer.n_channels, height // layer.stride, width // layer.stride)
             if layer.stride > MAX_STRIDE or layer.stride & (layer.stride - 1) or output.shape != expected:
                 raise ConfigError(

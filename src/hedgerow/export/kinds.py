@@ -9,13 +9,18 @@ from typing import TypeVar
 
 import numpy as np
 
+from hedgerow.encoders.catalogue import PUBLISHED
 from hedgerow.errors import InputError
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.features.tuned import encoder_of
 from hedgerow.forest.arrays import ForestStack
 
 Entry = TypeVar("Entry")
-NETWORKS = ("lite0", "mobilesam")  # the encoders that ONNX can compute
+
+
+def onnx_encoders() -> list[str]:
+    """The encoders that ONNX can compute."""
+    return [name for name, encoder in PUBLISHED.items() if encoder.onnx_layers]
 
 
 @dataclass(frozen=True)
@@ -34,8 +39,8 @@ def entry_of(features: FeatureSet, table: Mapping[str, Entry], target: str) -> E
             name = encoder.source.encoder
             raise InputError(
                 f"features come from the pretrained network {name[:60]}, which cannot be computed in {target}; "
-                f"{'export the model to ONNX, or ' * (name in NETWORKS)}export it without features (--no-filters, or "
-                "filters=False in Python) and compute them yourself."
+                f"{'export the model to ONNX, or ' * (name in onnx_encoders())}export it without features "
+                "(--no-filters, or filters=False in Python) and compute them yourself."
             )
         raise InputError(
             f"{features.kind!r} features cannot be computed in {target}; export the model without features "

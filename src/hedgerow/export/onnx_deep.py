@@ -17,7 +17,7 @@ from hedgerow.deep.deepstack import DeepStack
 from hedgerow.deep.pretrained import PICTURE, PretrainedUNet
 from hedgerow.deep.record import STACK
 from hedgerow.deep.unet import TILE, ImageNorm, UNet
-from hedgerow.encoders.onnx_network import LARGEST
+from hedgerow.encoders.onnx_network import MAX_FILE_BYTES
 from hedgerow.errors import InputError
 from hedgerow.export.onnx_graph import REAL, Graph
 from hedgerow.export.onnx_lite0 import stage_outputs
@@ -55,10 +55,11 @@ def about_deep(model: DeepStack) -> dict[str, str]:
 def _check_size(model: DeepStack) -> None:
     networks = [net.network for nets in model.nets.values() for net in nets]
     size = sum(4 * weight.numel() for network in networks for weight in network.parameters())
-    if size > LARGEST:
+    if size > MAX_FILE_BYTES:
         raise InputError(
-            f"the {len(networks)} convolutional networks hold {size / 1e9:.1f} GB of weights, and an ONNX file cannot "
-            f"hold more than {LARGEST / 1e9:g}; deepen the stack with fewer networks (n_networks) or smaller ones."
+            f"the {len(networks)} convolutional networks hold {size / 1e9:.1f} GB of weights, and an ONNX file "
+            f"cannot hold more than {MAX_FILE_BYTES / 1e9:g}; deepen the stack with fewer networks (n_networks) or "
+            "smaller ones."
         )
 
 

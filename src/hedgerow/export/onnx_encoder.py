@@ -9,10 +9,11 @@ from typing import cast
 
 import numpy as np
 
+from hedgerow.choices import load
+from hedgerow.encoders.catalogue import PUBLISHED
 from hedgerow.encoders.protocol import TorchEncoder
-from hedgerow.encoders.store import PUBLISHED
 from hedgerow.errors import InputError
-from hedgerow.export.kinds import NETWORKS
+from hedgerow.export.kinds import onnx_encoders
 from hedgerow.export.onnx_graph import Graph
 from hedgerow.features.encoder import EncoderFeatures
 from hedgerow.features.encoder_pictures import groups_of
@@ -58,16 +59,13 @@ def about_encoders(features: FeatureSet) -> dict[str, str]:
 
 def _network(name: str) -> Network:
     """What writes the nodes of a network, or a refusal that names the remedy."""
-    if name not in NETWORKS:
+    if name not in onnx_encoders():
         raise InputError(
-            f"the encoder {name[:60]} cannot be written into an ONNX file ({' and '.join(NETWORKS)} can); export "
-            "the model without features (--no-filters, or filters=False in Python) and compute them yourself."
+            f"the encoder {name[:60]} cannot be written into an ONNX file ({' and '.join(onnx_encoders())} can); "
+            "export the model without features (--no-filters, or filters=False in Python) and compute them yourself."
         )
-    # Their own descriptions of their stages stand in modules that need PyTorch; so do the weights.
-    from hedgerow.export import onnx_lite0, onnx_mobilesam
-
-    table: dict[str, Network] = {"lite0": onnx_lite0.layers, "mobilesam": onnx_mobilesam.layers}
-    return table[name]
+    network: Network = load(PUBLISHED[name].onnx_layers)
+    return network
 
 
 def _pictures(graph: Graph, image: str, features: EncoderFeatures, multiple: int) -> str:
@@ -111,7 +109,7 @@ def _projected(graph: Graph, layers: Sequence[str], features: EncoderFeatures) -
 
 
 def doubled(graph: Graph, planes: str, n: int) -> str:
-    """(n,2H,2W) of planes (n,H,W): `resizing.doubled`, rounded as it rounds."""
+    """(n,2H,2W) of planes (n,H,W): `encoder_pictures.doubled`, rounded as it rounds."""
     width = graph.node("Shape", planes, start=2)
     # Behind one another in a row of twice the length, the two new rows of an old one only need to be cut apart.
     rows = graph.node("Concat", *_between(graph, planes, 1), axis=2)
@@ -131,7 +129,7 @@ def _between(graph: Graph, planes: str, axis: int) -> list[str]:
 
 
 def halved(graph: Graph, planes: str) -> str:
-    """(n,ceil(H/2),ceil(W/2)) of planes (n,H,W): `resizing.halved`, rounded as it rounds."""
+    """(n,ceil(H/2),ceil(W/2)) of planes (n,H,W): `encoder_pictures.halved`, rounded as it rounds."""
     planes = _extended(graph, planes, 2)
     for axis in (1, 2):
         planes = graph.node("Add", *(_every_second(graph, planes, axis, first) for first in (0, 1)))

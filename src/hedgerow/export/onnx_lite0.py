@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hedgerow.encoders.lite0 import CENTRE, SPREAD
+from hedgerow.encoders.lite0 import CENTRE, SPREAD, STAGES
 from hedgerow.encoders.protocol import TorchEncoder
-from hedgerow.encoders.stages import LITE0 as STAGES
 from hedgerow.export.onnx_graph import Graph
 
 

@@ -5,9 +5,8 @@ from math import sqrt
 
 import numpy as np
 
-from hedgerow.encoders.mobilesam import EPSILON, MEAN, NECK_EPSILON, STD, distances
+from hedgerow.encoders.mobilesam import EPSILON, MEAN, NECK_EPSILON, STAGES, STD, distances
 from hedgerow.encoders.protocol import TorchEncoder
-from hedgerow.encoders.stages import MOBILESAM as STAGES
 from hedgerow.export.onnx_graph import Graph
 
 TO_LAST, TO_FIRST = [0, 2, 3, 1], [0, 3, 1, 2]  # channels: (N,C,H,W) -> (N,H,W,C), and back

@@ -1,4 +1,4 @@
-"""What the probes of a level read, as ONNX nodes; `forest.reads` and `kernels.cpu.walk` do the same.
+"""What the probes of a level read, as ONNX nodes; `forest.walk` and `kernels.cpu.walk` do the same.
 
 Planes are laid out once per level, flat; a read is then one Gather. Tables have a row per probe and a column per node,
 (J,N); whoever reads picks the columns: `pick` makes of a table what goes with a block of B pixels.
@@ -117,7 +117,7 @@ class _StretchedReads:
 
 
 def _box_averaged(graph: Graph, scene: Scene, planes: str, radius: int, outside: float) -> str:
-    """(P,H,W) mean over the box of `radius` around each pixel; see `kernels.cpu.boxes.box_averaged`."""
+    """(P,H,W) mean over the box of `radius` around each pixel; see `kernels.cpu.plane_ops.box_averaged`."""
     weights = box_weights(radius)
     margin = weights.shape[1] - 1
     if scene.outside is not None:

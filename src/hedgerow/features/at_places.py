@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from hedgerow.config import StackConfig
-from hedgerow.features.kept import KeptFeatures
-from hedgerow.features.protocol import TILE, FeatureSet, Statistics, sampled_tiles
+from hedgerow.features.feature_store import FeatureStore
+from hedgerow.features.protocol import TILE_SIDE, FeatureSet, Statistics, sampled_tiles
 from hedgerow.features.registry import begun_features
 from hedgerow.images.regions import Region
 
@@ -16,7 +16,7 @@ Places = tuple[np.ndarray, np.ndarray]
 
 def fit_features_at(
     images: Sequence[np.ndarray], places: Sequence[Places], config: StackConfig
-) -> tuple[FeatureSet, KeptFeatures]:
+) -> tuple[FeatureSet, FeatureStore]:
     """The feature set for training images (C,H,W), the same as of `fit_features`; and what it computes for each of them
     at its places, (F,1,n).
 
@@ -24,30 +24,30 @@ def fit_features_at(
     """
     features = begun_features(images, config)
     tiles = sampled_tiles([(image.shape[1], image.shape[2]) for image in images])
-    kept, statistics = KeptFeatures(), Statistics()
+    store, statistics = FeatureStore(), Statistics()
     for image, some, (rows, columns) in zip(images, tiles, places, strict=True):
-        found = np.empty((features.n_features, 1, len(rows)), np.float32)
+        at_places = np.empty((features.n_features, 1, len(rows)), np.float32)
         for tile, mine in _by_tile((image.shape[1], image.shape[2]), rows, columns, set(some)):
             region = tile if tile in some else _box(rows[mine], columns[mine])
             raw = np.ascontiguousarray(features.raw_in(image, region), np.float32)
             if tile in some:
                 statistics.add(features.counted(raw))
-            found[:, 0, mine] = raw[:, rows[mine] - region.top, columns[mine] - region.left]
-        kept.append(found)
+            at_places[:, 0, mine] = raw[:, rows[mine] - region.top, columns[mine] - region.left]
+        store.append(at_places)
     features = features.fitted(*statistics.result())
-    kept.finish(features)
-    return features, kept
+    store.finish(features)
+    return features, store
 
 
 def _by_tile(
     size: tuple[int, int], rows: np.ndarray, columns: np.ndarray, counted: set[Region]
 ) -> Iterator[tuple[Region, np.ndarray]]:
     """The tiles of an image that hold places or are counted, row after row, each with the numbers of its places."""
-    n_across = -(-size[1] // TILE)
-    key = (rows // TILE).astype(np.int64) * n_across + columns // TILE
+    n_across = -(-size[1] // TILE_SIDE)
+    key = (rows // TILE_SIDE).astype(np.int64) * n_across + columns // TILE_SIDE
     order = np.argsort(key, kind="stable")
-    tiles = Region.whole(size).tiles(TILE)
-    own = {(tile.top // TILE) * n_across + tile.left // TILE for tile in counted}
+    tiles = Region.whole(size).tiles(TILE_SIDE)
+    own = {(tile.top // TILE_SIDE) * n_across + tile.left // TILE_SIDE for tile in counted}
     for k in sorted(own.union(np.unique(key).tolist())):
         first, last = np.searchsorted(key, (k, k + 1), sorter=order)
         yield tiles[k], order[first:last]

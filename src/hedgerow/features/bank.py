@@ -9,13 +9,13 @@ import numpy as np
 from hedgerow.config import MAX_SIGMAS, StackConfig
 from hedgerow.features.protocol import Arrays, FeatureSet, are_statistics, check_features, image_statistics, unfitted
 from hedgerow.images.regions import Region
+from hedgerow.kernels.buffers import empty
 from hedgerow.kernels.cpu import filters as kernels
 from hedgerow.kernels.definition.gaussian import gaussian_weights
-from hedgerow.kernels.reused import empty
 from hedgerow.settings import limits_of
 from hedgerow.threads import map_threads
 
-KINDS = (
+FILTERS = (
     "gaussian",
     "laplacian",
     "gradient",
@@ -47,7 +47,7 @@ class Proportions:
 
 
 def scale_channels(plane: np.ndarray, sigma: float, proportions: Proportions, out: np.ndarray) -> None:
-    """Fill `out` (8,H,W) with KINDS of one image channel (H,W) at one scale. Borders mirror, edge pixel included."""
+    """Fill `out` (8,H,W) with FILTERS of one image channel (H,W) at one scale. Borders mirror, edge pixel included."""
     weights = proportions.weights(sigma)
     tensor = empty((3, *plane.shape))
     kernels.derivatives(_padded(plane, weights), weights, out, tensor)
@@ -64,14 +64,14 @@ def _padded(plane: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Flat ((H+2R)*(W+2R),): as np.pad with mode "symmetric", in memory that is used again."""
     radius, (height, width) = weights.shape[1] - 1, plane.shape
     rows, columns = (np.pad(np.arange(n), radius, mode="symmetric") for n in plane.shape)
-    found = empty((height + 2 * radius, width + 2 * radius))
-    inner = found[radius : radius + height]
+    padded = empty((height + 2 * radius, width + 2 * radius))
+    inner = padded[radius : radius + height]
     inner[:, radius : radius + width] = plane
     inner[:, :radius] = plane[:, columns[:radius]]
     inner[:, radius + width :] = plane[:, columns[radius + width :]]
-    found[:radius] = inner[rows[:radius]]
-    found[radius + height :] = inner[rows[radius + height :]]
-    return found.ravel()
+    padded[:radius] = inner[rows[:radius]]
+    padded[radius + height :] = inner[rows[radius + height :]]
+    return padded.ravel()
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Bank(FeatureSet):
         for c in range(self.n_inputs):
             prefix = f"c{c} " if self.n_inputs > 1 else ""
             names.append(f"{prefix}raw")
-            names += [f"{prefix}{kind} {sigma:g}" for sigma in self.sigmas for kind in KINDS]
+            names += [f"{prefix}{kind} {sigma:g}" for sigma in self.sigmas for kind in FILTERS]
         return tuple(names)
 
     @property
@@ -132,13 +132,13 @@ class Bank(FeatureSet):
 
         def fill(job: tuple[int, int]) -> None:
             c, s = job
-            first = c * per_input + 1 + s * len(KINDS)
-            own = features[first : first + len(KINDS)]
+            first = c * per_input + 1 + s * len(FILTERS)
+            own = features[first : first + len(FILTERS)]
             part = region.grown(self._halo_of(self.sigmas[s]), whole)
-            found = own if part == region else empty((len(KINDS), part.height, part.width))
-            scale_channels(part.within(seen).of(centred[c]), self.sigmas[s], self.proportions, found)
-            if found is not own:
-                own[...] = region.within(part).of(found)
+            channels = own if part == region else empty((len(FILTERS), part.height, part.width))
+            scale_channels(part.within(seen).of(centred[c]), self.sigmas[s], self.proportions, channels)
+            if channels is not own:
+                own[...] = region.within(part).of(channels)
 
         coarse_first = sorted(range(len(self.sigmas)), key=lambda s: -self.sigmas[s])
         list(map_threads(fill, [(c, s) for s in coarse_first for c in range(self.n_inputs)]))
@@ -152,9 +152,9 @@ class Bank(FeatureSet):
 
     @classmethod
     def from_file(cls, settings: Mapping[str, Any], arrays: Arrays) -> Self:
-        given = settings["proportions"]
-        check_features(set(given) == set(vars(Proportions())))  # nothing is left to a default
-        own = {"sigmas": tuple(settings["sigmas"]), "proportions": Proportions(**given)}
+        proportions = settings["proportions"]
+        check_features(set(proportions) == set(vars(Proportions())))  # nothing is left to a default
+        own = {"sigmas": tuple(settings["sigmas"]), "proportions": Proportions(**proportions)}
         return super().from_file({**settings, **own}, arrays)
 
     def validate(self) -> None:
@@ -177,4 +177,4 @@ class Bank(FeatureSet):
 
 
 def _per_input(sigmas: Sequence[float]) -> int:
-    return 1 + len(KINDS) * len(sigmas)
+    return 1 + len(FILTERS) * len(sigmas)

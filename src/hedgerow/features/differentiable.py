@@ -34,21 +34,21 @@ def standardised(features: FeatureSet, image: np.ndarray, weights: Weights) -> T
     members = features.members if isinstance(features, Joined) else (features,)
     first = next(iter(weights.values()))
     parts = [
-        raw(one, image, weights) if isinstance(one, EncoderFeatures) else torch.from_numpy(one.unscaled(image))
-        for one in members
+        raw(member, image, weights) if isinstance(member, EncoderFeatures) else torch.from_numpy(member.unscaled(image))
+        for member in members
     ]
-    found = torch.cat([part.to(first) for part in parts])
+    unscaled = torch.cat([part.to(first) for part in parts])
     mean, scale = (torch.from_numpy(a)[:, None, None].to(first) for a in (features.mean, 1 / features.std))
-    return (found - mean) * scale
+    return (unscaled - mean) * scale
 
 
 def raw(features: EncoderFeatures, image: np.ndarray, weights: Weights) -> Tensor:
     """Raw features (F,H,W) of an image (C,H,W), on the encoder's device."""
     height, width = image.shape[1:]
     scale, steps = features.source.scale, features.source.steps
-    found = list(patches((height, width), scale, Region.whole((height, width))))
+    grid = list(patches((height, width), scale, Region.whole((height, width))))
     with OneThread(), full_precision():
-        planes = [(patch.core.top, _patch_planes(features, image, patch, weights, len(found) > 1)) for patch in found]
+        planes = [(patch.core.top, _patch_planes(features, image, patch, weights, len(grid) > 1)) for patch in grid]
         rows = [torch.cat([part for _, part in row], dim=2) for _, row in groupby(planes, key=lambda one: one[0])]
         whole = torch.cat(rows, dim=1)
         while steps > 1:
@@ -66,20 +66,24 @@ def _patch_planes(
     pictures = to_pictures(patch.seen.of(image), features.low, features.high, source.channels)
     total: Tensor | None = None
     for number, picture in enumerate(pictures):
-        given = torch.from_numpy(network_input(picture, source.scale, encoder.multiple)).to(device(), like.dtype)
-        columns = [torch.from_numpy(part).to(given) for part in _columns(features, number, len(pictures))]
+        network_picture = torch.from_numpy(network_input(picture, source.scale, encoder.multiple)).to(
+            device(), like.dtype
+        )
+        columns = [torch.from_numpy(part).to(network_picture) for part in _columns(features, number, len(pictures))]
 
-        def planes(*tensors: Tensor, given: Tensor = given, columns: Sequence[Tensor] = columns) -> Tensor:
+        def planes(
+            *tensors: Tensor, network_picture: Tensor = network_picture, columns: Sequence[Tensor] = columns
+        ) -> Tensor:
             network = encoder.with_weights(dict(zip(names, tensors, strict=True)))
-            outputs = network.outputs(given, layers)
+            outputs = network.outputs(network_picture, layers)
             parts = [torch.tensordot(a, b, 1) for a, b in zip(columns, outputs, strict=True)]
             return summed(parts, source.strides, doubled)
 
         if is_one_of_many or len(pictures) > 1:
-            found = checkpoint(planes, *weights.values(), use_reentrant=False, preserve_rng_state=False)
+            components = checkpoint(planes, *weights.values(), use_reentrant=False, preserve_rng_state=False)
         else:
-            found = planes(*weights.values())
-        total = found if total is None else total + found
+            components = planes(*weights.values())
+        total = components if total is None else total + components
     assert total is not None
     steps = source.strides[0] / source.scale
     while steps < 1:
@@ -89,16 +93,16 @@ def _patch_planes(
 
 def _columns(features: EncoderFeatures, picture: int, n_pictures: int) -> list[np.ndarray]:
     """Of each layer, the part (F,c) of the projection that one of the pictures is multiplied by."""
-    found, start = [], 0
+    columns, start = [], 0
     for layer in features.source.layers:
         first = start + picture * layer.n_channels
-        found.append(np.ascontiguousarray(features.projection[:, first : first + layer.n_channels]))
+        columns.append(np.ascontiguousarray(features.projection[:, first : first + layer.n_channels]))
         start += n_pictures * layer.n_channels
-    return found
+    return columns
 
 
 def doubled(planes: Tensor) -> Tensor:
-    """(C,2H,2W) of planes (C,H,W), as `resizing.doubled`."""
+    """(C,2H,2W) of planes (C,H,W), as `encoder_pictures.doubled`."""
     for axis in (1, 2):
         n = planes.shape[axis]
         before = torch.cat([planes.narrow(axis, 0, 1), planes.narrow(axis, 0, n - 1)], dim=axis)
@@ -110,7 +114,7 @@ def doubled(planes: Tensor) -> Tensor:
 
 
 def halved(planes: Tensor) -> Tensor:
-    """(C,ceil(H/2),ceil(W/2)) of planes (C,H,W), as `resizing.halved`."""
+    """(C,ceil(H/2),ceil(W/2)) of planes (C,H,W), as `encoder_pictures.halved`."""
     for axis in (1, 2):
         n = planes.shape[axis]
         if n % 2:

@@ -8,22 +8,20 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 
 from hedgerow.config import EncoderConfig, StackConfig
-from hedgerow.encoders.known import ONNX, TIMM, find, find_again
+from hedgerow.encoders.catalogue import can_have, find, find_trained, last_shapes
 from hedgerow.encoders.protocol import MAX_STRIDE, Encoder, EncoderLayer, TorchEncoder, chosen_layers
-from hedgerow.encoders.stages import LAYERS, last_weights
 from hedgerow.errors import refuse_unless
-from hedgerow.features.encoder_pictures import groups_of, shades, to_pictures
-from hedgerow.features.layer_cache import Layers, key_of, remembered
+from hedgerow.features.encoder_pictures import doubled, groups_of, halved, shades, to_pictures
+from hedgerow.features.layer_cache import Layers, cached, key_of
 from hedgerow.features.patches import SCALES, Patch, at_pixels, farthest, network_input, own_part, patches, summed
-from hedgerow.features.projection import principal_components
 from hedgerow.features.protocol import Arrays, FeatureSet, check_features, unfitted
-from hedgerow.features.resizing import doubled, halved
 from hedgerow.files import fingerprint
 from hedgerow.images.regions import Region
 from hedgerow.settings import limits_of
 from hedgerow.threads import map_threads
 
 FIT_PIXELS = 2**14  # of all training images together, that the principal components are found on
+FRACTION_BITS = 12  # of principal directions: less than a ten-thousandth, and no trace of the order of sums
 MAX_LAYERS, MAX_CHANNELS, MAX_NAME = 64, 2**16, 1000
 MAX_CHANGED = 1e6  # times ReLU6's 6, a thousand channels, and the largest projection and deviation: still a float32
 CHANGED = "changed."  # before the names of changed weights in a file
@@ -129,13 +127,13 @@ class EncoderFeatures(FeatureSet):
         planes = np.empty((self.n_features, bottom - top, right - left), np.float32)
 
         def fill(patch: Patch) -> None:
-            found = self._patch_planes(image, patch)
+            patch_planes = self._patch_planes(image, patch)
             at = Region(
                 patch.core.top // steps - top, -(-patch.core.bottom // steps) - top,
                 patch.core.left // steps - left, -(-patch.core.right // steps) - left,
             )  # fmt: skip
             there = at.clipped(Region.whole(planes.shape[1:]))
-            there.of(planes)[...] = there.within(at).of(found)
+            there.of(planes)[...] = there.within(at).of(patch_planes)
 
         list(map_threads(fill, patches((height, width), self.source.scale, needed)))
         return at_pixels(planes, steps, (top * steps, left * steps), region)
@@ -144,7 +142,7 @@ class EncoderFeatures(FeatureSet):
         """Components (F,h,w) of a patch's core at the finest stride."""
         seen = np.ascontiguousarray(patch.seen.of(image))
         key = key_of(seen, self._key, patch.core.within(patch.seen), self.projection.tobytes())
-        return remembered(key, lambda: [self._projected(seen, patch)])[0]
+        return cached(key, lambda: [self._projected(seen, patch)])[0]
 
     def _projected(self, seen: np.ndarray, patch: Patch) -> np.ndarray:
         layers = self._layers(seen)
@@ -154,27 +152,27 @@ class EncoderFeatures(FeatureSet):
             (part @ layer.reshape(len(layer), -1)).reshape(-1, *layer.shape[1:])
             for part, layer in zip(parts, layers, strict=True)
         ]
-        found, steps = summed(planes, self.source.strides, doubled), self.source.strides[0] / self.source.scale
+        total, steps = summed(planes, self.source.strides, doubled), self.source.strides[0] / self.source.scale
         while steps < 1:
-            found, steps = halved(found), steps * 2
-        return np.ascontiguousarray(own_part(found, patch, steps))
+            total, steps = halved(total), steps * 2
+        return np.ascontiguousarray(own_part(total, patch, steps))
 
     def _layers(self, seen: np.ndarray) -> Layers:
         """The layers (c,h,w) of a part (C,H,W) of an image; of several pictures, one after another."""
-        return remembered(key_of(seen, self._key), lambda: self._computed(seen), on_disk=True)
+        return cached(key_of(seen, self._key), lambda: self._computed(seen), on_disk=True)
 
     def _computed(self, seen: np.ndarray) -> Layers:
         source, encoder = self.source, self.network()
         names = [layer.name for layer in source.layers]
-        found = []
+        by_picture = []
         for picture in to_pictures(seen, self.low, self.high, source.channels):
-            found.append(encoder.run(network_input(picture, source.scale, encoder.multiple), names))
-        return [np.concatenate(parts) for parts in zip(*found, strict=True)]
+            by_picture.append(encoder.run(network_input(picture, source.scale, encoder.multiple), names))
+        return [np.concatenate(parts) for parts in zip(*by_picture, strict=True)]
 
     def network(self) -> Encoder:
         """The network with the weights that these features are computed with."""
         source = self.source
-        encoder = find_again(source.encoder, source.layers, source.checksum)
+        encoder = find_trained(source.encoder, source.layers, source.checksum)
         if not self.changed:
             return encoder
         from torch import from_numpy
@@ -245,7 +243,7 @@ class EncoderFeatures(FeatureSet):
             and all(layer.stride in _strides() and 1 <= layer.n_channels <= MAX_CHANNELS for layer in source.layers)
             and list(source.strides) == sorted(source.strides)
         )
-        refuse_unless(_has_layers(source.encoder, source.layers), "it reads layers that its encoder does not have")
+        refuse_unless(can_have(source.encoder, source.layers), "it reads layers that its encoder does not have")
         check_features(type(self.n_inputs) is int and 1 <= self.n_inputs <= self.low.size)
         n_pictures = len(groups_of(self.n_inputs, source.channels))
         n_read = n_pictures * sum(layer.n_channels for layer in source.layers)
@@ -262,20 +260,12 @@ class EncoderFeatures(FeatureSet):
 
     def _validate_changed(self) -> None:
         """None, or all weights of the last stage that is read, and such that no feature overflows."""
-        expected = last_weights(self.source.encoder, [layer.name for layer in self.source.layers])
+        expected = last_shapes(self.source.encoder, [layer.name for layer in self.source.layers])
         arrays = self.changed.values()
         fits = {name: array.shape for name, array in self.changed.items()} == expected and all(
             array.dtype == np.float32 and bool((np.abs(array) <= MAX_CHANGED).all()) for array in arrays
         )
         refuse_unless(fits or not self.changed, "its changed weights are not those of its encoder's last layers")
-
-
-def _has_layers(encoder: str, layers: tuple[EncoderLayer, ...]) -> bool:
-    """Whether an encoder can have these layers, each read once and fine ones first. Layers that are known only when a
-    network is opened are compared by `find_again`."""
-    if encoder in LAYERS:
-        return layers == tuple(layer for layer in LAYERS[encoder] if layer in layers)
-    return (encoder.startswith(TIMM) or encoder.endswith(ONNX)) and len({layer.name for layer in layers}) == len(layers)
 
 
 def _places(first: int, last: int, step: int, per_pixel: float) -> np.ndarray:
@@ -285,3 +275,29 @@ def _places(first: int, last: int, step: int, per_pixel: float) -> np.ndarray:
 
 def _strides() -> list[int]:
     return [2**power for power in range(MAX_STRIDE.bit_length())]
+
+
+def principal_components(rows: np.ndarray, n_components: int) -> np.ndarray:
+    """(F,C) float32 directions in which rows (n,C) vary most, each channel first divided by its deviation.
+
+    There are n_components of them, or fewer if there are fewer rows or channels. Applied to a row as it is (not
+    centred), they give its components but for a constant.
+    """
+    wide = rows.astype(np.float64)
+    wide -= wide.mean(axis=0)
+    deviation = np.sqrt((wide**2).mean(axis=0))
+    scale = np.where(deviation > 1e-6, 1 / np.maximum(deviation, 1e-6), 0.0)
+    wide *= scale
+    covariance = wide.T @ wide / len(wide)
+    values, vectors = np.linalg.eigh(covariance)
+    n_components = min(n_components, len(wide), int((values > 1e-9 * values[-1]).sum()) or 1)
+    directions = vectors[:, ::-1][:, :n_components].T
+    largest = np.take_along_axis(directions, np.abs(directions).argmax(axis=1)[:, None], axis=1)
+    directions = directions * np.where(largest < 0, -1.0, 1.0)  # a direction and its opposite are the same: choose one
+    return _rounded(directions * scale).astype(np.float32)
+
+
+def _rounded(values: np.ndarray) -> np.ndarray:
+    """Values with FRACTION_BITS bits: a library that sums in another order gives the same ones."""
+    fraction, exponent = np.frexp(values)
+    return np.ldexp(np.round(fraction * 2**FRACTION_BITS) / 2**FRACTION_BITS, exponent)

@@ -2,7 +2,7 @@
 
 One channel is shown three times, three are taken for red, green and blue. Of any other number, each three in turn make
 a picture of their own; the last ones, if they are fewer, are shown with their mean (two), or as grey (one). On request,
-each channel is a grey picture of its own.
+each channel is a grey picture of its own. Pictures and layers are made twice as large, bilinearly, or half as large.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 DARKEST, BRIGHTEST = 0.001, 0.999  # quantiles of training pixels that become black and white
-MOST_PIXELS = 2**18  # of all training images together, for the quantiles
+MAX_QUANTILE_PIXELS = 2**18  # of all training images together, for the quantiles
 
 
 def groups_of(n_inputs: int, channels: str) -> list[list[int]]:
@@ -34,7 +34,7 @@ def shades(images: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     if lowest >= 0 and highest <= 255:
         white = 1 if highest <= 1 else 255
         return np.zeros(n_inputs, np.float32), np.full(n_inputs, white, np.float32)
-    step = int(np.ceil(np.sqrt(sum(image[0].size for image in images) / MOST_PIXELS)))
+    step = int(np.ceil(np.sqrt(sum(image[0].size for image in images) / MAX_QUANTILE_PIXELS)))
     parts = [image[:, ::step, ::step].reshape(n_inputs, -1) for image in images]
     values = np.concatenate(parts, axis=1)
     if n_inputs == 3:
@@ -54,3 +54,32 @@ def _three(shown: np.ndarray) -> np.ndarray:
     if len(shown) == 2:
         shown = np.stack([*shown, (shown[0] + shown[1]) / np.float32(2)])
     return np.ascontiguousarray(np.broadcast_to(shown, (3, *shown.shape[1:])))
+
+
+def doubled(planes: np.ndarray) -> np.ndarray:
+    """(C,2H,2W) of planes (C,H,W): values lie at the centres of pixels; beyond the edge is the nearest value."""
+    for axis in (1, 2):
+        planes = _doubled_along(planes, axis)
+    return planes
+
+
+def _doubled_along(planes: np.ndarray, axis: int) -> np.ndarray:
+    def at(first: int | None, end: int | None, step: int | None = None) -> tuple[slice, ...]:
+        return (*[slice(None)] * axis, slice(first, end, step))
+
+    shape = list(planes.shape)
+    shape[axis] *= 2
+    enlarged = np.empty(shape, np.float32)
+    most, least = planes * np.float32(0.75), planes * np.float32(0.25)
+    np.add(most[at(1, None)], least[at(None, -1)], out=enlarged[at(2, None, 2)])
+    np.add(most[at(None, -1)], least[at(1, None)], out=enlarged[at(1, -1, 2)])
+    for edge in (at(None, 1), at(-1, None)):
+        np.add(most[edge], least[edge], out=enlarged[edge])
+    return enlarged
+
+
+def halved(planes: np.ndarray) -> np.ndarray:
+    """(C,ceil(H/2),ceil(W/2)): means of two by two; an odd last row or column is taken twice."""
+    planes = np.pad(planes, ((0, 0), (0, planes.shape[1] % 2), (0, planes.shape[2] % 2)), mode="edge")
+    rows = planes[:, ::2] + planes[:, 1::2]
+    return (rows[:, :, ::2] + rows[:, :, 1::2]) * np.float32(0.25)

@@ -20,62 +20,64 @@ import numpy as np
 from hedgerow.files import PathLike, atomic_path, make_folder
 from hedgerow.overwrite_guard import is_state, remove_state
 
-MEMORY = 2**28  # bytes kept in memory
-DISK = 2**34  # bytes kept in a folder
+MAX_BYTES_IN_MEMORY = 2**28  # bytes kept in memory
+MAX_BYTES_ON_DISK = 2**34  # bytes kept in a folder
 
 Layers = list[np.ndarray]
 
 
-class Recent:
+class RecentLayers:
     """The results used last, up to so many bytes. Threads may share it."""
 
-    def __init__(self, memory: int = MEMORY) -> None:
-        self._memory, self._kept, self._lock = memory, OrderedDict[str, Layers](), threading.Lock()
+    def __init__(self, memory: int = MAX_BYTES_IN_MEMORY) -> None:
+        self._memory, self._results, self._lock = memory, OrderedDict[str, Layers](), threading.Lock()
 
     def get(self, key: str, compute: Callable[[], Layers]) -> Layers:
         with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key]
-        found = compute()
+            if key in self._results:
+                self._results.move_to_end(key)
+                return self._results[key]
+        layers = compute()
         with self._lock:
-            self._kept[key] = found
-            while sum(map(_bytes, self._kept.values())) > self._memory:
-                self._kept.popitem(last=False)
-        return found
+            self._results[key] = layers
+            while sum(map(_bytes, self._results.values())) > self._memory:
+                self._results.popitem(last=False)
+        return layers
 
     def forget(self) -> None:
         with self._lock:
-            self._kept.clear()
+            self._results.clear()
 
 
 class CacheFolder:
     """Results in a folder, one file each."""
 
-    def __init__(self, path: PathLike, most: int = DISK) -> None:
+    def __init__(self, path: PathLike, most: int = MAX_BYTES_ON_DISK) -> None:
         """most: bytes of all files together"""
         self.path, self._most = Path(path), most
         make_folder(self.path)
 
     def get(self, key: str, compute: Callable[[], Layers]) -> Layers:
         path = self.path / f"{key}.npz"
-        found = self._read(path)
-        if found is None:
-            found = compute()
+        layers = self._read(path)
+        if layers is None:
+            layers = compute()
             with atomic_path(path, noted=False) as temporary, open(temporary, "wb") as file:
-                np.savez(file, *found, hedgerow=np.int8(1))  # comes first in the file, and shows that it may be removed
+                np.savez(
+                    file, *layers, hedgerow=np.int8(1)
+                )  # comes first in the file, and shows that it may be removed
             self._make_room()
-        return found
+        return layers
 
     def _read(self, path: Path) -> Layers | None:
         """The layers of a file; None if there is none, or if it is damaged: then it is computed again."""
         try:
             with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
-                found = [stored[f"arr_{i}"] for i in range(len(stored.files) - ("hedgerow" in stored.files))]
+                layers = [stored[f"arr_{i}"] for i in range(len(stored.files) - ("hedgerow" in stored.files))]
             os.utime(path)
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
             return None
-        return found if all(layer.dtype == np.float32 and layer.ndim == 3 for layer in found) else None
+        return layers if all(layer.dtype == np.float32 and layer.ndim == 3 for layer in layers) else None
 
     def _make_room(self) -> None:
         files = []
@@ -91,7 +93,7 @@ class CacheFolder:
             total -= size
 
 
-_recent = Recent()
+_recent_layers = RecentLayers()
 _folder: CacheFolder | None = None
 
 
@@ -105,17 +107,17 @@ def cache_features(folder: PathLike | None) -> None:
     _folder = None if folder is None else CacheFolder(folder)
 
 
-def remembered(key: str, compute: Callable[[], Layers], on_disk: bool = False) -> Layers:
+def cached(key: str, compute: Callable[[], Layers], on_disk: bool = False) -> Layers:
     """What `compute` returns, or returned before for the same key."""
     folder = _folder
     if on_disk and folder is not None:
-        return _recent.get(key, lambda: folder.get(key, compute))
-    return _recent.get(key, compute)
+        return _recent_layers.get(key, lambda: folder.get(key, compute))
+    return _recent_layers.get(key, compute)
 
 
 def forget() -> None:
     """Let go of what is kept in memory."""
-    _recent.forget()
+    _recent_layers.forget()
 
 
 def key_of(planes: np.ndarray, *settings: object) -> str:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hedgerow.features.resizing import doubled, halved
+from hedgerow.features.encoder_pictures import doubled, halved
 from hedgerow.images.regions import Region
 
 CORE, MARGIN = 1024, 128  # pixels of the network's input; multiples of every stride
@@ -52,12 +52,12 @@ def summed(planes: Sequence[Planes], strides: Sequence[int], doubled: Callable[[
 
     doubled: makes planes, be they arrays or tensors, twice as large
     """
-    found, stride = planes[-1], strides[-1]
+    total, stride = planes[-1], strides[-1]
     for finer, its in zip(reversed(planes[:-1]), reversed(strides[:-1]), strict=True):
         while stride > its:
-            found, stride = doubled(found), stride // 2
-        found = found + finer
-    return found
+            total, stride = doubled(total), stride // 2
+        total = total + finer
+    return total
 
 
 def own_part(planes: np.ndarray, patch: Patch, steps: float) -> np.ndarray:

@@ -1,6 +1,6 @@
 """`FeatureSet`: what a kind of feature offers to everything that grows, runs, saves or exports a model.
 
-A new kind is one file that subclasses it, and one line in `registry`.
+A new kind is one file that subclasses it, and one line in `choices.FEATURES`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,8 +12,8 @@ import numpy as np
 from hedgerow.config import StackConfig
 from hedgerow.errors import ConfigError, InputError, refuse_unless
 from hedgerow.images.array_checks import Layout
-from hedgerow.images.labelled import MAX_INPUTS
 from hedgerow.images.regions import Region
+from hedgerow.images.stored import MAX_CHANNELS
 from hedgerow.kernels.cpu import filters as kernels
 
 MAX_HALO = 3000  # that of the filter bank at the largest scale the settings allow
@@ -74,8 +74,8 @@ class FeatureSet(Protocol):
 
     def unscaled(self, image: np.ndarray) -> np.ndarray:
         """`raw`, whatever it returns, as a contiguous array of its own: it will be standardised in place."""
-        found = np.ascontiguousarray(self.raw(image), np.float32)
-        return found.copy() if np.may_share_memory(found, image) else found
+        raw = np.ascontiguousarray(self.raw(image), np.float32)
+        return raw.copy() if np.may_share_memory(raw, image) else raw
 
     def counted(self, raw: np.ndarray) -> np.ndarray:
         """(F,n): the part of the raw features (F,H,W) that mean and std are computed from."""
@@ -99,9 +99,9 @@ class FeatureSet(Protocol):
             )
         if region is None:
             return self.standardise(self.unscaled(np.asarray(image)))
-        found = np.ascontiguousarray(self.raw_in(image, region), np.float32)
-        is_shared = isinstance(image, np.ndarray) and np.may_share_memory(found, image)
-        return self.standardise(found.copy() if is_shared else found)
+        raw = np.ascontiguousarray(self.raw_in(image, region), np.float32)
+        is_shared = isinstance(image, np.ndarray) and np.may_share_memory(raw, image)
+        return self.standardise(raw.copy() if is_shared else raw)
 
     def raw_in(self, image: np.ndarray, region: Region) -> np.ndarray:
         """`raw` in a region of an image (C,H,W), the same bits as for the whole."""
@@ -137,7 +137,7 @@ class FeatureSet(Protocol):
         """Raise ModelError unless settings and statistics are usable and fit each other."""
         check_features(
             type(self.n_inputs) is int
-            and 1 <= self.n_inputs <= MAX_INPUTS
+            and 1 <= self.n_inputs <= MAX_CHANNELS
             and self.mean.shape == self.std.shape == (self.n_features,)
             and are_statistics(self.mean, self.std)
             and 0 <= self.halo <= MAX_HALO
@@ -187,15 +187,15 @@ class Statistics:
         return mean.astype(np.float32), np.where(is_flat, 1.0, np.sqrt(np.maximum(variance, 0))).astype(np.float32)
 
 
-TILE = 512
+TILE_SIDE = 512
 MAX_TILES = 1024
-"""Statistics are summed over tiles of TILE pixels a side in a grid from each image's corner, over MAX_TILES at most,
+"""Statistics are summed over tiles of TILE_SIDE pixels in a grid from each image's corner, over MAX_TILES at most,
 evenly chosen: the same sums in the same order for an image in memory and for one that is read in parts."""
 
 
 def sampled_tiles(sizes: Sequence[tuple[int, int]]) -> list[list[Region]]:
     """For each image of a training set, by their sizes (H,W), the tiles from which statistics are computed."""
-    tiles = [Region.whole(size).tiles(TILE) for size in sizes]
+    tiles = [Region.whole(size).tiles(TILE_SIDE) for size in sizes]
     step = -(-sum(map(len, tiles)) // MAX_TILES)
     sampled, first = [], 0
     for own in tiles:
@@ -216,7 +216,7 @@ def image_statistics(images: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarr
 
 def statistics(parts: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation (n,) float32 over the second axis of (n, pixels) parts."""
-    found = Statistics()
+    total = Statistics()
     for part in parts:
-        found.add(part)
-    return found.result()
+        total.add(part)
+    return total.result()

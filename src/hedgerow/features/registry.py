@@ -5,18 +5,15 @@ from typing import Any
 
 import numpy as np
 
+from hedgerow.choices import FEATURES
 from hedgerow.config import StackConfig
 from hedgerow.errors import ConfigError, shown
-from hedgerow.features.bank import Bank
-from hedgerow.features.channels import Channels
-from hedgerow.features.depth import Depth
-from hedgerow.features.encoder import EncoderFeatures
+from hedgerow.features.feature_store import FeatureStore
 from hedgerow.features.joined import Joined, can_be_joined, joined, joint_layout
-from hedgerow.features.kept import KeptFeatures
 from hedgerow.features.protocol import Arrays, FeatureSet, Statistics, check_features, sampled_tiles
 from hedgerow.images.array_checks import Layout
 
-KINDS: dict[str, type[FeatureSet]] = {kind.kind: kind for kind in (Bank, Channels, Depth, EncoderFeatures)}
+KINDS: dict[str, type[FeatureSet]] = {name: choice.load() for name, choice in FEATURES.items()}
 MAX_MEMBERS = 16
 
 
@@ -50,19 +47,19 @@ def begun_features(images: Sequence[np.ndarray], config: StackConfig) -> Feature
     return begun[0] if len(begun) == 1 else joined(begun)
 
 
-def fit_features(images: Sequence[np.ndarray], config: StackConfig) -> tuple[FeatureSet, KeptFeatures]:
+def fit_features(images: Sequence[np.ndarray], config: StackConfig) -> tuple[FeatureSet, FeatureStore]:
     """The feature set for training images, each (C,H,W) float32, and what it computes for each of them."""
     features = begun_features(images, config)
-    kept, found = KeptFeatures(), Statistics()
+    store, statistics = FeatureStore(), Statistics()
     tiles = sampled_tiles([(image.shape[1], image.shape[2]) for image in images])
     for image, some in zip(images, tiles, strict=True):
         raw = features.unscaled(image)
         for tile in some:
-            found.add(features.counted(np.ascontiguousarray(tile.of(raw))))
-        kept.append(raw)
-    features = features.fitted(*found.result())
-    kept.finish(features)
-    return features, kept
+            statistics.add(features.counted(np.ascontiguousarray(tile.of(raw))))
+        store.append(raw)
+    features = features.fitted(*statistics.result())
+    store.finish(features)
+    return features, store
 
 
 def rebuild(settings: Mapping[str, Any], arrays: Arrays) -> FeatureSet:
@@ -83,13 +80,13 @@ def rebuild(settings: Mapping[str, Any], arrays: Arrays) -> FeatureSet:
 
 
 def _rebuild_joined(settings: Mapping[str, Any], arrays: Arrays) -> Joined:
-    described = settings["members"]
-    check_features(isinstance(described, list) and 2 <= len(described) <= MAX_MEMBERS)
+    descriptions = settings["members"]
+    check_features(isinstance(descriptions, list) and 2 <= len(descriptions) <= MAX_MEMBERS)
     members = []
-    for k, one in enumerate(described):
-        check_features(one["kind"] != Joined.kind)
+    for k, member in enumerate(descriptions):
+        check_features(member["kind"] != Joined.kind)
         own = {name.removeprefix(f"{k}."): array for name, array in arrays.items() if name.startswith(f"{k}.")}
-        members.append(rebuild(one, own))
+        members.append(rebuild(member, own))
     check_features(all(map(can_be_joined, members)) and len({member.kind for member in members}) == len(members))
     check_features({member.n_inputs for member in members} == {settings["n_inputs"]})
     return Joined(settings["n_inputs"], tuple(members), arrays["mean"], arrays["std"])

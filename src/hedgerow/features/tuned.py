@@ -25,7 +25,10 @@ def changed_of(features: FeatureSet) -> Mapping[str, np.ndarray]:
 def with_changed(features: FeatureSet, changed: Mapping[str, np.ndarray]) -> FeatureSet:
     """The same features, computed with these weights of their encoder, which they must have."""
     if isinstance(features, Joined):
-        members = (with_changed(one, changed) if isinstance(one, EncoderFeatures) else one for one in features.members)
+        members = (
+            with_changed(member, changed) if isinstance(member, EncoderFeatures) else member
+            for member in features.members
+        )
         return replace(features, members=tuple(members))
     assert isinstance(features, EncoderFeatures)
     return replace(features, changed=dict(changed))

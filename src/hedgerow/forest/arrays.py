@@ -31,18 +31,6 @@ MAX_VOTE, MAX_WEIGHT = 1e15, 1e25
 
 
 @dataclass(frozen=True)
-class LeafPaths:
-    """P(l): the splits on the way to leaf l are node[start[l]:start[l+1]], root first.
-
-    start: (L+1,) int64; node: (E,) int32; sign: (E,) int8, -1 where the path goes left and +1 where it goes right
-    """
-
-    start: np.ndarray
-    node: np.ndarray
-    sign: np.ndarray
-
-
-@dataclass(frozen=True)
 class Forest(NotebookCard):
     """T trees with N nodes and L leaves in all, over M input channels and C classes; a split has J probes.
 
@@ -133,24 +121,6 @@ class Forest(NotebookCard):
     def reach_z(self) -> int:
         """How many slices away a probe reads at most; 0 for a forest that was grown on images."""
         return int(np.ceil(np.abs(self.offset[..., 0])[self.is_read].max(initial=0)))
-
-    def leaf_paths(self) -> LeafPaths:
-        """The splits on the path to every leaf, with the side taken."""
-        parent = np.full(self.n_nodes, LEAF, np.int64)
-        splits = np.flatnonzero(self.is_split)
-        parent[self.left_child[splits]] = splits
-        parent[self.left_child[splits] + 1] = splits
-        start, nodes, signs = [0], [], []
-        for leaf in np.argsort(self.leaf_index, kind="stable")[self.n_nodes - self.n_leaves :]:
-            path, node = [], int(leaf)
-            while parent[node] != LEAF:
-                above = int(parent[node])
-                path.append((above, 1 if node != self.left_child[above] else -1))
-                node = above
-            nodes += [step[0] for step in reversed(path)]
-            signs += [step[1] for step in reversed(path)]
-            start.append(len(nodes))
-        return LeafPaths(np.array(start, np.int64), np.array(nodes, np.int32), np.array(signs, np.int8))
 
     def select(self, trees: np.ndarray) -> Forest:
         """The forest of these trees alone (ascending tree numbers), with all the votes."""

@@ -13,12 +13,12 @@ import numpy as np
 
 from hedgerow.config import StackConfig
 from hedgerow.errors import ConfigError, InputError
+from hedgerow.features.feature_store import ComputedFeatures
 from hedgerow.features.joined import Joined
-from hedgerow.features.kept import Ready
 from hedgerow.features.protocol import FeatureSet
 from hedgerow.features.registry import fit_features, kinds_of, layout_of
 from hedgerow.forest.arrays import Forest, ForestStack
-from hedgerow.forest.choosing import settings_for
+from hedgerow.forest.default_settings import settings_for
 from hedgerow.forest.groups import GroupsOf, groups_of, with_groups
 from hedgerow.forest.grow import grow_forest
 from hedgerow.forest.history import Known
@@ -29,7 +29,7 @@ from hedgerow.images.labelled import Images, LabelledImage, LabelledSet, labelle
 from hedgerow.images.legend import Legend
 from hedgerow.images.metrics import Scores, confusion
 from hedgerow.images.regions import Region
-from hedgerow.kernels import reused
+from hedgerow.kernels import buffers
 from hedgerow.progress import Report, reporting
 
 log = logging.getLogger("hedgerow")
@@ -56,7 +56,7 @@ def fit_stack(
     """Grow a stack on images (H,W[,C]) of any sizes and labels (H,W), `unlabelled` where there is no label; or on one.
 
     With StackConfig(features="channels") an image is (F,H,W): its own channels, in place of the filter bank.
-    config: None: chosen by how much is painted, see `choosing.settings_for`
+    config: None: chosen by how much is painted, see `default_settings.settings_for`
     names: of the images, for messages; legend: names and colours of the classes, kept in the stack;
     progress: report function, None for a bar on the terminal or in the notebook.
 
@@ -79,7 +79,7 @@ def grow_stack(
     labelled: LabelledSet,
     config: StackConfig,
     *,
-    ready: Ready | None = None,
+    ready: ComputedFeatures | None = None,
     progress: Report | None = None,
     scored: Callable[[int, float, GroupsOf], None] | None = None,
     grow_all: GrowAll | None = None,
@@ -92,59 +92,73 @@ def grow_stack(
     """
     log.info("classes\n%s", labelled.table)
     trained, reserved = reserve(labelled, config.reserve, config.seed)
-    labelled = replace(labelled, images=trained)
-    blank = kinds_of(config.features)[0].blank
-    images = with_groups(labelled, config, blank)
+    held = groups_of(labelled)
+    labelled_images = with_groups(replace(labelled, images=trained), config, kinds_of(config.features)[0].blank)
     with reporting(progress) as report:
         report("features", 0, 2)
-        features, computed = _features(images, config, ready)
-        features.validate()  # now, since a model that would not load is not saved
-        report("features", 1, 2)
-        samples = draw_samples(images, config)
-        prepared = Prepared(images, features, computed, samples)
+        features, computed = _features(labelled_images, config, ready)
+        source = TrainingSource(
+            labelled_images, features, computed, draw_samples(labelled_images, config), held, len(labelled),
+            Known(tuple(image.mark for image in trained), tuple(image.mark for image in reserved)),
+            labelled.classes, labelled.unlabelled, labelled.dtype, labelled.legend,
+        )  # fmt: skip
         del computed  # the planes hold all that growing reads
-        held = groups_of(labelled)
-        levels, scores = grow_levels(prepared, labelled.classes, config, report, held, scored, grow_all)
-    settings = {"config": config.to_dict(), "n_images": len(labelled), "held_out": scores, "held": held}
-    known = Known(tuple(image.mark for image in trained), tuple(image.mark for image in reserved))
-    stack = ForestStack(
-        features,
-        tuple(levels),
-        labelled.classes,
-        labelled.unlabelled,
-        labelled.dtype,
-        settings=settings,
-        legend=labelled.legend,
-        known=known,
-    )
-    stack.validate()
-    reused.let_go()
-    return stack
+        return grow_from(source, config, report, scored, grow_all)
 
 
 @dataclass
-class Prepared:
-    """What growing needs: images with targets and groups, and their features (F,H,W) by number; whole images, or the
-    parts of them that training reads (`thinned`)."""
+class TrainingSource:
+    """What growing needs: images with targets and groups, whole or the parts that training reads (`sparse_training`).
+
+    computed: number of an image -> its features (F,H,W), or (F,Z,H,W) of a volume; given up while growing, to free them
+    held:     what scores are held out on
+    n_images: of the training set, those that were kept from training included
+    """
 
     images: Sequence[LabelledImage]
     features: FeatureSet
     computed: Callable[[int], np.ndarray] | None
     samples: Samples
+    held: GroupsOf
+    n_images: int
+    known: Known
+    classes: tuple[int, ...]
+    unlabelled: int
+    dtype: str
+    legend: Legend
 
 
-def grow_levels(
-    prepared: Prepared,
-    classes: tuple[int, ...],
+def grow_from(
+    source: TrainingSource,
     config: StackConfig,
     report: Report,
-    held: GroupsOf,
     scored: Callable[[int, float, GroupsOf], None] | None = None,
     grow_all: GrowAll | None = None,
+) -> ForestStack:
+    """Grow a stack; arguments as of `grow_stack`."""
+    source.features.validate()  # now, since a model that would not load is not saved
+    report("features", 1, 2)
+    levels, scores = _grow_levels(source, config, report, scored, grow_all)
+    settings = {"config": config.to_dict(), "n_images": source.n_images, "held_out": scores, "held": source.held}
+    stack = ForestStack(
+        source.features, tuple(levels), source.classes, source.unlabelled, source.dtype, settings=settings,
+        legend=source.legend, known=source.known,
+    )  # fmt: skip
+    stack.validate()
+    buffers.release()
+    return stack
+
+
+def _grow_levels(
+    source: TrainingSource,
+    config: StackConfig,
+    report: Report,
+    scored: Callable[[int, float, GroupsOf], None] | None,
+    grow_all: GrowAll | None,
 ) -> tuple[list[Forest], list[dict[str, float]]]:
-    """Grow the levels of a stack; returns them, without those that do not help, and the scores of all."""
-    images, features, samples, n_classes = prepared.images, prepared.features, prepared.samples, len(classes)
-    computed, prepared.computed = prepared.computed, None  # gone as soon as the planes hold all that growing reads
+    """The levels of a stack, without those that do not help, and the scores of all."""
+    images, features, samples, n_classes = source.images, source.features, source.samples, len(source.classes)
+    computed, source.computed = source.computed, None  # gone as soon as the planes hold all that growing reads
     assert computed is not None
     planes = build_planes(images, features, computed, samples, n_classes if config.n_levels > 1 else 0, config)
     del computed
@@ -162,11 +176,11 @@ def grow_levels(
         into = None if last else (planes, features.n_features)
         table = _pass_on(here, images, predictors, n_classes, into, report)
         if is_held_out:
-            result = Scores(classes, table)
+            result = Scores(source.classes, table)
             scores.append({"mean_dice": float(result.mean_dice), "accuracy": float(result.accuracy)})
             log.info("level %d: held-out mean Dice %.4f", level + 1, result.mean_dice)
             if scored is not None:
-                scored(level + 1, float(result.mean_dice), held)
+                scored(level + 1, float(result.mean_dice), source.held)
     if config.drop_levels and len(scores) == len(levels):
         best = int(np.argmax([score["mean_dice"] for score in scores]))
         for level in range(best + 1, len(levels)):
@@ -176,12 +190,12 @@ def grow_levels(
 
 
 def _features(
-    images: list[LabelledImage], config: StackConfig, ready: Ready | None
+    images: list[LabelledImage], config: StackConfig, ready: ComputedFeatures | None
 ) -> tuple[FeatureSet, Callable[[int], np.ndarray]]:
     """The feature set, and the features (F,H,W) of each image by number; those of the originals may be ready."""
     if ready is None:
-        features, kept = fit_features([image.planes for image in images], config)
-        return features, kept.__getitem__
+        features, computed = fit_features([image.planes for image in images], config)
+        return features, computed.__getitem__
     n_ready, fitted = len(ready.computed), ready.features
     names = [fitted.kind] if not isinstance(fitted, Joined) else [member.kind for member in fitted.members]
     if names != [kind.kind for kind in kinds_of(config.features)]:
@@ -264,8 +278,8 @@ def _pass_on(
             forest = predictors.get(g, any_forest)
             mine = group == g
             box = Region.around(mine)
-            found, here = forest.proba(planes, i, box), box.of_volume(mine)
-            box.of_volume(proba)[:, here] = found[:, here]
+            box_proba, here = forest.proba(planes, i, box), box.of_volume(mine)
+            box.of_volume(proba)[:, here] = box_proba[:, here]
         if into is not None:
             into[0].store(i, into[1], proba)
         if not image.is_copy:

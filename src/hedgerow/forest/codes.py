@@ -6,7 +6,7 @@ a tree grown on codes sends every pixel the same way as the finished tree, which
 
 import numpy as np
 
-from hedgerow.kernels.cpu import codes
+from hedgerow.kernels.cpu import plane_ops
 
 N_EDGES = 255
 PROBA_EDGES = ((np.arange(1, N_EDGES + 1) / (N_EDGES + 1)) ** 2).astype(np.float32)
@@ -35,4 +35,4 @@ def fit_edges(values: np.ndarray) -> np.ndarray:
 
 def encode(plane: np.ndarray, edges: np.ndarray, out: np.ndarray) -> None:
     """Write the codes of plane (H,W) or (S,) into out (same size) uint8."""
-    codes.encode(np.ascontiguousarray(plane).reshape(-1), edges, out.reshape(-1))
+    plane_ops.encode(np.ascontiguousarray(plane).reshape(-1), edges, out.reshape(-1))

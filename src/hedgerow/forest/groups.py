@@ -11,21 +11,24 @@ import numpy as np
 from scipy import ndimage
 
 from hedgerow.config import StackConfig
-from hedgerow.forest.choosing import is_sparse
+from hedgerow.forest.default_settings import is_sparse
 from hedgerow.images.altering import augmented_copy
 from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledImage, LabelledSet
 
 FEW_IMAGES = 4  # with fewer, groups are parts of images
-BLOCKS = 4  # along each side of such an image
+BLOCKS_PER_SIDE = 4  # along each side of such an image
 GroupsOf = Literal["images", "blocks", "strokes"]
 
 
 def groups_of(labelled: LabelledSet) -> GroupsOf:
     """What a group is."""
-    if len(labelled) >= FEW_IMAGES:
-        return "images"
-    return "strokes" if is_sparse(labelled) else "blocks"
+    return kind_of_groups(len(labelled), len(labelled) < FEW_IMAGES and is_sparse(labelled))
+
+
+def kind_of_groups(n_images: int, is_sparse: bool) -> GroupsOf:
+    """What a group is in a set of so many images; is_sparse: whether their labels are strokes."""
+    return "images" if n_images >= FEW_IMAGES else "strokes" if is_sparse else "blocks"
 
 
 def with_groups(labelled: LabelledSet, config: StackConfig, blank: float | None) -> list[LabelledImage]:
@@ -38,7 +41,7 @@ def with_groups(labelled: LabelledSet, config: StackConfig, blank: float | None)
         if kind == "strokes":
             group = strokes(image.target, config.n_folds, np.random.default_rng((config.seed, 9, i)))
         else:
-            group = first_group + blocks(image.size, 1 if kind == "images" else BLOCKS)
+            group = first_group + blocks(image.size, 1 if kind == "images" else BLOCKS_PER_SIDE)
             first_group = int(group.max()) + 1
         originals.append(replace(image, group=group))
         rng = np.random.default_rng((config.seed, 1, i))
@@ -48,9 +51,16 @@ def with_groups(labelled: LabelledSet, config: StackConfig, blank: float | None)
 
 def blocks(shape: tuple[int, ...], side: int) -> np.ndarray:
     """(H,W) int32: the number of the block that each pixel lies in, out of side x side blocks."""
-    rows = (np.arange(shape[0]) * side // shape[0]).astype(np.int32)
-    columns = (np.arange(shape[1]) * side // shape[1]).astype(np.int32)
-    return rows[:, None] * side + columns[None, :]
+    return block_at(shape, side, np.arange(shape[0])[:, None], np.arange(shape[1]))
+
+
+def block_at(shape: tuple[int, ...], side: int, row: np.ndarray, column: np.ndarray) -> np.ndarray:
+    """int32: `blocks` at some pixels, of the shape of their rows and columns."""
+    down, across = (
+        (np.asarray(place, np.int64) * side // n).astype(np.int32)
+        for place, n in zip((row, column), shape, strict=True)
+    )
+    return down * side + across
 
 
 def strokes(target: np.ndarray, n_groups: int, rng: np.random.Generator) -> np.ndarray:
@@ -59,9 +69,15 @@ def strokes(target: np.ndarray, n_groups: int, rng: np.random.Generator) -> np.n
     group = np.zeros(target.shape, np.int32)
     for value in np.unique(target[target != UNLABELLED_INDEX]):
         pieces, n = ndimage.label(target == value, np.ones((3, 3)))
-        order = np.argsort(-np.bincount(pieces.ravel(), minlength=n + 1)[1:], kind="stable")  # the longest first
-        of_piece = np.zeros(n + 1, np.int32)
-        of_piece[1 + order] = (rng.integers(n_groups) + np.arange(n)) % n_groups
-        group[pieces > 0] = of_piece[pieces[pieces > 0]]
+        here = pieces > 0
+        group[here] = dealt_out(pieces[here] - 1, n, n_groups, rng)
     nearest = ndimage.distance_transform_edt(target == UNLABELLED_INDEX, return_distances=False, return_indices=True)
     return np.ascontiguousarray(group[tuple(nearest)])
+
+
+def dealt_out(piece: np.ndarray, n: int, n_groups: int, rng: np.random.Generator) -> np.ndarray:
+    """(S,) int32 groups of pixels whose strokes are numbered from 0 to n - 1, dealt out in turn, the longest first."""
+    order = np.argsort(-np.bincount(piece, minlength=n), kind="stable")
+    of_piece = np.zeros(n, np.int32)
+    of_piece[order] = (rng.integers(n_groups) + np.arange(n)) % n_groups
+    return of_piece[piece]

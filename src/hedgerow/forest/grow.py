@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hedgerow.config import StackConfig
+from hedgerow.config import ContextConfig, StackConfig
 from hedgerow.forest.arrays import Forest
 from hedgerow.forest.planes import PlaneForest, TrainingPlanes
 from hedgerow.forest.samples import Samples
@@ -48,55 +48,21 @@ class TreeTask:
 def grow_tree(
     task: TreeTask, planes: TrainingPlanes, samples: Samples, n_classes: int, config: StackConfig
 ) -> kernels.Grown:
-    """One tree of a forest."""
+    """One tree of a forest; children are numbered from its own root, and counts are weighted by class."""
     rng = np.random.default_rng(task.seed)
     usable = np.flatnonzero(~np.isin(samples.group, task.skipped))
     count = np.ones(len(usable), np.int32)
     if config.bootstrap:
         count = np.bincount(rng.integers(0, len(usable), len(usable)), minlength=len(usable)).astype(np.int32)
-    return _grow_tree(planes, samples, usable[count > 0], count[count > 0], n_classes, config, rng)
-
-
-def assembled(trees: list[kernels.Grown], planes: TrainingPlanes, config: StackConfig) -> PlaneForest:
-    """The forest of these trees."""
-    return PlaneForest(_assemble(trees, len(planes.array), config))
-
-
-def _grow_tree(
-    planes: TrainingPlanes,
-    samples: Samples,
-    chosen: np.ndarray,
-    count: np.ndarray,
-    n_classes: int,
-    config: StackConfig,
-    rng: np.random.Generator,
-) -> kernels.Grown:
-    """One tree; children are numbered from its own root, and counts are weighted by class."""
+    drawn, count = usable[count > 0], count[count > 0]
     slices, read = _by_slice(planes)
     fields = (samples.row, samples.column, slices[samples.image] + samples.z, samples.pixel, samples.target)
-    table = np.stack([*(field[chosen] for field in fields), count]).astype(samples.pixel.dtype)
-    place = np.empty(len(count), np.dtype(f"u{table.itemsize}"))
+    table = np.stack([*(field[drawn] for field in fields), count]).astype(samples.pixel.dtype)
     class_weight = np.ones(n_classes)
     if config.balance:
         of_class = np.bincount(table[kernels.TARGET], count, n_classes)
         class_weight = count.sum() / (n_classes * np.maximum(of_class, 1))
-
-    context = config.context
-    is_depth = planes.proposals == "depth"
-    recipe = draw.DEPTH if is_depth else draw.OBLIQUE if context.n_probes > 1 else draw.OFFSET
-    n_probes = 2 if is_depth else context.n_probes
-    n_channels, n_radii = planes.n_channels, len(planes.radii)
-    n_depth = (context.depth_candidates or 0) if is_depth else 0
-    n_others = n_channels - draw.N_DEPTH_CHANNELS if n_depth else n_channels
-    n_drawn = min(context.n_channels or int(np.ceil(np.sqrt(n_others))), n_others)
-    # No farther than a volume extends, so that a forest grown on images reads one slice.
-    half_depth = min(context.window_z // 2, int(planes.depth.max()) - 1)
-    # With nothing to vary, further candidates on a channel would all equal the first.
-    varied = is_depth or context.window > 1 or half_depth > 0 or context.n_probes > 1 or n_radii > 1
-    n_offsets = context.n_offsets if varied else 0
-    if varied and context.n_candidates is not None:
-        n_offsets = max(context.n_candidates // max(n_drawn, 1) - 1, 0)
-
+    proposals, n_probes = _proposals(planes, config.context)
     # A split needs two samples, so there are fewer splits than samples.
     room = min(2 ** (config.max_depth + 1) - 1, 2 * len(count) - 1)
     grown = kernels.Grown(
@@ -110,13 +76,32 @@ def _grow_tree(
     limits = kernels.Limits(
         config.max_depth, config.min_split, config.min_leaf, config.search_samples, config.criterion == "entropy"
     )
+    place = np.empty(len(count), np.dtype(f"u{table.itemsize}"))
+    state = rng.integers(0, 2**63, 1, dtype=np.uint64)
+    n_nodes = kernels.split_nodes(read, table, place, class_weight, limits, proposals, state, grown)
+    tree = kernels.Grown(*(array[:n_nodes].copy() for array in grown))
+    return tree._replace(counts=tree.counts * class_weight)
+
+
+def _proposals(planes: TrainingPlanes, context: ContextConfig) -> tuple[draw.Proposals, int]:
+    """What candidates for a split are drawn from, and the number of probes of a split."""
+    is_depth = planes.proposals == "depth"
+    recipe = draw.DEPTH if is_depth else draw.OBLIQUE if context.n_probes > 1 else draw.OFFSET
+    n_channels, n_radii = planes.n_channels, len(planes.radii)
+    n_depth = (context.depth_candidates or 0) if is_depth else 0
+    n_others = n_channels - draw.N_DEPTH_CHANNELS if n_depth else n_channels
+    n_drawn = min(context.n_channels or int(np.ceil(np.sqrt(n_others))), n_others)
+    # No farther than a volume extends, so that a forest grown on images reads one slice.
+    half_depth = min(context.window_z // 2, int(planes.depth.max()) - 1)
+    # With nothing to vary, further candidates on a channel would all equal the first.
+    varied = is_depth or context.window > 1 or half_depth > 0 or context.n_probes > 1 or n_radii > 1
+    n_offsets = context.n_offsets if varied else 0
+    if varied and context.n_candidates is not None:
+        n_offsets = max(context.n_candidates // max(n_drawn, 1) - 1, 0)
     proposals = draw.Proposals(
         recipe, n_channels, n_radii, n_drawn, n_offsets, context.window // 2, half_depth, context.offset_sigma, n_depth
     )
-    state = rng.integers(0, 2**63, 1, dtype=np.uint64)
-    n_nodes = kernels.grow_tree(read, table, place, class_weight, limits, proposals, state, grown)
-    tree = kernels.Grown(*(array[:n_nodes].copy() for array in grown))
-    return tree._replace(counts=tree.counts * class_weight)
+    return proposals, 2 if is_depth else context.n_probes
 
 
 def _by_slice(planes: TrainingPlanes) -> tuple[np.ndarray, kernels.Planes]:
@@ -133,7 +118,8 @@ def _by_slice(planes: TrainingPlanes) -> tuple[np.ndarray, kernels.Planes]:
     )
 
 
-def _assemble(trees: list[kernels.Grown], n_planes: int, config: StackConfig) -> Forest:
+def assembled(trees: list[kernels.Grown], planes: TrainingPlanes, config: StackConfig) -> PlaneForest:
+    """The forest of these trees."""
     sizes = [len(tree.left_child) for tree in trees]
     root = np.cumsum([0, *sizes[:-1]]).astype(np.int32)
     left_child = np.concatenate(
@@ -147,7 +133,7 @@ def _assemble(trees: list[kernels.Grown], n_planes: int, config: StackConfig) ->
         # Half precision is finer than a leaf's counts warrant, and halves the model file.
         votes = (weighted / weighted.sum(axis=1, keepdims=True)).astype(np.float16).astype(np.float32)
     plane = np.concatenate([t.plane for t in trees])
-    return Forest(
+    forest = Forest(
         root=root,
         left_child=left_child,
         threshold=np.concatenate([t.threshold for t in trees]),
@@ -157,5 +143,6 @@ def _assemble(trees: list[kernels.Grown], n_planes: int, config: StackConfig) ->
         weight=np.concatenate([t.weight for t in trees]),
         leaf_index=leaf_index,
         votes=votes,
-        n_channels=n_planes,
+        n_channels=len(planes.array),
     )
+    return PlaneForest(forest)

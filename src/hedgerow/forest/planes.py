@@ -20,7 +20,7 @@ from hedgerow.forest.walk import run_forest
 from hedgerow.images.array_checks import as_volume, as_volumes, refuse_volume
 from hedgerow.images.labelled import LabelledImage
 from hedgerow.images.regions import Region
-from hedgerow.kernels.cpu.boxes import box_averaged
+from hedgerow.kernels.cpu.plane_ops import box_averaged
 from hedgerow.threads import map_threads
 
 

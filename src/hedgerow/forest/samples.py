@@ -7,12 +7,14 @@ import numpy as np
 
 from hedgerow.config import SamplingConfig, StackConfig
 from hedgerow.errors import InputError
-from hedgerow.forest.groups import BLOCKS, FEW_IMAGES, blocks
+from hedgerow.forest.groups import BLOCKS_PER_SIDE, FEW_IMAGES, blocks
 from hedgerow.images.array_checks import UNLABELLED_INDEX, as_volume
 from hedgerow.images.labelled import LabelledImage, LabelledSet
 
-WIDE = 2**31  # pixels, from which on their numbers take eight bytes
-MOST_HELD = 32  # images that score a refinement, at most: each is predicted at every check, and there may be thousands
+MIN_INT64_PIXELS = 2**31  # pixels, from which on their numbers take eight bytes
+MAX_HELD_OUT_IMAGES = (
+    32  # images that score a refinement, at most: each is predicted at every check, and there may be thousands
+)
 
 
 def reserve(labelled: LabelledSet, part: float, seed: int) -> tuple[list[LabelledImage], list[LabelledImage]]:
@@ -21,39 +23,39 @@ def reserve(labelled: LabelledSet, part: float, seed: int) -> tuple[list[Labelle
     if part == 0:
         return images, []
     here = [set(np.unique(image.target[image.target != UNLABELLED_INDEX]).tolist()) for image in images]
-    left, kept = set(range(len(images))), list[int]()
+    trained, reserved = set(range(len(images))), list[int]()
     for i in np.random.default_rng((seed, 8)).permutation(len(images)).tolist():
-        others = set().union(*(here[k] for k in left if k != i))
-        if here[i] <= others and len(kept) < max(round(part * len(images)), 1):
-            kept.append(i)
-            left.remove(i)
-    if not kept:
+        others = set().union(*(here[k] for k in trained if k != i))
+        if here[i] <= others and len(reserved) < max(round(part * len(images)), 1):
+            reserved.append(i)
+            trained.remove(i)
+    if not reserved:
         raise InputError(
             "no image can be kept from training (reserve) without losing a class or all images; label more images."
         )
-    return [images[i] for i in sorted(left)], [images[i] for i in sorted(kept)]
+    return [images[i] for i in sorted(trained)], [images[i] for i in sorted(reserved)]
 
 
 def hold_out(labelled: LabelledSet, part: float, seed: int) -> tuple[list[LabelledImage], list[LabelledImage]]:
-    """The images to train on, and at most MOST_HELD that score; if there are few, blocks of each are held out."""
+    """The images to train on, and at most MAX_HELD_OUT_IMAGES to score; if there are few, blocks of each."""
     images = list(labelled)
     if part == 0:
         return images, []
     rng = np.random.default_rng((seed, 5))
     if len(images) >= FEW_IMAGES:
-        n = min(max(round(part * len(images)), 1), MOST_HELD, len(images) - 1)
+        n = min(max(round(part * len(images)), 1), MAX_HELD_OUT_IMAGES, len(images) - 1)
         chosen = set(rng.permutation(len(images))[:n].tolist())
         return [image for i, image in enumerate(images) if i not in chosen], [images[i] for i in sorted(chosen)]
-    kept, held = [], []
+    trained, held = [], []
     for image in images:
-        block = blocks(image.size, BLOCKS)
+        block = blocks(image.size, BLOCKS_PER_SIDE)
         known = np.unique(block[image.target != UNLABELLED_INDEX])
         n = min(max(round(part * len(known)), 1), len(known) - 1)
         is_held = np.isin(block, rng.permutation(known)[:n])
-        kept.append(replace(image, target=np.where(is_held, UNLABELLED_INDEX, image.target).astype(np.uint8)))
+        trained.append(replace(image, target=np.where(is_held, UNLABELLED_INDEX, image.target).astype(np.uint8)))
         if n:
             held.append(replace(image, target=np.where(is_held, image.target, UNLABELLED_INDEX).astype(np.uint8)))
-    return kept, held
+    return trained, held
 
 
 def choose_pixels(
@@ -69,11 +71,11 @@ def choose_pixels(
     chosen = np.zeros(target.shape, bool)
     if config.kind == "grid":
         lattice = target[:, :: config.step, :: config.step]
-        kept = (rng.random(lattice.shape) < config.fraction) & (lattice != UNLABELLED_INDEX)
-        chosen[:, :: config.step, :: config.step] = kept
+        on_lattice = (rng.random(lattice.shape) < config.fraction) & (lattice != UNLABELLED_INDEX)
+        chosen[:, :: config.step, :: config.step] = on_lattice
         for value in np.unique(target[target != UNLABELLED_INDEX]):
             places = np.flatnonzero((target == value) & ~chosen)
-            missing = config.at_least - int(np.count_nonzero(lattice[kept] == value))
+            missing = config.at_least - int(np.count_nonzero(lattice[on_lattice] == value))
             if missing > 0:
                 chosen.ravel()[rng.choice(places, min(missing, len(places)), replace=False)] = True
     else:
@@ -86,7 +88,7 @@ def choose_pixels(
 
 def number_type(n_pixels: int) -> np.dtype:
     """Of the numbers of so many pixels: half as wide where that will do, since growing reads little else."""
-    return np.dtype(np.int32 if n_pixels < WIDE else np.int64)
+    return np.dtype(np.int32 if n_pixels < MIN_INT64_PIXELS else np.int64)
 
 
 @dataclass(frozen=True)
@@ -125,10 +127,10 @@ def limited(fields: list[np.ndarray], config: StackConfig) -> Samples:
     n, most = len(fields[0]), config.sampling.max_samples
     if n > most:
         rng = np.random.default_rng((config.seed, 5))
-        kept = np.zeros(n, bool)
-        kept[rng.choice(n, most, replace=False)] = True
+        is_used = np.zeros(n, bool)
+        is_used[rng.choice(n, most, replace=False)] = True
         target = fields[5]
         for value in np.unique(target):  # a rare class must not vanish
-            kept[rng.permutation(np.flatnonzero(target == value))[: config.sampling.at_least]] = True
-        fields = [field[kept] for field in fields]
+            is_used[rng.permutation(np.flatnonzero(target == value))[: config.sampling.at_least]] = True
+        fields = [field[is_used] for field in fields]
     return Samples(*fields)

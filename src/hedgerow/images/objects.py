@@ -18,7 +18,7 @@ from hedgerow.images.splitting import split_by_distance, split_by_proba
 
 Split = Literal["distance", "proba"]
 SPLITS = ("distance", "proba")
-_BLOCK = 2**22  # pixels that are summed at once
+_BLOCK_PIXELS = 2**22  # pixels that are summed at once
 
 
 @dataclass(frozen=True)
@@ -187,19 +187,19 @@ def measured(
         if array is not None:
             check_pair(array, labels, name)
     legend = legend or Legend()
-    found = find_objects(labels, rules, None if sure is None else sure[0])
-    n = len(found.values)
-    area = np.bincount(found.numbers.ravel(), minlength=n + 1)[1:]
-    rows, columns = _positions(found.numbers, n)
-    channels = np.array([_sums(found.numbers, n, plane) for plane in (() if planes is None else planes)])
-    certain = None if sure is None else _sums(found.numbers, n, sure[0])
+    numbered = find_objects(labels, rules, None if sure is None else sure[0])
+    n = len(numbered.values)
+    area = np.bincount(numbered.numbers.ravel(), minlength=n + 1)[1:]
+    rows, columns = _positions(numbered.numbers, n)
+    channels = np.array([_sums(numbered.numbers, n, plane) for plane in (() if planes is None else planes)])
+    certain = None if sure is None else _sums(numbered.numbers, n, sure[0])
     size = np.array([area]) if pixel is None else np.array([area, area * pixel.area])
-    boxes = ndimage.find_objects(found.numbers, n)
+    boxes = ndimage.find_objects(numbered.numbers, n)
     objects = tuple(
         MeasuredObject(
             i + 1,
-            int(found.values[i]),
-            legend.name(int(found.values[i])),
+            int(numbered.values[i]),
+            legend.name(int(numbered.values[i])),
             int(area[i]),
             None if pixel is None else float(size[1, i]),
             float(rows[i] / area[i]),
@@ -211,10 +211,10 @@ def measured(
         for i, (down, across) in enumerate(boxes)
     )
     totals = tuple(
-        _total(value, legend.name(value), found.values == value, area, channels, certain, pixel, labels.size)
-        for value in np.unique(found.values).tolist()
+        _total(value, legend.name(value), numbered.values == value, area, channels, certain, pixel, labels.size)
+        for value in np.unique(numbered.values).tolist()
     )
-    return Measured(objects, totals, labels, found.numbers)
+    return Measured(objects, totals, labels, numbered.numbers)
 
 
 def _total(
@@ -242,7 +242,7 @@ def _total(
 
 def _blocks(shape: Sequence[int]) -> list[slice]:
     """Rows of an array, a few at a time: sums take them as float64."""
-    step = max(_BLOCK // shape[1], 1)
+    step = max(_BLOCK_PIXELS // shape[1], 1)
     return [slice(top, top + step) for top in range(0, shape[0], step)]
 
 

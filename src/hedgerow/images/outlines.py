@@ -41,10 +41,10 @@ def outlines(numbers: np.ndarray) -> list[list[Polygon]]:
             outer[part] = ring
         else:
             holes.setdefault(part, []).append(ring)
-    found: list[list[Polygon]] = [[] for _ in range(n_objects)]
+    polygons: list[list[Polygon]] = [[] for _ in range(n_objects)]
     for part in sorted(outer):
-        found[int(of_object[part]) - 1].append(Polygon(outer[part], tuple(holes.get(part, ()))))
-    return found
+        polygons[int(of_object[part]) - 1].append(Polygon(outer[part], tuple(holes.get(part, ()))))
+    return polygons
 
 
 @dataclass(frozen=True, eq=False)

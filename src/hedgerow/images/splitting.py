@@ -9,9 +9,9 @@ from hedgerow.images.components import Connectivity, neighbours, pairs
 
 # A neck separates if it is thinner than this part of the thinner side, and, half across, by at least so many pixels:
 # on ragged ellipses up to 2.2 times as long as wide, none was cut, and of two discs in touch, four in five.
-NECK, NECK_PIXELS = 0.9, 0.75
-BLUR = 1.0  # pixels by which probabilities are smoothed first
-DIP = 0.1  # of probability between two peaks: a shallower one does not separate
+MAX_NECK_FRACTION, MIN_NARROWING_PIXELS = 0.9, 0.75
+BLUR_SIGMA_PIXELS = 1.0  # pixels by which probabilities are smoothed first
+MIN_PROBA_DIP = 0.1  # of probability between two peaks: a shallower one does not separate
 
 Apart = Callable[[float, float], bool]
 """Whether a peak stands apart from a higher one, given its height and that of the saddle between them."""
@@ -32,7 +32,11 @@ def split_by_distance(numbers: np.ndarray, min_size: int = 0, connectivity: Conn
         return numbers
     thickness = (ndimage.distance_transform_edt(~edge) + 0.5).astype(np.float32)
     return _split(
-        numbers, thickness, lambda peak, neck: neck < NECK * peak and neck <= peak - NECK_PIXELS, min_size, connectivity
+        numbers,
+        thickness,
+        lambda peak, neck: neck < MAX_NECK_FRACTION * peak and neck <= peak - MIN_NARROWING_PIXELS,
+        min_size,
+        connectivity,
     )
 
 
@@ -40,8 +44,8 @@ def split_by_proba(
     numbers: np.ndarray, proba: np.ndarray, min_size: int = 0, connectivity: Connectivity = 8
 ) -> np.ndarray:
     """Objects (H,W), numbered from 1, 0: none, cut along valleys of the probability (H,W) of their class."""
-    heights = ndimage.gaussian_filter(np.asarray(proba, np.float32), BLUR, mode="nearest")
-    return _split(numbers, heights, lambda peak, saddle: saddle <= peak - DIP, min_size, connectivity)
+    heights = ndimage.gaussian_filter(np.asarray(proba, np.float32), BLUR_SIGMA_PIXELS, mode="nearest")
+    return _split(numbers, heights, lambda peak, saddle: saddle <= peak - MIN_PROBA_DIP, min_size, connectivity)
 
 
 def _split(

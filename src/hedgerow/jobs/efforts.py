@@ -16,7 +16,7 @@ from hedgerow.features.registry import layout_of
 from hedgerow.files import fingerprint
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import GrowAll, grow_stack
-from hedgerow.forest.choosing import settings_for
+from hedgerow.forest.default_settings import settings_for
 from hedgerow.forest.samples import reserve
 from hedgerow.images.labelled import Images, LabelledImage, LabelledSet, labelled_set
 from hedgerow.images.legend import Legend

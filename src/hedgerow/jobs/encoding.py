@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hedgerow.encoders import known, store
-from hedgerow.encoders.stages import LAYERS
+from hedgerow.encoders import catalogue, store
 from hedgerow.files import PathLike
 
 
@@ -37,12 +36,12 @@ def encoders() -> list[KnownEncoder]:
         KnownEncoder(
             *(encoder.name, encoder.title, encoder.n_bytes, encoder.licence, encoder.sha256, encoder.source),
             store.place_of(encoder),
-            tuple(f"{layer.name} ({layer.stride}, {layer.n_channels})" for layer in LAYERS[encoder.name]),
+            tuple(f"{layer.name} ({layer.stride}, {layer.n_channels})" for layer in encoder.layers),
         )
-        for encoder in store.PUBLISHED.values()
+        for encoder in catalogue.PUBLISHED.values()
     ]
 
 
 def add_encoder(name: str, file: PathLike) -> Path:
     """Keep the weights in a published file, or an ONNX file, for later; returns where they are kept."""
-    return known.add(name, Path(file))
+    return catalogue.add(name, Path(file))

@@ -19,10 +19,10 @@ from hedgerow.overwrite_guard import check_overwriting
 from hedgerow.predict.evaluate import labelled_for
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Say
-from hedgerow.scale.sparse_growth import MUCH
+from hedgerow.scale.sparse_growth import LARGE_SET_PIXELS
 
 LARGE_IMAGE_PIXELS = LARGE_PIXELS  # images with more pixels are read and predicted in parts
-MAX_PIXELS_IN_MEMORY = MUCH  # of all images together that are trained on in memory
+MAX_PIXELS_IN_MEMORY = LARGE_SET_PIXELS  # of all images together that are trained on in memory
 
 
 def checked_output(

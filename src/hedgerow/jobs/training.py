@@ -10,13 +10,13 @@ import numpy as np
 
 from hedgerow.config import StackConfig
 from hedgerow.deep.any_model import parts_of
-from hedgerow.encoders.known import allow
+from hedgerow.encoders.catalogue import allow
 from hedgerow.errors import ConfigError, InputError
 from hedgerow.features.registry import layout_of
 from hedgerow.files import PathLike
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import GrowAll
-from hedgerow.forest.choosing import settings_for
+from hedgerow.forest.default_settings import settings_for
 from hedgerow.images.array_checks import Layout, to_labels
 from hedgerow.images.classes import check_n_classes, check_unlabelled
 from hedgerow.images.label_files import read_label_set

@@ -14,5 +14,8 @@ CPU_GENERATIONS = 6
 GPU_GENERATIONS = 4
 EXITS = 2**GPU_GENERATIONS  # at the foot of a piece on a GPU
 
+# Gradients are summed in so many parts, whatever the number of threads: the same sums in the same order.
+GRADIENT_PARTS = 8
+
 # A plane in `Reads.planes` that is never read: start, height, width, top, left, step.
 NO_PLANE = (UNUSED, 1, 1, 0, 0, 1)

@@ -8,7 +8,7 @@ import numpy as np
 from hedgerow.errors import ConfigError
 from hedgerow.kernels.constants import CPU_GENERATIONS, LEAF, UNUSED
 
-TOGETHER = 256  # leaves that are summed before they are added to the others
+LEAVES_PER_SUM = 256  # leaves that are summed before they are added to the others
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def wire(root: np.ndarray, left_child: np.ndarray) -> Wiring:
 
 
 def _leaf_groups(roots: np.ndarray, left_child: np.ndarray, leaf_of: np.ndarray) -> np.ndarray:
-    """(L,) int32: number of TOGETHER leaves of a tree that follow each other, piece after piece."""
+    """(L,) int32: number of LEAVES_PER_SUM leaves of a tree that follow each other, piece after piece."""
     group, splits = np.empty(int((leaf_of != UNUSED).sum()), np.int32), left_child != LEAF
     first = 0
     for root in roots:
@@ -105,14 +105,14 @@ def _leaf_groups(roots: np.ndarray, left_child: np.ndarray, leaf_of: np.ndarray)
             for level in range(CPU_GENERATIONS + 1):
                 is_split = splits[generation]
                 leaves = generation[~is_split]
-                group[leaf_of[leaves]] = first + (rank + np.arange(len(leaves))) // TOGETHER
+                group[leaf_of[leaves]] = first + (rank + np.arange(len(leaves))) // LEAVES_PER_SUM
                 rank += len(leaves)
                 generation = generation[is_split]
                 if level < CPU_GENERATIONS:
                     left = left_child[generation]
                     generation = np.stack([left, left + 1], axis=1).ravel()
             tops.extend(generation[::-1])
-        first += -(-rank // TOGETHER)
+        first += -(-rank // LEAVES_PER_SUM)
     return group
 
 

@@ -20,11 +20,10 @@ from torch.nn import functional
 
 from hedgerow.images.array_checks import refuse_volume
 from hedgerow.images.regions import Region, Steps
+from hedgerow.kernels.buffers import empty
 from hedgerow.kernels.constants import NO_PLANE, UNUSED
-from hedgerow.kernels.cpu.boxes import box_averaged
-from hedgerow.kernels.cpu.spread import spread
-from hedgerow.kernels.keeping import Kept
-from hedgerow.kernels.reused import empty
+from hedgerow.kernels.cpu.plane_ops import box_averaged, spread
+from hedgerow.kernels.weak_cache import WeakCache
 from hedgerow.kernels.wiring import Reads, Wiring, fixed_reads
 from hedgerow.threads import map_threads
 
@@ -150,8 +149,8 @@ def lay_out(forest: SplitArrays, wiring: Wiring, source: Source, grid: Grid) -> 
 
 # A grid of the same size is read at the same places, wherever it begins. The lattices of a whole image, which begin
 # somewhere else at every step of training, are of four sizes.
-_PLANS = Kept(8)
-_STRETCHED = Kept()
+_PLANS = WeakCache(8)
+_STRETCHED = WeakCache()
 CHANNELS_PER_TASK = 8  # channels that a thread lays out at a time
 
 

@@ -19,7 +19,7 @@ from hedgerow.forest.walk import reached_leaves, run_level
 from hedgerow.images.array_checks import to_planes
 from hedgerow.images.labelled import Images, listed_for
 from hedgerow.images.regions import Region
-from hedgerow.kernels import reused
+from hedgerow.kernels import buffers
 from hedgerow.kernels.definition.outputs import normalise, softmax
 from hedgerow.network import soft_levels
 from hedgerow.network.layout import Grid, Source, lattice, region_grid
@@ -205,7 +205,7 @@ def leaf_means(
                         left -= part.output.nbytes
             stack = _with_level(stack, level, walk.sums.updated(stack.levels[level]))
         report("mapping back", total, total)
-    reused.let_go()
+    buffers.release()
     return _called(stack, "leaf_mean")
 
 

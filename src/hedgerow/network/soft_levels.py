@@ -9,10 +9,10 @@ from torch import Tensor
 
 from hedgerow.forest.arrays import Forest
 from hedgerow.forest.level_input import LevelInput
-from hedgerow.forest.soft_walk import run_soft_forest
+from hedgerow.forest.walk import run_soft_forest
 from hedgerow.kernels.constants import LEAF
 from hedgerow.kernels.cpu.level_work import in_stored_order
-from hedgerow.kernels.cpu.soft_level import SPARSE, factored
+from hedgerow.kernels.cpu.soft_level import MIN_WALKED_TOLERANCE, factored
 from hedgerow.kernels.definition import level as definition
 from hedgerow.network.layout import region_grid
 from hedgerow.network.stacknet import LevelNet, StackNet
@@ -36,7 +36,12 @@ def is_walked(level: LevelNet) -> bool:
     """
     is_fuzzy = (level.split, level.activation, level.connections) == ("soft", "exp", "frozen")
     votes = level.vote_weight
-    return is_fuzzy and level.tolerance >= SPARSE and votes.device.type == "cpu" and votes.dtype == torch.float32
+    return (
+        is_fuzzy
+        and level.tolerance >= MIN_WALKED_TOLERANCE
+        and votes.device.type == "cpu"
+        and votes.dtype == torch.float32
+    )
 
 
 def soft_forest(level: LevelNet) -> Forest:

@@ -13,7 +13,7 @@ import numpy as np
 
 from hedgerow.forest.arrays import Forest
 from hedgerow.images.regions import Region
-from hedgerow.kernels.cpu import leaves as kernels
+from hedgerow.kernels.cpu import walk
 from hedgerow.kernels.definition.outputs import softmax
 from hedgerow.threads import map_threads
 
@@ -84,4 +84,4 @@ def add_by_leaf(reached: np.ndarray, planes: np.ndarray, sums: np.ndarray) -> No
     Each class is summed on its own, in the order of the samples, whichever thread does it.
     """
     rows = (slice(c, c + 1) for c in range(len(planes)))
-    list(map_threads(lambda row: kernels.add_by_leaf(reached, planes[row], sums[row]), rows))
+    list(map_threads(lambda row: walk.add_by_leaf(reached, planes[row], sums[row]), rows))

@@ -14,7 +14,7 @@ import numpy as np
 
 from hedgerow.config import StackConfig
 from hedgerow.errors import HedgerowError
-from hedgerow.features.bank import KINDS, Bank
+from hedgerow.features.bank import FILTERS, Bank
 from hedgerow.features.registry import fit_features
 from hedgerow.forest.codes import fit_edges
 from hedgerow.images.regions import Region
@@ -36,7 +36,7 @@ SIGMAS_BY_CHANNELS = {1: StackConfig().sigmas, 2: (0.7, 1.6, 3.5, 10.0), 4: (1.0
 
 
 def live_config(n_channels: int, n_trees: int = QUICK_TREES) -> StackConfig:
-    """The settings for strokes (see `forest.choosing`): the filter bank alone, no context, few trees."""
+    """The settings for strokes (see `forest.default_settings`): the filter bank alone, no context, few trees."""
     default = StackConfig()
     sigmas = SIGMAS_BY_CHANNELS[max(n for n in SIGMAS_BY_CHANNELS if n <= n_channels)]
     return replace(
@@ -52,7 +52,7 @@ def live_config(n_channels: int, n_trees: int = QUICK_TREES) -> StackConfig:
 
 def n_codes(n_channels: int) -> int:
     """Bytes of codes per pixel, for an image with this number of channels."""
-    return n_channels * (1 + len(KINDS) * len(live_config(n_channels).sigmas))
+    return n_channels * (1 + len(FILTERS) * len(live_config(n_channels).sigmas))
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from typing import Any
 
 from hedgerow.errors import HedgerowError
 from hedgerow.images.regions import Region
-from hedgerow.kernels import reused
+from hedgerow.kernels import buffers
 from hedgerow.paint.overlays import Overlay, View
 from hedgerow.paint.project import Project
 from hedgerow.paint.segmenter import Segmenter
@@ -218,7 +218,7 @@ class Engine:
         while not self._is_stopped:
             with self._condition:
                 if not self._has_work():
-                    reused.let_go()  # free buffers while idle
+                    buffers.release()  # free buffers while idle
                 while not self._is_stopped and not self._has_work():
                     self._condition.wait(self._seconds_until_full())
                 if self._is_stopped:

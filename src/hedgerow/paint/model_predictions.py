@@ -10,11 +10,11 @@ import numpy as np
 
 from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.autocontext import grow_stack
-from hedgerow.forest.choosing import SPARSE, settings_for
+from hedgerow.forest.default_settings import SPARSE_FRACTION, settings_for
 from hedgerow.images.labelled import labelled_set
 from hedgerow.images.regions import Region
 from hedgerow.images.source import SourcePlanes
-from hedgerow.kernels import reused
+from hedgerow.kernels import buffers
 from hedgerow.paint.code_cache import CodeCache
 from hedgerow.paint.labels import TILE
 from hedgerow.paint.overlays import OverlayTile, TilePlace, WorkerLink, hull_of_tiles, raise_if_interrupted, tiles_of
@@ -53,7 +53,7 @@ def predict_tiles(
                 )
         report("segmenting", len(groups), len(groups))
     finally:
-        reused.let_go()
+        buffers.release()
     return tiles
 
 
@@ -69,7 +69,7 @@ def is_densely_painted(project: Project) -> bool:
         n_pixels = sum(int(np.prod(project.images[i].size)) for i in painted)
         n_painted = sum(project.labels[i].n_painted for i in painted)
         n_classes = len({value for i in painted for value in project.labels[i].pixels})
-    return 0 < n_pixels <= MAX_STACK_PIXELS and n_classes > 1 and n_painted >= SPARSE * n_pixels
+    return 0 < n_pixels <= MAX_STACK_PIXELS and n_classes > 1 and n_painted >= SPARSE_FRACTION * n_pixels
 
 
 def grow_painted_stack(project: Project, codes: CodeCache, link: WorkerLink) -> ForestStack:

@@ -17,7 +17,7 @@ import numpy as np
 
 from hedgerow.errors import HedgerowError
 from hedgerow.images.regions import Region
-from hedgerow.kernels import reused
+from hedgerow.kernels import buffers
 from hedgerow.paint.code_cache import CODE_TILE, CodeCache, PaintedPixels, live_config, n_codes
 from hedgerow.paint.labels import TILE
 from hedgerow.paint.model_predictions import (
@@ -270,7 +270,7 @@ class Segmenter:
                 link.progress("features", text, len(missing), len(missing), began)
                 break
         if missing:
-            reused.let_go()
+            buffers.release()
 
     def _features_text(self, image: int) -> str:
         return f"features of {self.project.images[image].name}"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hedgerow import extras
-from hedgerow.encoders.store import LITE0, place_of
+from hedgerow.encoders.catalogue import DEFAULT, is_installed
 from hedgerow.images.regions import Region
 from hedgerow.paint.code_cache import SLOW_READING_BYTES, CodeCache, MemoryCache
 from hedgerow.paint.engine import PAUSE_SECONDS, Engine, QueuedJob
@@ -152,5 +152,5 @@ class Session:
 def can() -> Message:
     """What this installation can do beyond forests."""
     has_torch = extras.is_there("torch")
-    names = [LITE0.name] if has_torch and place_of(LITE0) is not None else []
+    names = [DEFAULT] if is_installed(DEFAULT) else []
     return {"refine": has_torch, "deep": has_torch, "encoder": names}

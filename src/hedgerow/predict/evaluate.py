@@ -6,7 +6,7 @@ import numpy as np
 
 from hedgerow.images.labelled import Images, LabelledSet, LazySequence, check_count, labelled_image, listed, named
 from hedgerow.images.metrics import Scores, confusion
-from hedgerow.kernels import reused
+from hedgerow.kernels import buffers
 from hedgerow.predict.protocol import Model
 from hedgerow.predict.tiling import predict_indices
 from hedgerow.progress import Report, reporting
@@ -74,7 +74,7 @@ def score_each(model: Model, labelled: LabelledSet, progress: Report | None = No
             table = confusion(image.target, predict_indices(model, image.planes), model.n_classes)
             scores.append(Scores(model.classes, table, model.legend.names))
             report("evaluating", done + 1, len(labelled))
-    reused.let_go()
+    buffers.release()
     return scores
 
 

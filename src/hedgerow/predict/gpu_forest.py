@@ -5,14 +5,14 @@ import torch
 
 from hedgerow.forest.arrays import Forest, ForestStack
 from hedgerow.forest.level_input import LevelInput
-from hedgerow.forest.soft_walk import soft_weights
+from hedgerow.forest.walk import soft_weights
 from hedgerow.images.regions import Region
 from hedgerow.kernels.cpu import walk as walk_kernels
-from hedgerow.kernels.keeping import Kept
+from hedgerow.kernels.weak_cache import WeakCache
 from hedgerow.kernels.wiring import Wiring, wire
 from hedgerow.network.layout import Source, lay_out, region_grid
 
-_WIRINGS = Kept()
+_WIRINGS = WeakCache()
 
 
 def run_level(stack: ForestStack, level: int, level_input: LevelInput) -> np.ndarray:

@@ -11,7 +11,7 @@ from hedgerow.forest.arrays import ForestStack
 from hedgerow.forest.level_input import LevelInput, LevelPlan, tiles
 from hedgerow.images.array_checks import to_planes
 from hedgerow.images.regions import Region
-from hedgerow.kernels import reused
+from hedgerow.kernels import buffers
 from hedgerow.predict.protocol import Model, class_values
 from hedgerow.progress import Report, reporting
 
@@ -97,7 +97,7 @@ def predict_tiles(
                 yield region, region_outputs(model, planes, region), (height, width)
                 report("predicting", done + 1, len(regions))
         finally:
-            reused.let_go()  # tiles and levels share memory; a program that waits for the next image should not hold it
+            buffers.release()  # tiles and levels share memory, which should not be held between images
 
 
 def proba_of(model: Model, planes: np.ndarray) -> np.ndarray:

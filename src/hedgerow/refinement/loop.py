@@ -24,7 +24,7 @@ from hedgerow.files import fingerprint
 from hedgerow.forest.history import Check, Refinement
 from hedgerow.images.altering import trimmed
 from hedgerow.images.labelled import Images, LabelledSet, listed, named
-from hedgerow.kernels import reused
+from hedgerow.kernels import buffers
 from hedgerow.locking import locked
 from hedgerow.network.stacknet import StackNet
 from hedgerow.overwrite_guard import remove_state
@@ -119,7 +119,7 @@ def refine_labelled(
         distributed.wait()
         run.go_on(path, mark, report)
         refined = run.finish()
-    reused.let_go()
+    buffers.release()
     if path is not None and not keep_checkpoint and distributed.is_first():
         remove_state(path)
     return refined

@@ -16,7 +16,7 @@ import torch
 
 from hedgerow.config import RefineConfig
 from hedgerow.forest.history import Known
-from hedgerow.forest.samples import MOST_HELD, hold_out
+from hedgerow.forest.samples import MAX_HELD_OUT_IMAGES, hold_out
 from hedgerow.images.altering import altered, labelled_corner
 from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledImage, LabelledSet
@@ -57,7 +57,7 @@ def scoring_images(
     chosen = {i for i, mark in enumerate(marks) if mark in known.reserved}
     if not chosen and known.seen and config.held_out:
         new = [i for i, mark in enumerate(marks) if mark not in known.seen]
-        n = min(round(config.held_out * len(images)), MOST_HELD, len(new), len(images) - 1)
+        n = min(round(config.held_out * len(images)), MAX_HELD_OUT_IMAGES, len(new), len(images) - 1)
         chosen = set(np.random.default_rng((config.seed, 5)).permutation(new)[:n].tolist())
     if chosen and len(chosen) < len(images):
         train = [image for i, image in enumerate(images) if i not in chosen]

@@ -5,8 +5,8 @@ from typing import cast
 import numpy as np
 from torch import Tensor, nn
 
+from hedgerow.encoders.catalogue import PUBLISHED, last_shapes
 from hedgerow.encoders.protocol import TorchEncoder
-from hedgerow.encoders.stages import last_weights
 from hedgerow.errors import ConfigError
 from hedgerow.features.differentiable import standardised
 from hedgerow.features.encoder import EncoderFeatures
@@ -60,7 +60,7 @@ def _copy_state(source: StackNet, target: StackNet) -> None:
 
 
 def _trained(read: EncoderFeatures) -> dict[str, tuple[int, ...]]:
-    return last_weights(read.source.encoder, [layer.name for layer in read.source.layers])
+    return last_shapes(read.source.encoder, [layer.name for layer in read.source.layers])
 
 
 def check_tunable(features: FeatureSet) -> None:
@@ -76,4 +76,5 @@ def check_tunable(features: FeatureSet) -> None:
         why = f"the weights in the last layers of {name[:60]} are not known here"
         if name.endswith(".onnx"):
             why = "an encoder from an ONNX file has no gradient"
-        raise ConfigError(f"{why}; leave train_encoder out, or train forests with the encoder lite0 or mobilesam.")
+        others = " or ".join(name for name in PUBLISHED if last_shapes(name, PUBLISHED[name].default_layers))
+        raise ConfigError(f"{why}; leave train_encoder out, or train forests with the encoder {others}.")

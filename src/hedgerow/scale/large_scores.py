@@ -10,7 +10,7 @@ from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.metrics import confusion
 from hedgerow.images.reading import opened
 from hedgerow.images.regions import Region
-from hedgerow.kernels import reused
+from hedgerow.kernels import buffers
 from hedgerow.predict.protocol import Model
 from hedgerow.predict.tiling import region_outputs
 from hedgerow.progress import Report, reporting
@@ -52,5 +52,5 @@ def table_of(pair: LargePair, model: Model, part: Region) -> np.ndarray:
     for tile, window in ahead(lambda tile: image.window(needed(model, image.size, tile)), filter(None, tiles)):
         predicted = region_outputs(model, window, tile)[-1].argmax(axis=0)  # type: ignore[arg-type]
         table += confusion(tile.within(part).of(target), predicted, model.n_classes)
-    reused.let_go()
+    buffers.release()
     return table

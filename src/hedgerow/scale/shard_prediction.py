@@ -14,7 +14,7 @@ from hedgerow.images.reading import opened
 from hedgerow.images.regions import Region
 from hedgerow.images.source import ImageSource, SourcePlanes
 from hedgerow.images.stored import ImageSpec
-from hedgerow.kernels import reused
+from hedgerow.kernels import buffers
 from hedgerow.predict.protocol import Model
 from hedgerow.predict.tiling import region_outputs
 from hedgerow.scale import ome_zarr_out
@@ -71,7 +71,7 @@ def work_on(job: Job, model: Model, shard: Shard) -> str:
             "rerun the same command to resume"
         ) from problem
     finally:
-        reused.let_go()
+        buffers.release()
     return shard.name
 
 

@@ -13,11 +13,15 @@ from hedgerow.errors import HedgerowError, InputError
 from hedgerow.features.at_places import fit_features_at
 from hedgerow.features.registry import layout_of
 from hedgerow.forest.arrays import ForestStack
-from hedgerow.forest.autocontext import GrowAll, Prepared, grow_levels
-from hedgerow.forest.choosing import SPARSE, settings_for_part
-from hedgerow.forest.groups import GroupsOf
+from hedgerow.forest.autocontext import GrowAll, TrainingSource, grow_from
+from hedgerow.forest.default_settings import SPARSE_FRACTION, settings_for_fraction
+from hedgerow.forest.groups import GroupsOf, kind_of_groups
 from hedgerow.forest.history import Known
-from hedgerow.forest.thinned import Painted, held_by, only_whole, thin
+from hedgerow.forest.sparse_training import (
+    LabelledPixels,
+    reasons_for_whole_images,
+    sparse_training_set,
+)
 from hedgerow.images.array_checks import encode_labels, to_labels
 from hedgerow.images.classes import ClassTable, check_n_classes, table_of
 from hedgerow.images.label_files import read_labels
@@ -30,15 +34,14 @@ from hedgerow.images.regions import Region
 from hedgerow.images.source import ImageSource
 from hedgerow.images.stored import ImageSpec, Pages
 from hedgerow.images.unlabelled import UNLABELLED
-from hedgerow.kernels import reused
 from hedgerow.progress import Report, Say, quiet, reporting
 from hedgerow.scale.costs import refuse_endless
 
-MUCH = 2**27  # pixels of all images; with more, only labelled pixels and their surroundings are loaded
-MOST_PAINTED = 2**28  # labelled pixels whose coordinates are stored
-LOOKED_AT = 4  # label maps that decide whether 0 means unlabelled
-WORTH = 0.5  # fraction of pixels needed above which whole images are loaded
-_BAND = 1024
+LARGE_SET_PIXELS = 2**27  # pixels of all images; with more, only labelled pixels and their surroundings are loaded
+MAX_LABELLED_PIXELS = 2**28  # labelled pixels whose coordinates are stored
+N_FIRST_LABELS = 4  # label maps that decide whether 0 means unlabelled
+MAX_LOADED_FRACTION = 0.5  # fraction of pixels needed above which whole images are loaded
+_BAND_ROWS = 1024
 
 
 class WholeInstead(HedgerowError):
@@ -68,7 +71,7 @@ class Files:
             values = to_labels(read_labels(path), name)
             return [(Region.whole(values.shape), values)]
         lazy = _affordable(open_by_region(ImageSpec(str(path), "labels")))
-        parts = lazy.whole.tiles(_BAND)
+        parts = lazy.whole.tiles(_BAND_ROWS)
         return LazySequence(len(parts), lambda k: (parts[k], to_labels(lazy.read(parts[k]), name)))
 
     def is_much(self) -> bool:
@@ -79,23 +82,23 @@ class Files:
                 total += _n_pixels(open_spec(self.wanted(pair)))
             except HedgerowError:
                 return False  # the reader reports the error
-            if total > MUCH:
+            if total > LARGE_SET_PIXELS:
                 return True
         return False
 
     def first_labels(self) -> list[np.ndarray]:
         """Parts (h,w) of the first label maps, with which it is decided what is unlabelled."""
-        return [part for i in range(min(len(self.pairs), LOOKED_AT)) for part in _some_paint(self.labels(i))]
+        return [part for i in range(min(len(self.pairs), N_FIRST_LABELS)) for part in _some_paint(self.labels(i))]
 
     def mark(self, i: int) -> str:
         """A fingerprint of 16 digits, as `LabelledImage.mark`, read band by band."""
         image = self.image(i)
-        found = hashlib.sha256(f"{np.dtype(np.float32).str} {image.shape}".encode())
+        digest = hashlib.sha256(f"{np.dtype(np.float32).str} {image.shape}".encode())
         for c in range(image.shape[0]):
-            for top in range(0, image.shape[1], _BAND):
-                band = image.planes(Region(top, min(top + _BAND, image.shape[1]), 0, image.shape[2]))
-                found.update(np.ascontiguousarray(band[c]).tobytes())
-        return found.hexdigest()[:16]
+            for top in range(0, image.shape[1], _BAND_ROWS):
+                band = image.planes(Region(top, min(top + _BAND_ROWS, image.shape[1]), 0, image.shape[2]))
+                digest.update(np.ascontiguousarray(band[c]).tobytes())
+        return digest.hexdigest()[:16]
 
 
 def _affordable(image: ImageSource) -> ImageSource:
@@ -109,15 +112,15 @@ def _n_pixels(image: ImageSource) -> int:
 
 def _some_paint(parts: Sequence[tuple[Region, np.ndarray]]) -> list[np.ndarray]:
     """(h,w) each: the first part of a label map, and the next few that have values of their own."""
-    found, seen = [], set[int]()
+    parts_with_new_values, seen = [], set[int]()
     for _, values in parts:
         own = set(np.unique(values).tolist())
         if not own <= seen:
-            found.append(values)
+            parts_with_new_values.append(values)
             seen |= own
-        if len(found) > LOOKED_AT:
+        if len(parts_with_new_values) > N_FIRST_LABELS:
             break
-    return found
+    return parts_with_new_values
 
 
 def files_for(pairs: Sequence[Pair], config: StackConfig, pages: Pages = None) -> Files:
@@ -140,49 +143,43 @@ def grow(
 ) -> ForestStack:
     """A stack grown on parts of the images of files: the same as `grow_stack` grows on the whole."""
     with reporting(progress) as report:
-        table, painted = read_painted(files, unlabelled, report)
+        table, painted = read_labelled_pixels(files, unlabelled, report)
         check_n_classes(len(table.values), max_classes)
         legend = (legend_of_files([pair.label for pair in files.pairs]) or Legend()).only(table.values)
         say(table.text(legend.names))
-        part = sum(table.pixels) / (sum(table.pixels) + table.unlabelled)
-        changed = config or settings_for_part(part, say, has_features="features" in (changes or {}))
+        n_labelled = sum(table.pixels)
+        n_pixels = n_labelled + table.unlabelled
+        fraction = n_labelled / n_pixels
+        changed = config or settings_for_fraction(fraction, say, has_features="features" in (changes or {}))
         changed = replace(changed, **(changes or {}))
-        held = held_by(len(painted), part < SPARSE)
-        if reasons := only_whole(changed, held):
+        held = kind_of_groups(len(painted), fraction < SPARSE_FRACTION)
+        if reasons := reasons_for_whole_images(changed, held):
             raise WholeInstead(f"parts of images do not suffice for {', '.join(reasons)}")
-        thinned = thin(painted, held, changed)
-        n_pixels = sum(one.target.size for one in thinned.parts)
-        if n_pixels > WORTH * (sum(table.pixels) + table.unlabelled):
+        training_set = sparse_training_set(painted, held, changed)
+        n_loaded = sum(part.target.size for part in training_set.parts)
+        if n_loaded > MAX_LOADED_FRACTION * n_pixels:
             raise WholeInstead("labels and their surroundings are most of the pixels")
-        say(f"{len(painted)} image(s): {n_pixels:,} of their pixels are loaded")
+        say(f"{len(painted)} image(s): {n_loaded:,} of their pixels are loaded")
+        known = Known(tuple(files.mark(i) for i in range(len(files.pairs))))
         report("features", 0, 2)
-        features, kept = fit_features_at(files.planes, thinned.places, changed)
-        features.validate()
-        report("features", 1, 2)
+        features, at_places = fit_features_at(files.planes, training_set.places, changed)
 
         def computed(k: int) -> np.ndarray:
-            one = thinned.parts[k]
-            size = one.target.shape
-            here = kept[one.image][:, 0, one.first : one.first + one.target.size]
-            return np.ascontiguousarray(here).reshape(len(here), *size)
+            part = training_set.parts[k]
+            values = at_places[part.image][:, 0, part.first : part.first + part.target.size]
+            return np.ascontiguousarray(values).reshape(len(values), *part.target.shape)
 
-        prepared = Prepared(thinned.images(features.n_inputs), features, computed, thinned.samples)
-        levels, scores = grow_levels(prepared, table.values, changed, report, held, scored, grow_all)
-        marks = tuple(files.mark(i) for i in range(len(files.pairs)))
-    settings = {"config": changed.to_dict(), "n_images": len(painted), "held_out": scores, "held": held}
-    stack = ForestStack(
-        features, tuple(levels), table.values, unlabelled, str(files.image(0).dtype), settings=settings, legend=legend,
-        known=Known(marks, ()),
-    )  # fmt: skip
-    stack.validate()
-    reused.let_go()
-    return stack
+        source = TrainingSource(
+            training_set.images(features.n_inputs), features, computed, training_set.samples, held, len(painted), known,
+            table.values, unlabelled, str(files.image(0).dtype), legend,
+        )  # fmt: skip
+        return grow_from(source, changed, report, scored, grow_all)
 
 
-def read_painted(files: Files, unlabelled: int, report: Report) -> tuple[ClassTable, list[Painted]]:
+def read_labelled_pixels(files: Files, unlabelled: int, report: Report) -> tuple[ClassTable, list[LabelledPixels]]:
     """The classes of all label maps, and the labelled pixels of each."""
     counts: Counter[int] = Counter()
-    found: list[tuple[tuple[int, int], np.ndarray, np.ndarray, np.ndarray]] = []
+    of_image: list[tuple[tuple[int, int], np.ndarray, np.ndarray, np.ndarray]] = []
     n_channels = None
     for i, pair in enumerate(files.pairs):
         image = files.image(i)
@@ -193,17 +190,17 @@ def read_painted(files: Files, unlabelled: int, report: Report) -> tuple[ClassTa
                 "of a set need the same channels."
             )
         rows, columns, values = _labelled(files.labels(i), unlabelled, image, pair)
-        own = dict(zip(*(part.tolist() for part in np.unique(values, return_counts=True)), strict=True))
-        counts.update(own)
+        counts_here = dict(zip(*(part.tolist() for part in np.unique(values, return_counts=True)), strict=True))
+        counts.update(counts_here)
         counts[unlabelled] += image.size[0] * image.size[1] - len(rows)
-        found.append((image.size, rows, columns, values))
-        if sum(counts.values()) - counts[unlabelled] > MOST_PAINTED:
-            raise WholeInstead(f"there are more than {MOST_PAINTED:,} labelled pixels")
+        of_image.append((image.size, rows, columns, values))
+        if sum(counts.values()) - counts[unlabelled] > MAX_LABELLED_PIXELS:
+            raise WholeInstead(f"there are more than {MAX_LABELLED_PIXELS:,} labelled pixels")
         report("labels", i + 1, len(files.pairs))
     table = table_of(counts, unlabelled)
     painted = [
-        Painted(size, rows, columns, encode_labels(values[None], table.values, unlabelled)[0])
-        for size, rows, columns, values in found
+        LabelledPixels(size, rows, columns, encode_labels(values[None], table.values, unlabelled)[0])
+        for size, rows, columns, values in of_image
     ]
     return table, painted
 
@@ -212,17 +209,17 @@ def _labelled(
     parts: Sequence[tuple[Region, np.ndarray]], unlabelled: int, image: ImageSource, pair: Pair
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows, columns and class values (n,) of the labelled pixels, in reading order."""
-    found, size = [], [0, 0]
+    labelled, size = [], [0, 0]
     for region, values in parts:
         row, column = np.nonzero(values != unlabelled)
-        found.append((row + region.top, column + region.left, values[row, column]))
+        labelled.append((row + region.top, column + region.left, values[row, column]))
         size = [max(size[0], region.bottom), max(size[1], region.right)]
     if tuple(size) != image.size:
         raise InputError(
             f"{pair.image}: the image has {image.size[0]} rows x {image.size[1]} columns and its labels {size[0]} rows "
             f"x {size[1]} columns, expected the same; check the pairing or export the labels again at full size"
         )
-    rows, columns, values = (np.concatenate(field).astype(np.int32) for field in zip(*found, strict=True))
+    rows, columns, values = (np.concatenate(field).astype(np.int32) for field in zip(*labelled, strict=True))
     if not len(rows):
         raise InputError(
             f"the labels of {pair.image} have no labelled pixel: all have the unlabelled value {unlabelled}; label "

@@ -41,8 +41,8 @@ def on(client: Any) -> GrowAll:
         read = client.scatter((planes, samples), broadcast=True, hash=False)
         groups = _groups(len(tasks), TASKS_PER_THREAD * sum(client.nthreads().values()))
         grown_trees: dict[int, Any] = {}
-        given = [(numbers, [tasks[k] for k in numbers]) for numbers in groups]
-        for (numbers, _), trees in cluster.side_by_side(client, _grow, given, read, n_classes, config):
+        batches = [(numbers, [tasks[k] for k in numbers]) for numbers in groups]
+        for (numbers, _), trees in cluster.side_by_side(client, _grow, batches, read, n_classes, config):
             if isinstance(trees, HedgerowError):
                 raise trees
             for k, tree in zip(numbers, trees, strict=True):
@@ -58,12 +58,12 @@ def on(client: Any) -> GrowAll:
 
 
 def _grow(
-    given: tuple[Sequence[int], list[TreeTask]],
+    batch: tuple[Sequence[int], list[TreeTask]],
     read: tuple[TrainingPlanes, Samples],
     n_classes: int,
     config: StackConfig,
 ) -> list[Any]:
-    return [grow_tree(task, *read, n_classes, config) for task in given[1]]
+    return [grow_tree(task, *read, n_classes, config) for task in batch[1]]
 
 
 def _groups(n: int, most: int) -> list[range]:

@@ -79,7 +79,7 @@ def fill_codes(planes, samples, begin, n, probes, k, place, bins):
     back, down, right = (
         np.int32(probes.offset[k, 0, 0]), np.int32(probes.offset[k, 0, 1]), np.int32(probes.offset[k, 0, 2])
     )  # fmt: skip
-    zero, one = np.int32(0), np.int32(1)
+    zero, unit = np.int32(0), np.int32(1)
     if back == 0 and down == 0 and right == 0:
         for i in range(n):
             bins[i] = line[place.dtype.type(pixel[i])]
@@ -87,20 +87,20 @@ def fill_codes(planes, samples, begin, n, probes, k, place, bins):
     # Places first, then reads: so short a second loop keeps many cache misses in flight, twice as fast.
     for i in range(n):
         m = np.uint32(of_slice[i])
-        r = min(max(row[i] + down, zero), height[m] - one)
-        c = min(max(column[i] + right, zero), width[m] - one)
+        r = min(max(row[i] + down, zero), height[m] - unit)
+        c = min(max(column[i] + right, zero), width[m] - unit)
         place[i] = place.dtype.type(start[m] + r * width[m] + c)
     if back != 0:
         for i in range(n):
             m = np.uint32(of_slice[i])
-            seen = np.uint32(min(max(of_slice[i] + back, planes.front[m]), planes.back[m] - one))
+            seen = np.uint32(min(max(of_slice[i] + back, planes.front[m]), planes.back[m] - unit))
             place[i] = place.dtype.type(place[i] + start[seen] - start[m])
     for i in range(n):
         bins[i] = line[place[i]]
 
 
 @kernel_part
-def fill_values(planes, samples, begin, n, probes, k, found):
+def fill_values(planes, samples, begin, n, probes, k, values):
     """found[i] = what node k compares with its threshold for sample begin+i."""
     plane, offset, weight, stretch = probes.plane[k], probes.offset[k], probes.weight[k], np.float32(1)
     for i in range(n):
@@ -109,19 +109,19 @@ def fill_values(planes, samples, begin, n, probes, k, found):
         front, back = planes.front[m], planes.back[m]
         if planes.stretch.shape[0] > 0:
             stretch = planes.stretch[samples[PIXEL, s]]
-        found[i] = probe_sum(
+        values[i] = probe_sum(
             planes.values, planes.start[front], (back - front, planes.height[m], planes.width[m]), stretch,
             planes.outside, plane, offset, weight, m - front, samples[ROW, s], samples[COLUMN, s],
         )  # fmt: skip
 
 
 @kernel
-def bin_values(found, n, edges, bins):
+def bin_values(values, n, edges, bins):
     """Cut found (n,) at up to SAMPLED_VALUES-1 edges between values it holds; returns the number of bins."""
     m = min(n, SAMPLED_VALUES)
     sample = np.empty(m, np.float32)
     for i in range(m):
-        sample[i] = found[(i * n) // m]
+        sample[i] = values[(i * n) // m]
     sample.sort()
     n_edges = 0
     for i in range(1, m):
@@ -134,7 +134,7 @@ def bin_values(found, n, edges, bins):
         low, high = 0, n_edges
         while low < high:
             mid = (low + high) // 2
-            if found[i] >= edges[mid]:
+            if values[i] >= edges[mid]:
                 low = mid + 1
             else:
                 high = mid
@@ -287,8 +287,8 @@ def partition(goes_right, samples, begin, end, spare):
 
 
 @kernel
-def grow_tree(planes, samples, place, class_weight, limits, proposals, state, grown):
-    """Grow breadth first; returns the number of nodes.
+def split_nodes(planes, samples, place, class_weight, limits, proposals, state, grown):
+    """Grow a tree breadth first; returns the number of nodes.
 
     samples: (6,S), reordered here; place: (S,), scratch of the unsigned type that numbers all pixels
     class_weight: (C,) float64; state: (1,) uint64 of the random generator
@@ -299,7 +299,7 @@ def grow_tree(planes, samples, place, class_weight, limits, proposals, state, gr
     coded = planes.codes.shape[0] > 0
     begins, ends = np.empty(left_child.shape[0], np.int64), np.empty(left_child.shape[0], np.int64)
     depths = np.zeros(left_child.shape[0], np.int64)
-    bins, found = np.empty(n_samples, np.uint8), np.empty(n_samples if not coded else 0, np.float32)
+    bins, values = np.empty(n_samples, np.uint8), np.empty(n_samples if not coded else 0, np.float32)
     goes_right, spare = np.empty(n_samples, np.bool_), np.empty(n_samples, samples.dtype)
     thin, thin_counts = np.empty((6, min(search_samples, n_samples)), samples.dtype), np.zeros(n_classes, np.int64)
     edges, best_edges = np.empty(SAMPLED_VALUES, np.float32), np.empty(SAMPLED_VALUES, np.float32)
@@ -349,8 +349,8 @@ def grow_tree(planes, samples, place, class_weight, limits, proposals, state, gr
                 if coded:
                     fill_codes(planes, seen, seen_begin, seen_n, candidate, 0, place, bins)
                 else:
-                    fill_values(planes, seen, seen_begin, seen_n, candidate, 0, found)
-                    n_bins = bin_values(found, seen_n, edges, bins)
+                    fill_values(planes, seen, seen_begin, seen_n, candidate, 0, values)
+                    n_bins = bin_values(values, seen_n, edges, bins)
                 quality, cut = best_cut(
                     bins, seen, seen_begin, seen_n, n_bins, class_weight, seen_counts, entropy, least, work
                 )
@@ -372,9 +372,9 @@ def grow_tree(planes, samples, place, class_weight, limits, proposals, state, gr
                 goes_right[i] = bins[i] >= best_bin
         else:
             threshold[node] = best_edges[best_bin - 1]
-            fill_values(planes, samples, begin, n, probes, node, found)
+            fill_values(planes, samples, begin, n, probes, node, values)
             for i in range(n):
-                goes_right[i] = found[i] >= threshold[node]
+                goes_right[i] = values[i] >= threshold[node]
         middle = partition(goes_right, samples, begin, end, spare)
         left_child[node] = n_nodes
         for side in range(2):

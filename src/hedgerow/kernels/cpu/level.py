@@ -37,15 +37,18 @@ def level_scores(
     return scores
 
 
-def tree_scores(values: Tensor, reads: Reads, wiring: Wiring, *given: Any) -> Iterator[Tensor]:
+def tree_scores(values: Tensor, reads: Reads, wiring: Wiring, *arguments: Any) -> Iterator[Tensor]:
     """Scores (C,S) of each tree by itself, without gradients; given is what `level_scores` is given."""
     reads = replace(reads, features_train=False)
-    sparse, weights = LevelWork(reads, wiring, *given[3:]).sparse, Weights(*(_array(each) for each in given[:3]))
+    sparse, weights = (
+        LevelWork(reads, wiring, *arguments[3:]).sparse,
+        Weights(*(_array(each) for each in arguments[:3])),
+    )
     if sparse is not None:
         yield from (torch.from_numpy(each).flatten(1) for each in sparse.tree_scores(_array(values), weights))
         return
     for root in np.split(wiring.root, wiring.n_trees):
-        yield level_scores(values.detach(), reads, replace(wiring, root=root), *given).detach()
+        yield level_scores(values.detach(), reads, replace(wiring, root=root), *arguments).detach()
 
 
 class _LevelScores(torch.autograd.Function):
@@ -61,15 +64,15 @@ class _LevelScores(torch.autograd.Function):
     def backward(context: Any, *slopes: Tensor) -> Any:
         work: LevelWork = context.work
         # Read through autograd, which refuses weights that were changed in between.
-        given, *weights = (_array(tensor) for tensor in context.saved_tensors)
+        values_read, *weights = (_array(tensor) for tensor in context.saved_tensors)
         slope = _array(slopes[0]).reshape(-1, *work.size)
         needs_values = context.needs_input_grad[0]
-        first_trained = work.first_trained if needs_values else given.size
+        first_trained = work.first_trained if needs_values else values_read.size
         d_weights, read = work.gradients(context.padded, Weights(*weights), slope, first_trained)
         weight, bias, votes = (torch.from_numpy(total) for total in d_weights)
         values = None
         if needs_values:
-            slope_of_values = np.zeros(given.size, np.float32)  # only what is touched takes memory
+            slope_of_values = np.zeros(values_read.size, np.float32)  # only what is touched takes memory
             slope_of_values[first_trained:] = read
             values = torch.from_numpy(slope_of_values)
         return values, weight, bias, votes, None

@@ -90,7 +90,7 @@ class BackRoom(NamedTuple):
 
     four: (4,) int64, leaves; slopes: (4*BLOCK,); d_input: (BLOCK,)
     mean: (BLOCK,), 0 where nothing is normalised; nothing: (BLOCK,) 0
-    given, here: (C,BLOCK)
+    d_scores, here: (C,BLOCK)
     """
 
     four: np.ndarray
@@ -98,7 +98,7 @@ class BackRoom(NamedTuple):
     d_input: np.ndarray
     mean: np.ndarray
     nothing: np.ndarray
-    given: np.ndarray
+    d_scores: np.ndarray
     here: np.ndarray
 
 
@@ -131,6 +131,6 @@ def make_back_room(n_classes: int) -> BackRoom:
         d_input=np.empty(BLOCK, np.float32),
         mean=np.zeros(BLOCK, np.float32),
         nothing=np.zeros(BLOCK, np.float32),
-        given=np.empty((n_classes, BLOCK), np.float32),
+        d_scores=np.empty((n_classes, BLOCK), np.float32),
         here=np.empty((n_classes, BLOCK), np.float32),
     )

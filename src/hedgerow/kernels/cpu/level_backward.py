@@ -190,21 +190,21 @@ def backward(
     d_weights: `Weights`; d_values: of the values from `first_trained` on
     """
     size, carry, open_ends = reading.size, room.carry, room.open_ends
-    given, here = back_room.given, back_room.here
+    d_scores, here = back_room.d_scores, back_room.here
     for i in range(first_row, last_row, ROWS):
         for k in range(0, size[1], COLUMNS):
-            given[:] = ZERO  # beyond the grid nothing has a gradient
+            d_scores[:] = ZERO  # beyond the grid nothing has a gradient
             for s in range(slope.shape[0]):
                 for r in range(min(ROWS, last_row - i)):
                     for c in range(min(COLUMNS, size[1] - k)):
-                        given[s, r * COLUMNS + c] = slope[s, i + r, k + c]
+                        d_scores[s, r * COLUMNS + c] = slope[s, i + r, k + c]
             for s in range(slope.shape[0]):
-                copy_row(given[s], here[s])
+                copy_row(d_scores[s], here[s])
             for t in range(trees.root.shape[0]):
                 if activation.normalised:
                     room.sums[:] = ZERO
                     add_tree(reading, trees, weights, activation, room, i, k, t, room.sums)
-                    _through_softmax(given, room.sums, room.mass, here, back_room.mean)
+                    _through_softmax(d_scores, room.sums, room.mass, here, back_room.mean)
                 f = 0
                 start_tree(activation.kind, trees.root[t], room)
                 while f >= 0:

@@ -7,17 +7,14 @@ from itertools import groupby, pairwise
 
 import numpy as np
 
-from hedgerow.kernels.constants import CPU_GENERATIONS, SMALLEST_CARRY, SPLIT_KINDS
+from hedgerow.kernels.constants import CPU_GENERATIONS, GRADIENT_PARTS, SMALLEST_CARRY, SPLIT_KINDS
 from hedgerow.kernels.cpu.blocks import BLOCK, COLUMNS, ROWS
 from hedgerow.kernels.cpu.level_arguments import Activation, Reading, Trees, Weights, make_back_room, make_room
 from hedgerow.kernels.cpu.level_backward import backward
 from hedgerow.kernels.cpu.level_forward import forward
-from hedgerow.kernels.cpu.soft_level import SPARSE, SoftLevel
+from hedgerow.kernels.cpu.soft_level import MIN_WALKED_TOLERANCE, SoftLevel
 from hedgerow.kernels.wiring import Reads, Wiring
 from hedgerow.threads import map_threads
-
-# Gradients are summed in so many parts, whatever the number of threads: the same sums in the same order.
-PARTS = 8
 
 Rows = tuple[int, int, int]
 """A slice of the grid, and first and last row of a part of it."""
@@ -50,7 +47,7 @@ class LevelWork:
         # A block that ends beyond the grid reads, and adds nothing to, what lies there.
         self.beyond = (ROWS + 1) * reads.stride + COLUMNS
         is_soft = split == "soft" and activation == "exp" and not reads.is_stretched
-        is_walked = is_soft and tolerance >= SPARSE and _walks.get()
+        is_walked = is_soft and tolerance >= MIN_WALKED_TOLERANCE and _walks.get()
         self.sparse = SoftLevel(reads, wiring, tolerance) if is_walked else None
 
     def padded(self, values: np.ndarray) -> np.ndarray:
@@ -82,7 +79,7 @@ class LevelWork:
                 forward(reading, self.trees, weights, self.activation, room, first, last, total, out[z])
 
         # Small parts, so that threads end together.
-        list(map_threads(run, self._parts(4 * PARTS)))
+        list(map_threads(run, self._parts(4 * GRADIENT_PARTS)))
         return np.moveaxis(out, 0, 1)
 
     def gradients(
@@ -104,7 +101,7 @@ class LevelWork:
                 )  # fmt: skip
             return d_weights, d_values
 
-        parts = map_threads(run, self._parts(PARTS))
+        parts = map_threads(run, self._parts(GRADIENT_PARTS))
         d_weights, d_values = next(parts)
         for more_weights, more_values in parts:
             for total, part in zip((*d_weights, d_values), (*more_weights, more_values), strict=True):

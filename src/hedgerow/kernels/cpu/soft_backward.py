@@ -12,7 +12,7 @@ import numpy as np
 
 from hedgerow.kernels.compiling import kernel_part, multiply_add_part, reducing_kernel, reducing_part
 from hedgerow.kernels.cpu.blocks import ONE, ZERO
-from hedgerow.kernels.cpu.eights import EIGHT, add_scaled_eight, keep_eight, spread_eight
+from hedgerow.kernels.cpu.simd8 import EIGHT, add_scaled_eight, keep_eight, spread_eight
 from hedgerow.kernels.cpu.soft_walk import BLOCK, COLUMNS, MASK, ROWS, SHIFT, VECTOR, branch, fixed_values
 
 
@@ -25,7 +25,7 @@ class SoftSlopes(NamedTuple):
     values: np.ndarray
 
 
-class BackRoom(NamedTuple):
+class SoftBackRoom(NamedTuple):
     """Room for one thread; G generations.
 
     node, length, stage: (G,) int64, of the open nodes: number, length of the list, children that are done (-1: new)
@@ -48,10 +48,10 @@ class BackRoom(NamedTuple):
     box: np.ndarray
 
 
-def make_back_room(deepest: int, width: int) -> BackRoom:
+def make_soft_back_room(deepest: int, width: int) -> SoftBackRoom:
     """width: of the votes"""
     n, row = deepest + 1, BLOCK + VECTOR
-    return BackRoom(
+    return SoftBackRoom(
         node=np.empty(n, np.int64),
         length=np.empty(n, np.int64),
         stage=np.empty(n, np.int64),
@@ -72,18 +72,18 @@ def _keep(n, tolerance, pixel, side, into_pixel, into_mass):
     """The list of a child from its parent's, of length n, of which `side` goes there; its length."""
     for e in range(n, n + EIGHT):
         side[e] = ZERO
-    kept = 0
+    n_kept = 0
     for e in range(0, n, EIGHT):
-        kept += keep_eight(pixel, side, e, tolerance, into_pixel, into_mass, kept)
-    return kept
+        n_kept += keep_eight(pixel, side, e, tolerance, into_pixel, into_mass, n_kept)
+    return n_kept
 
 
 @kernel_part
-def _spread(n, tolerance, side, found, out):
+def _spread(n, tolerance, side, gradients, out):
     """What a child left behind, found, in the order of its parent's list of length n: 0 where it was not reached."""
     q = 0
     for e in range(0, n, EIGHT):
-        q += spread_eight(side, e, tolerance, found, q, out)
+        q += spread_eight(side, e, tolerance, gradients, q, out)
 
 
 @reducing_part
@@ -98,9 +98,12 @@ def _through_leaf(n, pixel, mass, slopes, votes, leaf, box, d_votes, own):
         m, at, total = mass[e], pixel[e] * width, ZERO
         for c in range(0, width, EIGHT):
             add_scaled_eight(box, c, m, slopes, at + c)
-            given, ballot = slopes[at + c : at + c + EIGHT], all_votes[leaf * width + c : leaf * width + c + EIGHT]
+            eight_slopes, eight_votes = (
+                slopes[at + c : at + c + EIGHT],
+                all_votes[leaf * width + c : leaf * width + c + EIGHT],
+            )
             for s in range(EIGHT):
-                total += given[s] * ballot[s]
+                total += eight_slopes[s] * eight_votes[s]
         own[e] = m * total
     target = d_votes[leaf]
     for c in range(width):
@@ -179,17 +182,17 @@ def soft_backward(reading, probes, nodes, sharpness, tolerance, first_trained, t
                     fixed_values(reading.values, reading.stride, reading.place[k], corner, weight[k], n, pixel, left)
                     branch(sharpness[k], nodes.threshold[k], n, mass, left, right)
                     stage[g] = 0
-                    kept = _keep(n, tolerance, pixel, left, room.pixel[below], room.mass[below])
-                    if kept > 0:
-                        node[below], length[below], stage[below] = child[k], kept, -1
+                    n_kept = _keep(n, tolerance, pixel, left, room.pixel[below], room.mass[below])
+                    if n_kept > 0:
+                        node[below], length[below], stage[below] = child[k], n_kept, -1
                         g = below
                         continue
                 if stage[g] == 0:
                     _spread(n, tolerance, left, room.own, room.from_left[g])
                     stage[g] = 1
-                    kept = _keep(n, tolerance, pixel, right, room.pixel[below], room.mass[below])
-                    if kept > 0:
-                        node[below], length[below], stage[below] = child[k] + 1, kept, -1
+                    n_kept = _keep(n, tolerance, pixel, right, room.pixel[below], room.mass[below])
+                    if n_kept > 0:
+                        node[below], length[below], stage[below] = child[k] + 1, n_kept, -1
                         g = below
                         continue
                 _spread(n, tolerance, right, room.own, room.other)

@@ -9,20 +9,20 @@ from itertools import pairwise
 
 import numpy as np
 
-from hedgerow.kernels.constants import LEAF, UNUSED
+from hedgerow.kernels.constants import GRADIENT_PARTS, LEAF, UNUSED
 from hedgerow.kernels.cpu.level_arguments import Weights
-from hedgerow.kernels.cpu.soft_backward import SoftSlopes, in_blocks, make_back_room, soft_backward
+from hedgerow.kernels.cpu.soft_backward import SoftSlopes, in_blocks, make_soft_back_room, soft_backward
 from hedgerow.kernels.cpu.soft_walk import SCORES, SoftReading, walk_soft
 from hedgerow.kernels.cpu.walk import Nodes, Probes
-from hedgerow.kernels.keeping import Kept
+from hedgerow.kernels.weak_cache import WeakCache
 from hedgerow.kernels.wiring import Reads, Wiring
 from hedgerow.threads import map_threads, slice_blocks
 
-SPARSE = 1e-6  # at a smaller tolerance nearly all branches are entered, and whole blocks of pixels are faster
-PARTS = 8  # in which gradients are summed, whatever the number of threads
+# At a smaller tolerance nearly all branches are entered, and whole blocks of pixels are faster.
+MIN_WALKED_TOLERANCE = 1e-6
 
-_NODES = Kept(1)
-_PLACES = Kept(1)
+_NODES = WeakCache(1)
+_PLACES = WeakCache(1)
 
 
 def factored(weight: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -60,7 +60,7 @@ class SoftLevel:
     """A level of soft splits on a grid, without what trains."""
 
     def __init__(self, reads: Reads, wiring: Wiring, tolerance: float) -> None:
-        """reads: at fixed offsets; tolerance: at least SPARSE"""
+        """reads: at fixed offsets; tolerance: at least MIN_WALKED_TOLERANCE"""
         self.size, self._reads, self._wiring, self._limit = reads.size, reads, wiring, np.float32(tolerance)
 
     def scores(self, values: np.ndarray, weights: Weights) -> np.ndarray:
@@ -86,17 +86,17 @@ class SoftLevel:
         d_votes = np.zeros_like(nodes.votes)
 
         def run(trees: tuple[int, int]) -> np.ndarray:
-            found = SoftSlopes(d_split, d_bias, d_votes, np.zeros(values.size - first_trained, np.float32))
-            room = make_back_room(int(nodes.depth.max()), width)
+            slopes_of_part = SoftSlopes(d_split, d_bias, d_votes, np.zeros(values.size - first_trained, np.float32))
+            room = make_soft_back_room(int(nodes.depth.max()), width)
             for z, of_slice in enumerate(slopes):
                 start = self._reads.slice_start(z)
                 soft_backward(
                     reading._replace(values=values[start:]), probes, nodes, sharpness, self._limit, first_trained,
-                    trees, self.size[1:], of_slice, room, found._replace(values=found.values[start:]),
+                    trees, self.size[1:], of_slice, room, slopes_of_part._replace(values=slopes_of_part.values[start:]),
                 )  # fmt: skip
-            return found.values
+            return slopes_of_part.values
 
-        edges = np.linspace(0, len(nodes.root), min(PARTS, len(nodes.root)) + 1).astype(int).tolist()
+        edges = np.linspace(0, len(nodes.root), min(GRADIENT_PARTS, len(nodes.root)) + 1).astype(int).tolist()
         parts = map_threads(run, pairwise(edges))
         d_values = next(parts)
         for more in parts:

@@ -13,8 +13,8 @@ import numpy as np
 
 from hedgerow.kernels.compiling import kernel, kernel_part
 from hedgerow.kernels.cpu.blocks import ONE, ZERO
-from hedgerow.kernels.cpu.eights import EIGHT, add_scaled_eight
-from hedgerow.kernels.cpu.soft_eights import add_two_eight, branch_eight, share_eight, weigh_eight
+from hedgerow.kernels.cpu.simd8 import EIGHT, add_scaled_eight
+from hedgerow.kernels.cpu.soft_simd8 import add_two_eight, branch_eight, share_eight, weigh_eight
 from hedgerow.kernels.cpu.walk import store
 
 # Many pixels share a node, since a list of few costs as much as one of many; yet their lists stay in the cache.

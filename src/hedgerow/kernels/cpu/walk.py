@@ -248,3 +248,11 @@ def finish(total, is_softmax, out):
     n_classes, height, width = out.shape
     for row in range(height):
         store(total[row * width : (row + 1) * width], width, n_classes, is_softmax, out, row, 0)
+
+
+@kernel
+def add_by_leaf(leaf, planes, sums):
+    """sums[c, leaf[i]] += planes[c, i]: leaf (n,), planes (C,n), sums (C,L) float64; samples in their order."""
+    for c in range(planes.shape[0]):
+        for i in range(leaf.shape[0]):
+            sums[c, leaf[i]] += planes[c, i]

@@ -13,13 +13,13 @@ from hedgerow.kernels.compiling import kernel, kernel_part
 
 SIDE = 16  # pixels of a square along each side
 SQUARE = SIDE * SIDE
-MANY = 100  # nodes of a tree: where a square visits more, the steps of single pixels are faster
-AGAIN = 16  # squares after which a tree is given another chance to be walked as a whole
+MAX_SQUARE_NODES = 100  # nodes of a tree: where a square visits more, the steps of single pixels are faster
+SQUARES_UNTIL_RETRY = 16  # squares after which a tree is given another chance to be walked as a whole
 
 
 @kernel
 def encode_squares(values, edges, first, end, out):
-    """Rows first..end of out (n,m,P,SQUARE): the codes of values (P,h,w), see `codes.encode`, of edges (P,255).
+    """Rows first..end of out (n,m,P,SQUARE): the codes of values (P,h,w), see `plane_ops.encode`, of edges (P,255).
 
     Beyond the values they are 0.
     """
@@ -135,8 +135,8 @@ def walk_squares(codes, top, left_edge, root, depth, channel, cut, left, leaf, v
                 if alone[t] > 0:
                     alone[t] -= 1
                     walk_alone(here, root[t], depth[t], channel, cut, left, leaf, votes, node, total)
-                elif walk_together(here, root[t], channel, cut, left, leaf, votes, mask, at, total) > MANY:
-                    alone[t] = AGAIN
+                elif walk_together(here, root[t], channel, cut, left, leaf, votes, mask, at, total) > MAX_SQUARE_NODES:
+                    alone[t] = SQUARES_UNTIL_RETRY
             winner = classes[r, q]
             winner[:] = np.uint8(0)
             best[:] = total[0]

@@ -16,11 +16,11 @@ def bank(
     image: Tensor, sigmas: Sequence[float], dog_ratio: float, structure_ratio: float, truncate: float
 ) -> Tensor:  # fmt: skip
     """(C*(1+8K),H,W): of each channel of an image (C,H,W), itself, and `scale_channels` at each of K sigmas."""
-    found = []
+    channels = []
     for plane in image:
-        found.append(plane[None])
-        found += [scale_channels(plane, sigma, dog_ratio, structure_ratio, truncate) for sigma in sigmas]
-    return torch.cat(found)
+        channels.append(plane[None])
+        channels += [scale_channels(plane, sigma, dog_ratio, structure_ratio, truncate) for sigma in sigmas]
+    return torch.cat(channels)
 
 
 def scale_channels(

@@ -22,7 +22,7 @@ from hedgerow.kernels.gpu.level_backward import backward
 from hedgerow.kernels.gpu.level_forward import forward
 from hedgerow.kernels.gpu.parts import COLUMNS, IS_INTERPRETED
 from hedgerow.kernels.gpu.pieces import Pieces, pieces_of
-from hedgerow.kernels.keeping import Kept
+from hedgerow.kernels.weak_cache import WeakCache
 from hedgerow.kernels.wiring import Reads, Wiring
 
 PADDING = -1e30  # bias of a split that is none: everything goes to the left
@@ -68,7 +68,7 @@ def level_scores(
     reads.check_split(split)
     work = _Work(reads, wiring, values, split, activation, leaf_sharpness, tolerance)
     parts = [
-        _LevelScores.apply(values, split_weight, split_bias, some, work)
+        _GpuScores.apply(values, split_weight, split_bias, some, work)
         for some in vote_weight.split(MOST_CLASSES, dim=1)
     ]
     return parts[0] if len(parts) == 1 else torch.cat(parts)
@@ -85,12 +85,12 @@ def tree_scores(
     for first in range(0, wiring.n_trees, together):
         some = wiring if together >= wiring.n_trees else replace(wiring, root=wiring.root[first : first + together])
         work = _Work(reads, some, values, *kinds)
-        given = values.contiguous(), weight.detach(), bias.detach()
-        parts = [work.tree_scores(*given, part) for part in votes.detach().split(MOST_CLASSES, dim=1)]
+        arguments = values.contiguous(), weight.detach(), bias.detach()
+        parts = [work.tree_scores(*arguments, part) for part in votes.detach().split(MOST_CLASSES, dim=1)]
         yield from parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
 
-class _LevelScores(torch.autograd.Function):
+class _GpuScores(torch.autograd.Function):
     @staticmethod
     def forward(context: Any, values: Tensor, weight: Tensor, bias: Tensor, votes: Tensor, work: _Work) -> Tensor:
         context.save_for_backward(values, weight, bias, votes)
@@ -149,7 +149,7 @@ class _Arranged(NamedTuple):
     fine_votes: Tensor
 
 
-_TABLES, _READING = Kept(), Kept()
+_TABLES, _READING = WeakCache(), WeakCache()
 
 
 def _tables(pieces: Pieces, device: torch.device) -> _Tables:
@@ -227,16 +227,16 @@ class _Work:
         fine = (padded - coarse).to(coarse.dtype)
         return _Arranged(self._by_piece(weight, 0), self._by_piece(bias, PADDING), coarse, fine)
 
-    def _enlarged(self, given: Tensor, most: float) -> tuple[Tensor, Tensor]:
+    def _enlarged(self, values: Tensor, most: float) -> tuple[Tensor, Tensor]:
         """What is given, times a power of two that brings its largest to between half of `most` and `most`; and that
         power (float64). Where products are made exactly, it is left as it is."""
-        if self.whole == 1 or not given.numel():
-            return given, given.new_ones((), dtype=torch.float64)
-        largest = given.detach().abs().amax().double()
+        if self.whole == 1 or not values.numel():
+            return values, values.new_ones((), dtype=torch.float64)
+        largest = values.detach().abs().amax().double()
         factor = torch.exp2(torch.floor(torch.log2(most / largest)).clamp(-120, 120))
         factor = torch.where(largest == 0, 1, factor)
         factor = torch.where(largest.isfinite(), factor, torch.nan)  # what is infinite would make nothing of all else
-        return (given * factor).float(), factor
+        return (values * factor).float(), factor
 
     def _tiles(self, shape: _Shape) -> tuple[int, int]:
         """How many tiles, down and across, cover a slice of the grid."""
@@ -305,8 +305,8 @@ class _Work:
         # A tree's mass has a gradient as large as those of all classes together.
         most = self.whole / MOST_CLASSES if self.kinds["NORMALISED"] else self.whole
         (slope, slope_factor), (larger, vote_factor) = self._enlarged(slope, most), self._enlarged(votes, self.whole)
-        given = self.arranged(weight, bias, larger)
-        n_trees, n_programs, width = self.n_trees, self._programs(BACKWARD), given.votes.shape[2]
+        arranged = self.arranged(weight, bias, larger)
+        n_trees, n_programs, width = self.n_trees, self._programs(BACKWARD), arranged.votes.shape[2]
         down, across = self._tiles(BACKWARD)
         n_below = min(MOST_BELOW, down)
         while n_below > 1 and -(-down // n_below) * across * n_trees < 4 * n_programs:
@@ -315,19 +315,19 @@ class _Work:
         n_programs = min(n_items, n_programs)
         rooms = torch.empty((n_programs, n_below, self.pieces.n_slots + 1, BACKWARD.pixels), device=self.device)
         room_of_slopes = (n_programs, n_below, 2, width, BACKWARD.pixels)
-        slopes = torch.empty(room_of_slopes, dtype=given.votes.dtype, device=self.device)
+        slopes = torch.empty(room_of_slopes, dtype=arranged.votes.dtype, device=self.device)
         is_fixed = torch.are_deterministic_algorithms_enabled()
         scales = self._scales(values, weight, larger, slope) if is_fixed else values.new_ones(3)
         # Thousands of tiles have a part in the gradient of a weight: more digits for their sum.
         kinds = (torch.int64, torch.int64) if is_fixed else (torch.float64, torch.float32)
-        trained = (given.weight, given.bias, given.votes)
-        sums = [torch.zeros(one.shape, dtype=kinds[0], device=self.device) for one in trained]
+        trained = (arranged.weight, arranged.bias, arranged.votes)
+        sums = [torch.zeros(tensor.shape, dtype=kinds[0], device=self.device) for tensor in trained]
         n_values = values.numel() - first_trained if needs_values and self.split != "hard" else 0
         sums.append(torch.zeros(n_values, dtype=kinds[1], device=self.device))
         for z, of_slice in enumerate(slope.split(math.prod(self.reads.size[1:]), dim=1)):
             start = self.reads.slice_start(z)
             backward[(n_programs,)](
-                values[start:], *self.reading, *given, *self._trees(), rooms, slopes, of_slice.contiguous(),
+                values[start:], *self.reading, *arranged, *self._trees(), rooms, slopes, of_slice.contiguous(),
                 tables.split, tables.leaf, tables.opens, tables.visited, tables.is_up, tables.visit_after,
                 tables.first_visit, *sums[:3], sums[3][start:], scales, *self._geometry(), first_trained,
                 n_items, n_below, n_trees, votes.shape[1], self.pieces.n_slots, self.leaf, self.tolerance, 1.0,
@@ -357,8 +357,8 @@ class _Work:
     def _scales(self, values: Tensor, weight: Tensor, votes: Tensor, slope: Tensor) -> Tensor:
         """(3,) powers of two by which gradients of weights, votes and values become whole numbers that fit 63 bits."""
         slope, votes, weight, values = (
-            one.abs().amax().double() if one.numel() else one.new_zeros((), dtype=torch.float64)
-            for one in (slope, votes, weight, values)
+            tensor.abs().amax().double() if tensor.numel() else tensor.new_zeros((), dtype=torch.float64)
+            for tensor in (slope, votes, weight, values)
         )
         n_pixels, n_classes = self.reads.n_pixels, MOST_CLASSES
         n_readers = weight.new_full((), self.reads.place.size * (n_pixels if self.reads.is_stretched else 1))

@@ -85,7 +85,7 @@ def backward(
     values, place, spot, offset, row, column, stretch, weight, bias, votes, fine_votes, slot, below, is_open, after,
     first, rooms, slopes, slope_in, split, leaves, opens, visited, is_up, visit_after, first_visit,
     d_weight, d_bias, d_votes, d_values, scales, height, width, stride, extent_h, extent_w, first_trained,
-    n_items, n_below, n_trees, n_classes, n_slots, leaf, tolerance, one,
+    n_items, n_below, n_trees, n_classes, n_slots, leaf, tolerance, unit,
     J: tl.constexpr, STRETCHED: tl.constexpr, KIND: tl.constexpr, DROPS: tl.constexpr, NORMALISED: tl.constexpr,
     NEEDS_VALUES: tl.constexpr, FIXED_POINT: tl.constexpr, WHOLE: tl.constexpr,
     WIDTH: tl.constexpr, P: tl.constexpr,
@@ -128,15 +128,15 @@ def backward(
                 total = tree_votes(
                     values, place, spot, offset, row, column, stretch, weight, bias, votes, fine_votes, slot, below,
                     is_open, after, room, tl.load(first + tree), tl.load(first + tree + 1), i, k, width, stride,
-                    extent_h, extent_w, leaf, tolerance, one, J, STRETCHED, KIND, DROPS, WHOLE, WIDTH, P,
+                    extent_h, extent_w, leaf, tolerance, unit, J, STRETCHED, KIND, DROPS, WHOLE, WIDTH, P,
                 )  # fmt: skip
                 slope, inverse = _normalised_slope(slope, total, n_classes, WIDTH, WHOLE)
                 tl.store(room + n_slots * P + lane, inverse)
             tl.debug_barrier()
             slope, fine_slope = parts(tl.trans(slope), WHOLE)
-            kept = slopes + tile * (2 * per_slope) + at_slope
-            tl.store(kept, slope)
-            tl.store(kept + per_slope, fine_slope)
+            stored_slope = slopes + tile * (2 * per_slope) + at_slope
+            tl.store(stored_slope, slope)
+            tl.store(stored_slope + per_slope, fine_slope)
             tl.store(room + lane, tl.full((P,), 0.0 if KIND == TANH else WHOLE, tl.float32))
             tile += 1
 
@@ -150,9 +150,12 @@ def backward(
             if tl.load(is_up + visit) > 0:
                 # Turned over, lest loads of the same shape make those of the values be laid out like them.
                 at_votes = at_split[None, :] * WIDTH + ballot[:, None]
-                given, fine_given = tl.trans(tl.load(votes + at_votes)), tl.trans(tl.load(fine_votes + at_votes))
+                coarse_votes, finer_votes = (
+                    tl.trans(tl.load(votes + at_votes)),
+                    tl.trans(tl.load(fine_votes + at_votes)),
+                )
                 is_open_here = tl.load(is_open + piece)
-                d_given = tl.zeros((EXITS, WIDTH), tl.float32)
+                d_votes_here = tl.zeros((EXITS, WIDTH), tl.float32)
                 d_split = tl.zeros((EXITS, P), tl.float32)
                 d_probe = tl.zeros((EXITS, P), tl.float32)
                 i, k, _pixel, _is_inside = tile_pixels(first_down, across, height, width, P)
@@ -183,12 +186,12 @@ def backward(
                         if NORMALISED:
                             share = active * tl.load(room + n_slots * P + lane)[None, :]
                         coarse, fine = parts(share, WHOLE)
-                        kept = slopes + tile * (2 * per_slope) + at_slope
-                        slope = tl.load(kept, mask=is_row, other=0.0)
-                        fine_slope = tl.load(kept + per_slope, mask=is_row, other=0.0)
-                        d_given += product(coarse, fine, slope, fine_slope, WHOLE) * one  # see `tree_votes`
+                        stored_slope = slopes + tile * (2 * per_slope) + at_slope
+                        slope = tl.load(stored_slope, mask=is_row, other=0.0)
+                        fine_slope = tl.load(stored_slope + per_slope, mask=is_row, other=0.0)
+                        d_votes_here += product(coarse, fine, slope, fine_slope, WHOLE) * unit  # see `tree_votes`
                         if KIND != HARD:
-                            d_active = product(given, fine_given, tl.trans(slope), tl.trans(fine_slope), WHOLE)
+                            d_active = product(coarse_votes, finer_votes, tl.trans(slope), tl.trans(fine_slope), WHOLE)
                             below_here = (room + exits_from + lane)[None, :] + at_exit
                             # Nothing is read: a load makes the compiler lay the products out as it does pixels here,
                             # once, rather than all that follows as it does products.
@@ -230,7 +233,7 @@ def backward(
                 if n_active > 0:
                     is_vote = (tl.load(leaves + at_split) >= 0)[:, None] & (ballot < n_classes)[None, :]
                     at_sums = at_split[:, None] * WIDTH + ballot[None, :]
-                    _add(d_votes + at_sums, d_given, vote_scale, is_vote, FIXED_POINT)
+                    _add(d_votes + at_sums, d_votes_here, vote_scale, is_vote, FIXED_POINT)
                     if KIND != HARD:
                         is_split = tl.load(split + at_split) >= 0
                         _add(d_bias + at_split, tl.sum(d_split, axis=1), weight_scale, is_split, FIXED_POINT)

@@ -1,4 +1,7 @@
-"""The network of one level on a GPU, forward: probe, split, leaf and vote over tiles of pixels; see `parts`."""
+"""The network of one level on a GPU, forward: probe, split, leaf and vote over tiles of pixels; see `parts`.
+
+A module of its own, as on the CPU.
+"""
 
 import triton
 import triton.language as tl
@@ -10,7 +13,7 @@ from hedgerow.kernels.gpu.parts import ANYWHERE, COLUMNS, VARIES, tile_pixels, t
 def forward(
     values, place, spot, offset, row, column, stretch, weight, bias, votes, fine_votes, slot, below, is_open, after,
     first, rooms, out, height, width, stride, extent_h, extent_w, n_items, n_trees, n_groups, n_classes, n_slots,
-    leaf, tolerance, one,
+    leaf, tolerance, unit,
     J: tl.constexpr, STRETCHED: tl.constexpr, KIND: tl.constexpr, DROPS: tl.constexpr, NORMALISED: tl.constexpr,
     WHOLE: tl.constexpr, WIDTH: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
@@ -32,7 +35,7 @@ def forward(
             total = tree_votes(
                 values, place, spot, offset, row, column, stretch, weight, bias, votes, fine_votes, slot, below,
                 is_open, after, room, tl.load(first + tree), tl.load(first + tree + 1), i, k, width, stride,
-                extent_h, extent_w, leaf, tolerance, one, J, STRETCHED, KIND, DROPS, WHOLE, WIDTH, P,
+                extent_h, extent_w, leaf, tolerance, unit, J, STRETCHED, KIND, DROPS, WHOLE, WIDTH, P,
             )  # fmt: skip
             if NORMALISED:  # column C of the votes is the same for all leaves
                 mass = tl.sum(tl.where((ballot == n_classes)[:, None], total, 0.0), axis=0)

@@ -53,12 +53,12 @@ def _slopes(planes, slope, at, is_here, mean, spread, times, plus):
 
 
 @triton.jit
-def _store(sums, one, other, image, channel, n_channels):
+def _store(sums, first, second, image, channel, n_channels):
     """Two sums (M,) of this program's part; sums: (2,N,parts,M)"""
     n_parts = tl.num_programs(0)
     at = (image * n_parts + tl.program_id(0)) * n_channels + channel
-    tl.store(sums + at, one, mask=channel < n_channels)
-    tl.store(sums + tl.num_programs(2) * n_parts * n_channels + at, other, mask=channel < n_channels)
+    tl.store(sums + at, first, mask=channel < n_channels)
+    tl.store(sums + tl.num_programs(2) * n_parts * n_channels + at, second, mask=channel < n_channels)
 
 
 @triton.jit(do_not_specialize=VARIES)
@@ -123,7 +123,7 @@ def _gradient(
     tl.store(out + at, (times * spread)[None, :] * (before - total[None, :] - even * along[None, :]), mask=is_here)
 
 
-class _Work:
+class _Shares:
     """How the work on planes (N,M,H,W), whose channels lie together, is shared out."""
 
     def __init__(self, planes: Tensor) -> None:
@@ -137,26 +137,26 @@ class _Work:
         self.per_part = triton.cdiv(self.n_blocks, n_parts) * self.pixels
         self.n_parts = triton.cdiv(self.n_pixels, self.per_part)
 
-    def sums(self, kernel: Any, *given: Any) -> Tensor:
+    def sums(self, kernel: Any, *arguments: Any) -> Tensor:
         """(2,N,M): what a kernel adds up."""
-        found = given[0].new_empty((2, self.n_images, self.n_parts, self.n_channels), dtype=torch.float32)
+        sums = arguments[0].new_empty((2, self.n_images, self.n_parts, self.n_channels), dtype=torch.float32)
         numbers = self.n_pixels, self.n_channels, self.per_part
-        kernel[self.n_parts, self.across, self.n_images](*given, found, *numbers, P=self.pixels, M=self.channels)
-        return found.sum(2)
+        kernel[self.n_parts, self.across, self.n_images](*arguments, sums, *numbers, P=self.pixels, M=self.channels)
+        return sums.sum(2)
 
-    def planes(self, kernel: Any, *given: Any) -> Tensor:
+    def planes(self, kernel: Any, *arguments: Any) -> Tensor:
         """What a kernel makes of the first of what is given, of the same shape."""
-        found = torch.empty_like(given[0], memory_format=torch.channels_last)
+        out = torch.empty_like(arguments[0], memory_format=torch.channels_last)
         numbers = self.n_pixels, self.n_channels
-        kernel[self.n_blocks, self.across, self.n_images](*given, found, *numbers, P=self.pixels, M=self.channels)
-        return found
+        kernel[self.n_blocks, self.across, self.n_images](*arguments, out, *numbers, P=self.pixels, M=self.channels)
+        return out
 
 
 class _ImageNorm(torch.autograd.Function):
     @staticmethod
     def forward(context: Any, planes: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         planes = planes.contiguous(memory_format=torch.channels_last)
-        work = _Work(planes)
+        work = _Shares(planes)
         moments = work.sums(_moments, planes)
         context.save_for_backward(planes, moments, weight, bias)
         return work.planes(_normalise, planes, moments, weight, bias)
@@ -165,7 +165,7 @@ class _ImageNorm(torch.autograd.Function):
     def backward(context: Any, *slopes: Tensor) -> Any:
         planes, moments, weight, bias = context.saved_tensors
         slope = slopes[0].contiguous(memory_format=torch.channels_last)
-        work = _Work(planes)
+        work = _Shares(planes)
         sums = work.sums(_slope_sums, planes, slope, moments, weight, bias)
         gradient = work.planes(_gradient, planes, slope, moments, weight, bias, sums)
         d_bias, d_weight = sums.sum(1).to(weight.dtype)

@@ -144,14 +144,14 @@ def places(
         step = tl.load(spot + at + 4 * EXITS)[:, None]
         down = tl.load(offset + probe * (2 * EXITS) + node)[:, None]
         right = tl.load(offset + probe * (2 * EXITS) + EXITS + node)[:, None]
-        found = start[:, None] + stretched_place(
+        at_pixels = start[:, None] + stretched_place(
             tl.load(row + s)[None, :], tl.load(column + s)[None, :], tl.load(stretch + s)[None, :], down, right,
             h, w, top, left, step, extent_h, extent_w,
         )  # fmt: skip
     else:
-        found = start[:, None] + (i.to(start.dtype) * stride + k)[None, :]
+        at_pixels = start[:, None] + (i.to(start.dtype) * stride + k)[None, :]
     # Not quite so at the grid's end, or stretched; said to let neighbouring threads have neighbouring pixels.
-    return tl.max_contiguous(found, (1, COLUMNS))
+    return tl.max_contiguous(at_pixels, (1, COLUMNS))
 
 
 @triton.jit
@@ -233,10 +233,10 @@ def descend(top, right, left, tolerance, KIND: tl.constexpr, DROPS: tl.constexpr
 
 
 @triton.jit
-def arriving(kept, tolerance, KIND: tl.constexpr, P: tl.constexpr):
+def arriving(stored, tolerance, KIND: tl.constexpr, P: tl.constexpr):
     """What reaches the top of a piece, (P,), from where it is kept, and whether anything does."""
     tl.debug_barrier()  # it was written by other threads
-    top = tl.load(kept + tl.arange(0, P))
+    top = tl.load(stored + tl.arange(0, P))
     if KIND == TANH:
         some = tl.full((), 1, tl.int32)
     else:
@@ -258,7 +258,7 @@ def leaf_activation(carry, leaf, KIND: tl.constexpr, WHOLE: tl.constexpr):
 @triton.jit
 def tree_votes(
     values, place, spot, offset, row, column, stretch, weight, bias, votes, fine_votes, slot, below, is_open,
-    after, room, first, last, i, k, width, stride, extent_h, extent_w, leaf, tolerance, one,
+    after, room, first, last, i, k, width, stride, extent_h, extent_w, leaf, tolerance, unit,
     J: tl.constexpr, STRETCHED: tl.constexpr, KIND: tl.constexpr, DROPS: tl.constexpr, WHOLE: tl.constexpr,
     WIDTH: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
@@ -282,8 +282,8 @@ def tree_votes(
     )  # fmt: skip
     start = starts(place, tl.minimum(first + 1, last - 1), 0, J)
     at_votes = exit[None, :] * WIDTH + ballot[:, None]
-    given = tl.load(votes + first * PER_PIECE + at_votes)
-    fine_given = tl.load(fine_votes + first * PER_PIECE + at_votes)
+    coarse_votes = tl.load(votes + first * PER_PIECE + at_votes)
+    finer_votes = tl.load(fine_votes + first * PER_PIECE + at_votes)
     piece = first
     while piece < last:
         top, some = arriving(room + tl.load(slot + piece) * P, tolerance, KIND, P)
@@ -296,7 +296,7 @@ def tree_votes(
             STRETCHED,
         )  # fmt: skip
         start = starts(place, tl.minimum(following + 1, last - 1), 0, J)
-        next_given = tl.load(votes + ahead * PER_PIECE + at_votes)
+        next_votes = tl.load(votes + ahead * PER_PIECE + at_votes)
         next_fine = tl.load(fine_votes + ahead * PER_PIECE + at_votes)
         if some > 0:
             right, left = gates(z, leaf, KIND)
@@ -305,10 +305,10 @@ def tree_votes(
                 tl.store((room + tl.load(below + piece) * P + lane)[None, :] + exit[:, None] * P, carry)
             active, fine_active = parts(leaf_activation(carry, leaf, KIND, WHOLE), WHOLE)
             # Times one, so that the sum stays outside of the matrix units, which round towards zero.
-            total += product(given, fine_given, active, fine_active, WHOLE) * one
+            total += product(coarse_votes, finer_votes, active, fine_active, WHOLE) * unit
         z = split_inputs(
             values, place, spot, offset, row, column, stretch, weight, bias, value, ahead, i, k, width, stride,
             extent_h, extent_w, J, STRETCHED,
         )  # fmt: skip
-        given, fine_given, piece = next_given, next_fine, following
+        coarse_votes, finer_votes, piece = next_votes, next_fine, following
     return total

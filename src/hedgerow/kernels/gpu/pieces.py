@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hedgerow.kernels.constants import EXITS, GPU_GENERATIONS, UNUSED
-from hedgerow.kernels.keeping import Kept
+from hedgerow.kernels.weak_cache import WeakCache
 from hedgerow.kernels.wiring import Wiring
 
 
@@ -51,7 +51,7 @@ class Pieces:
         return len(self.slot)
 
 
-_CUT = Kept()
+_CUT = WeakCache()
 
 
 def pieces_of(wiring: Wiring) -> Pieces:

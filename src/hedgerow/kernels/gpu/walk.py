@@ -71,7 +71,7 @@ def reached_leaves(
         stretch = put(reads.stretch, torch.float32)
     nodes = np.arange(len(wiring.left_child))
     is_split = wiring.left_child != LEAF
-    given = (
+    arguments = (
         put(place, whole), spot, offset, row, column, stretch,
         put(np.concatenate([weight, np.zeros((1, n_probes))]), torch.float32),
         put(np.where(is_split, threshold, np.nan), torch.float32),
@@ -85,7 +85,7 @@ def reached_leaves(
     for z in range(n_slices):
         slices.append(torch.empty((wiring.n_trees, height * width), dtype=torch.int32, device=device))
         _walk[(triton.cdiv(height * width, PIXELS), wiring.n_trees)](
-            values[reads.slice_start(z) :], *given, slices[z], height * width, width, reads.stride,
+            values[reads.slice_start(z) :], *arguments, slices[z], height * width, width, reads.stride,
             *(reads.extent if reads.is_stretched else (0, 0)),
             J=n_probes, STRETCHED=reads.is_stretched, P=PIXELS, enable_fp_fusion=False,
         )  # fmt: skip

@@ -5,9 +5,9 @@ import pytest
 from numba import njit
 
 from hedgerow.kernels.compiling import multiply_add_part
-from hedgerow.kernels.cpu import eights, soft_eights
+from hedgerow.kernels.cpu import simd8, soft_simd8
 from hedgerow.kernels.cpu.blocks import exp
-from hedgerow.kernels.cpu.eights import EIGHT
+from hedgerow.kernels.cpu.simd8 import EIGHT
 from hedgerow.kernels.cpu.soft_walk import BLOCK, COLUMNS, branch, fixed_values
 
 TOLERANCE = np.float32(0.001)
@@ -57,14 +57,14 @@ def test_branching_has_the_bits_of_its_definition():
 @pytest.mark.parametrize("n", [1, 7, 8, 13, 64])
 def test_sharing_out_keeps_those_above_the_tolerance_in_order(n, can_permute, monkeypatch):
     if not can_permute:
-        monkeypatch.setattr(eights, "_can_permute", lambda context: False)
+        monkeypatch.setattr(simd8, "_can_permute", lambda context: False)
 
     @njit
     def share(pixel, mass, value, n, into_pixel, into_mass):
         n_right, n_left = 0, 0
         for e in range(0, n, EIGHT):
             among = (1 << min(n - e, EIGHT)) - 1
-            more = soft_eights.share_eight(
+            more = soft_simd8.share_eight(
                 pixel, mass, value, e, among, SHARPNESS, THRESHOLD, TOLERANCE, into_pixel, into_mass, n_right, n_left
             )  # fmt: skip
             n_right += more[0]
@@ -89,22 +89,22 @@ def test_sharing_out_keeps_those_above_the_tolerance_in_order(n, can_permute, mo
 def test_two_leaves_at_once_are_one_after_the_other(masses):
     @njit
     def at_once(target, right, left, votes):
-        soft_eights.add_two_eight(target, 3, right, left, TOLERANCE, votes, 8, 16)
+        soft_simd8.add_two_eight(target, 3, right, left, TOLERANCE, votes, 8, 16)
 
     @njit
     def in_turn(target, right, left, votes):
         if not right <= TOLERANCE:
-            eights.add_scaled_eight(target, 3, right, votes, 8)
+            simd8.add_scaled_eight(target, 3, right, votes, 8)
         if not left <= TOLERANCE:
-            eights.add_scaled_eight(target, 3, left, votes, 16)
+            simd8.add_scaled_eight(target, 3, left, votes, 16)
 
     rng = np.random.default_rng(0)
-    votes, found = rng.normal(size=24).astype(np.float32), rng.random(16).astype(np.float32)
+    votes, total = rng.normal(size=24).astype(np.float32), rng.random(16).astype(np.float32)
     votes[9], votes[18] = np.inf, -np.inf  # of no effect where a leaf is not reached
-    expected = found.copy()
-    at_once(found, *map(np.float32, masses), votes)
+    expected = total.copy()
+    at_once(total, *map(np.float32, masses), votes)
     in_turn(expected, *map(np.float32, masses), votes)
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(total, expected)
 
 
 @pytest.mark.parametrize("part", [0.02, 0.5, 0.97, 1.0])

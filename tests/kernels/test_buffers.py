@@ -5,16 +5,16 @@ import gc
 import numpy as np
 import pytest
 
-from hedgerow.kernels import reused
+from hedgerow.kernels import buffers
 
-SIZE = reused.LEAST // 2  # numbers: twice the least
+SIZE = buffers.MIN_BYTES // 2  # numbers: twice the least
 
 
 @pytest.fixture(autouse=True)
 def nothing_idle():
-    reused.let_go()
+    buffers.release()
     yield
-    reused.let_go()
+    buffers.release()
 
 
 def place(array):
@@ -22,18 +22,18 @@ def place(array):
 
 
 def test_memory_is_used_again_once_the_last_view_is_gone():
-    array = reused.empty((SIZE,))
+    array = buffers.empty((SIZE,))
     view, where = array.reshape(2, -1)[1, 5:], place(array)
     del array
     gc.collect()
-    other = reused.empty((SIZE,))
+    other = buffers.empty((SIZE,))
     assert place(other) != where, "a view still shows it"
     view[:] = 7
     other[:] = 1
     assert (view == 7).all()
     del view
     gc.collect()
-    again = reused.empty((4, SIZE // 4 - 9))
+    again = buffers.empty((4, SIZE // 4 - 9))
     assert place(again) == where, "a little smaller fits"
     assert again.shape == (4, SIZE // 4 - 9)
     assert again.dtype == np.float32
@@ -43,42 +43,42 @@ def test_memory_is_used_again_once_the_last_view_is_gone():
 
 def test_a_tensor_holds_on_to_the_memory():
     torch = pytest.importorskip("torch")
-    array = reused.empty((SIZE,))
+    array = buffers.empty((SIZE,))
     array[:] = 3
     tensor = torch.from_numpy(array)[1:]
     del array
     gc.collect()
-    reused.empty((SIZE,))[:] = 9
+    buffers.empty((SIZE,))[:] = 9
     assert (tensor == 3).all()
 
 
 def test_much_larger_memory_is_not_taken():
-    where = place(reused.empty((4 * SIZE,)))
+    where = place(buffers.empty((4 * SIZE,)))
     gc.collect()
-    assert place(reused.empty((SIZE,))) != where
+    assert place(buffers.empty((SIZE,))) != where
 
 
 def test_a_little_larger_fits_and_what_is_outgrown_goes():
-    where = place(reused.empty((SIZE,)))
+    where = place(buffers.empty((SIZE,)))
     gc.collect()
-    assert place(reused.empty((SIZE + SIZE // 10,))) == where
+    assert place(buffers.empty((SIZE + SIZE // 10,))) == where
     gc.collect()
-    larger = reused.empty((SIZE + SIZE // 2,))
+    larger = buffers.empty((SIZE + SIZE // 2,))
     assert larger.size > SIZE
-    assert not reused._idle
+    assert not buffers._idle
 
 
 def test_what_is_idle_is_bounded_and_can_be_let_go(monkeypatch):
-    monkeypatch.setattr(reused, "MOST", 4 * 4 * SIZE)
-    held = [reused.empty((SIZE,)) for _ in range(5)]
+    monkeypatch.setattr(buffers, "MAX_IDLE_BYTES", 4 * 4 * SIZE)
+    held = [buffers.empty((SIZE,)) for _ in range(5)]
     del held
     gc.collect()
-    assert 0 < sum(memory.nbytes for memory in reused._idle) <= reused.MOST
-    reused.let_go()
-    assert not reused._idle
+    assert 0 < sum(memory.nbytes for memory in buffers._idle) <= buffers.MAX_IDLE_BYTES
+    buffers.release()
+    assert not buffers._idle
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (3, 5), (0, SIZE)])
 def test_small_arrays_are_plain(shape):
-    assert reused.empty(shape).shape == shape
-    assert reused.empty(shape).base is None
+    assert buffers.empty(shape).shape == shape
+    assert buffers.empty(shape).base is None

@@ -9,15 +9,14 @@ from dataclasses import replace
 import numpy as np
 
 from hedgerow.config import StackConfig
-from hedgerow.encoders.store import LITE0, place_of
-from hedgerow.extras import is_there
+from hedgerow.encoders import catalogue
 from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledSet
 
-SPARSE = 0.1  # of all pixels: with less paint than this, labels are strokes
+SPARSE_FRACTION = 0.1  # of all pixels: with less paint than this, labels are strokes
 
 STROKE_LAYERS = ("s1", "s2", "s3", "s5", "s7")  # the last one knows where in the photograph it is, which helps there
-WITHOUT = "--features bank makes a model that needs no PyTorch"
+BANK_HINT = "--features bank makes a model that needs no PyTorch"
 
 
 def settings_for(
@@ -31,18 +30,18 @@ def settings_for(
 
     has_features: the caller has chosen the features, so nothing is said about them
     """
-    return settings_for_part(painted_part(labelled), say, has_features=has_features)
+    return settings_for_fraction(labelled_fraction(labelled), say, has_features=has_features)
 
 
-def settings_for_part(
+def settings_for_fraction(
     part: float, say: Callable[[str], None] = lambda text: None, *, has_features: bool = False
 ) -> StackConfig:
     """The default settings for images of which this part of the pixels is labelled."""
     usual = StackConfig()
-    if not has_features and encoder_is_here():
-        say(f"features: the filter bank and the pretrained network {LITE0.name}; {WITHOUT}")
+    if not has_features and default_encoder_is_installed():
+        say(f"features: the filter bank and the pretrained network {catalogue.DEFAULT}; {BANK_HINT}")
         usual = replace(usual, features=("bank", "encoder"))
-    if part >= SPARSE:
+    if part >= SPARSE_FRACTION:
         return usual
     say(f"{part:.1%} of the pixels are painted: all of these are used, with the settings for strokes")
     return replace(
@@ -56,17 +55,17 @@ def settings_for_part(
     )
 
 
-def encoder_is_here() -> bool:
+def default_encoder_is_installed() -> bool:
     """Whether the encoder that is chosen by default can run."""
-    return place_of(LITE0) is not None and is_there("torch")
+    return catalogue.is_installed(catalogue.DEFAULT)
 
 
 def is_sparse(labelled: LabelledSet) -> bool:
     """Whether the labels are strokes."""
-    return painted_part(labelled) < SPARSE
+    return labelled_fraction(labelled) < SPARSE_FRACTION
 
 
-def painted_part(labelled: LabelledSet) -> float:
+def labelled_fraction(labelled: LabelledSet) -> float:
     """Labelled pixels, of all pixels."""
     n_pixels = sum(image.target.size for image in labelled)
     return sum(int(np.count_nonzero(image.target != UNLABELLED_INDEX)) for image in labelled) / n_pixels

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 
 
-class Kept:
+class WeakCache:
     """Results by object and key; objects are told apart by identity, since those that hold arrays have no hash.
 
     Several threads may ask at once: what is kept is replaced, never changed, so each sees a whole state. At worst two
@@ -25,10 +25,10 @@ class Kept:
         known = self._known.get(at)
         if known is None or known[0]() is not owner:
             known = weakref.ref(owner, lambda _: self._known.pop(at, None)), ()
-        for kept, result in known[1]:
-            if kept == key:
-                found: Result = result
-                return found
-        made = make()
-        self._known[at] = known[0], (*known[1], (key, made))[-self._most :]
-        return made
+        for known_key, result in known[1]:
+            if known_key == key:
+                cached: Result = result
+                return cached
+        created = make()
+        self._known[at] = known[0], (*known[1], (key, created))[-self._most :]
+        return created

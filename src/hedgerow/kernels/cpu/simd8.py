@@ -33,8 +33,8 @@ def _add_scaled_eight(typing_context, target, at, factor, source, start):
 
     def generate(context, builder, signature, arguments):
         into = place_of(context, builder, signature, arguments, 0, 1, FLOATS)
-        given = builder.load(place_of(context, builder, signature, arguments, 3, 4, FLOATS), align=4)
-        added = builder.fmul(all_eight(builder, arguments[2]), given, flags=("contract",))
+        loaded = builder.load(place_of(context, builder, signature, arguments, 3, 4, FLOATS), align=4)
+        added = builder.fmul(all_eight(builder, arguments[2]), loaded, flags=("contract",))
         builder.store(builder.fadd(builder.load(into, align=4), added, flags=("contract",)), into, align=4)
         return context.get_dummy_value()
 
@@ -42,11 +42,11 @@ def _add_scaled_eight(typing_context, target, at, factor, source, start):
 
 
 # For each of the 256 ways to keep some of eight: where those that stay come from, in order.
-ORDER = [[i for i in range(EIGHT) if kept >> i & 1] for kept in range(1 << EIGHT)]
+ORDER = [[i for i in range(EIGHT) if subset >> i & 1] for subset in range(1 << EIGHT)]
 
 
 # The other way round: where each of the eight that stays is among them; the others' do not matter.
-RANK = [[(kept & ((1 << i) - 1)).bit_count() for i in range(EIGHT)] for kept in range(1 << EIGHT)]
+RANK = [[(subset & ((1 << i) - 1)).bit_count() for i in range(EIGHT)] for subset in range(1 << EIGHT)]
 
 
 def _moved(builder, keep, name, rows):
@@ -65,14 +65,14 @@ def _can_permute(context) -> bool:
     return "+avx2" in getattr(context.codegen(), "_tm_features", "").split(",")
 
 
-def write_kept(context, builder, kept, pixels, masses, to_pixel, to_mass):
+def write_kept(context, builder, is_kept, pixels, masses, to_pixel, to_mass):
     """Write those of eight pixels and masses whose bit in kept (8 bits) is set, one after another; their number."""
     if _can_permute(context):
-        together = _moved(builder, kept, "order_of_eight", ORDER)
+        together = _moved(builder, is_kept, "order_of_eight", ORDER)
         builder.store(together(pixels), to_pixel, align=4)
         builder.store(builder.bitcast(together(builder.bitcast(masses, INTS)), FLOATS), to_mass, align=4)
-        return builder.zext(builder.ctpop(kept), LONG)
-    count, keep = LONG(0), builder.bitcast(kept, ir.VectorType(ir.IntType(1), EIGHT))
+        return builder.zext(builder.ctpop(is_kept), LONG)
+    count, keep = LONG(0), builder.bitcast(is_kept, ir.VectorType(ir.IntType(1), EIGHT))
     to_pixel, to_mass = builder.bitcast(to_pixel, INT.as_pointer()), builder.bitcast(to_mass, FLOAT.as_pointer())
     for i in range(EIGHT):
         # Written whether it stays or not; only what stays moves the end.
@@ -92,9 +92,11 @@ def _keep_eight(typing_context, pixel, mass, first, tolerance, into_pixel, into_
         ways = (context, builder, signature, arguments)
         pixels = builder.load(place_of(*ways, 0, 2, INTS), align=4)
         masses = builder.load(place_of(*ways, 1, 2, FLOATS), align=4)
-        kept = builder.bitcast(builder.fcmp_unordered(">", masses, all_eight(builder, arguments[3])), ir.IntType(EIGHT))
+        is_kept = builder.bitcast(
+            builder.fcmp_unordered(">", masses, all_eight(builder, arguments[3])), ir.IntType(EIGHT)
+        )
         into = place_of(*ways, 4, 6, INTS), place_of(*ways, 5, 6, FLOATS)
-        return write_kept(context, builder, kept, pixels, masses, *into)
+        return write_kept(context, builder, is_kept, pixels, masses, *into)
 
     arrays = (pixel, mass, types.int64, types.float32, into_pixel, into_mass, types.int64)
     return types.int64(*arrays), generate
@@ -110,18 +112,18 @@ def _spread_eight(typing_context, mass, first, tolerance, source, at, target):
         keep = builder.fcmp_unordered(">", masses, all_eight(builder, arguments[2]))
         into, nothing = place_of(*ways, 5, 1, FLOATS), ir.Constant(FLOATS, [0.0] * EIGHT)
         if _can_permute(context):
-            given = builder.load(place_of(*ways, 3, 4, INTS), align=4)
-            apart = builder.bitcast(_moved(builder, keep, "rank_of_eight", RANK)(given), FLOATS)
+            loaded = builder.load(place_of(*ways, 3, 4, INTS), align=4)
+            apart = builder.bitcast(_moved(builder, keep, "rank_of_eight", RANK)(loaded), FLOATS)
             builder.store(builder.select(keep, apart, nothing), into, align=4)
             return builder.zext(builder.ctpop(builder.bitcast(keep, ir.IntType(EIGHT))), LONG)
-        count, found = LONG(0), nothing
+        count, spread = LONG(0), nothing
         start = builder.bitcast(place_of(*ways, 3, 4, FLOATS), FLOAT.as_pointer())
         for i in range(EIGHT):
             stays = builder.extract_element(keep, INT(i))
             number = builder.select(stays, builder.load(builder.gep(start, [count]), align=4), FLOAT(0.0))
-            found = builder.insert_element(found, number, INT(i))
+            spread = builder.insert_element(spread, number, INT(i))
             count = builder.add(count, builder.zext(stays, LONG))
-        builder.store(found, into, align=4)
+        builder.store(spread, into, align=4)
         return count
 
     return types.int64(mass, types.int64, types.float32, source, types.int64, target), generate

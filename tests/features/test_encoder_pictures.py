@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from hedgerow.features.encoder_pictures import groups_of, shades, to_pictures
-from hedgerow.features.resizing import doubled, halved
+from hedgerow.features.encoder_pictures import doubled, groups_of, halved, shades, to_pictures
 
 
 @pytest.mark.parametrize(
@@ -64,7 +63,7 @@ def test_a_constant_image_can_be_shown():
 def plainly_doubled(plane):
     """Bilinear, with values at the centres of pixels, one value after another."""
     height, width = plane.shape
-    found = np.empty((2 * height, 2 * width))
+    doubled_planes = np.empty((2 * height, 2 * width))
     for row in range(2 * height):
         for column in range(2 * width):
             total = 0.0
@@ -73,8 +72,8 @@ def plainly_doubled(plane):
             for dy, wy in _neighbours((row + 0.5) / 2 - 0.5, height):
                 for dx, wx in _neighbours((column + 0.5) / 2 - 0.5, width):
                     total += wy * wx * plane[dy, dx]
-            found[row, column] = total
-    return found
+            doubled_planes[row, column] = total
+    return doubled_planes
 
 
 def _neighbours(place, n):
@@ -94,7 +93,7 @@ def test_planes_are_doubled_bilinearly(size):
 
 def test_planes_are_halved_by_means():
     planes = np.arange(2 * 3 * 5, dtype=np.float32).reshape(2, 3, 5)
-    found = halved(planes)
-    assert found.shape == (2, 2, 3)
-    assert found[0, 0, 0] == planes[0, :2, :2].mean()
-    assert found[1, 1, 2] == planes[1, 2, 4], "the last row and column are taken twice"
+    half = halved(planes)
+    assert half.shape == (2, 2, 3)
+    assert half[0, 0, 0] == planes[0, :2, :2].mean()
+    assert half[1, 1, 2] == planes[1, 2, 4], "the last row and column are taken twice"

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hedgerow.kernels.cpu.spread import spread
+from hedgerow.kernels.cpu.plane_ops import spread
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 7])

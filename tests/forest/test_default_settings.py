@@ -7,8 +7,8 @@ import pytest
 
 import hedgerow as hr
 from conftest import draw
-from hedgerow.forest import choosing
-from hedgerow.forest.choosing import settings_for
+from hedgerow.forest import default_settings
+from hedgerow.forest.default_settings import settings_for
 from hedgerow.images.labelled import labelled_set
 from hedgerow.images.metrics import Scores
 
@@ -22,29 +22,29 @@ def strokes(labels):
 
 def test_strokes_and_full_labels_have_settings_of_their_own():
     image, labels = draw(0, size=(40, 60))
-    said = []
-    few = settings_for(labelled_set([image], [strokes(labels)]), said.append)
-    assert len(said) == 1
-    assert "5.0%" in said[0]
+    messages = []
+    few = settings_for(labelled_set([image], [strokes(labels)]), messages.append)
+    assert len(messages) == 1
+    assert "5.0%" in messages[0]
     assert few.sampling.step == 1
     assert few.min_split == 2
     assert few.n_trees > hr.StackConfig().n_trees
     assert (few.n_levels, few.context.window) == (1, 1), "no context"
-    assert settings_for(labelled_set([image], [labels]), said.append) == hr.StackConfig()
-    assert len(said) == 1
+    assert settings_for(labelled_set([image], [labels]), messages.append) == hr.StackConfig()
+    assert len(messages) == 1
 
 
 @pytest.mark.parametrize("paint", [lambda labels: labels, strokes])
 def test_a_pretrained_network_is_read_where_it_is_installed(monkeypatch, paint):
-    monkeypatch.setattr(choosing, "encoder_is_here", lambda: True)
+    monkeypatch.setattr(default_settings, "default_encoder_is_installed", lambda: True)
     image, labels = draw(0, size=(40, 60))
-    labelled, said = labelled_set([image], [paint(labels)]), []
-    assert settings_for(labelled, said.append).features == ("bank", "encoder")
-    assert "pretrained network" in said[0]
-    assert "--features bank" in said[0]
-    said.clear()
-    assert settings_for(labelled, said.append, has_features=True).features == "bank"
-    assert not any("features" in line for line in said)
+    labelled, messages = labelled_set([image], [paint(labels)]), []
+    assert settings_for(labelled, messages.append).features == ("bank", "encoder")
+    assert "pretrained network" in messages[0]
+    assert "--features bank" in messages[0]
+    messages.clear()
+    assert settings_for(labelled, messages.append, has_features=True).features == "bank"
+    assert not any("features" in line for line in messages)
 
 
 def test_layers_belong_to_their_network():

@@ -2,28 +2,28 @@
 
 import numpy as np
 
-from hedgerow.features.projection import principal_components
+from hedgerow.features.encoder import principal_components
 
 
 def test_components_are_those_of_the_singular_value_decomposition():
     rng = np.random.default_rng(0)
     rows = (rng.normal(size=(400, 3)) * [5, 2, 1]) @ rng.normal(size=(3, 7)) + rng.normal(size=(400, 7)) * 0.1 + 3
-    found = principal_components(rows.astype(np.float32), 3)
-    assert found.shape == (3, 7)
-    assert found.dtype == np.float32
+    components = principal_components(rows.astype(np.float32), 3)
+    assert components.shape == (3, 7)
+    assert components.dtype == np.float32
     standard = (rows - rows.mean(axis=0)) / rows.std(axis=0)
     right = np.linalg.svd(standard, full_matrices=False)[2][:3]
-    ours = found * rows.std(axis=0)
+    ours = components * rows.std(axis=0)
     np.testing.assert_allclose(np.abs((ours * right).sum(axis=1)), 1, atol=1e-3)
 
 
 def test_channels_that_never_change_are_left_out():
     rows = np.random.default_rng(1).normal(size=(50, 4)).astype(np.float32)
     rows[:, 2] = 8
-    found = principal_components(rows, 9)
-    assert len(found) == 3, "there are no more components than directions"
-    assert (found[:, 2] == 0).all()
-    assert np.isfinite(found).all()
+    components = principal_components(rows, 9)
+    assert len(components) == 3, "there are no more components than directions"
+    assert (components[:, 2] == 0).all()
+    assert np.isfinite(components).all()
 
 
 def test_nothing_changes_at_all():

@@ -10,7 +10,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from hedgerow.kernels.cpu.eights import EIGHT, FLOAT, FLOATS, INTS, all_eight, place_of, write_kept
+from hedgerow.kernels.cpu.simd8 import EIGHT, FLOAT, FLOATS, INTS, all_eight, place_of, write_kept
 
 # A product and the sum that takes it may be rounded once, as in `multiply_add_part`.
 ONCE = ("contract",)
@@ -85,10 +85,10 @@ def _share_eight(
         sides = _branched(builder, arguments[5], arguments[6], masses, values)
         counts = []
         for side, (p, m, start) in zip(sides, ((8, 9, 10), (0, 1, 11)), strict=True):
-            kept = builder.bitcast(builder.fcmp_unordered(">", side, limit), ir.IntType(EIGHT))
-            kept = builder.and_(kept, builder.trunc(arguments[4], ir.IntType(EIGHT)))
+            is_kept = builder.bitcast(builder.fcmp_unordered(">", side, limit), ir.IntType(EIGHT))
+            is_kept = builder.and_(is_kept, builder.trunc(arguments[4], ir.IntType(EIGHT)))
             into = place_of(*ways, p, start, INTS), place_of(*ways, m, start, FLOATS)
-            counts.append(write_kept(context, builder, kept, pixels, side, *into))
+            counts.append(write_kept(context, builder, is_kept, pixels, side, *into))
         return context.make_tuple(builder, signature.return_type, counts)
 
     lists, number = (pixel, mass, value), types.float32
@@ -121,8 +121,8 @@ def _add_two_eight(typing_context, target, at, mass, other_mass, tolerance, sour
         into = place_of(*ways, 0, 1, FLOATS)
         total = builder.load(into, align=4)
         for m, start in ((2, 6), (3, 7)):
-            given, factor = builder.load(place_of(*ways, 5, start, FLOATS), align=4), all_eight(builder, arguments[m])
-            more = builder.fadd(total, builder.fmul(factor, given, flags=ONCE), flags=ONCE)
+            loaded, factor = builder.load(place_of(*ways, 5, start, FLOATS), align=4), all_eight(builder, arguments[m])
+            more = builder.fadd(total, builder.fmul(factor, loaded, flags=ONCE), flags=ONCE)
             # Not a product with 0, which an infinite vote would make NaN.
             total = builder.select(builder.fcmp_unordered(">", factor, limit), more, total)
         builder.store(total, into, align=4)

@@ -11,25 +11,27 @@ import numpy as np
 from hedgerow.errors import InputError
 from hedgerow.features.protocol import FeatureSet
 
-MEMORY = 2**26  # bytes of features that stay in memory: those of a small set; writing and reading the rest is quick
+MAX_BYTES_IN_MEMORY = (
+    2**26
+)  # bytes of features that stay in memory: those of a small set; writing and reading the rest is quick
 
 
 @dataclass(frozen=True)
-class Ready:
+class ComputedFeatures:
     """A fitted feature set, and what it computes for training images: (F,H,W) float32 each, in their order.
 
     A caller that trains repeatedly, such as a page, keeps this from one training to the next; the first time it is
-    `Ready(*fit_features(planes of the images, config))`.
+    `ComputedFeatures(*fit_features(planes of the images, config))`.
     """
 
     features: FeatureSet
     computed: Sequence[np.ndarray]
 
 
-class KeptFeatures(Sequence[np.ndarray]):
+class FeatureStore(Sequence[np.ndarray]):
     """Raw features (F,H,W) float32 of one image after another, returned standardised once `finish` has been called."""
 
-    def __init__(self, memory: int = MEMORY) -> None:
+    def __init__(self, memory: int = MAX_BYTES_IN_MEMORY) -> None:
         """memory: bytes that stay in memory; the rest goes to a file that is deleted with this object"""
         self._room = memory
         self._kept: list[np.ndarray | tuple[int, tuple[int, ...]]] = []  # or its position in the file, and its shape
@@ -58,20 +60,20 @@ class KeptFeatures(Sequence[np.ndarray]):
     def finish(self, features: FeatureSet) -> None:
         """Standardise what has been kept with the statistics of these features."""
         self._features = features
-        for kept in self._kept:
-            if isinstance(kept, np.ndarray):
-                features.standardise(kept)
+        for stored in self._kept:
+            if isinstance(stored, np.ndarray):
+                features.standardise(stored)
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def __getitem__(self, i: int) -> np.ndarray:  # type: ignore[override]  # one at a time
-        kept = self._kept[i]
-        if isinstance(kept, np.ndarray):
-            return kept
+        stored = self._kept[i]
+        if isinstance(stored, np.ndarray):
+            return stored
         assert self._file is not None
         assert self._features is not None
-        place, shape = kept
+        place, shape = stored
         self._file.seek(place)
         raw = np.fromfile(self._file, np.float32, int(np.prod(shape))).reshape(shape)
         return self._features.standardise(raw)

@@ -14,17 +14,17 @@ from scipy import sparse
 from hedgerow.config import SamplingConfig, StackConfig
 from hedgerow.features.at_places import Places
 from hedgerow.features.registry import kinds_of
-from hedgerow.forest.groups import BLOCKS, FEW_IMAGES, GroupsOf
+from hedgerow.forest.groups import BLOCKS_PER_SIDE, GroupsOf, block_at, dealt_out
 from hedgerow.forest.samples import Samples, limited, number_type
 from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.images.labelled import LabelledImage
 from hedgerow.images.regions import Region
 
-LEAST_TILE = 256  # side of the tiles of an image whose labelled pixels make one part, unless context reaches farther
+MIN_TILE_SIDE = 256  # side of the tiles of an image whose labelled pixels make one part, unless context reaches farther
 
 
 @dataclass(frozen=True)
-class Painted:
+class LabelledPixels:
     """The labelled pixels of an image of this size (H,W), in reading order: rows, columns (n,), class indices (n,)."""
 
     size: tuple[int, int]
@@ -41,7 +41,7 @@ def reach_of(config: StackConfig) -> int:
     return config.n_levels * (config.context.window // 2)
 
 
-def only_whole(config: StackConfig, held: GroupsOf) -> list[str]:
+def reasons_for_whole_images(config: StackConfig, held: GroupsOf) -> list[str]:
     """What of the settings needs whole images, in words; empty if parts of them will do."""
     plain = all(kind.proposals == "offsets" and kind.blank is None for kind in kinds_of(config.features))
     reasons = {
@@ -54,73 +54,63 @@ def only_whole(config: StackConfig, held: GroupsOf) -> list[str]:
     return [reason for reason, holds in reasons.items() if holds]
 
 
-def chosen(painted: Painted, config: SamplingConfig, rng: np.random.Generator) -> np.ndarray:
+def chosen(painted: LabelledPixels, config: SamplingConfig, rng: np.random.Generator) -> np.ndarray:
     """(n,) bool: those of the labelled pixels that `choose_pixels` chooses, with the same random numbers."""
-    found, values = np.zeros(len(painted), bool), np.unique(painted.target)
+    is_chosen, values = np.zeros(len(painted), bool), np.unique(painted.target)
     if config.kind != "grid":
         for value in values:
             places = np.flatnonzero(painted.target == value)
-            found[rng.choice(places, min(len(places), config.per_class), replace=False)] = True
-        return found
+            is_chosen[rng.choice(places, min(len(places), config.per_class), replace=False)] = True
+        return is_chosen
     on_lattice = (painted.row % config.step == 0) & (painted.column % config.step == 0)
-    found = on_lattice & _drawn(painted, config, rng)
-    kept = found.copy()
+    is_chosen = on_lattice & _drawn(painted, config, rng)
+    from_lattice = is_chosen.copy()
     for value in values:
-        places = np.flatnonzero((painted.target == value) & ~found)
-        missing = config.at_least - int(np.count_nonzero(painted.target[kept] == value))
+        places = np.flatnonzero((painted.target == value) & ~is_chosen)
+        missing = config.at_least - int(np.count_nonzero(painted.target[from_lattice] == value))
         if missing > 0:
-            found[rng.choice(places, min(missing, len(places)), replace=False)] = True
-    return found
+            is_chosen[rng.choice(places, min(missing, len(places)), replace=False)] = True
+    return is_chosen
 
 
-def _drawn(painted: Painted, config: SamplingConfig, rng: np.random.Generator) -> np.ndarray:
+def _drawn(painted: LabelledPixels, config: SamplingConfig, rng: np.random.Generator) -> np.ndarray:
     """(n,) bool: whether the random number of a pixel's place on the lattice is below the fraction."""
     step = config.step
     height, width = (-(-side // step) for side in painted.size)
-    found = np.zeros(len(painted), bool)
+    is_drawn = np.zeros(len(painted), bool)
     row, column = painted.row // step, painted.column // step
     band = max(2**20 // width, 1)
     for top in range(0, height, band):
         numbers = rng.random((min(band, height - top), width))
         first, last = np.searchsorted(row, [top, top + band])
-        found[first:last] = numbers[row[first:last] - top, column[first:last]] < config.fraction
-    return found
+        is_drawn[first:last] = numbers[row[first:last] - top, column[first:last]] < config.fraction
+    return is_drawn
 
 
-def groups(painted: Sequence[Painted], held: GroupsOf, config: StackConfig) -> list[np.ndarray]:
+def groups(painted: Sequence[LabelledPixels], held: GroupsOf, config: StackConfig) -> list[np.ndarray]:
     """For each image, the groups (n,) int32 of its labelled pixels, as `with_groups` makes them."""
-    found, first = [], 0
-    for i, one in enumerate(painted):
+    group_of_pixel, first = [], 0
+    for i, pixels in enumerate(painted):
         if held == "strokes":
-            found.append(_strokes(one, config.n_folds, np.random.default_rng((config.seed, 9, i))))
+            group_of_pixel.append(_strokes(pixels, config.n_folds, np.random.default_rng((config.seed, 9, i))))
             continue
-        found.append(first + _blocks(one.size, held, one.row, one.column))
-        first += int(_blocks(one.size, held, np.array([one.size[0] - 1]), np.array([one.size[1] - 1]))[0]) + 1
-    return found
+        group_of_pixel.append(first + _blocks(pixels.size, held, pixels.row, pixels.column))
+        first += int(_blocks(pixels.size, held, np.array([pixels.size[0] - 1]), np.array([pixels.size[1] - 1]))[0]) + 1
+    return group_of_pixel
 
 
 def _blocks(size: tuple[int, int], held: GroupsOf, row: np.ndarray, column: np.ndarray) -> np.ndarray:
     """(n,) int32: the number of the block of an image that pixels lie in, one for all if groups are images."""
-    side = 1 if held == "images" else BLOCKS
-    return (row.astype(np.int64) * side // size[0] * side + column.astype(np.int64) * side // size[1]).astype(np.int32)
+    return block_at(size, 1 if held == "images" else BLOCKS_PER_SIDE, row, column)
 
 
-def held_by(n_images: int, is_sparse: bool) -> GroupsOf:
-    """What a group is, as `groups_of` says."""
-    return "images" if n_images >= FEW_IMAGES else "strokes" if is_sparse else "blocks"
-
-
-def _strokes(painted: Painted, n_groups: int, rng: np.random.Generator) -> np.ndarray:
-    """(n,) int32 groups: the strokes of each class are dealt out in turn, the longest first."""
+def _strokes(painted: LabelledPixels, n_groups: int, rng: np.random.Generator) -> np.ndarray:
+    """(n,) int32 groups, as `groups.strokes` has them."""
     group = np.zeros(len(painted), np.int32)
     for value in np.unique(painted.target):
         mine = np.flatnonzero(painted.target == value)
         piece = _pieces(painted.row[mine], painted.column[mine], painted.size[1])
-        n = int(piece.max()) + 1
-        order = np.argsort(-np.bincount(piece, minlength=n), kind="stable")
-        of_piece = np.zeros(n, np.int32)
-        of_piece[order] = (rng.integers(n_groups) + np.arange(n)) % n_groups
-        group[mine] = of_piece[piece]
+        group[mine] = dealt_out(piece, int(piece.max()) + 1, n_groups, rng)
     return group
 
 
@@ -132,8 +122,8 @@ def _pieces(row: np.ndarray, column: np.ndarray, width: int) -> np.ndarray:
         other = np.searchsorted(key, key + step)
         has = np.flatnonzero((other < len(key)) & (key[np.minimum(other, len(key) - 1)] == key + step))
         links.append((has, other[has]))
-    one, two = (np.concatenate(ends) for ends in zip(*links, strict=True))
-    graph = sparse.coo_matrix((np.ones(len(one), np.int8), (one, two)), shape=(len(key), len(key)))
+    first, second = (np.concatenate(ends) for ends in zip(*links, strict=True))
+    graph = sparse.coo_matrix((np.ones(len(first), np.int8), (first, second)), shape=(len(key), len(key)))
     return np.asarray(sparse.csgraph.connected_components(graph, directed=False)[1])
 
 
@@ -152,7 +142,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Thinned:
+class SparseTrainingSet:
     """parts of all images; the places of each image, those of its parts one after another; and the samples."""
 
     parts: list[Part]
@@ -168,18 +158,18 @@ class Thinned:
         ]
 
 
-def thin(painted: Sequence[Painted], held: GroupsOf, config: StackConfig) -> Thinned:
+def sparse_training_set(painted: Sequence[LabelledPixels], held: GroupsOf, config: StackConfig) -> SparseTrainingSet:
     """The parts of images that training reads, and the samples in them, the same as `draw_samples` draws."""
     of_group, reach = groups(painted, held, config), reach_of(config)
     parts: list[Part] = []
     places: list[Places] = []
     fields: list[list[np.ndarray]] = []
     start = 0
-    for i, one in enumerate(painted):
-        mine = chosen(one, config.sampling, np.random.default_rng((config.seed, 2, i)))
-        cut = [_strip(i, one, of_group[i])] if reach == 0 else _tiles(i, one, of_group[i], reach, held)
+    for i, pixels in enumerate(painted):
+        mine = chosen(pixels, config.sampling, np.random.default_rng((config.seed, 2, i)))
+        cut = [_strip(i, pixels, of_group[i])] if reach == 0 else _tiles(i, pixels, of_group[i], reach, held)
         places.append((np.concatenate([c.rows for c in cut]), np.concatenate([c.columns for c in cut])))
-        local = np.zeros((5, len(one)), np.int64)  # slice, row, column, part, pixel
+        local = np.zeros((5, len(pixels)), np.int64)  # slice, row, column, part, pixel
         for piece in cut:
             width = piece.part.target.shape[1]
             local[1:, piece.own] = [
@@ -187,9 +177,9 @@ def thin(painted: Sequence[Painted], held: GroupsOf, config: StackConfig) -> Thi
             ]  # fmt: skip
             parts.append(piece.part)
             start += piece.part.target.size
-        fields.append([*local[:, mine], one.target[mine], of_group[i][mine]])
+        fields.append([*local[:, mine], pixels.target[mine], of_group[i][mine]])
     joined = [np.concatenate(field).astype(number_type(start)) for field in zip(*fields, strict=True)]
-    return Thinned(parts, places, limited(joined, config))
+    return SparseTrainingSet(parts, places, limited(joined, config))
 
 
 @dataclass(frozen=True)
@@ -207,18 +197,18 @@ class _Cut:
     column: np.ndarray
 
 
-def _strip(i: int, painted: Painted, group: np.ndarray) -> _Cut:
+def _strip(i: int, painted: LabelledPixels, group: np.ndarray) -> _Cut:
     """Without context only the labelled pixels are read: they stand in a row."""
     own = np.arange(len(painted))
     part = Part(i, 0, painted.target[None], group[None])
     return _Cut(part, painted.row, painted.column, own, np.zeros_like(own), own)
 
 
-def _tiles(i: int, painted: Painted, group: np.ndarray, reach: int, held: GroupsOf) -> list[_Cut]:
+def _tiles(i: int, painted: LabelledPixels, group: np.ndarray, reach: int, held: GroupsOf) -> list[_Cut]:
     """The labelled pixels of each tile of a grid, with what lies within reach of them."""
-    side = max(LEAST_TILE, 2 * reach)
+    side = max(MIN_TILE_SIDE, 2 * reach)
     key = (painted.row // side).astype(np.int64) * (-(-painted.size[1] // side)) + painted.column // side
-    found, first = [], 0
+    cuts, first = [], 0
     for tile in np.unique(key):
         own = np.flatnonzero(key == tile)
         row, column = painted.row[own], painted.column[own]
@@ -227,12 +217,12 @@ def _tiles(i: int, painted: Painted, group: np.ndarray, reach: int, held: Groups
         target = np.full((seen.height, seen.width), UNLABELLED_INDEX, np.uint8)
         inner = row - seen.top, column - seen.left
         target[inner] = painted.target[own]
-        rows, columns = (one.ravel() for one in np.mgrid[seen.top : seen.bottom, seen.left : seen.right])
+        rows, columns = (places.ravel() for places in np.mgrid[seen.top : seen.bottom, seen.left : seen.right])
         # The groups of blocks begin where those of the image do.
         first_group = int(group[own[0]]) - int(_blocks(painted.size, held, row[:1], column[:1])[0])
         around = (first_group + _blocks(painted.size, held, rows, columns)).reshape(target.shape)
         around[inner] = group[own]
         part = Part(i, first, target, around)
-        found.append(_Cut(part, rows, columns, own, *inner))
+        cuts.append(_Cut(part, rows, columns, own, *inner))
         first += target.size
-    return found
+    return cuts

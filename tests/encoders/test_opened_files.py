@@ -12,7 +12,7 @@ pytest.importorskip("onnxruntime")
 from onnx import TensorProto, helper, numpy_helper
 
 import hedgerow as hr
-from hedgerow.encoders import known, onnx_network
+from hedgerow.encoders import catalogue, onnx_network
 from hedgerow.errors import ModelError
 from hedgerow.features import layer_cache
 from hedgerow.features.encoder import EncoderFeatures
@@ -23,8 +23,8 @@ from helpers.refusals import assert_one_sentence, assert_refused
 @pytest.fixture(autouse=True)
 def _own_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("HEDGEROW_ENCODERS", str(tmp_path / "encoders"))
-    monkeypatch.setattr(known, "_allowed", set())
-    known._onnx.cache_clear()
+    monkeypatch.setattr(catalogue, "_allowed", set())
+    catalogue._onnx.cache_clear()
 
 
 def network(seed=0):
@@ -50,8 +50,8 @@ def trained(tmp_path, monkeypatch, example):
     stack = hr.fit_stack(example.images, example.labels, config)
     hr.save(stack, "model.hedge")
     expected = stack.predict(example.images[0])  # the user named the file in this process
-    known._allowed.clear()
-    known._onnx.cache_clear()
+    catalogue._allowed.clear()
+    catalogue._onnx.cache_clear()
     layer_cache.forget()
     return example.images[0], expected
 
@@ -72,9 +72,9 @@ def test_names_that_lead_elsewhere_are_looked_up_in_the_store_alone(trained, tmp
     elsewhere = replace(model, features=replace(model.features, source=replace(model.features.source, encoder=name)))
     with pytest.raises(ModelError, match="may not choose which files are opened"):
         elsewhere.predict(trained[0])
-    known.add("tiny.onnx", Path("nets/tiny.onnx"))
+    catalogue.add("tiny.onnx", Path("nets/tiny.onnx"))
     np.testing.assert_array_equal(elsewhere.predict(trained[0]), trained[1])
-    assert known.allowed(name) == str(tmp_path / "encoders" / "tiny.onnx")
+    assert catalogue.allowed(name) == str(tmp_path / "encoders" / "tiny.onnx")
 
 
 def test_the_settings_in_a_model_do_not_open_files_either(trained, example):
@@ -99,7 +99,7 @@ def test_a_network_is_kept_once_and_read_from_then_on(hedgerow, trained, example
     assert_refused(hedgerow("encoders", "add", "tiny.onnx", "other.onnx"), "already stored", "HEDGEROW_ENCODERS")
     assert_refused(hedgerow("encoders", "add", "a/tiny.onnx", "other.onnx"), "plain name")
     assert_refused(hedgerow("encoders", "add", "some.onnx", "images/a0.png"), "not an ONNX file")
-    known.add("other.onnx", Path("other.onnx"))
+    catalogue.add("other.onnx", Path("other.onnx"))
     os.replace("encoders/other.onnx", "encoders/tiny.onnx")
     assert_refused(hedgerow("predict", "model.hedge", "images", "-o", "again"), "trained with other weights")
 
@@ -111,7 +111,7 @@ def test_the_folder_of_encoders_may_be_named_for_one_command(trained, monkeypatc
 
 @pytest.mark.parametrize("layer", [["first", 4, 4], ["first", 2, 5], ["second", 2, 4]])
 def test_layers_that_a_network_does_not_have_are_refused(trained, layer):
-    known.add("tiny.onnx", Path("nets/tiny.onnx"))
+    catalogue.add("tiny.onnx", Path("nets/tiny.onnx"))
     features = hr.load("model.hedge").features
     arrays = features.arrays()
     arrays["projection"] = np.zeros((3, layer[2]), np.float32)
