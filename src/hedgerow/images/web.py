@@ -50,7 +50,7 @@ class _Limited(aiohttp.ClientResponse):
                 if len(content) > most:
                     self.close()
                     raise InputError(
-                        f"cannot read {self.url}: its server sends more than {megabytes(most)}, the most expected;"
+                        f"cannot read {self.url}: its server sends more than the {megabytes(most)} allowed;"
                         " check the address, or copy the image first"
                     )
             self._body = bytes(content)
