@@ -42,7 +42,7 @@ types = {
     "*fp32": "values offset stretch weight bias rooms out slope_in scales",
     "*fp16": "votes fine_votes slopes",
     "*i64" if is_fixed else "*fp64": "d_weight d_bias d_votes",
-    "fp32": "leaf tolerance one",
+    "fp32": "leaf tolerance unit",
 }
 type_of = {name: kind for kind, names in types.items() for name in names.split()}
 if is_hard:
@@ -98,7 +98,7 @@ ARRAYS = (
     "slopes slope_in split leaves opens visited is_up visit_after first_visit d_weight d_bias d_votes d_values scales "
     "threshold child split_of leaf_of root depth"
 )
-OF_THE_MODEL = "n_classes leaf tolerance one"
+OF_THE_MODEL = "n_classes leaf tolerance unit"
 
 
 def in_own_process(*arguments):

@@ -264,7 +264,7 @@ def tree_votes(
 ):  # fmt: skip
     """(WIDTH,P): what the leaves of one tree, its pieces first..last, vote for in a tile, times WHOLE.
 
-    votes, fine_votes: (Q,EXITS,WIDTH), see `parts`; room: (slots,P), for this tile alone; one: 1.0
+    votes, fine_votes: (Q,EXITS,WIDTH), see `parts`; room: (slots,P), for this tile alone; unit: 1.0
     """
     lane, exit, ballot = tl.arange(0, P), tl.arange(0, EXITS), tl.arange(0, WIDTH)
     PER_PIECE: tl.constexpr = EXITS * WIDTH
@@ -304,7 +304,7 @@ def tree_votes(
             if tl.load(is_open + piece) > 0:
                 tl.store((room + tl.load(below + piece) * P + lane)[None, :] + exit[:, None] * P, carry)
             active, fine_active = parts(leaf_activation(carry, leaf, KIND, WHOLE), WHOLE)
-            # Times one, so that the sum stays outside of the matrix units, which round towards zero.
+            # Times `unit`, so that the sum stays outside of the matrix units, which round towards zero.
             total += product(coarse_votes, finer_votes, active, fine_active, WHOLE) * unit
         z = split_inputs(
             values, place, spot, offset, row, column, stretch, weight, bias, value, ahead, i, k, width, stride,
