@@ -210,6 +210,12 @@ def test_the_readme_leads_to_every_page():
     assert [name for name in missing if name not in measurements] == []
 
 
+def test_promises_name_tests_that_exist():
+    promised = re.findall(r"`((?:tests|benchmarks)/[\w/.]+)`", PAGES["reliability.md"].read_text())
+    assert len(promised) > 50
+    assert [name for name in promised if not (ROOT / name).exists()] == []
+
+
 def test_maths_names_tests_that_exist():
     named, file = set(), ""
     for match in re.finditer(r"`(\w+/test_\w+\.py)?::(test_\w+)`", MATHS):
