@@ -178,11 +178,11 @@ def shown(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
     dice = {(row["set"], row["model"], row["seed"]): row["dice"] for row in rows}
 
     def dice_of(name: str, model: str) -> list[float]:
-        return [one for (of, by, _), one in sorted(dice.items()) if (of, by) == (name, model)]
+        return [item for (of, by, _), item in sorted(dice.items()) if (of, by) == (name, model)]
 
     def cell(name: str, model: str) -> str:
         each = dice_of(name, model)
-        return f"{np.mean(each):.3f} ({', '.join(f'{one:.3f}' for one in each)})" if each else "-"
+        return f"{np.mean(each):.3f} ({', '.join(f'{item:.3f}' for item in each)})" if each else "-"
 
     for data in dict.fromkeys(name.split(",")[0] for name in names):
         mine = [name for name in names if name.split(",")[0] == data]

@@ -115,10 +115,10 @@ def run_large(folder: str, side: int, workers: int, n_crops: int) -> Outcome:
         hr.predict_large(model, image, output, client=client, progress=silent)
         wall = time.perf_counter() - begun
         after = client.run(used)
-    cpu = sum(after[one][0] - before[one][0] for one in after)
+    cpu = sum(after[item][0] - before[item][0] for item in after)
     check_crops(model, image, output, side, n_crops)
     shutil.rmtree(output)
-    return Outcome(side, workers, wall, cpu, max(one[1] for one in after.values()))
+    return Outcome(side, workers, wall, cpu, max(item[1] for item in after.values()))
 
 
 def check_crops(model: Any, image: Path, output: Path, side: int, n: int) -> None:
@@ -163,7 +163,7 @@ def run(small: bool = False) -> str:
     first, last = outcomes[0], outcomes[-1]
     apart = max(each.each for each in outcomes) / min(each.each for each in outcomes) - 1
     peak = max(each.peak for each in outcomes)
-    gains = [one.wall / two.wall for one, two in zip(alone, outcomes, strict=False)]
+    gains = [item.wall / two.wall for item, two in zip(alone, outcomes, strict=False)]
     hours = last.each * HUGE**2 / 1e6 / 3600
     return "\n".join(
         [
@@ -176,7 +176,7 @@ def run(small: bool = False) -> str:
             f"- A worker holds at most {peak:.0f} MB; promised under {MEGABYTES} MB: "
             f"{'kept' if peak < MEGABYTES else 'NOT KEPT'}.",
             f"- Two workers take {', '.join(f'1/{gain:.2f}' for gain in gains)} of the time of one, at "
-            f"{', '.join(f'{one.side:,}^2' for one in alone)}; promised 1/1.7 on idle cores: "
+            f"{', '.join(f'{item.side:,}^2' for item in alone)}; promised 1/1.7 on idle cores: "
             f"{'kept' if min(gains) >= 1.7 else 'NOT KEPT in this run; other work on the machine counts against it'}.",
             f"- {CROPS} random crops of each result equal the in-process result bit for bit.",
             f"- On paper: {HUGE:,}^2 at the rate of the largest takes {hours:.1f} CPU hours.",

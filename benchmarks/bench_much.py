@@ -97,12 +97,13 @@ def run(small: bool = False) -> str:
         outcomes.append(measured(folder, 1, large))
     rows = [
         [
-            str(one.n_images), f"{one.side:,}^2", f"{one.cost.cpu:.1f}", f"{one.cost.wall:.1f}", f"{one.cost.peak:.0f}",
+            str(item.n_images), f"{item.side:,}^2",
+            f"{item.cost.cpu:.1f}", f"{item.cost.wall:.1f}", f"{item.cost.peak:.0f}",
         ]
-        for one in outcomes
+        for item in outcomes
     ]  # fmt: skip
-    power = exponent(counts, [one.cost.cpu for one in outcomes[:-1]])
-    peak = max(one.cost.peak for one in outcomes)
+    power = exponent(counts, [item.cost.cpu for item in outcomes[:-1]])
+    peak = max(item.cost.peak for item in outcomes)
     return "\n".join(
         [
             f"{N_STROKES} strokes of {LENGTH} x {WIDTH} pixels an image, settings for strokes, one thread:",

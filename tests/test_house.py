@@ -8,6 +8,7 @@ import pytest
 import hedgerow
 
 SOURCE = Path(hedgerow.__file__).parent
+ROOT = Path(__file__).parents[1]
 TOP = "(top)"
 # What a package may import beside itself; and all that those may import. The table of docs/contributing.md.
 TABLE = {
@@ -222,6 +223,32 @@ def test_tables_are_written_in_one_place():
 @pytest.mark.parametrize("module", ["hedgerow", "hedgerow.forest.autocontext", "hedgerow.io.model_file"])
 def test_forests_need_no_extra(module):
     assert not needs(module, OPTIONAL)
+
+
+def long_lived(function, names):
+    """Which of the names a function uses over more than three lines."""
+    lines = {}
+    for node in ast.walk(function):
+        name = node.id if isinstance(node, ast.Name) else node.arg if isinstance(node, ast.arg) else None
+        if name in names:
+            lines.setdefault(name, []).append(node.lineno)
+    return [name for name, used in lines.items() if max(used) - min(used) >= 3]
+
+
+def test_names_say_what_they_hold():
+    """A name that would do for anything may live for three lines."""
+    vague = {"found", "one", "said", "told", "thing"}
+    (function,) = ast.parse("def f(one):\n    found = 1\n    x = 2\n    y = 3\n    return found + one").body
+    assert long_lived(function, vague) == ["one", "found"]
+    wrong = [
+        f"{path.relative_to(ROOT)}:{function.lineno} {name}"
+        for folder in ("src", "tests", "experiments", "benchmarks", "plugins")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for function in ast.walk(ast.parse(path.read_text()))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for name in long_lived(function, vague)
+    ]
+    assert wrong == []
 
 
 def test_no_file_has_more_than_400_lines():

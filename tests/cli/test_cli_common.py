@@ -247,13 +247,13 @@ def test_a_value_that_looks_like_a_common_option_is_a_value(hedgerow, place, mod
 # Time, interrupts
 
 
-@pytest.mark.parametrize(("seconds", "told"), [(9, ""), (133, "done in 2 min 13 s\n")])
-def test_long_commands_say_how_long_they_took(hedgerow, model_file, monkeypatch, seconds, told):
+@pytest.mark.parametrize(("seconds", "output"), [(9, ""), (133, "done in 2 min 13 s\n")])
+def test_long_commands_say_how_long_they_took(hedgerow, model_file, monkeypatch, seconds, output):
     ticks = itertools.count(step=seconds)
     monkeypatch.setattr(common, "clock", lambda: next(ticks))
     out = hedgerow("info", model_file).out
-    assert out.endswith(told)
-    assert ("done in" in out) == bool(told)
+    assert out.endswith(output)
+    assert ("done in" in out) == bool(output)
     assert "done in" not in hedgerow("info", model_file, "--json").out
 
 

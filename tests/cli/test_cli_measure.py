@@ -47,10 +47,12 @@ def test_measure_writes_tables(hedgerow, maps, example):
     rows = table(maps / "t.csv")
     result = hr.measure(LABELS, example.images[0], background=0)
     assert [(row["image"], int(row["object"]), int(row["class"])) for row in rows] == [
-        ("a0.png", one.number, one.value) for one in result.objects
+        ("a0.png", item.number, item.value) for item in result.objects
     ]
     assert [row["class_name"] for row in rows] == ["1", "block", "1"]
-    assert [float(row["mean_intensity"]) for row in rows] == pytest.approx([one.intensity[0] for one in result.objects])
+    assert [float(row["mean_intensity"]) for row in rows] == pytest.approx(
+        [item.intensity[0] for item in result.objects]
+    )
     assert {name: rows[1][name] for name in ("area_pixels", "top", "left", "bottom", "right", "area_um2")} == {
         "area_pixels": "99", "top": "10", "left": "10", "bottom": "20", "right": "20", "area_um2": ""
     }  # fmt: skip
@@ -117,10 +119,10 @@ def test_predict_measures_with_the_probability_of_the_class(hedgerow, place, mod
     rows = [row for row in table(place / "out" / "objects.csv") if row["image"] == "a1.png"]
     proba = stack.predict_proba(example.images[1])
     result = hr.measure(stack.predict(example.images[1]), example.images[1], confidence=proba.max(axis=0), background=3)
-    assert [int(row["area_pixels"]) for row in rows] == [one.area for one in result.objects]
+    assert [int(row["area_pixels"]) for row in rows] == [item.area for item in result.objects]
     for column, values in (
-        ("mean_confidence", [one.confidence for one in result.objects]),
-        ("mean_intensity", [one.intensity[0] for one in result.objects]),
+        ("mean_confidence", [item.confidence for item in result.objects]),
+        ("mean_intensity", [item.intensity[0] for item in result.objects]),
     ):
         assert [float(row[column]) for row in rows] == pytest.approx(values)
     assert {row["class"] for row in table(place / "out" / "objects_totals.csv")} == {"77", "200"}
@@ -132,22 +134,22 @@ def test_predict_cleans_what_it_writes(hedgerow, place, model_file, stack, examp
     image = np.where(np.random.default_rng(6).random((24, 32)) < 0.2, noise, example.images[0])
     write(place / "noisy" / "n.png", image)
     plain = stack.predict(image)
-    assert min(one.area for one in hr.measure(plain).objects) < 12
+    assert min(item.area for item in hr.measure(plain).objects) < 12
     options = ("--min-size", 12, "--measure", "--outlines", "geojson", "--tile", tile)
     finished = hedgerow("predict", model_file, place / "noisy", "-o", place / "out", *options)
     assert finished.code == 0, finished.err
     result = hr.measure(plain, min_size=12)
     np.testing.assert_array_equal(read_labels(place / "out" / "n.png"), result.labels)
     rows = table(place / "out" / "objects.csv")
-    assert [int(row["area_pixels"]) for row in rows] == [one.area for one in result.objects]
+    assert [int(row["area_pixels"]) for row in rows] == [item.area for item in result.objects]
     # Where the class was changed, the probability is that of the new class.
     proba = stack.predict_proba(image)
     of_class = sum(np.where(result.labels == value, plane, 0) for plane, value in zip(proba, CLASSES, strict=True))
-    expected = [float(of_class[result.numbers == one.number].mean()) for one in result.objects]
+    expected = [float(of_class[result.numbers == item.number].mean()) for item in result.objects]
     assert [float(row["mean_confidence"]) for row in rows] == pytest.approx(expected, rel=1e-5)
     features = json.loads((place / "out" / "n.geojson").read_text())["features"]
-    assert [one["properties"]["measurements"]["area (pixels)"] for one in features] == [
-        one.area for one in result.objects
+    assert [item["properties"]["measurements"]["area (pixels)"] for item in features] == [
+        item.area for item in result.objects
     ]
 
 

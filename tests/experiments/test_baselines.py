@@ -76,12 +76,12 @@ def test_learns_what_only_the_surroundings_tell(network):
 def test_same_seed_same_weights_and_the_global_generator_is_left_alone(example, network):
     config = dataclasses.replace(changed(BRIEF, crop=16), network=network)
     before = torch.get_rng_state()
-    one = fit(example.images, example.labels, config)
+    item = fit(example.images, example.labels, config)
     np.testing.assert_array_equal(before, torch.get_rng_state())
     torch.rand(3)
-    assert_same_weights(one, fit(example.images, example.labels, config))
+    assert_same_weights(item, fit(example.images, example.labels, config))
     other = fit(example.images, example.labels, changed(config, seed=1))
-    assert any((a != b).any() for a, b in zip(weights_of(one), weights_of(other), strict=True))
+    assert any((a != b).any() for a, b in zip(weights_of(item), weights_of(other), strict=True))
 
 
 @pytest.mark.parametrize("network", [UNet, FCN])

@@ -152,7 +152,7 @@ def test_pictures_are_what_users_hand_in(example):
 
 def test_parts_that_the_sensor_did_not_see_have_no_label():
     images, labels = hr.synthetic.bodies(3, (60, 80), seed=5)
-    found = data.load_set("bodies", "test", 3, (60, 80))
+    result = data.load_set("bodies", "test", 3, (60, 80))
     drawn, _ = hr.synthetic.bodies(3, (60, 80), seed=data.SEEDS["test"])
     hidden = [(depth == 0) & (label < 19) for depth, label in zip(images, labels, strict=True)]
     assert any(pixels.any() for pixels in hidden)
@@ -160,4 +160,4 @@ def test_parts_that_the_sensor_did_not_see_have_no_label():
         assert (kept[pixels] == 255).all()
         np.testing.assert_array_equal(kept[~pixels], label[~pixels])
     for depth, i in zip(drawn, range(3), strict=True):
-        assert set(np.unique(found.truth(i)[depth == 0])) <= {19, 255}
+        assert set(np.unique(result.truth(i)[depth == 0])) <= {19, 255}

@@ -17,10 +17,10 @@ def change_arrays(arrays, rng):
     name = pick(rng, sorted(arrays)) if arrays else "none"
     if not arrays:
         return "nothing"
-    found = do(arrays, name, rng)
+    result = do(arrays, name, rng)
     for key, array in arrays.items():
         arrays[key] = np.ascontiguousarray(array)
-    return f"{name} {found}"
+    return f"{name} {result}"
 
 
 def _values(arrays, name, rng):

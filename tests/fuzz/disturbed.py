@@ -51,8 +51,8 @@ class Disturbed:
         ended = scene.run(version, **moment)
         was_killed = ended.code == -signal.SIGKILL
         require(was_killed or ended.code == 0, f"it ended with {ended.code}: {ended.err[-300:]}")
-        found = scene.left()
-        what = _judge(scene, version, found, fresh)
+        result = scene.left()
+        what = _judge(scene, version, result, fresh)
         again = scene.run(version)
         require(again.code == 0, f"the next run ended with {again.code}: {again.err[-300:]}")
         _check_whole(scene, version)
@@ -67,13 +67,13 @@ class Disturbed:
         _prepare(scene, 1 - version, fresh)
         with full as limits:
             ended = scene.run(version, **limits)
-            found = scene.left()
+            result = scene.left()
         require(ended.code in (0, 2), f"it ended with {ended.code}: {ended.err[-300:]}")
-        left = [path for path in found.temporary if not path.endswith(".checkpoint")]
+        left = [path for path in result.temporary if not path.endswith(".checkpoint")]
         require(not left, f"it left {left}")
         if ended.code == 2:
             check_refusal(ended)
-        what = _judge(scene, version, found, fresh)
+        what = _judge(scene, version, result, fresh)
         require(what == "all new" or ended.code == 2, f"it wrote no new output, yet ended with {ended.code}")
         again = scene.run(version)
         require(again.code == 0, f"the next run ended with {again.code}: {again.err[-300:]}")
@@ -114,14 +114,14 @@ def _prepare(scene, version, fresh):
     require(scene.left().outputs == ({} if fresh else scene.wholes[version]), "an undisturbed run gave something else")
 
 
-def _judge(scene, version, found, fresh):
+def _judge(scene, version, result, fresh):
     """ "old kept", "some new" or "all new"; raises Failure unless each output is whole and the inputs are as before."""
     old, new = {} if fresh else scene.wholes[1 - version], scene.wholes[version]
-    require(found.others == scene.inputs, "an input was changed, or a file appeared that is no output")
-    for name in sorted(old.keys() | new.keys() | found.outputs.keys()):
-        state = found.outputs.get(name)
+    require(result.others == scene.inputs, "an input was changed, or a file appeared that is no output")
+    for name in sorted(old.keys() | new.keys() | result.outputs.keys()):
+        state = result.outputs.get(name)
         require(state in (old.get(name), new.get(name)), f"{name} is neither the old nor the new one")
-    n_new = sum(found.outputs.get(name) == new[name] for name in new)
+    n_new = sum(result.outputs.get(name) == new[name] for name in new)
     return "all new" if n_new == len(new) else "some new" if n_new else "old kept"
 
 

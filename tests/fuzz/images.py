@@ -80,7 +80,7 @@ def _check_array(array, layout):
 
 def _change_folder(path, rng):
     """Change, remove or add a file of a Zarr folder."""
-    file = pick(rng, sorted(one for one in path.rglob("*") if one.is_file()))
+    file = pick(rng, sorted(item for item in path.rglob("*") if item.is_file()))
     inside = file.relative_to(path)
     kind = rng.random()
     if kind < 0.1:
@@ -90,7 +90,7 @@ def _change_folder(path, rng):
         file.unlink()
         file.mkdir()
         return f"{inside} is a folder"
-    tables = [one for one in path.rglob("*") if one.name in ("zarr.json", ".zarray", ".zattrs")]
+    tables = [item for item in path.rglob("*") if item.name in ("zarr.json", ".zarray", ".zattrs")]
     if kind < 0.7:
         file = pick(rng, sorted(tables))
         content, done = headers.table(file.read_bytes(), rng)

@@ -22,10 +22,10 @@ def read_in_parts(path, level=0, pages=None):
     last = Region(max(height - HIGH, 0), height, max(width - WIDE, 0), width)
     parts = []
     for part in dict.fromkeys((first, last)):
-        found = image.planes(part)
-        require(found.shape == (n_channels, part.height, part.width), f"a part of shape {found.shape}")
-        require(bool(np.isfinite(found).all()), "values that are not finite")
-        parts.append(found)
+        result = image.planes(part)
+        require(result.shape == (n_channels, part.height, part.width), f"a part of shape {result.shape}")
+        require(bool(np.isfinite(result).all()), "values that are not finite")
+        parts.append(result)
     return image, parts[0]
 
 

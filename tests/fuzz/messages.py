@@ -83,22 +83,22 @@ class Messages:
         self.heard.records.clear()
         server = Server(Project(again, self.projects.images))
         try:
-            said, is_open = asyncio.run(_spoken(server, frames))
-            found = _state(server.session.project)
+            messages, is_open = asyncio.run(_spoken(server, frames))
+            result = _state(server.session.project)
         finally:
             server.close()
-        for message in said:
+        for message in messages:
             _check_said(message)
         require(not self.heard.records, f"logged: {self.heard.records[:1]!r:.500}", "the log of the server")
         if is_open:
-            answers = [message for message in said if message.get("id") == "last"]
+            answers = [message for message in messages if message.get("id") == "last"]
             require(bool(answers) and answers[-1]["say"] == "painted", f"a stroke afterwards: {answers}")
         project = Project(again, self.projects.images)
         try:
-            require(_state(project) == found, "another state after opening it again")
+            require(_state(project) == result, "another state after opening it again")
         finally:
             project.close()
-        refusals = [message["why"] for message in said if message["say"] == "refused"]
+        refusals = [message["why"] for message in messages if message["say"] == "refused"]
         if refusals:
             raise Refused(refusals[-1])
 
@@ -121,12 +121,12 @@ class Logged(logging.Handler):
 
 async def _spoken(server, frames):
     """What a window was told while it sent frames and then a plain stroke, and whether it was open to the end."""
-    said, waiting, is_open = [], asyncio.Queue(), True
+    messages, waiting, is_open = [], asyncio.Queue(), True
 
     async def send(event):
         nonlocal is_open
         if event["type"] == "websocket.send":
-            said.append(json.loads(event["text"]))
+            messages.append(json.loads(event["text"]))
         elif event["type"] == "websocket.close":
             is_open = False
 
@@ -151,7 +151,7 @@ async def _spoken(server, frames):
     scope = {"type": "websocket", "path": "/ws", "headers": [], "query_string": b"", "subprotocols": []}
     await server.app(scope, receive, send)
     window_open = is_open and not any("bytes" in frame for frame in frames)
-    return said, window_open
+    return messages, window_open
 
 
 def _check_said(message):

@@ -69,17 +69,17 @@ def check_text(text, where):
 
 def attempted(*steps):
     """The results of some ways to read a file, None for each that refuses; raises the last refusal if all do."""
-    found, refusal = [], None
+    result, refusal = [], None
     for step in steps:
         try:
-            found.append(step())
+            result.append(step())
         except HedgerowError as error:
             check_message(error)
-            found.append(None)
+            result.append(None)
             refusal = error
-    if refusal is not None and all(one is None for one in found):
+    if refusal is not None and all(one is None for one in result):
         raise refusal
-    return found
+    return result
 
 
 def is_want_of_memory(error):
@@ -100,11 +100,11 @@ def _first(error):
 
 def origin(error):
     """The last line of Hedgerow's own that an exception came through, "" if there is none."""
-    trace, found = error.__traceback__, ""
+    trace, result = error.__traceback__, ""
     while trace is not None:
-        found = own_line(trace.tb_frame.f_code.co_filename, trace.tb_lineno) or found
+        result = own_line(trace.tb_frame.f_code.co_filename, trace.tb_lineno) or result
         trace = trace.tb_next
-    return found
+    return result
 
 
 def own_line(path, line):

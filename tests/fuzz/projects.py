@@ -80,13 +80,13 @@ class Projects:
         special.copy(path, again)
         before = {file: file.read_bytes() for file in special.plain_files(again)}
         try:
-            found = self._painted(again)
+            result = self._painted(again)
         except HedgerowError:
             for file, content in before.items():
                 is_same = special.is_plain(file) and file.read_bytes() == content
                 require(is_same or _is_our_lock(file, content), "a file of a refused project changed", file.name)
             raise
-        require(self._opened(again) == found, "other paint after opening it again")
+        require(self._opened(again) == result, "other paint after opening it again")
         foreign = [content for content in before.values() if content in FOREIGN]
         for content in (before.get(again / "journal.jsonl", b""), *foreign):
             _require_kept(content, again)
@@ -98,11 +98,11 @@ class Projects:
             if project.classes:
                 stroke = {"do": "paint", "id": "new", "image": 1, "tool": "brush", "class": project.classes[0].id}
                 project.paint(stroke | {"radius": 2.0, "points": [[5.0, 5.0], [20.0, 9.0]]})
-            found = _paint(project)
+            result = _paint(project)
             _check_classes(project.classes)
             with suppress(HedgerowError):  # for a map of somebody else, for example
                 write_label_maps(project)
-            return found
+            return result
         finally:
             project.close()
 
@@ -132,12 +132,14 @@ def _paint(project):
 
 def _check_classes(classes):
     """They can be told apart, painted, and written into a legend."""
-    require(len({one.id for one in classes}) == len(classes), "two classes of one value", "classes")
-    require(len({one.name for one in classes}) == len(classes), "two classes of one name", "classes")
-    for one in classes:
-        is_class = type(one.id) is int and 0 <= one.id < 255 and isinstance(one.name, str) and one.name.isprintable()
-        is_class = is_class and isinstance(one.colour, str)
-        require(is_class and re.fullmatch("#[0-9a-f]{6}", one.colour), f"the class {one!r:.200}", "classes")
+    require(len({item.id for item in classes}) == len(classes), "two classes of one value", "classes")
+    require(len({item.name for item in classes}) == len(classes), "two classes of one name", "classes")
+    for item in classes:
+        is_class = (
+            type(item.id) is int and 0 <= item.id < 255 and isinstance(item.name, str) and item.name.isprintable()
+        )
+        is_class = is_class and isinstance(item.colour, str)
+        require(is_class and re.fullmatch("#[0-9a-f]{6}", item.colour), f"the class {item!r:.200}", "classes")
 
 
 def strokes():

@@ -237,18 +237,18 @@ class Requests:
     def _answered(self, content, seconds):
         """What comes back until the server closes the connection, or falls silent; it has some seconds to begin."""
         content = content.replace(PORT_MARK, str(self.port).encode()).replace(TOKEN_MARK, TOKEN.encode())
-        found = bytearray()
+        result = bytearray()
         with socket.create_connection(("127.0.0.1", self.port), timeout=seconds) as connection:
             try:
                 connection.sendall(content)
                 while part := connection.recv(2**16):
-                    found += part
+                    result += part
                     connection.settimeout(A_MOMENT)
             except TimeoutError:
                 pass
             except OSError:  # it closed while we sent
                 pass
-        return bytes(found)
+        return bytes(result)
 
     def _check_goes_on(self):
         answer = self._answered(_request("GET", "/api/project", "HTTP/1.1", (*OWNER, "Connection: close")), SECONDS)

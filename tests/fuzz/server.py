@@ -40,10 +40,10 @@ def run(request, answers):
         _be_command(request, counter, [text.write for text in texts])
     code, begin, first = None, time.monotonic(), None
     while code is None:
-        found, status = os.waitpid(process, os.WNOHANG)
+        result, status = os.waitpid(process, os.WNOHANG)
         for text in texts:
             text.listen()
-        if found:
+        if result:
             code = os.waitstatus_to_exitcode(status)
             break
         now = time.monotonic()

@@ -87,13 +87,13 @@ class Tiffs:
         name = pick(rng, sorted(self.bases))
         content = self.bases[name]
         path = folder / "image.tif"
-        found, done = directories(content), []
-        described = [entry for page in found for entry in page if entry.tag == DESCRIPTION]
+        result, done = directories(content), []
+        described = [entry for page in result for entry in page if entry.tag == DESCRIPTION]
         if described and rng.random() < 0.6:
             done.append(_change_description(described[0], name, rng))
         if not done or rng.random() < 0.4:
-            done += [_change_tags(found, rng) for _ in range(int(rng.integers(1, 4)))]
-        path.write_bytes(written(found, content))
+            done += [_change_tags(result, rng) for _ in range(int(rng.integers(1, 4)))]
+        path.write_bytes(written(result, content))
         if rng.random() < 0.01:
             done.append(f"it is {exchange(path, rng)}")
         return path, f"{name}: {', '.join(done)}"
@@ -141,7 +141,7 @@ def _bases():
 
 def directories(content):
     """The entries of every directory of a classic TIFF, little endian: a list of lists."""
-    found, at = [], struct.unpack_from("<I", content, 4)[0]
+    result, at = [], struct.unpack_from("<I", content, 4)[0]
     while at:
         (n,) = struct.unpack_from("<H", content, at)
         entries = []
@@ -151,9 +151,9 @@ def directories(content):
             if length > 4:
                 (where,) = struct.unpack_from("<I", content, where)
             entries.append(Entry(tag, kind, count, content[where : where + length]))
-        found.append(entries)
+        result.append(entries)
         (at,) = struct.unpack_from("<I", content, at + 2 + 12 * n)
-    return found
+    return result
 
 
 def written(pages, content):
@@ -251,10 +251,10 @@ def _change_value(entry, rng):
     value = int(pick(rng, (*SIZES, *CODES))) % 256**length
     n = len(entry.value) // length
     repeated = int(pick(rng, (n, n, n, 1000, 2**17)))
-    one = value.to_bytes(length, "little")
+    item = value.to_bytes(length, "little")
     at = int(rng.integers(max(n, 1))) * length
     if repeated == n:
-        entry.value = entry.value[:at] + one + entry.value[at + length :]
+        entry.value = entry.value[:at] + item + entry.value[at + length :]
     else:
-        entry.value, entry.count = one * repeated, repeated
+        entry.value, entry.count = item * repeated, repeated
     return f"tag {entry.tag} = {value} ({entry.count})"

@@ -22,10 +22,10 @@ def pick(rng, options):
 
 def nested(depth):
     """A list in a list in a list."""
-    found = []
+    result = []
     for _ in range(depth):
-        found = [found]
-    return found
+        result = [result]
+    return result
 
 
 TREES = (
@@ -57,10 +57,10 @@ def places(tree, rng):
 
 def change(tree, rng, words=()):
     """Change one entry of a tree in place; returns what was done, for people."""
-    found = places(tree, rng)
-    if found is None:
+    result = places(tree, rng)
+    if result is None:
         return "nothing"
-    container, key = found
+    container, key = result
     kind = rng.integers(12)
     if kind == 0:
         del container[key]

@@ -13,13 +13,13 @@ def change_xml(text, rng, words=()):
     root = ElementTree.fromstring(text)
     done = [_change(root, rng, words) for _ in range(int(rng.integers(1, 4)))]
     try:
-        found = ElementTree.tostring(root, encoding="unicode")
+        result = ElementTree.tostring(root, encoding="unicode")
     except (TypeError, ValueError, RecursionError):  # a name or nesting that cannot be written
         return text, "nothing"
     if rng.random() < 0.1:
-        found, how = pick(rng, TEXTUAL)(found)
+        result, how = pick(rng, TEXTUAL)(result)
         done.append(how)
-    return found, ", ".join(done)
+    return result, ", ".join(done)
 
 
 def _change(root, rng, words):

@@ -25,10 +25,10 @@ GUARD = 64  # bytes after the workspace that must not change
 
 def compiler() -> str:
     """The C compiler; the test is skipped without one."""
-    found = shutil.which("cc")
-    if found is None:
+    result = shutil.which("cc")
+    if result is None:
         pytest.skip("no C compiler: there is no program called cc")
-    return found
+    return result
 
 
 def compile_c(*arguments: str | Path) -> None:

@@ -24,14 +24,14 @@ def fitted(images, features="encoder", **settings):
 
 def last(layers=STAGES, seed=None):
     """Tensors of the last stage that is read; with a seed, changed a little at random."""
-    stored, found = find("lite0").weights, {}
+    stored, result = find("lite0").weights, {}
     rng = np.random.default_rng(seed)
     for name in last_shapes("lite0", layers):
-        found[name] = stored[name].clone()
+        result[name] = stored[name].clone()
         if seed is not None:
             noise = rng.normal(0, 0.1 * float(stored[name].std()), stored[name].shape)
-            found[name] += found[name].new_tensor(noise)
-    return found
+            result[name] += result[name].new_tensor(noise)
+    return result
 
 
 def arrays(weights):

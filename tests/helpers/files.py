@@ -13,10 +13,10 @@ def random_array(shape, dtype, seed=0):
     return values.astype(dtype) if dtype.kind == "f" else (values * min(np.iinfo(dtype).max, 2**31)).astype(dtype)
 
 
-def assert_same(found, expected):
+def assert_same(result, expected):
     """Equal in values and number type."""
-    assert found.dtype == expected.dtype, f"{found.dtype} is not {expected.dtype}"
-    np.testing.assert_array_equal(found, expected)
+    assert result.dtype == expected.dtype, f"{result.dtype} is not {expected.dtype}"
+    np.testing.assert_array_equal(result, expected)
 
 
 def write(path, array, **options):

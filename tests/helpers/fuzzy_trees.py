@@ -61,12 +61,12 @@ def leaf_probabilities(forest, channels, **context):
             np.float64,
         ).reshape(height, width)
         right[node] = sigmoid(float(forest.sharpness[node]) * (value - float(forest.threshold[node])))
-    paths, found = leaf_paths(forest), np.ones((forest.n_leaves, height, width))
+    paths, result = leaf_paths(forest), np.ones((forest.n_leaves, height, width))
     for leaf in range(forest.n_leaves):
         for step in range(paths.start[leaf], paths.start[leaf + 1]):
             chance = right[paths.node[step]]
-            found[leaf] *= chance if paths.sign[step] > 0 else 1 - chance
-    return found
+            result[leaf] *= chance if paths.sign[step] > 0 else 1 - chance
+    return result
 
 
 def tree_of_leaf(forest):
@@ -93,12 +93,12 @@ def algorithm_1(net, images, is_updated=True):
     is_updated: leaves are found by the stack whose levels below have their new votes; else (wrongly) their old ones
     """
     first = to_forest(net, method="weights")
-    said = [_tree_scores(net, image) for image in images]
+    messages = [_tree_scores(net, image) for image in images]
     stack, all_counts = first, []
     for level in range(net.n_levels):
         forest = stack.levels[level]
         sums, counts = np.zeros(forest.votes.shape), np.zeros(forest.n_leaves, int)
-        for image, scores in zip(images, said, strict=True):
+        for image, scores in zip(images, messages, strict=True):
             channels = image
             for below in (stack if is_updated else first).levels[:level]:
                 channels = np.concatenate([image, plain.forest_proba(below, channels[:, None])[:, 0]])
@@ -116,11 +116,11 @@ def algorithm_1(net, images, is_updated=True):
 
 def _tree_scores(net, image):
     """What each tree of each level says in the network: (T,C,H,W) a level."""
-    found, channels = [], image
+    result, channels = [], image
     for number in range(net.n_levels):
         forest = network_forest(net.level(number))
         spoken = leaf_probabilities(forest, channels)[:, None] * forest.votes[..., None, None]
         trees = tree_of_leaf(forest)
-        found.append(np.stack([spoken[trees == tree].sum(axis=0) for tree in range(forest.n_trees)]))
-        channels = np.concatenate([image, normalise(found[-1].sum(axis=0).astype(np.float32))])
-    return found
+        result.append(np.stack([spoken[trees == tree].sum(axis=0) for tree in range(forest.n_trees)]))
+        channels = np.concatenate([image, normalise(result[-1].sum(axis=0).astype(np.float32))])
+    return result

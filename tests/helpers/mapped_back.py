@@ -10,19 +10,19 @@ from hedgerow.network.mapping import to_convnet
 from helpers.net_stacks import read_by
 
 
-def assert_same_forests(found, expected, but=()):
-    for mine, theirs in zip(found.levels, expected.levels, strict=True):
+def assert_same_forests(result, expected, but=()):
+    for mine, theirs in zip(result.levels, expected.levels, strict=True):
         for field in fields(theirs):
             if field.name not in but:
                 np.testing.assert_array_equal(getattr(mine, field.name), getattr(theirs, field.name), field.name)
 
 
-def assert_same_decisions(found, expected, image):
+def assert_same_decisions(result, expected, image):
     """Both stacks lead every pixel to the same leaves, level after level."""
     for level in range(expected.n_levels):
         leaves = [
             reached_leaves(stack.levels[level], whole_input(*read_by(stack, image, level)))
-            for stack in (found, expected)
+            for stack in (result, expected)
         ]
         np.testing.assert_array_equal(*leaves)
 

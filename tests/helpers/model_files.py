@@ -38,11 +38,11 @@ class Contents:
         path.write_bytes(to_bytes(self.arrays, metadata={"hedgerow": json.dumps(document)}))
 
 
-def assert_same_model(found, expected):
+def assert_same_model(result, expected):
     for name in ("classes", "unlabelled", "image_dtype", "settings", "n_levels", "receptive_field"):
-        assert getattr(found, name) == getattr(expected, name), name
-    assert found.features.settings() == expected.features.settings(), "features"
-    pairs = [(found.features, expected.features), *zip(found.levels, expected.levels, strict=True)]
+        assert getattr(result, name) == getattr(expected, name), name
+    assert result.features.settings() == expected.features.settings(), "features"
+    pairs = [(result.features, expected.features), *zip(result.levels, expected.levels, strict=True)]
     for mine, theirs in pairs:
         for field in dataclasses.fields(mine):
             array = getattr(theirs, field.name)

@@ -98,15 +98,15 @@ class Module:
 
 def takers(module):
     """Function -> place of the parameter `temporary`, of those that have one; that of methods is after `self`."""
-    found = {}
+    result = {}
     for node in ast.walk(module.tree):
         if isinstance(node, ast.FunctionDef):
-            names = [one.arg for one in (*node.args.posonlyargs, *node.args.args)]
+            names = [item.arg for item in (*node.args.posonlyargs, *node.args.args)]
             if PARAMETER in names:
-                found[node.name] = names.index(PARAMETER) - (names[0] == "self")
-            elif PARAMETER in [one.arg for one in node.args.kwonlyargs]:
-                found[node.name] = None
-    return found
+                result[node.name] = names.index(PARAMETER) - (names[0] == "self")
+            elif PARAMETER in [item.arg for item in node.args.kwonlyargs]:
+                result[node.name] = None
+    return result
 
 
 def raw_writes(source, also_takers=()):
@@ -257,23 +257,23 @@ def _bound(function):
 
 def guarded_names(function, module, outside=frozenset()):
     """The names that a function binds to temporary paths and files, and to nothing else."""
-    found = {one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg) and one.arg == PARAMETER}
+    result = {item.arg for item in ast.walk(function.args) if isinstance(item, ast.arg) and item.arg == PARAMETER}
     known = {}  # id of the node that binds a name to something temporary
     for node in _inside(function):
         if isinstance(node, ast.withitem) and isinstance(node.optional_vars, ast.Name):
-            if _makes_temporary(node.context_expr, found | outside, module):
-                found.add(node.optional_vars.id)
+            if _makes_temporary(node.context_expr, result | outside, module):
+                result.add(node.optional_vars.id)
                 known[id(node.optional_vars)] = node.optional_vars.id
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and _is_in_memory(node, module):
-            found.add(node.targets[0].id)
+            result.add(node.targets[0].id)
             known[id(node.targets[0])] = node.targets[0].id
     other = {
-        one.id
-        for one in _inside(function)
-        if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load) and id(one) not in known
+        item.id
+        for item in _inside(function)
+        if isinstance(item, ast.Name) and not isinstance(item.ctx, ast.Load) and id(item) not in known
     }
-    renamed = {getattr(one, "asname", None) or getattr(one, "name", None) for one in _inside(function)}
-    return found - other - renamed  # of imports, exceptions, patterns, functions
+    renamed = {getattr(item, "asname", None) or getattr(item, "name", None) for item in _inside(function)}
+    return result - other - renamed  # of imports, exceptions, patterns, functions
 
 
 def _is_in_memory(node, module):

@@ -68,18 +68,18 @@ def weights(net):
     return {name: tensor.detach().clone() for name, tensor in net.state_dict().items()}
 
 
-def assert_same_weights(found, expected):
-    assert found.state_dict().keys() == expected.state_dict().keys()
+def assert_same_weights(result, expected):
+    assert result.state_dict().keys() == expected.state_dict().keys()
     for name, tensor in expected.state_dict().items():
-        assert torch.equal(found.state_dict()[name], tensor), name
+        assert torch.equal(result.state_dict()[name], tensor), name
 
 
-def assert_same_refinement(found, expected, folder):
+def assert_same_refinement(result, expected, folder):
     """Weights, scores and history: the files of both have the same bytes."""
-    assert_same_weights(found, expected)
-    assert found.refinements == expected.refinements
+    assert_same_weights(result, expected)
+    assert result.refinements == expected.refinements
     contents = []
-    for net in (found, expected):
+    for net in (result, expected):
         save(net, folder / "compared.hedge")
         contents.append((folder / "compared.hedge").read_bytes())
     (folder / "compared.hedge").unlink()

@@ -126,12 +126,12 @@ class _Flaky(http.server.BaseHTTPRequestHandler):
         other = http.client.HTTPConnection(self.server.behind)
         other.request(self.command, self.path, content, dict(self.headers))
         answer = other.getresponse()
-        found = answer.read()
+        result = answer.read()
         other.close()
         if fails:
             self._answer(500, {}, b"")
         else:
-            self._answer(answer.status, dict(answer.getheaders()), found)
+            self._answer(answer.status, dict(answer.getheaders()), result)
 
     do_HEAD = do_PUT = do_POST = do_DELETE = do_GET
 

@@ -33,10 +33,10 @@ def test_objects_are_measured():
     confidence = np.full((4, 6), 0.5, np.float32)
     confidence[1, 5] = 1
     legend = hr.Legend({3: "cell"})
-    found = hr.measure(
+    result = hr.measure(
         LABELS, image, confidence=confidence, background=0, legend=legend, pixel_size=PixelSize(2.0, 0.5)
     )
-    cell, seven, lone = found.objects
+    cell, seven, lone = result.objects
     assert (cell.number, cell.value, cell.name, cell.area, cell.area_um2) == (1, 3, "cell", 3, 3.0)
     assert cell.box == Region(1, 3, 1, 3)
     assert (cell.row, cell.column) == pytest.approx((4 / 3, 4 / 3))
@@ -46,10 +46,10 @@ def test_objects_are_measured():
     assert (seven.row, seven.column) == (1.5, 4.5)
     assert (lone.number, lone.value, lone.area, lone.box) == (3, 3, 1, Region(3, 4, 5, 6))
     np.testing.assert_array_equal(
-        found.numbers, np.where(LABELS == 7, 2, np.where(LABELS == 3, 1, 0)) + 2 * (image[..., 0] == 23)
+        result.numbers, np.where(LABELS == 7, 2, np.where(LABELS == 3, 1, 0)) + 2 * (image[..., 0] == 23)
     )
 
-    of_three, of_seven = found.totals
+    of_three, of_seven = result.totals
     assert (of_three.value, of_three.name, of_three.n_objects, of_three.area, of_three.area_um2) == (
         3,
         "cell",
@@ -100,11 +100,11 @@ def test_sums_by_blocks_are_sums(labels):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(objects_module, "_BLOCK_PIXELS", 20)
         parts = hr.measure(labels, image)
-    for one, other in zip(whole.objects, parts.objects, strict=True):
-        assert (one.row, one.column, *one.intensity) == pytest.approx((other.row, other.column, *other.intensity))
-        at = whole.numbers == one.number
-        assert (one.row, one.column) == pytest.approx(tuple(np.argwhere(at).mean(axis=0)))
-        assert one.intensity[0] == pytest.approx(image.astype(np.float32)[at].mean())
+    for item, other in zip(whole.objects, parts.objects, strict=True):
+        assert (item.row, item.column, *item.intensity) == pytest.approx((other.row, other.column, *other.intensity))
+        at = whole.numbers == item.number
+        assert (item.row, item.column) == pytest.approx(tuple(np.argwhere(at).mean(axis=0)))
+        assert item.intensity[0] == pytest.approx(image.astype(np.float32)[at].mean())
 
 
 @pytest.mark.parametrize(

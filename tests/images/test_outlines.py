@@ -78,8 +78,8 @@ LABELS = np.array([[0, 0, 0, 0, 0, 0], [0, 1, 1, 1, 0, 0], [0, 1, 0, 1, 0, 2], [
 
 
 def test_geojson_is_what_qupath_reads(tmp_path):
-    found = hr.measure(LABELS, background=0, legend=hr.Legend({1: "nucleus"}))
-    write_geojson(tmp_path / "a.geojson", found, COLOURS, "detection")
+    result = hr.measure(LABELS, background=0, legend=hr.Legend({1: "nucleus"}))
+    write_geojson(tmp_path / "a.geojson", result, COLOURS, "detection")
     content = json.loads((tmp_path / "a.geojson").read_text())
     assert content["type"] == "FeatureCollection"
     ring, corner, last = content["features"]
@@ -99,7 +99,7 @@ def test_geojson_is_what_qupath_reads(tmp_path):
         rings = rings_of(feature["geometry"])
         assert all(one[0] == one[-1] for one in rings)
         again = filled([[(y, x) for x, y in one[:-1]] for one in rings], LABELS.shape)
-        np.testing.assert_array_equal(again, found.numbers == number)
+        np.testing.assert_array_equal(again, result.numbers == number)
 
 
 def rings_of(geometry):
@@ -108,8 +108,8 @@ def rings_of(geometry):
 
 
 def test_rois_are_what_imagej_reads(tmp_path):
-    found = hr.measure(LABELS, background=0, legend=hr.Legend({1: "a/b"}))
-    write_rois(tmp_path / "a.zip", found, COLOURS)
+    result = hr.measure(LABELS, background=0, legend=hr.Legend({1: "a/b"}))
+    write_rois(tmp_path / "a.zip", result, COLOURS)
     with zipfile.ZipFile(tmp_path / "a.zip") as archive:
         assert archive.namelist() == ["0001-a_b.roi", "0002-2.roi", "0003-3.roi"]
     rois = roifile.roiread(tmp_path / "a.zip")
@@ -117,8 +117,8 @@ def test_rois_are_what_imagej_reads(tmp_path):
         rings = roi.coordinates(multi=True)
         rings = [rings] if isinstance(rings, np.ndarray) else rings
         again = filled([[(y, x) for x, y in without_closing(ring)] for ring in rings], LABELS.shape)
-        np.testing.assert_array_equal(again, found.numbers == number)
-        box = found.objects[number - 1].box
+        np.testing.assert_array_equal(again, result.numbers == number)
+        box = result.objects[number - 1].box
         assert (roi.top, roi.bottom, roi.left, roi.right) == (box.top, box.bottom, box.left, box.right)
     assert rois[2].roitype == roifile.ROI_TYPE.TRACED
     assert rois[0].composite

@@ -33,20 +33,20 @@ def contents(net_file):
     return Contents.of(net_file)
 
 
-def assert_same_network(found, expected, image):
-    assert isinstance(found, StackNet)
-    assert_same_weights(found, expected)
-    assert_same_model(found.stack, expected.stack)
-    assert found.settings == expected.settings
-    assert (found.split, found.output) == (expected.split, expected.output)
+def assert_same_network(result, expected, image):
+    assert isinstance(result, StackNet)
+    assert_same_weights(result, expected)
+    assert_same_model(result.stack, expected.stack)
+    assert result.settings == expected.settings
+    assert (result.split, result.output) == (expected.split, expected.output)
     for number in range(expected.n_levels):
-        mine, its = found.level(number), expected.level(number)
+        mine, its = result.level(number), expected.level(number)
         for name in ("split", "activation", "connections", "sharpness", "tolerance"):
             assert getattr(mine, name) == getattr(its, name), name
         assert [p.requires_grad for p in mine.parameters()] == [p.requires_grad for p in its.parameters()]
-    for mine, its in zip(found.level_outputs(image), expected.level_outputs(image), strict=True):
+    for mine, its in zip(result.level_outputs(image), expected.level_outputs(image), strict=True):
         assert mine.tobytes() == its.tobytes()
-    np.testing.assert_array_equal(found.predict(image), expected.predict(image))
+    np.testing.assert_array_equal(result.predict(image), expected.predict(image))
 
 
 def test_a_refined_network_comes_back_bit_for_bit(refined, net_file, example):
@@ -93,8 +93,8 @@ def test_hostile_but_legal_weights_come_back_bit_for_bit(stack, tmp_path, values
         weights = net.level(1).split_bias
         weights.copy_(torch.from_numpy(np.resize(np.array(values, np.float32), len(weights))))
     save(net, tmp_path / "net.hedge")
-    found = load(tmp_path / "net.hedge").level(1).split_bias.detach().numpy()
-    assert found.tobytes() == net.level(1).split_bias.detach().numpy().tobytes()
+    result = load(tmp_path / "net.hedge").level(1).split_bias.detach().numpy()
+    assert result.tobytes() == net.level(1).split_bias.detach().numpy().tobytes()
 
 
 def test_frozen_connections_take_no_space(stack, tmp_path):

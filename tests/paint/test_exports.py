@@ -90,11 +90,11 @@ def test_the_way_out_that_the_refusal_names(tmp_path, pages):
     write_sample("facades", tmp_path / "example", 2, 0, strokes=True)
     page = pages(tmp_path / "example" / "images", tmp_path / "elsewhere")
     page.paint(0, 1)
-    assert [one["name"] for one in page.export()["files"]] == ["labels.zip"]
+    assert [item["name"] for item in page.export()["files"]] == ["labels.zip"]
     inside = pages(tmp_path / "example" / "images", tmp_path / "example")
     inside.paint(0, 1)
     (tmp_path / "example" / "labels").rename(tmp_path / "mine")
-    assert [one["name"] for one in inside.export()["files"]] == ["labels.zip"]
+    assert [item["name"] for item in inside.export()["files"]] == ["labels.zip"]
 
 
 @pytest.mark.parametrize("part", ["labels", "exports/1"])

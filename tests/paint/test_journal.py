@@ -83,10 +83,10 @@ def test_a_flipped_bit_in_the_last_line_loses_no_byte(tmp_path):
             path.write_bytes(damaged)
             replayed, note = entries(path)
             if place == len(whole) - 1:  # the newline: the entry before it is whole
-                assert ([one["n"] for one in replayed], note, path.read_bytes()) == ([0, 1, 2], "", whole)
+                assert ([item["n"] for item in replayed], note, path.read_bytes()) == ([0, 1, 2], "", whole)
                 continue
             tail = bytes(damaged[start:])
-            assert [one["n"] for one in replayed] == [0, 1]
+            assert [item["n"] for item in replayed] == [0, 1]
             assert path.read_bytes() == whole[:start]
             assert aside(path).read_bytes() == tail
             assert "checksum" in note
@@ -195,16 +195,16 @@ def test_a_line_with_the_right_checksum_that_is_no_entry_is_named(tmp_path, text
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        *[("image", one) for one in (0, None, "", "x" * 300)],
-        *[("class", one) for one in (-1, 255, "1", 10**400, [])],
-        *[("points", one) for one in ([], [[1]], [["a", 1]], [[1e300, 1]], "ab", [[[[]]]], {})],
-        *[("points", [[float(one), 1]]) for one in ("nan", "inf", "-inf")],
-        *[("radius", one) for one in (None, -1, 10**400, True)],
-        *[("tool", one) for one in ("spray", None, {})],
-        *[("locked", one) for one in (None, [300], ["a"], 1)],
-        *[("at", one) for one in (None, "now", float("nan"), 10**400)],
-        *[("id", one) for one in (None, 7, "i" * 65)],
-        *[("joins", one) for one in (7, [], {})],
+        *[("image", item) for item in (0, None, "", "x" * 300)],
+        *[("class", item) for item in (-1, 255, "1", 10**400, [])],
+        *[("points", item) for item in ([], [[1]], [["a", 1]], [[1e300, 1]], "ab", [[[[]]]], {})],
+        *[("points", [[float(item), 1]]) for item in ("nan", "inf", "-inf")],
+        *[("radius", item) for item in (None, -1, 10**400, True)],
+        *[("tool", item) for item in ("spray", None, {})],
+        *[("locked", item) for item in (None, [300], ["a"], 1)],
+        *[("at", item) for item in (None, "now", float("nan"), 10**400)],
+        *[("id", item) for item in (None, 7, "i" * 65)],
+        *[("joins", item) for item in (7, [], {})],
     ],
 )
 def test_wrong_fields_are_refused_with_their_line(tmp_path, field, value):
@@ -333,7 +333,7 @@ def test_a_server_that_is_killed_loses_no_finished_stroke(tmp_path):
     finally:
         program.kill()
         program.stdout.close()
-    assert [one["say"] for one in answered] == ["painted"] * 12
+    assert [item["say"] for item in answered] == ["painted"] * 12
     program, client = started(tmp_path)
     try:
         state = client.json("/api/project")
@@ -345,7 +345,7 @@ def test_a_server_that_is_killed_loses_no_finished_stroke(tmp_path):
         assert ids[1:] == [f"u{i}" for i in range(state["undo"])]
         with client.window() as window:  # what was not answered is sent again: known ones change nothing
             again = [window.paint(id=f"u{i}", points=[[i, i], [i + 9, i + 5]]) for i in range(12, 40)]
-            assert {one["say"] for one in again} == {"painted"}
+            assert {item["say"] for item in again} == {"painted"}
         assert client.json("/api/project")["undo"] == 40
     finally:
         os.kill(program.pid, signal.SIGINT)

@@ -38,7 +38,7 @@ def test_warnings_about_little_paint_and_classes_that_look_alike(project):
     codes = CodeCache(project, MemoryCache())
     statistics.hold_out(codes, [codes.painted_pixels(0, 0)], 0)
     assert statistics.held_out < 0.75
-    assert any("is mistaken for" in one for one in statistics.warnings())
+    assert any("is mistaken for" in item for item in statistics.warnings())
     other = PaintStatistics(project)
     project.labels[1].paint(raster.covered([[9, 9]], 1, (600, 560)), 2)
-    assert any("only 5 painted pixels" in one for one in other.warnings())
+    assert any("only 5 painted pixels" in item for item in other.warnings())

@@ -322,11 +322,11 @@ def test_nonsense_without_a_token_is_answered_and_not_logged(client, log, sent):
 
 def test_so_many_windows_and_no_more(server, client):
     opened = [client.window() for _ in range(MAX_WINDOWS)]
-    windows = [one.__enter__() for one in opened]
+    windows = [item.__enter__() for item in opened]
     windows[-1].hear("windows", n=MAX_WINDOWS)
     refused_window(client)
-    for one in opened:
-        one.__exit__(None, None, None)
+    for item in opened:
+        item.__exit__(None, None, None)
 
 
 def test_a_flood_of_messages_waits_and_loses_nothing(tmp_path):

@@ -57,10 +57,10 @@ def test_a_better_model_stays_until_there_is_new_paint(project):
     segmenter.visible(listener, view)
     segmenter.whole(listener, 0)
     assert segmenter.full(listener, 0)
-    assert [one.scope for one in listener.shown] == ["full"]
+    assert [item.scope for item in listener.shown] == ["full"]
     project.labels[0].paint([(Region(5, 8, 5, 8), np.ones((3, 3), bool))], 0)
     segmenter.visible(listener, view)
-    assert [one.scope for one in listener.shown] == ["full", "visible"]
+    assert [item.scope for item in listener.shown] == ["full", "visible"]
 
 
 def test_work_on_the_whole_gives_way_to_news(project):

@@ -239,14 +239,14 @@ def test_images_that_are_never_held_as_a_whole(tmp_path, hedgerow, monkeypatch):
             exported = window.hear("done", "failed", job="export")
         page = client.get(done["files"][0]["address"])[2]
     labels = tmp_path / "project" / "labels"
-    assert [one.name for one in sorted(labels.iterdir())] == ["a0.tif", "classes.toml"]
+    assert [item.name for item in sorted(labels.iterdir())] == ["a0.tif", "classes.toml"]
     assert read_image(labels / "a0.tif")[20, 20] == 0
     train, predict = (line.split() for line in done["commands"])
     finished = hedgerow(*train[1:-1], str(tmp_path / "typed.hedge"))
     assert finished.code == 0, finished.err
     assert "of their pixels are loaded" in finished.out
     assert (tmp_path / "typed.hedge").read_bytes() == page
-    assert [one["name"] for one in exported["files"]] == ["labels.zip", "a0.ome.tif"]
+    assert [item["name"] for item in exported["files"]] == ["labels.zip", "a0.ome.tif"]
     assert "1 image(s) are too large for overlays" in exported["text"]
     assert predict[-1].endswith("predicted-a0.ome.tif")
     assert hedgerow(*predict[1:]).code == 0

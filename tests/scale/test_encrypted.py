@@ -106,8 +106,8 @@ def test_what_a_worker_needs_is_enough():
     """The limit that the message asks for is no smaller than what is used."""
     before = len(os.listdir("/dev/fd"))
     with cluster.connected(1):
-        one = len(os.listdir("/dev/fd"))
+        item = len(os.listdir("/dev/fd"))
     with cluster.connected(3):
         three = len(os.listdir("/dev/fd"))
-    assert three - one <= 2 * cluster.FILES_PER_WORKER
-    assert one - before <= cluster.FILES + cluster.FILES_PER_WORKER
+    assert three - item <= 2 * cluster.FILES_PER_WORKER
+    assert item - before <= cluster.FILES + cluster.FILES_PER_WORKER

@@ -91,11 +91,11 @@ def test_a_pyramid_by_nearest_neighbours(tmp_path, stack):
     path = write_ome_zarr(tmp_path / "image.ome.zarr", [image])
     hr.predict_large(stack, path, tmp_path / "a.ome.zarr", shard=512)
     levels = levels_of(tmp_path / "a.ome.zarr")
-    assert [one.shape for one in levels] == [(1300, 700), (650, 350)]
+    assert [item.shape for item in levels] == [(1300, 700), (650, 350)]
     np.testing.assert_array_equal(levels[1], levels[0][::2, ::2])
     group = zarr.open_group(tmp_path / "a.ome.zarr")
     said = group.attrs["ome"]["multiscales"][0]
-    assert [one["coordinateTransformations"][0]["scale"] for one in said["datasets"]] == [[0.5, 0.5], [1.0, 1.0]]
+    assert [item["coordinateTransformations"][0]["scale"] for item in said["datasets"]] == [[0.5, 0.5], [1.0, 1.0]]
     assert [axis["unit"] for axis in said["axes"]] == ["micrometer"] * 2
     assert (group["0"].chunks, group["0"].shards) == ((512, 512), (512, 512))
 

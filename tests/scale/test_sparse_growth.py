@@ -183,13 +183,13 @@ def test_settings_that_need_whole_images_get_them(tmp_path, monkeypatch):
         say=messages.append,
     )
     assert file_content(result.model) == file_content(hr.fit_stack(images, labels, config))
-    assert any("loading whole images: parts of images do not suffice for altered copies" in one for one in messages)
+    assert any("loading whole images: parts of images do not suffice for altered copies" in item for item in messages)
     monkeypatch.setattr(sparse_growth, "MAX_LOADED_FRACTION", 0.001)
     jobs.train(
         jobs.TrainRequest(*write_set(tmp_path, images, labels), tmp_path / "b.hedge", config=STROKES),
         say=messages.append,
     )
-    assert any("most of the pixels" in one for one in messages)
+    assert any("most of the pixels" in item for item in messages)
 
 
 def test_trees_grown_elsewhere_make_the_same_model(tmp_path, monkeypatch):

@@ -153,14 +153,14 @@ def _expected(function: Any, name: str) -> str | None:
     annotation = inspect.signature(function).parameters[name].annotation
     hint, *about = get_args(annotation) if hasattr(annotation, "__metadata__") else (annotation,)
     if get_origin(hint) in (Union, types.UnionType):
-        hint = next(one for one in get_args(hint) if one is not type(None))
+        hint = next(item for item in get_args(hint) if item is not type(None))
     if get_origin(hint) is list:
         hint = get_args(hint)[0]
     if get_origin(hint) is Literal:
         return _listed(get_args(hint), "or")
     if hint not in KINDS:
         return None
-    lowest = next((one.min for one in about if getattr(one, "min", None) is not None), None)
+    lowest = next((item.min for item in about if getattr(item, "min", None) is not None), None)
     return KINDS[hint] + (f" of at least {lowest}" if lowest is not None else "")
 
 
