@@ -1,23 +1,41 @@
 """`python -m experiments`: the paper's experiments, from the command line."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
+from experiments.protocols import PAPER
 from hedgerow import extras
 from hedgerow.cli.app import run_program
 from hedgerow.cli.common import Result, common
 from hedgerow.cli.options import Overwrite, output_option
 from hedgerow.cli.usage import Command
 from hedgerow.config import RefineConfig
+from hedgerow.errors import InputError
 from hedgerow.files import megabytes
 
 
 def experiment(
     name: Annotated[
-        Literal["zebrafish", "siblings", "kinect", "vnc"],
-        typer.Argument(metavar="NAME", help="Protocol of the paper: zebrafish, siblings, kinect or vnc."),
+        Literal[
+            "zebrafish",
+            "siblings",
+            "kinect",
+            "vnc",
+            "table1",
+            "figure7",
+            "figure8",
+            "figure9",
+            "random-starts",
+            "fcn",
+        ],
+        typer.Argument(
+            metavar="NAME",
+            help="Protocol: zebrafish, siblings, kinect or vnc; or, with a folder per protocol, what the paper shows: "
+            "table1, figure7, figure8, figure9, random-starts or fcn.",
+        ),
     ],
     output: Annotated[Path, output_option("Folder for the results; finished parts are skipped.")],
     data: Annotated[
@@ -54,23 +72,30 @@ def experiment(
         extras.require(package, "an experiment")
     from experiments.runner import run_experiment  # loads PyTorch
 
-    results = run_experiment(
-        name,
-        output,
-        data=data,
-        scale=scale,
-        seeds=tuple(dict.fromkeys(seed or (0,))),
-        parts=part or None,
-        device=device,
-        develop=develop,
-        refine=None if config is None else RefineConfig.read(config),
-        overwrite=overwrite,
-    )
-    print((output / "tables.md").read_text(encoding="utf-8"))
-    for path in (output / "results.json", output / "report.html"):
-        if path.exists():
-            print(f"{path}: {megabytes(path.stat().st_size)}")
-    return results
+    def run(protocol: str, folder: Path, parts: Sequence[str]) -> dict[str, Any]:
+        results = run_experiment(
+            protocol,
+            folder,
+            data=data,
+            scale=scale,
+            seeds=tuple(dict.fromkeys(seed or (0,))),
+            parts=parts or None,
+            device=device,
+            develop=develop,
+            refine=None if config is None else RefineConfig.read(config),
+            overwrite=overwrite,
+        )
+        print((folder / "tables.md").read_text(encoding="utf-8"))
+        for path in (folder / "results.json", folder / "report.html"):
+            if path.exists():
+                print(f"{path}: {megabytes(path.stat().st_size)}")
+        return results
+
+    if name not in PAPER:
+        return run(name, output, part or ())
+    if data is not None or part:
+        raise InputError(f"{name} has its own images and parts; leave out --data and --part, or name a protocol.")
+    return {protocol: run(protocol, output / protocol, PAPER[name].parts) for protocol in PAPER[name].protocols}
 
 
 app = typer.Typer(

@@ -241,3 +241,22 @@ VNC = replace(
     },
 )
 PROTOCOLS = {protocol.name: protocol for protocol in (ZEBRAFISH, SIBLINGS, KINECT, VNC)}
+
+
+@dataclass(frozen=True)
+class PaperItem:
+    """A table or a figure of the paper: the parts of the protocols that it is made of."""
+
+    about: str
+    protocols: tuple[str, ...]
+    parts: tuple[str, ...]
+
+
+PAPER = {
+    "table1": PaperItem("scores of DF, ConvNet, MB1 and MB2", ("kinect", "siblings", "zebrafish"), ("paper",)),
+    "figure7": PaperItem("body parts in depth images", ("kinect",), ("paper",)),
+    "figure8": PaperItem("inner layers", ("kinect", "siblings"), ("paper", "inner")),
+    "figure9": PaperItem("somites by every model", ("siblings", "zebrafish"), ("paper",)),
+    "random-starts": PaperItem("the text's random starts", ("siblings",), ("paper", "random-sparse", "random-full")),
+    "fcn": PaperItem("the text's FCN", ("siblings",), ("paper", "fcn", "vgg-paper", "vgg-own")),
+}

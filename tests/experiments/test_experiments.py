@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ torch = pytest.importorskip("torch")
 
 import hedgerow as hr
 from experiments import bench, data, outputs, parts, protocols, runner, summary
+from experiments.__main__ import experiment as command
 from experiments.curve_figure import line_figure
+from hedgerow.errors import InputError
 from hedgerow.images.label_files import read_labels
 from hedgerow.locking import locked
 from hedgerow.progress import silent
@@ -385,3 +388,30 @@ def test_the_papers_table_tells_mean_dice_beside_another_measure(measure):
     told = {row[0] + str(i): row[1:3] for i, row in enumerate(table.rows)}
     dice = [("0.500", "0.600"), ("+0.0%", "+20.0%")]
     assert list(told.values()) == ([("0.800", "0.400"), ("+0.0%", "-50.0%")] if measure != "mean_dice" else []) + dice
+
+
+def test_what_the_paper_shows_is_known_by_name_and_made_of_parts_that_exist():
+    names, _ = get_args(get_type_hints(command, include_extras=True)["name"])
+    assert set(get_args(names)) == {*protocols.PROTOCOLS, *protocols.PAPER}
+    for item in protocols.PAPER.values():
+        assert set(item.protocols) <= set(protocols.PROTOCOLS)
+        assert set(item.parts) <= set(parts.PARTS)
+
+
+def test_a_figure_of_the_paper_runs_its_protocols_each_in_a_folder(tiny, experiment, tmp_path, monkeypatch):
+    item = replace(protocols.PAPER["figure8"], protocols=("zebrafish",))
+    monkeypatch.setitem(protocols.PAPER, "figure8", item)
+    finished = experiment("figure8", "-o", tmp_path / "out")
+    assert "### Inner layers" in finished.out
+    folder = tmp_path / "out" / "zebrafish"
+    rows = json.loads((folder / "results.json").read_text())["rows"]
+    layers = [row["model"] for row in rows if row["part"] == "inner"]
+    assert layers[0] == "DF, level 1"
+    assert layers[-1] == "ConvNet, output"
+    assert (folder / "figures" / "inner-layers.png").exists()
+    assert_refused(experiment("table1", "-o", tmp_path / "other", "--part", "own"), "--part")
+
+
+def test_inner_layers_need_the_network_that_they_are_of(tiny, tmp_path):
+    with pytest.raises(InputError, match="run that part as well"):
+        run(tmp_path / "out", parts=["inner"])
