@@ -8,7 +8,9 @@ import pytest
 
 import hedgerow as hr
 from hedgerow import choices
-from hedgerow.choices import EXPORTS, LOSSES, Choice
+from hedgerow.choices import ENCODERS, EXPORTS, FEATURES, LOSSES, Choice
+from hedgerow.encoders import catalogue
+from hedgerow.features import registry
 from hedgerow.settings import documented_toml
 from helpers.refusals import assert_one_sentence, assert_refused
 
@@ -20,6 +22,11 @@ def test_every_choice_is_there(table):
             pytest.importorskip("torch")
         assert callable(choice.load())
         assert choice.about
+
+
+def test_kinds_and_encoders_call_themselves_as_the_tables_do():
+    assert {kind.kind: name for name, kind in registry.KINDS.items() if name in FEATURES} == {n: n for n in FEATURES}
+    assert {encoder.name: name for name, encoder in catalogue.PUBLISHED.items()} == {n: n for n in ENCODERS}
 
 
 def test_help_lists_the_choices(hedgerow):

@@ -180,6 +180,10 @@ class StackConfig(Checked):
     def zebrafish(cls, **changes: Any) -> StackConfig:
         """The paper's somite experiment: 3 levels, rotated copies, a 129 x 129 window, no held-out predictions."""
         preset = cls(
+            n_levels=3,
+            n_trees=16,
+            max_depth=12,
+            min_split=25,
             held_out="none",
             search_samples=10**9,
             sampling=SamplingConfig(step=3, fraction=0.25, at_least=1, max_samples=10**9),
@@ -193,6 +197,8 @@ class StackConfig(Checked):
         preset = cls(
             n_levels=2,
             n_trees=10,
+            max_depth=12,
+            min_split=25,
             features="depth",
             held_out="none",
             search_samples=10**9,

@@ -15,6 +15,7 @@ from hedgerow.images.labelled import LabelledSet
 
 SPARSE_FRACTION = 0.1  # of all pixels: with less paint than this, labels are strokes
 
+STROKE_TREES = 64  # of the one level that is grown on strokes; the page grows as many while the hand rests
 STROKE_LAYERS = ("s1", "s2", "s3", "s5", "s7")  # the last one knows where in the photograph it is, which helps there
 BANK_HINT = "--features bank makes a model that needs no PyTorch"
 
@@ -47,7 +48,7 @@ def settings_for_fraction(
     return replace(
         usual,
         n_levels=1,
-        n_trees=64,
+        n_trees=STROKE_TREES,
         min_split=2,
         context=replace(usual.context, window=1),
         sampling=replace(usual.sampling, step=1),

@@ -81,8 +81,8 @@ def ending_of(path: PathLike) -> str:
         return next((ending for ending in ENDINGS if name.endswith(ending)), ".zarr")
     if is_zarr_folder(path):
         return ".zarr"
-    ending = Path(path).suffix.lower()
-    return ending if ending in ENDINGS else ""
+    name = Path(path).name.lower()
+    return next((ending for ending in ENDINGS if name.endswith(ending)), "")
 
 
 def reads_regions(path: PathLike) -> bool:

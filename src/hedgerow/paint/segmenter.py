@@ -16,6 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from hedgerow.errors import HedgerowError
+from hedgerow.forest.default_settings import STROKE_TREES
 from hedgerow.images.regions import Region
 from hedgerow.kernels import buffers
 from hedgerow.paint.code_cache import CODE_TILE, CodeCache, PaintedPixels, live_config, n_codes
@@ -48,8 +49,7 @@ from hedgerow.threads import get_threads, map_threads
 
 MAX_VISIBLE_PIXELS = 1_700_000  # segmented of the part on the screen; beyond, a coarser level is used
 CACHE_SHARE = {MAX_VISIBLE_PIXELS: 0.5, MAX_WHOLE_PIXELS: 0.75}  # part of the cache that their codes may take
-FULL_TREES = 64
-MAX_FULL_SAMPLES = 100_000  # painted pixels that the forest of FULL_TREES is grown on
+MAX_FULL_SAMPLES = 100_000  # painted pixels that the forest of STROKE_TREES is grown on
 
 
 class Segmenter:
@@ -134,7 +134,7 @@ class Segmenter:
             return self.statistics.stamp == self.project.stamp or self._score(link, image, level)
         if level == 0 and is_densely_painted(self.project):
             return self._full_stack(link, image, began)
-        config, stamp = live_config(self.project.images[0].n_channels, FULL_TREES), self.project.stamp
+        config, stamp = live_config(self.project.images[0].n_channels, STROKE_TREES), self.project.stamp
         try:
             painted = self._all_painted_pixels(level, link)
             forest = grow_quick_forest(
@@ -147,7 +147,7 @@ class Segmenter:
         tiles = self.predict(link, image, forest, level, None, {})
         if tiles is None or link.has_urgent_work():
             return False
-        model, layers = describe_forests(1, FULL_TREES), [OverlayLayer(level, tiles)]
+        model, layers = describe_forests(1, STROKE_TREES), [OverlayLayer(level, tiles)]
         overlay = self._overlay(image, forest.classes, layers, "full", model, stamp)
         link.show(overlay, None, time.monotonic() - began)
         return self._score(link, image, level)
