@@ -49,7 +49,7 @@ def test_back_distils_a_deep_stack_from_files(deep, tmp_path):
             jobs.BackRequest(tmp_path / "deep.hedge", tmp_path / "soft.hedge", tmp_path / "images", "soft"),
             progress=silent,
         )
-    assert_one_sentence(problem, "leave the method")
+    assert_one_sentence(problem, "leave out --method")
     with pytest.raises(hr.InputError) as problem:
         jobs.refine(
             jobs.RefineRequest(
