@@ -44,9 +44,9 @@ class MixtureNet(StackNet):
             with torch.no_grad():
                 votes.div_(votes.sum(dim=1, keepdim=True).clamp(min=LEAST))
 
-    def forward(self, source: Source, grids: Sequence[Grid], leaf_sums: list[Tensor] | None = None) -> list[Tensor]:
+    def forward(self, source: Source, grids: Sequence[Grid], leaf_spread: list[Tensor] | None = None) -> list[Tensor]:
         """As of any network, but with the last level's log-probabilities: their softmax is the mixture."""
-        *inner, last = super().forward(source, grids, leaf_sums)
+        *inner, last = super().forward(source, grids, leaf_spread)
         return [*inner, definition.normalise(last).clamp(min=LEAST).log()]
 
     def update_votes(self, labelled: LabelledSet, stride: int) -> float:

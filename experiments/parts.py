@@ -22,17 +22,17 @@ from hedgerow.config import ConvConfig, RefineConfig, StackConfig
 from hedgerow.deep.network_search import crops_for
 from hedgerow.deep.recipe import for_images
 from hedgerow.deep.refinement_search import TURNED
+from hedgerow.forest.arrays import ForestStack
 from hedgerow.images.labelled import LabelledSet
 from hedgerow.jobs.efforts import fit_labelled
 from hedgerow.network.mapping import to_convnet
 from hedgerow.refinement.loop import check_settings
 
-# For random starts: full connections grow with its square, and sparse ones are to be compared with them.
-SMALL_STACK: dict[str, Any] = {"n_trees": 4, "max_depth": 6}
 LEVELS = (1, 2, 3)
 SPLITS_TRIED, LEAVES_TRIED = (10.0, 100.0, 1000.0), (1.0, 2.0, 3.0, 5.0)  # sharpness; the paper's are 100 and 1
 STRIDES = (1, 3, 9)  # rows and columns that a refinement is trained on; the paper's is 9, since more took too long
-SETTINGS = {"soft tolerance": SOFT_TOLERANCE, "random start of": SMALL_STACK}
+PENALTIES = (0.01, 0.1, 1.0)  # weights of the penalties on leaves that fire together
+SETTINGS = {"soft tolerance": SOFT_TOLERANCE}
 VGG_RATE = 1e-3  # of its new weights; those that are pretrained learn at a tenth of it
 Part = Callable[[Bench], list[Row]]
 
@@ -42,8 +42,12 @@ def paper(bench: Bench) -> list[Row]:
     return _as_read("paper", bench, bench.protocol)
 
 
+def _papers_stack(bench: Bench, protocol: Protocol) -> tuple[ForestStack, float]:
+    return bench.grown(f"paper-{protocol.reading.votes}", protocol.stack, bench.paper_train)
+
+
 def _as_read(part: str, bench: Bench, protocol: Protocol) -> list[Row]:
-    stack, grown = bench.grown(f"paper-{protocol.reading.votes}", protocol.stack, bench.paper_train)
+    stack, grown = _papers_stack(bench, protocol)
     return bench.all_models(part, stack, grown, "tanh", bench.paper_train, protocol.refine, protocol.reading.sharpness)
 
 
@@ -57,14 +61,14 @@ def paper_sparse(bench: Bench) -> list[Row]:
 
     No fused kernel can do that, so it is slow, and what it leaves is no tree to map back to.
     """
-    stack, grown = bench.grown(f"paper-{bench.protocol.reading.votes}", bench.protocol.stack, bench.paper_train)
+    stack, grown = _papers_stack(bench, bench.protocol)
     net = to_convnet(stack, "tanh", bench.protocol.reading.sharpness, connections="sparse")
     return [bench.refined("paper-sparse", "ConvNet", net, bench.paper_train, bench.protocol.refine, grown)]
 
 
 def sharpness(bench: Bench) -> list[Row]:
     """The paper's network before any training, as sharp as in the paper and otherwise: what its softness costs."""
-    stack, grown = bench.grown(f"paper-{bench.protocol.reading.votes}", bench.protocol.stack, bench.paper_train)
+    stack, grown = _papers_stack(bench, bench.protocol)
 
     def mapped(split: float, leaf: float) -> Row:
         as_sharp = replace(PAPER_SHARPNESS, split=split, leaf=leaf)
@@ -121,16 +125,39 @@ def _stride(stride: int) -> Part:
     return run
 
 
+def _first(bench: Bench, n_images: int) -> Bench:
+    """With the first n training images alone, and their copies."""
+    n_copies = bench.protocol.copies
+    return replace(
+        bench,
+        train=recounted(replace(bench.train, images=bench.train.images[:n_images])),
+        paper_train=recounted(replace(bench.paper_train, images=bench.paper_train.images[: n_images * (1 + n_copies)])),
+    )
+
+
 def _images(n_images: int) -> Part:
-    """Hedgerow's way, with a convolutional level as well, and the U-Net, from the first n images."""
+    """The paper's way, a random start, Hedgerow's way, the U-Net and the FCN, from the first n images."""
 
     def run(bench: Bench) -> list[Row]:
-        part, protocol = f"images-{n_images}", bench.protocol
-        few = replace(bench, train=recounted(replace(bench.train, images=bench.train.images[:n_images])))
-        rows = _grown_and_refined(part, few, protocol.own_stack, protocol.own_refine, n_images=n_images)
-        return [*rows, _best(part, few, n_images=n_images), *_network("unet", part, few, n_images=n_images)]
+        part, protocol, few = f"images-{n_images}", bench.protocol, _first(bench, n_images)
+        stack, grown = few.grown(f"paper-{part}", protocol.stack, few.paper_train)
+        net = to_convnet(stack, "tanh", protocol.reading.sharpness)
+        return [
+            few.score(part, "DF, paper", lambda: (stack, grown), n_images=n_images),
+            few.refined(part, "ConvNet, paper", net, few.paper_train, protocol.refine, grown, n_images=n_images),
+            _random_start("sparse", part, few, stack, grown, n_images=n_images),
+            *_grown_and_refined(part, few, protocol.own_stack, protocol.own_refine, n_images=n_images),
+            *_network("unet", part, few, n_images=n_images),
+            *_network("fcn", part, few, n_images=n_images),
+        ]
 
     return run
+
+
+def _best_of_first(n_images: int) -> Part:
+    """Effort best from the first n images."""
+    part = f"best-{n_images}"
+    return lambda bench: [_best(part, _first(bench, n_images), n_images=n_images)]
 
 
 def baseline_config(protocol: Protocol, scale: Scale, seed: int) -> BaselineConfig:
@@ -184,17 +211,48 @@ def _best(part: str, bench: Bench, **more: Any) -> Row:
 
 
 def _random(connections: str) -> Part:
-    """The network of the paper's forests, of a smaller stack, without their weights."""
+    """The network of the paper's forests without their weights."""
 
     def run(bench: Bench) -> list[Row]:
-        part = f"random-{connections}"
-        stack, grown = bench.grown("random", replace(bench.protocol.stack, **SMALL_STACK), bench.paper_train)
-        net = random_start(stack, connections, bench.seed)
-        training = schedule(bench.scale.random_steps, bench.seed)
-        if bench.protocol.is_depth:
-            training = replace(training, stride=bench.protocol.refine.stride, trim=True)
-        name = f"random start, {connections}"
-        return [bench.refined(part, name, net, bench.paper_train, training, grown)]
+        stack, grown = _papers_stack(bench, bench.protocol)
+        return [_random_start(connections, f"random-{connections}", bench, stack, grown)]
+
+    return run
+
+
+def _random_start(connections: str, part: str, bench: Bench, stack: ForestStack, grown: float, **more: Any) -> Row:
+    training = schedule(bench.scale.random_steps, bench.seed)
+    if bench.protocol.is_depth:
+        training = replace(training, stride=bench.protocol.refine.stride, trim=True)
+    net = random_start(stack, connections, bench.seed)
+    return bench.refined(part, f"random start, {connections}", net, bench.paper_train, training, grown, **more)
+
+
+def _penalised(penalty: Literal["leaf_l1", "leaf_entropy"], weight: float) -> Part:
+    """Hedgerow's way with a penalty on leaves that fire together: do forests that are mapped back lose less?"""
+    split, part = {"leaf_l1": "tanh", "leaf_entropy": "soft"}[penalty], penalised_name(penalty, weight)
+
+    def run(bench: Bench) -> list[Row]:
+        stack, grown = bench.grown("own", bench.protocol.own_stack, bench.train)
+        penalties: dict[str, Any] = {penalty: weight}
+        config = replace(bench.protocol.own_refine, **penalties)
+        return bench.all_models(part, stack, grown, split, bench.train, config)
+
+    return run
+
+
+def penalised_name(penalty: str, weight: float) -> str:
+    """Of a part."""
+    return f"{penalty.replace('_', '-')}-{weight:g}"
+
+
+def _kind_at_scale(split: str) -> Part:
+    """The paper's forests mapped with a kind of split, and refined by Hedgerow's settings for the paper's steps."""
+
+    def run(bench: Bench) -> list[Row]:
+        stack, grown = _papers_stack(bench, bench.protocol)
+        config = replace(bench.protocol.own_refine, n_steps=bench.protocol.refine.n_steps)
+        return bench.all_models(f"mapping-{split}", stack, grown, split, bench.train, config)
 
     return run
 
@@ -222,6 +280,10 @@ ON_REQUEST: dict[str, Part] = {
     "vgg-paper": _vgg("paper"),
     "sharpness": sharpness,
     **{f"reading-{name}": _reading(name) for name in READINGS},
+    **{penalised_name("leaf_l1", weight): _penalised("leaf_l1", weight) for weight in PENALTIES},
+    **{penalised_name("leaf_entropy", weight): _penalised("leaf_entropy", weight) for weight in PENALTIES},
+    **{f"mapping-{split}": _kind_at_scale(split) for split in ("tanh", "soft", "crelu")},
+    **{f"best-{n}": _best_of_first(n) for n in CURVE},
     "front": front,
     "front-none": front_none,
     **{f"stride-{n}": _stride(n) for n in STRIDES},
@@ -234,5 +296,7 @@ def usable_parts(protocol: Protocol, train: LabelledSet) -> list[str]:
     """The parts that ask something new: other numbers of levels, fewer images as long as they have every class."""
     firsts = {n: replace(train, images=train.images[:n]) for n in CURVE if n < len(train)}
     few = [n for n, first in firsts.items() if present(first) == set(train.classes)]
-    left_out = {f"images-{n}" for n in CURVE if n not in few} | {f"levels-{protocol.own_stack.n_levels}"}
+    left_out = {f"{part}-{n}" for part in ("images", "best") for n in CURVE if n not in few} | {
+        f"levels-{protocol.own_stack.n_levels}"
+    }
     return [name for name in PARTS if name not in left_out]

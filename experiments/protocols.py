@@ -155,7 +155,7 @@ SMALL = Scale(
     n_trees=8,
     paper_steps=2000,
     steps=100,
-    random_steps=100,
+    random_steps=2500,
     network_steps=1000,
 )
 FULL = replace(
@@ -165,7 +165,6 @@ FULL = replace(
     n_trees=16,
     paper_steps=192,
     steps=300,
-    random_steps=2500,
     network_steps=1500,
     network_sizes=(16, 32),
     network_norms=("batch", "image"),

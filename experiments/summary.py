@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from experiments.choices import VARIANTS
-from experiments.parts import LEAVES_TRIED, LEVELS, SPLITS_TRIED, STRIDES, sharpness_name
+from experiments.parts import (
+    LEAVES_TRIED,
+    LEVELS,
+    PENALTIES,
+    SPLITS_TRIED,
+    STRIDES,
+    penalised_name,
+    sharpness_name,
+)
 from experiments.protocols import READINGS
 from hedgerow.report import Curve, Table
 
@@ -65,7 +73,10 @@ class Findings:
 def tables(results: dict[str, Any]) -> list[Table]:
     """All tables for which there are rows."""
     findings = Findings(results)
-    makers = (_papers_table, _costs, _splits, _readings, _inner, _sharpness, _levels, _strides, _choices, _others)
+    makers = (
+        _papers_table, _costs, _splits, _mappings, _penalties, _readings, _inner, _sharpness, _levels, _strides,
+        _choices, _others,
+    )  # fmt: skip
     return [table for table in (make(findings) for make in makers) if table is not None]
 
 
@@ -154,6 +165,42 @@ def _splits(findings: Findings) -> Table | None:
         f"softer splits (the paper's starts as mapped). {_seeds(findings)}"
     )
     return Table("Kinds of splits", ("split", *models), tuple(rows), note)
+
+
+def _mappings(findings: Findings) -> Table | None:
+    models = ("DF", "mapped", "relaxed", "ConvNet", "MB1", "MB2", "fitted", "soft")
+    rows = [
+        (split, *(findings.text(f"mapping-{split}", model) for model in models))
+        for split in ("tanh", "soft", "crelu")
+        if findings.value(f"mapping-{split}", "ConvNet") is not None
+    ]
+    if not rows:
+        return None
+    n_steps = findings.results["settings"]["paper"]["refine"]["n_steps"]
+    note = (
+        f"{WORDS[findings.measure]}. The paper's forests, mapped with each kind of split and refined by Hedgerow's "
+        f"settings for {n_steps:,} steps, as many as the paper's. {_seeds(findings)}"
+    )
+    return Table("Kinds of splits from the paper's forests", ("split", *models), tuple(rows), note)
+
+
+def _penalties(findings: Findings) -> Table | None:
+    models = ("ConvNet", "MB1", "MB2", "fitted", "soft")
+    known = [("own", "soft", "none"), ("tanh", "tanh", "none")]
+    for penalty, split in (("leaf_l1", "tanh"), ("leaf_entropy", "soft")):
+        known += [(penalised_name(penalty, weight), split, f"{penalty} {weight:g}") for weight in PENALTIES]
+    rows = [
+        (split, about, *(findings.text(part, model) for model in models))
+        for part, split, about in sorted(known, key=lambda row: row[1])
+        if findings.value(part, "ConvNet") is not None
+    ]
+    if all(row[1] == "none" for row in rows):
+        return None
+    note = (
+        f"{WORDS[findings.measure]}. leaf_l1: the sum of leaf activations; leaf_entropy: the entropy of leaf "
+        f"membership; each times its weight is added to the loss of Hedgerow's settings. {_seeds(findings)}"
+    )
+    return Table("Penalties on leaves", ("split", "penalty", *models), tuple(rows), note)
 
 
 def _sharpness(findings: Findings) -> Table | None:
@@ -280,21 +327,35 @@ def _others(findings: Findings) -> Table | None:
     return Table("Comparison with other networks", ("", "score", "seconds to train", "in the paper"), tuple(rows), note)
 
 
+CURVE_LINES = {  # name: part and model of all images, and those of n of them
+    "DF": (("own", "DF"), ("images", "DF")),
+    "ConvNet": (("own", "ConvNet"), ("images", "ConvNet")),
+    "DF, paper": (("paper", "DF"), ("images", "DF, paper")),
+    "ConvNet, paper": (("paper", "ConvNet"), ("images", "ConvNet, paper")),
+    "random start": (("random-sparse", "random start, sparse"), ("images", "random start, sparse")),
+    "best": (("best", "best"), ("best", "best")),
+    "U-Net": (("unet", "U-Net"), ("images", "U-Net")),
+    "FCN": (("fcn", "FCN"), ("images", "FCN")),
+}
+
+
 def curves(results: dict[str, Any]) -> list[Curve]:
     """The learning curve, if it was run."""
     findings = Findings(results)
     n_all = results["settings"]["sizes"]["train"]
     counts = sorted({row["n_images"] for row in findings.rows if "n_images" in row})
     lines: dict[str, list[tuple[float, float, float]]] = {}
-    for model, whole in (("DF", "own"), ("ConvNet", "own"), ("best", "best"), ("U-Net", "unet")):
-        parts = [(n, f"images-{n}") for n in counts] + [(n_all, whole)]
-        values = [(n, findings.value(part, model)) for n, part in parts]
+    for name, (whole, (part, model)) in CURVE_LINES.items():
+        values = [(n, findings.value(f"{part}-{n}", model)) for n in counts] + [(n_all, findings.value(*whole))]
         points = [(float(n), value.mean, value.spread) for n, value in values if value is not None]
         if len(points) > 1:
-            lines[model] = points
+            lines[name] = points
     if not lines:
         return []
-    note = f"best: `train --effort best`; the U-Net is the best of its sizes on held-out images. {_seeds(findings)}"
+    note = (
+        "best: `train --effort best`; U-Net and FCN are the best of their sizes on held-out images. DF and ConvNet: by "
+        f"Hedgerow's settings, or the paper's. {_seeds(findings)}"
+    )
     return [Curve("Learning curve", "training images", WORDS[findings.measure], lines, log_x=True, note=note)]
 
 

@@ -234,6 +234,7 @@ class RefineConfig(Checked):
     loss: str = setting("cross_entropy", choices=LOSSES)
     dice: float = setting(1.0, 0.0, 1e3, "weight of the added Dice loss, which counts classes, not pixels")
     leaf_l1: float = setting(0.0, 0.0, 1e3, "weight of the sum of leaf activations; tanh splits only")
+    leaf_entropy: float = setting(0.0, 0.0, 1e3, "weight of the entropy of leaf membership; soft splits only, slow")
     stride: int | None = setting(None, 1, 1000, "train on every stride-th row and column; if unset, see `pixels`")
     pixels: int | None = setting(
         None, 1, 10**9,

@@ -38,7 +38,6 @@ def tiny(monkeypatch, tiny_config):
     )
     monkeypatch.setitem(protocols.PROTOCOLS, "zebrafish", small)
     make_small(monkeypatch)
-    monkeypatch.setattr(parts, "SMALL_STACK", {"n_trees": 1, "max_depth": 3})
     return small
 
 
@@ -139,7 +138,9 @@ def test_an_experiment_runs_end_to_end_and_tells_all(tiny, tmp_path):
         ("best", "best"),
         ("levels-1", "ConvNet"),
         ("images-1", "U-Net"),
-        ("images-1", "best"),
+        ("images-1", "FCN"),
+        ("images-1", "ConvNet, paper"),
+        ("images-1", "random start, sparse"),
     } <= models
     assert {(f"random-{kind}", f"random start, {kind}") for kind in ("sparse", "full")} <= models
     assert not {part for part, _ in models} & {*parts.SLOW, *parts.ON_REQUEST}
@@ -157,6 +158,17 @@ def test_an_experiment_runs_end_to_end_and_tells_all(tiny, tmp_path):
     assert "| in the paper, on its data | 0.60 | 0.66 | 0.59 | 0.63 | – | – |" in text
     for name in ("report.html", "figures/learning_curve.png", "figures/comparison.png"):
         assert (tmp_path / "out" / name).stat().st_size > 1000
+
+
+def test_questions_on_request_have_their_tables(tiny, tmp_path):
+    asked = ["own", "tanh", "leaf-l1-0.1", "leaf-entropy-1", "mapping-crelu", "best-1", "reading-tanh-counts-sum"]
+    found = run(tmp_path / "out", parts=asked)
+    assert {row["part"] for row in found["rows"]} == set(asked)
+    text = (tmp_path / "out" / "tables.md").read_text()
+    for title in ("Kinds of splits from the paper's forests", "Penalties on leaves", "Readings of the paper"):
+        assert f"### {title}" in text
+    assert "| soft | leaf_entropy 1 |" in text
+    assert "| tanh | leaf_l1 0.1 |" in text
 
 
 @pytest.mark.slow

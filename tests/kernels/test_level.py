@@ -91,6 +91,27 @@ def brute_force(level, split, activation, alpha):
     return np.stack(scores, axis=1)
 
 
+@pytest.mark.parametrize("block_values", [2**25, 40])
+def test_the_entropy_of_leaf_membership_is_that_of_its_leaves(monkeypatch, block_values):
+    monkeypatch.setattr(definition, "BLOCK_VALUES", block_values)  # blocks of pixels change nothing
+    level = precise(level_case(size=(5, 7), n_trees=3, max_depth=4))
+    given = [getattr(level, name).clone().requires_grad_() for name in ("values", "split_weight", "split_bias")]
+    values, *weights = given
+    edges = [edge.double() for edge in definition.mapped_edges(level.wiring, "soft", 1.0)]
+    entropy = definition.leaf_entropy(values, level.reads, level.wiring, *weights, *edges)
+    membership = torch.from_numpy(leaf_activations("reference", level, "soft", "exp"))
+    expected = torch.special.entr(membership).sum(dim=0, keepdim=True)
+    torch.testing.assert_close(entropy.detach(), expected)
+    assert 0 < float(expected.max()) <= level.wiring.n_trees * np.log(level.wiring.n_leaves)
+    step, (gradient, *_) = 1e-6, torch.autograd.grad(entropy.sum(), given)
+    place = int(gradient.abs().argmax())
+    moved = values.detach().clone()
+    moved[place] += step
+    with torch.no_grad():
+        risen = definition.leaf_entropy(moved, level.reads, level.wiring, *weights, *edges).sum() - entropy.sum()
+    assert float(risen) / step == pytest.approx(float(gradient[place]), rel=1e-3)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("split", "activation"), KINDS)
 @pytest.mark.parametrize(

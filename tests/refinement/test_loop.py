@@ -94,8 +94,8 @@ def test_balanced_loss_and_dice_change_what_is_learned(net, example):
         assert not torch.equal(results[a].level(1).vote_weight, results[b].level(1).vote_weight)
 
 
-def leaf_activations(net, image):
-    """Mean over pixels of the sum of all leaf activations of all levels."""
+def leaf_spread(net, image):
+    """How widely the leaves of all levels fire: mean over pixels of what the penalties lower."""
     features = torch.from_numpy(net.features.compute(image[None].astype(np.float32))[:, None])
     sums = []
     with torch.no_grad():
@@ -103,11 +103,17 @@ def leaf_activations(net, image):
     return float(torch.stack([each.mean() for each in sums]).sum())
 
 
-def test_leaf_l1_lowers_the_leaf_activations_of_tanh_splits(stack, example):
-    net = to_convnet(stack, "tanh", Sharpness(3.0, 2.0, 0.5))
-    with_it, without = (run(net, example, replace(SHORT, leaf_l1=value, learning_rate=0.05)) for value in (1.0, 0.0))
+@pytest.mark.parametrize(
+    ("split", "penalty", "sharpness"),
+    [("tanh", "leaf_l1", Sharpness(3.0, 2.0, 0.5)), ("soft", "leaf_entropy", Sharpness(3.0, 1.0, 0.5))],
+)
+def test_a_penalty_makes_fewer_leaves_fire(stack, example, split, penalty, sharpness):
+    net = to_convnet(stack, split, sharpness)
+    with_it, without = (
+        run(net, example, replace(SHORT, learning_rate=0.05, **{penalty: value})) for value in (1.0, 0.0)
+    )
     image = example.images[0]
-    assert leaf_activations(with_it, image) < 0.98 * leaf_activations(without, image)
+    assert leaf_spread(with_it, image) < 0.98 * leaf_spread(without, image)
     assert with_it.level(0).vote_weight.shape == net.level(0).vote_weight.shape
 
 
@@ -201,6 +207,7 @@ def test_the_running_mean_is_what_is_returned(net, example):
         ({"split": "hard"}, {}, ["hard", "'soft'"]),
         ({}, {"leaf_l1": 0.1}, ["leaf_l1", "'soft'"]),
         ({"split": "crelu"}, {"leaf_l1": 0.1}, ["leaf_l1", "'crelu'"]),
+        ({"split": "tanh"}, {"leaf_entropy": 0.1}, ["leaf_entropy", "'tanh'"]),
         ({}, {"trim": True}, ["trim", "depth"]),
     ],
 )

@@ -69,7 +69,7 @@ def test_the_kinect_settings_are_the_papers():
     assert config.loss == "cross_entropy"
     assert config.stride**2 == 25, "25 times fewer pixels"
     assert config.trim, "cropped around the foreground"
-    for ours in ("dice", "leaf_l1", "held_out", "average", "tolerance"):
+    for ours in ("dice", "leaf_l1", "leaf_entropy", "held_out", "average", "tolerance"):
         assert getattr(config, ours) == 0, ours
     assert config.augment == UNALTERED
     assert config.relax == 1
@@ -86,7 +86,7 @@ def test_the_zebrafish_settings_are_the_papers():
     assert not config.trim
     assert config.augment == UNALTERED
     assert config.relax == 1
-    for ours in ("dice", "leaf_l1", "held_out", "average", "tolerance"):
+    for ours in ("dice", "leaf_l1", "leaf_entropy", "held_out", "average", "tolerance"):
         assert getattr(config, ours) == 0, ours
 
 

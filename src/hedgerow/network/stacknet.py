@@ -98,13 +98,21 @@ class LevelNet(nn.Module):
             alpha = _split_sharpness(self.forest, splits, self.n_features, self.sharpness)
         return alpha[:, None] * self.forest.weight[splits], -alpha * self.forest.threshold[splits]
 
-    def forward(self, source: Source, grid: Grid, leaf_sum: bool = False) -> Tensor:
-        """Scores (C,Z,h,w) on a grid, before normalisation or softmax; with `leaf_sum`, also sum_l a_H2(l)."""
+    def forward(self, source: Source, grid: Grid, with_spread: bool = False) -> Tensor:
+        """Scores (C,Z,h,w) on a grid, before normalisation or softmax.
+
+        with_spread: and one plane more: how widely leaves fire, sum_l a_H2(l), or for soft splits, of whose leaves that
+                     is the number of trees, the entropy of leaf membership, summed over the trees
+        """
         values, reads = lay_out(self.forest, self.wiring, source, grid)
         votes: Tensor = self.vote_weight
-        if leaf_sum:
+        if with_spread and self.split != "soft":
             votes = torch.cat([votes, votes.new_ones(len(votes), 1)], dim=1)
-        return self._scores(values, reads, votes).reshape(votes.shape[1], *grid.size)
+        scores = self._scores(values, reads, votes)
+        if with_spread and self.split == "soft":
+            weights = self.split_weight, self.split_bias, self.leaf_weight, self.leaf_bias
+            scores = torch.cat([scores, definition.leaf_entropy(values, reads, self.wiring, *weights)])
+        return scores.reshape(-1, *grid.size)
 
     def _scores(self, values: Tensor, reads: Reads, votes: Tensor) -> Tensor:
         if self.is_fused(values):
@@ -293,18 +301,18 @@ class StackNet(FromStack, nn.Module):  # type: ignore[misc]  # in this order, so
             grids.insert(0, grids[0].grown((self.level_reach_z(number), reach, reach), whole))
         return grids
 
-    def forward(self, source: Source, grids: Sequence[Grid], leaf_sums: list[Tensor] | None = None) -> list[Tensor]:
+    def forward(self, source: Source, grids: Sequence[Grid], leaf_spread: list[Tensor] | None = None) -> list[Tensor]:
         """Outputs (C,Z,h,w) of the levels, each on its grid: inner ones normalised, the last one's scores as they are.
 
-        A list given as `leaf_sums` receives each level's sum of leaf activations, (Z,h,w).
+        A list given as `leaf_spread` receives how widely each level's leaves fire, (Z,h,w); see `LevelNet.forward`.
         """
         outputs: list[Tensor] = []
         for number, grid in enumerate(grids):
             if outputs:
                 source = Source(source.features, outputs[-1], grids[number - 1], source.stretch, source.outside)
-            scores = self.level(number)(source, grid, leaf_sums is not None)
-            if leaf_sums is not None:
-                leaf_sums.append(scores[-1])
+            scores = self.level(number)(source, grid, leaf_spread is not None)
+            if leaf_spread is not None:
+                leaf_spread.append(scores[-1])
                 scores = scores[:-1]
             outputs.append(scores if number + 1 == self.n_levels else definition.normalise(scores))
         return outputs

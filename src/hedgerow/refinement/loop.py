@@ -240,12 +240,13 @@ class _Refinement:
         """Show the network one image, or one by each process; returns the loss."""
         config, net = self.config, self.net
         shown = self.sampler.at(distributed.own(step), distributed.n_processes())
-        leaf_sums: list[Tensor] | None = [] if config.leaf_l1 else None
-        outputs = net(shown.source, net.grids(shown.source.extent, shown.grid), leaf_sums)
+        penalty = config.leaf_l1 + config.leaf_entropy  # of which one is 0, see `check_settings`
+        leaf_spread: list[Tensor] | None = [] if penalty else None
+        outputs = net(shown.source, net.grids(shown.source.extent, shown.grid), leaf_spread)
         target = torch.from_numpy(shown.target.astype(np.int64)).to(net.device)
         loss = with_dice(self.loss, outputs[-1].reshape(net.n_classes, -1), target.reshape(-1), config.dice)
-        if leaf_sums:
-            loss = loss + config.leaf_l1 * torch.stack([total.mean() for total in leaf_sums]).sum()
+        if leaf_spread:
+            loss = loss + penalty * torch.stack([level.mean() for level in leaf_spread]).sum()
         rate = learning_rate(config, step)
         for group in self.optimiser.param_groups:
             group["lr"] = rate * group["factor"]
@@ -324,6 +325,11 @@ def check_settings(config: RefineConfig, split: str, is_depth: bool) -> None:
         raise ConfigError(
             f"the leaf activations of {split!r} splits sum to one, so their L1 norm cannot shrink; "
             "set leaf_l1 to 0, or map with split='tanh'."
+        )
+    if config.leaf_entropy and split != "soft":
+        raise ConfigError(
+            f"the entropy of leaf membership is that of fuzzy trees, and the splits are {split!r}; set leaf_entropy to "
+            "0, or map with split='soft'."
         )
     if config.trim and not is_depth:
         raise ConfigError("trim is for depth images, whose background is 0; set trim to false.")

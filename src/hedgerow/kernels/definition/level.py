@@ -4,6 +4,8 @@ The fast forms beside this module must agree with it in value and gradient. It s
 pixels x neurons, so `level_scores` works through the pixels in blocks.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -84,24 +86,56 @@ def level_scores(
     values: (V,) flat planes; split_weight (N,J), split_bias (N,), leaf_weight (E,), leaf_bias (L,), vote_weight (L,C)
     """
     reads.check_split(split)
+
+    def block(index: Tensor, *tensors: Tensor) -> Tensor:
+        *weights, votes = tensors
+        return votes.T @ leaf_activation(_leaf_input(index, wiring, split, *weights), wiring, activation)
+
+    return _by_blocks(block, reads, wiring, values, split_weight, split_bias, leaf_weight, leaf_bias, vote_weight)
+
+
+def leaf_entropy(
+    values: Tensor, reads: Reads, wiring: Wiring, split_weight: Tensor, split_bias: Tensor, leaf_weight: Tensor,
+    leaf_bias: Tensor,
+) -> Tensor:  # fmt: skip
+    """(1,S) entropy of leaf membership of fuzzy trees, -sum_l p(l) log p(l), summed over the trees."""
+
+    def block(index: Tensor, *weights: Tensor) -> Tensor:
+        log_membership = _leaf_input(index, wiring, "soft", *weights)
+        return -(torch.exp(log_membership) * log_membership).sum(dim=0, keepdim=True)
+
+    return _by_blocks(block, reads, wiring, values, split_weight, split_bias, leaf_weight, leaf_bias)
+
+
+def _leaf_input(
+    index: Tensor, wiring: Wiring, split: str, values: Tensor, split_weight: Tensor, split_bias: Tensor,
+    leaf_weight: Tensor, leaf_bias: Tensor,
+) -> Tensor:  # fmt: skip
+    """z_H2 (L,S) of the pixels whose probes read at index (N,J,S); (N,J) split_weight of unused probes is 0."""
+    z = split_input(values, index, split_weight, split_bias)
+    return leaf_input(*split_activation(z, split), wiring, leaf_weight, leaf_bias)
+
+
+def _by_blocks(
+    block: Callable[..., Tensor], reads: Reads, wiring: Wiring, values: Tensor, split_weight: Tensor, *weights: Tensor
+) -> Tensor:
+    """block(index, values, split_weight, *weights) for all pixels of a grid, so many at a time as BLOCK_VALUES allows.
+
+    Blocks are recomputed in the backward pass, so that memory does not grow with the number of pixels.
+    """
     # An unused probe reads something, and counts for nothing.
     used = torch.as_tensor(reads.place != UNUSED, device=values.device)
-    tensors = (values, split_weight, split_bias, leaf_weight, leaf_bias, vote_weight)
 
-    def block(first: int, last: int, *tensors: Tensor) -> Tensor:
-        values, split_weight, split_bias, leaf_weight, leaf_bias, vote_weight = tensors
+    def at(first: int, last: int, values: Tensor, split_weight: Tensor, *weights: Tensor) -> Tensor:
         index = torch.as_tensor(places(reads, first, last), device=values.device)
-        z = split_input(values, index, torch.where(used, split_weight, 0), split_bias)
-        leaves = leaf_input(*split_activation(z, split), wiring, leaf_weight, leaf_bias)
-        return vote_weight.T @ leaf_activation(leaves, wiring, activation)
+        return block(index, values, torch.where(used, split_weight, 0), *weights)
 
-    n_pixels = reads.n_pixels
+    tensors, n_pixels = (values, split_weight, *weights), reads.n_pixels
     size = max(1, BLOCK_VALUES // max(len(wiring.edge_leaf), 1))
     if n_pixels <= size:
-        return block(0, n_pixels, *tensors)
-    # Recomputed in the backward pass, so that memory does not grow with the number of pixels.
+        return at(0, n_pixels, *tensors)
     ranges = [(first, min(first + size, n_pixels)) for first in range(0, n_pixels, size)]
-    return torch.cat([checkpoint(block, *pair, *tensors, use_reentrant=False) for pair in ranges], dim=1)
+    return torch.cat([checkpoint(at, *pair, *tensors, use_reentrant=False) for pair in ranges], dim=1)
 
 
 def _edges(wiring: Wiring) -> tuple[np.ndarray, ...]:
