@@ -247,12 +247,11 @@ def penalised_name(penalty: str, weight: float) -> str:
 
 
 def _kind_at_scale(split: str) -> Part:
-    """The paper's forests mapped with a kind of split, and refined by Hedgerow's settings for the paper's steps."""
+    """The paper's forests mapped with a kind of split, and refined by Hedgerow's settings."""
 
     def run(bench: Bench) -> list[Row]:
         stack, grown = _papers_stack(bench, bench.protocol)
-        config = replace(bench.protocol.own_refine, n_steps=bench.protocol.refine.n_steps)
-        return bench.all_models(f"mapping-{split}", stack, grown, split, bench.train, config)
+        return bench.all_models(f"mapping-{split}", stack, grown, split, bench.train, bench.protocol.own_refine)
 
     return run
 

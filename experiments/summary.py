@@ -176,10 +176,10 @@ def _mappings(findings: Findings) -> Table | None:
     ]
     if not rows:
         return None
-    n_steps = findings.results["settings"]["paper"]["refine"]["n_steps"]
+    n_steps = findings.results["settings"]["hedgerow"]["refine"]["n_steps"]
     note = (
         f"{WORDS[findings.measure]}. The paper's forests, mapped with each kind of split and refined by Hedgerow's "
-        f"settings for {n_steps:,} steps, as many as the paper's. {_seeds(findings)}"
+        f"settings for {n_steps:,} steps. {_seeds(findings)}"
     )
     return Table("Kinds of splits from the paper's forests", ("split", *models), tuple(rows), note)
 
