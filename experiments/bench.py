@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from experiments.data import spread
 from experiments.protocols import Protocol, Scale
 from hedgerow.config import RefineConfig, Sharpness, StackConfig
 from hedgerow.deep.deepstack import DeepStack
@@ -197,8 +198,9 @@ class Bench:
         @functools.cache
         def means() -> tuple[Made, Made]:
             """One walk over the images makes both."""
-            first, samples = to_forest(refined(), method="weights"), FitSamples(len(train))
-            mean, seconds = timed(lambda: leaf_means(refined(), first, train.pictures(), self.progress, samples))
+            some = replace(train, images=spread(train.images, self.scale.back_images))
+            first, samples = to_forest(refined(), method="weights"), FitSamples(len(some))
+            mean, seconds = timed(lambda: leaf_means(refined(), first, some.pictures(), self.progress, samples))
             fitted, more = timed(lambda: fitted_votes(mean, samples))
             return (mean, before + seconds), (fitted, before + seconds + more)
 
