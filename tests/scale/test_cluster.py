@@ -155,9 +155,10 @@ def test_a_scheduler_that_is_not_there(monkeypatch):
         pass
     with pytest.raises(ConfigError, match="at least 1"), cluster.connected(0):
         pass
-    for wrong in ("nonsense", "tcp://host", "host:"):
-        with pytest.raises(ConfigError, match="give host and port"), cluster.connected(wrong):
+    for wrong in ("nonsense", "tcp://host", "host:", "tcp://user:hidden@127.0.0.1:9"):
+        with pytest.raises(ConfigError, match="give host and port") as problem, cluster.connected(wrong):
             pass
+        assert "hidden" not in str(problem.value)
 
 
 def test_without_dask(monkeypatch):
