@@ -61,7 +61,7 @@ def test_a_file_a_task_with_the_failures_named_at_the_end(two, stack, tmp_path, 
 @pytest.mark.parametrize("n_killed", [1, 2])
 def test_workers_that_are_killed_lose_nothing(two, there, stack, tmp_path, n_killed):
     """Not even the model, if all that hold it are gone."""
-    two.wait_for_workers(2, timeout=60)  # those that an earlier test killed come back
+    two.wait_for_workers(2, timeout=300)  # those that an earlier test killed come back
     hr.predict_large(stack, there, "whole.ome.zarr", shard=32)
     killed = []
 
