@@ -8,7 +8,7 @@ from typing import Any
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/{1,2}\S+")
 # A password may hold a slash; what follows a colon and is digits only is a port.
 _PASSWORD = re.compile(r"^([^:]+:/{1,2})(?:[^/@'\"]+|[^/:@'\"]*:(?![0-9]+/)[^@'\"]*)@")
-_VALUE = re.compile(r"([?&#][^=&\s'\"]+=)[^&\s'\"#]+")
+_VALUE = re.compile(r"([?&#][^=&\s'\"]+=)[^&\s'\"#]+(?<![:;,])")
 
 
 def printable(text: str) -> str:

@@ -34,10 +34,10 @@ def ran_out(error: BaseException) -> bool:
     """Whether an exception means that memory ran out. PyTorch has a type for this only on a GPU, and not for the
     libraries that it calls there: otherwise there is only its text."""
     text = str(error)
-    if isinstance(error, ImportError):
-        return any(words in text for words in LOADER_MESSAGES) and "not permitted" not in text
-    if isinstance(error, OSError):
-        return error.errno == errno.ENOMEM
+    if isinstance(error, ImportError | OSError):
+        text = f"{text} {error.__context__}"  # llvmlite says only there why a library cannot be loaded
+        is_loader = any(words in text for words in LOADER_MESSAGES) and "not permitted" not in text
+        return is_loader or getattr(error, "errno", None) == errno.ENOMEM
     return isinstance(error, MemoryError) or (
         isinstance(error, RuntimeError)
         and (type(error).__name__ == "OutOfMemoryError" or any(words in text for words in PYTORCH_MESSAGES))

@@ -31,13 +31,14 @@ def temporary_file(folder: Path, n_bytes: int) -> Iterator[Path]:
     path = temporary_in(folder)
     try:
         with open(path, "wb") as file:
-            _reserve(file.fileno(), n_bytes)
+            reserve(file.fileno(), n_bytes)
         yield path
     finally:
         remove(path)
 
 
-def _reserve(file: int, n_bytes: int) -> None:
+def reserve(file: int, n_bytes: int) -> None:
+    """Give an open file this size, and its room on the disk; OSError: there is none."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(file, 0, n_bytes)
     else:

@@ -42,7 +42,10 @@ TARGETS = {
     "FileIO": 0,
     "open_memmap": 0,
 }
-NEVER = {"unlink", "rmdir", "rmtree", "removedirs", "renames", "copytree", "symlink_to", "hardlink_to", "pipe_file"}
+NEVER = {
+    *("unlink", "rmdir", "rmtree", "removedirs", "renames", "copytree", "symlink_to", "hardlink_to", "pipe_file"),
+    *("extractall", "urlretrieve", "FileHandler", "to_zarr", "write_html"),
+}
 OF_MODULES = {  # names that mean something else elsewhere
     "os": {"remove", "rename", "replace", "truncate", "ftruncate", "open", "link", "symlink", "posix_fallocate"},
     "shutil": {"move", "copy", "copymode", "copystat", "make_archive", "unpack_archive"},

@@ -1,5 +1,6 @@
 """Chunks of a Zarr that decompress to more than they declare, and arrays that cannot be as they say."""
 
+import asyncio
 import json
 import os
 import tracemalloc
@@ -8,10 +9,12 @@ import numcodecs
 import numpy as np
 import pytest
 import zarr
+from zarr.core.buffer import default_buffer_prototype
 
 from hedgerow.images.decompressing import BOUNDED, decompressed
 from hedgerow.images.reading import open_by_region, read_image
 from hedgerow.images.stored import ImageSpec
+from hedgerow.images.zarr_reading import open_local
 from hedgerow.scale.costs import refuse_endless
 from helpers.files import random_array
 from helpers.refusals import assert_refused_cheaply
@@ -188,3 +191,19 @@ def test_codecs_that_do_not_compress_are_read(tmp_path):
     for name in ("a.zarr", "b.zarr"):
         np.testing.assert_array_equal(read_image(tmp_path / name), IMAGE)
         np.testing.assert_array_equal(read_lazily(tmp_path / name)[0], IMAGE)
+
+
+def test_requests_of_a_failed_read_that_zarr_abandons_are_not_reported(tmp_path, caplog):
+    """asyncio would report each with a traceback, beside the one sentence; it still reports anything else."""
+    zarr.create_array(tmp_path / "a.zarr", shape=(4, 5), dtype="u1", chunks=(2, 5))
+    store = open_local(tmp_path / "a.zarr").store
+
+    async def read_and_abandon():
+        await store.get("zarr.json", default_buffer_prototype())
+        loop = asyncio.get_running_loop()
+        for name in ("task", "future"):
+            loop.call_exception_handler({"message": f"abandoned {name}", name: loop.create_future()})
+        loop.call_exception_handler({"message": "anything else"})
+
+    asyncio.run(read_and_abandon())
+    assert [record.getMessage() for record in caplog.records] == ["anything else"]

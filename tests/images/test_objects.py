@@ -153,6 +153,7 @@ def test_a_name_that_is_no_text_can_be_written():
 
 FORMULAS = {
     **{name: f"'{name}" for name in ("=1+1", "+1+1", "-1+1", "@SUM(A1)", "  =1", "＝1+1")},
+    **{"a;=1": "a;'=1", "=1; -2;b": "'=1;' -2;b"},  # where a semicolon parts the cells
     **{"\t=1": "\\t=1", "\r=1": "\\r=1", "a\r=1": "a\\r=1", "a\n=1": "a\\n=1"},
 }
 

@@ -10,11 +10,13 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 
 import pytest
 
 from helpers.paint import Client, client_of, open_project, running, write_images  # skips where the extra is missing
+
+from websockets.exceptions import WebSocketException  # isort: skip
 
 from hedgerow.paint.connections import ConnectionLimits, QuietLoop, max_connections  # isort: skip
 from hedgerow.paint.server import serving  # isort: skip
@@ -45,11 +47,21 @@ def is_open(opened):
         return False
 
 
+def again_if_ended(attempt):
+    """What an attempt returns, repeated where a busy machine was slower than the server waits for a header."""
+    for _ in range(100):
+        try:
+            return attempt()
+        except (OSError, EOFError, http.client.HTTPException, WebSocketException) as problem:
+            last = problem
+    raise last
+
+
 def test_idle_connections_are_ended(tmp_path):
     with running(open_project(tmp_path), ConnectionLimits(0.3, 1000)) as server, ExitStack() as stack:
         waiting = [connected(server.port, stack) for _ in range(50)]
         assert all(map(is_ended, waiting))
-        assert client_of(server).get("/api/project")[0] == 200
+        assert again_if_ended(lambda: client_of(server).get("/api/project"))[0] == 200
 
 
 def test_a_header_that_never_ends_is_not_waited_for(tmp_path):
@@ -70,15 +82,18 @@ def test_a_header_that_never_ends_is_not_waited_for(tmp_path):
 
 
 def test_after_an_answer_the_next_header_has_its_own_time(tmp_path):
-    with running(open_project(tmp_path), ConnectionLimits(0.3)) as server, ExitStack() as stack:
+    limits = ConnectionLimits(60)
+    with running(open_project(tmp_path), limits) as server, ExitStack() as stack:
         client, opened = client_of(server), connected(server.port, stack)
         asked = f"GET /api/project HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\nCookie: {client.cookie}\r\n\r\n"
-        for _ in range(3):
+        for seconds in (60, 60, 0.3):
+            limits.header_seconds = seconds  # after this answer
             opened.sendall(asked.encode())
             answer = http.client.HTTPResponse(opened)
             answer.begin()
             assert (answer.status, json.loads(answer.read())["title"]) == (200, "project")
-        opened.sendall(b"GET / HTTP/1.1\r\n")
+        with suppress(ConnectionError):  # it may have ended already
+            opened.sendall(b"GET / HTTP/1.1\r\n")
         assert is_ended(opened)
 
 
@@ -100,18 +115,20 @@ def test_an_answer_may_take_longer_than_a_header(tmp_path):
         await asyncio.sleep(0.5)
         await send({"type": "http.response.body", "body": b"ok"})
 
+    def asked():
+        with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30)) as asking:
+            asking.request("GET", "/")
+            return asking.getresponse().read()
+
     with serving_app(slow, ConnectionLimits(0.1)) as port:
-        asking = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-        asking.request("GET", "/")
-        assert asking.getresponse().read() == b"ok"
-        asking.close()
+        assert again_if_ended(asked) == b"ok"
 
 
 def test_an_open_window_is_no_idle_connection(tmp_path):
-    with running(open_project(tmp_path), ConnectionLimits(0.1)) as server, client_of(server).window() as window:
+    with running(open_project(tmp_path), ConnectionLimits(0.1)) as server, ExitStack() as stack:
+        window = again_if_ended(lambda: stack.enter_context(client_of(server).window()))
         window.hear("windows")
-        with ExitStack() as stack:
-            assert is_ended(connected(server.port, stack))  # so that much time has passed
+        assert is_ended(connected(server.port, stack))  # so that much time has passed
         assert window.paint()["say"] == "painted"
 
 
@@ -188,6 +205,8 @@ def test_other_errors_of_the_loop_are_reported_as_ever():
 LIMITED = """
 import os, resource, socket, sys
 from pathlib import Path
+from websockets.exceptions import WebSocketException  # isort: skip
+
 from hedgerow.paint.connections import ConnectionLimits
 from hedgerow.paint.guarding import Guard
 from hedgerow.paint.image_files import image_files
@@ -255,8 +274,8 @@ def test_a_server_without_free_files_is_quiet_and_recovers(tmp_path):
         begin_many(client.port, stack, 100)
         stack.close()
         wait_until(lambda: answers(client), "it recovered once more")
-        with client.window() as window:
-            assert window.paint()["say"] == "painted"
+        window = again_if_ended(lambda: stack.enter_context(client.window()))
+        assert window.paint()["say"] == "painted"
         text = log.read_text()
         assert "Traceback" not in text
         assert text.count("\n") < 20

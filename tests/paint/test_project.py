@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 
 from hedgerow.errors import InputError
+from hedgerow.images import limits
 from hedgerow.images.writing import write_labels
 from hedgerow.paint.image_files import image_files
 from hedgerow.paint.messages import Refused, parse
 from hedgerow.paint.project import Project, default_folder
 from helpers.paint import open_project, stroke, write_images
+from helpers.refusals import assert_one_sentence
 
 
 @pytest.fixture
@@ -185,3 +187,18 @@ def test_the_folder_of_a_project_lies_beside_the_images(tmp_path):
     write_images(tmp_path / "photos")
     assert default_folder(tmp_path / "photos") == tmp_path / "photos-painted"
     assert default_folder(tmp_path / "photos" / "a0.png") == tmp_path / "photos-painted"
+
+
+@pytest.mark.parametrize(
+    ("shape", "chunks", "words"),
+    [
+        ((10**9, 10**9), (1024, 1024), ("1,000,000,000 x 1,000,000,000 pixels", "at most 200,000")),
+        ((20_000, 20_000), (1, 1), ("400,000,000 chunks", limits.CHUNKS)),
+    ],
+)
+def test_an_image_whose_tiles_would_take_days_is_refused_at_the_start(tmp_path, shape, chunks, words):
+    zarr = pytest.importorskip("zarr")
+    zarr.create_array(tmp_path / "a.zarr", shape=shape, dtype="u1", chunks=chunks)
+    with pytest.raises(InputError) as problem:
+        image_files(tmp_path / "a.zarr")
+    assert_one_sentence(problem, tmp_path / "a.zarr", *words)

@@ -1,9 +1,15 @@
 """Levels of an image, in memory or in a file."""
 
 import numpy as np
+import pytest
 
+from hedgerow.errors import InputError
 from hedgerow.images.regions import Region
+from hedgerow.paint import pyramid
 from hedgerow.paint.pyramid import Pyramid, level_size, n_levels
+from helpers.refusals import assert_one_sentence
+
+resource = pytest.importorskip("resource")  # not on Windows
 
 
 def test_levels_until_one_tile_holds_the_image():
@@ -12,8 +18,6 @@ def test_levels_until_one_tile_holds_the_image():
 
 
 def test_a_large_image_lies_in_a_file(project, monkeypatch):
-    from hedgerow.paint import pyramid
-
     usual = Pyramid(project.images[0])
     monkeypatch.setattr(pyramid, "MAX_MEMORY_BYTES", 1000)
     large = Pyramid(project.images[0])
@@ -21,3 +25,16 @@ def test_a_large_image_lies_in_a_file(project, monkeypatch):
     for level in range(large.n_levels):
         region = Region(0, *large.size(level)[:1], 0, large.size(level)[1])
         assert np.array_equal(large.planes(level, region), usual.planes(level, region))
+
+
+def test_a_disk_without_room_for_the_levels_is_told(project, monkeypatch):
+    """At once: a disk that filled up later would end the program when it writes to the file as memory."""
+    monkeypatch.setattr(pyramid, "MAX_MEMORY_BYTES", 1000)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+    try:
+        with pytest.raises(InputError) as problem:
+            Pyramid(project.images[0])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert_one_sentence(problem, "the tiles of a large image need", "File too large", "TMPDIR")

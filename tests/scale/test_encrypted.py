@@ -21,11 +21,11 @@ from distributed.core import connect
 from dask_processes import free_port, running
 
 
-def is_let_in(address, security):
+def is_let_in(address, security, timeout=5):
     """Whether Dask's own handshake with a process succeeds."""
 
     async def attempt():
-        comm = await connect(address, timeout=5, **security.get_connection_args("client"))
+        comm = await connect(address, timeout=timeout, **security.get_connection_args("client"))
         await comm.close()
 
     try:
@@ -42,11 +42,11 @@ def test_processes_of_this_machine_ask_for_a_certificate():
         own, others, none = client.security, distributed.Security.temporary(), distributed.Security()
         for address in addresses:
             assert address.startswith("tls://127.0.0.1:")
-            assert is_let_in(address, own)
+            assert is_let_in(address, own, timeout=120)
             assert not is_let_in(address, others)
             assert not is_let_in(address, none)
             assert not is_let_in(address.replace("tls://", "tcp://"), none)
-        assert client.submit(abs, -3).result(timeout=30) == 3
+        assert client.submit(abs, -3).result(timeout=120) == 3
 
 
 def certificates(folder):

@@ -205,6 +205,7 @@ def test_a_redirect_on_the_same_host_is_followed(tmp_path):
         ("https:/user:pw@host/a.tif", "https:/***@host/a.tif"),
         ("s3://key:sec/ret+x@bucket/a.zarr", "s3://***@bucket/a.zarr"),
         ("https://token@host/a", "https://***@host/a"),
+        ("https://h/a?sig=abc: refused", "https://h/a?sig=***: refused"),
         ("https://h/a?sig=abc&X-Amz-Signature=d%3D#t=e", "https://h/a?sig=***&X-Amz-Signature=***#t=***"),
         ("URL('https://u:p@h/a?k=v')", "URL('https://***@h/a?k=***')"),
         ("http://127.0.0.1:8080/a@b/c.tif", "http://127.0.0.1:8080/a@b/c.tif"),

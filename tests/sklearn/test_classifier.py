@@ -169,6 +169,23 @@ def test_values_that_cannot_be_used_are_refused(value, words, refined, shells):
         assert_one_sentence(problem, *words)
 
 
+def test_masked_values_are_refused(refined, shells):
+    """Not taken for real: their masks would be lost."""
+    X, y = shells[:2]
+    masked_X, masked_y = (np.ma.masked_array(part, mask=np.zeros(part.shape, bool)) for part in (X, y))
+    assert table_channels(masked_X).shape == (X.shape[1], 1, len(X))  # nothing is masked
+    masked_X[3, 1] = masked_y[3] = np.ma.masked
+    for work in (
+        lambda: NeuralForestClassifier(epochs=1).fit(masked_X, y),
+        lambda: NeuralForestClassifier(epochs=1).fit(X, masked_y),
+        lambda: refined.predict(masked_X),
+        lambda: table_channels(masked_X),
+    ):
+        with pytest.raises(hr.InputError) as problem:
+            work()
+        assert_one_sentence(problem, "masked values", "SimpleImputer")
+
+
 @pytest.mark.parametrize(
     "setting",
     [

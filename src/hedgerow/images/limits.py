@@ -11,6 +11,8 @@ from hedgerow.images.stored import Stored
 
 VARIABLE = "HEDGEROW_MAX_MEGAPIXELS"
 DEFAULT_MEGAPIXELS = 1000.0
+CHUNKS = "HEDGEROW_MAX_CHUNKS"
+DEFAULT_CHUNKS = 50_000_000
 LARGE_PIXELS = 2**26  # an image with more is read and predicted in parts
 METADATA_BYTES = 2**26  # of a file that describes an image
 MOST_BYTES: ContextVar[int] = ContextVar("MOST_BYTES", default=METADATA_BYTES)
@@ -60,6 +62,17 @@ def refuse_oversized(path: str, stored: Stored, chosen: Sequence[int]) -> None:
         raise InputError(
             f"cannot read {path}: it takes {memory.gigabytes(needed)} of memory and {memory.gigabytes(there_is)} are"
             " available; crop or shrink the image, or use a machine with more memory"
+        )
+
+
+def refuse_many_chunks(name: str, n_chunks: int, chunk: tuple[int, int]) -> None:
+    """Raise InputError if more chunks, tiles or strips of this size (h,w) are to be read than the limit."""
+    limit = number_from_environment(CHUNKS, DEFAULT_CHUNKS, "2e8 for images in two hundred million chunks")
+    if n_chunks > limit:
+        raise InputError(
+            f"cannot read {name}: it is stored in {n_chunks:,} chunks of {chunk[0]:,} x {chunk[1]:,} pixels, more than"
+            f" the limit of {limit:,.10g}; save it with larger chunks, or raise the limit by the environment variable"
+            f" {CHUNKS}"
         )
 
 

@@ -11,8 +11,8 @@ from hedgerow.files import PathLike, write_text
 from hedgerow.images.objects import ClassTotal, Measured, MeasuredObject
 
 # A spreadsheet takes a cell that begins with one of these for a formula and runs it; names of classes and files come
-# from others. Some programs treat the full-width forms alike.
-_FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]")
+# from others. Some programs treat the full-width forms alike, and in many countries a semicolon begins a new cell.
+_FORMULA = re.compile(r"(^|;)(?=\s*[=+\-@＝＋－＠])")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")  # a tab or a line break would begin a new cell, which is read in the same way
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 
@@ -38,8 +38,8 @@ def _cell(value: object) -> object:
 
 def _plain_text(text: str) -> str:
     text = _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
-    is_formula = _FORMULA.match(text) and not _NUMBER.fullmatch(text)  # a class without a name goes by its number
-    return f"'{text}" if is_formula else text
+    is_number = _NUMBER.fullmatch(text)  # a class without a name goes by its number
+    return text if is_number else _FORMULA.sub(r"\1'", text)
 
 
 class ObjectTables:

@@ -19,7 +19,7 @@ from hedgerow.errors import HedgerowError, InputError, masked
 from hedgerow.files import PathLike, one_line
 from hedgerow.images.array_checks import to_planes
 from hedgerow.images.file_checks import naming_missing_package, what_is_wrong
-from hedgerow.images.limits import refuse_large_blocks, refuse_oversized
+from hedgerow.images.limits import refuse_large_blocks, refuse_many_chunks, refuse_oversized
 from hedgerow.images.pages import words
 from hedgerow.images.pixel_size import PixelSize
 from hedgerow.images.regions import Region
@@ -151,6 +151,7 @@ class ImageSource:
                 part = pages_of(self.stored.array, self.stored.axes, self.chosen, region)
             else:
                 refuse_oversized(self.path, self.stored, self.chosen)
+                self.check_chunks(self.whole)
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     part = self.stored.load(self.chosen)
@@ -176,6 +177,10 @@ class ImageSource:
         planes, _ = self.read(), self.pixel_size
         self.files.close()
         return planes
+
+    def check_chunks(self, region: Region) -> None:
+        """Refuse a region in so many chunks that reading it would take days."""
+        refuse_many_chunks(self.path, self.n_blocks(region), self.chunk)
 
     def check_memory(self) -> None:
         """Refuse an image of which not even one region could be read in the memory that there is."""

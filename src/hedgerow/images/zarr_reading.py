@@ -73,6 +73,7 @@ class _Guarded(WrapperStore[Store]):
         return self.chunk_bytes[0 if asked is None else 1]
 
     async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
+        asyncio.get_running_loop().set_exception_handler(_forget_abandoned)
         most = self.most_bytes(key, byte_range)
         if self.folder is not None:
             refuse_special(self.folder / key, most if byte_range is None else None)
@@ -92,6 +93,12 @@ class _Guarded(WrapperStore[Store]):
         self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
     ) -> list[Buffer | None]:
         return list(await asyncio.gather(*(self.get(key, prototype, asked) for key, asked in key_ranges)))
+
+
+def _forget_abandoned(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """When one request fails, zarr abandons the others of the same read; asyncio would report each on its own."""
+    if "task" not in context and "future" not in context:
+        loop.default_exception_handler(context)
 
 
 def guarded(array: Any, path: str) -> Any:

@@ -179,7 +179,7 @@ def _read(request: TrainRequest, pairs: Sequence[Pair], layout: Layout, say: Say
     names = [str(pair.image) for pair in pairs]
     pictures = [read_input(pair.image, layout, request.pages) for pair in pairs]
     values, legend = read_label_set([pair.label for pair in pairs])
-    maps = [to_labels(labels, f"the labels of {name}") for labels, name in zip(values, names, strict=True)]
+    maps = [to_labels(labels, f"the label map of {name}") for labels, name in zip(values, names, strict=True)]
     unlabelled = unlabelled_value(maps, request.unlabelled_value, say)
     try:
         labelled = labelled_set(pictures, maps, layout=layout, unlabelled=unlabelled, names=names, legend=legend)

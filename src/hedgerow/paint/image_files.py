@@ -11,6 +11,8 @@ import numpy as np
 from hedgerow.errors import HedgerowError, InputError
 from hedgerow.images.pairing import FilesSpec, by_stem, find_files
 from hedgerow.images.reading import open_image
+from hedgerow.images.source import ImageSource
+from hedgerow.paint.messages import MAX_SIDE
 
 MAX_IMAGES = 10_000
 
@@ -49,6 +51,7 @@ def image_files(spec: FilesSpec) -> tuple[list[ImageFile], list[str]]:
         try:
             with open_image(path) as source:
                 n_channels, height, width = source.shape
+                _check_size(source)
         except HedgerowError as problem:
             skipped.append(str(problem))
             continue
@@ -63,3 +66,14 @@ def image_files(spec: FilesSpec) -> tuple[list[ImageFile], list[str]]:
     if not images:
         raise InputError(f"none of the images can be read: {skipped[0] if skipped else 'there are none'}")
     return images, skipped
+
+
+def _check_size(source: ImageSource) -> None:
+    """Refuse an image whose tiles could not be made: that takes all of its pixels."""
+    if max(source.size) > MAX_SIDE:
+        height, width = source.size
+        raise InputError(
+            f"{source.path} has {height:,} x {width:,} pixels, and the page shows at most {MAX_SIDE:,} on each side; "
+            "cut out a part of it."
+        )
+    source.check_chunks(source.whole)

@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 
 from hedgerow.errors import InputError
+from hedgerow.files import megabytes, one_line
 from hedgerow.images.array_checks import MAX_VALUE
 from hedgerow.images.reading import open_image
 from hedgerow.images.regions import Region
 from hedgerow.images.source import ImageSource
 from hedgerow.paint.image_files import ImageFile
 from hedgerow.paint.labels import TILE
+from hedgerow.temporary import reserve
 
 MAX_MEMORY_BYTES = 128 * 2**20  # a larger level is kept in a temporary file
 MAX_CHUNK_BYTES = 2**25  # decoded for a single pixel; of an image in larger chunks, all is read at once
@@ -166,7 +168,13 @@ def _new_array(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     if n_bytes <= MAX_MEMORY_BYTES:
         return np.empty(shape, dtype)
     with tempfile.TemporaryFile() as file:  # it has no name, and its space is freed with the last view of it
-        file.truncate(n_bytes)
+        try:
+            reserve(file.fileno(), n_bytes)
+        except OSError as problem:
+            raise InputError(
+                f"the tiles of a large image need {megabytes(n_bytes)} in {tempfile.gettempdir()}: {one_line(problem)};"
+                " make room there, or set TMPDIR to another folder."
+            ) from problem
         return np.memmap(file, dtype, "r+", shape=shape)
 
 

@@ -129,9 +129,9 @@ def _client_of(address: str) -> Client:
 
 
 def _check_address(address: str) -> None:
-    """Refuse an address without a port, which Dask would try for a long time."""
+    """Refuse an address without a port, which Dask would try for long, or with a password, which it would show."""
     kind, _, place = address.rpartition("://")
-    if kind in ("", "tcp", "tls") and not re.fullmatch(r".+:[0-9]+/?", place):
+    if kind in ("", "tcp", "tls") and not re.fullmatch(r"[^@]+:[0-9]+/?", place):
         raise ConfigError(
             f"the address of the Dask scheduler is {address!r}; give host and port, as `dask scheduler` prints them, "
             "e.g. tcp://host:8786."

@@ -7,8 +7,6 @@ from hedgerow.images.source import ImageSource
 
 MEGAPIXELS = "HEDGEROW_MAX_LARGE_MEGAPIXELS"
 DEFAULT_MEGAPIXELS = 1_000_000
-CHUNKS = "HEDGEROW_MAX_CHUNKS"
-DEFAULT_CHUNKS = 50_000_000
 _PIXELS_PER_DAY = 86_400 * 1e6  # two levels of 16 trees on the default features, on one core: the order is what counts
 
 
@@ -22,14 +20,7 @@ def refuse_endless(image: ImageSource, part: Region) -> None:
             f" about {_days(part)} of work for one core, and more than the limit of {limit:,.10g}; choose a part of it"
             f" (--region) or a smaller level (--level), or raise the limit by the environment variable {MEGAPIXELS}"
         )
-    n_chunks = image.n_blocks(part)
-    limit = number_from_environment(CHUNKS, DEFAULT_CHUNKS, "2e8 for images in two hundred million chunks")
-    if n_chunks > limit:
-        raise InputError(
-            f"cannot read {image.name}: it is stored in {n_chunks:,} chunks of {image.chunk[0]:,} x"
-            f" {image.chunk[1]:,} pixels, more than the limit of {limit:,.10g}; save it with larger chunks, or raise"
-            f" the limit by the environment variable {CHUNKS}"
-        )
+    image.check_chunks(part)
 
 
 def _days(part: Region) -> str:

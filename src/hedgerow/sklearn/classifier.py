@@ -37,7 +37,7 @@ from hedgerow.progress import silent
 from hedgerow.refinement.loop import steady_sums
 from hedgerow.refinement.schedules import learning_rate, make_optimiser
 from hedgerow.settings import Checked, setting
-from hedgerow.sklearn.forests import TableError, from_sklearn, table_channels
+from hedgerow.sklearn.forests import TableError, from_sklearn, refuse_masked, table_channels
 
 # Measured, see docs/tables.md.
 SPLIT_SHARPNESS = 2.0  # per standard deviation of a column
@@ -106,6 +106,7 @@ class NeuralForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     def fit(self, X: Any, y: Any) -> NeuralForestClassifier:
         """X: (S,M) finite numbers; y: (S,) class labels of any kind."""
         config = TableConfig(**{k: v for k, v in self.get_params(deep=False).items() if k != "random_state"})
+        refuse_masked(X, y)
         X, y = validate_data(self, X, y, ensure_all_finite=False)
         check_classification_targets(y)
         table = _checked(X)
@@ -151,6 +152,7 @@ class NeuralForestClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         return self._run(self.forest_ if forest is None else forest, X)
 
     def _run(self, model: ForestStack | StackNet, X: Any) -> np.ndarray:
+        refuse_masked(X)
         table = _checked(validate_data(self, X, reset=False, ensure_all_finite=False))
         planes = _folded(model.features.compute(table)[:, 0])
         proba = run_level(model, 0, whole_input(planes))

@@ -24,8 +24,18 @@ class TableError(InputError, ValueError):
     """A table that cannot be used; a ValueError too, which is what scikit-learn's tools expect of one."""
 
 
+def refuse_masked(*tables: Any) -> None:
+    """NumPy and scikit-learn drop masks, and what lies below them would be taken for real."""
+    if any(np.ma.is_masked(table) for table in tables):
+        raise TableError(
+            "the table has masked values; fill them in, e.g. by X.filled(numpy.nan) and SimpleImputer, or leave those "
+            "rows out."
+        )
+
+
 def table_channels(table: np.ndarray) -> np.ndarray:
     """(M,1,S) float32: a table (S,M) as an image of one row, with a channel per column."""
+    refuse_masked(table)
     array = np.asarray(table)
     try:
         # Straight to float32, as scikit-learn does: two roundings could end elsewhere. Overflow is reported below.
