@@ -34,12 +34,10 @@ class ContextConfig(Checked):
     n_offsets: int = setting(10, 0, 10_000, "additional random offsets tried for each drawn channel")
     n_candidates: int | None = setting(None, 1, 1_000_000, "total number of candidates per node, instead of n_offsets")
     depth_candidates: int | None = setting(
-        None,
-        1,
-        1_000_000,
+        None, 1, 1_000_000,
         "depth features: candidates per node that compare depths, beside n_candidates on probabilities; if unset, all "
         "channels share n_candidates",
-    )
+    )  # fmt: skip
     radii: tuple[int, ...] = setting((0,), 0, 256, "box radii a probe may average over; 0 is one pixel")
     n_probes: int = setting(1, 1, 16, "probes per split; more than one makes splits oblique")
     offset_sigma: float = setting(50.0, 1e-3, 1e5, "depth features: standard deviation of offsets, pixels x metres")
@@ -180,32 +178,21 @@ class StackConfig(Checked):
     def zebrafish(cls, **changes: Any) -> StackConfig:
         """The paper's somite experiment: 3 levels, rotated copies, a 129 x 129 window, no held-out predictions."""
         preset = cls(
-            n_levels=3,
-            n_trees=16,
-            max_depth=12,
-            min_split=25,
-            held_out="none",
-            search_samples=10**9,
+            n_levels=3, n_trees=16, max_depth=12, min_split=25, held_out="none", search_samples=10**9,
             sampling=SamplingConfig(step=3, fraction=0.25, at_least=1, max_samples=10**9),
             augment=AugmentConfig(copies=2),
-        )
+        )  # fmt: skip
         return dataclasses.replace(preset, **changes)
 
     @classmethod
     def kinect(cls, **changes: Any) -> StackConfig:
         """The paper's body part experiment: 2 levels of 10 trees on depth features, 20 samples per class and image."""
         preset = cls(
-            n_levels=2,
-            n_trees=10,
-            max_depth=12,
-            min_split=25,
-            features="depth",
-            held_out="none",
-            search_samples=10**9,
-            context=ContextConfig(n_candidates=100, depth_candidates=100),
+            n_levels=2, n_trees=10, max_depth=12, min_split=25, features="depth", held_out="none",
+            search_samples=10**9, context=ContextConfig(n_candidates=100, depth_candidates=100),
             sampling=SamplingConfig(kind="per_class", per_class=20, max_samples=10**9),
             augment=AugmentConfig(copies=0),
-        )
+        )  # fmt: skip
         return dataclasses.replace(preset, **changes)
 
 
@@ -244,11 +231,9 @@ class RefineConfig(Checked):
     trim: bool = setting(False, about="depth images: leave out the empty border")
     augment: AugmentConfig = setting(AugmentConfig(rotation=15.0, scale=0.1, shift=0.1, brightness=0.2, contrast=0.2))
     held_out: float = setting(
-        0.15,
-        0.0,
-        0.9,
+        0.15, 0.0, 0.9,
         "fraction of the images (at most 32) used only for scoring, of those that the forests did not see",
-    )
+    )  # fmt: skip
     check_every: int = setting(25, 1, 10**7, "steps between scores, each followed by a checkpoint")
     patience: int | None = setting(None, 1, 10**6, "stop after this many scores without improvement")
     keep: Literal["last", "best"] = setting("last", about="which network to return: the last, or the best by score")
@@ -309,12 +294,10 @@ class ConvConfig(Checked):
     dice: float = setting(1.0, 0.0, 1e3, "weight of the added Dice loss, which counts classes, not pixels")
     augment: AugmentConfig = setting(AugmentConfig(rotation=15.0, scale=0.1, shift=0.1, brightness=0.2, contrast=0.2))
     drop: float = setting(
-        0.5,
-        0.0,
-        1.0,
+        0.5, 0.0, 1.0,
         "part of the crops in which the output of the stack is left out, for networks that read it; every other "
         "network of the member `reading` always reads it",
-    )
+    )  # fmt: skip
     orientations: int = setting(
         1, 1, 8, "predict the mean over so many turned and mirrored images; 8, all of them, if images have no up"
     )
@@ -350,12 +333,10 @@ class DeepConfig(Checked):
     )  # fmt: skip
     left_out: int = setting(8, 2, 256, "what a network leaves out is one part in so many of the images")
     fewest: int = setting(
-        5,
-        2,
-        1000,
+        5, 2, 1000,
         "with fewer images no network reads the stack, one judge of each member leaves out an image or "
         "parts of them, and all networks count the same unless that is far worse",
-    )
+    )  # fmt: skip
     features: Literal["none", "encoder", "all"] = setting(
         "none", about="features of the stack that the networks read as well: those of its pretrained encoder, or all"
     )

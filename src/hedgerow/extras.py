@@ -19,22 +19,14 @@ def require(package: str, purpose: str) -> None:
     try:
         importlib.import_module(package)
     except (ImportError, OSError, MemoryError) as error:
+        what = f"'.[{EXTRAS.get(package, 'net')}]' in the folder of Hedgerow's source"
+        why = f"which is not installed; run pip install {'timm' if package == 'timm' else what}"
         if ran_out(error):
-            raise HedgerowError(
-                f"{purpose} needs {package}, and there is not enough memory to load it; end other programs, or raise"
-                " the limit of this process (ulimit -v)."
-            ) from error
-        if not isinstance(error, ModuleNotFoundError):
-            raise HedgerowError(
-                f"{purpose} needs {package}, which cannot be loaded ({one_line(error)}); install it again."
-            ) from error
-        if package == "timm":
-            raise HedgerowError(f"{purpose} needs timm, which is not installed; run pip install timm") from error
-        extra = EXTRAS.get(package, "net")
-        raise HedgerowError(
-            f"{purpose} needs {package}, which is not installed; run pip install '.[{extra}]' in the folder of"
-            " Hedgerow's source"
-        ) from error
+            remedy = "end other programs, or raise the limit of this process (ulimit -v)"
+            why = f"and there is not enough memory to load it; {remedy}."
+        elif not isinstance(error, ModuleNotFoundError):
+            why = f"which cannot be loaded ({one_line(error)}); install it again."
+        raise HedgerowError(f"{purpose} needs {package}, {why}") from error
 
 
 def is_there(package: str) -> bool:

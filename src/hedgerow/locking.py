@@ -108,7 +108,8 @@ class Lock:
             hold(self._file)
         except OSError as problem:
             if problem.errno in HELD_BY_ANOTHER:
-                holder = self._note_text().strip() or "another process"
+                self._file.seek(0)
+                holder = self._file.read(MAX_NOTE_BYTES).decode(errors="replace").strip() or "another process"
                 raise InputError(f"{subject} {refusal.format(holder=holder)}") from problem
             log.warning(
                 "%s cannot be locked (%s): take care that no other run writes there",
@@ -120,10 +121,6 @@ class Lock:
             return os.path.samestat(os.fstat(self._file.fileno()), os.stat(self.path))
         except FileNotFoundError:
             return False
-
-    def _note_text(self) -> str:
-        self._file.seek(0)
-        return self._file.read(MAX_NOTE_BYTES).decode(errors="replace")
 
 
 def _opened(path: Path) -> BinaryIO:

@@ -4,7 +4,6 @@ import errno
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 try:
@@ -66,28 +65,19 @@ def _of_group() -> int | None:
     """What the control group of this process, and each that contains it, leaves: containers and batch systems limit
     memory in this way."""
     left = []
-    for group in _groups():
+    for folder, limit_name, used_name, prefix in _groups():
         with suppress(ValueError):  # no such file, or "max": no limit here
-            limit, used = (int(_text(group.folder / name)) for name in (group.limit, group.used))
-            amounts = dict(line.split(" ", 1) for line in _text(group.folder / "memory.stat").splitlines())
+            limit, used = (int(_text(folder / name)) for name in (limit_name, used_name))
+            amounts = dict(line.split(" ", 1) for line in _text(folder / "memory.stat").splitlines())
             # Cached files count as used, but are dropped when the memory is needed.
-            cached = sum(int(amounts.get(group.prefix + kind, 0)) for kind in ("active_file", "inactive_file"))
+            cached = sum(int(amounts.get(prefix + kind, 0)) for kind in ("active_file", "inactive_file"))
             left.append(limit - max(used - cached, 0))
     return min(left, default=None)
 
 
-@dataclass(frozen=True)
-class _Group:
-    """The files of a control group: its limit and its use. prefix: of the names of sums over the groups inside"""
-
-    folder: Path
-    limit: str
-    used: str
-    prefix: str
-
-
-def _groups() -> Iterator[_Group]:
-    """The control group of this process and those that contain it, of version 2 or 1."""
+def _groups() -> Iterator[tuple[Path, str, str, str]]:
+    """The folders of the control group of this process and of those that contain it, of version 2 or 1; the names there
+    of the files of its limit and of its use; and what the names of sums over the groups inside begin with."""
     for line in _text(GROUPS).splitlines():
         _, controllers, inside = line.split(":", 2)
         root = GROUP_FOLDER if not controllers else GROUP_FOLDER / "memory"
@@ -99,7 +89,7 @@ def _groups() -> Iterator[_Group]:
         innermost = root / inside.strip("/")
         for folder in (innermost, *innermost.parents):
             if folder.is_relative_to(root):
-                yield _Group(folder, *names)
+                yield folder, *names
 
 
 def _of_address_space() -> int | None:

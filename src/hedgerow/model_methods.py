@@ -14,8 +14,7 @@ class NotebookCard:
     """Jupyter shows the object as a small table, see `report/cards.py`."""
 
     def _repr_html_(self) -> str:
-        html: str = import_module("hedgerow.report.cards").card(self)
-        return html
+        return import_module("hedgerow.report.cards").card(self)
 
 
 class ModelMethods(NotebookCard):
@@ -23,23 +22,19 @@ class ModelMethods(NotebookCard):
 
     def predict(self, image: np.ndarray, **options: Any) -> np.ndarray:
         """(H,W) class values of an image (H,W[,C]); options as in `predict.tiling.predict`."""
-        labels: np.ndarray = import_module("hedgerow.predict.tiling").predict(self, image, **options)
-        return labels
+        return import_module("hedgerow.predict.tiling").predict(self, image, **options)
 
     def predict_proba(self, image: np.ndarray, **options: Any) -> np.ndarray:
         """(C,H,W) float32 class probabilities of an image (H,W[,C])."""
-        proba: np.ndarray = import_module("hedgerow.predict.tiling").predict_proba(self, image, **options)
-        return proba
+        return import_module("hedgerow.predict.tiling").predict_proba(self, image, **options)
 
     def level_outputs(self, image: np.ndarray, **options: Any) -> list[np.ndarray]:
         """(C,H,W) float32 class probabilities after each level."""
-        outputs: list[np.ndarray] = import_module("hedgerow.predict.tiling").level_outputs(self, image, **options)
-        return outputs
+        return import_module("hedgerow.predict.tiling").level_outputs(self, image, **options)
 
     def run_level(self, level: int, level_input: Any) -> np.ndarray:
         """(C,Z,h,w) float32 output of one level in a region; level_input: a `LevelInput`."""
-        output: np.ndarray = import_module("hedgerow.predict.tiling").run_level(self, level, level_input)
-        return output
+        return import_module("hedgerow.predict.tiling").run_level(self, level, level_input)
 
     def level_tile(self, level: int) -> int:
         """Side in pixels of the tiles, aligned to the image's corner, that a level computes as a whole."""
@@ -47,5 +42,4 @@ class ModelMethods(NotebookCard):
 
     def to(self, device: str) -> Self:
         """A new copy of the model on another device, "cpu" or "cuda", whatever kind of model it is."""
-        moved: Self = import_module("hedgerow.predict.devices").moved(self, device)
-        return moved
+        return import_module("hedgerow.predict.devices").moved(self, device)

@@ -23,9 +23,7 @@ _MODEL = re.compile(rb'.{8}\{"__metadata__":\{"hedgerow', re.DOTALL)  # models a
 _CHECKPOINT = re.compile(rb'.{8}\{"__metadata__":\{"hedgerow-refinement"', re.DOTALL)
 _DOCUMENT = re.compile(rb'\s*\{\s*"hedgerow"\s*:')  # JSON of ours, such as the note on a run
 _DIGEST = re.compile(rb"[0-9a-f]{64}\s*\Z")  # of a run
-_LAYERS = re.compile(
-    rb"PK\x03\x04.{26}hedgerow\.npy", re.DOTALL
-)  # cached features: an archive whose first file this is
+_LAYERS = re.compile(rb"PK\x03\x04.{26}hedgerow\.npy", re.DOTALL)  # cached features: an archive that begins with it
 _FIRST_BYTES = 100  # of a file, which show what it is
 _MAX_NAMED = 3  # files that a refusal names
 _SPARE_LINES = 20

@@ -109,12 +109,9 @@ def progress_bar() -> Iterator[Report]:
     is_terminal = sys.stderr is not None and sys.stderr.isatty()  # None: a program without a console
     if _manner == "nothing" or sys.stderr is None or (_manner == "bar" and not is_terminal):
         yield _heeding(silent)
-    elif is_terminal:
-        with _bar() as report:
-            yield _heeding(report)
-    else:
-        with _lines() as report:
-            yield _heeding(report)
+        return
+    with _bar() if is_terminal else _lines() as report:
+        yield _heeding(report)
 
 
 @contextmanager

@@ -71,8 +71,7 @@ class Checked(NotebookCard):
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as JSON and TOML represent them: lists for tuples, tables for nested settings."""
-        values: dict[str, Any] = dataclasses.asdict(self, dict_factory=_with_lists)  # type: ignore[call-overload]
-        return values
+        return dataclasses.asdict(self, dict_factory=_with_lists)  # type: ignore[call-overload]
 
     @classmethod
     def from_dict(cls: type[Config], values: dict[str, Any]) -> Config:

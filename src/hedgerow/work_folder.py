@@ -108,8 +108,7 @@ class WorkFolder:
                 with safe_open(path, framework="np") as file:
                     if json.loads((file.metadata() or {})[ARRAY_KEY]) != key:
                         raise ValueError("another key")
-                    array: np.ndarray = file.get_tensor("array")
-                    return array
+                    return file.get_tensor("array")
             except SafetensorError as problem:
                 raise ValueError("damaged") from problem
 

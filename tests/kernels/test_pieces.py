@@ -74,12 +74,12 @@ def test_pieces_are_visited_on_the_way_down_and_up(shape):
         assert pieces.after[piece] > piece
     assert not waiting
     ups = pieces.visited[pieces.is_up == 1]
-    assert sorted(ups) == list(range(pieces.n_pieces))
+    assert sorted(ups) == list(range(len(pieces.slot)))
 
 
 def test_a_full_tree_has_no_layer_of_almost_empty_pieces():
     wiring = random_wiring(0, n_trees=1, max_depth=2 * GPU_GENERATIONS + 1, leaf_chance=0)
-    assert cut(wiring).n_pieces == 1 + 2 + 2 * EXITS
+    assert len(cut(wiring).slot) == 1 + 2 + 2 * EXITS
 
 
 def test_pieces_are_cut_once_and_forgotten_with_their_wiring():

@@ -72,7 +72,6 @@ class ConvNet:
         return inputs[0] if len(inputs) == 1 else f"{', '.join(inputs[:-1])} and {inputs[-1]}"
 
     def moved(self, device: str) -> "ConvNet":
-        """A copy on another device."""
         return replace(self, network=copy.deepcopy(self.network).to(device))
 
     def read(self, image: np.ndarray, features: np.ndarray | None, before: np.ndarray | None) -> Tensor:
@@ -92,8 +91,7 @@ class ConvNet:
 
     def proba(self, image: np.ndarray, features: np.ndarray | None, before: np.ndarray | None) -> np.ndarray:
         """(C,H,W) float32 class probabilities, all at once; arguments as of `read`."""
-        proba: np.ndarray = self.scaled_proba(self.read(image, features, before)).cpu().numpy()
-        return proba
+        return self.scaled_proba(self.read(image, features, before)).cpu().numpy()
 
     def scaled_proba(self, planes: Tensor) -> Tensor:
         """(C,H,W) class probabilities of planes (M+C,H,W) as the network reads them."""

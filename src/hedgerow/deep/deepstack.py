@@ -49,10 +49,6 @@ class WithImage(FeatureSet):
         return (*self.inner.names, *(f"image {c}" for c in range(self.n_inputs)))
 
     @property
-    def n_features(self) -> int:
-        return self.inner.n_features + self.n_inputs
-
-    @property
     def halo(self) -> int:
         return self.inner.halo
 
@@ -209,7 +205,6 @@ class DeepStack(FromStack):
         return self.base.receptive_field + self.level_reach(self.base.n_levels) + (self.tile if sees_all else 0)
 
     def moved(self, device: str) -> DeepStack:
-        """A new copy that runs on another device."""
         check_device(device.partition(":")[0], is_network=True)
         nets = {name: tuple(net.moved(device) for net in some) for name, some in self.nets.items()}
         return replace(self, base=self.base.to(device), nets=nets)

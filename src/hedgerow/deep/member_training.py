@@ -197,11 +197,8 @@ class MemberTraining:
 
     def _mark(self, task: Task, conv: ConvConfig) -> str:
         """Of everything that decides the network."""
-        arrays = [
-            array
-            for image, proba in zip(self.labelled, self.stack_proba, strict=True)
-            for array in (image.planes, image.target, proba)
-        ]
+        pairs = zip(self.labelled, self.stack_proba, strict=True)
+        arrays = [array for image, proba in pairs for array in (image.planes, image.target, proba)]
         reads = self.recipe.reads_stack(task.member)
         decides = (task.member, reads, task.fold, conv.to_dict(), self.config.to_dict(), str(self.device))
         return fingerprint(*decides, *self.folds.parts, *arrays)

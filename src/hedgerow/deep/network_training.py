@@ -20,7 +20,7 @@ from hedgerow.errors import ConfigError
 from hedgerow.forest.history import Check
 from hedgerow.images.array_checks import UNLABELLED_INDEX
 from hedgerow.refinement import checkpoints
-from hedgerow.refinement.checkpoints import State
+from hedgerow.refinement.checkpoints import State, weights_of
 from hedgerow.refinement.losses import batch_loss
 
 log = logging.getLogger("hedgerow")
@@ -84,7 +84,7 @@ def train_network(
     decay = config.weight_decay
     optimiser = torch.optim.AdamW(_groups(network), config.learning_rate, weight_decay=decay, fused=is_gpu)
     step_on = step_of(network, config.dice)
-    state = State(0, _weights(network), good=_weights(network))
+    state = State(0, weights_of(network), good=weights_of(network))
     if checkpoint is not None and checkpoint.exists():
         state = checkpoints.load(checkpoint, mark, state.weights, optimiser, config.n_steps)
         network.load_state_dict(state.weights)
@@ -105,7 +105,7 @@ def train_network(
             _check(network, state, float(torch.stack(losses).mean()), score, config.n_steps)
             losses.clear()
             if checkpoint is not None:
-                state.weights, state.moments = _weights(network), checkpoints.moments_of(optimiser)
+                state.weights, state.moments = weights_of(network), checkpoints.moments_of(optimiser)
                 state.good, state.good_step = state.weights, state.step
                 checkpoints.save(checkpoint, state, mark)
         advance(state.step, state.checks[-1].mean_dice if state.checks else None)
@@ -150,13 +150,9 @@ def _check(
     dice = None if score is None else score(network.eval())
     known = [check.mean_dice or 0.0 for check in state.checks if is_settled(check.step, n_steps)]
     if dice is not None and is_settled(state.step, n_steps) and dice >= max(known, default=0.0):
-        state.best = _weights(network)
+        state.best = weights_of(network)
     state.checks.append(Check(state.step, loss, dice))
     log.info("step %d: loss %.4f, held-out mean Dice %s", state.step, loss, dice)
-
-
-def _weights(network: nn.Module) -> dict[str, Tensor]:
-    return {name: tensor.detach().clone() for name, tensor in network.state_dict().items()}
 
 
 Step = Callable[[Batch], Tensor]
@@ -195,19 +191,16 @@ class RecordedStep:
 
     def __call__(self, batch: Batch) -> Tensor:
         with torch.cuda.device(self._device):  # what runs on another GPU than the current one would not be recorded
-            return self._on_its_gpu(batch)
-
-    def _on_its_gpu(self, batch: Batch) -> Tensor:
-        if self._n_done < UNRECORDED_STEPS:
-            self._n_done += 1
-            return self._aside(batch)
-        if self._graph is None:
-            self._record(batch)
-        assert self._graph is not None
-        self._batch.planes.copy_(batch.planes)
-        self._batch.target.copy_(batch.target)
-        self._graph.replay()
-        return self._loss.clone()
+            if self._n_done < UNRECORDED_STEPS:
+                self._n_done += 1
+                return self._aside(batch)
+            if self._graph is None:
+                self._record(batch)
+            assert self._graph is not None
+            self._batch.planes.copy_(batch.planes)
+            self._batch.target.copy_(batch.target)
+            self._graph.replay()
+            return self._loss.clone()
 
     def _aside(self, batch: Batch) -> Tensor:
         self._side.wait_stream(torch.cuda.current_stream())

@@ -15,9 +15,7 @@ from torch.nn import functional
 from hedgerow.deep.unet import Norm, UNet, block
 from hedgerow.encoders.lite0 import STRIDES, Lite0, first_shapes, stage_outputs
 
-PICTURE_STD = (
-    0.5  # a standard deviation of the image, where the pretrained network has from -1 to 1 for black and white
-)
+PICTURE_STD = 0.5  # a standard deviation of the image, where the network had from -1 to 1 for black and white
 PICTURE = "picture"  # the weights that make a picture of three channels of what is read
 PRETRAINED_PREFIX = "pretrained."  # of the names of the weights that are not its own
 

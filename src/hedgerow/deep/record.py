@@ -34,7 +34,6 @@ class Deepening:
     n_held: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
         return asdict(self)
 
     @classmethod

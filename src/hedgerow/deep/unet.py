@@ -38,8 +38,7 @@ class ImageNorm(nn.Module):
         kernels = definition
         if planes.is_cuda and backend_for("cuda").name == "gpu":
             kernels = import_module("hedgerow.kernels.gpu.norm")
-        normalised: Tensor = kernels.image_norm(planes, self.weight, self.bias)
-        return normalised
+        return kernels.image_norm(planes, self.weight, self.bias)
 
 
 def block(n_inputs: int, n_outputs: int, norm: Norm) -> nn.Sequential:

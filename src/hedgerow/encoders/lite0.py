@@ -61,9 +61,8 @@ class Lite0(PublishedEncoder):
             if block:
                 parts.insert(0, ("expand", "_expand_conv", "_bn0"))
             pairs |= {f"{block}.{ours}": (f"_blocks.{block}.{a}", f"_blocks.{block}.{b}") for ours, a, b in parts}
-        return folded_convolutions(
-            stored, {ours: (f"{conv}.weight", norm) for ours, (conv, norm) in pairs.items()}, EPSILON
-        )
+        kernels = {ours: (f"{conv}.weight", norm) for ours, (conv, norm) in pairs.items()}
+        return folded_convolutions(stored, kernels, EPSILON)
 
     @staticmethod
     def layer_shapes(layer: str) -> Shapes:

@@ -162,9 +162,8 @@ def _refuse_unknown(path: Path, model: "ModelProto", names: Sequence[str]) -> No
     if names and not unknown:
         return
     readable = _readable(model)
-    shown = ", ".join(name[:60] for name in readable[:MAX_SHOWN_LAYERS]) + (
-        ", ..." if len(readable) > MAX_SHOWN_LAYERS else ""
-    )
+    more = ["..."] if len(readable) > MAX_SHOWN_LAYERS else []
+    shown = ", ".join([name[:60] for name in readable[:MAX_SHOWN_LAYERS]] + more)
     if unknown:
         raise ConfigError(f"{one_path(path)} has no layer {unknown[0][:60]!r}; its layers are {shown}.")
     raise ConfigError(f"{one_path(path)} does not say which layers to read; give --layers, of {shown}.")
@@ -242,12 +241,9 @@ def _layer(path: Path, name: str, output: Any, size: tuple[int, int]) -> Encoder
     strides = {whole / side for whole, side in zip(size, sides, strict=True)}
     stride = strides.pop()
     if strides or not stride.is_integer() or stride > MAX_STRIDE or int(stride) & (int(stride) - 1):
-        raise _not_a_layer(
-            path,
-            name,
-            f"has {sides[0]} x {sides[1]} values for {size[0]} x {size[1]} pixels, expected one for every 1, 2, 4, ... "
-            f"or {MAX_STRIDE} pixels each way",
-        )
+        values = f"{sides[0]} x {sides[1]} values for {size[0]} x {size[1]} pixels"
+        expected = f"one for every 1, 2, 4, ... or {MAX_STRIDE} pixels each way"
+        raise _not_a_layer(path, name, f"has {values}, expected {expected}")
     return EncoderLayer(name, int(stride), channels)
 
 

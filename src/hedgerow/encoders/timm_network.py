@@ -13,7 +13,7 @@ from torch.func import functional_call
 
 from hedgerow.encoders.protocol import MAX_STRIDE, EncoderLayer, TorchEncoder
 from hedgerow.encoders.store import tensors_checksum
-from hedgerow.encoders.torch_devices import OneThread, device, full_precision
+from hedgerow.encoders.torch_devices import device
 from hedgerow.errors import ConfigError
 from hedgerow.extras import require
 from hedgerow.files import one_line
@@ -42,11 +42,6 @@ class TimmNetwork(TorchEncoder):
         self.default_layers = tuple(layer.name for layer in self.layers)
         self.multiple = max([MULTIPLE, *(layer.stride for layer in self.layers)])
         self._refuse_other_shapes()
-
-    def run(self, picture: np.ndarray, names: Sequence[str]) -> list[np.ndarray]:
-        with torch.inference_mode(), OneThread(), full_precision():
-            layers = self.outputs(torch.from_numpy(picture).to(device()), names)
-            return [layer.cpu().numpy() for layer in layers]
 
     def outputs(self, picture: Tensor, names: Sequence[str]) -> list[Tensor]:
         mean, std = (picture.new_tensor(values)[:, None, None] for values in (self._mean, self._std))

@@ -2,14 +2,11 @@
 
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import torch
 
 
 def device() -> torch.device:
-    """The device that encoders run on."""
     wants_cpu = os.environ.get("HEDGEROW_ENCODERS_ON") == "cpu"
     return torch.device("cuda" if torch.cuda.is_available() and not wants_cpu else "cpu")
 
@@ -35,14 +32,14 @@ class _FullPrecision:
     def __init__(self) -> None:
         self._lock, self._n_inside, self._before = threading.Lock(), 0, True
 
-    def enter(self) -> None:
+    def __enter__(self) -> None:
         with self._lock:
             if self._n_inside == 0:
                 self._before = torch.backends.cudnn.allow_tf32
                 torch.backends.cudnn.allow_tf32 = False
             self._n_inside += 1
 
-    def leave(self) -> None:
+    def __exit__(self, *problem: object) -> None:
         with self._lock:
             self._n_inside -= 1
             if self._n_inside == 0:
@@ -52,11 +49,6 @@ class _FullPrecision:
 _full = _FullPrecision()
 
 
-@contextmanager
-def full_precision() -> Iterator[None]:
+def full_precision() -> _FullPrecision:
     """Within the block, a GPU's convolutions round as a CPU's do; PyTorch would leave them 10 bits of 23."""
-    _full.enter()
-    try:
-        yield
-    finally:
-        _full.leave()
+    return _full

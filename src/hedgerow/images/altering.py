@@ -1,4 +1,4 @@
-"""Altered copies of labelled images: turned, flipped, scaled, shifted, made brighter or darker; and crops."""
+"""Altered copies of labelled images: turned, flipped, scaled, shifted, made brighter or darker; trimmed ones."""
 
 from dataclasses import dataclass, replace
 
@@ -22,10 +22,6 @@ def trimmed(image: LabelledImage, blank: float) -> LabelledImage:
             f"the training labels of {image.name} all lie in its empty border, which trim leaves out; "
             "set trim to false, or label what was seen."
         )
-    return _part(image, part)
-
-
-def _part(image: LabelledImage, part: tuple[slice, slice]) -> LabelledImage:
     group = None if image.group is None else image.group[part]
     return replace(image, planes=np.ascontiguousarray(image.planes[:, *part]), target=image.target[part], group=group)
 
@@ -66,11 +62,6 @@ def altered(
         return image
     copy = augmented_copy(image, config, rng, blank)
     return image if (copy.target == UNLABELLED_INDEX).all() else copy  # all labelled pixels were moved out of sight
-
-
-def crop(image: LabelledImage, top: int, left: int, side: int) -> LabelledImage:
-    """The square of this side whose corner is (top, left), as far as the image covers it."""
-    return _part(image, np.s_[top : top + side, left : left + side])
 
 
 def labelled_corner(target: np.ndarray, side: int, rng: np.random.Generator) -> tuple[int, int]:

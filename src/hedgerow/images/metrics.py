@@ -137,10 +137,7 @@ class Scores(NotebookCard):
 
 
 def scores(
-    truths: Sequence[np.ndarray],
-    predictions: Sequence[np.ndarray],
-    classes: Sequence[int],
-    unlabelled: int = 255,
+    truths: Sequence[np.ndarray], predictions: Sequence[np.ndarray], classes: Sequence[int], unlabelled: int = 255
 ) -> Scores:
     """Compare label maps with predictions, lists of (H,W) class values, pooled over all images."""
     if len(truths) != len(predictions):

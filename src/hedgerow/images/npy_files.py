@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.errors import InputError
+from hedgerow.errors import InputError, shown
 from hedgerow.images.remote import file_system, is_remote, open_file, patiently
-from hedgerow.images.stored import ImageSpec, Stored, array_axes, array_in_file, pages_of, refuse_shape, shape_text
+from hedgerow.images.stored import ImageSpec, Stored, array_axes, array_in_file, pages_of, refuse_shape
 
 # The third version of the format differs only for arrays of records.
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -50,7 +50,7 @@ def _refuse_false_header(path: str, shape: tuple[int, ...], dtype: np.dtype, n_b
     declared = prod(shape) * dtype.itemsize
     if min(shape, default=0) < 0 or declared > n_bytes:
         raise InputError(
-            f"cannot read {path}: its header declares {dtype} values of shape {shape_text(shape)}, but the file"
+            f"cannot read {path}: its header declares {dtype} values of shape {shown(shape, 200)}, but the file"
             f" holds {n_bytes:,} bytes; copy or save it again"
         )
 

@@ -72,9 +72,8 @@ class ObjectTables:
             self._knows_confidence |= total.confidence is not None
 
     def write(self, objects: PathLike, totals: PathLike) -> None:
-        """Write both tables."""
-        write_text(objects, csv_text([self._objects_head(), *self._object_rows()]))
-        write_text(totals, csv_text([self._totals_head(), *self._total_rows()]))
+        write_text(objects, csv_text(self._object_rows()))
+        write_text(totals, csv_text(self._total_rows()))
 
     def _means_head(self) -> list[str]:
         numbers = [""] if self._n_channels == 1 else [f"_{i + 1}" for i in range(self._n_channels)]
@@ -85,24 +84,19 @@ class ObjectTables:
         means = [*intensity, *[None] * (self._n_channels - len(intensity))]
         return means + [None if item is None else item.confidence] * self._knows_confidence
 
-    def _objects_head(self) -> list[str]:
-        place = ["centroid_row", "centroid_column", "top", "left", "bottom", "right"]
-        return ["image", "object", "class", "class_name", "area_pixels", "area_um2", *place, *self._means_head()]
-
     def _object_rows(self) -> list[list[object]]:
-        rows: list[list[object]] = []
+        head = ["image", "object", "class", "class_name", "area_pixels", "area_um2"]
+        places = ["centroid_row", "centroid_column", "top", "left", "bottom", "right"]
+        rows: list[list[object]] = [[*head, *places, *self._means_head()]]
         for image, item in self._objects:
             place = (item.row, item.column, item.box.top, item.box.left, item.box.bottom, item.box.right)
             sizes = (item.area, item.area_um2)
             rows.append([image, item.number, item.value, item.name, *sizes, *place, *self._means(item)])
         return rows
 
-    def _totals_head(self) -> list[str]:
-        sizes = ["objects", "area_pixels", "area_um2", "fraction"]
-        return ["image", "class", "class_name", *sizes, *self._means_head()]
-
     def _total_rows(self) -> list[list[object]]:
-        rows: list[list[object]] = []
+        head = ["image", "class", "class_name", "objects", "area_pixels", "area_um2", "fraction"]
+        rows: list[list[object]] = [[*head, *self._means_head()]]
         for image, totals in self._images:
             for value in sorted(self._names):
                 item = totals.get(value)

@@ -193,51 +193,24 @@ def measured(
     rows, columns = _positions(numbered.numbers, n)
     channels = np.array([_sums(numbered.numbers, n, plane) for plane in (() if planes is None else planes)])
     certain = None if sure is None else _sums(numbered.numbers, n, sure[0])
-    size = np.array([area]) if pixel is None else np.array([area, area * pixel.area])
-    boxes = ndimage.find_objects(numbered.numbers, n)
-    objects = tuple(
-        MeasuredObject(
-            i + 1,
-            int(numbered.values[i]),
-            legend.name(int(numbered.values[i])),
-            int(area[i]),
-            None if pixel is None else float(size[1, i]),
-            float(rows[i] / area[i]),
-            float(columns[i] / area[i]),
-            Region(down.start, down.stop, across.start, across.stop),
-            tuple(float(total[i] / area[i]) for total in channels),
-            None if certain is None else float(certain[i] / area[i]),
-        )
-        for i, (down, across) in enumerate(boxes)
-    )
-    totals = tuple(
-        _total(value, legend.name(value), numbered.values == value, area, channels, certain, pixel, labels.size)
-        for value in np.unique(numbered.values).tolist()
-    )
-    return Measured(objects, totals, labels, numbered.numbers)
-
-
-def _total(
-    value: int,
-    name: str,
-    which: np.ndarray,
-    area: np.ndarray,
-    channels: np.ndarray,
-    certain: np.ndarray | None,
-    pixel: PixelSize | None,
-    n_pixels: int,
-) -> ClassTotal:
-    whole = int(area[which].sum())
-    return ClassTotal(
-        value,
-        name,
-        int(which.sum()),
-        whole,
-        None if pixel is None else whole * pixel.area,
-        whole / n_pixels,
-        tuple(float(total[which].sum() / whole) for total in channels),
-        None if certain is None else float(certain[which].sum() / whole),
-    )
+    area_um2 = None if pixel is None else area * pixel.area
+    objects, totals = [], []
+    for i, (down, across) in enumerate(ndimage.find_objects(numbered.numbers, n)):
+        value, box = int(numbered.values[i]), Region(down.start, down.stop, across.start, across.stop)
+        sizes = int(area[i]), None if area_um2 is None else float(area_um2[i])
+        place = float(rows[i] / area[i]), float(columns[i] / area[i])
+        means = tuple(float(total[i] / area[i]) for total in channels)
+        confidence = None if certain is None else float(certain[i] / area[i])
+        objects.append(MeasuredObject(i + 1, value, legend.name(value), *sizes, *place, box, means, confidence))
+    for value in np.unique(numbered.values).tolist():
+        which = numbered.values == value
+        whole = int(area[which].sum())
+        sizes = whole, None if pixel is None else whole * pixel.area
+        means = tuple(float(total[which].sum() / whole) for total in channels)
+        confidence = None if certain is None else float(certain[which].sum() / whole)
+        share = whole / labels.size
+        totals.append(ClassTotal(value, legend.name(value), int(which.sum()), *sizes, share, means, confidence))
+    return Measured(tuple(objects), tuple(totals), labels, numbered.numbers)
 
 
 def _blocks(shape: Sequence[int]) -> list[slice]:

@@ -85,10 +85,8 @@ def _roi(polygons: Sequence[Polygon], name: str, colour: np.ndarray) -> bytes:
     from roifile import ROI_TYPE, ImagejRoi
 
     rings = [ring[:, ::-1] for polygon in polygons for ring in (polygon.outer, *polygon.holes)]
-    low, high = (
-        np.min([ring.min(axis=0) for ring in rings], axis=0),
-        np.max([ring.max(axis=0) for ring in rings], axis=0),
-    )
+    corners = np.concatenate(rings)
+    low, high = corners.min(axis=0), corners.max(axis=0)
     roi = ImagejRoi()
     roi.name = name
     roi.left, roi.top, roi.right, roi.bottom = (int(v) for v in (*low, *high))

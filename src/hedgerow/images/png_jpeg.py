@@ -4,7 +4,6 @@ import os
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -15,6 +14,7 @@ from hedgerow.images.pixel_size import PixelSize, from_density
 from hedgerow.images.stored import ImageSpec, Page, Stored, from_picture
 
 _PNG_SIGNATURE = 8  # bytes, before the first chunk
+_GREY, _INDEXED = 0, 3  # colour types of a PNG
 _ORIENTATION, _ON_ITS_SIDE = 0x0112, (5, 6, 7, 8)  # of EXIF: the tag, and its values that exchange height and width
 
 
@@ -26,38 +26,29 @@ def open_png(spec: ImageSpec, files: ExitStack) -> Stored:
     file = files.enter_context(_png_file(Path(spec.path)))
     image = PngImageFile(file)
     files.callback(image.close)
-    pixels = _png_pixels(file)
+    bit_depth, colour_type = _png_pixels(file)
     # Pillow would quietly keep only the upper 8 of these bits.
-    if pixels.bit_depth == 16 and image.mode not in ("I", "I;16", "I;16B"):
+    if bit_depth == 16 and image.mode not in ("I", "I;16", "I;16B"):
         raise InputError(
             f"cannot read {spec.path}: found a PNG of several channels with 16 bits each, which would be cut"
             " to 8 bits; save it as TIFF"
         )
     is_labels = spec.layout == "labels"
-    as_indices = is_labels and pixels.is_palette
+    as_indices = is_labels and colour_type == _INDEXED
 
     def load(chosen: Sequence[int]) -> np.ndarray:
         array = np.array(image if as_indices else _without_alpha(image))
-        if pixels.bit_depth == 16:
+        if bit_depth == 16:
             array = array.astype(np.uint16, copy=False)  # older Pillow widens to int32
-        elif is_labels and pixels.is_grey and pixels.bit_depth in (2, 4):
+        elif is_labels and colour_type == _GREY and bit_depth in (2, 4):
             # Pillow stretches 2- and 4-bit greys to 0..255; class values must come back as stored.
-            array = array // (255 // (2**pixels.bit_depth - 1))
+            array = array // (255 // (2**bit_depth - 1))
         return from_picture(array)
 
-    is_grey = as_indices or image.mode in ("1", "L", "LA") or pixels.bit_depth == 16
-    dtype = np.dtype(np.uint16 if pixels.bit_depth == 16 else np.uint8)
+    is_grey = as_indices or image.mode in ("1", "L", "LA") or bit_depth == 16
+    dtype = np.dtype(np.uint16 if bit_depth == 16 else np.uint8)
     page = Page(image.height, image.width, 1 if is_grey else 3, dtype, is_colour=not is_grey)
     return Stored((page,), load, pixel=lambda: _png_pixel_size(image))
-
-
-@dataclass(frozen=True)
-class _PngPixels:
-    """How a PNG file stores a pixel, which Pillow's modes do not fully tell."""
-
-    bit_depth: int
-    is_grey: bool
-    is_palette: bool
 
 
 @contextmanager
@@ -75,12 +66,13 @@ def _png_file(path: Path) -> Iterator[BinaryIO]:
         yield file
 
 
-def _png_pixels(file: BinaryIO) -> _PngPixels:
+def _png_pixels(file: BinaryIO) -> tuple[int, int]:
+    """Bit depth and colour type of a PNG, which Pillow's modes do not fully tell."""
     position = file.tell()
     file.seek(24)  # the header chunk always comes first
     bit_depth, colour_type = struct.unpack("BB", file.read(2))
     file.seek(position)
-    return _PngPixels(bit_depth, is_grey=colour_type == 0, is_palette=colour_type == 3)
+    return bit_depth, colour_type
 
 
 def _png_pixel_size(image: Any) -> PixelSize | None:

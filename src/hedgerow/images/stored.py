@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hedgerow.errors import ConfigError, InputError
+from hedgerow.errors import ConfigError, InputError, shown
 from hedgerow.images.pixel_size import PixelSize
 from hedgerow.images.regions import Region
 
@@ -157,15 +157,9 @@ def array_axes(shape: Sequence[int]) -> str:
     return unnamed_axes(shape).replace("C", "Q") if len(shape) in (2, 3) else ""
 
 
-def shape_text(shape: Sequence[int]) -> str:
-    """A shape as part of a sentence: a false one may have thousands of digits."""
-    text = str(tuple(shape))
-    return text if len(text) <= 200 else f"{text[:197]}..."
-
-
 def refuse_shape(path: str, shape: Sequence[int], axes: str) -> None:
     """Raise InputError unless an array with these axis letters can hold an image."""
-    lengths = shape_text(shape)
+    lengths = shown(tuple(shape), 200)  # a false one may have thousands of digits
     if not all(isinstance(length, Integral) for length in shape) or prod(shape) > MOST_VALUES:
         raise InputError(
             f"cannot read {path}: it declares an array of shape {lengths}, which no file can hold; save it again"

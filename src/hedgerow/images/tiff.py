@@ -98,7 +98,6 @@ class _Image:
 
 
 def _images(tiff: Any, path: str, with_colours: bool) -> list[_Image]:
-    """The images of a file."""
     series = joined_pages(tiff)
     if series:
         return [_of_series(tiff, each, path, with_colours) for each in series]
@@ -247,7 +246,6 @@ def _alone(image: _Image, tiff: Any, spec: ImageSpec) -> Stored:
 
 
 def _pixel_sizes(full: PixelSize | None, levels: Sequence[TiffArray | MappedArray]) -> list[PixelSize | None]:
-    """Of each level."""
     height, width = levels[0].size
     return [full and PixelSize(full.height * height / h, full.width * width / w) for h, w in (x.size for x in levels)]
 

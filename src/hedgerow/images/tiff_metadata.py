@@ -19,21 +19,7 @@ _LARGE_NUMBER = 2**63
 _BIG_TAG = 20  # bytes of a directory's entry in a BigTIFF
 # Width, length, meaning of the values, samples, rows of a strip, planes; width and length of a tile.
 _SINGLE = (256, 257, 262, 277, 278, 284, 322, 323)
-_VALUE_BYTES = {
-    6: 1,
-    3: 2,
-    4: 4,
-    5: 8,
-    8: 2,
-    9: 4,
-    10: 8,
-    11: 4,
-    12: 8,
-    13: 4,
-    16: 8,
-    17: 8,
-    18: 8,
-}  # by type of number
+_VALUE_BYTES = {3: 2, 4: 4, 5: 8, 6: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8, 17: 8, 18: 8}  # by type
 
 
 def refuse_false_metadata(tiff: Any, path: str) -> None:

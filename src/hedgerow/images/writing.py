@@ -83,11 +83,7 @@ def write_scaled(
 
 
 def _write(
-    path: Path,
-    array: np.ndarray,
-    names: Sequence[str] | None,
-    palette: Palette | None,
-    pixel: PixelSize | None,
+    path: Path, array: np.ndarray, names: Sequence[str] | None, palette: Palette | None, pixel: PixelSize | None
 ) -> Path:
     ending = path.suffix.lower()
     if ending not in (".png", ".tif", ".tiff", ".npy", ".zarr"):

@@ -37,6 +37,7 @@ def open_zarr(spec: ImageSpec, files: ExitStack) -> Stored:
         raise InputError(f"cannot read {path}: it holds values of type {array.dtype}, not numbers; convert it")
     array = guarded(array, path)
     fill = array.fill_value
+    described = [list(array.shape), str(array.dtype), list(array.chunks), prod(array.shape), str(fill)]
     return array_in_file(
         path,
         _Chunked(array, path),
@@ -48,7 +49,7 @@ def open_zarr(spec: ImageSpec, files: ExitStack) -> Stored:
         level=level,
         n_levels=len(sizes),
         pixel=lambda: sizes[level],
-        identity={"array": array.path, "metadata": _digest(array), "changed": _changed(path, array)},
+        identity={"array": array.path, "metadata": fingerprint(described), "changed": _changed(path, array)},
     )
 
 
@@ -93,13 +94,6 @@ def refuse_unfinished(path: str) -> None:
             f"{path} is not finished: a prediction was interrupted, and the rest of its pixels are missing; give the "
             "same command again to complete it."
         )
-
-
-def _digest(array: Any) -> str:
-    """Of all that describes an array."""
-    return fingerprint(
-        [list(array.shape), str(array.dtype), list(array.chunks), prod(array.shape), str(array.fill_value)]
-    )
 
 
 def _changed(path: str, array: Any) -> int:

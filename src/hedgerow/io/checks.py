@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.errors import refuse_unless
+from hedgerow.errors import DAMAGED, ModelError, refuse_unless
 from hedgerow.forest.history import Known, Refinement
 
 INT32 = np.iinfo(np.int32)
@@ -14,20 +14,17 @@ INT32 = np.iinfo(np.int32)
 
 def refinements(values: Any) -> tuple[Refinement, ...]:
     """The refinement records of a file; raises ModelError unless they are valid."""
-    records: tuple[Refinement, ...] | None = None
     with suppress(ValueError, TypeError, KeyError, AttributeError):
-        records = tuple(Refinement.from_dict(value) for value in values)
-    refuse_unless(isinstance(values, list) and records is not None, "its history is not a list of refinements")
-    return records or ()
+        if isinstance(values, list):
+            return tuple(Refinement.from_dict(value) for value in values)
+    raise ModelError(f"its history is not a list of refinements, {DAMAGED}.")
 
 
 def known(values: Any) -> Known:
     """The images that a model of a file has seen; raises ModelError unless they are valid."""
-    images: Known | None = None
     with suppress(ValueError, TypeError, AttributeError):
-        images = Known.from_dict(values)
-    refuse_unless(images is not None, "its record of images is not valid")
-    return images or Known()
+        return Known.from_dict(values)
+    raise ModelError(f"its record of images is not valid, {DAMAGED}.")
 
 
 def whole(value: Any, low: int, high: int, entry: str) -> int:

@@ -85,10 +85,9 @@ def rebuild(base: StackNet, described: dict[str, Any], arrays: dict[str, np.ndar
         for k in range(count):
             with torch.device("meta"):  # its shapes are known before any memory is asked for
                 begun = KINDS[name].network(n_inputs, base.n_classes, **sizes, norm=norm)
-            of_member.append(_filled(begun, _taken(arrays, f"{PREFIX}{name}.{k}.")))
-        nets[name] = tuple(
-            ConvNet(network, scale, (first, end), name in readers, orientations) for network in of_member
-        )
+            network = _filled(begun, _taken(arrays, f"{PREFIX}{name}.{k}."))
+            of_member.append(ConvNet(network, scale, (first, end), name in readers, orientations))
+        nets[name] = tuple(of_member)
     refuse_unless(not arrays, "it holds arrays that belong to no network")
     return DeepStack(base, nets, weights, Deepening.from_dict(table(described["record"], "record")))
 

@@ -26,21 +26,8 @@ from hedgerow.forest.arrays import OUTPUTS, Forest, ForestStack
 from hedgerow.forest.history import are_numbers
 from hedgerow.images.array_checks import MAX_CLASSES
 from hedgerow.images.legend import Legend
-from hedgerow.io import older_versions
-from hedgerow.io.checks import (
-    INT32,
-    choice,
-    flag,
-    known,
-    narrowest,
-    number,
-    plain,
-    refinements,
-    short_text,
-    table,
-    whole,
-    widened,
-)
+from hedgerow.io import checks, older_versions
+from hedgerow.io.checks import INT32, refinements, short_text, table, whole, widened
 from hedgerow.memory import ran_out
 from hedgerow.settings import limits_of
 
@@ -53,16 +40,9 @@ VERSION = 3
 MAX_LEVELS, MAX_RADIUS = limits_of(StackConfig, "n_levels")[1], limits_of(ContextConfig, "radii")[1]
 MAX_OFFSET_Z = limits_of(ContextConfig, "window_z")[1] // 2
 _FOREST_DTYPES = {
-    "root": np.int32,
-    "left_child": np.int32,
-    "threshold": np.float32,
-    "channel": np.int32,
-    "offset": np.float32,
-    "radius": np.int32,
-    "weight": np.float32,
-    "leaf_index": np.int32,
-    "votes": np.float32,
-}
+    "root": np.int32, "left_child": np.int32, "threshold": np.float32, "channel": np.int32, "offset": np.float32,
+    "radius": np.int32, "weight": np.float32, "leaf_index": np.int32, "votes": np.float32,
+}  # fmt: skip
 _UNSAVED = "the model cannot be saved, since it would not load again"
 
 
@@ -104,8 +84,8 @@ def file_content(model: AnyModel) -> bytes:
         "kind": "stack",
         "features": stack.features.settings(),
         "n_levels": stack.n_levels,
-        "classes": [plain(value) for value in stack.classes],
-        "unlabelled": plain(stack.unlabelled),
+        "classes": [checks.plain(value) for value in stack.classes],
+        "unlabelled": checks.plain(stack.unlabelled),
         "image_dtype": stack.image_dtype,
         "settings": stack.settings,
     }
@@ -126,7 +106,7 @@ def file_content(model: AnyModel) -> bytes:
 
         description |= {"kind": "deep", "deep": deep_file.description(deep)}
         arrays |= deep_file.arrays(deep)
-    arrays = {name: narrowest(array) for name, array in arrays.items()}
+    arrays = {name: checks.narrowest(array) for name, array in arrays.items()}
     try:
         document = {"version": VERSION, "model": description, "digest": digest([VERSION, description], arrays)}
         # One entry only: safetensors writes several in random order, and the same model must give the same bytes.
@@ -222,12 +202,12 @@ def _rebuild_stack(description: dict[str, Any], arrays: dict[str, np.ndarray]) -
         whole(description["unlabelled"], INT32.min, INT32.max, "unlabelled value"),
         short_text(description["image_dtype"], "image type"),
         _checked_settings(table(description["settings"], "settings entry")),
-        choice(description.get("output", "normalise"), OUTPUTS, "output"),
-        number(description.get("tolerance", 0.0), "tolerance"),
+        checks.choice(description.get("output", "normalise"), OUTPUTS, "output"),
+        checks.number(description.get("tolerance", 0.0), "tolerance"),
         refinements(description.get("refined", [])),
-        flag(description.get("relaxed", False), "softening"),
+        checks.flag(description.get("relaxed", False), "softening"),
         legend=_legend(description.get("legend", [])),
-        known=known(description.get("known", {})),
+        known=checks.known(description.get("known", {})),
     )
     model.validate()
     for forest in levels:

@@ -13,9 +13,11 @@ from typing import Any
 from numba import config as numba_config
 from numba import njit
 from numba.core import event
+from numba.extending import intrinsic as numba_intrinsic
 
 log = logging.getLogger("hedgerow")
 config: Any = numba_config  # its attributes are made at run time
+intrinsic: Any = numba_intrinsic  # Numba itself gives the first argument, which its types do not say
 
 
 class _SayOnce(event.Listener):
@@ -66,34 +68,6 @@ def _say_that_nothing_is_kept() -> None:
     log.warning("no folder can be written to keep compiled kernels; set NUMBA_CACHE_DIR to one that can")
 
 
-def kernel(function: Callable[..., Any]) -> Any:
-    """Compile on first use. No fast-math: a value must not depend on how a row was cut into vectors."""
-    return _compiled(function, fastmath=False)  # said outright, or a kernel would take its caller's
-
-
-# The parts of a larger kernel make no arrays, so they need not count who holds one: at every row of an array that is
-# handed on, counting took as long as the work on it.
-def kernel_part(function: Callable[..., Any]) -> Any:
-    """A part of a kernel, which makes no arrays."""
-    return _compiled(function, fastmath=False, _nrt=False)
-
-
-def multiply_add_part(function: Callable[..., Any]) -> Any:
-    """A kernel or part in which a product and the sum that takes it may be rounded once, each in its place."""
-    return _compiled(function, fastmath={"contract"}, _nrt=False)
-
-
-def reducing_kernel(function: Callable[..., Any]) -> Any:
-    """A kernel whose sums over pixels may be taken in any order, the same at every run; only for gradients."""
-    return _compiled(function, fastmath={"contract", "reassoc", "nsz"}, _nrt=False)
-
-
-def reducing_part(function: Callable[..., Any]) -> Any:
-    """A part of a reducing kernel, written into it. Compiled by itself it could take its sums in another order, and
-    which of the two is run would depend on whether the kernel came from the cache."""
-    return njit(inline="always", error_model="numpy")(function)
-
-
 def _compiled(function: Callable[..., Any], **options: Any) -> Any:
     options |= {"nogil": True, "error_model": "numpy"}
     before = config.CACHE_DIR
@@ -105,3 +79,18 @@ def _compiled(function: Callable[..., Any], **options: Any) -> Any:
         return njit(**options)(function)
     finally:
         config.CACHE_DIR = before
+
+
+kernel = functools.partial(_compiled, fastmath=False)  # said outright, or a kernel would take its caller's
+"""Compile on first use. No fast-math: a value must not depend on how a row was cut into vectors."""
+# The parts of a larger kernel make no arrays, so they need not count who holds one: at every row of an array that is
+# handed on, counting took as long as the work on it.
+kernel_part = functools.partial(_compiled, fastmath=False, _nrt=False)
+"""A part of a kernel, which makes no arrays."""
+multiply_add_part = functools.partial(_compiled, fastmath={"contract"}, _nrt=False)
+"""A kernel or part in which a product and the sum that takes it may be rounded once, each in its place."""
+reducing_kernel = functools.partial(_compiled, fastmath={"contract", "reassoc", "nsz"}, _nrt=False)
+"""A kernel whose sums over pixels may be taken in any order, the same at every run; only for gradients."""
+reducing_part = njit(inline="always", error_model="numpy")
+"""A part of a reducing kernel, written into it. Compiled by itself it could take its sums in another order, and which
+of the two is run would depend on whether the kernel came from the cache."""

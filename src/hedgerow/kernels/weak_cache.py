@@ -27,8 +27,7 @@ class WeakCache:
             known = weakref.ref(owner, lambda _: self._known.pop(at, None)), ()
         for known_key, result in known[1]:
             if known_key == key:
-                cached: Result = result
-                return cached
+                return result
         created = make()
         self._known[at] = known[0], (*known[1], (key, created))[-self._most :]
         return created

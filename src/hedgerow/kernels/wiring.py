@@ -188,9 +188,7 @@ def fixed_reads(
     """Reads at offsets that are the same for all pixels."""
     none = np.zeros(0, np.int64)
     nothing = np.zeros((0, 0, 2), np.float32), none, none, np.zeros(0, np.float32), np.zeros((0, 6), np.int64)
-    return Reads(
-        size, place, stride, slice_stride, carried, *nothing, extent=size[1:], features_train=features_train
-    )  # fmt: skip
+    return Reads(size, place, stride, slice_stride, carried, *nothing, extent=size[1:], features_train=features_train)
 
 
 def places(reads: Reads, first: int, last: int) -> np.ndarray:

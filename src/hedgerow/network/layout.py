@@ -11,13 +11,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from hedgerow.forest.arrays import Forest
 from hedgerow.images.array_checks import refuse_volume
 from hedgerow.images.regions import Region, Steps
 from hedgerow.kernels.buffers import empty
@@ -117,20 +118,7 @@ class Source:
         return replace(self, features=self.features.detach(), before=before)
 
 
-class SplitArrays(Protocol):
-    """What is read here of a `Forest`, for every node: channel, radius and weight (N,J), and offset (N,J,3)."""
-
-    @property
-    def channel(self) -> np.ndarray: ...
-    @property
-    def offset(self) -> np.ndarray: ...
-    @property
-    def radius(self) -> np.ndarray: ...
-    @property
-    def weight(self) -> np.ndarray: ...
-
-
-def lay_out(forest: SplitArrays, wiring: Wiring, source: Source, grid: Grid) -> tuple[Tensor, Reads]:
+def lay_out(forest: Forest, wiring: Wiring, source: Source, grid: Grid) -> tuple[Tensor, Reads]:
     """The values (V,) that the probes of a level read on a grid, and where each of them does.
 
     Gradients of the values go back to the level before, and to the features if they need one.
@@ -139,12 +127,12 @@ def lay_out(forest: SplitArrays, wiring: Wiring, source: Source, grid: Grid) -> 
     if not torch.is_grad_enabled():
         source = source.detached()
     if source.stretch is not None or source.outside is not None:
-        plan = _STRETCHED.get(wiring, None, lambda: _plan_stretched(_probes(forest, wiring)))
+        plan = _STRETCHED.get(wiring, None, lambda: _plan_stretched(forest, wiring))
         return _stretched(*plan, source, grid)
     depth, height, width = source.extent
     farthest = depth - 1, max(height, width), max(height, width)
     key = (len(source.features), farthest, grid.size, grid.step, source.features.requires_grad)
-    return _fixed(*_PLANS.get(wiring, key, lambda: _plan_fixed(_probes(forest, wiring), *key)), source, grid)
+    return _fixed(*_PLANS.get(wiring, key, lambda: _plan_fixed(forest, wiring, *key)), source, grid)
 
 
 # A grid of the same size is read at the same places, wherever it begins. The lattices of a whole image, which begin
@@ -154,23 +142,9 @@ _STRETCHED = WeakCache()
 CHANNELS_PER_TASK = 8  # channels that a thread lays out at a time
 
 
-@dataclass(frozen=True)
-class _Probes:
-    """Of the splits: channel, radius (N,J) int32; offset (N,J,3) float32; is_used (N,J) bool."""
-
-    channel: np.ndarray
-    offset: np.ndarray
-    radius: np.ndarray
-    is_used: np.ndarray
-
-
-def _probes(forest: SplitArrays, wiring: Wiring) -> _Probes:
-    splits = wiring.node_split
-    return _Probes(forest.channel[splits], forest.offset[splits], forest.radius[splits], forest.weight[splits] != 0)
-
-
 def _plan_fixed(
-    probes: _Probes,
+    forest: Forest,
+    wiring: Wiring,
     n_features: int,
     farthest: tuple[int, int, int],
     size: tuple[int, int, int],
@@ -179,8 +153,9 @@ def _plan_fixed(
 ) -> tuple[np.ndarray, tuple[int, int], Reads]:
     """The planes (P,4) that are read, by channel, radius and shift; how far beyond the grid, in slices and in steps;
     and where."""
-    channel, used = probes.channel, probes.is_used
-    offset = np.floor(probes.offset + np.float32(0.5)).astype(np.int64)
+    splits = wiring.node_split
+    channel, radius, used = forest.channel[splits], forest.radius[splits], forest.weight[splits] != 0
+    offset = np.floor(forest.offset[splits] + np.float32(0.5)).astype(np.int64)
     # Farther than the image is large, every offset ends at its edge.
     offset = np.clip(offset, np.negative(farthest), farthest)
     back, offset = offset[..., 0], offset[..., 1:]
@@ -190,7 +165,7 @@ def _plan_fixed(
     pad, pad_z = int(np.abs(shift[used]).max(initial=0)), int(np.abs(back[used]).max(initial=0))
     n_slices, n_rows, stride = size[0] + 2 * pad_z, size[1] + 2 * pad, size[2] + 2 * pad
 
-    key = np.concatenate([channel[..., None], probes.radius[..., None], phase], axis=-1)
+    key = np.concatenate([channel[..., None], radius[..., None], phase], axis=-1)
     planes, plane = np.unique(key[used], axis=0, return_inverse=True)
     place = np.full(channel.shape, UNUSED, np.int64)
     row = (plane.reshape(-1) * n_slices + back[used] + pad_z) * n_rows + shift[used][:, 0] + pad
@@ -265,8 +240,7 @@ def _planes_in_room(planes: list[list[int]], n_fixed: int, channels: _Channels, 
     list(map_threads(fill, [kinds[k : k + CHANNELS_PER_TASK] for k in range(0, len(kinds), CHANNELS_PER_TASK)]))
     if not has_slope:
         return torch.from_numpy(room)
-    joined: Tensor = _Behind.apply(_planes(planes[n_fixed:], channels, wide), torch.from_numpy(room))  # type: ignore[no-untyped-call]
-    return joined
+    return _Behind.apply(_planes(planes[n_fixed:], channels, wide), torch.from_numpy(room))  # type: ignore[no-untyped-call]
 
 
 class _Behind(torch.autograd.Function):
@@ -284,13 +258,14 @@ class _Behind(torch.autograd.Function):
         return slopes[0][context.first :], None
 
 
-def _plan_stretched(probes: _Probes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _plan_stretched(forest: Forest, wiring: Wiring) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The planes (P,2) that are read, by channel and radius; which of them each probe reads; and its offset."""
-    pairs = np.stack([probes.channel, probes.radius], axis=-1)[probes.is_used]
-    planes, plane = np.unique(pairs, axis=0, return_inverse=True)
-    place = np.full(probes.channel.shape, UNUSED, np.int64)
-    place[probes.is_used] = plane.reshape(-1)
-    return planes, place, np.ascontiguousarray(probes.offset[..., 1:])
+    splits = wiring.node_split
+    pairs, used = np.stack([forest.channel, forest.radius], axis=-1)[splits], forest.weight[splits] != 0
+    planes, plane = np.unique(pairs[used], axis=0, return_inverse=True)
+    place = np.full(used.shape, UNUSED, np.int64)
+    place[used] = plane.reshape(-1)
+    return planes, place, np.ascontiguousarray(forest.offset[splits, :, 1:])
 
 
 def _stretched(

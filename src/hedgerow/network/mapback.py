@@ -80,16 +80,13 @@ def to_forest(
     back = soft_back if method == "soft" else weights_back
     levels = tuple(back(net.level(k)) for k in range(net.n_levels))
     settings = {**net.settings, "mapped_back": method}
-    stack = replace(net.stack, features=net.features, levels=levels, output=net.output, settings=settings)
-    stack = replace(stack, refinements=(), relaxed=False, device="cpu")
-    if method == "soft":
+    stack = replace(net.stack, features=net.features, levels=levels, output=net.output, settings=settings, device="cpu")
+    if method == "soft":  # it continues the network's history; the others start a new one
         # Softmax leaves divide by a sum that would lack what is left out; a forest does not divide.
         own = net.level(0).tolerance if net.level(0).activation == "exp" else 0.0
-        # It continues the network's history; the others start a new one.
-        return replace(
-            stack, tolerance=own if tolerance is None else tolerance, refinements=net.refinements, relaxed=net.relaxed
-        )
-    stack = replace(stack, tolerance=0.0)
+        kept = own if tolerance is None else tolerance
+        return replace(stack, tolerance=kept, refinements=net.refinements, relaxed=net.relaxed)
+    stack = replace(stack, tolerance=0.0, refinements=(), relaxed=False)
     if method == "weights":
         return stack
     samples = FitSamples(len(images)) if method == "fitted" and net.output == "softmax" else None
@@ -141,8 +138,8 @@ def _threshold(weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
     Found by bisecting the ordered list of all float32 numbers with the network's own arithmetic, since near -b / w
     rounding decides. If the weight is 0, all values go one way, and the threshold lies beyond them.
     """
-    below = np.full(len(weight), -_rank(MAX_THRESHOLD) - 1, np.int64)
-    rank = np.full(len(weight), _rank(MAX_THRESHOLD), np.int64)
+    highest = int(MAX_THRESHOLD.view(np.int32))
+    below, rank = np.full(len(weight), -highest - 1, np.int64), np.full(len(weight), highest, np.int64)
     with np.errstate(under="ignore"):
         while (rank - below > 1).any():
             middle = (below + rank) // 2
@@ -152,13 +149,8 @@ def _threshold(weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
     return _ranked(rank)
 
 
-def _rank(number: np.float32) -> int:
-    """The rank of a non-negative number among the float32 numbers, counted from 0.0."""
-    return int(np.float32(number).view(np.int32))
-
-
 def _ranked(rank: np.ndarray) -> np.ndarray:
-    """The float32 numbers with these ranks; negative numbers have negative ranks."""
+    """The float32 numbers with these ranks, counted from 0.0; negative numbers have negative ranks."""
     return np.sign(rank).astype(np.float32) * np.abs(rank).astype(np.int32).view(np.float32)
 
 

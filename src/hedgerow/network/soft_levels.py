@@ -35,13 +35,8 @@ def is_walked(level: LevelNet) -> bool:
     Softmax leaves divide by a sum that lacks what is left out; a forest does not divide.
     """
     is_fuzzy = (level.split, level.activation, level.connections) == ("soft", "exp", "frozen")
-    votes = level.vote_weight
-    return (
-        is_fuzzy
-        and level.tolerance >= MIN_WALKED_TOLERANCE
-        and votes.device.type == "cpu"
-        and votes.dtype == torch.float32
-    )
+    is_plain = (level.vote_weight.device.type, level.vote_weight.dtype) == ("cpu", torch.float32)
+    return is_fuzzy and is_plain and level.tolerance >= MIN_WALKED_TOLERANCE
 
 
 def soft_forest(level: LevelNet) -> Forest:

@@ -75,11 +75,7 @@ class LevelNet(nn.Module):
             sharpness = Sharpness(min(max(middle, 1e-6), 1e6), 1.0, 1.0)
         self.split, self.activation, self.sharpness, self.connections = split, activation, sharpness, connections
         self.tolerance = 0.0
-        weight, bias = self.mapped_splits()
-        self.split_weight, self.split_bias = (
-            nn.Parameter(torch.from_numpy(weight)),
-            nn.Parameter(torch.from_numpy(bias)),
-        )
+        self.split_weight, self.split_bias = (nn.Parameter(torch.from_numpy(array)) for array in self.mapped_splits())
         self.vote_weight = nn.Parameter(sharpness.vote * torch.from_numpy(forest.votes[leaves]))
         edges, offsets = definition.mapped_edges(self.wiring, split, sharpness.leaf)
         if connections == "full":
@@ -116,8 +112,7 @@ class LevelNet(nn.Module):
 
     def _scores(self, values: Tensor, reads: Reads, votes: Tensor) -> Tensor:
         if self.is_fused(values):
-            fused: Tensor = self._kernels(values).level_scores(*self._kernel_arguments(values, reads, votes))
-            return fused
+            return self._kernels(values).level_scores(*self._kernel_arguments(values, reads, votes))
         weights = self.split_weight, self.split_bias, self.leaf_weight, self.leaf_bias
         return definition.level_scores(values, reads, self.wiring, *weights, votes, self.split, self.activation)
 
@@ -125,7 +120,6 @@ class LevelNet(nn.Module):
         return import_module(f"hedgerow.kernels.{backend_for(values.device.type).name}.level")
 
     def _kernel_arguments(self, values: Tensor, reads: Reads, votes: Tensor) -> tuple[Any, ...]:
-        """The arguments of the fused kernels."""
         weights, kinds = (self.split_weight, self.split_bias, votes), (self.split, self.activation)
         return values, reads, self.wiring, *weights, *kinds, self.sharpness.leaf, self.tolerance
 

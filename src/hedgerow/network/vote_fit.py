@@ -55,9 +55,8 @@ def fit_votes(votes: np.ndarray, leaves: np.ndarray, output: np.ndarray) -> np.n
     for reached in [*leaves] * N_PASSES:
         proba = softmax(total)
         slope, curvature = (_leaf_sums(reached, each, len(votes)) for each in (output - proba, proba * (1 - proba)))
-        change = np.clip(STEP_FRACTION * slope / (curvature + PRIOR_SAMPLES), -MAX_CHANGE, MAX_CHANGE).astype(
-            np.float32
-        )
+        change = np.clip(STEP_FRACTION * slope / (curvature + PRIOR_SAMPLES), -MAX_CHANGE, MAX_CHANGE)
+        change = change.astype(np.float32)
         votes += change
         total += change[reached].T
     return votes

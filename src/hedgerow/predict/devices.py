@@ -56,22 +56,17 @@ def system() -> dict[str, str]:
     """Versions, cores, threads, and what networks are computed with on each device: name -> text, for display."""
     versions = {package: version(package) or "not installed" for package in PACKAGES}
     missing = no_cuda()
+    on_cuda = f"not at all: {missing}" if missing else backend_for("cuda").why
     return {
         "python": platform.python_version(),
         "hedgerow": __version__,
         **versions,
         "cores": str(os.cpu_count()),
         "threads": str(get_threads()),
-        "networks on cpu": _text("cpu", None),
-        "networks on cuda": _text("cuda", missing),
-        "forests on cuda": _text("cuda", missing),
+        "networks on cpu": backend_for("cpu").why,
+        "networks on cuda": on_cuda,
+        "forests on cuda": on_cuda,
     }
-
-
-def _text(device: str, missing: str | None) -> str:
-    if missing:
-        return f"not at all: {missing}"
-    return backend_for(device).why
 
 
 def version(package: str) -> str | None:

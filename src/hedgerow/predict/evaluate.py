@@ -13,11 +13,7 @@ from hedgerow.progress import Report, reporting
 
 
 def labelled_for(
-    model: Model,
-    images: Images,
-    labels: Images,
-    unlabelled: int | None = None,
-    names: Sequence[str] | None = None,
+    model: Model, images: Images, labels: Images, unlabelled: int | None = None, names: Sequence[str] | None = None
 ) -> LabelledSet:
     """Images (H,W[,C]) and labels (H,W) with the classes of a model, or one of each; each is checked on request.
 
@@ -80,7 +76,5 @@ def score_each(model: Model, labelled: LabelledSet, progress: Report | None = No
 
 def pooled(model: Model, scores: Sequence[Scores]) -> Scores:
     """The scores of all images together."""
-    table = np.zeros((model.n_classes, model.n_classes), np.int64)
-    for of_image in scores:
-        table += of_image.confusion
+    table = sum((of_image.confusion for of_image in scores), np.zeros((model.n_classes, model.n_classes), np.int64))
     return Scores(model.classes, table, model.legend.names)

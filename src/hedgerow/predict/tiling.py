@@ -1,7 +1,7 @@
 """Prediction level by level, in tiles: memory stays bounded for any image, and the result equals the untiled one bit
 for bit."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import cast
 
 import numpy as np
@@ -14,6 +14,9 @@ from hedgerow.images.regions import Region
 from hedgerow.kernels import buffers
 from hedgerow.predict.protocol import Model, class_values
 from hedgerow.progress import Report, reporting
+
+Tile = tuple[Region, list[np.ndarray], tuple[int, int]]
+"""A tile's region, the levels' class probabilities (C,h,w) there, and the image's size (H,W)."""
 
 
 def run_level(model: Model, level: int, level_input: LevelInput) -> np.ndarray:
@@ -48,46 +51,24 @@ def predict(model: Model, image: np.ndarray, **options: int | Report | None) -> 
     tile:     side of a tile in pixels; None: as large as fits in `memory` bytes
     progress: report function; None: a bar on the terminal
     """
-    result: np.ndarray | None = None
-    for region, outputs, size in predict_tiles(model, image, **options):  # type: ignore[arg-type]
-        if result is None:
-            values = class_values(model)
-            result = np.empty(size, values.dtype)
-        region.of(result)[...] = values[outputs[-1].argmax(axis=0)]
-    assert result is not None
-    return result
+    values = class_values(model)
+    parts = predict_tiles(model, image, **options)  # type: ignore[arg-type]
+    return _together(parts, lambda outputs: [values[outputs[-1].argmax(axis=0)]])[0]
 
 
 def predict_proba(model: Model, image: np.ndarray, **options: int | Report | None) -> np.ndarray:
     """(C,H,W) float32 class probabilities of an image (H,W[,C]); options as in `predict`."""
-    result: np.ndarray | None = None
-    for region, outputs, size in predict_tiles(model, image, **options):  # type: ignore[arg-type]
-        if result is None:
-            result = np.empty((model.n_classes, *size), np.float32)
-        region.of(result)[...] = outputs[-1]
-    assert result is not None
-    return result
+    return _together(predict_tiles(model, image, **options), lambda outputs: outputs[-1:])[0]  # type: ignore[arg-type]
 
 
 def level_outputs(model: Model, image: np.ndarray, **options: int | Report | None) -> list[np.ndarray]:
     """(C,H,W) float32 class probabilities after each level; options as in `predict`."""
-    results: list[np.ndarray] = []
-    for region, outputs, size in predict_tiles(model, image, **options):  # type: ignore[arg-type]
-        if not results:
-            results = [np.empty((model.n_classes, *size), np.float32) for _ in outputs]
-        for result, output in zip(results, outputs, strict=True):
-            region.of(result)[...] = output
-    return results
+    return _together(predict_tiles(model, image, **options), lambda outputs: outputs)  # type: ignore[arg-type]
 
 
 def predict_tiles(
-    model: Model,
-    image: np.ndarray,
-    tile: int | None = None,
-    memory: int | None = None,
-    progress: Report | None = None,
-) -> Iterator[tuple[Region, list[np.ndarray], tuple[int, int]]]:
-    """Yield each tile's region, the levels' class probabilities (C,h,w) there, and the image's size (H,W)."""
+    model: Model, image: np.ndarray, tile: int | None = None, memory: int | None = None, progress: Report | None = None
+) -> Iterator[Tile]:
     planes = to_planes(image, layout=model.features.layout)
     height, width = planes.shape[1:]
     regions = tiles(model, (height, width), tile, memory)
@@ -102,17 +83,26 @@ def predict_tiles(
 
 def proba_of(model: Model, planes: np.ndarray) -> np.ndarray:
     """(C,H,W) float32 class probabilities of an image (C,H,W) that has been checked."""
-    height, width = planes.shape[1:]
-    proba = np.empty((model.n_classes, height, width), np.float32)
-    for region in tiles(model, (height, width)):
-        region.of(proba)[...] = region_outputs(model, planes, region)[-1]
-    return proba
+    return _together(_checked_tiles(model, planes), lambda outputs: outputs[-1:])[0]
 
 
 def predict_indices(model: Model, planes: np.ndarray) -> np.ndarray:
     """(H,W) uint8 class indices of an image (C,H,W) that has been checked."""
+    return _together(_checked_tiles(model, planes), lambda outputs: [outputs[-1].argmax(axis=0).astype(np.uint8)])[0]
+
+
+def _checked_tiles(model: Model, planes: np.ndarray) -> Iterator[Tile]:
     height, width = planes.shape[1:]
-    indices = np.empty((height, width), np.uint8)
     for region in tiles(model, (height, width)):
-        region.of(indices)[...] = region_outputs(model, planes, region)[-1].argmax(axis=0)
-    return indices
+        yield region, region_outputs(model, planes, region), (height, width)
+
+
+def _together(by_tile: Iterable[Tile], made: Callable[[list[np.ndarray]], Sequence[np.ndarray]]) -> list[np.ndarray]:
+    """(...,H,W) each: what is made of the levels' outputs in every tile, put together."""
+    wholes: list[np.ndarray] = []
+    for region, outputs, size in by_tile:
+        parts = made(outputs)
+        wholes = wholes or [np.empty((*part.shape[:-2], *size), part.dtype) for part in parts]
+        for whole, part in zip(wholes, parts, strict=True):
+            region.of(whole)[...] = part
+    return wholes

@@ -133,8 +133,12 @@ def _are_weights(weights: Weights, expected: Weights, may_be_empty: bool) -> boo
     )
 
 
+def weights_of(network: torch.nn.Module) -> Weights:
+    """A copy of all that a network has learned, by name."""
+    return {name: tensor.detach().clone() for name, tensor in network.state_dict().items()}
+
+
 def moments_of(optimiser: torch.optim.Optimizer) -> dict[int, dict[str, Tensor]]:
-    """The optimiser's moments by parameter number."""
     return {
         number: {name: torch.as_tensor(value) for name, value in memory.items() if value is not None}
         for number, memory in optimiser.state_dict()["state"].items()

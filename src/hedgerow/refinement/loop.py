@@ -7,7 +7,7 @@ import copy
 import logging
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from hedgerow.choices import LOSSES
 from hedgerow.config import GPU_STEP_PIXELS, STEP_PIXELS, RefineConfig
+from hedgerow.encoders.torch_devices import OneThread
 from hedgerow.errors import ConfigError, DivergenceError, InputError
 from hedgerow.features.tuned import changed_of
 from hedgerow.files import fingerprint
@@ -32,7 +33,7 @@ from hedgerow.predict.evaluate import labelled_for, score
 from hedgerow.predict.protocol import Model
 from hedgerow.progress import Report, reporting, silent
 from hedgerow.refinement import checkpoints, distributed
-from hedgerow.refinement.checkpoints import State
+from hedgerow.refinement.checkpoints import State, weights_of
 from hedgerow.refinement.losses import with_dice
 from hedgerow.refinement.sampler import Sampler, Scorer, ValidationSplit, how_many_ahead, lattice_dice, scoring_images
 from hedgerow.refinement.schedules import learning_rate, make_optimiser, momentum
@@ -169,10 +170,10 @@ class _Refinement:
         if not self.net.relaxed:
             self.net.relax(self.config.relax)
         self.optimiser = make_optimiser(self.net, self.config)
-        begun = self._weights()
+        begun = weights_of(self.net)
         if path is not None and is_resumed:
             self.state = checkpoints.load(path, mark, begun, self.optimiser, self.config.n_steps)
-            self._put(self.state.weights)
+            self.net.load_state_dict(self.state.weights)
             log.warning("resuming from step %d of %s", self.state.step, path)
         else:
             dice = self._check()
@@ -187,7 +188,7 @@ class _Refinement:
         while state.step < config.n_steps and not self._is_stale():
             loss = self._step(state.step)
             state.step += 1
-            if not math.isfinite(loss) or not self._is_finite():
+            if not (math.isfinite(loss) and all(bool(p.isfinite().all()) for p in self.net.parameters())):
                 self._give_up(f"the loss or a weight became infinite or NaN at step {state.step}")
             self.losses.append(loss)
             first = state.checks[0].loss
@@ -206,7 +207,7 @@ class _Refinement:
             # The losses since the last check vouch for the network of that check, not yet for this one.
             state.good, state.good_step = unproven
             self._note(mean)
-            state.weights, state.moments = self._weights(), checkpoints.moments_of(self.optimiser)
+            state.weights, state.moments = weights_of(self.net), checkpoints.moments_of(self.optimiser)
             unproven = (state.average or state.weights, state.step)
             if path is not None and distributed.is_first():
                 checkpoints.save(path, state, mark)
@@ -216,9 +217,9 @@ class _Refinement:
         """The network to return, scored."""
         state = self.state
         if self.config.keep == "best" and state.best:
-            self._put(state.best)
+            self.net.load_state_dict(state.best)
         elif state.average:
-            self._put(state.average)
+            self.net.load_state_dict(state.average)
         self._record(self._score(self.net), state.step)
         return self._plain()
 
@@ -262,11 +263,11 @@ class _Refinement:
         """The score of the network as `finish` would return it; None without held-out images."""
         if not len(self.held):
             return None
-        current = self._weights()
+        current = weights_of(self.net)
         if self.state.average:
-            self._put(self.state.average)
+            self.net.load_state_dict(self.state.average)
         dice = self.scorer(self.net, self.held, self.config)
-        self._put(current)
+        self.net.load_state_dict(current)
         return dice
 
     def _note(self, loss: float) -> None:
@@ -275,7 +276,7 @@ class _Refinement:
         earlier = [check.mean_dice for check in state.checks if check.mean_dice is not None]
         state.checks.append(Check(state.step, loss, dice))
         if dice is not None and dice > max(earlier):
-            state.best = dict(state.average) if state.average else self._weights()
+            state.best = dict(state.average) if state.average else weights_of(self.net)
 
     def _is_stale(self) -> bool:
         """Whether the score has not improved for as many checks as the patience allows."""
@@ -288,29 +289,20 @@ class _Refinement:
     def _follow_average(self) -> None:
         decay = self.config.average
         if decay:
-            before = self.state.average or self._weights()
-            now = self._weights()
+            now = weights_of(self.net)
+            before = self.state.average or now
             # Written so that the mean of a weight that does not train is that weight to the last bit.
             self.state.average = {name: before[name] + (1 - decay) * (now[name] - before[name]) for name in now}
 
-    def _is_finite(self) -> bool:
-        return all(bool(torch.isfinite(p).all()) for p in self.net.parameters())
-
     def _give_up(self, reason: str) -> NoReturn:
         state = self.state
-        self._put(state.good)
+        self.net.load_state_dict(state.good)
         self._record(None, state.good_step)
         raise DivergenceError(
             f"{reason}, so refinement stopped and kept the network of step {state.good_step}; lower the learning rate "
             f"({self.config.learning_rate:g}) or the sharpness.",
             self._plain(),
         )
-
-    def _weights(self) -> dict[str, Tensor]:
-        return {name: tensor.detach().clone() for name, tensor in self.net.state_dict().items()}
-
-    def _put(self, weights: dict[str, Tensor]) -> None:
-        self.net.load_state_dict(weights)
 
 
 def check_settings(config: RefineConfig, split: str, is_depth: bool) -> None:
@@ -352,13 +344,7 @@ def settings_of(config: RefineConfig) -> dict[str, Any]:
     return {name: value for name, value in config.to_dict().items() if config.train_encoder or name not in of_encoder}
 
 
-@contextmanager
-def steady_sums(net: StackNet, train_encoder: bool = False) -> Iterator[None]:
+def steady_sums(net: StackNet, train_encoder: bool = False) -> AbstractContextManager[None]:
     """One PyTorch thread on the CPU: its sums would depend on the number of threads. The kernels have their own."""
-    before = torch.get_num_threads()
-    if train_encoder or (net.device.type == "cpu" and net.level(0).connections == "frozen"):
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    is_steady = train_encoder or (net.device.type == "cpu" and net.level(0).connections == "frozen")
+    return OneThread() if is_steady else nullcontext()

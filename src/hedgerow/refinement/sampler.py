@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from types import TracebackType
 
 import numpy as np
 import torch
@@ -110,7 +109,7 @@ class Sampler:
     def __enter__(self) -> "Sampler":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *problem: object) -> None:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 

@@ -1,13 +1,10 @@
 """What the kernels of the network share: the block of pixels that every inner loop runs over, and arithmetic on it."""
 
-from typing import Any
-
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
-from hedgerow.kernels.compiling import kernel_part, multiply_add_part
+from hedgerow.kernels.compiling import intrinsic, kernel_part, multiply_add_part
 
 ROWS, COLUMNS = 8, 16
 BLOCK = ROWS * COLUMNS
@@ -15,7 +12,8 @@ WIDTH = np.uint64(COLUMNS)  # an unsigned index cannot count from the end, so th
 ONE, ZERO = np.float32(1), np.float32(0)
 
 
-def _float_of_bits(typing_context, bits):
+@intrinsic
+def as_float(typing_context, bits):
     """The float32 that has these 32 bits."""
 
     def generate(context, builder, signature, arguments):
@@ -24,7 +22,8 @@ def _float_of_bits(typing_context, bits):
     return types.float32(types.int32), generate
 
 
-def _bits_of_float(typing_context, number):
+@intrinsic
+def as_bits(typing_context, number):
     """The 32 bits of a float32."""
 
     def generate(context, builder, signature, arguments):
@@ -33,7 +32,8 @@ def _bits_of_float(typing_context, number):
     return types.int32(types.float32), generate
 
 
-def _start_reading(typing_context, array, at):
+@intrinsic
+def _prefetch(typing_context, array, at):
     """Ask for the cache line of array[at], without waiting for it."""
 
     def generate(context, builder, signature, arguments):
@@ -46,11 +46,6 @@ def _start_reading(typing_context, array, at):
         return context.get_dummy_value()
 
     return types.void(array, types.int64), generate
-
-
-as_float: Any = intrinsic(_float_of_bits)
-as_bits: Any = intrinsic(_bits_of_float)
-_prefetch: Any = intrinsic(_start_reading)
 
 
 @kernel_part

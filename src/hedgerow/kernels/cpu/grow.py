@@ -101,7 +101,7 @@ def fill_codes(planes, samples, begin, n, probes, k, place, bins):
 
 @kernel_part
 def fill_values(planes, samples, begin, n, probes, k, values):
-    """found[i] = what node k compares with its threshold for sample begin+i."""
+    """values[i] = what node k compares with its threshold for sample begin+i."""
     plane, offset, weight, stretch = probes.plane[k], probes.offset[k], probes.weight[k], np.float32(1)
     for i in range(n):
         s = begin + i
@@ -117,7 +117,7 @@ def fill_values(planes, samples, begin, n, probes, k, values):
 
 @kernel
 def bin_values(values, n, edges, bins):
-    """Cut found (n,) at up to SAMPLED_VALUES-1 edges between values it holds; returns the number of bins."""
+    """Cut values (n,) at up to SAMPLED_VALUES-1 edges between values it holds; returns the number of bins."""
     m = min(n, SAMPLED_VALUES)
     sample = np.empty(m, np.float32)
     for i in range(m):
@@ -163,10 +163,7 @@ def _move(c, k, moved, node_counts, class_weight, entropy):
     left, right = class_weight[c] * moved[c], class_weight[c] * (node_counts[c] - moved[c])
     moved[c] += k
     new_left, new_right = class_weight[c] * moved[c], class_weight[c] * (node_counts[c] - moved[c])
-    return (
-        _term(new_left, entropy) - _term(left, entropy),
-        _term(new_right, entropy) - _term(right, entropy),
-    )
+    return _term(new_left, entropy) - _term(left, entropy), _term(new_right, entropy) - _term(right, entropy)
 
 
 @kernel

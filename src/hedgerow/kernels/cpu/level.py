@@ -33,17 +33,13 @@ def level_scores(
     """
     reads.check_split(split)
     work = LevelWork(reads, wiring, split, activation, leaf_sharpness, tolerance)
-    scores: Tensor = _LevelScores.apply(values, split_weight, split_bias, vote_weight, work)
-    return scores
+    return _LevelScores.apply(values, split_weight, split_bias, vote_weight, work)
 
 
 def tree_scores(values: Tensor, reads: Reads, wiring: Wiring, *arguments: Any) -> Iterator[Tensor]:
-    """Scores (C,S) of each tree by itself, without gradients; given is what `level_scores` is given."""
+    """Scores (C,S) of each tree by itself, without gradients; arguments as of `level_scores`."""
     reads = replace(reads, features_train=False)
-    sparse, weights = (
-        LevelWork(reads, wiring, *arguments[3:]).sparse,
-        Weights(*(_array(each) for each in arguments[:3])),
-    )
+    sparse, weights = LevelWork(reads, wiring, *arguments[3:]).sparse, Weights(*map(_array, arguments[:3]))
     if sparse is not None:
         yield from (torch.from_numpy(each).flatten(1) for each in sparse.tree_scores(_array(values), weights))
         return

@@ -3,12 +3,11 @@
 Callers guarantee room for eight wherever eight are read or written.
 """
 
-from typing import Any
-
 from llvmlite import ir
 from numba import types
 from numba.core.cgutils import global_constant
-from numba.extending import intrinsic
+
+from hedgerow.kernels.compiling import intrinsic
 
 EIGHT = 8
 INT, LONG, FLOAT = ir.IntType(32), ir.IntType(64), ir.FloatType()
@@ -27,7 +26,8 @@ def all_eight(builder, number):
     return builder.shuffle_vector(first, first, ir.Constant(INTS, [0] * EIGHT))
 
 
-def _add_scaled_eight(typing_context, target, at, factor, source, start):
+@intrinsic
+def add_scaled_eight(typing_context, target, at, factor, source, start):
     """target[at : at + 8] += factor * source[start : start + 8]; in a loop the compiler checks first if they overlap,
     which takes longer than the sum."""
 
@@ -82,7 +82,8 @@ def write_kept(context, builder, is_kept, pixels, masses, to_pixel, to_mass):
     return count
 
 
-def _keep_eight(typing_context, pixel, mass, first, tolerance, into_pixel, into_mass, at):
+@intrinsic
+def keep_eight(typing_context, pixel, mass, first, tolerance, into_pixel, into_mass, at):
     """Of the eight from `first`, write those whose mass is above the tolerance, or NaN, from `at` on; their number.
 
     Beyond them, up to eight places hold anything. The eight are read before anything is written.
@@ -102,7 +103,8 @@ def _keep_eight(typing_context, pixel, mass, first, tolerance, into_pixel, into_
     return types.int64(*arrays), generate
 
 
-def _spread_eight(typing_context, mass, first, tolerance, source, at, target):
+@intrinsic
+def spread_eight(typing_context, mass, first, tolerance, source, at, target):
     """The way back from `keep_eight`: what it kept of the eight from `first`, source from `at` on, to its places in
     target, with 0 in the others; their number. Up to eight of the source are read."""
 
@@ -127,8 +129,3 @@ def _spread_eight(typing_context, mass, first, tolerance, source, at, target):
         return count
 
     return types.int64(mass, types.int64, types.float32, source, types.int64, target), generate
-
-
-spread_eight: Any = intrinsic(_spread_eight)
-add_scaled_eight: Any = intrinsic(_add_scaled_eight)
-keep_eight: Any = intrinsic(_keep_eight)

@@ -80,7 +80,7 @@ def _keep(n, tolerance, pixel, side, into_pixel, into_mass):
 
 @kernel_part
 def _spread(n, tolerance, side, gradients, out):
-    """What a child left behind, found, in the order of its parent's list of length n: 0 where it was not reached."""
+    """The gradients that a child left, in the order of its parent's list of length n: 0 where it was not reached."""
     q = 0
     for e in range(0, n, EIGHT):
         q += spread_eight(side, e, tolerance, gradients, q, out)

@@ -41,12 +41,8 @@ def _static(wiring: Wiring) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndar
     """root, depth, child and leaf of `Nodes`."""
     child = np.where(wiring.left_child == LEAF, np.arange(len(wiring.left_child)), wiring.left_child)
     depth = np.array([wiring.path_length.max()], np.int64)
-    return (
-        wiring.root.astype(np.uint32),
-        depth,
-        child.astype(np.uint32),
-        np.maximum(wiring.leaf_of, 0).astype(np.uint32),
-    )
+    leaf = np.maximum(wiring.leaf_of, 0).astype(np.uint32)
+    return wiring.root.astype(np.uint32), depth, child.astype(np.uint32), leaf
 
 
 def _placed(place: np.ndarray, wiring: Wiring) -> np.ndarray:

@@ -4,12 +4,10 @@ The same numbers as pixel by pixel, so that it does not matter which pixels stan
 Callers guarantee room for eight wherever eight are read or written.
 """
 
-from typing import Any
-
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
+from hedgerow.kernels.compiling import intrinsic
 from hedgerow.kernels.cpu.simd8 import EIGHT, FLOAT, FLOATS, INTS, all_eight, place_of, write_kept
 
 # A product and the sum that takes it may be rounded once, as in `multiply_add_part`.
@@ -53,7 +51,8 @@ def _branched(builder, sharpness, threshold, mass, value):
     return builder.fmul(mass, to_right), builder.fmul(mass, to_left)
 
 
-def _branch_eight(typing_context, mass, value, right, first, sharpness, threshold):
+@intrinsic
+def branch_eight(typing_context, mass, value, right, first, sharpness, threshold):
     """Replace the eight values from `first` by what goes left of their masses, and fill `right` there."""
 
     def generate(context, builder, signature, arguments):
@@ -68,7 +67,8 @@ def _branch_eight(typing_context, mass, value, right, first, sharpness, threshol
     return types.void(mass, value, right, types.int64, types.float32, types.float32), generate
 
 
-def _share_eight(
+@intrinsic
+def share_eight(
     typing_context, pixel, mass, value, first, among, sharpness, threshold, tolerance, into_pixel, into_mass, at,
     left_at,
 ):  # fmt: skip
@@ -96,7 +96,8 @@ def _share_eight(
     return types.UniTuple(types.int64, 2)(*given), generate
 
 
-def _weigh_eight(typing_context, out, first, weight, values, at, is_more):
+@intrinsic
+def weigh_eight(typing_context, out, first, weight, values, at, is_more):
     """out[first : first + 8] = weight * values[at : at + 8], or += if is_more; each product is rounded."""
 
     def generate(context, builder, signature, arguments):
@@ -110,7 +111,8 @@ def _weigh_eight(typing_context, out, first, weight, values, at, is_more):
     return types.void(out, types.int64, types.float32, values, types.int64, types.boolean), generate
 
 
-def _add_two_eight(typing_context, target, at, mass, other_mass, tolerance, source, start, other_start):
+@intrinsic
+def add_two_eight(typing_context, target, at, mass, other_mass, tolerance, source, start, other_start):
     """target[at : at + 8] += mass * source[start : start + 8], then the other; neither if its mass is too small.
 
     Too small is a mass that `keep_eight` would drop.
@@ -130,9 +132,3 @@ def _add_two_eight(typing_context, target, at, mass, other_mass, tolerance, sour
 
     number, place = types.float32, types.int64
     return types.void(target, place, number, number, number, source, place, place), generate
-
-
-branch_eight: Any = intrinsic(_branch_eight)
-share_eight: Any = intrinsic(_share_eight)
-weigh_eight: Any = intrinsic(_weigh_eight)
-add_two_eight: Any = intrinsic(_add_two_eight)

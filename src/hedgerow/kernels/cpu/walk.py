@@ -102,10 +102,7 @@ def _first_two_steps(planes, base, n_pixels, root, route, threshold, node):
     of_root, of_left = planes[at_root : at_root + n_pixels], planes[at_left : at_left + n_pixels]
     of_right = planes[at_right : at_right + n_pixels]
     cut_root, cut_left, cut_right = threshold[root], threshold[left], threshold[right]
-    left_child, right_child = (
-        np.uint32(route[left] >> np.uint64(32)),
-        np.uint32(route[right] >> np.uint64(32)),
-    )
+    left_child, right_child = np.uint32(route[left] >> np.uint64(32)), np.uint32(route[right] >> np.uint64(32))
     for i in range(n_pixels):
         on_left = left_child + np.uint32(of_left[i] >= cut_left)
         on_right = right_child + np.uint32(of_right[i] >= cut_right)
@@ -211,9 +208,7 @@ def walk_any_probes(planes, probes, nodes, is_softmax, first_row, last_row, orig
             n_pixels = min(BLOCK, width - column)
             total[:] = np.float32(0)
             for t in range(nodes.root.shape[0]):
-                _reach_leaves(
-                    planes, probes, nodes, t, origin[0], origin[1] + row, origin[2] + column, n_pixels, node
-                )  # fmt: skip
+                _reach_leaves(planes, probes, nodes, t, origin[0], origin[1] + row, origin[2] + column, n_pixels, node)
                 _add_votes(node, n_pixels, nodes.leaf, nodes.votes, total)
             store(total, n_pixels, n_classes, is_softmax, out, row, column)
 

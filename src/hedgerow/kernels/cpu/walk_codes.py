@@ -60,7 +60,6 @@ def part_ways(here, right, line, cut):
 
 @kernel_part
 def add_vote(box, mask, vote):
-    """Add a vote to the pixels of a mask."""
     for i in range(SQUARE):
         box[i] += vote if mask[i] else np.float32(0)
 

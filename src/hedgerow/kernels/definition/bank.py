@@ -12,9 +12,7 @@ from torch import Tensor
 from hedgerow.kernels.definition.gaussian import gaussian_weights
 
 
-def bank(
-    image: Tensor, sigmas: Sequence[float], dog_ratio: float, structure_ratio: float, truncate: float
-) -> Tensor:  # fmt: skip
+def bank(image: Tensor, sigmas: Sequence[float], dog_ratio: float, structure_ratio: float, truncate: float) -> Tensor:
     """(C*(1+8K),H,W): of each channel of an image (C,H,W), itself, and `scale_channels` at each of K sigmas."""
     channels = []
     for plane in image:
@@ -23,9 +21,7 @@ def bank(
     return torch.cat(channels)
 
 
-def scale_channels(
-    plane: Tensor, sigma: float, dog_ratio: float, structure_ratio: float, truncate: float
-) -> Tensor:  # fmt: skip
+def scale_channels(plane: Tensor, sigma: float, dog_ratio: float, structure_ratio: float, truncate: float) -> Tensor:
     """(8,H,W) of a plane (H,W): gaussian, laplacian, gradient magnitude, difference of Gaussians, and the eigenvalues,
     high and low, of the structure tensor and of the Hessian. Borders mirror, edge pixel included.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,7 +78,7 @@ def level_scores(
 def tree_scores(
     values: Tensor, reads: Reads, wiring: Wiring, weight: Tensor, bias: Tensor, votes: Tensor, *kinds: Any
 ) -> Iterator[Tensor]:
-    """Scores (C,S) of each tree by itself, without gradients; given is what `level_scores` is given.
+    """Scores (C,S) of each tree by itself, without gradients; arguments as of `level_scores`.
 
     As many trees are run together as MOST_BYTES allow.
     """
@@ -107,26 +108,6 @@ class _GpuScores(torch.autograd.Function):
         return *gradients, None
 
 
-@dataclass(frozen=True)
-class _Tables:
-    """The arrays of `Pieces` on a device; UNUSED, -1, then picks the row of padding that is put behind all others."""
-
-    first: Tensor
-    split: Tensor
-    leaf: Tensor
-    slot: Tensor
-    below: Tensor
-    is_open: Tensor
-    opens: Tensor
-    after: Tensor
-    first_visit: Tensor
-    visited: Tensor
-    is_up: Tensor
-    visit_after: Tensor
-    split_at: Tensor
-    leaf_at: Tensor
-
-
 class _Reading(NamedTuple):
     """Of the splits, in the order of the pieces: place (Q,J,EXITS), spot (Q,J,5,EXITS), offset (Q,J,2,EXITS); of the
     pixels: row, column and stretch (S,). What fixed offsets do not need is anything."""
@@ -152,10 +133,12 @@ class _Arranged(NamedTuple):
 _TABLES, _READING = WeakCache(), WeakCache()
 
 
-def _tables(pieces: Pieces, device: torch.device) -> _Tables:
-    def put() -> _Tables:
-        names = _Tables.__dataclass_fields__
-        return _Tables(**{name: torch.as_tensor(getattr(pieces, name), device=device) for name in names})
+def _tables(pieces: Pieces, device: torch.device) -> SimpleNamespace:
+    """The arrays of `Pieces` on a device; UNUSED, -1, then picks the row of padding that is put behind all others."""
+
+    def put() -> SimpleNamespace:
+        arrays = {name: array for name, array in vars(pieces).items() if isinstance(array, np.ndarray)}
+        return SimpleNamespace(**{name: torch.as_tensor(array, device=device) for name, array in arrays.items()})
 
     return _TABLES.get(pieces, device, put)
 

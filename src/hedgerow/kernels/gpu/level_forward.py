@@ -1,7 +1,4 @@
-"""The network of one level on a GPU, forward: probe, split, leaf and vote over tiles of pixels; see `parts`.
-
-A module of its own, as on the CPU.
-"""
+"""The network of one level on a GPU, forward: probe, split, leaf and vote over tiles of pixels; see `parts`."""
 
 import triton
 import triton.language as tl

@@ -174,5 +174,4 @@ class _ImageNorm(torch.autograd.Function):
 
 def image_norm(planes: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """(N,M,H,W) as the definition has it, its channels together; sums are of float32, whatever the planes are of."""
-    found: Tensor = _ImageNorm.apply(planes, weight, bias)
-    return found
+    return _ImageNorm.apply(planes, weight, bias)

@@ -160,9 +160,7 @@ def probed(
     STRETCHED: tl.constexpr,
 ):  # fmt: skip
     """What is read at `places`, (EXITS,P); 0 if unused."""
-    at = places(
-        start, spot, offset, row, column, stretch, probe, i, k, width, stride, extent_h, extent_w, STRETCHED
-    )  # fmt: skip
+    at = places(start, spot, offset, row, column, stretch, probe, i, k, width, stride, extent_h, extent_w, STRETCHED)
     # Past the first cache, which has better use for its room: few values are read again soon.
     return tl.load(values + at, mask=(start >= 0)[:, None], other=0.0, cache_modifier=".cg")
 

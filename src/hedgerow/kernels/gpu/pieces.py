@@ -46,10 +46,6 @@ class Pieces:
     split_at: np.ndarray
     leaf_at: np.ndarray
 
-    @property
-    def n_pieces(self) -> int:
-        return len(self.slot)
-
 
 _CUT = WeakCache()
 
@@ -60,7 +56,6 @@ def pieces_of(wiring: Wiring) -> Pieces:
 
 
 def cut(wiring: Wiring) -> Pieces:
-    """Cut the trees of a wiring."""
     layers = [_heaps(wiring, wiring.root, _first_generations(wiring))]
     above, exit_of = [np.arange(wiring.n_trees)], [np.zeros(wiring.n_trees, int)]
     while True:
