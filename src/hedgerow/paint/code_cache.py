@@ -19,9 +19,9 @@ from hedgerow.features.registry import fit_features
 from hedgerow.forest.codes import fit_edges
 from hedgerow.images.regions import Region
 from hedgerow.kernels.cpu.walk_codes import SIDE, SQUARE, encode_squares
-from hedgerow.paint.image_files import ImageFile
 from hedgerow.paint.overlays import TilePlace
 from hedgerow.paint.project import Project
+from hedgerow.paint.project_file import ImageFile
 from hedgerow.paint.pyramid import Pyramid, level_size, n_levels
 from hedgerow.threads import map_threads, row_blocks
 

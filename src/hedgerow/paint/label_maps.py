@@ -15,10 +15,10 @@ from hedgerow.images.pairing import stem_of
 from hedgerow.images.regions import Region
 from hedgerow.images.writing import write_labels
 from hedgerow.overwrite_guard import check_overwriting, remove_recorded, writing_as
-from hedgerow.paint.image_files import ImageFile
 from hedgerow.paint.labels import TILE, Labels
 from hedgerow.paint.messages import Refused
 from hedgerow.paint.project import LABELS, Project
+from hedgerow.paint.project_file import ImageFile
 
 LEGEND = "classes.toml"
 PAGE = "page"  # the writer of label maps and models; files that commands wrote into the same folder are not its own

@@ -14,8 +14,8 @@ from hedgerow.images.array_checks import MAX_VALUE
 from hedgerow.images.reading import open_image
 from hedgerow.images.regions import Region
 from hedgerow.images.source import ImageSource
-from hedgerow.paint.image_files import ImageFile
 from hedgerow.paint.labels import TILE
+from hedgerow.paint.project_file import ImageFile
 
 MAX_MEMORY_BYTES = 128 * 2**20  # a larger level is kept in a temporary file
 MAX_CHUNK_BYTES = 2**25  # decoded for a single pixel; of an image in larger chunks, all is read at once
