@@ -54,8 +54,7 @@ def _metadata(result: LargeResult, pixel: PixelSize | None) -> dict[str, Any]:
 def _tiles(array: Any) -> Iterator[np.ndarray]:
     """Tiles (h,w), plane after plane, row after row; a row of them is read at once."""
     height, width = array.shape[-2:]
-    leading = [()] if array.ndim == 2 else [(c,) for c in range(array.shape[0])]
-    for at in leading:
+    for at in np.ndindex(array.shape[:-2]):
         for top in range(0, height, CHUNK):
             rows = np.asarray(array[(*at, slice(top, min(top + CHUNK, height)), slice(None))])
             for left in range(0, width, CHUNK):

@@ -46,10 +46,7 @@ class ShardGrid:
 
     @property
     def n_levels(self) -> int:
-        level = 0
-        while max(self.level_size(level)) > SMALLEST_LEVEL:
-            level += 1
-        return level + 1
+        return 1 + ((max(self.size) - 1) // SMALLEST_LEVEL).bit_length()
 
     def level_size(self, level: int) -> tuple[int, int]:
         """(H, W)"""
@@ -58,18 +55,13 @@ class ShardGrid:
 
     def shards(self, level: int) -> Iterator[Shard]:
         """Row after row."""
-        height, width = self.level_size(level)
-        for region in Region.whole((height, width)).tiles(self.side):
+        for region in Region.whole(self.level_size(level)).tiles(self.side):
             yield Shard(level, region.top // self.side, region.left // self.side, region)
 
     @property
     def n_shards(self) -> int:
         """Of all levels."""
-        n = 0
-        for level in range(self.n_levels):
-            height, width = self.level_size(level)
-            n += -(-height // self.side) * -(-width // self.side)
-        return n
+        return sum(len(Region.whole(self.level_size(level)).tiles(self.side)) for level in range(self.n_levels))
 
 
 def grid_for(size: tuple[int, int], bytes_per_pixel: int, side: int | None = None) -> ShardGrid:

@@ -66,14 +66,16 @@ def predict_files_on(client: Any, content: bytes, device: str) -> EachFile:
         there = replace(how, folder=how.folder.absolute())  # workers may run in other folders
         named = {file.absolute(): file for file in files}
         for path, done in cluster.side_by_side(client, _predict_file, list(named), there, model, device):
-            failed = isinstance(done, HedgerowError)
-            yield named[path], _as_named(Done(failure=str(done)) if failed else done, path, named[path])
+            yield named[path], _as_named(done, path, named[path])
 
     return each
 
 
 def _predict_file(file: Path, how: OneFile, content: bytes, device: str) -> Done:
-    return predict_file(loaded(content, device), file, how)
+    try:
+        return predict_file(loaded(content, device), file, how)
+    except HedgerowError as problem:
+        return Done(failure=str(problem))
 
 
 def _as_named(done: Done, path: Path, file: Path) -> Done:
@@ -88,8 +90,6 @@ def compute_shards_on(client: Any, content: bytes, device: str) -> Each:
 
     def each(job: Job, shards: Iterable[Shard]) -> Iterator[str]:
         for _, name in cluster.side_by_side(client, _compute_shard, shards, job, model, device):
-            if isinstance(name, HedgerowError):
-                raise name
             yield name
 
     return each
@@ -108,8 +108,6 @@ def score_parts_on(client: Any, content: bytes, device: str) -> Tables:
 
     def each(pair: LargePair, parts: Sequence[Region]) -> Iterator[np.ndarray]:
         for _, table in cluster.side_by_side(client, _score_part, parts, pair, model, device):
-            if isinstance(table, HedgerowError):
-                raise table
             yield table
 
     return each
