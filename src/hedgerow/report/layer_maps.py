@@ -188,8 +188,5 @@ def class_scales(rows: Sequence[np.ndarray], signed: bool) -> tuple[Scale, ...]:
 
 def has_outliers(rows: Sequence[Row]) -> bool:
     """Whether some values lie visibly beyond the scale that they are drawn on."""
-    return any(
-        bool(np.abs(panel).max() > 1.02 * scale.high)
-        for row in rows
-        for panel, scale in zip(row.level.maps, row.scales, strict=True)
-    )
+    pairs = (pair for row in rows for pair in zip(row.level.maps, row.scales, strict=True))
+    return any(bool(np.abs(panel).max() > 1.02 * scale.high) for panel, scale in pairs)
