@@ -11,8 +11,8 @@ from hedgerow.errors import InputError
 from hedgerow.images.reading import read_image
 from hedgerow.images.writing import write_labels
 from hedgerow.io import model_file
+from hedgerow.paint.exports import check_label_maps
 from hedgerow.paint.image_files import image_files, open_project
-from hedgerow.paint.label_maps import check_label_maps
 from hedgerow.paint.messages import Refused, parse
 from hedgerow.paint.project import Project
 from hedgerow.paint.session import Session

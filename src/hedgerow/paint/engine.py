@@ -255,7 +255,7 @@ class Engine:
             if self._waiting_view is not None:
                 view, self._waiting_view = self._waiting_view, None
                 work = lambda: self.segmenter.visible(self, view)  # noqa: E731
-            elif self._waiting_whole is not None and (only_live or not self._is_short_job_next()):
+            elif self._waiting_whole is not None and (only_live or not (self._jobs and self._jobs[0].name == "next")):
                 image, self._waiting_whole = self._waiting_whole, None
                 work = lambda: self.segmenter.whole(self, image)  # noqa: E731
             elif only_live:
@@ -275,9 +275,6 @@ class Engine:
             with self._condition:
                 if self._waiting_full is None and self.is_live:
                     self._waiting_full = self._clock() + self._pause_seconds, image
-
-    def _is_short_job_next(self) -> bool:
-        return bool(self._jobs) and self._jobs[0].name == "next"
 
     def _run(self, job: QueuedJob) -> None:
         began = self._clock()

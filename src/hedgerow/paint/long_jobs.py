@@ -14,8 +14,7 @@ from hedgerow.images.regions import Region
 from hedgerow.overwrite_guard import remove_empty, writing_as
 from hedgerow.paint.code_cache import CodeCache
 from hedgerow.paint.engine import Engine
-from hedgerow.paint.exports import IMPROVED, MODEL, Exports, commands, train
-from hedgerow.paint.label_maps import PAGE, check_label_maps, write_label_maps
+from hedgerow.paint.exports import IMPROVED, MODEL, PAGE, Exports, check_label_maps, commands, train, write_label_maps
 from hedgerow.paint.messages import Refused
 from hedgerow.paint.model_predictions import MAX_WHOLE_PIXELS, describe_forests, predict_tiles
 from hedgerow.paint.overlays import Overlay, OverlayLayer, tiles_of

@@ -14,6 +14,7 @@ from hedgerow.forest.default_settings import SPARSE_FRACTION, settings_for
 from hedgerow.images.labelled import labelled_set
 from hedgerow.images.regions import Region
 from hedgerow.images.source import SourcePlanes
+from hedgerow.images.stored import as_picture
 from hedgerow.kernels import buffers
 from hedgerow.paint.code_cache import CodeCache
 from hedgerow.paint.engine import Engine
@@ -76,7 +77,7 @@ def is_densely_painted(project: Project) -> bool:
 def grow_painted_stack(project: Project, codes: CodeCache, engine: Engine) -> ForestStack:
     """A stack grown on all paint, with the settings that `hedgerow train` would choose; raises Interrupted."""
     painted = project.painted_images()
-    images = [_image_of(codes.pyramid(i)) for i in painted]
+    images = [as_picture(codes.pyramid(i).planes(0, Region.whole(project.images[i].size))) for i in painted]
     with project.lock:
         labels = [project.labels[i].whole() for i in painted]
     labelled = labelled_set(images, labels, names=[project.images[i].name for i in painted])
@@ -89,9 +90,3 @@ def predict_stack_tiles(stack: ForestStack, pyramid: Pyramid, engine: Engine) ->
     size = pyramid.image.size
     places = tiles_of(Region.whole(size), size)
     return predict_tiles(stack, pyramid, places, lambda *_: engine.raise_if_interrupted())
-
-
-def _image_of(pyramid: Pyramid) -> np.ndarray:
-    """(H,W) or (H,W,C) float32"""
-    planes = pyramid.planes(0, Region.whole(pyramid.image.size))
-    return planes[0] if len(planes) == 1 else np.moveaxis(planes, 0, 2)

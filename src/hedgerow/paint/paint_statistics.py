@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -79,11 +80,10 @@ class PaintStatistics:
 
     def warnings(self) -> list[str]:
         """One sentence each."""
-        totals: dict[int, int] = {}
+        totals = Counter[int]()
         with self.project.lock:
             for labels in self.project.labels:
-                for value, n in labels.pixels.items():
-                    totals[value] = totals.get(value, 0) + n
+                totals.update(labels.pixels)
             names = {a_class.id: a_class.name for a_class in self.project.classes}
         warnings = []
         if len(totals) < 2:

@@ -87,7 +87,9 @@ class Segmenter:
         forest, is_new = self.forest(engine, view.image, level)
         if forest is None:
             self.statistics.send(engine, view.image)
-            self._compute_ahead(engine, view.image, level, region)
+            # What the first stroke will need, while nothing else is to be done.
+            places = dict.fromkeys(map(_code_tile_of, tiles_of(region, self._size(view.image, level))))
+            self._compute_features(engine, view.image, level, list(places), until_urgent=True)
             return
         tiles = self.predict(engine, view.image, forest, level, region, {})
         if tiles is None:
@@ -221,11 +223,6 @@ class Segmenter:
                     painted.append(self.codes.painted_pixels(image, level))
         return painted
 
-    def _compute_ahead(self, engine: Engine, image: int, level: int, region: Region) -> None:
-        """Compute features that the first stroke will need, while nothing else is to be done."""
-        places = dict.fromkeys(map(_code_tile_of, tiles_of(region, self._size(image, level))))
-        self._compute_features(engine, image, level, list(places), until_urgent=True)
-
     def _size(self, image: int, level: int) -> tuple[int, int]:
         return level_size(self.project.images[image].size, level)
 
@@ -319,7 +316,9 @@ class Segmenter:
             by_code_tile.setdefault(_code_tile_of(place), []).append(place)
         n_missing = sum(not self.codes.has_tile(image, level, code_place) for code_place in by_code_tile)
         began, n_done, text = time.monotonic(), 0, self._features_text(image)
-        for code_places in _batches(list(by_code_tile), 1 if n_missing else get_threads()):
+        n_at_once = 1 if n_missing else get_threads()
+        for start in range(0, len(by_code_tile), n_at_once):
+            code_places = list(by_code_tile)[start : start + n_at_once]
             for code_place in code_places:
                 if not self.codes.has_tile(image, level, code_place):
                     self.codes.tile(image, level, code_place)
@@ -358,7 +357,3 @@ def _code_tile_of(place: TilePlace) -> TilePlace:
 def _window(code_place: TilePlace, place: TilePlace, size: tuple[int, int]) -> Region:
     """Where a tile of the page lies in its tile of codes, which has this size."""
     return Region.tile_at(place, TILE).within(Region.tile_at(code_place, CODE_TILE)).clipped(Region.whole(size))
-
-
-def _batches(places: list[TilePlace], n: int) -> list[list[TilePlace]]:
-    return [places[i : i + n] for i in range(0, len(places), n)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from hedgerow import extras
@@ -87,10 +86,6 @@ class Session:
             check_how(message["how"], can())
             return QueuedJob("improve", lambda report: long_jobs.improve(message["how"], report))
         return QueuedJob("export", lambda report: long_jobs.export(message["what"], report))
-
-    def exported(self, number: int, name: str) -> Path | None:
-        """A file that was exported in this session."""
-        return self.long_jobs.exports.file(number, name)
 
     def described(self, n_windows: int) -> Message:
         """The state of the project that the page starts from."""

@@ -17,7 +17,11 @@ from hedgerow.forest.autocontext import GrowAll, TrainingSource, grow_from
 from hedgerow.forest.default_settings import SPARSE_FRACTION, settings_for_fraction
 from hedgerow.forest.groups import GroupsOf, kind_of_groups
 from hedgerow.forest.history import Known
-from hedgerow.forest.sparse_training import LabelledPixels, reasons_for_whole_images, sparse_training_set
+from hedgerow.forest.sparse_training import (
+    LabelledPixels,
+    reasons_for_whole_images,
+    sparse_training_set,
+)
 from hedgerow.images.array_checks import encode_labels, to_labels
 from hedgerow.images.classes import ClassTable, check_n_classes, table_of
 from hedgerow.images.label_files import read_labels
@@ -91,8 +95,9 @@ class Files:
         image = self.image(i)
         digest = hashlib.sha256(f"{np.dtype(np.float32).str} {image.shape}".encode())
         for c in range(image.shape[0]):
-            for band in image.whole.tiles((1, _BAND_ROWS, image.shape[2])):
-                digest.update(np.ascontiguousarray(image.planes(band)[c]).tobytes())
+            for top in range(0, image.shape[1], _BAND_ROWS):
+                band = image.planes(Region(top, min(top + _BAND_ROWS, image.shape[1]), 0, image.shape[2]))
+                digest.update(np.ascontiguousarray(band[c]).tobytes())
         return digest.hexdigest()[:16]
 
 
