@@ -72,22 +72,16 @@ def write_shard(result: LargeResult, shard: Shard, values: np.ndarray) -> None:
                 array[(slice(c, c + 1), *place)] = plane[None]
 
     _patiently(result, write, f"write {keys_of(result, shard)[0]} of")
-    if not is_remote(result.store):
-        _flush(result, shard)
+    if not is_remote(result.store):  # onto the disk: the shard's marker must not come first
+        for path in (Path(result.store, key) for key in keys_of(result, shard)):
+            if path.exists():  # nothing is written for a shard of the fill value
+                flush(path)
 
 
 def keys_of(result: LargeResult, shard: Shard) -> list[str]:
     """The files of a shard, one for each channel, from the store's folder on."""
     leading = [""] if result.n_channels is None else [f"{c}/" for c in range(result.n_channels)]
     return [f"{shard.level}/c/{c}{shard.row}/{shard.column}" for c in leading]
-
-
-def _flush(result: LargeResult, shard: Shard) -> None:
-    """Have the system put a shard onto the disk: its marker must not come first."""
-    for key in keys_of(result, shard):
-        path = Path(result.store, key)
-        if path.exists():  # nothing is written for a shard of the fill value
-            flush(path)
 
 
 def shrunk(result: LargeResult, shard: Shard) -> np.ndarray:
