@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hedgerow.deep.any_model import parts_of
+from hedgerow.deep.any_model import AnyModel, parts_of
 from hedgerow.errors import ConfigError
 from hedgerow.export.kinds import Exported, is_stretched, refuse_volumes
 from hedgerow.extras import require
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from hedgerow.export.onnx_features import Scene
     from hedgerow.export.onnx_graph import Graph
     from hedgerow.export.onnx_levels import Level
-    from hedgerow.io.model_file import AnyModel
     from hedgerow.network.stacknet import LevelNet, StackNet
 
 IMAGE, SIZE = "image", ["height", "width"]  # the names of an input, and of the sides of all of them

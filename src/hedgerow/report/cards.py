@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hedgerow.deep.any_model import parts_of
+from hedgerow.deep.any_model import AnyModel, parts_of
 from hedgerow.deep.record import ENSEMBLE, held_out_words
 from hedgerow.forest.arrays import Forest, ForestStack
 from hedgerow.images.legend import Legend, hex_of
@@ -23,7 +23,6 @@ from hedgerow.report.formatting import cell, counted, setting_text
 from hedgerow.settings import Checked
 
 if TYPE_CHECKING:
-    from hedgerow.deep.any_model import AnyModel
     from hedgerow.deep.deepstack import DeepStack
     from hedgerow.network.stacknet import StackNet
 
