@@ -87,8 +87,7 @@ class Project:
     @property
     def legend(self) -> Legend:
         """Names and colours of the classes."""
-        colours = {c.id: tuple(int(c.colour[i : i + 2], 16) for i in (1, 3, 5)) for c in self.classes}
-        return Legend({c.id: c.name for c in self.classes}, colours)  # type: ignore[arg-type]
+        return Legend.from_list([{"value": c.id, "name": c.name, "colour": c.colour} for c in self.classes])
 
     @property
     def n_undo(self) -> int:
