@@ -31,12 +31,8 @@ Broadcast = Callable[[dict[str, Any]], None]
 JobReport = Callable[[str, int, int], None]  # text, done, total
 
 
-class Cancelled(Exception):
-    """Raised inside a job that was cancelled."""
-
-
 class Interrupted(Exception):
-    """Raised when more urgent work is waiting."""
+    """Raised inside work that is to stop: more urgent work is waiting, or the job was cancelled."""
 
 
 @dataclass
@@ -283,7 +279,7 @@ class Engine:
         def report(text: str, done: int, total: int) -> None:
             nonlocal last_report
             if job.is_cancelled or self._is_stopped:
-                raise Cancelled
+                raise Interrupted
             now = self._clock()
             if now - last_report >= PROGRESS_SECONDS or done >= total:
                 last_report = now
@@ -294,8 +290,8 @@ class Engine:
         try:
             message = None if job.is_cancelled else job.run(report)
             if job.is_cancelled:
-                raise Cancelled
-        except Cancelled:
+                raise Interrupted
+        except Interrupted:
             message = {"say": "failed", "job": job.name, "why": "it was cancelled."}
         finally:
             with self._condition:
