@@ -5,7 +5,7 @@ A model travels as the bytes of its file, and each worker loads it once.
 
 import hashlib
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -84,15 +84,15 @@ def _as_named(done: Done, path: Path, file: Path) -> Done:
     return replace(done, note=done.note.replace(str(path), str(file)), failure=failure)
 
 
+def _results_on(client: Any, content: bytes, device: str, work: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
+    """A function of a job and its parts that does some work on each part, with a model, on the workers of a client."""
+    model = cluster.broadcast(client, content)
+    return lambda job, parts: (result for _, result in cluster.side_by_side(client, work, parts, job, model, device))
+
+
 def compute_shards_on(client: Any, content: bytes, device: str) -> Each:
     """A function that computes shards on the workers of a client; content: of the model file"""
-    model = cluster.broadcast(client, content)
-
-    def each(job: Job, shards: Iterable[Shard]) -> Iterator[str]:
-        for _, name in cluster.side_by_side(client, _compute_shard, shards, job, model, device):
-            yield name
-
-    return each
+    return _results_on(client, content, device, _compute_shard)
 
 
 def _compute_shard(shard: Shard, job: Job, content: bytes, device: str) -> str:
@@ -104,13 +104,7 @@ def _compute_shard(shard: Shard, job: Job, content: bytes, device: str) -> str:
 
 def score_parts_on(client: Any, content: bytes, device: str) -> Tables:
     """A function that scores parts of images on the workers of a client; content: of the model file"""
-    model = cluster.broadcast(client, content)
-
-    def each(pair: LargePair, parts: Sequence[Region]) -> Iterator[np.ndarray]:
-        for _, table in cluster.side_by_side(client, _score_part, parts, pair, model, device):
-            yield table
-
-    return each
+    return _results_on(client, content, device, _score_part)
 
 
 def _score_part(place: Region, pair: LargePair, content: bytes, device: str) -> np.ndarray:
